@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Files and folders of fastgc/ that are the core, with csrc/: under whatever name they had.
 CORE = {
     *("kernels", "coding", "codes", "numerics", "vandermonde", "interpolation", "stability"),
-    *("_twofold", "_arrays"),
+    "_arrays",
 }
 LONG, LONG_IN_CLI = 60, 80
 LEAST = 6  # equal lines that make a duplicate

@@ -97,6 +97,17 @@ def seconds(function, repeats=9):
     return float(np.median(times))
 
 
+def receiving(rnd, workers, messages):
+    """A call by which a round gets all messages anew."""
+
+    def receive():
+        rnd.reset()
+        for worker, message in zip(workers.tolist(), messages, strict=True):
+            rnd.receive(worker, message)
+
+    return receive
+
+
 class Rivals:
     """NumPy's forms of a computation: each is timed, the fastest is what fastgc is held against.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import wraps
+
 import numpy as np
 
 UNITS = (("s", 1), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
@@ -19,7 +21,49 @@ def _times(ratio):
     return f"{ratio:.0f}×" if ratio >= 10 else f"{ratio:.2g}×"
 
 
-def _vectors(done):
+def _table(benchmarks):
+    """Makes a function give a table of these benchmarks, and None where there are none."""
+
+    def decorate(make):
+        @wraps(make)
+        def table(done):
+            found = benchmarks(done)
+            return make(found) if found else None
+
+        return table
+
+    return decorate
+
+
+def _grouped(done, start):
+    """Benchmarks of the groups that are called so."""
+    return {name: bench for name, bench in done.items() if (bench.group or "").startswith(start)}
+
+
+def _cells(done, noted, row, column):
+    """Benchmarks that noted this, by what they noted as row, or rows, and as column."""
+    cells = {}
+    for bench in done.values():
+        if noted in (info := bench.extra_info):
+            name = tuple(info[each] for each in row) if isinstance(row, tuple) else info[row]
+            cells.setdefault(name, {})[info[column]] = bench
+    return cells
+
+
+def _columns(cells):
+    """All columns, in the order in which they came."""
+    return list(dict.fromkeys(name for found in cells.values() for name in found))
+
+
+def _row(found, columns, cell):
+    """Cells of a row, by ``cell(time, info)``, and a dash for each that is not there."""
+    for name in columns:
+        bench = found.get(name)
+        yield "–" if bench is None else cell(bench.stats.median, bench.extra_info)
+
+
+@_table(lambda done: _cells(_grouped(done, "decoding vector, "), "method", ("n", "s"), "method"))
+def _vectors(cells):
     """Decoding vectors: a row for each n, a column for each method."""
     titles = {
         "linalg": "numpy.linalg.solve",
@@ -30,29 +74,20 @@ def _vectors(done):
         "prepared": "locator, prepared",
         "fft": "fft O(n log n)",
     }
-    cells = {}
-    for bench in done.values():
-        if (bench.group or "").startswith("decoding vector, "):
-            info = bench.extra_info
-            cells.setdefault((info["n"], info["s"]), {})[info["method"]] = bench
-    if not cells:
-        return None
     rows = [["n, s", *titles.values()]]
     for (n, s), found in sorted(cells.items()):
         solvers = [found[m] for m in ("linalg", "linalg, all threads") if m in found]
         if solvers:
             found["linalg"] = min(solvers, key=lambda bench: bench.stats.median)
-        row = [f"{n}, {s}"]
-        for method in titles:
-            if method not in found:
-                row.append("–")
-                continue
-            time, error = found[method].stats.median, found[method].extra_info["error"]
+        other = found.get("linalg")
+
+        def cell(time, info, other=other):
             ratio = ""
-            if "linalg" in found and method != "linalg":
-                ratio = f"{_times(found['linalg'].stats.median / time)}, "
-            row.append(f"{_time(time)} ({ratio}{error:.0e})")
-        rows.append(row)
+            if other is not None and not info["method"].startswith("linalg"):
+                ratio = f"{_times(other.stats.median / time)}, "
+            return f"{_time(time)} ({ratio}{info['error']:.0e})"
+
+        rows.append([f"{n}, {s}", *_row(found, titles, cell)])
     return (
         "Decoding vectors: time (times as fast as numpy.linalg.solve on a prepared system, with "
         "one BLAS thread or all, whichever is faster; largest relative error of an entry)",
@@ -86,10 +121,8 @@ def slope(times):
     return float(n @ seconds / (n @ n))
 
 
-def _scaling(done):
-    found = scaling(done)
-    if not found:
-        return None
+@_table(scaling)
+def _scaling(found):
     sizes = sorted({n for of, _, _ in found.values() for n in of})
     sizes = [n for i, n in enumerate(sizes) if i % 4 == len(sizes) % 4 - 1 or n == sizes[-1]]
     rows = [["method", "growth", "largest n", *(f"n = {n:,}" for n in sizes)]]
@@ -113,10 +146,8 @@ def roofline(done):
     }
 
 
-def _roofline(done):
-    found = roofline(done)
-    if not found:
-        return None
+@_table(roofline)
+def _roofline(found):
     rows = [["what", "threads", "bytes", "time", "GB/s", "of the limit", "best other", "ratio"]]
     for bench, share in sorted(found.items(), key=lambda item: item[0].extra_info["roofline"]):
         info, time = bench.extra_info, bench.stats.median
@@ -139,10 +170,8 @@ def _roofline(done):
     )
 
 
-def _rounds(done):
-    found = [bench for bench in done.values() if "from_buffers" in bench.extra_info]
-    if not found:
-        return None
+@_table(lambda done: [bench for bench in done.values() if "from_buffers" in bench.extra_info])
+def _rounds(found):
     forms = list(dict.fromkeys(form for bench in found for form in bench.extra_info["forms"]))
     rows = [["packed messages in buffers", "threads", "time", *forms]]
     for bench in found:
@@ -156,11 +185,9 @@ def _rounds(done):
     )
 
 
-def _calls(done):
+@_table(lambda done: [b for b in done.values() if (b.group or "").startswith("locator by backend")])
+def _calls(found):
     """One decoding vector by each backend, and what the facade adds to the C function."""
-    found = [b for b in done.values() if (b.group or "").startswith("locator by backend")]
-    if not found:
-        return None
     raw = {b.extra_info["n"]: b.stats.median for b in found if b.extra_info["call"] == "C function"}
     rows = [["locator", "n", "time", "over the C function", "error"]]
     for bench in sorted(found, key=lambda b: (b.extra_info["n"], b.stats.median)):
@@ -170,11 +197,9 @@ def _calls(done):
     return "One call for a decoding vector", rows
 
 
-def _overhead(done):
+@_table(lambda done: [b for b in done.values() if "layer" in b.extra_info])
+def _overhead(found):
     """Layers between Python and the kernels: what each adds to the kernels it calls."""
-    found = [b for b in done.values() if "layer" in b.extra_info]
-    if not found:
-        return None
     kernel = {}
     for bench in found:
         info = bench.extra_info
@@ -197,38 +222,27 @@ def _overhead(done):
     return "What a call costs over its kernels (C, n = 80, f = 68)", rows
 
 
-def _cache(done):
+@_table(lambda done: _cells(done, "cached", ("n", "s"), "cached"))
+def _cache(cells):
     """Vectors of survivor sets that come again: a row for each size."""
-    cells = {}
-    for bench in done.values():
-        if "cached" in bench.extra_info:
-            info = bench.extra_info
-            cells.setdefault((info["n"], info["s"]), {})[info["cached"]] = bench.stats.median
-    if not cells:
-        return None
-    rows = [["n, s", "computed", "a hit", "a new set"]]
+    ways = ["computed", "a hit", "a new set"]
+    rows = [["n, s", *ways]]
     for (n, s), found in sorted(cells.items()):
-        row = [f"{n}, {s}"]
-        for way in rows[0][1:]:
-            if way not in found:
-                row.append("–")
-                continue
-            row.append(_time(found[way]))
-            if "computed" in found and way != "computed":
-                row[-1] += f" ({_times(found['computed'] / found[way])})"
-        rows.append(row)
+        computed = found.get("computed")
+
+        def cell(time, info, computed=computed):
+            ratio = ""
+            if computed is not None and info["cached"] != "computed":
+                ratio = f" ({_times(computed.stats.median / time)})"
+            return _time(time) + ratio
+
+        rows.append([f"{n}, {s}", *_row(found, ways, cell)])
     return "Decoding vectors of sets that come again (times as fast as computing them)", rows
 
 
-def _vandermonde(done):
+@_table(lambda done: _cells(_grouped(done, "vandermonde, "), "solver", ("kind", "f"), "solver"))
+def _vandermonde(cells):
     """Vandermonde solves: a row for each size, a column for each solver."""
-    cells = {}
-    for bench in done.values():
-        if (bench.group or "").startswith("vandermonde, "):
-            info = bench.extra_info
-            cells.setdefault((info["kind"], info["f"]), {})[info["solver"]] = bench
-    if not cells:
-        return None
     solvers = {
         "from the nodes": "with its matrix",
         "Björck–Pereyra": "Björck–Pereyra",
@@ -240,14 +254,13 @@ def _vandermonde(done):
         best = min(lapack, key=lambda bench: bench.stats.median, default=None)
         if best is None:
             continue
-        row = [f"{kind}, {f}", f"{_time(best.stats.median)} ({best.extra_info['error']:.0e})"]
-        for solver in solvers:
-            if solver not in found:
-                row.append("–")
-                continue
-            time, error = found[solver].stats.median, found[solver].extra_info["error"]
-            row.append(f"{_time(time)} ({best.stats.median / time:.1f}×, {error:.0e})")
-        rows.append(row)
+        least = best.stats.median
+
+        def cell(time, info, least=least):
+            return f"{_time(time)} ({least / time:.1f}×, {info['error']:.0e})"
+
+        head = [f"{kind}, {f}", f"{_time(least)} ({best.extra_info['error']:.0e})"]
+        rows.append([*head, *_row(found, solvers, cell)])
     return (
         "Vandermonde solves: time, the order of the nodes included (times as fast as "
         "numpy.linalg.solve on a prepared matrix, with one BLAS thread or all, whichever is "
@@ -256,27 +269,17 @@ def _vandermonde(done):
     )
 
 
-def _lagrange(done):
+@_table(lambda done: _cells(done, "lagrange", "lagrange", "m"))
+def _lagrange(cells):
     """Lagrange kernels: a row for each, a column for each number of nodes."""
-    cells = {}
-    for bench in done.values():
-        if "lagrange" in bench.extra_info:
-            info = bench.extra_info
-            cells.setdefault(info["lagrange"], {})[info["m"]] = bench
-    if not cells:
-        return None
     sizes = sorted({m for found in cells.values() for m in found})
     rows = [["kernel", *(f"{m} nodes" for m in sizes)]]
+
+    def cell(time, info):
+        return f"{_time(time)} ({info['numpy_seconds'] / time:.1f}×, {info['error']:.0e})"
+
     for kernel, found in cells.items():
-        row = [kernel]
-        for m in sizes:
-            if m not in found:
-                row.append("–")
-                continue
-            time, info = found[m].stats.median, found[m].extra_info
-            ratio = info["numpy_seconds"] / time
-            row.append(f"{_time(time)} ({ratio:.1f}×, {info['error']:.0e})")
-        rows.append(row)
+        rows.append([kernel, *_row(found, sizes, cell)])
     return (
         "Lagrange kernels, for bases with as many points (times as fast as NumPy's best form; "
         "largest relative error of a value)",
@@ -298,18 +301,15 @@ def _streaming(done):
     titles = {"streamed": "vector", "followed": "round"}
     columns = [(what, name) for name in backends for what in titles]
     rows = [["n", *(f"{titles[what]}, {name}" for what, name in columns)]]
+
+    def cell(time, info):
+        notes = [f"{info['direct_seconds'] / time:.1f}×"]
+        if "event_seconds" in info:
+            notes += [f"event {_time(info['event_seconds'])}", f"{info['error']:.0e}"]
+        return f"{_time(time)} ({', '.join(notes)})"
+
     for n, found in sorted(cells.items()):
-        row = [str(n)]
-        for column in columns:
-            if column not in found:
-                row.append("–")
-                continue
-            time, info = found[column].stats.median, found[column].extra_info
-            notes = [f"{info['direct_seconds'] / time:.1f}×"]
-            if "event_seconds" in info:
-                notes += [f"event {_time(info['event_seconds'])}", f"{info['error']:.0e}"]
-            row.append(f"{_time(time)} ({', '.join(notes)})")
-        rows.append(row)
+        rows.append([str(n), *_row(found, columns, cell)])
     return (
         "From the last arrival to the decoding vector of a stream, and to the gradient of a round "
         "that follows its vector where that pays, n/8 stragglers (times as fast as computing the "
@@ -318,48 +318,30 @@ def _streaming(done):
     )
 
 
-def _completion(done):
-    cells = {}
-    for bench in done.values():
-        if "followed_seconds" in bench.extra_info:
-            info = bench.extra_info
-            cells.setdefault(info["rule"], {})[info["backend"]] = bench
-    if not cells:
-        return None
-    backends = list(dict.fromkeys(name for found in cells.values() for name in found))
+@_table(lambda done: _cells(done, "followed_seconds", "rule", "backend"))
+def _completion(cells):
+    backends = _columns(cells)
+
+    def cell(time, info):
+        time /= info["rounds"]
+        return f"{_time(time)} ({info['followed_seconds'] / time:.0f}×)"
+
     rows = [["rule", *backends]]
     for rule, found in cells.items():
-        row = [rule.removeprefix("completion ")]
-        for name in backends:
-            if name not in found:
-                row.append("–")
-                continue
-            info = found[name].extra_info
-            time = found[name].stats.median / info["rounds"]
-            row.append(f"{_time(time)} ({info['followed_seconds'] / time:.0f}×)")
-        rows.append(row)
+        rows.append([rule.removeprefix("completion "), *_row(found, backends, cell)])
     return "A simulated round (times as fast as following its messages in Python)", rows
 
 
-def _simulate(done):
-    cells = {}
-    for bench in done.values():
-        if "lines_seconds" in bench.extra_info:
-            info = bench.extra_info
-            cells.setdefault((info["n"], info["simulated"]), {})[info["law"]] = bench
-    if not cells:
-        return None
-    laws = list(dict.fromkeys(law for found in cells.values() for law in found))
+@_table(lambda done: _cells(done, "lines_seconds", ("n", "simulated"), "law"))
+def _simulate(cells):
+    laws = _columns(cells)
+
+    def cell(time, info):
+        return f"{_time(time / info['drawn'])} ({_times(info['lines_seconds'] / time)})"
+
     rows = [["n", "code", *laws]]
     for (n, name), found in sorted(cells.items()):
-        row = [str(n), name]
-        for law in laws:
-            if law not in found:
-                row.append("–")
-                continue
-            time, info = found[law].stats.median, found[law].extra_info
-            row.append(f"{_time(time / info['drawn'])} ({_times(info['lines_seconds'] / time)})")
-        rows.append(row)
+        rows.append([str(n), name, *_row(found, laws, cell)])
     return (
         "simulate, for each delay drawn (times as fast as lines of NumPy that draw the delays and "
         "find when rounds are ready)",
@@ -388,10 +370,8 @@ def _numba(done):
     )
 
 
-def _stability(done):
-    found = [b for b in done.values() if "worst_error" in b.extra_info]
-    if not found:
-        return None
+@_table(lambda done: [b for b in done.values() if "worst_error" in b.extra_info])
+def _stability(found):
     rows = [["code", "messages", "median error", "worst error", "trust() said", "decode"]]
     for bench in found:
         info = bench.extra_info
@@ -410,10 +390,8 @@ def _stability(done):
     )
 
 
-def _combinations(done):
-    found = [b for b in done.values() if "against" in b.extra_info]
-    if not found:
-        return None
+@_table(lambda done: [b for b in done.values() if "against" in b.extra_info])
+def _combinations(found):
     rows = [["what", "time", "GB/s", "of read bandwidth", "NumPy's best", "ratio", "error"]]
     for bench in found:
         info = bench.extra_info
@@ -431,10 +409,8 @@ def _combinations(done):
     return "Encoding and decoding (ratio: how many times the other form's time)", rows
 
 
-def _steps(done):
-    found = [b for b in done.values() if "step" in b.extra_info]
-    if not found:
-        return None
+@_table(lambda done: [b for b in done.values() if "step" in b.extra_info])
+def _steps(found):
     forms = dict.fromkeys(form for bench in found for form in bench.extra_info["forms"])
     rows = [["step", "time", "GB/s", "of read bandwidth", *forms]]
     for bench in found:
@@ -454,27 +430,22 @@ def _steps(done):
     )
 
 
-def _hot_loops(done):
+@_table(lambda done: _cells(done, "loop", ("loop", "piece"), "code"))
+def _hot_loops(cells):
     """What a round costs besides the gradients: a row for each loop and piece."""
-    cells = {}
-    for bench in done.values():
-        if "loop" in bench.extra_info:
-            info = bench.extra_info
-            found = cells.setdefault((info["loop"], info["piece"]), {})
-            found[info["code"]] = bench.stats.median / info["of_a_round"]
-    if not cells:
-        return None
-    codes = list(dict.fromkeys(code for found in cells.values() for code in found))
+    codes = _columns(cells)
     rows = [["loop", "what", *codes]]
+
+    def cell(time, info):
+        return _time(time / info["of_a_round"])
+
     for names, found in cells.items():
-        rows.append([*names, *(_time(found[c]) if c in found else "–" for c in codes)])
+        rows.append([*names, *_row(found, codes, cell)])
     return "A round's overhead at the master, n=80 f=68 p=640 float64, gradients apart", rows
 
 
-def _adaptive(done):
-    found = [b for b in done.values() if "adaptive" in b.extra_info]
-    if not found:
-        return None
+@_table(lambda done: [b for b in done.values() if "adaptive" in b.extra_info])
+def _adaptive(found):
     rows = [["round of G-CADA", "time", "gradients", "AMSGrad alone", "of that", "NumPy", "ratio"]]
     for bench in found:
         info = bench.extra_info
@@ -498,11 +469,9 @@ def _adaptive(done):
     )
 
 
-def _engines(done):
+@_table(lambda done: [bench for bench in done.values() if bench.group == "engines"])
+def _engines(found):
     """Rounds of each engine beside its bare loops."""
-    found = [bench for bench in done.values() if bench.group == "engines"]
-    if not found:
-        return None
     rows = [["engine", "workers", "p", "its round", "bare loops (its round over theirs)"]]
     for bench in found:
         for row in bench.extra_info["rows"]:
@@ -532,10 +501,12 @@ def _compilation(done):
     return "Start-up (whole processes) and compilation (first calls)", rows
 
 
-def _auto(done):
-    found = sorted((b.extra_info for b in done.values() if "auto" in b.extra_info), key=_workers)
-    if not found:
-        return None
+@_table(
+    lambda done: sorted(
+        (b.extra_info for b in done.values() if "auto" in b.extra_info), key=_workers
+    )
+)
+def _auto(found):
     rows = [["n", "transforms from s =", 'slowest "auto"', "at s = (fastest there)", "all s tried"]]
     for info in found:
         s, fastest, _, worst = max(info["picks"], key=lambda pick: pick[-1])
@@ -550,11 +521,9 @@ def _workers(info):
     return info["auto"]
 
 
-def _lagrange_decoding(done):
+@_table(lambda done: [b for b in done.values() if "polynomials" in b.extra_info])
+def _lagrange_decoding(found):
     """A row for each number of polynomials: the stages of a decoding vector, and of a gradient."""
-    found = [b for b in done.values() if "polynomials" in b.extra_info]
-    if not found:
-        return None
     sizes = [name for name in found[0].extra_info["stages"] if name.startswith("p=")]
     rows = [
         [
@@ -589,10 +558,8 @@ def _lagrange_decoding(done):
     )
 
 
-def _batch(done):
-    found = [b for b in done.values() if "batch" in b.extra_info]
-    if not found:
-        return None
+@_table(lambda done: [b for b in done.values() if "batch" in b.extra_info])
+def _batch(found):
     rows = [["code", "a round, in one call", "by a decoder, one by one", "ratio"]]
     for bench in found:
         info = bench.extra_info

@@ -7,6 +7,7 @@ from math import inf
 
 import numpy as np
 import pytest
+from measure import receiving
 
 import fastgc
 from fastgc import kernels
@@ -106,10 +107,7 @@ def calls(p):
         rnd.receive(worker, message)
     arriving = code.round(p)
 
-    def take():
-        arriving.reset()
-        for worker, message in zip(numbers.tolist(), separate, strict=True):
-            arriving.receive(worker, message)
+    take = receiving(arriving, numbers, separate)
 
     def whole():
         take()

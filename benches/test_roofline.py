@@ -7,7 +7,7 @@ added to and written; not what the processor reads of a line before it is overwr
 
 import numpy as np
 import pytest
-from measure import Reader, Rivals, in_turns, multiply_add
+from measure import Reader, Rivals, in_turns, multiply_add, receiving
 
 import fastgc
 from fastgc import kernels
@@ -157,10 +157,7 @@ def test_round(benchmark, note, messages, what, count, set_threads):
     set_threads(count)
     rnd, out = code.round(P, check_finite="unchecked" not in what), np.empty(P)
 
-    def receive():
-        rnd.reset()
-        for worker, message in zip(survivors.tolist(), packed, strict=True):
-            rnd.receive(worker, message)
+    receive = receiving(rnd, survivors, packed)
 
     def both():
         receive()

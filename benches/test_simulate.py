@@ -5,10 +5,9 @@ three of them (binary codes), the times are those of a code of the same threshol
 meet, which is less work.
 """
 
-import time
-
 import numpy as np
 import pytest
+from measure import seconds
 
 from fastgc import codes
 from fastgc.delays import Exponential, Pareto
@@ -48,15 +47,6 @@ def ready(name, code, times):
     return np.partition(times, f - 1, axis=1)[:, f - 1] + COST * code.load
 
 
-def best_of(task):
-    seconds = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        task()
-        seconds.append(time.perf_counter() - start)
-    return float(np.median(seconds))
-
-
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(("n", "s"), SIZES)
 @pytest.mark.parametrize("name", CODES)
@@ -76,4 +66,4 @@ def test_simulate(benchmark, note, name, n, s, law):
         rounds=REPEATS,
         warmup_rounds=1,
     )
-    note(simulated=name, law=law, n=n, s=s, drawn=rounds * n, lines_seconds=best_of(lines))
+    note(simulated=name, law=law, n=n, s=s, drawn=rounds * n, lines_seconds=seconds(lines, REPEATS))

@@ -22,39 +22,25 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+import torch_loop
+from torch_loop import CLASSES, loss, optimizer_of
 
 import fastgc
 from fastgc.progress import markdown_table
 from fastgc.torch import CodedAllReduce, CodedSampler
 
-RANKS, OWN, INPUTS, CLASSES = 6, 8, 256, 10  # OWN: samples of a rank in a step
+RANKS, OWN, INPUTS = 6, 8, 256  # OWN: samples of a rank in a step
 SAMPLES = 1200
 
 
 def network(width):
-    torch.manual_seed(0)
-    return torch.nn.Sequential(
-        torch.nn.Linear(INPUTS, width),
-        torch.nn.ReLU(),
-        torch.nn.Linear(width, width),
-        torch.nn.ReLU(),
-        torch.nn.Linear(width, CLASSES),
-    )
+    return torch_loop.network(INPUTS, width, width)
 
 
 def samples():
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.standard_normal((SAMPLES, INPUTS), np.float32))
     return torch.utils.data.TensorDataset(x, torch.from_numpy(rng.integers(0, CLASSES, SAMPLES)))
-
-
-def loss(module, batch):
-    x, y = batch
-    return torch.nn.functional.cross_entropy(module(x), y, reduction="sum")
-
-
-def optimizer_of(module):
-    return torch.optim.SGD(module.parameters(), lr=1e-3, momentum=0.9)
 
 
 def flat(tensors):

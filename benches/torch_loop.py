@@ -37,9 +37,8 @@ SIZES = {"1M": (256, 864, 864), "25M": (256, 4900, 4900)}  # inputs, and two hid
 CLASSES = 10
 
 
-def network(size):
+def network(inputs, first, second):
     torch.manual_seed(0)
-    inputs, first, second = SIZES[size]
     return torch.nn.Sequential(
         torch.nn.Linear(inputs, first),
         torch.nn.ReLU(),
@@ -77,7 +76,7 @@ def ddp(rank, port, size, asleep, steps, found):
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=WORKERS)
-    module = torch.nn.parallel.DistributedDataParallel(network(size))
+    module = torch.nn.parallel.DistributedDataParallel(network(*SIZES[size]))
     optimizer, data = optimizer_of(module), samples(size)
     times = []
     for step in range(steps):
@@ -113,7 +112,7 @@ def worker(number):
 
 
 def coded_times(size, code, asleep, dead, steps):
-    module, data = network(size), samples(size)
+    module, data = network(*SIZES[size]), samples(size)
     optimizer = optimizer_of(module)
     times = []
     delays = Sleeper() if asleep else None
@@ -133,7 +132,7 @@ def coded_times(size, code, asleep, dead, steps):
 
 def where(size, code, steps):
     """Milliseconds of a step's parts, medians."""
-    module, data = network(size), samples(size)
+    module, data = network(*SIZES[size]), samples(size)
     optimizer, found = optimizer_of(module), []
     with CodedDataParallel(module, loss, data, code, batch_size=BATCH) as coded:
         for _ in range(steps):
@@ -150,7 +149,7 @@ def where(size, code, steps):
 
 def alone(size, code, steps):
     """Milliseconds of what a worker, and the master, do in a step, one after the other; medians."""
-    module, data, found = network(size), samples(size), []
+    module, data, found = network(*SIZES[size]), samples(size), []
     theta, shared, message = (
         np.zeros(sum(p.numel() for p in module.parameters()), np.float32) for _ in range(3)
     )

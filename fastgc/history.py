@@ -253,24 +253,12 @@ class History:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw, without a legend; else a new figure that pyplot does not know of,
-            ``ax.figure``, with one.
+            As of `fastgc.plotting.timeline`; so is what is returned, and so are errors.
         rounds : iterable of int
             Numbers of the rounds, from 1; those that the run does not have are left out. Default:
             the first five.
         code : Code, optional
             The code of the run, for runs that do not know their `message_counts`.
-
-        Returns
-        -------
-        matplotlib Axes
-
-        Raises
-        ------
-        ValueError
-            As of `fastgc.plotting.timeline`.
-        ImportError
-            If matplotlib is not installed.
 
         Examples
         --------

@@ -7,99 +7,94 @@ the same means as codes of the gradients.
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from fastgc import (
-    BernoulliCode,
-    BIBDCode,
-    BinaryCode,
-    CouponCollector,
-    CyclicRepetition,
-    ExpanderCode,
-    FractionalRepetition,
-    GraphCode,
-    Grouped,
-    LagrangeCode,
-    LinearCode,
-    PartialWork,
-    RandomAssignment,
-    ReedSolomon,
-    Uncoded,
-)
+import fastgc
 from fastgc.models import least_squares_gradient
 
 FEATURES, OUTPUTS = 3, 2
 
 # Small enough for every set of messages.
 SMALL = [
-    ReedSolomon(7, stragglers=2),
-    ReedSolomon(6, 8, stragglers=1, clusters="auto"),
-    ReedSolomon(5, stragglers=2, packed=False),
-    FractionalRepetition(6, 7, stragglers=1),
-    FractionalRepetition(6, stragglers=2),
-    FractionalRepetition(3, 4, stragglers=2),
-    CyclicRepetition(6, stragglers=2),
-    CyclicRepetition(6, 8, stragglers=3, seed=1),
-    CyclicRepetition(4, stragglers=0),
-    CyclicRepetition(4, stragglers=3),
-    LinearCode([[1, 2, 0], [0, -1, 3], [1, 1, 1], [2, 0, 5]]),
-    LinearCode(ReedSolomon(5, stragglers=1).matrix(), packed=False),
-    BinaryCode(7, stragglers=2),
-    BinaryCode(8, 5, stragglers=2),
-    BinaryCode(9, stragglers=1),
-    BinaryCode(7, 9, stragglers=2, speeds=[1, 2, 3, 1, 1, 5, 2]),
-    CouponCollector(8, load=3, seed=2),
-    CouponCollector(6, 10, load=4, seed=8),
-    CouponCollector(4, loads=[3, 2, 3, 1], send="together", seed=1),
-    RandomAssignment(4, load=2, seed=2),
-    RandomAssignment(3, 5, load=[3, 4, 1], seed=4),
-    Uncoded(5),
-    Uncoded(4, 7),
-    Uncoded(4, load=2),
-    Uncoded(3, 6, load=3),
-    PartialWork(4, load=2),
-    PartialWork(3, 4, assignment=[[0, 1, 3], [2, 1], [3, 2, 0]]),
-    LagrangeCode(7, load=2),
-    LagrangeCode(6, 5, load=4, messages=1, nodes="roots"),
-    LagrangeCode(3, 3, load=2, messages=2),
-    LagrangeCode(3, 4, load=4, messages=2, nodes="roots"),
-    LagrangeCode(4, load=2, nodes=([0, 1], [2, 3, -1, -2])),
-    LagrangeCode(1, load=1),
-    Grouped.repetition(6, 2),
-    Grouped([ReedSolomon(3, 4, stragglers=1), ReedSolomon(4, stragglers=2)]),
-    Grouped([BinaryCode(4, 5, stragglers=1), BinaryCode(3, stragglers=1)]),
-    Grouped([Uncoded(2, load=2), ReedSolomon(3, stragglers=1), BinaryCode(3, stragglers=1)]),
-    GraphCode(6, graph="complete"),
-    GraphCode(8, 9, degree=3),
-    GraphCode(5, graph=[[0, 1], [1, 2], [2, 0], [3, 4], [3, 4]]),
-    BIBDCode(7),
-    ExpanderCode(7, 9, load=4),
-    BernoulliCode(7, load=3, seed=1),
+    fastgc.ReedSolomon(7, stragglers=2),
+    fastgc.ReedSolomon(6, 8, stragglers=1, clusters="auto"),
+    fastgc.ReedSolomon(5, stragglers=2, packed=False),
+    fastgc.FractionalRepetition(6, 7, stragglers=1),
+    fastgc.FractionalRepetition(6, stragglers=2),
+    fastgc.FractionalRepetition(3, 4, stragglers=2),
+    fastgc.CyclicRepetition(6, stragglers=2),
+    fastgc.CyclicRepetition(6, 8, stragglers=3, seed=1),
+    fastgc.CyclicRepetition(4, stragglers=0),
+    fastgc.CyclicRepetition(4, stragglers=3),
+    fastgc.LinearCode([[1, 2, 0], [0, -1, 3], [1, 1, 1], [2, 0, 5]]),
+    fastgc.LinearCode(fastgc.ReedSolomon(5, stragglers=1).matrix(), packed=False),
+    fastgc.BinaryCode(7, stragglers=2),
+    fastgc.BinaryCode(8, 5, stragglers=2),
+    fastgc.BinaryCode(9, stragglers=1),
+    fastgc.BinaryCode(7, 9, stragglers=2, speeds=[1, 2, 3, 1, 1, 5, 2]),
+    fastgc.CouponCollector(8, load=3, seed=2),
+    fastgc.CouponCollector(6, 10, load=4, seed=8),
+    fastgc.CouponCollector(4, loads=[3, 2, 3, 1], send="together", seed=1),
+    fastgc.RandomAssignment(4, load=2, seed=2),
+    fastgc.RandomAssignment(3, 5, load=[3, 4, 1], seed=4),
+    fastgc.Uncoded(5),
+    fastgc.Uncoded(4, 7),
+    fastgc.Uncoded(4, load=2),
+    fastgc.Uncoded(3, 6, load=3),
+    fastgc.PartialWork(4, load=2),
+    fastgc.PartialWork(3, 4, assignment=[[0, 1, 3], [2, 1], [3, 2, 0]]),
+    fastgc.LagrangeCode(7, load=2),
+    fastgc.LagrangeCode(6, 5, load=4, messages=1, nodes="roots"),
+    fastgc.LagrangeCode(3, 3, load=2, messages=2),
+    fastgc.LagrangeCode(3, 4, load=4, messages=2, nodes="roots"),
+    fastgc.LagrangeCode(4, load=2, nodes=([0, 1], [2, 3, -1, -2])),
+    fastgc.LagrangeCode(1, load=1),
+    fastgc.Grouped.repetition(6, 2),
+    fastgc.Grouped([fastgc.ReedSolomon(3, 4, stragglers=1), fastgc.ReedSolomon(4, stragglers=2)]),
+    fastgc.Grouped([fastgc.BinaryCode(4, 5, stragglers=1), fastgc.BinaryCode(3, stragglers=1)]),
+    fastgc.Grouped(
+        [
+            fastgc.Uncoded(2, load=2),
+            fastgc.ReedSolomon(3, stragglers=1),
+            fastgc.BinaryCode(3, stragglers=1),
+        ]
+    ),
+    fastgc.GraphCode(6, graph="complete"),
+    fastgc.GraphCode(8, 9, degree=3),
+    fastgc.GraphCode(5, graph=[[0, 1], [1, 2], [2, 0], [3, 4], [3, 4]]),
+    fastgc.BIBDCode(7),
+    fastgc.ExpanderCode(7, 9, load=4),
+    fastgc.BernoulliCode(7, load=3, seed=1),
 ]
 SMALL_IDS = [f"{i}-{type(code).__name__}" for i, code in enumerate(SMALL)]
+EVERY_SMALL = pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
 
 # As large as anyone uses.
 LARGE = [
-    ReedSolomon(200, stragglers=20),
-    ReedSolomon(200, stragglers=20, clusters="auto"),
-    FractionalRepetition(200, stragglers=19),
-    CyclicRepetition(60, stragglers=6),
-    CyclicRepetition(200, stragglers=5),
-    BinaryCode(200, stragglers=20),
-    BinaryCode(199, 301, stragglers=13, speeds=np.linspace(1, 5, 199)),
-    CouponCollector(200, load=20, seed=1),
-    CouponCollector(60, loads=[20 + i % 7 for i in range(60)], send="together"),
-    RandomAssignment(90, load=15),
-    Uncoded(200),
-    Uncoded(200, load=4),
-    PartialWork(80, load=6),
-    LagrangeCode(60, load=10),
-    LagrangeCode(200, load=10, nodes="roots"),
-    LagrangeCode(40, load=4, messages=4, nodes="roots"),
-    LagrangeCode(100, load=10, messages=5, nodes="roots"),
-    Grouped([ReedSolomon(40, stragglers=4)] * 2 + [BinaryCode(60, stragglers=7)]),
-    GraphCode(200, degree=6),
+    fastgc.ReedSolomon(200, stragglers=20),
+    fastgc.ReedSolomon(200, stragglers=20, clusters="auto"),
+    fastgc.FractionalRepetition(200, stragglers=19),
+    fastgc.CyclicRepetition(60, stragglers=6),
+    fastgc.CyclicRepetition(200, stragglers=5),
+    fastgc.BinaryCode(200, stragglers=20),
+    fastgc.BinaryCode(199, 301, stragglers=13, speeds=np.linspace(1, 5, 199)),
+    fastgc.CouponCollector(200, load=20, seed=1),
+    fastgc.CouponCollector(60, loads=[20 + i % 7 for i in range(60)], send="together"),
+    fastgc.RandomAssignment(90, load=15),
+    fastgc.Uncoded(200),
+    fastgc.Uncoded(200, load=4),
+    fastgc.PartialWork(80, load=6),
+    fastgc.LagrangeCode(60, load=10),
+    fastgc.LagrangeCode(200, load=10, nodes="roots"),
+    fastgc.LagrangeCode(40, load=4, messages=4, nodes="roots"),
+    fastgc.LagrangeCode(100, load=10, messages=5, nodes="roots"),
+    fastgc.Grouped(
+        [fastgc.ReedSolomon(40, stragglers=4)] * 2 + [fastgc.BinaryCode(60, stragglers=7)]
+    ),
+    fastgc.GraphCode(200, degree=6),
 ]
 LARGE_IDS = [f"{i}-{type(code).__name__}" for i, code in enumerate(LARGE)]
+EVERY_LARGE = pytest.mark.parametrize("code", LARGE, ids=LARGE_IDS)
 
 
 class Job:
@@ -151,6 +146,6 @@ def claims_all_that_spans(code):
     Reed-Solomon codes and Lagrange codes promise it for n - s (in each cluster), or 2K - 1,
     messages; that some smaller sets do by chance is left alone.
     """
-    if isinstance(code, Grouped):
+    if isinstance(code, fastgc.Grouped):
         return all(claims_all_that_spans(inner) for inner in code.codes)
-    return not isinstance(code, ReedSolomon | LagrangeCode)
+    return not isinstance(code, fastgc.ReedSolomon | fastgc.LagrangeCode)

@@ -32,8 +32,10 @@ IMPORTED = Path(fastgc.__file__).resolve().parent
 
 for name in (
     "strength",
+    "beside",
     "kernel_table",
     "code_table",
+    "engine_checks",
     "examples",
     "half_messages",
     "leftovers",

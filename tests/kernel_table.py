@@ -17,11 +17,30 @@ import numpy as np
 from fastgc import kernels
 from fastgc.codes.graph import Parts
 from fastgc.coding.rules import Blocks, Cells, Tiling, Waiting
+from fastgc.kernels import Status
 from fastgc.kernels.cyclic import CyclicPlan, cyclic_tables
 
 WIDE = np.longdouble
 WIDE_COMPLEX = np.clongdouble
 HALVES = (np.float16, ml_dtypes.bfloat16)
+
+
+# What no kernel for messages of three workers, of which two are needed, decodes.
+WRONG_SURVIVORS = [
+    ([0, 1, 3], Status.OUT_OF_RANGE),
+    ([0, -1], Status.OUT_OF_RANGE),
+    ([0, 1, 0], Status.DUPLICATE),
+    ([0], Status.TOO_FEW),
+    ([], Status.TOO_FEW),
+]
+
+
+def filled(bind, plan, survivors):
+    """What a kernel says of these, and that it writes nothing beyond them."""
+    room, vector = np.append(survivors, [0, 0]).astype(np.int64), np.full(len(survivors) + 2, 7.0)
+    status = bind(plan, room, vector)(len(survivors))
+    assert (vector[len(survivors) :] == 7).all()
+    return status, vector[: len(survivors)]
 
 
 @dataclass(frozen=True)

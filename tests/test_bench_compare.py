@@ -231,9 +231,11 @@ def test_real_file(tmp_path):
         "    benchmark.pedantic(sum, ([0.1] * 10**n,), rounds=5, iterations=100)\n"
         "    benchmark.extra_info.update(error=float('nan') if n == 1 else 1e-16)\n"
     )
-    command = [sys.executable, "-m", "pytest", "-q", "--benchmark-json", "run.json"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_benchmark.plugin"]
+    command += ["--benchmark-json", "run.json"]
     # where it finds itself in one of several processes, nothing is measured
     alone = {name: value for name, value in os.environ.items() if "XDIST" not in name}
+    alone["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, env=alone)
     file = str(tmp_path / "run.json")
     done = subprocess.run(

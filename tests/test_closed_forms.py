@@ -14,14 +14,7 @@ from hypothesis import strategies as st
 from strength import much
 
 import fastgc
-from fastgc.delays import (
-    Empirical,
-    Exponential,
-    Heterogeneous,
-    Mixture,
-    Pareto,
-    ShiftedExponential,
-)
+from fastgc.delays import Empirical, Exponential, Heterogeneous, Mixture, Pareto, ShiftedExponential
 from fastgc.optimizers import CADA, SGD
 from fastgc.simulation import (
     adaptive_loads,

@@ -7,6 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 from code_table import (
+    EVERY_LARGE,
+    EVERY_SMALL,
     FEATURES,
     LARGE,
     LARGE_IDS,
@@ -19,21 +21,10 @@ from code_table import (
 )
 from strength import much
 
-from fastgc import (
-    BinaryCode,
-    Grouped,
-    LagrangeCode,
-    NotDecodableError,
-    ReedSolomon,
-    Uncoded,
-    stability,
-    train,
-)
+from fastgc import BinaryCode, Grouped, LagrangeCode, ReedSolomon, Uncoded, stability, train
 from fastgc.data import Dataset
+from fastgc.errors import NotDecodableError
 from fastgc.stability import worst_survivors
-
-EVERY_SMALL = pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
-EVERY_LARGE = pytest.mark.parametrize("code", LARGE, ids=LARGE_IDS)
 
 
 def subsets(code):
@@ -201,7 +192,7 @@ def test_threshold_and_stragglers_are_exact(code):
     [
         Uncoded(3, load=2),
         Uncoded(3, load=2, tolerance=0.3, rescale=False),
-        SMALL[SMALL_IDS.index("27-LagrangeCode")],
+        LagrangeCode(7, load=2),
         LagrangeCode(2, 2, load=3, messages=3, nodes="roots"),
         *(
             code
@@ -619,7 +610,7 @@ def test_seeds_are_numbers():
             verb(seed=None)
 
 
-@pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
+@EVERY_SMALL
 def test_decoders_fill_no_more_than_they_hold(code):
     decoder = code.decoder()
     decoder.survivors[:] = np.arange(code.scheme.message_count)

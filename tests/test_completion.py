@@ -1,5 +1,6 @@
 """Completion times against rounds followed message by message, under every backend."""
 
+import functools
 import importlib
 
 import numba
@@ -29,16 +30,26 @@ def assert_same(found, expected):
 
 @pytest.mark.parametrize("kernel", COMPLETIONS, ids=lambda k: k.name)
 def test_table(kernel, at_each_level):
+    for arguments, truth in of_sizes(kernel):
+        kept = {name: arguments[name].copy() for name in ("delay", "work")}
+        for _ in at_each_level():
+            assert_same(kernel.run(arguments), truth)
+        for name, array in kept.items():
+            np.testing.assert_array_equal(arguments[name], array)
+
+
+# What is true, by rounds followed in Python, is the same under every backend.
+
+
+@functools.cache
+def of_sizes(kernel):
     rng = np.random.default_rng(1)
-    for size in (1, 2, 3, 8, 33):
-        for count in (1, 2, 7, 40):
-            arguments = kernel.make(rng, size, count, np.float64)
-            kept = {name: arguments[name].copy() for name in ("delay", "work")}
-            truth = kernel.truth(arguments)
-            for _ in at_each_level():
-                assert_same(kernel.run(arguments), truth)
-            for name, array in kept.items():
-                np.testing.assert_array_equal(arguments[name], array)
+    found = [
+        kernel.make(rng, size, count, np.float64)
+        for size in (1, 2, 3, 8, 33)
+        for count in (1, 2, 7, 40)
+    ]
+    return [(arguments, kernel.truth(arguments)) for arguments in found]
 
 
 def random_plan(rng, kind, workers, most):
@@ -93,6 +104,21 @@ def random_plan(rng, kind, workers, most):
 )
 @settings(deadline=None, max_examples=300)
 def test_random_plans(seed, kind, workers, most, rounds, ties, receive, overhead, interrupted):
+    plan, delay, work, late, expected = random_rounds(
+        seed, kind, workers, most, rounds, ties, receive, overhead, interrupted
+    )
+    kept = delay.copy(), work.copy(), late.copy()
+    late = late.copy()
+    done = plan.complete(delay, work, late, receive, overhead, interrupted)
+    assert_same((done, late), expected)
+    np.testing.assert_array_equal(delay, kept[0])
+    np.testing.assert_array_equal(work, kept[1])
+    if interrupted:
+        np.testing.assert_array_equal(late, kept[2])
+
+
+@functools.cache
+def random_rounds(seed, kind, workers, most, rounds, ties, receive, overhead, interrupted):
     rng = np.random.default_rng(seed)
     plan = random_plan(rng, kind, workers, most)
     if ties:
@@ -102,14 +128,8 @@ def test_random_plans(seed, kind, workers, most, rounds, ties, receive, overhead
     else:
         delay, work = rng.exponential(size=(2, rounds, workers))
         late = rng.exponential(size=workers)
-    expected = completion_truth(plan, delay, work, late, receive, overhead, interrupted)
-    kept = delay.copy(), work.copy(), late.copy()
-    done = plan.complete(delay, work, late, receive, overhead, interrupted)
-    assert_same((done, late), expected)
-    np.testing.assert_array_equal(delay, kept[0])
-    np.testing.assert_array_equal(work, kept[1])
-    if interrupted:
-        np.testing.assert_array_equal(late, kept[2])
+    truth = completion_truth(plan, delay, work, late, receive, overhead, interrupted)
+    return plan, delay, work, late, truth
 
 
 @given(
@@ -123,6 +143,15 @@ def test_random_plans(seed, kind, workers, most, rounds, ties, receive, overhead
 )
 @settings(deadline=None, max_examples=200)
 def test_plans_that_wait_for_some(seed, kind, workers, most, rounds, receive, interrupted):
+    plan, delay, work, late, expected = waiting_rounds(
+        seed, kind, workers, most, rounds, receive, interrupted
+    )
+    late = late.copy()
+    assert_same((plan.complete(delay, work, late, receive, 0.1, interrupted), late), expected)
+
+
+@functools.cache
+def waiting_rounds(seed, kind, workers, most, rounds, receive, interrupted):
     rng = np.random.default_rng(seed)
     counts = rng.integers(1, most + 1, workers)
     messages, rule = int(counts.sum()), None
@@ -154,8 +183,8 @@ def test_plans_that_wait_for_some(seed, kind, workers, most, rounds, receive, in
     )
     delay, work = rng.exponential(size=(2, rounds, workers))
     late = rng.exponential(size=workers)
-    expected = completion_truth(plan, delay, work, late, receive, 0.1, interrupted, rule)
-    assert_same((plan.complete(delay, work, late, receive, 0.1, interrupted), late), expected)
+    truth = completion_truth(plan, delay, work, late, receive, 0.1, interrupted, rule)
+    return plan, delay, work, late, truth
 
 
 def span_of(rows):
@@ -189,7 +218,16 @@ def test_many_messages_of_few_times(kind):
 @pytest.mark.parametrize("most", [1, 4, 24])
 def test_rounds_like_those_before_and_unlike(kind, most, at_each_level):
     """What is sought is looked for near where it was in the rounds before."""
-    rng = np.random.default_rng(10 * kind + most)
+    for plan, delay, work, expected in like_and_unlike(kind, most):
+        for _ in at_each_level():
+            late = np.zeros(delay.shape[1])
+            done = plan.complete(delay, work, late)
+            assert_same((done, late), expected)
+
+
+@functools.cache
+def like_and_unlike(kind, most):
+    rng, found = np.random.default_rng(10 * kind + most), []
     rounds, n = 150, 60 if most < 24 else 12
     plan = random_plan(rng, kind, n, most)
     if most == 1:
@@ -205,11 +243,9 @@ def test_rounds_like_those_before_and_unlike(kind, most, at_each_level):
     for level in (np.ones(rounds), np.linspace(1, 3, rounds), 1 + np.arange(rounds) // 50 % 2):
         for digits in (1, 12):
             delay, work = rng.exponential(size=(2, rounds, n)).round(digits) * level[:, None]
-            late = np.zeros(n)
-            expected = completion_truth(plan, delay, work, late, 0.0, 0.0, True)
-            for _ in at_each_level():
-                done = plan.complete(delay, work, late)
-                assert_same((done, late), expected)
+            truth = completion_truth(plan, delay, work, np.zeros(n), 0.0, 0.0, True)
+            found.append((plan, delay, work, truth))
+    return found
 
 
 def test_a_message_as_early_as_any_before(at_each_level):

@@ -6,19 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernel_table import WRONG_SURVIVORS, filled
 
 from fastgc import BinaryCode, Uncoded, kernels
 from fastgc.kernels import Status
 
 pytestmark = pytest.mark.every_backend
-
-
-def filled(bind, plan, survivors):
-    """What a kernel says of these, and that it writes nothing beyond them."""
-    room, vector = np.append(survivors, [0, 0]).astype(np.int64), np.full(len(survivors) + 2, 7.0)
-    status = bind(plan, room, vector)(len(survivors))
-    assert (vector[len(survivors) :] == 7).all()
-    return status, vector[: len(survivors)].tolist()
 
 
 @given(
@@ -94,17 +87,7 @@ def test_the_fewest_intervals(data):
     )
 
 
-@pytest.mark.parametrize(
-    ("survivors", "status"),
-    [
-        ([0, 1, 3], Status.OUT_OF_RANGE),
-        ([0, -1], Status.OUT_OF_RANGE),
-        ([0, 1, 0], Status.DUPLICATE),
-        ([0], Status.TOO_FEW),
-        ([], Status.TOO_FEW),
-        ([2], Status.OK),
-    ],
-)
+@pytest.mark.parametrize(("survivors", "status"), [*WRONG_SURVIVORS, ([2], Status.OK)])
 def test_what_is_wrong_with_survivors(survivors, status):
     tiling = kernels.tiling_plan(np.array([0, 1, 0]), np.array([1, 2, 2]), 2)
     assert filled(kernels.bind_tiling, tiling, survivors)[0] == status

@@ -8,16 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastgc.delays import (
-    Empirical,
-    Exponential,
-    Heterogeneous,
-    Mixture,
-    Pareto,
-    ShiftedExponential,
-    parse,
-)
-from fastgc.delays.text import FORMS, written
+from fastgc.delays import Empirical, Exponential, Heterogeneous, Mixture, Pareto, ShiftedExponential
+from fastgc.delays.text import FORMS, parse, written
 
 pytestmark = pytest.mark.any_backend
 

@@ -448,6 +448,18 @@ def test_negative_zeros_are_zeros():
     assert Mixture([model, Exponential(1)], [0.5, 0.5]).quantile([0.1, 0.25]).tolist() == [0, 0]
 
 
+def check_numbers_of_workers(model, says):
+    """A model of three workers has no times of two, or of four."""
+    for wrong in (
+        lambda: model.sample(0, 2, 0),
+        lambda: model.draw(np.random.default_rng(0), 1, 4),
+        lambda: model.order_statistic_mean(1, 2),
+        lambda: model.tail_indices(4),
+    ):
+        with pytest.raises(ValueError, match=says):
+            wrong()
+
+
 def test_recorded_rounds():
     rounds = np.array([[1.0, 2, 3], [4, 6, 5]])
     model = Empirical(rounds)
@@ -462,14 +474,7 @@ def test_recorded_rounds():
     assert model.mean() == 3.5
     assert model.cdf(3) == 0.5
     assert model.quantile(0.5) == 3
-    for wrong in (
-        lambda: model.sample(0, 2, 0),
-        lambda: model.draw(np.random.default_rng(0), 1, 4),
-        lambda: model.order_statistic_mean(1, 2),
-        lambda: model.tail_indices(4),
-    ):
-        with pytest.raises(ValueError, match=r"of 3 workers, not of [24]: pool the samples"):
-            wrong()
+    check_numbers_of_workers(model, "of 3 workers, not of [24]: pool the samples")
 
 
 def test_samples_are_kept_as_they_were():
@@ -627,14 +632,7 @@ def test_heterogeneous_workers():
         waits = np.sort(drawn)[:, f - 1]
         error = waits.std() / math.sqrt(waits.size)
         assert abs(waits.mean() - model.order_statistic_mean(f, 3)) < 4 * error
-    for wrong in (
-        lambda: model.sample(0, 2, 0),
-        lambda: model.draw(np.random.default_rng(0), 1, 4),
-        lambda: model.order_statistic_mean(1, 2),
-        lambda: model.tail_indices(4),
-    ):
-        with pytest.raises(ValueError, match=r"times of 3 workers, not of [24]"):
-            wrong()
+    check_numbers_of_workers(model, "times of 3 workers, not of [24]")
 
 
 def test_means_of_heavy_and_light_workers():

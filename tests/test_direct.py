@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from code_table import SMALL, SMALL_IDS
+from code_table import EVERY_SMALL
 from kernel_table import HALVES
 
 import fastgc
@@ -147,7 +147,7 @@ def same(found, truth):
     np.testing.assert_array_equal(found.view(np.uint8), truth.view(np.uint8))
 
 
-@pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
+@EVERY_SMALL
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128, np.int32])
 @pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 def test_verbs_are_those_that_look_closely(code, dtype):

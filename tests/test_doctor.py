@@ -25,7 +25,7 @@ import fastgc
 import gradient_coding
 from gradient_coding.__main__ import main
 
-pytest.importorskip("ensurepip", reason="needs pip in a new environment")
+ensurepip = pytest.importorskip("ensurepip", reason="needs pip in a new environment")
 pytestmark = [pytest.mark.any_backend, pytest.mark.xdist_group("doctor")]
 
 ROOT = Path(__file__).parents[1]
@@ -84,7 +84,11 @@ def write(folder):
 def made(tmp_path_factory):
     """An environment with pip, and a folder of wheels."""
     folder = tmp_path_factory.mktemp("doctor")
-    venv.create(folder / "env", with_pip=True, symlinks=True)
+    bundled = list(Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl"))
+    venv.create(folder / "env", with_pip=not bundled, symlinks=True)
+    for pip in bundled:  # as it lies there, which takes less long than to have it install itself
+        (site,) = (folder / "env").glob("lib/python*/site-packages")
+        zipfile.ZipFile(pip).extractall(site)
     (folder / "wheels").mkdir()
     wheel(folder / "wheels", "gradient-coding", VERSION, our_files(), PROJECT["scripts"])
     theirs = {"fastgc": "fastgc.lidar:main"}
@@ -97,10 +101,14 @@ def env(made, tmp_path):
     """The environment, with neither distribution; programs run in a folder without files."""
     root, wheels = made / "env", made / "wheels"
     (site,) = root.glob("lib/python*/site-packages")
-    for left in [*site.glob("*fastgc*"), *site.glob("*gradient_coding*")]:
+
+    def there():
+        commands = (root / "bin" / command for command in ("fastgc", "gradient-coding"))
+        yield from filter(Path.exists, commands)
+        yield from [*site.glob("*fastgc*"), *site.glob("*gradient_coding*")]
+
+    for left in there():
         shutil.rmtree(left) if left.is_dir() else left.unlink()
-    for command in ("fastgc", "gradient-coding"):
-        (root / "bin" / command).unlink(missing_ok=True)
     (tmp_path / "empty").mkdir()
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PIP_"))}
     variables |= {
@@ -124,9 +132,21 @@ def env(made, tmp_path):
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout + done.stderr
 
+    installed = []
+
     def install(*names):
+        """What an earlier test installed, in this order and nothing else, is copied."""
         for name in names:
+            installed.append(name)
+            kept = made / "kept" / " ".join(map(str, installed)).replace("/", "-")
+            if kept.exists():
+                shutil.copytree(kept, root, dirs_exist_ok=True)
+                continue
             run(f"python -m pip install --quiet --no-deps {name}")
+            for path in there():
+                to = kept / path.relative_to(root)
+                to.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copytree(path, to) if path.is_dir() else shutil.copy2(path, to)
 
     def uninstall(name):
         run(f"python -m pip uninstall --quiet --yes {name}")

@@ -75,7 +75,7 @@ def test_numbers_and_times(n, at_each_level):
     rng = np.random.default_rng(n)
     power = np.where(rng.random(n) < 0.5, 0, rng.uniform(0.3, 5, n))
     several = plan_of(n, 2**64 - 3, 1.0, rng.random(n), rng.random(n), power, 0, rng.random(n))
-    rounds = max(1, 300 // n)
+    rounds = max(1, much(300, 100) // n)
     for plan in (plan_of(n), plan_of(n, 7, 0.0, 0.1, 2.0, load=3, work=0.5), several):
         for first in (0, 3):
             expected = truth(plan, first, rounds)

@@ -1,11 +1,14 @@
 """Messages that are sums of two blocks: their decoding vectors, against least squares."""
 
 import itertools
+from functools import partial
 
+import kernel_table
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernel_table import WRONG_SURVIVORS
 
 from fastgc import kernels
 from fastgc.kernels import Status
@@ -13,12 +16,7 @@ from fastgc.kernels import Status
 pytestmark = pytest.mark.every_backend
 
 
-def filled(plan, survivors):
-    """What the kernel says of these, and that it writes nothing beyond them."""
-    room, vector = np.append(survivors, [0, 0]).astype(np.int64), np.full(len(survivors) + 2, 7.0)
-    status = kernels.bind_edges(plan, room, vector)(len(survivors))
-    assert (vector[len(survivors) :] == 7).all()
-    return status, vector[: len(survivors)]
+filled = partial(kernel_table.filled, kernels.bind_edges)
 
 
 def matrix(plan, survivors):
@@ -114,15 +112,7 @@ def test_long_paths():
 
 @pytest.mark.parametrize(
     ("survivors", "status"),
-    [
-        ([0, 1, 3], Status.OUT_OF_RANGE),
-        ([0, -1], Status.OUT_OF_RANGE),
-        ([0, 1, 0], Status.DUPLICATE),
-        ([0], Status.TOO_FEW),
-        ([], Status.TOO_FEW),
-        ([2, 0], Status.OK),
-        ([2, 0, 1], Status.OK),
-    ],
+    [*WRONG_SURVIVORS, ([2, 0], Status.OK), ([2, 0, 1], Status.OK)],
 )
 def test_what_is_wrong_with_survivors(survivors, status):
     plan = kernels.EdgesPlan(np.array([[0, 1], [1, 2], [2, 0]]), np.ones(3), 2)

@@ -359,6 +359,8 @@ def test_rank_that_hangs_is_a_straggler_of_the_next_cluster_until_it_is_back(tmp
         tmp_path,
         4,
         """
+        import fastgc.engines.mpi
+        fastgc.engines.mpi._GRACE = 0.2
         serve(3)
         code = ReedSolomon(3, stragglers=1)
         out = np.empty(100_000)
@@ -402,7 +404,7 @@ def test_rank_that_hangs_at_the_end_is_named_and_the_job_aborted(tmp_path):
     assert "results are written" in job.out
 
 
-@pytest.mark.parametrize("status", [0, 3])
+@pytest.mark.parametrize("status", [0, pytest.param(3, marks=pytest.mark.long)])
 def test_job_ends_with_a_word_when_a_worker_exits(tmp_path, status):
     """Not with status 0, by chance, as if all had ended well; processes it forked may exit."""
     job = Job(
@@ -531,10 +533,12 @@ def test_command(tmp_path):
     ("arguments", "message"),
     [
         (["-n", "7"], "mpiexec -n 8"),
-        (["-n", "2", "--code", "nonsense"], "unknown code"),
-        pytest.param(
-            *(["-n", "2", "--data", "nowhere.npz"], "no data at nowhere.npz"),
-            marks=pytest.mark.long,
+        *(
+            pytest.param(["-n", "2", *arguments], message, marks=pytest.mark.long)
+            for arguments, message in (
+                (["--code", "nonsense"], "unknown code"),
+                (["--data", "nowhere.npz"], "no data at nowhere.npz"),
+            )
         ),
     ],
 )

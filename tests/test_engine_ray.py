@@ -21,6 +21,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from engine_checks import (
+    Delays,
+    check_lateness,
+    check_leaving_between_messages,
+    check_two_clusters,
+)
 from remote import Remote
 
 import fastgc
@@ -44,17 +50,6 @@ pytestmark = pytest.mark.any_backend  # one test below asks what backend workers
 
 ABSENT = 600.0
 PATIENCE = 120.0  # seconds for a restart on a busy machine
-
-
-class Delays:
-    """The given delays of each round; none after the last."""
-
-    def __init__(self, *rounds, per="round"):
-        self.rounds = rounds
-        self.per = per
-
-    def sample(self, round, workers, seed):
-        return np.array(self.rounds[round] if round < len(self.rounds) else [0.0] * workers)
 
 
 def pids(cluster):
@@ -108,7 +103,7 @@ def limit():
     [
         (ReedSolomon(4, stragglers=1), np.float64, 7),
         (ReedSolomon(3, stragglers=1), np.float32, 40_000),  # through the object store
-        (Uncoded(3, load=2), np.float64, 1),
+        pytest.param(Uncoded(3, load=2), np.float64, 1, marks=pytest.mark.long),
         (Uncoded(2, 4, load=3), np.float32, 30_000),
     ],
     ids=repr,
@@ -219,37 +214,12 @@ def test_late_worker_jumps_to_the_newest_parameters():
 
 
 def test_a_late_worker_leaves_a_round_between_two_messages():
-    # Either worker can send everything alone.
-    out = np.empty(1)
-    with RayCluster(Uncoded(2, load=2), [1.0, 2.0], np.multiply, 1) as cluster:
-        zero, one = pids(cluster)
-        os.kill(one, signal.SIGSTOP)
-        for number in range(6):
-            report = cluster.step(np.full(1, float(number)), out)
-            assert report.survivors.tolist() == [0]
-            assert report.messages == 2
-            assert out[0] == 3.0 * number
-        os.kill(zero, signal.SIGSTOP)
-        os.kill(one, signal.SIGCONT)
-        report = cluster.step(np.full(1, 10.0), out)
-        assert report.survivors.tolist() == [1]
-        assert report.messages == 2
-        assert report.stale == 1  # its first of round 0; its second was never asked for
-        assert out[0] == 30.0
-        os.kill(zero, signal.SIGCONT)
+    # Its first of round 0 is stale; its second was never asked for.
+    check_leaving_between_messages(RayCluster, pids, stale=1)
 
 
 def test_a_worker_is_late_once_or_with_each_message():
-    """A delay of the round comes before the first message, one of computations before each."""
-    out, late = np.empty(1), 0.05
-    for per in ("round", "computation"):
-        delays = Delays([late], per=per)
-        with RayCluster(Uncoded(1, 3, load=3), [1.0] * 3, np.multiply, 1, delays=delays) as it:
-            arrivals = it.step(np.ones(1), out).arrivals
-            assert out[0] == 3.0
-        assert arrivals[0] >= late
-        if per == "computation":
-            assert (arrivals >= late * np.arange(1, 4)).all()
+    check_lateness(RayCluster)
 
 
 def test_timeout_names_the_silent():
@@ -430,22 +400,7 @@ def test_partitions_are_in_the_store_once():
 
 @pytest.mark.long  # starts a Ray of its own
 def test_two_clusters_at_once():
-    one, two = np.empty(3), np.empty(5)
-    with (
-        RayCluster(Uncoded(1), [3.0], np.multiply, 3) as first,
-        RayCluster(ReedSolomon(2, 2, stragglers=1), [3.0, 4.0], np.multiply, 5) as second,
-    ):
-        for number in range(5):
-            first.step(np.full(3, float(number)), one)
-            second.step(np.full(5, float(number)), two)
-            np.testing.assert_array_equal(one, 3.0 * number)
-            np.testing.assert_allclose(two, 7.0 * number)
-        first.close()
-        first.close()
-        second.step(np.ones(5), two)
-        np.testing.assert_allclose(two, 7.0)
-        with pytest.raises(RuntimeError, match="closed"):
-            first.step(np.ones(3), one)
+    check_two_clusters(RayCluster)
 
 
 def test_forgotten_cluster_is_closed():

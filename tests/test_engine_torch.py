@@ -1,6 +1,7 @@
 """The engine for torchrun, in programs run by it. No test asserts a time but that a job ends."""
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -48,8 +49,10 @@ def hangs(theta, shard, out):
 
 
 def launch(tmp_path, ranks, source, *arguments):
+    """Run what the master does, beside ranks that serve it."""
     path = tmp_path / "program.py"
-    path.write_text(PROGRAM + textwrap.dedent(source))
+    master = textwrap.indent(textwrap.dedent(source), "    ")
+    path.write_text(f"{PROGRAM}if not TorchCluster.serve():\n{master}")
     return run(ranks, str(path), *arguments)
 
 
@@ -66,30 +69,16 @@ def run(ranks, *command):
     )
 
 
-def test_conformance(tmp_path):
-    job = launch(
-        tmp_path,
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """One job for several tests, which say what of its output is theirs: ranks start slowly."""
+    folder = tmp_path_factory.mktemp("job")
+    (folder / "deaths").write_text("")
+    return launch(
+        folder,
         5,
         """
-        if not TorchCluster.serve():
-            for check in conformance.CHECKS:
-                check(TorchCluster)
-                print(check.__name__, flush=True)
-        """,
-    )
-    from fastgc.testing import engines as conformance
-
-    assert job.returncode == 0, job.stderr
-    assert job.stdout.split() == [check.__name__ for check in conformance.CHECKS]
-
-
-def test_workers_that_are_killed_are_stragglers_and_come_back(tmp_path):
-    (tmp_path / "deaths").write_text("")
-    job = launch(
-        tmp_path,
-        5,
-        """
-        if not TorchCluster.serve():
+        def deaths():
             code, out = BinaryCode(4, stragglers=1), np.empty(2)
             with TorchCluster(code, [1.0, 2.0, 3.0, 4.0], killed_twice, 2) as cluster:
                 for round in range(1, 1000):
@@ -98,19 +87,9 @@ def test_workers_that_are_killed_are_stragglers_and_come_back(tmp_path):
                     if round > 12 and report.deaths == 2 and not report.lost:
                         break
                     time.sleep(0.02)
-            print(report.deaths, report.lost)
-        """,
-        str(tmp_path / "deaths"),
-    )
-    assert (job.stdout, job.returncode) == ("2 ()\n", 0), job.stderr
+            print("deaths:", report.deaths, report.lost, flush=True)
 
-
-def test_workers_that_hang_are_stragglers_and_are_ended_in_the_end(tmp_path):
-    job = launch(
-        tmp_path,
-        5,
-        """
-        if not TorchCluster.serve():
+        def hanging():
             code, out = BinaryCode(4, stragglers=1), np.empty(2)
             with TorchCluster(code, [1.0, 2.0, 3.0, 4.0], hangs, 2) as cluster:
                 for round in range(1, 30):
@@ -118,52 +97,66 @@ def test_workers_that_hang_are_stragglers_and_are_ended_in_the_end(tmp_path):
                     cluster.step(np.full(2, float(round)), out)
                     assert (out == 10.0 * round).all()
             print("done", flush=True)
+
+        for check in conformance.CHECKS:
+            check(TorchCluster)
+            print("check:", check.__name__, flush=True)
+        deaths()
+        hanging()
         """,
+        str(folder / "deaths"),
     )
-    assert (job.stdout, job.returncode) == ("done\n", 0), job.stderr
+
+
+def test_conformance(job):
+    from fastgc.testing import engines as conformance
+
+    checks = re.findall("^check: (.*)$", job.stdout, re.M)
+    assert checks == [check.__name__ for check in conformance.CHECKS], job.stderr
+
+
+def test_workers_that_are_killed_are_stragglers_and_come_back(job):
+    assert "\ndeaths: 2 ()\n" in job.stdout, job.stderr
+
+
+def test_workers_that_hang_are_stragglers_and_are_ended_in_the_end(job):
+    assert job.stdout.endswith("\ndone\n"), job.stderr
+    assert job.returncode == 0, job.stderr
     assert "ranks 2 hang" in job.stderr
 
 
 def test_errors_of_gradients_and_of_the_master_end_the_job(tmp_path):
+    """And what does not fit is told before."""
     job = launch(
         tmp_path,
         3,
         """
-        if not TorchCluster.serve():
-            try:
-                with TorchCluster(Uncoded(2), [1.0, -1.0], fragile, 1) as cluster:
-                    cluster.step(np.ones(1), np.empty(1))
-            except fastgc.WorkerFailedError as error:
-                print(error.worker, "no gradient of -1.0" in str(error), flush=True)
-            with TorchCluster(Uncoded(2), [1.0, 2.0], sum_of, 1) as cluster:
+        try:
+            TorchCluster(Uncoded(3), [1.0] * 3, sum_of, 1)
+        except ValueError as error:
+            print("told:", error, flush=True)
+        a = TorchCluster(Uncoded(2), [1.0] * 2, sum_of, 1)
+        try:
+            TorchCluster(Uncoded(2), [1.0] * 2, sum_of, 1)
+        except RuntimeError as error:
+            print("told:", error, flush=True)
+        a.close()
+        try:
+            with TorchCluster(Uncoded(2), [1.0, -1.0], fragile, 1) as cluster:
                 cluster.step(np.ones(1), np.empty(1))
-                raise RuntimeError("the master ends here")
+        except fastgc.WorkerFailedError as error:
+            print(error.worker, "no gradient of -1.0" in str(error), flush=True)
+        with TorchCluster(Uncoded(2), [1.0, 2.0], sum_of, 1) as cluster:
+            cluster.step(np.ones(1), np.empty(1))
+            raise RuntimeError("the master ends here")
         """,
     )
-    assert job.stdout == "1 True\n"
+    few, open_, failed = job.stdout.splitlines()
+    assert re.match("told: .*needs 4 ranks", few)
+    assert re.match("told: .*is open: close it", open_)
+    assert failed == "1 True"
     assert job.returncode != 0
     assert "the master ends here" in job.stderr
-
-
-def test_what_does_not_fit_is_told(tmp_path):
-    job = launch(
-        tmp_path,
-        2,
-        """
-        if not TorchCluster.serve():
-            try:
-                TorchCluster(Uncoded(3), [1.0] * 3, sum_of, 1)
-            except ValueError as error:
-                print(error, flush=True)
-            try:
-                a, b = (TorchCluster(Uncoded(1), [1.0], sum_of, 1) for _ in "12")
-            except RuntimeError as error:
-                print(error, flush=True)
-        """,
-    )
-    for error in ("needs 4 ranks", "is open: close it"):
-        assert error in job.stdout, job.stderr
-    assert job.returncode == 0
 
 
 def test_outside_of_torchrun():
@@ -175,7 +168,7 @@ def test_outside_of_torchrun():
 
 def test_training_from_the_command_line():
     job = run(
-        5, "-m", "fastgc", "train", "-n", "4", "-s", "1", "--engine", "torch", "--rounds", "4"
+        3, "-m", "fastgc", "train", "-n", "2", "-s", "1", "--engine", "torch", "--rounds", "4"
     )
     assert job.returncode == 0, job.stderr
     assert job.stdout.count("4/4") + job.stderr.count("4/4") == 1

@@ -67,7 +67,17 @@ def test_the_delay_model():
         Bursts(length=0)
 
 
-@pytest.mark.parametrize("check", of_engines.CHECKS, ids=lambda check: check.__name__)
+# How long a round waits is decided by its master, which test_conformance.py tests with processes.
+WAITING = {of_engines.rounds_of_ones_own_end_when_they_say, of_engines.rounds_time_out}
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(check, id=check.__name__, marks=pytest.mark.long if check in WAITING else ())
+        for check in of_engines.CHECKS
+    ],
+)
 def test_the_engine(check):
     check(ThreadCluster)
 

@@ -176,8 +176,8 @@ def test_only_clusters_that_need_it_are_decoded_anew(monkeypatch):
 
 
 def test_beyond_float64(monkeypatch):
-    code = ReedSolomon(4400, stragglers=1100)
-    survivors = without(code, np.arange(1100))
+    code = ReedSolomon(2600, stragglers=1300)
+    survivors = without(code, np.arange(1300))
     for method in ("locator", "auto"):  # the latter: near-exact vectors would take too long
         with pytest.raises(OverflowError, match='use clusters="auto"'):
             code.decoding_vector(survivors, method, message_dtype="float64x2")
@@ -217,10 +217,7 @@ def rounds(draw):
 )
 def test_errors_stay_below_the_bound_and_near_what_is_trusted(made, width, method, seed):
     n, k, s, clusters, count = made
-    try:
-        code = ReedSolomon(n, k, stragglers=s, clusters=clusters)
-    except ValueError:
-        return
+    code = ReedSolomon(n, k, stragglers=s, clusters=clusters)
     rng = np.random.default_rng(seed)
     places = rng.permutation(n)[:count] if width is None else window(n, count, width)
     survivors = without(code, places[: min(places.size, code.stragglers)])

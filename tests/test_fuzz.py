@@ -33,23 +33,6 @@ from strength import much
 
 import fastgc
 from fastgc import (
-    BernoulliCode,
-    BIBDCode,
-    BinaryCode,
-    CouponCollector,
-    CyclicRepetition,
-    ExpanderCode,
-    FractionalRepetition,
-    GraphCode,
-    Grouped,
-    LagrangeCode,
-    LinearCode,
-    PartialWork,
-    RandomAssignment,
-    RaptorCode,
-    ReedSolomon,
-    Uncoded,
-    YeAbbe,
     codes,
     data,
     delays,
@@ -102,10 +85,11 @@ def _job(index):
     return Job(SMALL[index])
 
 
-def _coded(rng, kind=None):
+def _coded(rng, kind=None, least=1):
+    """One of the small codes, of this kind, with at least so many workers."""
     while True:
         job = _job(int(rng.integers(len(SMALL))))
-        if kind is None or isinstance(job.code, kind):
+        if (kind is None or isinstance(job.code, kind)) and job.code.n >= least:
             return job.code, job
 
 
@@ -185,8 +169,8 @@ def _added(rng):
     return encoder
 
 
-def _round(rng, full=True):
-    code, job = _coded(rng)
+def _round(rng, full=True, least=1):
+    code, job = _coded(rng, least=least)
     rnd = code.round(job.p, verify=bool(rng.integers(2)))
     numbers = _heard(rng, code)
     for m in numbers if full else numbers[1:]:
@@ -208,7 +192,7 @@ def _receive(rng):
 
 def _sum_round(*workers):
     """A round of sums that all messages of these workers were reported to."""
-    rnd = codes.SumRound(PartialWork(3, load=2), 5)
+    rnd = codes.SumRound(fastgc.PartialWork(3, load=2), 5)
     for worker in workers:
         rnd.report(worker, 0)
         rnd.report(worker, 1)
@@ -223,7 +207,7 @@ def _answered(rng):
 
 
 def _stream(rng):
-    code, _ = _coded(rng, ReedSolomon)
+    code, _ = _coded(rng, fastgc.ReedSolomon)
     return code.stream(rng.permutation(code.n)[: rng.integers(code.threshold, code.n)])
 
 
@@ -242,7 +226,7 @@ def _event(rng, name):
 
 
 def _grouped(rng, part=True):
-    code, job = _coded(rng, Grouped)
+    code, job = _coded(rng, fastgc.Grouped)
     rnd = code.group_round(job.p)
     rnd.reset(range(code.groups))
     numbers = rng.permutation(code.scheme.message_count)
@@ -382,9 +366,9 @@ def _combine(rng):
     )
 
 
-def _of_code(name, kind=None, **arguments):
+def _of_code(name, kind=None, least=1, **arguments):
     """A method of any code, or of its scheme, with arguments that any code takes."""
-    return lambda rng: Call(_method(_coded(rng, kind)[0], name), _fresh(arguments))
+    return lambda rng: Call(_method(_coded(rng, kind, least)[0], name), _fresh(arguments))
 
 
 def _method(code, name):
@@ -454,7 +438,7 @@ def _fill(rng):
 
 def _encode_data():
     def make(rng):
-        code, _ = _coded(rng, [BinaryCode, LagrangeCode][rng.integers(2)])
+        code, _ = _coded(rng, [fastgc.BinaryCode, fastgc.LagrangeCode][rng.integers(2)])
         X = rng.standard_normal((2 * code.k, FEATURES))
         return Call(code.encode_data, {"X": X, "y": X[:, :OUTPUTS].copy()})
 
@@ -462,7 +446,7 @@ def _encode_data():
 
 
 def _compute(rng):
-    code, _ = _coded(rng, LagrangeCode)
+    code, _ = _coded(rng, fastgc.LagrangeCode)
     X = rng.standard_normal((2 * code.k, FEATURES))
     shard = code.encode_data(X, X[:, 0].copy())[0]
     out = np.zeros(FEATURES, code.scheme.format(1, np.float64).partial_dtype)
@@ -470,7 +454,7 @@ def _compute(rng):
 
 
 def _tracked(rng):
-    code, job = _coded(rng, BinaryCode)
+    code, job = _coded(rng, fastgc.BinaryCode)
     tracker = stability.StabilityTracker(limit=1e-3)
     survivors = _heard(rng, code)
     messages = [job.messages[m] for m in survivors]
@@ -517,7 +501,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "Code.decoding_vector": _decoding_vector,
     "Code.decoding_vectors": _decoding_vectors,
     "Code.best_vector": _of_survivors("best_vector", partial="best"),
-    "Code.residuals": _of_code("residuals", workers=3, sets=5, seed=0),
+    "Code.residuals": _of_code("residuals", least=3, workers=3, sets=5, seed=0),
     "Code.trust": _of_survivors("trust", dtype="float32", message_dtype=None),
     "Code.round": _of_code("round", p=5, dtype="float64", message_dtype=None),
     "Code.decoder": _of_code("decoder"),
@@ -531,7 +515,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "Encoder.reset": lambda rng: Call(_added(rng).reset, {}),
     "Round.receive": _receive,
     "SumRound": lambda rng: Call(
-        codes.SumRound, {"code": PartialWork(3, load=2), "p": 5, "dtype": "float64"}
+        codes.SumRound, {"code": fastgc.PartialWork(3, load=2), "p": 5, "dtype": "float64"}
     ),
     "SumRound.report": lambda rng: (
         lambda rnd: Call(
@@ -554,7 +538,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
         _round(rng)[0].gradient, {"out": np.zeros(FEATURES * OUTPUTS), "method": "auto"}
     ),
     "Round.best": lambda rng: Call(
-        _round(rng, full=False)[0].best, {"out": np.zeros(FEATURES * OUTPUTS)}
+        _round(rng, full=False, least=2)[0].best, {"out": np.zeros(FEATURES * OUTPUTS)}
     ),
     "Round.trust": lambda rng: Call(_round(rng)[0].trust, {}),
     "Round.reset": lambda rng: Call(_round(rng)[0].reset, {}),
@@ -565,7 +549,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "Round.require": lambda rng: (lambda rnd: Call(rnd.require, {"messages": rnd.survivors}))(
         _round(rng)[0]
     ),
-    "ReedSolomon.stream": _of_code("stream", ReedSolomon, members=[0, 1]),
+    "ReedSolomon.stream": _of_code("stream", fastgc.ReedSolomon, members=[0, 1]),
     "Stream.arrive": partial(_event, name="arrive"),
     "Stream.depart": partial(_event, name="depart"),
     "Stream.reset": lambda rng: (
@@ -573,7 +557,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     )(_stream(rng)),
     "Stream.vector": _stream_vector,
     "Grouped.group_round": _of_code(
-        "group_round", Grouped, p=5, dtype="float64", message_dtype=None
+        "group_round", fastgc.Grouped, p=5, dtype="float64", message_dtype=None
     ),
     "GroupedRound.receive": _group_receive,
     "GroupedRound.gradient": lambda rng: Call(
@@ -625,9 +609,9 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     ),
     "interpolation.functional": _plain(interpolation.functional, nodes=LINE, points=LINE / 3),
     "interpolation.weights": _plain(interpolation.weights, nodes=LINE),
-    "Code.table": _of_code("table", workers=[0, 1], digits=3),
+    "Code.table": _of_code("table", least=2, workers=[0, 1], digits=3),
     "simulation.follow": _plain(
-        partial(simulation.follow, BinaryCode(5, stragglers=1), LATE),
+        partial(simulation.follow, fastgc.BinaryCode(5, stragglers=1), LATE),
         cost=np.full(5, 0.1),
         receive=0.01,
         overhead=0.1,
@@ -636,7 +620,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
         interrupted=True,
     ),
     "simulation.simulate": _plain(
-        partial(simulation.simulate, BinaryCode(5, stragglers=1), LATE),
+        partial(simulation.simulate, fastgc.BinaryCode(5, stragglers=1), LATE),
         cost=np.full(5, 0.1),
         receive=0.01,
         overhead=0.1,
@@ -668,7 +652,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "sequential.make": _plain(sequential.make, text="binary", n=4, stragglers=1, seed=0),
     "MSGC": _plain(sequential.MSGC, n=6, burst=1, window=2, stragglers=2, code=None),
     "SRSGC": _plain(sequential.SRSGC, n=6, burst=1, window=2, stragglers=3, code=None),
-    "Independent": _plain(sequential.Independent, code=BinaryCode(5, stragglers=1)),
+    "Independent": _plain(sequential.Independent, code=fastgc.BinaryCode(5, stragglers=1)),
     "SequentialScheme.partitions": _plain(_sequential().partitions, part=1),
     "Schedule": _plain(sequential.Schedule, scheme=_sequential()),
     "Schedule.begin": _of_schedule("begin", begun=False, job=True),
@@ -696,37 +680,57 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
 }
 
 REST: dict[str, Callable[[np.random.Generator], Call]] = {
-    "BernoulliCode": _plain(BernoulliCode, n=8, k=8, load=3, groups=2, within=0.7, wait=6, seed=1),
-    "ExpanderCode": _plain(ExpanderCode, n=8, k=9, load=3, graph="cayley", wait=6, seed=1),
-    "RaptorCode": _plain(RaptorCode, n=9, k=12, wait=7, missing=0.1, batches=5, seed=1),
-    "BIBDCode": _plain(BIBDCode, n=7, k=14, design="projective", wait=5),
+    "BernoulliCode": _plain(
+        fastgc.BernoulliCode, n=8, k=8, load=3, groups=2, within=0.7, wait=6, seed=1
+    ),
+    "ExpanderCode": _plain(fastgc.ExpanderCode, n=8, k=9, load=3, graph="cayley", wait=6, seed=1),
+    "RaptorCode": _plain(fastgc.RaptorCode, n=9, k=12, wait=7, missing=0.1, batches=5, seed=1),
+    "BIBDCode": _plain(fastgc.BIBDCode, n=7, k=14, design="projective", wait=5),
     "BinaryCode": _plain(
-        BinaryCode,
+        fastgc.BinaryCode,
         n=7,
         k=9,
         stragglers=2,
         speeds=[1.0, 2, 3, 1, 1, 5, 2],
         assignment="aligned",
     ),
-    "CouponCollector": _plain(CouponCollector, n=8, k=8, load=3, loads=None, send="each", seed=2),
-    "CyclicRepetition": _plain(
-        CyclicRepetition, n=6, k=8, stragglers=3, seed=1, cache=4, strict=False
+    "CouponCollector": _plain(
+        fastgc.CouponCollector, n=8, k=8, load=3, loads=None, send="each", seed=2
     ),
-    "FractionalRepetition": _plain(FractionalRepetition, n=6, k=7, stragglers=1),
-    "GraphCode": _plain(GraphCode, n=12, k=12, degree=4, graph="random", wait=9, seed=1),
-    "Grouped": _plain(Grouped, codes=[BinaryCode(4, stragglers=1), BinaryCode(3, stragglers=1)]),
+    "CyclicRepetition": _plain(
+        fastgc.CyclicRepetition, n=6, k=8, stragglers=3, seed=1, cache=4, strict=False
+    ),
+    "FractionalRepetition": _plain(fastgc.FractionalRepetition, n=6, k=7, stragglers=1),
+    "GraphCode": _plain(fastgc.GraphCode, n=12, k=12, degree=4, graph="random", wait=9, seed=1),
+    "Grouped": _plain(
+        fastgc.Grouped,
+        codes=[fastgc.BinaryCode(4, stragglers=1), fastgc.BinaryCode(3, stragglers=1)],
+    ),
     "LagrangeCode": _plain(
-        LagrangeCode, n=4, k=4, load=2, messages=1, nodes=([0, 1], [2, 3, -1, -2]), strict=False
+        fastgc.LagrangeCode,
+        n=4,
+        k=4,
+        load=2,
+        messages=1,
+        nodes=([0, 1], [2, 3, -1, -2]),
+        strict=False,
     ),
     "LinearCode": _plain(
-        LinearCode, B=np.vander(LINE, 3), stragglers=1, packed=True, cache=4, strict=False
+        fastgc.LinearCode, B=np.vander(LINE, 3), stragglers=1, packed=True, cache=4, strict=False
     ),
     "PartialWork": _plain(
-        PartialWork, n=3, k=4, load=None, assignment=[[0, 1, 3], [2, 1], [3, 2, 0]], ordered=True
+        fastgc.PartialWork,
+        n=3,
+        k=4,
+        load=None,
+        assignment=[[0, 1, 3], [2, 1], [3, 2, 0]],
+        ordered=True,
     ),
-    "RandomAssignment": _plain(RandomAssignment, n=3, k=5, load=[3, 4, 1], send="together", seed=4),
+    "RandomAssignment": _plain(
+        fastgc.RandomAssignment, n=3, k=5, load=[3, 4, 1], send="together", seed=4
+    ),
     "ReedSolomon": _plain(
-        ReedSolomon,
+        fastgc.ReedSolomon,
         n=6,
         k=8,
         stragglers=1,
@@ -737,17 +741,17 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         speeds=[1.0, 2, 3, 1, 1, 5],
         strict=False,
     ),
-    "Uncoded": _plain(Uncoded, n=4, k=8, load=2, tolerance=0.25, rescale=True),
-    "Grouped.repetition": _plain(Grouped.repetition, n=6, groups=2, k=6),
-    "Grouped.members": _of_code("members", Grouped, group=1),
-    "Grouped.partitions_of": _of_code("partitions_of", Grouped, group=1),
-    "Grouped.group_of": _of_code("group_of", Grouped, worker=1),
+    "Uncoded": _plain(fastgc.Uncoded, n=4, k=8, load=2, tolerance=0.25, rescale=True),
+    "Grouped.repetition": _plain(fastgc.Grouped.repetition, n=6, groups=2, k=6),
+    "Grouped.members": _of_code("members", fastgc.Grouped, group=1),
+    "Grouped.partitions_of": _of_code("partitions_of", fastgc.Grouped, group=1),
+    "Grouped.group_of": _of_code("group_of", fastgc.Grouped, worker=1),
     "Scheme.check_survivors": _of_survivors("check_survivors"),
     "Code.residual": _of_survivors("residual"),
     "Scheme.format": _of_code("format", p=5, dtype="float64", message_dtype=None),
     "Code.combine": _combine,
     "YeAbbe": lambda rng: Call(
-        YeAbbe, {"n": 7, "k": 9, "stragglers": 1, "reduce": 2, "clusters": 2}
+        fastgc.YeAbbe, {"n": 7, "k": 9, "stragglers": 1, "reduce": 2, "clusters": 2}
     ),
     "codes.make": lambda rng: Call(
         codes.make, {"text": "rs:root=1", "n": 6, "k": 7, "stragglers": 2, "seed": 0}
@@ -948,27 +952,16 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         simulation.coverage_probability, loads=[2, 3, 1, 4], k=6
     ),
     "simulation.coupon_mean": _plain(simulation.coupon_mean, k=6, load=2, n=12),
-    "simulation.covered_cdf": _plain(
-        partial(simulation.covered_cdf, delays=LATE),
-        t=LINE + 2,
-        n=3,
-        load=3,
-        k=6,
-        needed=5,
-        batch=1,
-        cost=0.1,
-    ),
     **{
         f"simulation.{name}": _plain(
             partial(getattr(simulation, name), delays=LATE),
-            n=3,
-            load=3,
-            k=6,
-            needed=5,
-            batch=1,
-            cost=0.1,
+            **{"n": 3, "load": 3, "k": 6, "needed": 5, "batch": 1, "cost": 0.1} | more,
         )
-        for name in ("covered_mean", "covered_messages")
+        for name, more in (
+            ("covered_cdf", {"t": LINE + 2}),
+            ("covered_mean", {}),
+            ("covered_messages", {}),
+        )
     },
     "simulation.fastest_of_groups_mean": _plain(
         partial(simulation.fastest_of_groups_mean, delays=LATE), groups=3, size=2
@@ -1015,14 +1008,14 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         stability.StabilityTracker, limit=1e-3, action="warn", measure_every=2
     ),
     "stability.matched": _plain(
-        partial(stability.matched, lambda s: BinaryCode(5, stragglers=s)),
-        reference=stability.compare({"b": BinaryCode(5, stragglers=1)}, sets=1)[0],
+        partial(stability.matched, lambda s: fastgc.BinaryCode(5, stragglers=s)),
+        reference=stability.compare({"b": fastgc.BinaryCode(5, stragglers=1)}, sets=1)[0],
         held="load",
         sets=2,
         seed=0,
     ),
     "stability.compare": _plain(
-        partial(stability.compare, {"b": BinaryCode(5, stragglers=1)}),
+        partial(stability.compare, {"b": fastgc.BinaryCode(5, stragglers=1)}),
         stragglers=1,
         patterns=("random",),
         dtypes=("float64",),
@@ -1031,12 +1024,12 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         seed=0,
     ),
     "stability.circle_values": _plain(
-        partial(stability.circle_values, ReedSolomon(6, stragglers=2)),
+        partial(stability.circle_values, fastgc.ReedSolomon(6, stragglers=2)),
         stragglers=[1, 4],
         dtype="float64",
     ),
     "stability.worst_survivors": _plain(
-        partial(stability.worst_survivors, ReedSolomon(6, stragglers=2)),
+        partial(stability.worst_survivors, fastgc.ReedSolomon(6, stragglers=2)),
         stragglers=2,
         method="auto",
         dtype="float64",
@@ -1045,7 +1038,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         seed=0,
     ),
     "stability.spare": _plain(
-        partial(stability.spare, lambda s: ReedSolomon(6, stragglers=s)),
+        partial(stability.spare, lambda s: fastgc.ReedSolomon(6, stragglers=s)),
         stragglers=2,
         more=[0, 1],
         method="auto",

@@ -1,5 +1,7 @@
 """Barycentric weights and Lagrange bases: truth in high precision, thousands of nodes, errors."""
 
+import functools
+
 import mpmath
 import numpy as np
 import pytest
@@ -16,8 +18,15 @@ pytestmark = pytest.mark.every_backend
 
 def wide_basis(nodes, points):
     """By definition, in 60 digits."""
+    basis, total = _wide_basis(tuple(nodes.tolist()), tuple(points.tolist()))
+    kind = complex if np.iscomplexobj(nodes) or np.iscomplexobj(points) else float
+    return np.array(basis, dtype=kind), np.array(total, dtype=kind)
+
+
+@functools.cache  # it is the same under every backend
+def _wide_basis(nodes, points):
     with mpmath.workdps(60):
-        x, z = ([mpmath.mpmathify(v) for v in values.tolist()] for values in (nodes, points))
+        x, z = ([mpmath.mpmathify(v) for v in values] for values in (nodes, points))
         rows = [
             [
                 mpmath.fprod((p - x[i]) / (x[j] - x[i]) for i in range(len(x)) if i != j)
@@ -26,8 +35,8 @@ def wide_basis(nodes, points):
             for p in z
         ]
         total = [mpmath.fsum(column) for column in zip(*rows, strict=True)]
-        kind = complex if np.iscomplexobj(nodes) or np.iscomplexobj(points) else float
-        return np.array([[kind(v) for v in row] for row in rows]), np.array(list(map(kind, total)))
+        kind = complex if isinstance((nodes + points)[0], complex) else float
+        return [[kind(v) for v in row] for row in rows], list(map(kind, total))
 
 
 @pytest.mark.parametrize("complex_", [False, True])

@@ -21,8 +21,11 @@ spec = importlib.util.spec_from_file_location("leftovers", {leftovers.__file__!r
 leftovers = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(leftovers)
 
-def pytest_configure():
+def pytest_configure(config):
     leftovers.begin()
+    if config.pluginmanager.hasplugin("xdist"):
+        from xdist.workermanage import NodeManager
+        NodeManager.EXIT_TIMEOUT = 0.5  # seconds in which its workers may end by themselves
 """
 
 # One that would live on for itself, as ranks do, and one that it starts.

@@ -1,7 +1,7 @@
 """Any matrix, and cyclic repetition: decoding vectors by null spaces, and their cache."""
 
 import hashlib
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -213,11 +213,8 @@ def test_cache_under_threads():
             if np.abs(code.decoding_vector(F) @ B[F] - 1).max() > 1e-8:
                 failures.append(F)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
     assert not failures
     assert code.scheme.cache.info().entries <= 4
 

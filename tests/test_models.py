@@ -20,6 +20,7 @@ from fastgc.models import (
 pytestmark = pytest.mark.any_backend
 
 MODEL = SoftmaxRegression(features=4, classes=3)
+LEAST = LeastSquares(features=4, classes=3)
 
 
 def problem(samples=11, dtype=np.float64, model=MODEL, seed=1):
@@ -29,15 +30,18 @@ def problem(samples=11, dtype=np.float64, model=MODEL, seed=1):
     return theta, X, rng.integers(0, model.classes, samples)
 
 
-def test_gradient_is_that_of_the_summed_loss():
-    theta, X, y = problem()
-    h = 1e-5
+@pytest.mark.parametrize(("model", "h"), [(MODEL, 1e-5), (LEAST, 1e-4)])
+def test_gradient_is_that_of_the_summed_loss(model, h):
+    theta, X, y = problem(model=model)
     differences = [
-        (MODEL.loss(theta + h * e, X, y) - MODEL.loss(theta - h * e, X, y)) / (2 * h)
-        for e in np.eye(MODEL.size)
+        (model.loss(theta + h * e, X, y) - model.loss(theta - h * e, X, y)) / (2 * h)
+        for e in np.eye(model.size)
     ]
-    gradient = MODEL.gradient(theta, X, y)
+    gradient = model.gradient(theta, X, y)
     np.testing.assert_allclose(gradient, len(y) * np.array(differences), rtol=1e-7, atol=1e-8)
+    out = np.empty_like(gradient)
+    assert model.gradient(theta, X, y, out=out) is out
+    np.testing.assert_array_equal(out, gradient)
 
 
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-13), (np.float32, 2e-5)])
@@ -229,22 +233,6 @@ def test_out_rejected(out):
 
 
 # ------------------------------------------------------------------------------- least squares
-
-LEAST = LeastSquares(features=4, classes=3)
-
-
-def test_least_squares_gradient_is_that_of_the_summed_loss():
-    theta, X, y = problem(model=LEAST)
-    h = 1e-4
-    differences = [
-        (LEAST.loss(theta + h * e, X, y) - LEAST.loss(theta - h * e, X, y)) / (2 * h)
-        for e in np.eye(LEAST.size)
-    ]
-    gradient = LEAST.gradient(theta, X, y)
-    np.testing.assert_allclose(gradient, len(y) * np.array(differences), rtol=1e-7, atol=1e-8)
-    out = np.empty_like(gradient)
-    assert LEAST.gradient(theta, X, y, out=out) is out
-    np.testing.assert_array_equal(out, gradient)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

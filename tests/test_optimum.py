@@ -10,14 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastgc
-from fastgc.delays import (
-    Empirical,
-    Exponential,
-    Heterogeneous,
-    Mixture,
-    Pareto,
-    ShiftedExponential,
-)
+from fastgc.delays import Empirical, Exponential, Heterogeneous, Mixture, Pareto, ShiftedExponential
 from fastgc.planning import (
     DecodeCost,
     code_parameters,

@@ -13,7 +13,7 @@ import pickle
 import ml_dtypes
 import numpy as np
 import pytest
-from code_table import LARGE, LARGE_IDS, SMALL, SMALL_IDS, Job
+from code_table import EVERY_LARGE, EVERY_SMALL, LARGE, SMALL, Job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strength import much
@@ -21,22 +21,19 @@ from strength import much
 import fastgc
 from fastgc import (
     BinaryCode,
-    CorruptMessageError,
     CyclicRepetition,
     FractionalRepetition,
     Grouped,
     LagrangeCode,
-    NotDecodableError,
     ReedSolomon,
     Uncoded,
 )
 from fastgc.coding.format import Format
 from fastgc.coding.scheme import Scheme
 from fastgc.coding.verify import WIDTH, Projection
+from fastgc.errors import CorruptMessageError, NotDecodableError
 from fastgc.stability import StabilityTracker
 
-EVERY_CODE = pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
-EVERY_LARGE = pytest.mark.parametrize("code", LARGE, ids=LARGE_IDS)
 HALVES = [np.float16, ml_dtypes.bfloat16]
 
 
@@ -109,7 +106,7 @@ def in_random_order(code, rng):
 # ------------------------------------------------------------------------------------- checks
 
 
-@EVERY_CODE
+@EVERY_SMALL
 @pytest.mark.any_backend
 def test_checks_of_every_set(code):
     """They hold for true messages, and there are as many as messages are dependent."""
@@ -143,7 +140,7 @@ def test_checks_of_large_codes(code):
 
 
 @pytest.mark.any_backend
-@EVERY_CODE
+@EVERY_SMALL
 def test_any_code_has_checks(code):
     """The general form, for schemes that define none of their own."""
     numbers = np.random.default_rng(2).permutation(code.scheme.message_count)
@@ -211,7 +208,7 @@ def test_projections_do_not_overflow(dtype):
 # ---------------------------------------------------------------------------- honest messages
 
 
-@EVERY_CODE
+@EVERY_SMALL
 @settings(deadline=None, max_examples=much(10, 3))
 @given(seed=st.integers(0, 2**32))
 def test_honest_messages_pass_in_any_order(code, seed):
@@ -369,7 +366,7 @@ def test_a_lie_is_not_let_in_by_a_coefficient_that_rounding_left():
         np.testing.assert_allclose(found, g.sum(axis=0), atol=1e-12)
 
 
-@EVERY_CODE
+@EVERY_SMALL
 @settings(deadline=None, max_examples=much(15, 5))
 @given(seed=st.integers(0, 2**32), kind=st.sampled_from(KINDS))
 def test_a_corrupt_worker_is_named_as_soon_as_algebra_can(code, seed, kind):

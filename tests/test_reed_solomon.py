@@ -3,7 +3,7 @@
 import itertools
 import math
 import pickle
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import mpmath
 import numpy as np
@@ -366,11 +366,8 @@ def test_threads_share_a_code():
             if not np.array_equal(code.decoding_vector(sets[t]), expected[t]):
                 wrong.append(t)
 
-    workers = [threading.Thread(target=work, args=(t,)) for t in range(8)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
     assert not wrong
 
 

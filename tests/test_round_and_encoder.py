@@ -7,7 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from code_table import SMALL, SMALL_IDS, Job
+from code_table import EVERY_SMALL, Job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_table import HALVES
@@ -41,6 +41,11 @@ EVERY_CODE = pytest.mark.parametrize("code", CODES, ids=repr)
 EVERY_DTYPE = pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: np.dtype(d).name)
 
 
+def EVERY_CASE(test):
+    """Codes, dtypes and sizes."""
+    return EVERY_CODE(EVERY_DTYPE(pytest.mark.parametrize("p", [1, 2, 9, 1001])(test)))
+
+
 def partial_gradients(code, p, dtype, seed=0):
     rng = np.random.default_rng(seed)
     partials = rng.standard_normal((code.k, p))
@@ -68,9 +73,7 @@ def fits(code, dtype):
 # ------------------------------------------------------------------------------------ encoder
 
 
-@EVERY_CODE
-@EVERY_DTYPE
-@pytest.mark.parametrize("p", [1, 2, 9, 1001])
+@EVERY_CASE
 def test_streaming_is_encoding(code, dtype, p):
     if not fits(code, dtype):
         pytest.skip("packed=False takes real gradients")
@@ -146,9 +149,7 @@ def test_encoder_refuses():
 # -------------------------------------------------------------------------------------- round
 
 
-@EVERY_CODE
-@EVERY_DTYPE
-@pytest.mark.parametrize("p", [1, 2, 9, 1001])
+@EVERY_CASE
 def test_any_order_of_arrival(code, dtype, p):
     if not fits(code, dtype):
         pytest.skip("packed=False takes real gradients")
@@ -411,6 +412,14 @@ def test_large_separate_messages_are_not_joined():
         assert peak < out.nbytes
 
 
+LAYOUTS = (  # of the same matrix
+    lambda rows: rows,
+    np.asfortranarray,
+    lambda rows: np.concatenate([rows, rows], axis=1)[:, : rows.shape[1]],
+    lambda rows: rows[::-1].copy()[::-1],
+)
+
+
 def test_stacked_partials_are_encoded_alike_whatever_came_before():
     rng = np.random.default_rng(0)
     code = ReedSolomon(7, stragglers=2)
@@ -418,12 +427,7 @@ def test_stacked_partials_are_encoded_alike_whatever_came_before():
         dtype = (np.float32, np.float64, np.complex128)[turn % 7 % 3]
         worker, p = int(rng.integers(7)), int(rng.integers(1, 3))
         partials = rng.standard_normal((code.load, p)).astype(dtype)
-        given = {
-            0: lambda g: g,
-            1: lambda g: np.asfortranarray(g),
-            2: lambda g: np.concatenate([g, g], axis=1)[:, : g.shape[1]],
-            3: lambda g: g[::-1].copy()[::-1],
-        }[turn % 4](partials)
+        given = LAYOUTS[turn % 4](partials)
         truth = code.encode(worker, list(partials))
         out = np.full(truth.size, 7, dtype)
         assert code.encode(worker, given, out) is out
@@ -451,12 +455,7 @@ def test_stacked_messages_are_decoded_alike_whatever_came_before():
         partials = rng.standard_normal((7, p)).astype(dtype)
         survivors = rng.permutation(7)[:f]
         messages = np.array([code.encode(i, partials[code.partitions(i)]) for i in survivors])
-        given = {
-            0: lambda m: m,
-            1: lambda m: np.asfortranarray(m),
-            2: lambda m: np.concatenate([m, m], axis=1)[:, : m.shape[1]],
-            3: lambda m: m[::-1].copy()[::-1],
-        }[turn % 4](messages)
+        given = LAYOUTS[turn % 4](messages)
         out = np.full(p, 7, dtype)
         assert code.decode(survivors, given, out) is out
         np.testing.assert_array_equal(out, code.decode(survivors, list(messages), p=p))
@@ -556,7 +555,7 @@ def test_decoder_is_decoding_vector(code):
 # ------------------------------------------------------------------------------ bound decoder
 
 
-@pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
+@EVERY_SMALL
 def test_bound_decoder_is_decode(code):
     job, rng = Job(code), np.random.default_rng(5)
     size = job.messages[0].size
@@ -960,7 +959,7 @@ def test_trust_of_adding_up():
 
 @pytest.mark.every_backend
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
+@EVERY_SMALL
 def test_bound_encoder(code, dtype):
     rng, p = np.random.default_rng(0), 7
     kind = code.scheme.format(1, dtype).partial_dtype

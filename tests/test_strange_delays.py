@@ -1,6 +1,7 @@
 """Delay models that others wrote: whatever can be sampled works wherever a delay model does."""
 
 import importlib.util
+import inspect
 import json
 import math
 import os
@@ -21,10 +22,6 @@ from fastgc.engines import LocalCluster, SimulatedCluster
 
 pytestmark = pytest.mark.any_backend
 
-# As a stranger's file may be: a model that can be sampled, and one with a distribution.
-MODULE = '''
-import numpy as np
-from fastgc.delays import Distribution
 
 class Weibull:
     """Without a repr, without a base."""
@@ -36,7 +33,10 @@ class Weibull:
         rng = np.random.default_rng((seed, round))
         return (self.scale * rng.weibull(self.shape, workers)).tolist()
 
+
 class Uniform(Distribution):
+    """A distribution, but for its tails."""
+
     def __init__(self, width: float, per="round"):
         self.width, self.per = width, per
 
@@ -49,13 +49,23 @@ class Uniform(Distribution):
     def quantile(self, q):
         return self.width * np.asarray(q, dtype=float)
 
+
+# As a stranger's file may be: a model that can be sampled, and one with a distribution.
+MODULE = f"""
+import numpy as np
+from fastgc.delays import Distribution
+
+{inspect.getsource(Weibull)}
+
+{inspect.getsource(Uniform)}
+
 class Useless:
     def __init__(self, size=1):
         self.size = size
 
 def no_model():
     return None
-'''
+"""
 
 
 @pytest.fixture
@@ -74,15 +84,6 @@ def registry(monkeypatch):
     monkeypatch.setattr(MODELS, "_offered", {})
 
 
-class Weibull:
-    def __init__(self, shape, scale=0.01):
-        self.shape, self.scale = shape, scale
-
-    def sample(self, round, workers, seed):
-        rng = np.random.default_rng((seed, round))
-        return (self.scale * rng.weibull(self.shape, workers)).tolist()
-
-
 class Told(Weibull):
     """The same, with all that a model may tell."""
 
@@ -96,22 +97,6 @@ class Told(Weibull):
 
     def __repr__(self):
         return "Told()"
-
-
-class Uniform(Distribution):
-    """A distribution, but for its tails."""
-
-    def __init__(self, width):
-        self.width = width
-
-    def cdf(self, t):
-        return np.clip(np.asarray(t) / self.width, 0, 1)
-
-    def survival(self, t):
-        return 1 - self.cdf(t)
-
-    def quantile(self, q):
-        return self.width * np.asarray(q, dtype=float)
 
 
 def digits_of(n):

@@ -10,7 +10,8 @@ import warnings
 
 import numpy as np
 import pytest
-from code_table import SMALL, SMALL_IDS, Job
+from beside import beside
+from code_table import EVERY_SMALL, Job
 from kernel_table import COMPLETIONS, KERNELS, STEPS
 from strength import much
 
@@ -86,13 +87,12 @@ def test_many_callers_while_the_number_of_threads_changes(split_over):
     steps = [(step, step.make(rng, 6000, 1, np.float32)) for step, _ in STEPS]
     expected = [kernel.run(arguments) for kernel, arguments in calls]
     written = [step.run(arguments)[0] for step, arguments in steps]
-    ended = threading.Event()
 
-    def change():
+    def change(over):
         for number in range(10**6):
             threads.set_num_threads(1 + number % 5)
             time.sleep(0)
-            if ended.is_set():
+            if over.is_set():
                 return
 
     def task(number):
@@ -102,16 +102,11 @@ def test_many_callers_while_the_number_of_threads_changes(split_over):
             for (step, arguments), result in zip(steps, written, strict=True):
                 assert_same(step.run(arguments)[0], result)
 
-    changer = threading.Thread(target=change)
-    changer.start()
-    try:
+    with beside(change):
         at_once(task)
-    finally:
-        ended.set()
-        changer.join()
 
 
-@pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
+@EVERY_SMALL
 def test_one_code(code):
     """A new one, so that threads find nothing prepared; some of the calls are refused meanwhile."""
     code, new = (pickle.loads(pickle.dumps(code)) for _ in range(2))  # by this backend
@@ -200,22 +195,14 @@ def test_fork_while_the_pool_is_at_work(split_over):
     kernel = LONG[0]
     arguments = kernel.make(np.random.default_rng(1), 6000, 3, np.float64)
     expected = kernel.run(arguments)
-    ended = threading.Event()
 
-    def work():
-        while not ended.is_set():
+    def work(over):
+        while not over.is_set():
             kernel.run(arguments)
 
-    callers = [threading.Thread(target=work) for _ in range(3)]
-    for caller in callers:
-        caller.start()
-    try:
+    with beside(work, 3):
         for _ in range(5):
             assert _child(lambda: np.array_equal(kernel.run(arguments), expected))
-    finally:
-        ended.set()
-        for caller in callers:
-            caller.join()
 
 
 @pytest.mark.any_backend

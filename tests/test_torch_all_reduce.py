@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import strength
 
 import fastgc
 from fastgc import (
@@ -35,7 +36,12 @@ from fastgc import (
 
 torch = pytest.importorskip("torch")
 cloudpickle = pytest.importorskip("cloudpickle")
-from fastgc.torch import CodedAllReduce, CodedSampler, all_reduce_gradients  # noqa: E402
+from fastgc.torch import (  # noqa: E402
+    CodedAllReduce,
+    CodedSampler,
+    all_reduce_gradients,
+    membership,
+)
 from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
@@ -222,6 +228,37 @@ def launch(folder, train, director=None):
             director(ranks)
         (Path(folder) / "results").write_bytes(pickle.dumps(ranks.results()))
 
+    in_a_job(folder, run)
+    return pickle.loads((folder / "results").read_bytes())
+
+
+def launch_each(folder, trains):
+    """Results of each of several groups of ranks, which run side by side: most of them wait."""
+
+    def run():
+        groups = []
+        for number, train in enumerate(trains):
+            if group := os.fork():
+                groups.append(group)
+                continue
+            try:
+                (own := Path(folder) / f"group{number}").mkdir()
+                (own / "results").write_bytes(pickle.dumps(Ranks(train, own).results()))
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+        assert [os.waitpid(group, 0)[1] for group in groups] == [0] * len(groups)
+
+    in_a_job(folder, run)
+    return [
+        pickle.loads((folder / f"group{number}" / "results").read_bytes())
+        for number in range(len(trains))
+    ]
+
+
+def in_a_job(folder, run):
     (folder / "run").write_bytes(cloudpickle.dumps(run))
     print(folder, file=jobs().stdin, flush=True)
     job = int(jobs().stdout.readline())
@@ -233,15 +270,18 @@ def launch(folder, train, director=None):
         late.cancel()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(job, signal.SIGKILL)
-    return pickle.loads((folder / "results").read_bytes())
 
 
 def training(
     code, steps, trouble=lambda moment, rank, step, life: None, width=32, comes_back=True, **options
 ):
-    """What each rank does; tells how far off its worst step was, and what became of it."""
+    """What each rank does; tells how far off its worst step was, and what became of it.
+
+    `steps` is a number, or a function that tells it.
+    """
 
     def train(rank, store, life):
+        end = steps if callable(steps) else lambda: steps
         module, data = net(width), samples()
         optimizer = Momentum(module)
         sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
@@ -257,11 +297,11 @@ def training(
         with CodedAllReduce(module, code, store=store, rank=rank, **settings) as all_reduce:
             joined = all_reduce.joined
             store.set(f"{rank}/life/{life}", b"")
-            while all_reduce.step < steps:
+            while all_reduce.step < end():
                 try:
                     for x, y in loader:
                         step = all_reduce.step
-                        if step == steps:
+                        if step == end():
                             break
                         optimizer.zero_grad()
                         loss = (losses(module, x, y) * sampler.weights).sum()
@@ -281,7 +321,7 @@ def training(
                         raise
                     left_out += 1
                     all_reduce.join()
-            trouble("end", rank, steps, life)
+            trouble("end", rank, all_reduce.step, life)
         return {
             "worst": worst,
             "steps": all_reduce.step,
@@ -325,43 +365,58 @@ def kill(rank, at, seconds=None):
     return trouble
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
+def test_steps_are_those_of_the_whole_batch(tmp_path):
+    codes = [
         BinaryCode(N, stragglers=2),
         BinaryCode(N, 9, stragglers=1),
         FractionalRepetition(N, stragglers=1),
         CyclicRepetition(N, stragglers=2),
         Uncoded(N),
-    ],
-    ids=repr,
-)
-def test_steps_are_those_of_the_whole_batch(code, tmp_path):
-    check(launch(tmp_path, training(code, 12)), 12)
+    ]
+    for found in launch_each(tmp_path, [training(code, 12) for code in codes]):
+        check(found, 12)
 
 
-@pytest.mark.parametrize("rank", [0, 4])
-@pytest.mark.parametrize("moment", ["before", "within", "after"])
-def test_a_rank_that_is_killed_costs_no_step(rank, moment, tmp_path):
-    width = 100_000 if moment == "within" else 32  # the all-reduce takes some time
-    at = ("before" if moment == "within" else moment, 4)
-    seconds = 0.02 if moment == "within" else None
-    code = BinaryCode(N, stragglers=1)
-    found = launch(tmp_path, training(code, 8, kill(rank, at, seconds), width))
-    check(found, 8, set(range(N)) - {rank}, width)
+def is_killed(rank, at, **options):
+    # Many run side by side: they have more time to answer than one alone needs.
+    return training(BinaryCode(N, stragglers=1), 8, kill(rank, at), settle=3.0, **options)
+
+
+def without(rank):
+    return [r for r in range(N) if r != rank]
+
+
+def test_a_rank_that_is_killed_costs_no_step(tmp_path):
+    cases = [(rank, (moment, 4)) for rank in (0, 4) for moment in ("before", "after")]
+    each_case = launch_each(tmp_path, [is_killed(*case) for case in cases])
+    for (rank, _), found in zip(cases, each_case, strict=True):
+        check(found, 8, without(rank))
+        went_on_without(rank, found)
+
+
+def went_on_without(rank, found):
     for each in found.values():
-        assert each["ranks"] == [r for r in range(N) if r != rank]
+        assert each["ranks"] == without(rank)
         assert (each["changes"], each["left out"]) == (1, 0)
 
 
-@pytest.mark.parametrize("at", [("before", 0), ("before", 7), ("after", 7), ("end", 8)])
-def test_a_rank_that_is_killed_in_the_first_or_the_last_step(at, tmp_path):
-    code = BinaryCode(N, stragglers=1)
-    check(launch(tmp_path, training(code, 8, kill(2, at))), 8, {0, 1, 3, 4, 5})
+@pytest.mark.parametrize("rank", [0, 4])
+def test_a_rank_that_is_killed_within_a_sum_costs_no_step(rank, tmp_path):
+    width, steps = 40_000, 5  # the all-reduce takes some time
+    trouble = kill(rank, ("before", 2), seconds=0.01)
+    found = launch(tmp_path, training(BinaryCode(N, stragglers=1), steps, trouble, width))
+    check(found, steps, without(rank), width)
+    went_on_without(rank, found)
+
+
+def test_a_rank_that_is_killed_in_the_first_or_the_last_step(tmp_path):
+    moments = [("before", 0), ("before", 7), ("after", 7), ("end", 8)]
+    for found in launch_each(tmp_path, [is_killed(2, at) for at in moments]):
+        check(found, 8, without(2))
 
 
 def test_ranks_killed_at_random_instants_come_back(tmp_path):
-    deaths, between = 6, 30
+    deaths, between = 6 if strength.LONG else 3, 30
 
     def director(ranks):
         rng = np.random.default_rng()
@@ -400,31 +455,46 @@ def test_two_at_once_and_one_more_later(tmp_path):
 @pytest.mark.parametrize("how", ["stopped", "asleep"])
 def test_a_rank_that_hangs_is_left_out_and_may_come_back(how, tmp_path):
     """Stopped as a whole, or in its own program, while its threads answer."""
+    awake, end = tmp_path / "awake", tmp_path / "end"
 
     def trouble(moment, rank, step, life):
-        time.sleep(0.02)
-        if (moment, rank, step) == ("before", 1, 5):
-            if how == "stopped":
-                os.kill(os.getpid(), signal.SIGSTOP)
-            else:
-                time.sleep(6.0)
+        time.sleep(0.01)
+        if (moment, rank) != ("before", 1):
+            return
+        if step == 5 and how == "stopped":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif step == 5:
+            wait_for(awake)
+        elif step > 5 and not end.exists():  # it is back: some more steps with all
+            (tmp_path / "new").write_text(str(step + 10))
+            (tmp_path / "new").rename(end)
+
+    def steps():
+        return int(end.read_text()) if end.exists() else 3000
 
     def director(ranks):
         ranks.until("0/12")
+        awake.touch()
         if how == "stopped":
             ranks.signal(1, signal.SIGCONT)
 
-    train = training(BinaryCode(N, stragglers=1), 300, trouble, deadline=1.5)
+    train = training(BinaryCode(N, stragglers=1), steps, trouble, deadline=1.5)
     found = launch(tmp_path, train, director)
-    check(found, 300)
+    assert steps() < 3000
+    check(found, steps())
     assert [found[r]["left out"] for r in range(N)] == [0, 1, 0, 0, 0, 0]
     assert {tuple(each["ranks"]) for each in found.values()} == {tuple(range(N))}
+
+
+def wait_for(path):
+    while not path.exists():
+        time.sleep(0.02)
 
 
 def test_who_was_left_out_is_told(tmp_path):
     def trouble(moment, rank, step, life):
         if (moment, rank, step) == ("before", 1, 2):
-            time.sleep(4.0)
+            wait_for(tmp_path / "0")  # what rank 0 found in the end
 
     code = BinaryCode(N, stragglers=1)
     found = launch(tmp_path, training(code, 4, trouble, comes_back=False, deadline=1.0))
@@ -465,6 +535,7 @@ def test_too_many_deaths(tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
 
     def train(rank, store, life):
+        membership._PATIENCE = 1.0
         return training(BinaryCode(N, stragglers=1), 6, trouble)(rank, store, life)
 
     found = launch(tmp_path, train)
@@ -475,6 +546,7 @@ def test_too_many_deaths(tmp_path):
 
 def test_too_many_deaths_and_an_approximation(tmp_path):
     def train(rank, store, life):
+        membership._PATIENCE = 1.0
         module, code = torch.nn.Linear(1, 1), BinaryCode(N, stragglers=1)
         with CodedAllReduce(module, code, store=store, rank=rank, partial=True) as all_reduce:
             found = []
@@ -569,18 +641,17 @@ def test_parameters_that_ranks_do_not_use(tmp_path):
         assert each == [[6.0] * 3, [5.0] * 3, None, None, rows]
 
 
-@pytest.mark.parametrize(
-    ("mistake", "error"),
-    [
-        ("parameters", "parameters of the module differ between ranks 0 and 4 at the start"),
-        ("module", "sizes of the module differ between ranks 0 and 4"),
-        ("steps", "steps of the module differ between ranks 0 and 4"),
-        ("random", "gradients of the same samples differ between ranks"),
-        ("mean", "gradients of the same samples differ between ranks"),
-    ],
-)
-def test_ranks_that_do_not_fit_together(mistake, error, tmp_path):
-    def train(rank, store, life):
+MISTAKES = {
+    "parameters": "parameters of the module differ between ranks 0 and 4 at the start",
+    "module": "sizes of the module differ between ranks 0 and 4",
+    "steps": "steps of the module differ between ranks 0 and 4",
+    "random": "gradients of the same samples differ between ranks",
+    "mean": "gradients of the same samples differ between ranks",
+}
+
+
+def test_ranks_that_do_not_fit_together(tmp_path):
+    def train(mistake, rank, store, life):
         code = BinaryCode(N, stragglers=1)
         size = BATCH
         if mistake == "mean":  # found where ranks have more samples, or fewer
@@ -601,8 +672,11 @@ def test_ranks_that_do_not_fit_together(mistake, error, tmp_path):
             (loss.mean() if mistake == "mean" else loss.sum()).backward()
             all_reduce()
 
-    for each in launch(tmp_path, train).values():
-        assert error in each
+    trains = [functools.partial(train, mistake) for mistake in MISTAKES]
+    for error, found in zip(MISTAKES.values(), launch_each(tmp_path, trains), strict=True):
+        assert sorted(found) == list(range(N))
+        for each in found.values():
+            assert error in each
 
 
 def test_what_is_told_before_anything_starts(monkeypatch):
@@ -735,32 +809,39 @@ def test_the_example_is_the_plain_loop_though_a_rank_is_killed(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    log, agents = tmp_path / "log", []
+    # An agent for each rank, all of them forks of one process that imports torch.
+    program = """
+import os, sys
+from torch.distributed import run
+port, *scripts = sys.argv[1:]
+for rank, script in enumerate(scripts):
+    if not os.fork():
+        where = f"--nnodes={len(scripts)} --node-rank={rank} --nproc-per-node=1"
+        run.main([*where.split(), f"--master-port={port}", script])
+        os._exit(0)
+for _ in scripts:
+    os.wait()
+"""
+    scripts = [str(example)] * (N - 1) + [str(tmp_path / "dies.py")]
+    log = tmp_path / "log"
+    environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")}
     with log.open("w") as output:
-        for rank in range(N):
-            where = f"--nnodes={N} --node-rank={rank} --nproc-per-node=1 --master-port={port}"
-            script = str(tmp_path / "dies.py" if rank == N - 1 else example)
-            command = ["-m", "torch.distributed.run", *where.split(), script]
-            environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")}
-            agents.append(
-                subprocess.Popen(
-                    [sys.executable, *command],
-                    stdout=output,
-                    stderr=output,
-                    env=environment | {"OMP_NUM_THREADS": "1"},
-                    start_new_session=True,
-                )
-            )
+        agents = subprocess.Popen(
+            [sys.executable, "-P", "-c", program, str(port), *scripts],
+            stdout=output,
+            stderr=output,
+            env=environment | {"OMP_NUM_THREADS": "1"},
+            start_new_session=True,
+        )
     # Not the agents' end: they wait for minutes for the one whose process was killed.
     try:
         until = time.monotonic() + 2 * SECONDS
         while "60: loss" not in log.read_text() and time.monotonic() < until:
             time.sleep(0.1)
     finally:
-        for agent in agents:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(agent.pid, signal.SIGKILL)
-            agent.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(agents.pid, signal.SIGKILL)
+        agents.wait()
     found = re.findall(r"^(\d+): loss ([\d.]+), ranks (.*)$", log.read_text(), re.M)
     assert [step for step, *_ in found] == ["20", "40", "60"], log.read_text()
     whole = list(range(N))

@@ -9,16 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastgc
-from fastgc import (
-    BinaryCode,
-    CyclicRepetition,
-    FractionalRepetition,
-    LagrangeCode,
-    LinearCode,
-    ReedSolomon,
-    Uncoded,
-    YeAbbe,
-)
 from fastgc.engines import SimulatedCluster
 from fastgc.errors import NotDecodableError
 
@@ -32,12 +22,14 @@ def coefficients(code, F, **options):
 
 
 ALIKE = [  # codes that treat all partitions alike
-    FractionalRepetition(6, stragglers=1),
-    FractionalRepetition(6, 12, stragglers=2, wait=2),
-    BinaryCode(6, stragglers=1),
-    LinearCode([[1.0 * ((j - i) % 7 in (0, 1, 3)) for j in range(7)] for i in range(7)], wait=3),
-    ReedSolomon(6, stragglers=2),
-    Uncoded(5),
+    fastgc.FractionalRepetition(6, stragglers=1),
+    fastgc.FractionalRepetition(6, 12, stragglers=2, wait=2),
+    fastgc.BinaryCode(6, stragglers=1),
+    fastgc.LinearCode(
+        [[1.0 * ((j - i) % 7 in (0, 1, 3)) for j in range(7)] for i in range(7)], wait=3
+    ),
+    fastgc.ReedSolomon(6, stragglers=2),
+    fastgc.Uncoded(5),
 ]
 
 
@@ -56,7 +48,7 @@ def test_every_partition_is_taken_once_on_average(code):
 
 def test_over_all_orders_of_the_data_whoever_the_survivors_are():
     """Of a code whose partitions are not alike, by enumeration of the orders."""
-    code = LinearCode([[1, 2, 0, 0], [0, 1, -1, 3], [0, 0, 1, 1], [2, 0, 1, 0]], wait=2)
+    code = fastgc.LinearCode([[1, 2, 0, 0], [0, 1, -1, 3], [0, 0, 1, 1], [2, 0, 1, 0]], wait=2)
     g = np.random.default_rng(0).standard_normal((4, 3))
     for F in ([0, 1], [1, 3], [2, 3], [0]):
         totals = {"best": 0.0, "unbiased": 0.0}
@@ -82,7 +74,7 @@ def test_the_nearest_of_all_with_mean_one(seed, is_complex):
     B[:, 5:] += 0.5
     if is_complex:
         B = B * np.exp(1j * rng.random((5, 7)))
-    code = LinearCode(B, wait=2)
+    code = fastgc.LinearCode(B, wait=2)
     F = sorted(rng.permutation(5)[: rng.integers(1, 5)].tolist())
     v, r = coefficients(code, F)
     u, left = coefficients(code, F, partial="unbiased")
@@ -99,7 +91,7 @@ def test_the_nearest_of_all_with_mean_one(seed, is_complex):
 
 
 def test_of_pieces_each_is_unbiased():
-    code = YeAbbe(6, stragglers=1, reduce=3)
+    code = fastgc.YeAbbe(6, stragglers=1, reduce=3)
     a, residual = code.best_vector([0, 1], partial="unbiased")
     B = code.matrix()[[0, 1]]  # (2, k, pieces)
     lacking = np.einsum("fkm,fq->kmq", B, a) - np.eye(3)
@@ -109,7 +101,7 @@ def test_of_pieces_each_is_unbiased():
 
 
 def test_of_coded_data_each_block_counts_once_on_average():
-    code = LagrangeCode(7, load=2)
+    code = fastgc.LagrangeCode(7, load=2)
     F = [0, 1, 2]
     a, residual = code.best_vector(F, partial="unbiased")
     lacking = code.scheme.deviation(np.array(F), a)
@@ -118,7 +110,7 @@ def test_of_coded_data_each_block_counts_once_on_average():
 
 
 def test_exact_sets_are_left_as_they_are():
-    code = ReedSolomon(7, stragglers=2)
+    code = fastgc.ReedSolomon(7, stragglers=2)
     for F in (range(7), [6, 1, 2, 3, 5]):
         np.testing.assert_array_equal(
             code.best_vector(list(F), partial="unbiased")[0], code.decoding_vector(list(F))
@@ -126,7 +118,7 @@ def test_exact_sets_are_left_as_they_are():
 
 
 def test_messages_that_hold_nothing_of_the_gradient():
-    code = LinearCode([[1, -1], [1, 1]], wait=1)
+    code = fastgc.LinearCode([[1, -1], [1, 1]], wait=1)
     with pytest.raises(NotDecodableError, match="hold nothing of the gradient"):
         code.best_vector([0], partial="unbiased")
     with pytest.raises(NotDecodableError, match="these 1 messages is unbiased"):
@@ -138,7 +130,7 @@ def test_messages_that_hold_nothing_of_the_gradient():
 
 
 def test_verbs_say_which():
-    code = FractionalRepetition(6, stragglers=1)
+    code = fastgc.FractionalRepetition(6, stragglers=1)
     g = np.random.default_rng(3).standard_normal((6, 4))
     messages = [code.encode(i, g[code.partitions(i)]) for i in range(3)]
     best = code.decode([0, 1], messages[:2], partial="best")
@@ -164,7 +156,7 @@ def test_verbs_say_which():
 @pytest.mark.parametrize("wait", [None, 2])
 def test_engines_take_it(wait):
     """Rounds short of messages, and those of a code that is approximate anyway."""
-    code = FractionalRepetition(4, stragglers=1, wait=wait)
+    code = fastgc.FractionalRepetition(4, stragglers=1, wait=wait)
     shards = [1.0, 2.0, 30.0, 40.0]  # gradients, of theta = 1
 
     def gradient(theta, shard, out):
@@ -184,14 +176,14 @@ def test_engines_take_it(wait):
 def test_residuals_over_sets():
     """Means and worst cases, by a formula and by enumeration."""
     for n, k, s, f in ((6, 6, 1, 3), (8, 11, 3, 3), (9, 9, 2, 4), (6, 8, 2, 6)):
-        code = FractionalRepetition(n, k, stragglers=s, wait=f)
+        code = fastgc.FractionalRepetition(n, k, stragglers=s, wait=f)
         found = code.residuals()
         left = [code.residual(F) for F in combinations(range(n), f)]
         assert found.exhaustive
         assert found.workers == f
         assert found.mean == pytest.approx(math.sqrt(np.mean(np.square(left))), abs=1e-9)
         assert found.worst == pytest.approx(max(left), abs=1e-9)
-    code = CyclicRepetition(6, stragglers=2)
+    code = fastgc.CyclicRepetition(6, stragglers=2)
     left = [code.residual(F) for F in combinations(range(6), 3)]
     found = code.residuals(3)
     assert found == (3, pytest.approx(math.sqrt(np.mean(np.square(left)))), max(left), 20, True)

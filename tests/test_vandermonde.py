@@ -132,7 +132,7 @@ def _promised(nodes, transpose):
 @pytest.mark.parametrize("transpose", [False, True])
 def test_each_number_is_good_where_higham_promises_it(family, transpose):
     quick = transpose or family == "1 to m"  # fractions of others grow
-    for m in much((2, 9, 25, 40, 60), (2, 25, 60) if quick else (2, 25)):
+    for m in much((2, 9, 25, 40, 60), (2, 25, 40) if quick else (2, 20)):
         nodes = FAMILIES[family](m)
         b = _promised(nodes, transpose)
         x, bound = solve(nodes, b, transpose, return_bound=True)
@@ -167,7 +167,7 @@ def test_what_an_order_is_chosen_for():
 def test_no_column_is_worse_than_in_lejas_order(transpose):
     """Neither in its largest error, nor in that relative to a number; each for itself."""
     rng = np.random.default_rng(1)
-    for m in much((3, 8, 25, 60), (8, 25)):
+    for m in much((3, 8, 25, 60), (8, 20)):
         i = np.arange(m)
         B = np.stack([np.ones(m), (-1.0) ** i, rng.standard_normal(m), i == 0, np.exp(-i)], 1)
         for nodes in [

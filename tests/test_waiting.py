@@ -6,6 +6,7 @@ from math import comb
 
 import numpy as np
 import pytest
+from strength import much
 
 import fastgc
 from fastgc import (
@@ -32,7 +33,7 @@ from fastgc.testing.codes import check
 pytestmark = pytest.mark.any_backend
 
 
-class Shifts(fastgc.Code):
+class Shifted:
     """One's own: by its rows alone, and how long it waits."""
 
     def __init__(self, n, *, load, wait):
@@ -44,16 +45,12 @@ class Shifts(fastgc.Code):
         return (worker + np.arange(self._load)) % self.n, np.ones(self._load)
 
 
-class ShiftsScheme(Scheme):
-    """The same, as a scheme."""
+class Shifts(Shifted, fastgc.Code):
+    """As a code."""
 
-    def __init__(self, n, load, wait):
-        self.n = self.k = n
-        self.wait = wait
-        self._load = load
 
-    def row(self, worker):
-        return (worker + np.arange(self._load)) % self.n, np.ones(self._load)
+class ShiftsScheme(Shifted, Scheme):
+    """As a scheme."""
 
 
 class ChunksScheme(ShiftsScheme):
@@ -64,7 +61,7 @@ class Chunks(fastgc.Code):
     """In messages of one partition each."""
 
     def __init__(self, n, *, load, wait):
-        super().__init__(ChunksScheme(n, load, wait))
+        super().__init__(ChunksScheme(n, load=load, wait=wait))
 
 
 CODES = [
@@ -186,8 +183,8 @@ class Patient(ShiftsScheme):
 @pytest.mark.parametrize(
     ("code", "fault"),
     [
-        (fastgc.Code(Greedy(6, 2, 3)), "what `vector` leaves of messages"),
-        (fastgc.Code(Patient(6, 2, 3)), "it waits for 3 workers, but"),
+        (fastgc.Code(Greedy(6, load=2, wait=3)), "what `vector` leaves of messages"),
+        (fastgc.Code(Patient(6, load=2, wait=3)), "it waits for 3 workers, but"),
         (Shifts(6, load=2, wait=8), "wait must be in"),
     ],
     ids=["vector", "rule", "wait"],
@@ -321,7 +318,9 @@ SIMULATED = [
 @pytest.mark.parametrize("interrupted", [True, False])
 def test_simulation_is_that_of_rounds(code, interrupted):
     """Without a round for each, the same: when it was over, and what it left out."""
-    run = partial(simulate, code, Exponential(1.0), cost=0.1, rounds=80, interrupted=interrupted)
+    run = partial(
+        simulate, code, Exponential(1.0), cost=0.1, rounds=much(80, 40), interrupted=interrupted
+    )
     found, by_round = run(), run(method="round")
     for name in ("times", "messages", "workers", "computations"):
         np.testing.assert_array_equal(getattr(found, name), getattr(by_round, name))

@@ -14,7 +14,7 @@ from ..history import APPROXIMATE
 from . import options
 from .common import CHOOSING, command, tolerated
 from .options import Sizes
-from .output import Output, explain_codes
+from .output import Heading, Output
 
 if TYPE_CHECKING:
     from ..stability.survey import Figures
@@ -57,8 +57,7 @@ def codes(what: Compared, output: Table) -> None:
         return
     _show(what, figures, output)
     _show_approximations(figures, output)
-    if not output.markdown:
-        explain_codes(figures)
+    output.explain(codes=figures)
     if apart := _loads_apart(figures):
         typer.echo(f"\n{apart}" if output.markdown else apart)
     for note in notes:
@@ -93,18 +92,17 @@ def _show(what: Compared, figures: Mapping[str, Figures], output: Table) -> None
         f"k={what.partitions or what.workers} partitions; {what.trials} rounds, messages in random "
         f"order, seed {what.seed}"
     )
-    short = ["code", "load", "mean", "worst", "waits", "sent", "size", "µs", "error", "max"]
-    long = [
+    columns: list[Heading] = [
         "code",
-        "load, largest",
-        "load, mean",
-        "messages needed, worst case",
-        "workers waited for, mean",
-        "gradients received, mean",
-        "message, gradients",
-        "decoding vector, µs",
-        "error, median",
-        "error, worst",
+        ("load", "load, largest"),
+        ("mean", "load, mean"),
+        ("worst", "messages needed, worst case"),
+        ("waits", "workers waited for, mean"),
+        ("sent", "gradients received, mean"),
+        ("size", "message, gradients"),
+        ("µs", "decoding vector, µs"),
+        ("error", "error, median"),
+        ("max", "error, worst"),
     ]
     rows = [
         [
@@ -121,14 +119,13 @@ def _show(what: Compared, figures: Mapping[str, Figures], output: Table) -> None
         ]
         for name, found in figures.items()
     ]
-    output.show(title, short, rows, long)
-    if not output.markdown:
-        typer.echo(
-            "load, mean: partitions of a worker, largest and mean; worst: messages needed; "
-            "waits, sent: workers waited for and gradients received, mean; size: of a message, "
-            "in gradients; µs: for a decoding vector; error: of the gradient, relative, median "
-            "and max"
-        )
+    output.show(title, columns, rows)
+    output.explain(
+        "load, mean: partitions of a worker, largest and mean; worst: messages needed; "
+        "waits, sent: workers waited for and gradients received, mean; size: of a message, "
+        "in gradients; µs: for a decoding vector; error: of the gradient, relative, median "
+        "and max"
+    )
 
 
 def _show_approximations(figures: Mapping[str, Figures], output: Table) -> None:
@@ -146,22 +143,20 @@ def _show_approximations(figures: Mapping[str, Figures], output: Table) -> None:
     ]
     if not rows:
         return
-    short = ["code", "load, mean", "waits", "left out, mean", "at worst"]
-    long = [
+    columns: list[Heading] = [
         "code",
         "load, mean",
-        "workers waited for, mean",
-        "left out, root mean square",
-        "left out, worst",
+        ("waits", "workers waited for, mean"),
+        ("left out, mean", "left out, root mean square"),
+        ("at worst", "left out, worst"),
     ]
     if output.markdown:
         typer.echo()
-    output.show(APPROXIMATIONS, short, rows, long)
-    if not output.markdown:
-        typer.echo(
-            "left out: of the gradient, root mean square over random survivors, and of the "
-            "worst; ≥: at least, for not all sets of survivors were looked at"
-        )
+    output.show(APPROXIMATIONS, columns, rows)
+    output.explain(
+        "left out: of the gradient, root mean square over random survivors, and of the "
+        "worst; ≥: at least, for not all sets of survivors were looked at"
+    )
 
 
 def _left(residual: float) -> str:

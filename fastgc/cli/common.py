@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import field, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -24,6 +24,9 @@ from ..errors import (
 )
 
 # Panels of the commands' list.
+if TYPE_CHECKING:
+    from ..planning import Recording
+
 TRAINING, CHOOSING, PRECISION, MORE = "Training", "Choosing a code", "Precision", "More"
 
 # As a newcomer wants them.
@@ -239,11 +242,25 @@ def refuse_recorded(context: typer.Context, instead: str, *names: str) -> None:
             raise ValueError(f"--{name} and {instead} exclude each other: the times tell it")
 
 
-def check_unrecorded(context: typer.Context) -> None:
-    """Raise ValueError if the command line says what a table is of, and there is none."""
-    for name in ("per", "unit"):
-        if is_given(context, name):
-            raise ValueError(f"--{name} is of a table: name it by --recorded")
+def read_recorded(context: typer.Context, what: Any, *names: str) -> Recording | None:
+    """The times of --recorded, or None without it; `what` has it, and --cost, --unit and --per.
+
+    Raises ValueError if the command line says one of these options, which the times tell, or what a
+    table is of, and there is none.
+    """
+    if what.recorded is None:
+        for name in ("per", "unit"):
+            if is_given(context, name):
+                raise ValueError(f"--{name} is of a table: name it by --recorded")
+        return None
+    from ..delays.interface import check_per
+    from ..planning import Recording
+
+    refuse_recorded(context, "--recorded", *names)
+    per: Any = what.per.lower()
+    check_per(per)
+    cost = what.cost if is_given(context, "cost") else None
+    return Recording.read(what.recorded, cost, what.unit, per)
 
 
 def numbers(option: str, text: str, expected: str) -> list[float]:

@@ -72,6 +72,11 @@ def rounds(default: int, help: str) -> Any:
     return option(default, help, min=1)
 
 
+def live(help: str) -> Any:
+    """Rounds of worker processes on this machine."""
+    return option(0, help, min=0)
+
+
 def seed(help: str = "Seed of delays and random codes.") -> Any:
     return option(0, help, min=0)
 

@@ -22,6 +22,8 @@ DRAWN = 3  # rounds of a timeline
 MOST_DRAWN = 8  # codes, or runs, in one picture of timelines
 PRINTED = Path("-")  # in the place of a file
 
+Heading = str | tuple[str, str]  # of a column; or one in a terminal, and one in Markdown
+
 
 class Output(Options):
     """Where a command writes its figures, and how it shows its tables."""
@@ -70,9 +72,8 @@ class Output(Options):
     def show(
         self,
         title: str,
-        short: Sequence[str],
+        columns: Sequence[Heading],
         rows: Iterable[Sequence[str]],
-        long: Sequence[str] | None = None,
         describe: Callable[[str], str] = catalogue.describe,
         several: bool = False,
     ) -> None:
@@ -81,8 +82,8 @@ class Output(Options):
         Parameters
         ----------
         title : str
-        short, long : sequence of str
-            Headings for a terminal, and for Markdown. Default of the latter: the former.
+        columns : sequence of str, or of pairs of them
+            Their headings; of a pair, the first is for a terminal, the second for Markdown.
         rows : iterable of sequences of str
             The first cell of each is a name.
         describe : callable
@@ -92,12 +93,21 @@ class Output(Options):
         """
         from ..progress import markdown_table, rich_table
 
+        heads = [each if isinstance(each, str) else each[self.markdown] for each in columns]
         if self.markdown:
             named = [[describe(row[0]), *row[1:]] for row in rows]
-            table = markdown_table(title, short if long is None else long, named)
-            typer.echo(table + "\n" * several)
+            typer.echo(markdown_table(title, heads, named) + "\n" * several)
         else:
-            Console().print(rich_table(title, short, list(rows)))
+            Console().print(rich_table(title, heads, list(rows)))
+
+    def explain(self, legend: str = "", codes: Iterable[str] = ()) -> None:
+        """Say what columns and names of codes mean, in a terminal: Markdown has them in words."""
+        if self.markdown:
+            return
+        if legend:
+            typer.echo(legend)
+        if names := dict.fromkeys(codes):
+            typer.echo(f"Codes: {', '.join(map(catalogue.describe, names))}.")
 
 
 @dataclass(frozen=True)
@@ -202,11 +212,6 @@ def draw_panels(panels: Sequence[Any], path: Path, title: str = "") -> None:
 
     plotting.save_panels(panels, path, title)
     typer.echo(f"plot written to {path}", err=True)
-
-
-def explain_codes(names: Iterable[str]) -> None:
-    """Say what the names of codes in a table stand for."""
-    typer.echo(f"Codes: {', '.join(map(catalogue.describe, dict.fromkeys(names)))}.")
 
 
 def milliseconds(seconds: float, digits: int = 3) -> str:

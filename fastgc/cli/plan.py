@@ -16,29 +16,27 @@ import typer
 
 from ..codes import LagrangeCode, catalogue
 from ..coding.arguments import arguments_of
-from ..delays.interface import check_per
 from . import options
 from .common import (
     CHOOSING,
     Options,
     argument,
-    check_unrecorded,
     command,
-    is_given,
     numbers,
     option,
+    read_recorded,
     refuse_recorded,
 )
 from .options import DELAYS, complete_codes
 from .output import (
     PRINTED,
+    Heading,
     JsonOutput,
     Tables,
     check_files,
     check_pictures,
     csv_line,
     draw_panels,
-    explain_codes,
     json_text,
     milliseconds,
 )
@@ -89,11 +87,9 @@ class Search(Options):
     )
     unit: str = options.unit()
     per: str = options.per()
-    live: int = option(
-        0,
+    live: int = options.live(
         "Run worker processes here for so many rounds, with --delays added; plan for their times; "
-        "run the best codes, and compare.",
-        min=0,
+        "run the best codes, and compare."
     )
     record: Path | None = option(None, "With --live, write the times to this file (JSON).")
     every: bool = option(False, "Show every load of every code.", "--all")
@@ -162,23 +158,14 @@ def _source(context: typer.Context, what: Search) -> _Source:
         raise ValueError("--live and --recorded exclude each other: the times are either's")
     if what.live:
         refuse_recorded(context, "--live", "cost", "processors")
-    elif what.recorded is not None:
-        refuse_recorded(context, "--recorded", "workers", "delays")
-    model = parse(what.delays)
-    if what.live:
+        model = parse(what.delays)
         for name in _codes(what):
             _check_live(name)
         return _go_live(what, model)
-    if what.recorded is not None:
-        from ..planning import Recording
-
-        told = what.cost if is_given(context, "cost") else None
-        per: Any = what.per.lower()
-        check_per(per)
-        recording = Recording.read(what.recorded, told, what.unit, per)
-        return _Source(recording.delays, recording.source, recording)
-    check_unrecorded(context)
-    return _Source(model, what.delays)
+    recording = read_recorded(context, what, "workers", "delays")
+    if recording is None:
+        return _Source(parse(what.delays), what.delays)
+    return _Source(recording.delays, recording.source, recording)
 
 
 def _codes(what: Search) -> list[str]:
@@ -354,19 +341,17 @@ def _show(
     if measured is not None:
         columns = [*columns[:4], *_measured_columns(measured), *columns[4:]]
     rows = [[column.text(choice) for column in columns] for choice in shown]
-    output.show(title, [c.short for c in columns], rows, [c.long for c in columns])
-    if output.markdown:
-        return
+    output.show(title, [(c.short, c.long) for c in columns], rows)
     left = (
         "; left: of the gradient left out, root mean square (–: no more than rounding; !: more "
         "than --residual, ranked after all others)"
     )
-    typer.echo(
+    output.explain(
         "time: of a round, ms, with ± its standard error (real: measured); workers, sent: workers "
         "waited for and gradients received, mean; amplif.: of rounding; error: of the gradient, "
-        f"relative, predicted (!: useless){left * approximate}"
+        f"relative, predicted (!: useless){left * approximate}",
+        codes=[choice.name for choice in shown],
     )
-    explain_codes(choice.name for choice in shown)
 
 
 def _remark(what: Search, source: _Source, found: Plan, workers: int, processors: Any) -> None:
@@ -482,11 +467,9 @@ class Rounds(Options, panel="Rounds"):
     rounds: int = options.rounds(2000, "Rounds to simulate in each cell.")
     seed: int = options.seed()
     finish: bool = options.finish()
-    live: int = option(
-        0,
+    live: int = options.live(
         "Measure so many rounds in each cell, too: of worker processes on this machine, which "
-        "compute softmax regression of the handwritten digits, with --delays added.",
-        min=0,
+        "compute softmax regression of the handwritten digits, with --delays added."
     )
 
 
@@ -639,11 +622,15 @@ def _show_cells(cells: Sequence[Cell], asked: Asked, how: str, live: bool) -> No
         half = 1e3 * (seconds[2] - seconds[1]) / 2
         return [f"{1e3 * seconds[0]:.3g}", "" if math.isnan(half) else f"{half:.2g}"]
 
-    short = ["code", "n", "s", "load", "time", "±"]
-    long = ["code", "n", "s", "load", "time, ms", "95% of it within ±"]
-    short += ["real", "±"] * live + ["sent", "residual", "error"]
-    long += ["measured, ms", "95% of it within ±"] * live
-    long += ["gradients received", "residual, root mean square", "error, largest"]
+    within = ("±", "95% of it within ±")
+    columns: list[Heading] = [
+        *("code", "n", "s", "load"),
+        *(("time", "time, ms"), within),
+        *((("real", "measured, ms"), within) if live else ()),
+        ("sent", "gradients received"),
+        ("residual", "residual, root mean square"),
+        ("error", "error, largest"),
+    ]
 
     def line(cell: Cell) -> list[str]:
         return [
@@ -657,15 +644,13 @@ def _show_cells(cells: Sequence[Cell], asked: Asked, how: str, live: bool) -> No
 
     for delays in dict.fromkeys(cell.delays for cell in cells):
         rows = [line(cell) for cell in cells if cell.delays == delays]
-        asked.show(f"{delays}; {how}", short, rows, long, several=True)
-    if asked.markdown:
-        return
-    typer.echo(
+        asked.show(f"{delays}; {how}", columns, rows, several=True)
+    asked.explain(
         "time: of a round, ms, mean, with ± half of its 95% interval"
         f"{' (real: measured)' * live}; sent: gradients received, mean; residual: what is left "
-        "out, root mean square; error: of the gradient, relative, the largest predicted"
+        "out, root mean square; error: of the gradient, relative, the largest predicted",
+        codes=[cell.code for cell in cells],
     )
-    explain_codes(cell.code for cell in cells)
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,9 @@ import typer
 
 from ..codes import catalogue
 from . import options
-from .common import (
-    CHOOSING,
-    Options,
-    check_unrecorded,
-    command,
-    is_given,
-    numbers,
-    option,
-    refuse_recorded,
-)
+from .common import CHOOSING, Options, command, numbers, option, read_recorded
 from .options import DELAYS, completes
-from .output import Tables, check_pictures, draw_panels, milliseconds
+from .output import Heading, Tables, check_pictures, draw_panels, milliseconds
 
 if TYPE_CHECKING:
     from ..planning import Recording
@@ -104,14 +95,13 @@ def sequential(context: typer.Context, what: Schemes, output: Tables) -> None:
 
     output.check()
     check_pictures(what.plot)
-    if what.recorded is None:
-        check_unrecorded(context)
-        times = _drawn(what)
-        source = f"{what.delays}, {what.cost:g} s per partition"
+    recording = read_recorded(context, what, "delays", "rounds", "workers")
+    if recording is None:
+        times, source = _drawn(what), f"{what.delays}, {what.cost:g} s per partition"
     else:
-        refuse_recorded(context, "--recorded", "delays", "rounds", "workers")
-        told = what.cost if is_given(context, "cost") else None
-        times, source = _recorded(what.recorded, told, what.unit, what.per)
+        times, source = _times(recording), recording.source
+        if recording.per == "round":
+            source += f"; {recording.cost:.3g} s per partition"
     found = compare(
         times.seconds,
         catalogue.split(what.names) or NAMES,
@@ -145,21 +135,8 @@ def _drawn(what: Schemes) -> _Times:
     return _Times(late, what.cost, 0.0)
 
 
-def _recorded(path: Path, cost: float | None, unit: str, per: str) -> tuple[_Times, str]:
-    """The same of a file, and what it is of."""
-    from ..delays.interface import check_per
-    from ..planning import Recording
-
-    kind: Any = per.lower()
-    check_per(kind)
-    recording = Recording.read(path, cost, unit, kind)
-    source = recording.source
-    if recording.per == "round":
-        source += f"; {recording.cost:.3g} s per partition"
-    return _times(recording), source
-
-
 def _times(recording: Recording) -> _Times:
+    """The same of what was recorded."""
     if recording.per == "computation":
         return _Times(np.zeros_like(recording.times), recording.times, 0.0)
     # a time is no shorter than its computation
@@ -234,18 +211,17 @@ def _show(found: list[Compared], figures: list[dict[str, Any]], title: str, outp
     chosen = max(each["tried"] for each in figures) > 1
     rounds = found[0].run.rounds.size
     title += f"; {rounds} rounds" + ", after those that chose parameters" * chosen
-    short = ["scheme", "load", "T", "mu", "time", "±", "waited"]
-    long = [
+    columns: list[Heading] = [
         "scheme",
         "load",
-        "done after rounds",
+        ("T", "done after rounds"),
         "mu",
-        "seconds per gradient, ms",
-        "standard error",
-        "rounds that waited longer",
-        "stragglers, mean",
+        ("time", "seconds per gradient, ms"),
+        ("±", "standard error"),
+        ("waited", "rounds that waited longer"),
+        *(["stragglers, mean"] if output.markdown else []),
     ]
-    output.show(title, short, rows, long, describe)
+    output.show(title, columns, rows, describe)
     if output.markdown:
         return
     typer.echo(

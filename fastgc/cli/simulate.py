@@ -18,12 +18,12 @@ from .common import CHOOSING, command, numbers, option, tolerated
 from .options import DELAYS, Sizes
 from .output import (
     DRAWN,
+    Heading,
     Tables,
     check_drawn,
     check_pictures,
     draw_panels,
     draw_timelines,
-    explain_codes,
     milliseconds,
 )
 
@@ -179,19 +179,18 @@ def _show(
     title: str, figures: Mapping[str, Mapping[str, Any]], approximate: bool, output: Tables
 ) -> None:
     """Print the table, and what its columns are."""
-    short = ["code", "load", "mean", "±", "median", "99%", "workers", "sent", "computed"]
-    long = [
+    columns: list[Heading] = [
         "code",
         "load",
-        "mean time, ms",
-        "standard error",
+        ("mean", "mean time, ms"),
+        ("±", "standard error"),
         "median",
         "99%",
-        "workers waited for",
-        "gradients received",
-        "gradients computed",
+        ("workers", "workers waited for"),
+        ("sent", "gradients received"),
+        ("computed", "gradients computed"),
     ]
-    rows = [
+    rows: list[list[Any]] = [
         [
             name,
             str(each["load"]),
@@ -205,22 +204,19 @@ def _show(
         "workers waited for, gradients received and partial gradients computed by then, mean"
     )
     if approximate:
-        short, long = [*short, "left"], [*long, "left out"]
+        columns.append(("left", "left out"))
         for row, each in zip(rows, figures.values(), strict=True):
             row.append(left_out(each["residual"]))
-        # a terminal has no room for all columns
-        narrow = [at for at, name in enumerate(short) if name not in ("median", "computed")]
         legend = (
             "mean, ± (its standard error), 99%: time of a round, ms; workers, sent: workers waited "
             "for, gradients received by then, mean; left: of the gradient left out, root mean "
             "square (–: no more than rounding)"
         )
-        if not output.markdown:
-            short, rows = [short[at] for at in narrow], [[row[at] for at in narrow] for row in rows]
-    output.show(title, short, rows, long)
-    if not output.markdown:
-        typer.echo(legend)
-        explain_codes(figures)
+        if not output.markdown:  # a terminal has no room for the median and what was computed
+            for cells in (columns, *rows):
+                del cells[8], cells[4]
+    output.show(title, columns, rows)
+    output.explain(legend, figures)
 
 
 def processors_of(text: str) -> Any:

@@ -19,7 +19,7 @@ from ..codes import Code, catalogue
 from ..errors import InstabilityWarning, NotDecodableError
 from . import options
 from .common import PRECISION, Options, command, option
-from .output import Report, check_pictures, explain_codes
+from .output import Heading, Report, check_pictures
 
 STABILITY_CODES = (
     "rs:root=1,rs@spread,rs,rs-clustered,cyclic,binary,lcc,lcc:nodes=roots,rs@natural,rs@leja,"
@@ -245,15 +245,12 @@ def scheme_of(text: str, n: int, seed: int, s: int) -> tuple[Code, str]:
 
 def _show_costs(rows: list[Any], equal: str, output: Report) -> None:
     """Print what each code takes, once for all dtypes and patterns."""
-    short = ["code", "n", "s", "load", "mean", "messages", "size"]
-    long = [
-        "code",
-        "n",
-        "s",
-        "load, largest",
-        "load, mean",
-        "messages needed, mean",
-        "message, gradients",
+    columns: list[Heading] = [
+        *("code", "n", "s"),
+        ("load", "load, largest"),
+        ("mean", "load, mean"),
+        ("messages", "messages needed, mean"),
+        ("size", "message, gradients"),
     ]
     cells = []
     for _, mine in groupby(rows, key=lambda row: (row.code, row.n, row.stragglers)):
@@ -267,24 +264,20 @@ def _show_costs(rows: list[Any], equal: str, output: Report) -> None:
                 f"{row.message_size:g}",
             ]
         )
-    output.show(
-        f"loads and messages; equal: {equal.replace('_', ' ')}", short, cells, long, several=True
-    )
+    title = f"loads and messages; equal: {equal.replace('_', ' ')}"
+    output.show(title, columns, cells, several=True)
 
 
 def _show_errors(rows: list[Any], what: Measured, output: Report) -> None:
     """Print how precise codes are, a table for each dtype and pattern."""
-    short = ["code", "n", "s", "µs", "error", "max", "predicted", "bound", "amplif."]
-    long = [
-        "code",
-        "n",
-        "s",
-        "decoding vector, µs",
-        "error, median",
-        "error, worst",
-        "predicted, median",
-        "bound, worst",
-        "amplification, median",
+    columns: list[Heading] = [
+        *("code", "n", "s"),
+        ("µs", "decoding vector, µs"),
+        ("error", "error, median"),
+        ("max", "error, worst"),
+        ("predicted", "predicted, median"),
+        ("bound", "bound, worst"),
+        ("amplif.", "amplification, median"),
     ]
     errors = ("error", "worst_error", "predicted", "bound", "amplification")
     for kind, pattern in dict.fromkeys((row.dtype, row.pattern) for row in rows):
@@ -300,15 +293,14 @@ def _show_errors(rows: list[Any], what: Measured, output: Report) -> None:
             if (row.dtype, row.pattern) == (kind, pattern)
         ]
         title = f"{kind}, {pattern} stragglers; up to {what.trials} sets each, seed {what.seed}"
-        output.show(title, short, cells, long, several=True)
-    if not output.markdown:
-        typer.echo(
-            "load, mean: partitions of a worker, largest and mean; messages: needed in random "
-            "order, mean; size: of a message, in gradients; µs: for a decoding vector; error, max: "
-            "of the gradient, relative, median and largest; predicted: by trust(); bound: proven, "
-            "at the largest amplification of rounding (amplif.: median)"
-        )
-        explain_codes(row.code for row in rows)
+        output.show(title, columns, cells, several=True)
+    output.explain(
+        "load, mean: partitions of a worker, largest and mean; messages: needed in random "
+        "order, mean; size: of a message, in gradients; µs: for a decoding vector; error, max: "
+        "of the gradient, relative, median and largest; predicted: by trust(); bound: proven, "
+        "at the largest amplification of rounding (amplif.: median)",
+        codes=[row.code for row in rows],
+    )
 
 
 CODES = "rs@locator,rs@near-exact,rs,rs-clustered"
@@ -386,12 +378,11 @@ def worst(what: Searched, output: Report) -> None:
         head = ["code", "n", "s", "load", "start", "worst", "measured", "amplif.", "sets"]
         title = f"worst stragglers found, {what.dtype}, seed {what.seed}"
         output.show(title, head, cells, several=True)
-        if not output.markdown:
-            typer.echo(
-                "start, worst: relative error of the gradient as trust() predicts it, before "
-                "exchanges and after; measured: of random gradients, for the worst set"
-            )
-            explain_codes(row["code"] for row in rows)
+        output.explain(
+            "start, worst: relative error of the gradient as trust() predicts it, before "
+            "exchanges and after; measured: of random gradients, for the worst set",
+            codes=[row["code"] for row in rows],
+        )
     for line in reasons(refused):
         typer.echo(line, err=True)
 
@@ -481,13 +472,12 @@ def _show_spared(what: Spared, rows: Sequence[dict[str, Any]], output: Report) -
         f"seed {what.seed}"
     )
     output.show(title, head, cells, several=True)
-    if not output.markdown:
-        typer.echo(
-            "way, more: what there is more of, load or waiting, and how much; silent: workers that "
-            "do not answer; random, max: error of the gradient, relative, for random sets of them, "
-            "median and largest; arc: for neighbours; worst: for the worst set found"
-        )
-        explain_codes(row["code"] for row in rows)
+    output.explain(
+        "way, more: what there is more of, load or waiting, and how much; silent: workers that "
+        "do not answer; random, max: error of the gradient, relative, for random sets of them, "
+        "median and largest; arc: for neighbours; worst: for the worst set found",
+        codes=[row["code"] for row in rows],
+    )
 
 
 def _say_enough(entry: tuple[str, int, int], rows: Sequence[dict[str, Any]], error: float) -> None:

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -141,12 +140,7 @@ class Cluster(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def clock(self) -> float:
         """Seconds of the time that rounds take, from some moment on."""

@@ -16,7 +16,10 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, Literal, Self
 
-__all__ = ["Keep", "Memory", "packed"]
+from .. import kernels
+from .interface import Task
+
+__all__ = ["Keep", "Memory", "packed", "packed_for_ranks"]
 
 Keep = Callable[[pickle.PickleBuffer], object]  # what pickle calls buffer_callback
 
@@ -51,6 +54,33 @@ def packed(thing: Any, keep: Keep | None = None) -> bytes:
             f"workers cannot be sent what pickle cannot store ({error}): they find functions and "
             "classes by their names, at the top level of a module or script"
         ) from error
+
+
+def packed_for_ranks(task: Task, ranks: int, command: str, busy: bool) -> tuple[bytes, list[bytes]]:
+    """What all workers of a cluster start with, and the data of each, to be sent to their ranks.
+
+    All is pickled before anything is sent: what cannot be leaves the ranks as they are.
+
+    Raises
+    ------
+    ValueError
+        Unless there is a rank for each worker and one for the master; says what `command` makes so
+        many.
+    RuntimeError
+        If the ranks are busy with another cluster.
+    TypeError
+        As of `packed`.
+    """
+    n = task.code.n
+    if ranks != n + 1:
+        raise ValueError(
+            f"a code of {n} workers needs {n + 1} ranks, one of them the master "
+            f"({command} {n + 1}), not {ranks}"
+        )
+    if busy:
+        raise RuntimeError("another cluster on these ranks is open: close it first")
+    common = packed((kernels.backend(), task.without_data()))
+    return common, [packed(task.data(worker)) for worker in range(n)]
 
 
 class Memory:

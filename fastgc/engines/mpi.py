@@ -31,7 +31,7 @@ from .._extras import pip_install
 from ..codes import Code
 from .interface import Buffers, Event, Gradient, Kind, Question, Task
 from .master import Master
-from .memory import packed
+from .memory import packed_for_ranks
 from .options import RoundKeywords, RoundOptions
 from .worker import TRACEBACK_BYTES, Worker, failure, reply
 
@@ -167,16 +167,7 @@ class MPICluster(Master):
     def serve_all(comm: MPI.Intracomm | None = None) -> bool:
         """Be a worker of one cluster after the other, until the master's program ends.
 
-        Parameters
-        ----------
-        comm : mpi4py.MPI.Intracomm, optional
-            As of the cluster.
-
-        Returns
-        -------
-        bool
-            Whether this rank was a worker; on the master False, at once: all other ranks must call
-            this, too.
+        Takes and returns what `serve` does. Where the master calls this all other ranks must, too.
         """
         job = _job(_check_comm(comm))
         if job.comm.rank == 0:
@@ -284,18 +275,8 @@ class _Ranks:
     keeping = False
 
     def __init__(self, job: _Job, task: Task) -> None:
-        code = task.code
         self.asks = task.asks and MPI.Query_thread() == MPI.THREAD_MULTIPLE
-        if job.comm.size != code.n + 1:
-            raise ValueError(
-                f"a code of {code.n} workers needs {code.n + 1} ranks, one of them the master "
-                f"(mpiexec -n {code.n + 1}), not {job.comm.size}"
-            )
-        if job.open:
-            raise RuntimeError("another cluster on these ranks is open: close it first")
-        # All is pickled before anything is sent: what cannot be leaves the ranks as they are.
-        common = packed((kernels.backend(), task.without_data()))
-        data = [packed(task.data(i)) for i in range(code.n)]
+        common, data = packed_for_ranks(task, job.comm.size, "mpiexec -n", job.open)
         self._job, self._task = job, task
         self._buffers = Buffers()
         self._orders: list[Array] = []

@@ -31,7 +31,7 @@ from .._extras import pip_install
 from .fork_server import end_with
 from .interface import Buffers, Event, Kind, Question, Task
 from .master import Master
-from .memory import packed
+from .memory import packed_for_ranks
 from .worker import Worker, as_process, failure, reply
 
 try:
@@ -190,6 +190,7 @@ class _Job:
         self.clusters = 0
         self.open = False
         self.links: list[_Link] = []
+        self.connections: queue.SimpleQueue[Any] = queue.SimpleQueue()  # to the store, not in use
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or dist.is_initialized():
             self.store = _store()
         else:  # nobody else keeps one
@@ -229,15 +230,7 @@ class _Ranks:
     def __init__(self, task: Task) -> None:
         self._job = job = _the_job()
         code, (_, world) = task.code, _place()
-        if world != code.n + 1:
-            raise ValueError(
-                f"a code of {code.n} workers needs {code.n + 1} ranks, one of them the master "
-                f"(torchrun --nproc-per-node {code.n + 1}), not {world}"
-            )
-        if job.open:
-            raise RuntimeError("another cluster on these ranks is open: close it first")
-        common = packed((kernels.backend(), task.without_data()))
-        data = [packed(task.data(i)) for i in range(code.n)]
+        common, data = packed_for_ranks(task, world, "torchrun --nproc-per-node", job.open)
         job.open = True
         job.clusters += 1
         self._task, self._common, self._data = task, common, data
@@ -370,13 +363,22 @@ class _Link:
 
     def _connect(self) -> _Wire | None:
         """Wait for this birth; None if the cluster is over before."""
-        store, key = _store(), f"fastgc/{self._cluster}/{self.worker}"
+        # A connection is used again when its pair has met: to make one may take seconds.
+        connections = _the_job().connections
+        try:
+            store = connections.get_nowait()
+        except queue.Empty:
+            store = _store()
+        key = f"fastgc/{self._cluster}/{self.worker}"
         while store.add(f"{key}/births", 0) < self._birth:
             if self.over:
+                connections.put(store)
                 return None
             time.sleep(_LOOK)
         store.set(f"{key}/{self._birth}/invited", b"")
-        return _Wire(_pair(store, self._cluster, self.worker, self._birth, 0), 1)
+        wire = _Wire(_pair(store, self._cluster, self.worker, self._birth, 0), 1)
+        connections.put(store)
+        return wire
 
     def _send(self, wire: _Wire) -> None:
         with contextlib.suppress(RuntimeError):  # the receiver tells of the death

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Literal
 
 from . import dispatch
@@ -33,8 +33,9 @@ def _select(wanted: str) -> None:
     try:
         module: ModuleType = importlib.import_module(f".{wanted}", __package__)
     except ImportError as error:
+        others = ", ".join(each for each in backends() if each != wanted)
         raise ImportError(
-            f"the {wanted!r} backend cannot be loaded ({error}); available: {', '.join(backends())}"
+            f"the {wanted!r} backend cannot be loaded ({error}); available: {others}"
         ) from error
     if module is not active:
         active, name = module, wanted
@@ -88,10 +89,5 @@ class use_backend:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _select(self._before)

@@ -104,7 +104,7 @@ class SequentialCluster:
     Raises
     ------
     TypeError, ValueError
-        If an argument does not fit; no worker has been started then.
+        As of `fastgc.engines.master.Master`.
 
     Notes
     -----

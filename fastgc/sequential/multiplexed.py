@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import check_integer
 from ..codes import Code, Uncoded
-from .patterns import Arbitrary, Bursty
-from .scheme import SequentialScheme, State, Tasks, gradient_code, ladder
+from .patterns import Arbitrary
+from .scheme import BurstyScheme, State, Tasks, gradient_code
 
 __all__ = ["MSGC"]
 
 
-class MSGC(SequentialScheme):
+class MSGC(BurstyScheme):
     """Most of a job uncoded, and repeated where it straggles; the rest by a gradient code.
 
     A job takes W - 1 + B rounds. Each of the first W - 1 does another of its W - 1 uncoded parts.
@@ -70,22 +68,11 @@ class MSGC(SequentialScheme):
     (1, 0.00754)
     """
 
-    def __init__(
-        self,
-        n: int,
-        *,
-        burst: int,
-        window: int,
-        stragglers: int,
-        code: Callable[..., Code] | None = None,
-    ) -> None:
-        self.n = n = check_integer("n", n)
-        self.model = model = Bursty(burst, window, stragglers)
+    def _make(self, code: Callable[..., Code] | None) -> None:
+        n, model = self.n, self.model
         B, W, s = model.burst, model.window, model.stragglers
         if B == W:
             raise ValueError(f"burst must be less than window, not both {B}")
-        if not s <= n:
-            raise ValueError(f"stragglers must be at most n={n}, not {s}")
         self.arbitrary = Arbitrary(B, W + B - 1, s)
         self._uncoded = W - 1
         coded = [] if s == n else [gradient_code(n, s, code)] * B
@@ -93,20 +80,9 @@ class MSGC(SequentialScheme):
         parts = [Uncoded(n, n * size)] * (W - 1) + coded
         self._set_parts(parts, slots=W - 1 + B, ages=range(W - 1 + B))
 
-    def __repr__(self) -> str:
-        model = self.model
-        coded = f", code={self.parts[-1]!r}" if len(self.parts) > self._uncoded else ""
-        return (
-            f"MSGC({self.n}, burst={model.burst}, window={model.window}, "
-            f"stragglers={model.stragglers}{coded})"
-        )
-
-    @classmethod
-    def choices(cls, n: int, delay: int) -> Iterator[dict[str, Any]]:  # noqa: D102
-        for burst in range(1, delay + 1):
-            for window in range(burst + 1, delay + 3 - burst):
-                for stragglers in ladder(n):
-                    yield {"burst": burst, "window": window, "stragglers": stragglers}
+    @staticmethod
+    def _windows(burst: int, delay: int) -> Iterable[int]:
+        return range(burst + 1, delay + 3 - burst)
 
     def tasks(  # noqa: D102
         self, state: State, live: Sequence[int], silent: NDArray[np.int64]

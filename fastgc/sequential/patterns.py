@@ -36,13 +36,20 @@ def _windows(pattern: Pattern, window: int) -> NDArray[np.bool_]:
     return view.transpose(0, 2, 1)
 
 
-def _check_window(model: Bursty | Arbitrary, name: str) -> None:
-    """Keep whole numbers, or raise unless 1 <= the field of this name <= window."""
-    part, window = (check_integer(each, getattr(model, each)) for each in (name, "window"))
-    if not 1 <= part <= window:
-        raise ValueError(f"1 <= {name} <= window is needed, not {name}={part}, window={window}")
-    stragglers = at_least("stragglers", model.stragglers, 0)
-    vars(model).update({name: part, "window": window, "stragglers": stragglers})
+class _OfWindows:
+    """A model of all windows of so many rounds; its fields are a part of that, and two more."""
+
+    window: int
+    stragglers: int
+
+    def __post_init__(self) -> None:
+        """Keep whole numbers, or raise unless 1 <= the first field <= window."""
+        name, *_ = vars(self)
+        part, window = (check_integer(each, getattr(self, each)) for each in (name, "window"))
+        if not 1 <= part <= window:
+            raise ValueError(f"1 <= {name} <= window is needed, not {name}={part}, window={window}")
+        stragglers = at_least("stragglers", self.stragglers, 0)
+        vars(self).update({name: part, "window": window, "stragglers": stragglers})
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,7 @@ class PerRound:
 
 
 @dataclass(frozen=True)
-class Bursty:
+class Bursty(_OfWindows):
     """Few workers straggle within a window of rounds, and each in one short burst.
 
     In any `window` rounds in a row at most `stragglers` different workers straggle, and the last
@@ -106,9 +113,6 @@ class Bursty:
     window: int
     stragglers: int
 
-    def __post_init__(self) -> None:
-        _check_window(self, "burst")
-
     def admits(self, pattern: ArrayLike) -> bool:
         """Whether a pattern is of this model; as `PerRound.admits`.
 
@@ -125,7 +129,7 @@ class Bursty:
 
 
 @dataclass(frozen=True)
-class Arbitrary:
+class Arbitrary(_OfWindows):
     """Few workers straggle within a window of rounds, each a few times, whenever that is.
 
     In any `window` rounds in a row at most `stragglers` different workers straggle, none of them
@@ -147,9 +151,6 @@ class Arbitrary:
     times: int
     window: int
     stragglers: int
-
-    def __post_init__(self) -> None:
-        _check_window(self, "times")
 
     def admits(self, pattern: ArrayLike) -> bool:
         """Whether a pattern is of this model; as `Bursty.admits`."""

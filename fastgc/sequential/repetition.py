@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import check_integer
 from ..codes import Code
-from .patterns import Bursty
-from .scheme import SequentialScheme, State, Tasks, gradient_code, ladder
+from .scheme import BurstyScheme, State, Tasks, gradient_code
 
 __all__ = ["SRSGC"]
 
 _WINDOWS = (1, 2, 3)  # that are tried, in bursts, and one round more
 
 
-class SRSGC(SequentialScheme):
+class SRSGC(BurstyScheme):
     """A gradient code for few stragglers a round; what a round lacks is repeated B rounds later.
 
     Every job has one code for s stragglers, s = ceil(B lambda / (W - 1 + B)). Where more straggle
@@ -59,9 +56,9 @@ class SRSGC(SequentialScheme):
 
     Notes
     -----
-    The source is Krishnan, Ebrahimi and Khisti, "Sequential gradient coding for straggler
-    mitigation", ICLR 2023, section 3. A worker repeats only what the others do not make up for:
-    with fractional repetition that is one message of each group of which none came.
+    The source is section 3 of the paper that `MSGC` names. A worker repeats only what the
+    others do not make up for: with fractional repetition that is one message of each group of which
+    none came.
 
     Examples
     --------
@@ -70,42 +67,21 @@ class SRSGC(SequentialScheme):
     (12, 13.0, 2)
     """
 
-    def __init__(
-        self,
-        n: int,
-        *,
-        burst: int,
-        window: int,
-        stragglers: int,
-        code: Callable[..., Code] | None = None,
-    ) -> None:
-        self.n = n = check_integer("n", n)
-        self.model = model = Bursty(burst, window, stragglers)
+    def _make(self, code: Callable[..., Code] | None) -> None:
+        model = self.model
         if (model.window - 1) % model.burst or model.window == 1:
             raise ValueError(
                 "window must be 1 more than a multiple of burst, not "
-                f"window={window}, burst={burst}"
+                f"window={model.window}, burst={model.burst}"
             )
-        if not model.stragglers <= n:
-            raise ValueError(f"stragglers must be at most n={n}, not {stragglers}")
         # of the window's W - 1 + B rounds every B-th takes its share, rounded up
         self.s = -(-model.burst * model.stragglers // (model.window - 1 + model.burst))
         self._put_off = model.stragglers - self.s
-        self._set_parts([gradient_code(n, self.s, code)], slots=1, ages=[0, model.burst])
+        self._set_parts([gradient_code(self.n, self.s, code)], slots=1, ages=[0, model.burst])
 
-    def __repr__(self) -> str:
-        model = self.model
-        return (
-            f"SRSGC({self.n}, burst={model.burst}, window={model.window}, "
-            f"stragglers={model.stragglers}, code={self.parts[0]!r})"
-        )
-
-    @classmethod
-    def choices(cls, n: int, delay: int) -> Iterator[dict[str, Any]]:  # noqa: D102
-        for burst in range(1, delay + 1):
-            for window in (x * burst + 1 for x in _WINDOWS):
-                for stragglers in ladder(n):
-                    yield {"burst": burst, "window": window, "stragglers": stragglers}
+    @staticmethod
+    def _windows(burst: int, delay: int) -> Iterable[int]:
+        return (times * burst + 1 for times in _WINDOWS)
 
     def tasks(  # noqa: D102
         self, state: State, live: Sequence[int], silent: NDArray[np.int64]

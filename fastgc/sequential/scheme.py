@@ -9,14 +9,15 @@ part is the one that its code says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import at_least, check_index, check_workers
+from .._arrays import at_least, check_index, check_integer, check_workers
 from ..codes import Code, FractionalRepetition, ReedSolomon
+from .patterns import Bursty
 
 __all__ = ["Independent", "Schedule", "SequentialScheme", "Tasks"]
 
@@ -143,6 +144,55 @@ class SequentialScheme:
     def lacks(self, part: int, came: NDArray[np.bool_]) -> int:
         """Messages that a part needs beside those that came: those of further workers, at least."""
         return self.parts[part].scheme.rule.missing(np.flatnonzero(came))
+
+
+class BurstyScheme(SequentialScheme):
+    """A scheme for the patterns of a model `Bursty`, with gradient codes in its last parts.
+
+    A subclass says which windows it can have (`_windows`), and makes its parts (`_make`).
+    """
+
+    model: Bursty
+    _uncoded = 0  # parts without a code, before the others
+
+    def __init__(
+        self,
+        n: int,
+        *,
+        burst: int,
+        window: int,
+        stragglers: int,
+        code: Callable[..., Code] | None = None,
+    ) -> None:
+        self.n = check_integer("n", n)
+        self.model = Bursty(burst, window, stragglers)
+        if not self.model.stragglers <= self.n:
+            raise ValueError(f"stragglers must be at most n={self.n}, not {self.model.stragglers}")
+        self._make(code)
+
+    def __repr__(self) -> str:
+        model = self.model
+        coded = f", code={self.parts[-1]!r}" if len(self.parts) > self._uncoded else ""
+        return (
+            f"{type(self).__name__}({self.n}, burst={model.burst}, window={model.window}, "
+            f"stragglers={model.stragglers}{coded})"
+        )
+
+    @classmethod
+    def choices(cls, n: int, delay: int) -> Iterator[dict[str, Any]]:
+        for burst in range(1, delay + 1):
+            for window in cls._windows(burst, delay):
+                for stragglers in ladder(n):
+                    yield {"burst": burst, "window": window, "stragglers": stragglers}
+
+    @staticmethod
+    def _windows(burst: int, delay: int) -> Iterable[int]:
+        """Windows that are worth a try for bursts of so many rounds."""
+        raise NotImplementedError
+
+    def _make(self, code: Callable[..., Code] | None) -> None:
+        """Set the parts of a job, or raise ValueError if the model has no such scheme."""
+        raise NotImplementedError
 
 
 class Schedule:

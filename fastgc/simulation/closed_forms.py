@@ -515,7 +515,7 @@ def selected_mean(
 
     Zhu et al., eq. (12) for workers and (15) for groups, with c_d = c for all d. One of smoothness
     L_m with L_m^2 <= c / (d scale^2), d <= D, is selected in every (d + 1)-th round at most, unless
-    its gradient is too old before.
+    its gradient is too old before. Raises as `least_threshold`.
 
     Parameters
     ----------
@@ -537,11 +537,6 @@ def selected_mean(
     -------
     float
         At most M. Bounds the mean over many rounds; in K rounds, M more may be selected in all.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter is out of range, or of a wrong type.
 
     Notes
     -----

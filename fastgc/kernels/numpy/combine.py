@@ -154,15 +154,8 @@ def combine_pairs(
         Rows consist of pairs.
     rounded : bool
         Write float64; for rows of pairs.
-    accumulate : bool
-        Add to `out`.
-    check : bool
-        Look for NaN and Inf in what is written.
-
-    Returns
-    -------
-    bool
-        False if `check` is set and a written value is NaN or Inf, else True.
+    accumulate, check
+        As of `combine`; so is what is returned.
     """
     extent = extent_of_pairs(rows, out, paired, rounded)
     nothing: Pair = np.zeros(extent // 2), np.zeros(extent // 2)

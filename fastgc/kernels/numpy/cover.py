@@ -131,15 +131,10 @@ def bind_tiling(
 ) -> Callable[[int], int]:
     """Prepare the decoding vector of messages that are sums over intervals, on two fixed buffers.
 
-    Returns a function ``fill(f) -> status`` as of `bind_cells`. It writes 1 for the fewest
-    messages that add up to the whole; where none do, 1 and -1 for the fewest that do if some are
-    subtracted; and 0 for others. Of equally few it takes those found first, in breadth, by number.
-
-    Parameters
-    ----------
-    plan : TilingPlan
-    survivors : (M,) int64 array
-    out : (M,) float64 array
+    Takes such buffers as `bind_cells`, and returns such a function ``fill(f) -> status``. It writes
+    1 for the fewest messages that add up to the whole; where none do, 1 and -1 for the fewest that
+    do if some are subtracted; and 0 for others. Of equally few it takes those found first, in
+    breadth, by number.
     """
 
     def fill(f: int) -> int:
@@ -260,22 +255,16 @@ def bind_edges(
 ) -> Callable[[int], int]:
     """Prepare the decoding vector of messages that are sums of two blocks, on two fixed buffers.
 
-    Returns a function ``fill(f) -> status`` as of `bind_cells`. What it writes combines the
-    messages so that each block counts as nearly once as can be: with x_v what block v counts, the
-    sum over v of ``weight_v (x_v - 1)^2`` is the least. In time linear in blocks and messages: of a
-    component of the graph that is not bipartite, all x are 1; of one that is, with sides L and R,
-    ``x_v = 1 -+ (|L| - |R|) / (weight_v sum over u of 1 / weight_u)``, - in L and + in R. Fewer
-    messages than the plan needs are `Status.TOO_FEW` unless all x are 1.
+    Takes such buffers as `bind_cells`, and returns such a function ``fill(f) -> status``. What it
+    writes combines the messages so that each block counts as nearly once as can be: with x_v what
+    block v counts, the sum over v of ``weight_v (x_v - 1)^2`` is the least. In time linear in
+    blocks and messages: of a component of the graph that is not bipartite, all x are 1; of one that
+    is, with sides L and R, ``x_v = 1 -+ (|L| - |R|) / (weight_v sum over u of 1 / weight_u)``, - in
+    L and + in R. Fewer messages than the plan needs are `Status.TOO_FEW` unless all x are 1.
 
     Of all vectors with these x it writes a short one: conjugate gradients go towards the least sum
     over messages of the weight of both blocks times the square of the coefficient, for a hundred
     steps at most, and what x then lacks is made up for along a spanning tree.
-
-    Parameters
-    ----------
-    plan : EdgesPlan
-    survivors : (M,) int64 array
-    out : (M,) float64 array
     """
 
     def fill(f: int) -> int:
