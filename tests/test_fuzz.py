@@ -1086,7 +1086,7 @@ REASONS = {
     "SequentialScheme.lacks": "for schemes, which know their parts",
     **{
         f"{name}.choices": "for sequential.compare, which checks"
-        for name in ("SequentialScheme", "MSGC", "SRSGC")
+        for name in ("BurstyScheme", "SequentialScheme")
     },
     **{
         f"{name}.{method}": "for Schedule, which checks"
