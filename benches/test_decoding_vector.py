@@ -119,7 +119,7 @@ def test_facade(benchmark, note, n, s, call):
     """What the facade adds to the C function."""
     from fastgc.kernels._cffi import ffi, lib
 
-    from fastgc.kernels.c import decoding
+    from fastgc.kernels.c import plans
 
     benchmark.group = f"locator by backend, n={n:4d}"
     code, survivors = case(n, s)
@@ -128,11 +128,11 @@ def test_facade(benchmark, note, n, s, call):
         vector = benchmark(code.decoder(), survivors, "locator")
     else:
         arguments = (
-            decoding.plan_struct(code.scheme._plan),
+            plans.plan_struct(code.scheme._plan),
             ffi.from_buffer("int64_t[]", survivors),
             ffi.from_buffer("double[]", vector),
             ffi.new("int64_t *"),
-            decoding.work_space(code.scheme._plan),
+            plans.work_space(code.scheme._plan),
             math.inf,
             lib.FGC_LOCATOR,
             survivors.size,

@@ -53,7 +53,7 @@ def calls(p):
     """Every layer of every verb, on the same messages; each verb's kernels first."""
     from fastgc.kernels._cffi import ffi, lib
 
-    from fastgc.kernels.c import decoding
+    from fastgc.kernels.c import plans
 
     code, rng = fastgc.ReedSolomon(N, stragglers=S), np.random.default_rng(0)
     survivors = np.sort(rng.permutation(N)[:F])  # so that all read memory in the same order
@@ -61,8 +61,8 @@ def calls(p):
     stacked = aligned(messages[survivors])
     separate = list(map(aligned, stacked))
     vector, decoder = np.empty(F, complex), code.decoder()
-    plan, where = decoding.plan_struct(code.scheme._plan), ffi.new("int64_t *")
-    work = decoding.work_space(code.scheme._plan)
+    plan, where = plans.plan_struct(code.scheme._plan), ffi.new("int64_t *")
+    work = plans.work_space(code.scheme._plan)
     numbers_, vector_ = (
         ffi.from_buffer(kind, array)
         for kind, array in (("int64_t[]", survivors), ("double[]", vector))

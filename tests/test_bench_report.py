@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fastgc.cli import app
-from fastgc.planning import costs
+from fastgc.stability import survey
 
 pytestmark = pytest.mark.any_backend
 
@@ -226,7 +226,7 @@ def test_sections_by_words():
 
 def test_codes_are_compared_at_one_load(monkeypatch):
     """All that exist at it, at the least; others are named. What they leave out is another's."""
-    monkeypatch.setattr(costs, "_left_out", lambda code, sets, seed: (0.0, 0.0, True))
+    monkeypatch.setattr(survey, "_left_out", lambda code, sets, seed: (0.0, 0.0, True))
     (section,) = report.chosen(["fastgc codes"])
     result = CliRunner().invoke(app, [*section.command.split()[1:], "--trials", "1"])
     assert (

@@ -1,5 +1,7 @@
 """What the files beside the packages say of the project holds."""
 
+import ast
+import importlib
 import os
 import re
 import shlex
@@ -183,6 +185,28 @@ def test_a_code_of_the_guide_is_checked_as_it_says():
 
 
 # ------------------------------------------------------------------------------ security
+
+
+def imported(path):
+    """The names that a file imports from fastgc."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fastgc"):
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize("folder", ["benches", "docs"])
+def test_what_is_imported_is_there(folder):
+    """Benchmarks run seldom, and some import within a function."""
+    names = {name for path in (ROOT / folder).rglob("*.py") for name in imported(path)}
+    missing = []
+    for module, name in sorted(names):
+        try:
+            found = importlib.import_module(module)
+            hasattr(found, name) or importlib.import_module(f"{module}.{name}")
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("fastgc"):  # and no package of others
+                missing.append((module, name))
+    assert not missing
 
 
 def test_where_pickles_are_read():
