@@ -28,13 +28,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import uuid
 from pathlib import Path
 
 import numpy as np
-from beside import beside
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -453,21 +453,28 @@ class Adversary(Rounds):
     @rule(seed=st.integers(0, 9))
     def fork_beside_threads(self, seed):
         """A child decodes, whatever the threads of its parent were at."""
-        code = fastgc.CyclicRepetition(8, stragglers=2, seed=seed)
+        code, over = fastgc.CyclicRepetition(8, stragglers=2, seed=seed), threading.Event()
         sets = [np.random.default_rng(i).permutation(8)[:6] for i in range(100)]
 
-        def decode(over):
+        def decode():
             while not over.is_set():
                 for some in sets:
                     code.decoding_vector(some)
 
-        with beside(decode, 3):
+        threads = [threading.Thread(target=decode) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
             for _ in range(100):
                 child = os.fork()
                 if not child:
                     code.decoding_vector(sets[0])
                     os._exit(0)
                 self._await_child(child)
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
         self.did()
 
     def _await_child(self, child):

@@ -45,6 +45,10 @@ def machine(cluster):
     return Machine
 
 
+def test_it_stands_alone():
+    assert "--seconds" in run("--help")
+
+
 @pytest.mark.long
 @pytest.mark.xdist_group("chaos")
 def test_local_workers():
