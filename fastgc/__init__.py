@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import (
     CheckpointError,
     CorruptMessageError,
+    FinishedError,
     InstabilityWarning,
     LeftOutError,
     NonFiniteMessageError,
@@ -116,6 +117,7 @@ __all__ = [
     "CyclicRepetition",
     "Dataset",
     "ExpanderCode",
+    "FinishedError",
     "FractionalRepetition",
     "GraphCode",
     "Grouped",

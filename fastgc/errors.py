@@ -10,6 +10,7 @@ import warnings
 __all__ = [
     "CheckpointError",
     "CorruptMessageError",
+    "FinishedError",
     "InstabilityWarning",
     "LeftOutError",
     "NonFiniteMessageError",
@@ -99,6 +100,10 @@ class UnstableRoundError(ArithmeticError):
 
 class InstabilityWarning(UserWarning):
     """A code or a round loses more digits than it should."""
+
+
+class FinishedError(RuntimeError):
+    """The run has ended: there is nothing that a rank could join."""
 
 
 class LeftOutError(RuntimeError):

@@ -147,6 +147,7 @@ def test_status_tells_misuse_from_failure():
         *(fastgc.NotDecodableError("", 1), fastgc.WorkerFailedError("", 1)),
         *(
             fastgc.LeftOutError(),
+            fastgc.FinishedError(),
             fastgc.UnstableRoundError(),
             TimeoutError(),
             ImportError(),

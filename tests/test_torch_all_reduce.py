@@ -5,11 +5,14 @@ for each test, a fork of one that imports torch. No test asserts a time but that
 """
 
 import contextlib
+import ctypes
+import errno
 import functools
 import math
 import os
 import pickle
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -52,6 +55,7 @@ N, BATCH, SAMPLES, SEED = 6, 30, 100, 7
 PER_EPOCH = SAMPLES // BATCH
 SECONDS = 60.0  # for a job to end, on a machine that is busy with others
 EXACT = 1e-6  # relative error of a step
+SLACK = 10.0  # seconds that a busy machine may take besides
 
 
 def samples():
@@ -124,24 +128,24 @@ def plain(steps, width=32):
 
 
 def keep_a_store():
-    """Port of a store in a process of its own: its threads would not survive the forks to come."""
+    """Process and port of a store of its own: its threads would not survive the forks to come."""
     read, write = os.pipe()
-    if not os.fork():
+    if not (keeper := os.fork()):
         store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         os.write(write, str(store.port).encode())
         while True:
             signal.pause()  # until the session is killed
-    return int(os.read(read, 10))
+    return keeper, int(os.read(read, 10))
 
 
 class Ranks:
     """Processes that each run ``train(rank, store, life)``."""
 
-    def __init__(self, train, folder):
+    def __init__(self, train, folder, count=N):
         self.train, self.folder, self.lives, self.pids = train, Path(folder), {}, {}
-        self.port = keep_a_store()
+        self.keeper, self.port = keep_a_store()
         self.store = torch.distributed.TCPStore("127.0.0.1", self.port, is_master=False)
-        for rank in range(N):
+        for rank in range(count):
             self.start(rank)
 
     def start(self, rank):
@@ -219,11 +223,11 @@ def end_of_jobs():
         jobs.cache_clear()
 
 
-def launch(folder, train, director=None):
+def launch(folder, train, director=None, count=N):
     """Results of the ranks that end by themselves, while `director` makes trouble."""
 
     def run():
-        ranks = Ranks(train, folder)
+        ranks = Ranks(train, folder, count)
         if director is not None:
             director(ranks)
         (Path(folder) / "results").write_bytes(pickle.dumps(ranks.results()))
@@ -429,9 +433,6 @@ def test_ranks_killed_at_random_instants_come_back(tmp_path):
             ranks.start(rank)
             ranks.until(f"{rank}/life/{ranks.lives[rank]}")
 
-    def slowly(moment, rank, step, life):
-        time.sleep(0.01)
-
     steps = 20 + between * (deaths + 1)
     found = launch(tmp_path, training(BinaryCode(N, stragglers=1), steps, slowly), director)
     check(found, steps)
@@ -529,16 +530,143 @@ def test_who_has_a_result_gives_it_to_those_who_have_not(tmp_path):
     assert [found[r]["calls"] for r in range(N)] == [7] * N
 
 
+# ---------------------------------------------------------------------------------- who takes part
+
+
+def slowly(moment, rank, step, life):
+    time.sleep(0.01)
+
+
+def test_ranks_that_start_again_at_once_join_those_who_run(tmp_path):
+    """They never begin anew beside them."""
+
+    def director(ranks):
+        ranks.until("1/20")
+        for rank in (0, 4):
+            ranks.signal(rank)
+            ranks.start(rank)
+            time.sleep(0.25)
+
+    found = launch(tmp_path, training(CyclicRepetition(N, stragglers=2), 60, slowly), director)
+    check(found, 60)
+    assert [found[r]["joined"] for r in range(N)] == [True, False, False, False, True, False]
+    assert {each["left out"] for each in found.values()} == {0}
+
+
+def test_a_rank_that_starts_after_the_end_is_told_so(tmp_path):
+    def director(ranks):
+        ranks.until("1/5")
+        ranks.signal(3)
+        for rank in without(3):
+            os.waitpid(ranks.pids.pop(rank), 0)
+        ranks.start(3)
+
+    found = launch(tmp_path, training(BinaryCode(N, stragglers=1), 10, slowly), director)
+    assert "FinishedError: the run ended at step 10" in found.pop(3)
+    check(found, 10, without(3))
+
+
+def test_where_all_who_held_the_state_are_gone_nobody_begins_anew(tmp_path):
+    def director(ranks):
+        ranks.until("1/5")
+        for rank in range(N):
+            ranks.signal(rank)
+        for rank in range(N):
+            ranks.start(rank)
+
+    found = launch(tmp_path, training(BinaryCode(N, stragglers=1), 500, slowly), director)
+    for each in found.values():
+        assert "RuntimeError: the state of the training is lost" in each
+
+
+@pytest.mark.parametrize("how", ["unreachable", "refused", "descriptors"])
+def test_a_rank_that_cannot_reach_the_others_is_shut_out(how, tmp_path):
+    """From the start, or when it is started again: the others do not wait for it for long."""
+
+    def train(rank, store, life):
+        if rank == 3 and life == 1 and how != "descriptors":
+            code = {"unreachable": errno.EHOSTUNREACH, "refused": errno.ECONNREFUSED}[how]
+            socket.socket.connect_ex = lambda made, address: code
+        if rank == 3 and life == 1 and how == "descriptors":
+            start = membership._Lines.__init__
+
+            def few(lines, patience):
+                start(lines, patience)
+                now = max(map(int, os.listdir("/proc/self/fd")))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (now + 4, now + 4))
+
+            membership._Lines.__init__ = few
+        work = training(BinaryCode(N, stragglers=1), 60, slowly, deadline=6.0)
+        return work(rank, store, life)
+
+    def director(ranks):
+        ranks.until("1/5")
+        ranks.signal(3)
+        ranks.start(3)
+
+    found = launch(tmp_path, train, director)
+    assert "LeftOutError: rank 3 and others cannot reach each other" in found.pop(3)
+    check(found, 60, without(3))
+    assert {each["left out"] for each in found.values()} == {0}
+
+
+def test_who_holds_the_interpreter_is_not_left_out(tmp_path):
+    def trouble(moment, rank, step, life):
+        slowly(moment, rank, step, life)
+        if (moment, step, life) == ("before", 5, 0):
+            if rank == 4:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if rank == 1:
+                ctypes.PyDLL(None).usleep(1_500_000)  # a PyDLL does not release it
+
+    code = BinaryCode(N, stragglers=1)
+    found = launch(tmp_path, training(code, 10, trouble, settle=0.3))
+    check(found, 10, without(4))
+    went_on_without(4, found)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_store_that_dies_or_hangs_ends_the_run_in_time(how, tmp_path):
+    """Steps go on without it, until who takes part changes."""
+
+    def director(ranks):
+        ranks.until("1/20")
+        os.kill(ranks.keeper, how)
+        time.sleep(0.5)
+        ranks.signal(4)
+
+    def train(rank, store, life):
+        code, module = BinaryCode(N, stragglers=1), net()
+        step, begin = -1, math.inf
+        try:
+            options = {"store": store, "rank": rank, "deadline": 2.0}
+            with CodedAllReduce(module, code, **options) as all_reduce:
+                for step in range(1000):
+                    if (rank, step) == (1, 20):
+                        store.set("1/20", b"")
+                    losses(module, *samples()[range(BATCH)]).sum().backward()
+                    begin = time.monotonic()
+                    all_reduce()
+                    slowly("", rank, step, life)
+        except RuntimeError as error:
+            return str(error), step, time.monotonic() - begin
+        return "it ended", step, 0.0
+
+    found = launch(tmp_path, train, director)
+    assert sorted(found) == without(4)
+    for error, step, seconds in found.values():
+        assert "the store by which ranks agree" in error
+        assert step > 0
+        assert seconds < 3 * 2.0 + SLACK
+
+
 def test_too_many_deaths(tmp_path):
     def trouble(moment, rank, step, life):
         if (moment, step) == ("before", 3) and rank in (0, 1):  # which have the same partitions
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def train(rank, store, life):
-        membership._PATIENCE = 1.0
-        return training(BinaryCode(N, stragglers=1), 6, trouble)(rank, store, life)
-
-    found = launch(tmp_path, train)
+    code = BinaryCode(N, stragglers=1)
+    found = launch(tmp_path, training(code, 6, trouble, deadline=1.0))
     assert sorted(found) == [2, 3, 4, 5]
     for each in found.values():
         assert "NotDecodableError: too many ranks are gone (0, 1) for BinaryCode" in each
@@ -546,7 +674,6 @@ def test_too_many_deaths(tmp_path):
 
 def test_too_many_deaths_and_an_approximation(tmp_path):
     def train(rank, store, life):
-        membership._PATIENCE = 1.0
         module, code = torch.nn.Linear(1, 1), BinaryCode(N, stragglers=1)
         with CodedAllReduce(module, code, store=store, rank=rank, partial=True) as all_reduce:
             found = []

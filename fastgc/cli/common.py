@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from .. import __version__
 from ..errors import (
     CorruptMessageError,
+    FinishedError,
     LeftOutError,
     NonFiniteMessageError,
     NotDecodableError,
@@ -306,6 +307,7 @@ _FAILED = (
     CorruptMessageError,
     WorkerFailedError,
     LeftOutError,
+    FinishedError,
 )
 
 

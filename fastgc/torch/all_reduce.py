@@ -16,6 +16,7 @@ same number of steps. Why it holds, also if step t's all-reduce breaks:
 - If none has, they all-reduce again. The result is that of the same gradient, but may differ by
   rounding from one that somebody got before. Whoever got that one is not in this view, and can
   reduce with its members only after `CodedAllReduce.join`, by which it gets all that they have.
+- Every view but the first contains a rank that has the state of the last one (`agreement`).
 """
 
 from __future__ import annotations
@@ -110,10 +111,10 @@ class CodedAllReduce:
     rank : int, optional
         Default: that of torch.distributed or torchrun.
     deadline : float
-        Seconds after which ranks that are alive, but hang, are given up.
+        Seconds after which ranks that are alive, but hang, are given up. So long, too, ranks that
+        died are waited for, to be started again, where the others are too few.
     settle : float
-        Seconds in which a rank has to answer when another died; a thread of it does, whatever it
-        computes.
+        Seconds that a rank for which others waited so long has to answer.
     partial : bool
         Whether to go on with an approximation if too few ranks are left, the nearest to the whole
         gradient, of which `residual` says how near.
@@ -186,7 +187,8 @@ class CodedAllReduce:
         restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         who = "world" if group is None else str(group.group_name)
         own = dist.PrefixStore(f"fastgc/all_reduce/{restarts}/{who}/{next(_count)}", store)
-        self._members = Members(own, rank, code.n, code.decodable, deadline, settle)
+        enough = code.decodable if not partial else bool
+        self._members = Members(own, rank, code.n, enough, deadline, settle)
         self._leave = weakref.finalize(self, self._members.close)
         self.join()
 
@@ -206,8 +208,11 @@ class CodedAllReduce:
 
         Raises
         ------
+        FinishedError
+            If the run has ended.
         RuntimeError
-            If parameters differ between ranks that all begin.
+            If parameters differ between ranks that all begin; if all that held the state are gone;
+            if there is no group within twice the deadline.
         ValueError
             If the others' module, or state, is of another kind.
         """
@@ -222,12 +227,24 @@ class CodedAllReduce:
             raise
 
     def close(self) -> None:
-        """Wait until all have the last step's result, and leave. A second call does nothing."""
+        """Wait until all have the last step's result, and leave: the run has ended.
+
+        A second call does nothing.
+
+        Raises
+        ------
+        LeftOutError
+            If the others ended without this rank: its parameters are out of date.
+        """
         if not self._leave.alive:
             return
         try:
-            with contextlib.suppress(RuntimeError):  # the others have left, or the store is gone
-                self._in_some_view(lambda view: view.sum(torch.zeros(1)))
+            self._in_some_view(lambda view: view.sum(torch.zeros(1)))
+            self._members.finish(self.step)
+        except LeftOutError:
+            raise
+        except RuntimeError:
+            pass  # the others have ended, or the store is gone
         finally:
             self._leave()
 
@@ -253,8 +270,11 @@ class CodedAllReduce:
             If too few ranks are left. The gradients are as they were.
         LeftOutError
             If the others went on without this rank, which was late. `join` gets what they have.
+        FinishedError
+            If the others ended the run.
         RuntimeError
-            If the store is gone; in the first step, if gradients of the same samples differ.
+            If the store is gone; if there is no group within twice the deadline; in the first
+            step, if gradients of the same samples differ.
         """
         if len(sums) > _SUMS:
             raise ValueError(f"at most {_SUMS} sums may be given, not {len(sums)}")
@@ -363,6 +383,7 @@ class CodedAllReduce:
                 view.copy((self._kept if mine else self._next).flat, source)
             if any(fresh):
                 self._hand_over(view, source)
+        self._members.hold(view)
         self._fresh, self._aligned, self.ranks = False, view.number, view.ranks
         self.changes.append(Change(self.step, view.ranks, view.seconds))
         return behind

@@ -1,40 +1,57 @@
-"""Which ranks take part: views, each a set of ranks and a process group that they share.
+"""Views: sets of ranks that take part, each with a process group that they share.
 
-A thread of each rank polls the store for a change. A rank announces that the view's group is
-broken, or that it wants to join. Every rank that is alive answers, also while its main thread
-computes. When all have answered, or the rest had its time, any rank proposes the next view by
-``compare_set``, so that exactly one proposal wins. The threads make the new group, and a main
-thread that wants to all-reduce finds it ready.
+`agreement` decides who does. A thread of each rank looks at the store and at the other ranks'
+sockets, and carries out what `agreement.decide` says; another one builds groups. So a rank answers
+also while its main thread computes, or while a group is built in vain. When a main thread wants to
+all-reduce, it finds the group ready. No step uses the store.
 
-Sockets show that a rank died: they close. Whoever sees that drops the group, which closes its own
-sockets too, so that nobody goes on waiting. The store is therefore used only when members change:
-no step needs it.
+How a rank knows that another is gone: each listens, and every other holds an idle connection to it.
+The kernel keeps it open while a process is stopped or holds the GIL, and closes it when the process
+ends. Gloo's own sockets close as well: whoever sees that drops the group, which closes its sockets
+too, so that nobody goes on waiting for data.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import selectors
+import socket
 import threading
 import time
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 import torch.distributed
 
-from ..errors import LeftOutError
+from ..errors import FinishedError, LeftOutError
+from .agreement import (
+    Answer,
+    Begin,
+    Build,
+    End,
+    Life,
+    Own,
+    Record,
+    Replace,
+    Say,
+    Seen,
+    Wait,
+    decide,
+)
 
 __all__ = ["BrokenGroupError", "Members", "View", "own_store"]
 
 dist: Any = torch.distributed  # which exports less than it documents, for type checkers
 
-_LOOK = 0.03  # seconds between looks at the store
-_PATIENCE = 5.0  # seconds to answer where the code needs the rank, and to make a group
-_LATE = 0.9  # share of the deadline: a rank that waited so long calls the others late
+_LOOK = 0.03  # seconds between looks, where nothing changes
+_LATE = 0.9  # share of the deadline: a rank that waited so long has waited in vain
+_BUILD = 10.0  # seconds for a group to be built: it is a matter of milliseconds
+_REACH = 5.0  # seconds for a connection
 
 
 class BrokenGroupError(Exception):
@@ -95,8 +112,8 @@ class Members:
     """A rank's part in the agreement on who takes part.
 
     The `store` is for this object alone. Of `count` ranks, ``enough(ranks)`` says whether the
-    others are dispensable. A rank that is alive but does not come is waited for `deadline` seconds;
-    one that the code does without has `settle` seconds to answer.
+    others are dispensable. A rank that is alive but silent is waited for `deadline` seconds, or
+    for `settle` seconds if somebody has waited for it that long already.
     """
 
     def __init__(
@@ -109,23 +126,32 @@ class Members:
         settle: float,
     ) -> None:
         self.deadline, self._settle = deadline, settle
-        # when the main thread began to wait for others; None while it does something else
+        # When the main thread began to wait for others; None while it does something else.
         self.since: float | None = None
-        self._store, self._rank, self._count, self._enough = store, rank, count, enough
+        self._board = _Board(store)
+        self._rank, self._count, self._enough = rank, count, enough
         self._changed = threading.Condition()
         self._wake = threading.Event()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        self._token = ""
+        self._builder: threading.Thread | None = None
 
     def join(self) -> None:
         """Ask to take part from the next view on."""
         self.close()
-        self._token = uuid.uuid4().hex  # names this life: a rank may die and start again
-        self._joining, self._broken = True, 0
+        self._lines = _Lines(min(_REACH, self.deadline / 3))
+        self._own: Own | None = None
+        self._record: Record | None = None
         self._view: View | None = None
         self._error: Exception | None = None
+        self._made: tuple[int, Any] | None = None
+        self._unrest: float | None = time.monotonic()  # since when there is no group
+        self._answered = (-1, 0.0)  # the epoch that was first answered to, and when
+        self._looked = time.monotonic()
         self._over.clear()
+        self._start()
+
+    def _start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="fastgc-members", daemon=True)
         self._thread.start()
 
@@ -133,17 +159,21 @@ class Members:
         """Leave, and close the sockets."""
         self._over.set()
         self._wake.set()
+        for thread in (self._thread, self._builder):
+            if thread is not None:
+                thread.join(1.0)  # longer only where the store, or a peer, does not answer
         if self._thread is not None:
-            self._thread.join()
-            with contextlib.suppress(RuntimeError):  # if the store is gone
-                self._store.set(f"left/{self._token}", b"")  # nobody waits for its answer then
-        self._view = self._thread = None
+            self._lines.close()
+        with self._changed:
+            self._view = self._thread = self._builder = self._made = None
+            self._changed.notify_all()
         self.since = None
 
     def failed(self, number: int) -> None:
         """Say that a view's group is broken."""
         with self._changed:
-            self._broken = max(self._broken, number)
+            if self._own is not None:
+                self._own = self._own._replace(broken=max(self._own.broken, number))
         self._wake.set()
 
     def view(self) -> View:
@@ -153,119 +183,509 @@ class Members:
         ------
         LeftOutError
             If the others went on without this rank.
+        FinishedError
+            If the run has ended.
+        RuntimeError
+            If there is no view within twice the deadline, or if the store is gone.
+        """
+        if self.since is None:
+            self.since = time.monotonic()
+
+        def there() -> View | None:
+            own, view = self._own, self._view
+            return None if own is None or view is None or view.number <= own.broken else view
+
+        view: View = self._await(there, "there is no group of ranks")
+        self.since = time.monotonic()
+        return view
+
+    def hold(self, view: View) -> None:
+        """Say that this rank holds the state: it got it, or began with what all begin with.
+
+        Raises
+        ------
+        BrokenGroupError
+            If the view was replaced before anybody said so: ranks are still to begin.
+        """
+        with self._changed:
+            if self._own is not None and self._record is not None:
+                founded = self._record.epoch == view.number and bool(self._record.carriers)
+                holds = self._own.holds or founded
+                self._own = self._own._replace(compared=view.number, holds=holds)
+
+        def known() -> bool:
+            if self._own is not None and self._own.holds:
+                return True
+            if self._record is not None and self._record.epoch != view.number:
+                raise BrokenGroupError
+            return False
+
+        self._wake.set()
+        self._await(known, "nobody could write down that training begins")
+
+    def finish(self, step: int) -> None:
+        """Say that the run has ended.
+
+        Raises
+        ------
+        LeftOutError
+            If the others ended without this rank.
         RuntimeError
             If the store is gone.
         """
         with self._changed:
-            while self._view is None or self._view.number <= self._broken:
+            if self._own is not None:
+                self._own = self._own._replace(finished=step)
+        self._wake.set()
+        with contextlib.suppress(FinishedError):
+            self._await(lambda: False, "nobody could write down that the run ended")
+
+    def _await(self, found: Callable[[], Any], otherwise: str) -> Any:
+        """What is found, once it is."""
+        until = time.monotonic() + 2 * self.deadline
+        with self._changed:
+            while not (value := found()):
                 if self._error is not None:
                     raise self._error
                 if self._thread is None:
                     raise RuntimeError("this rank has left: nothing can be reduced any more")
-                self._changed.wait()
-            return self._view
+                if (left := until - time.monotonic()) <= 0:
+                    raise RuntimeError(f"{otherwise} after {2 * self.deadline:g} s: {self._why()}")
+                self._changed.wait(left)
+            return value
+
+    def _why(self) -> str:
+        if time.monotonic() - self._looked > self.deadline / 2:
+            return "the store by which ranks agree does not answer"
+        return self._lines.report() or "ranks that are alive do not answer"
 
     # ------------------------------------------------------------------------------- the thread's
 
     def _run(self) -> None:
+        lines = self._lines
         try:
-            number = self._newest() + 1
-            self._members = self._record(number - 1)
-            while not self._over.is_set():
-                if self._joining or self._broken >= number - 1 or self._has(f"{number}/begun"):
-                    self._change(number)
-                    number += 1
-                else:
-                    self._wake.wait(_LOOK)
+            self._begin()
+            while not self._over.is_set() and self._error is None:
+                seen = self._move()
+                if seen is not None:
+                    self._wake.wait(_LOOK / 3 if seen.begun else _LOOK)
                     self._wake.clear()
-        except LeftOutError as error:
-            self._end(error)
-        except Exception as error:  # raised by the store
-            text = str(error).splitlines()[0]
-            self._end(RuntimeError(f"the store by which ranks agree cannot be used: {text}"))
+        except Exception as error:  # raised by the store: the group does without, while it lasts
+            text = (str(error) or type(error).__name__).splitlines()[0]
+            with self._changed:
+                self._error = RuntimeError(f"the store by which ranks agree cannot be used: {text}")
+                self._changed.notify_all()
+        finally:
+            lines.close()
 
-    def _end(self, error: Exception) -> None:
+    def _begin(self) -> None:
+        life = self._board.start(self._rank, self._lines.address)
         with self._changed:
-            self._view, self._error = None, error
-            self._changed.notify_all()
+            self._own = Own(life)
 
-    def _has(self, key: str) -> bool:
-        return bool(self._store.check([key]))
-
-    def _newest(self) -> int:
-        number = int(self._store.get("newest")) if self._has("newest") else 0
-        while self._has(f"{number + 1}/view"):
-            number += 1
-        return number
-
-    def _record(self, number: int) -> dict[int, str]:
-        """Members of a view and the tokens of their lives; before the first view, all ranks."""
-        if number == 0:
-            return dict.fromkeys(range(self._count), "")
-        record = json.loads(self._store.get(f"{number}/view"))
-        return {int(rank): token for rank, token in record.items()}
-
-    def _change(self, number: int) -> None:
-        """Go from one view to the next."""
-        begin = time.monotonic()
-        with self._changed:
-            self._view = None  # closes this rank's sockets, unless the main thread still uses them
-        waited = None if self.since is None else begin - self.since
-        self._store.set(f"{number}/{self._rank}", json.dumps([self._token, waited]))
-        self._store.set(f"{number}/begun", b"")
-        while not self._has(f"{number}/view"):
-            if self._over.is_set():
-                return
-            self._propose(number, time.monotonic() - begin)
-        self._members = self._record(number)
-        if self._members.get(self._rank) == self._token:
-            self._joining = False
-        elif self._joining:
-            return  # the answer came too late for this view: ask for the next
+    def _move(self) -> Seen | None:
+        """Look, decide and act. Returns what was seen, if there was nothing to do."""
+        seen = self._look()
+        action = decide(self._now(seen), seen, self._enough)
+        if isinstance(action, Wait):
+            return seen
+        if isinstance(action, End):
+            with self._changed:
+                self._view, self._error = None, self._explained(action, seen)
+                self._changed.notify_all()
         else:
-            self._raise_left_out()
-        ranks = sorted(self._members)
-        try:
-            group = dist.ProcessGroupGloo(
-                dist.PrefixStore(f"{number}/group", self._store),
-                ranks.index(self._rank),
-                len(ranks),
-                timedelta(seconds=_PATIENCE),
-            )
-        except RuntimeError:  # one of them died meanwhile
-            self._broken = max(self._broken, number)
-            return
-        with self._changed:
-            self._view = View(number, ranks, group, self, time.monotonic() - begin)
-            self._changed.notify_all()
+            self._carry_out(action, seen)
+        return None
 
-    def _propose(self, number: int, passed: float) -> None:
-        """Propose the next view, if it is time."""
-        answers: dict[int, tuple[str, float | None]] = {}
-        for rank in range(self._count):
-            if self._has(f"{number}/{rank}"):
-                answers[rank] = tuple(json.loads(self._store.get(f"{number}/{rank}")))
-        # All that answer are alive. If one waited in vain, those that do not wait are late.
-        waits = [waited for _, waited in answers.values() if waited is not None]
-        late = max(waits, default=0.0) >= _LATE * self.deadline
-        here = {
-            rank: token
-            for rank, (token, waited) in answers.items()
-            if waited is not None or not late
-        }
-        if number == 1:
-            given = self.deadline  # for the ranks to start
-        else:
-            given = self._settle if self._enough(list(here)) else _PATIENCE
-        missing = (r for r in self._members if r not in answers)
-        if passed > given or all(self._has(f"left/{self._members[r]}") for r in missing):
-            self._store.compare_set(f"{number}/view", "", json.dumps(here))
-            self._store.set("newest", str(number))
-        else:
-            time.sleep(_LOOK / 3)
-
-    def _raise_left_out(self) -> NoReturn:
-        raise LeftOutError(
-            f"rank {self._rank} did not answer in time, and the others went on without it: its "
-            "parameters are out of date; join() gets those of the others"
+    def _look(self) -> Seen:
+        """Read what is needed: where nothing changes, only whether something is to change."""
+        board, own, record = self._board, self._own, self._record
+        assert own is not None
+        dead = self._lines.dead()
+        epoch = 0 if record is None else record.epoch
+        inside = record is not None and own.life in record.members
+        begun = board.has_begun(epoch)
+        self._take_group(begun)
+        own = self._own
+        assert own is not None
+        quiet = (
+            record is not None
+            and inside
+            and not begun
+            and own.broken < epoch
+            and own.finished is None
+            and (own.holds or own.compared < epoch)
+            and not any(life in dead for life in record.members)
         )
+        newest: tuple[int, ...]
+        if quiet:
+            assert record is not None
+            newest = tuple(
+                {m.rank: m.number for m in record.members}.get(r, 0) for r in range(self._count)
+            )
+            self._looked = time.monotonic()
+            return Seen(record, False, newest, dead=dead)
+        record = board.record()
+        if record != self._record:
+            self._take_record(record)
+            begun = board.has_begun(0 if record is None else record.epoch)
+        epoch = 0 if record is None else record.epoch
+        newest = board.newest(self._count)
+        lives = {Life(r, number) for r, number in enumerate(newest) if number}
+        answers = board.answers(epoch, lives)
+        self._lines.watch(
+            lives.union(() if record is None else record.members) - {own.life}, board.address
+        )
+        now = time.monotonic()
+        passed = now - self._answered[1] if self._answered[0] == epoch else 0.0
+        self._looked = now
+        return Seen(
+            record,
+            begun,
+            newest,
+            answers,
+            self._lines.dead(answers),
+            settled=passed > self._settle,
+            over=passed > self.deadline,
+        )
+
+    def _take_record(self, record: Record | None) -> None:
+        with self._changed:
+            self._record = record
+            if record is not None and self._own is not None and self._own.life in record.carriers:
+                self._own = self._own._replace(holds=True)
+            self._changed.notify_all()
+
+    def _take_group(self, begun: bool) -> None:
+        """Make a view of the group that was built, if its epoch is still the record's."""
+        with self._changed:
+            made, record, own = self._made, self._record, self._own
+            if made is None or record is None or own is None or made[0] != record.epoch:
+                return
+            self._made = None
+            if made[1] is None:
+                self._own = own._replace(broken=record.epoch)
+            elif not begun:
+                now = time.monotonic()
+                passed = 0.0 if self._unrest is None else now - self._unrest
+                self._unrest = None
+                ranks = [life.rank for life in record.members]
+                self._view = View(record.epoch, ranks, made[1], self, passed)
+            self._changed.notify_all()
+
+    def _now(self, seen: Seen) -> Own:
+        """What this rank knows of itself, and would answer."""
+        cut_off = self._lines.cut_off(self._count, seen.answers)
+        with self._changed:
+            own, since = self._own, self.since
+            assert own is not None
+            waited = 0.0 if since is None else time.monotonic() - since
+            return own._replace(
+                answer=Answer(
+                    waits=since is not None,
+                    in_vain=waited > _LATE * self.deadline,
+                    cut_off=cut_off,
+                )
+            )
+
+    def _carry_out(self, action: Build | Say | Begin | Replace, seen: Seen) -> None:
+        own = self._own
+        assert own is not None
+        if isinstance(action, Build):
+            with self._changed:
+                self._own = (self._own or own)._replace(built=seen.epoch)
+            self._build(action.record, own.life)
+        elif isinstance(action, Say):
+            with self._changed:
+                self._view = None  # closes the group's sockets, unless the main thread uses them
+                self._unrest = self._unrest or time.monotonic()
+            if self._answered[0] != seen.epoch:
+                self._answered = (seen.epoch, time.monotonic())
+            self._board.answer(seen.epoch, own.life, action.answer)
+        elif isinstance(action, Begin):
+            self._board.begin(seen.epoch)
+        else:
+            self._board.replace(seen.record, action.record)
+
+    def _build(self, record: Record, life: Life) -> None:
+        """Build the group in a thread of its own: it takes long where a member has died."""
+        lives, lines = list(record.members), self._lines
+
+        def build() -> None:
+            seconds = min(_BUILD, self.deadline)
+            try:
+                options = dist.ProcessGroupGloo._Options()
+                options._timeout = timedelta(seconds=seconds)
+                options._devices = [dist.ProcessGroupGloo.create_device(hostname=lines.host)]
+                store = self._board.for_group(record.epoch, seconds)
+                group = dist.ProcessGroupGloo(store, lives.index(life), len(lives), options)
+            except Exception:  # a member died, or does not answer
+                group = None
+            with self._changed:
+                if not self._over.is_set():
+                    self._made = (record.epoch, group)
+            self._wake.set()
+
+        self._builder = threading.Thread(target=build, name="fastgc-group", daemon=True)
+        self._builder.start()
+
+    def _explained(self, end: End, seen: Seen) -> Exception:
+        """Why this rank takes part no longer, for its user."""
+        record, rank = seen.record, self._rank
+        if end is End.LEFT_OUT:
+            return LeftOutError(
+                f"rank {rank} did not answer in time, and the others went on without it: its "
+                "parameters are out of date; join() gets those of the others"
+            )
+        if end is End.SHUT_OUT:
+            return LeftOutError(
+                f"rank {rank} and others cannot reach each other, and these went on without it: "
+                f"{self._lines.report() or 'they do not reach it'}"
+            )
+        if end is End.REPLACED:
+            return RuntimeError(
+                f"rank {rank} was started again, and the newer process took its place"
+            )
+        if end is End.LOST:
+            return RuntimeError(
+                "the state of the training is lost: all ranks that held it are gone; start all "
+                "ranks again, from a checkpoint, with a new store"
+            )
+        assert record is not None
+        return FinishedError(
+            f"the run ended at step {record.finished}: there is nothing that rank {rank} could "
+            "join; to train on, start all ranks with a new store"
+        )
+
+
+class _Board:
+    """What ranks write into the store."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def start(self, rank: int, address: tuple[str, int]) -> Life:
+        life = Life(rank, int(self._store.add(f"lives/{rank}", 1)))
+        self._store.set(self._key("address", life), json.dumps(address))
+        return life
+
+    def newest(self, count: int) -> tuple[int, ...]:
+        return tuple(int(self._store.add(f"lives/{rank}", 0)) for rank in range(count))
+
+    def address(self, life: Life) -> tuple[str, int] | None:
+        found = self._read(self._key("address", life))
+        return None if found is None else (found[0], found[1])
+
+    def has_begun(self, epoch: int) -> bool:
+        return bool(self._store.check([f"begun/{epoch}"]))
+
+    def begin(self, epoch: int) -> None:
+        self._store.set(f"begun/{epoch}", b"1")
+
+    def answer(self, epoch: int, life: Life, answer: Answer) -> None:
+        self._store.set(self._key(f"answer/{epoch}", life), json.dumps(answer))
+
+    def answers(self, epoch: int, lives: Iterable[Life]) -> dict[Life, Answer]:
+        found = {}
+        for life in lives:
+            said = self._read(self._key(f"answer/{epoch}", life))
+            if said is not None:
+                holds, waits, in_vain, cut_off = said
+                found[life] = Answer(holds, waits, in_vain, _lives(cut_off))
+        return found
+
+    def record(self) -> Record | None:
+        found = self._read("record")
+        if found is None:
+            return None
+        epoch, members, carriers, finished, shut_out = found
+        return Record(epoch, _lives(members), _lives(carriers), finished, _lives(shut_out))
+
+    def replace(self, old: Record | None, new: Record) -> None:
+        """Replace the record, if it is still the old one."""
+        expected = "" if old is None else json.dumps(old)
+        self._store.compare_set("record", expected, json.dumps(new))
+
+    def for_group(self, epoch: int, seconds: float) -> Any:
+        """A store by which a group is built; its waits do not block this one."""
+        store = self._store.clone() if hasattr(self._store, "clone") else self._store
+        store.set_timeout(timedelta(seconds=seconds))
+        return dist.PrefixStore(f"group/{epoch}", store)
+
+    def _read(self, key: str) -> Any:
+        return json.loads(self._store.get(key)) if self._store.check([key]) else None
+
+    @staticmethod
+    def _key(what: str, life: Life) -> str:
+        return f"{what}/{life.rank}/{life.number}"
+
+
+def _lives(found: Iterable[Any]) -> tuple[Life, ...]:
+    return tuple(Life(*each) for each in found)
+
+
+class _Lines:
+    """Idle connections to the other ranks' lives, by which the kernel says who is gone.
+
+    Nobody accepts them: the kernel completes a connection by itself, and keeps it in the queue of
+    the one who listens. So they need nothing of a rank that is busy, stopped or out of file
+    descriptors.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience  # seconds for a connection
+        self.host, family = _own_host()
+        self._listener = socket.socket(family)
+        try:
+            self._listener.bind((self.host, 0))
+            self._listener.listen(4096)
+        except BaseException:
+            self._listener.close()
+            raise
+        self.address = (self.host, int(self._listener.getsockname()[1]))
+        self._selector = selectors.DefaultSelector()
+        self._sockets: dict[Life, socket.socket] = {}
+        self._begun: dict[Life, float] = {}  # when a connection was begun that is not there yet
+        self._dead: set[Life] = set()  # whose connection was closed
+        self._refused: dict[Life, float] = {}  # who is not there, or behind a wall; since when
+        self._cut: dict[Life, str] = {}  # whom this rank cannot reach, and why
+
+    def watch(self, lives: set[Life], address: Callable[[Life], tuple[str, int] | None]) -> None:
+        """Hold connections to these lives, and no others."""
+        for life in set(self._sockets) - lives:
+            self._drop(life)
+        for life in lives - set(self._sockets) - self._dead:
+            found = address(life)
+            if found is not None:
+                self._connect(life, found)
+
+    def dead(self, answers: Collection[Life] = ()) -> frozenset[Life]:
+        """Whose process has ended, or has left; not who refuses connections, but answers."""
+        for key, events in self._selector.select(0):
+            self._event(key.data, events)
+        now = time.monotonic()
+        for life, begun in list(self._begun.items()):
+            if now - begun > self._patience:
+                self._lose(life, "no connection")
+        refused = {r for r, since in self._refused.items() if now - since > self._patience}
+        return frozenset(self._dead | (refused - set(answers)))
+
+    def cut_off(self, count: int, answers: Collection[Life]) -> tuple[Life, ...]:
+        """Whom this rank cannot reach: all, if it has no file descriptors for a group."""
+        others = set(self._sockets) | set(self._cut)
+        for life in set(self._refused).intersection(answers):
+            self._cut[life] = "connections are refused"
+        with contextlib.ExitStack() as opened:
+            try:
+                for _ in range(count):
+                    opened.enter_context(socket.socket())
+            except OSError as error:
+                for life in others:
+                    self._cut.setdefault(life, error.strerror or str(error))
+        return tuple(sorted(set(self._cut) - self._dead))
+
+    def report(self) -> str:
+        """Whom this rank cannot reach, in words."""
+        return "; ".join(f"rank {life.rank}: {why}" for life, why in sorted(self._cut.items()))
+
+    def close(self) -> None:
+        """Close all: the others see it. A second call does nothing."""
+        if self._listener.fileno() < 0:
+            return
+        for life in list(self._sockets):
+            self._drop(life)
+        self._selector.close()
+        self._listener.close()
+
+    def _connect(self, life: Life, address: tuple[str, int]) -> None:
+        try:
+            made = socket.socket(self._listener.family)
+        except OSError as error:  # too many open files
+            self._cut[life] = error.strerror or str(error)
+            return
+        made.setblocking(False)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (("TCP_KEEPIDLE", 1), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 5)):
+            if hasattr(socket, option):
+                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        self._sockets[life] = made
+        self._begun[life] = time.monotonic()
+        self._selector.register(made, selectors.EVENT_READ | selectors.EVENT_WRITE, life)
+        code = made.connect_ex(address)
+        if code not in (0, errno.EINPROGRESS):
+            self._fail(life, code)
+
+    def _event(self, life: Life, events: int) -> None:
+        made = self._sockets[life]
+        code = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self._fail(life, code)
+        elif events & selectors.EVENT_READ:  # nothing is ever sent: the end
+            try:
+                ended = made.recv(1) == b""
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._fail(life, error.errno or errno.ECONNRESET)
+                return
+            if ended:
+                self._fail(life, errno.ECONNRESET)
+        else:  # it is connected
+            self._begun.pop(life, None)
+            self._cut.pop(life, None)
+            self._refused.pop(life, None)
+            self._selector.modify(made, selectors.EVENT_READ, life)
+
+    def _fail(self, life: Life, code: int) -> None:
+        if code == errno.ECONNREFUSED:
+            self._refused.setdefault(life, time.monotonic())
+            self._drop(life)
+        elif code in (errno.ECONNRESET, errno.EPIPE):
+            self._dead.add(life)
+            self._cut.pop(life, None)
+            self._drop(life)
+        else:
+            self._lose(life, os.strerror(code))
+
+    def _lose(self, life: Life, why: str) -> None:
+        """Not reachable, for now: `watch` tries again."""
+        self._cut[life] = why
+        self._drop(life)
+
+    def _drop(self, life: Life) -> None:
+        made = self._sockets.pop(life)
+        self._begun.pop(life, None)
+        self._selector.unregister(made)
+        made.close()
+
+
+def _own_host() -> tuple[str, socket.AddressFamily]:
+    """The address by which other ranks reach this one, as gloo finds it."""
+    name = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
+    if name:
+        return _address_of_interface(name), socket.AF_INET
+    try:
+        for family, _, _, _, found in socket.getaddrinfo(
+            socket.gethostname(), None, type=socket.SOCK_STREAM
+        ):
+            with contextlib.suppress(OSError), socket.socket(family) as made:
+                made.bind((found[0], 0))
+                return str(found[0]), family
+    except OSError:
+        pass
+    return "127.0.0.1", socket.AF_INET
+
+
+def _address_of_interface(name: str) -> str:
+    import fcntl
+    import struct
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+        query = struct.pack("256s", name.encode()[:15])
+        try:
+            found = fcntl.ioctl(made.fileno(), 0x8915, query)  # SIOCGIFADDR
+        except OSError as error:
+            raise OSError(
+                error.errno, f"GLOO_SOCKET_IFNAME={name}: no such interface with an IPv4 address"
+            ) from None
+    return socket.inet_ntoa(found[20:24])

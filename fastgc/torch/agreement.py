@@ -1,0 +1,336 @@
+"""The protocol by which ranks agree who takes part: what each one does next, given what it sees.
+
+The store holds one `Record`: who the members are, which of them hold the state of the training, and
+whether the run has ended. It changes by compare-and-set only, so there is one record at a time. A
+rank that wants a change says so (`Begin`). Every rank then gives an `Answer`, and one of them
+replaces the record.
+
+Messages: `Record`, replaced by compare-and-set; "the record of this epoch is to be replaced", set
+once; an `Answer` to each epoch from each `Life`, which only that life writes; the number of each
+rank's newest life, which only grows.
+
+Invariants, which ``python -m tests.membership_model`` checks in all interleavings:
+
+- One state. A record without carriers is of ranks that all begin. Once members have compared what
+  they begin with, and before any of them does a step, the record names them as its carriers. From
+  then on only a member that holds the state replaces the record, and is itself in the next one. So
+  no second group can begin anew, and none can go on without the newest state.
+- One view that steps. A step needs all members of a view, and a member leaves its group before it
+  answers. So a step in an old view ends only where all its members had begun it.
+- No progress is lost. Members of a view are at most one step apart, and the next record contains
+  one of them.
+- Progress. Whoever is dead is not waited for, since its sockets are closed; whoever is silent is
+  waited for until the deadline; whoever cannot be reached is shut out.
+
+Nothing here reads a clock, a socket or a store: `membership` does, and carries out the actions.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+__all__ = [
+    "Answer",
+    "Begin",
+    "Build",
+    "End",
+    "Life",
+    "Own",
+    "Record",
+    "Replace",
+    "Say",
+    "Seen",
+    "Wait",
+    "decide",
+    "reachable",
+]
+
+
+class Life(NamedTuple):
+    """A rank from its start, or from a call of ``join()``, until it leaves or dies.
+
+    Lives of a rank are numbered from 1.
+    """
+
+    rank: int
+    number: int
+
+
+class Record(NamedTuple):
+    """What the store holds.
+
+    Attributes
+    ----------
+    epoch : int
+        Grows by one whenever the members change.
+    members : tuple of Life
+        Who takes part, by rank.
+    carriers : tuple of Life
+        Members that are known to hold the state. There are none until the members have compared
+        what they begin with.
+    finished : int or None
+        The step at which the run ended.
+    shut_out : tuple of Life
+        Who answered, but could not be reached by others, or could not reach them.
+    """
+
+    epoch: int
+    members: tuple[Life, ...]
+    carriers: tuple[Life, ...] = ()
+    finished: int | None = None
+    shut_out: tuple[Life, ...] = ()
+
+
+class Answer(NamedTuple):
+    """What a rank says when the record is to be replaced.
+
+    Attributes
+    ----------
+    holds : bool
+        Whether it holds the state.
+    waits : bool
+        Whether it waits for others, and does not compute.
+    in_vain : bool
+        Whether it has waited for about the deadline.
+    cut_off : tuple of Life
+        Whom it cannot reach.
+    """
+
+    holds: bool = False
+    waits: bool = True
+    in_vain: bool = False
+    cut_off: tuple[Life, ...] = ()
+
+
+class Own(NamedTuple):
+    """What a rank knows of itself.
+
+    Attributes
+    ----------
+    life : Life
+    holds : bool
+        Whether it holds the state: it was a carrier, or got the state from one.
+    compared : int
+        The last epoch in which it compared what it begins with, and found it equal; or 0.
+    built : int
+        The last epoch for which it began to build a group.
+    broken : int
+        The last epoch whose group is known to be broken.
+    finished : int or None
+        The step at which its run ended.
+    answer : Answer
+        What it would say now, except for `holds`.
+    """
+
+    life: Life
+    holds: bool = False
+    compared: int = 0
+    built: int = 0
+    broken: int = 0
+    finished: int | None = None
+    answer: Answer = Answer()
+
+
+class Seen(NamedTuple):
+    """What a rank sees of the others.
+
+    Attributes
+    ----------
+    record : Record or None
+        None before the first.
+    begun : bool
+        Whether somebody wants the record replaced.
+    newest : sequence of int
+        The number of each rank's newest life; 0 if it never started.
+    answers : mapping of Life to Answer
+        To this epoch.
+    dead : collection of Life
+        Whose sockets are closed.
+    settled, over : bool
+        Whether `settle` seconds, or the deadline, passed since this rank knew of the change.
+    """
+
+    record: Record | None
+    begun: bool
+    newest: tuple[int, ...]
+    answers: Mapping[Life, Answer] = {}
+    dead: Collection[Life] = ()
+    settled: bool = False
+    over: bool = False
+
+    @property
+    def epoch(self) -> int:
+        """Of the record; 0 before the first."""
+        return 0 if self.record is None else self.record.epoch
+
+    def gone(self, life: Life) -> bool:
+        """Whether a life is dead, or its rank started again."""
+        return life in self.dead or self.newest[life.rank] != life.number
+
+
+class Wait(NamedTuple):
+    """Do nothing until something changes."""
+
+
+class Build(NamedTuple):
+    """Build the group of the record's members."""
+
+    record: Record
+
+
+class Say(NamedTuple):
+    """Leave the group, and answer."""
+
+    answer: Answer
+
+
+class Begin(NamedTuple):
+    """Say that the record is to be replaced."""
+
+
+class Replace(NamedTuple):
+    """Replace the record by compare-and-set."""
+
+    record: Record
+
+
+class End(enum.Enum):
+    """Why a rank takes part no longer."""
+
+    OVER = "the run ended, and this rank was a member"
+    MISSED = "the run ended before this rank could join"
+    LEFT_OUT = "the others went on without this rank, which holds an older state"
+    SHUT_OUT = "ranks cannot reach each other"
+    REPLACED = "this rank was started again"
+    LOST = "all who held the state are gone"
+
+
+Action = Wait | Build | Say | Begin | Replace | End
+
+
+def decide(own: Own, seen: Seen, enough: Callable[[list[int]], bool]) -> Action:
+    """What a rank does next.
+
+    Parameters
+    ----------
+    own : Own
+    seen : Seen
+    enough : callable
+        Whether a list of ranks is enough to decode.
+    """
+    record, life = seen.record, own.life
+    if seen.newest[life.rank] > life.number:
+        return End.REPLACED
+    inside = record is not None and life in record.members
+    if record is not None:
+        if record.finished is not None:
+            outside = End.LEFT_OUT if own.holds else End.MISSED
+            return End.OVER if inside and own.holds else outside
+        if life in record.shut_out:
+            return End.SHUT_OUT
+        if own.holds and not inside:
+            return End.LEFT_OUT
+        if inside and not record.carriers and own.compared == record.epoch:
+            return Replace(record._replace(carriers=record.members))
+        if inside and own.holds and own.finished is not None:
+            return Replace(record._replace(finished=own.finished))
+    if record is not None and inside:
+        broken = own.broken >= record.epoch or any(map(seen.gone, record.members))
+        if not (seen.begun or broken):
+            return Wait() if own.built == record.epoch else Build(record)
+    # Before `Begin`, so that whoever learns of the change finds this answer.
+    answer = own.answer._replace(holds=own.holds)
+    if seen.answers.get(life) != answer:
+        return Say(answer)
+    if not seen.begun:
+        return Begin()
+    if record is not None and _is_lost(record, seen):
+        return End.LOST
+    following = _following(own, seen, enough) if _may_replace(own, seen, inside) else None
+    return Wait() if following is None else Replace(following)
+
+
+def _may_replace(own: Own, seen: Seen, inside: bool) -> bool:
+    record = seen.record
+    if record is None:
+        return True
+    if record.carriers:
+        return inside and own.holds
+    return inside or all(map(seen.gone, record.members))
+
+
+def _is_lost(record: Record, seen: Seen) -> bool:
+    """Whether nobody who could hold the state is left.
+
+    A member that joined may still be about to get the state from one that is gone by now: it has
+    until the deadline.
+    """
+
+    def without(life: Life) -> bool:
+        if not seen.over or life in record.carriers or life not in seen.answers:
+            return False
+        return not seen.answers[life].holds
+
+    return bool(record.carriers) and all(
+        seen.gone(life) or without(life) for life in record.members
+    )
+
+
+def _following(own: Own, seen: Seen, enough: Callable[[list[int]], bool]) -> Record | None:
+    """The next record, if it is time for one and this rank is in it."""
+    record, answers = seen.record, seen.answers
+    present = {life for life in answers if not seen.gone(life)}
+    if record is None:
+        all_here = len(present) == len(seen.newest)
+        carriers = set()
+    else:
+        all_here = all(life in present or seen.gone(life) for life in record.members)
+        carriers = {r for r in present if r in record.carriers or answers[r].holds}
+        if not record.carriers:
+            carriers = set()
+    in_vain = any(answers[life].in_vain for life in present)
+    if in_vain:
+        # All who answered are alive. If one of them waited in vain, those that compute are late.
+        waiting = {life for life in present if answers[life].waits}
+        if enough(_ranks(waiting)) and (waiting & carriers or not carriers):
+            present = waiting
+    here = reachable(present, {r: answers[r].cut_off for r in present}, carriers)
+    if own.life not in here:
+        return None
+    ready = enough(_ranks(here)) and (all_here or (in_vain and seen.settled))
+    if not (ready or seen.over):
+        return None
+    shut_out = tuple(sorted(present - here))
+    if record is not None:
+        shut_out += tuple(life for life in record.shut_out if not seen.gone(life))
+    following = sorted(here)
+    return Record(
+        seen.epoch + 1,
+        tuple(following),
+        tuple(life for life in following if life in carriers),
+        shut_out=shut_out,
+    )
+
+
+def _ranks(lives: Collection[Life]) -> list[int]:
+    return sorted(life.rank for life in lives)
+
+
+def reachable(
+    lives: Collection[Life], cut_off: Mapping[Life, Collection[Life]], carriers: Collection[Life]
+) -> set[Life]:
+    """Of these lives, some that all reach each other.
+
+    The one with the most cuts is left out first; of several those that hold no state, then those
+    of higher ranks.
+    """
+    here = set(lives)
+    pairs = {frozenset((a, b)) for a in here for b in cut_off.get(a, ()) if b in here and a != b}
+    while pairs:
+        cuts = {life: sum(life in pair for pair in pairs) for life in here}
+        worst = max(here, key=lambda life: (cuts[life], life not in carriers, life))
+        here.discard(worst)
+        pairs = {pair for pair in pairs if worst not in pair}
+    return here

@@ -1,0 +1,509 @@
+"""All interleavings of the protocol by which ranks agree who takes part (`fastgc.torch.agreement`).
+
+``python -m tests.membership_model`` goes through all states that few ranks can reach by
+`agreement.decide`, the function that the library runs, and prints how many there are. ``--old``
+puts the rule back by which any ranks that answer may form a group: it is found at fault.
+
+A life is a rank from its start to its end. Its thread looks, decides and acts in one move. Its main
+thread joins the group, compares or gets the state, and does steps, of which each needs all members;
+a step may still end for a member when the others, who had begun it, have left. Faults, of which
+there are so many in all:
+
+- a crash, after which the rank is started again at once, later, or never;
+- a second start of a rank that is alive (a process that was stopped, and replaced);
+- a silence: others stop waiting for those who did not answer, or who compute;
+- a group that breaks without a reason;
+- a pair of ranks that cannot reach each other from then on.
+
+What must hold in each state is in `World.complain` and where it is called; that each state can
+still come to a good end, without faults, is looked at last. Moves of threads of several ranks are
+taken in all orders; with ``--eager`` they come before those of main threads, and before faults
+other than crashes, in one order, which is how larger numbers of ranks are gone through.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from fastgc.torch.agreement import (
+    Answer,
+    Begin,
+    Build,
+    End,
+    Life,
+    Own,
+    Record,
+    Replace,
+    Say,
+    Seen,
+    Wait,
+    decide,
+)
+
+STEPS = 2  # of a run
+Label = tuple[object, ...]  # what happened: printed if it led to something wrong
+
+
+class Process(NamedTuple):
+    """A life that takes part."""
+
+    own: Own
+    left: int = 0  # the last epoch that its thread answered to: it has left that group
+    view: int = 0  # the epoch of the group in which its main thread is; 0 if in none
+    aligned: bool = False  # whether it has the state that the members of this view agreed on
+    fresh: bool = True  # whether it has joined nobody yet
+    history: tuple[int, ...] = ()  # in which epoch each step was done
+    late: int = 0  # steps that it ended in a view that the store knows no more
+
+    @property
+    def life(self) -> Life:
+        return self.own.life
+
+
+class Group(NamedTuple):
+    """What members of an epoch have given each other."""
+
+    epoch: int
+    members: tuple[Life, ...]
+    built: frozenset[Life] = frozenset()
+    entered: frozenset[tuple[Life, bool, tuple[int, ...]]] = frozenset()  # fresh, history
+    offered: frozenset[tuple[Life, int]] = frozenset()  # a step's gradient
+
+
+class World(NamedTuple):
+    newest: tuple[int, ...]
+    processes: tuple[Process, ...]
+    record: Record | None = None
+    begun: bool = False
+    answers: tuple[tuple[Life, Answer], ...] = ()
+    groups: tuple[Group, ...] = ()
+    cuts: frozenset[tuple[int, int]] = frozenset()
+    starts: frozenset[int] = frozenset()  # ranks that may be started again
+    faults: int = 0
+    most: int = 0  # steps that anybody has ever done
+
+    def put(self, process: Process) -> World:
+        """With a process in its new state."""
+        return self._replace(
+            processes=tuple(process if p.life == process.life else p for p in self.processes)
+        )
+
+    def without(self, life: Life) -> World:
+        return self._replace(processes=tuple(p for p in self.processes if p.life != life))
+
+    def group(self, epoch: int) -> Group:
+        return next(g for g in self.groups if g.epoch == epoch)
+
+    def put_group(self, group: Group) -> World:
+        return self._replace(
+            groups=tuple(group if g.epoch == group.epoch else g for g in self.groups)
+        )
+
+    def started(self, rank: int) -> World:
+        number = self.newest[rank] + 1
+        newest = tuple(number if r == rank else old for r, old in enumerate(self.newest))
+        made = Process(Own(Life(rank, number)))
+        return self._replace(
+            newest=newest,
+            processes=tuple(sorted((*self.processes, made), key=lambda p: p.life)),
+            starts=self.starts - {rank},
+        )
+
+    def tidied(self) -> World:
+        """Without groups in which nobody is or will be."""
+        used = {p.view for p in self.processes} | {self.record.epoch if self.record else 0}
+        return self._replace(groups=tuple(g for g in self.groups if g.epoch in used))
+
+
+class Wrong(Exception):
+    """An invariant does not hold."""
+
+
+def demand(what: bool, says: str) -> None:
+    if not what:
+        raise Wrong(says)
+
+
+def enough(ranks: list[int], count: int) -> bool:
+    """Half of the ranks: sets that decode can be disjoint."""
+    return len(ranks) >= max(1, count // 2)
+
+
+# ---------------------------------------------------------------------------- the thread of a rank
+
+
+def any_may_replace(own: Own, seen: Seen, inside: bool) -> bool:
+    """The old rule."""
+    return True
+
+
+@lru_cache(1 << 20)
+def decided(own: Own, seen: tuple, patient: bool) -> object:  # type: ignore[type-arg]
+    record, begun, newest, answers, dead = seen
+    count = len(newest)
+    look = Seen(record, begun, newest, dict(answers), dead, settled=not patient, over=not patient)
+    return decide(own, look, lambda ranks: enough(ranks, count))
+
+
+def threads(world: World, process: Process) -> Iterator[tuple[Label, World]]:
+    """What a rank's thread does next: as if others had all the time, and as if it was over."""
+    known = {p.life for p in world.processes}
+    lives = {Life(r, number) for r, number in enumerate(world.newest) if number}
+    lives.update(world.record.members if world.record else ())
+    cut = tuple(
+        sorted(
+            life
+            for life in lives & known
+            if tuple(sorted((life.rank, process.life.rank))) in world.cuts
+        )
+    )
+    answer = process.own.answer._replace(cut_off=cut)
+    seen = (world.record, world.begun, world.newest, world.answers, frozenset(lives - known))
+    own = process.own._replace(answer=answer)
+    patient = decided(own, seen, True)
+    yield from acted(world, process, patient)
+    if world.begun and isinstance(patient, Wait):
+        for label, after in acted(world, process, decided(own, seen, False), over=True):
+            yield (*label, "(over)"), after._replace(faults=after.faults + 1)
+
+
+def acted(
+    world: World, process: Process, action: object, over: bool = False
+) -> Iterator[tuple[Label, World]]:
+    life = who = process.life
+    epoch = world.record.epoch if world.record else 0
+    if isinstance(action, End):
+        yield (who, action), ended(world, process, action, over)
+    elif isinstance(action, Say):
+        answers = dict(world.answers) | {life: action.answer}
+        said = process._replace(left=epoch)
+        yield (
+            (who, action),
+            # `Begin` follows. Nobody reads answers before, so that the two may be one move.
+            world.put(said)._replace(answers=tuple(sorted(answers.items())), begun=True),
+        )
+    elif isinstance(action, Begin):
+        yield (who, action), world._replace(begun=True)
+    elif isinstance(action, Build):
+        group = world.group(epoch)
+        own = process.own._replace(built=epoch)
+        yield (
+            (who, action),
+            world.put(process._replace(own=own)).put_group(
+                group._replace(built=group.built | {life})
+            ),
+        )
+    elif isinstance(action, Replace):
+        yield (who, action), replaced(world, action.record)
+
+
+def replaced(world: World, record: Record) -> World:
+    if world.record is None or record.epoch > world.record.epoch:
+        world = world._replace(
+            begun=False,
+            answers=(),
+            groups=(*world.groups, Group(record.epoch, record.members)),
+        )
+    carriers = set(record.carriers)
+    processes = tuple(
+        p._replace(own=p.own._replace(holds=True)) if p.life in carriers else p
+        for p in world.processes
+    )
+    return world._replace(record=record, processes=processes)
+
+
+def ended(world: World, process: Process, end: End, over: bool) -> World:
+    record = world.record
+    life = process.life
+    if end is End.OVER:
+        demand(len(process.history) == STEPS, f"{life} ended without all steps")
+    if end is End.LOST and not over:
+        assert record is not None
+        for p in world.processes:
+            kept = p.own.holds and p.life in record.members
+            again = world.newest[p.life.rank] != p.life.number
+            demand(again or not kept, f"{life} says that the state is lost: {p.life} has it")
+    world = world.without(life)
+    if end is End.LEFT_OUT:
+        world = world._replace(starts=world.starts | {life.rank})  # by join()
+    return world
+
+
+# ----------------------------------------------------------------------- the main thread of a rank
+
+
+def mains(world: World, process: Process) -> Iterator[tuple[Label, World]]:
+    """What a rank's main thread may do next."""
+    life, own = process.life, process.own
+    who = life
+    record = world.record
+    if own.finished is not None:
+        return
+    if not process.view:
+        epoch = record.epoch if record else 0
+        if own.built == epoch and max(process.left, own.broken) < epoch and record is not None:
+            group = world.group(record.epoch)
+            if group.built.issuperset(group.members):
+                entered = group.entered | {(life, process.fresh, process.history)}
+                yield (
+                    (who, "enters", group.epoch),
+                    world.put(process._replace(view=group.epoch, aligned=False)).put_group(
+                        group._replace(entered=entered)
+                    ),
+                )
+        return
+    group = world.group(process.view)
+    at, step = group.epoch, len(process.history)
+    known = {p.life: p for p in world.processes}
+
+    def away(member: Life) -> bool:
+        other = known.get(member)
+        return other is None or (other.left >= at and other.view != at)
+
+    if any(away(member) for member in group.members):
+        yield (who, "sees a break of", at), broken(world, process)
+    if not process.aligned:
+        if len(group.entered) == len(group.members):
+            yield (who, "aligns in", at), aligned(world, process, group)
+        return
+    if not own.holds:  # it waits for the record to name carriers
+        if record is None or record.epoch != at:
+            yield (who, "cannot begin in", at), broken(world, process)
+        return
+    offered = (life, step)
+    if process.left >= at and at in process.history and offered not in group.offered:
+        yield (who, "leaves view", at), world.put(process._replace(view=0, aligned=False))
+        return
+    if offered not in group.offered:
+        # What was offered for an earlier step is nobody's any more: all have a result of it.
+        others = frozenset(o for o in group.offered if o[0] != life)
+        yield (
+            (who, "offers step", step),
+            world.put_group(group._replace(offered=others | {offered})).put(
+                process._replace(fresh=False)
+            ),
+        )
+        return
+    offers = dict(group.offered)
+    if all(offers.get(member, -1) >= step for member in group.members):
+        if step == STEPS:
+            done = process._replace(own=own._replace(finished=STEPS))
+            yield (who, "has finished"), world.put(done)
+            return
+        late = process.late + (record is not None and record.epoch > at)
+        # One that it was behind, and one that the others had begun before they left.
+        demand(late <= 2, f"{who} goes on stepping in view {at}, which was replaced")
+        history = (*process.history, at)
+        yield (
+            (who, "does step", step, "in", at),
+            world.put(process._replace(history=history, late=late))._replace(
+                most=max(world.most, len(history))
+            ),
+        )
+
+
+def broken(world: World, process: Process) -> World:
+    own = process.own._replace(broken=max(process.own.broken, process.view))
+    return world.put(process._replace(own=own, view=0, aligned=False))
+
+
+def aligned(world: World, process: Process, group: Group) -> World:
+    """As `CodedAllReduce` does in a new view."""
+    record = world.record
+    running = sorted((history, life) for life, fresh, history in group.entered if not fresh)
+    history = max((h for h, _ in running), key=len) if running else ()
+    gets = process.fresh or len(process.history) < len(history)
+    taken = history if gets else process.history
+    for other, _ in running:
+        demand(
+            len(other) >= len(history) - 1 and other == history[: len(other)],
+            f"copies differ in view {group.epoch}: {running}",
+        )
+    own = process.own
+    current = record is not None and record.epoch == group.epoch
+    if not own.holds and not current:
+        return broken(world, process)
+    founded = record is not None and current and bool(record.carriers)
+    if current:
+        demand(len(taken) >= world.most - 1, f"progress is lost: {taken} after {world.most} steps")
+    own = own._replace(compared=group.epoch, holds=own.holds or founded)
+    return world.put(process._replace(own=own, aligned=True, fresh=not own.holds, history=taken))
+
+
+# ---------------------------------------------------------------------------------- all that may be
+
+
+def crashes(world: World) -> Iterator[tuple[Label, World]]:
+    for process in world.processes:
+        life = process.life
+        after = world.without(life)
+        yield (
+            (life, "crashes"),
+            after._replace(starts=after.starts | {life.rank}, faults=world.faults + 1),
+        )
+
+
+def mishaps(world: World) -> Iterator[tuple[Label, World]]:
+    more = world._replace(faults=world.faults + 1)
+    count = len(world.newest)
+    for process in world.processes:
+        life = process.life
+        if process.view:
+            yield (life, "loses its group"), broken(more, process)
+        if world.newest[life.rank] == life.number:
+            yield (life, "is started again beside itself"), more.started(life.rank)
+    for pair in itertools.combinations(range(count), 2):
+        if pair not in world.cuts:
+            yield (pair, "cannot reach each other"), more._replace(cuts=world.cuts | {pair})
+
+
+def moves(world: World, faults: int, eager: bool) -> Iterator[tuple[Label, World]]:
+    """What may happen next: how it is called, and what the world is then."""
+    more = world.faults < faults
+    at_work, over = [], []
+    for process in world.processes:
+        for label, after in threads(world, process):
+            if isinstance(label[1], Build):  # others see it no earlier than they enter the group
+                yield label, after
+                return
+            (over if after.faults > world.faults else at_work).append((label, after))
+    if more:
+        yield from crashes(world)
+    if eager and at_work:
+        yield at_work[0]
+        return
+    yield from at_work
+    # Where only main threads move, and nothing can come between, any order will do.
+    one = not (more or at_work or world.begun or world.starts)
+    idle = not at_work
+    for process in world.processes:
+        for move in mains(world, process):
+            yield move
+            idle = False
+            if one:
+                return
+    if more:
+        yield from over
+    elif idle:  # then time passes
+        yield from ((label, after._replace(faults=faults)) for label, after in over)
+    for rank in world.starts:
+        yield ("rank", rank, "starts again"), world.started(rank)
+    if more:
+        yield from mishaps(world)
+
+
+def explore(count: int, faults: int, eager: bool, limit: float = float("inf")) -> Counter[str]:
+    """Go through all states; raises `Wrong`, with the way to it."""
+    first = World((0,) * count, ())
+    for rank in range(count):
+        first = first.started(rank)
+    numbers: dict[int, int] = {hash_of(first): 0}
+    parents: array[int] = array("l", [-1])
+    labels: list[Label] = [()]
+    states: list[World | None] = [first]
+    sources, targets = array("l"), array("l")
+    good = set()
+    end = time.monotonic() + limit
+    at = 0
+    stack = [0]
+    while stack:
+        at = stack.pop()
+        world = states[at]
+        assert world is not None
+        states[at] = None
+        if not world.processes:
+            good.add(at)
+        try:
+            for label, after in moves(world, faults, eager):
+                after = after.tidied()
+                key = hash_of(after)
+                number = numbers.get(key)
+                if number is None:
+                    number = numbers[key] = len(states)
+                    states.append(after)
+                    parents.append(at)
+                    labels.append(label)
+                    stack.append(number)
+                if after.faults == world.faults:
+                    sources.append(at)
+                    targets.append(number)
+        except Wrong as error:
+            raise Wrong(f"{error}\n{way_to(at, parents, labels)}") from None
+        if time.monotonic() > end:
+            raise TimeoutError(f"{len(states)} states, and more")
+    stuck = without_way(len(states), sources, targets, good)
+    if stuck is not None:
+        raise Wrong(f"no way out of this\n{way_to(stuck, parents, labels)}")
+    return Counter(states=len(states), moves=len(sources))
+
+
+def hash_of(world: World) -> int:
+    """128 bits would be safer; at 10^7 states two share 61 bits once in 50,000 runs."""
+    return hash(world)
+
+
+def way_to(state: int, parents: array[int], labels: list[Label]) -> str:
+    way = []
+    while state > 0:
+        way.append(" ".join(map(str, labels[state])))
+        state = parents[state]
+    return "\n".join(reversed(way))
+
+
+def without_way(count: int, sources: array[int], targets: array[int], good: set[int]) -> int | None:
+    """A state from which no good one is reached without further faults."""
+    import numpy as np
+
+    reached = np.zeros(count, bool)
+    reached[list(good)] = True
+    origin, target = np.frombuffer(sources, np.int64), np.frombuffer(targets, np.int64)
+    while True:
+        new = np.unique(origin[reached[target] & ~reached[origin]])
+        if not len(new):
+            break
+        reached[new] = True
+    left = np.flatnonzero(~reached)
+    return int(left[0]) if len(left) else None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--ranks", type=int, help="how many there are; default: a table")
+    parser.add_argument("--faults", type=int, default=1, help="how many there may be")
+    parser.add_argument("--eager", action="store_true", help="threads of ranks act at once")
+    parser.add_argument("--old", action="store_true", help="any ranks that answer form a group")
+    options = parser.parse_args()
+    if options.old:
+        from fastgc.torch import agreement
+
+        agreement._may_replace = any_may_replace  # type: ignore[assignment]
+        agreement._is_lost = lambda record, seen: False
+    cases = [(options.ranks, options.faults, options.eager)]
+    if options.ranks is None:
+        cases = [(2, 0, False), (2, 1, False), (2, 2, False), (3, 0, False), (3, 1, True)]
+    print("ranks  faults  threads act       states       moves  seconds")
+    for count, faults, eager in cases:
+        begin = time.monotonic()
+        try:
+            found = explore(count, faults, eager)
+        except Wrong as error:
+            print(f"{count} ranks, {faults} faults: {error}")
+            return 1
+        print(
+            f"{count:5}  {faults:6}  {'at once' if eager else 'any time':11}"
+            f"{found['states']:13,}{found['moves']:12,}{time.monotonic() - begin:9.1f}",
+            flush=True,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
