@@ -282,21 +282,22 @@ def _following(own: Own, seen: Seen, enough: Callable[[list[int]], bool]) -> Rec
     """The next record, if it is time for one and this rank is in it."""
     record, answers = seen.record, seen.answers
     present = {life for life in answers if not seen.gone(life)}
+    carriers: set[Life] = set()
     if record is None:
         all_here = len(present) == len(seen.newest)
-        carriers = set()
+        needed = carriers
     else:
         all_here = all(life in present or seen.gone(life) for life in record.members)
-        carriers = {r for r in present if r in record.carriers or answers[r].holds}
-        if not record.carriers:
-            carriers = set()
+        if record.carriers:
+            carriers = {r for r in present if r in record.carriers or answers[r].holds}
+        needed = carriers or present.intersection(record.members)
     in_vain = any(answers[life].in_vain for life in present)
     if in_vain:
         # All who answered are alive. If one of them waited in vain, those that compute are late.
         waiting = {life for life in present if answers[life].waits}
-        if enough(_ranks(waiting)) and (waiting & carriers or not carriers):
+        if enough(_ranks(waiting)) and (waiting & needed or not needed):
             present = waiting
-    here = reachable(present, {r: answers[r].cut_off for r in present}, carriers)
+    here = reachable(present, {r: answers[r].cut_off for r in present}, needed)
     if own.life not in here:
         return None
     ready = enough(_ranks(here)) and (all_here or (in_vain and seen.settled))
@@ -319,18 +320,20 @@ def _ranks(lives: Collection[Life]) -> list[int]:
 
 
 def reachable(
-    lives: Collection[Life], cut_off: Mapping[Life, Collection[Life]], carriers: Collection[Life]
+    lives: Collection[Life], cut_off: Mapping[Life, Collection[Life]], needed: Collection[Life]
 ) -> set[Life]:
     """Of these lives, some that all reach each other.
 
-    The one with the most cuts is left out first; of several those that hold no state, then those
-    of higher ranks.
+    The one with the most cuts is left out first; of several those that are not `needed`, then those
+    of higher ranks. The last of those that are needed stays: it alone can replace the record.
     """
     here = set(lives)
     pairs = {frozenset((a, b)) for a in here for b in cut_off.get(a, ()) if b in here and a != b}
     while pairs:
         cuts = {life: sum(life in pair for pair in pairs) for life in here}
-        worst = max(here, key=lambda life: (cuts[life], life not in carriers, life))
+        last = here.intersection(needed)
+        others = here - last if len(last) == 1 else here
+        worst = max(others, key=lambda life: (cuts[life], life not in needed, life))
         here.discard(worst)
         pairs = {pair for pair in pairs if worst not in pair}
     return here

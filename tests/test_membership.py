@@ -1,0 +1,406 @@
+"""Who takes part: the protocol in all interleavings of few ranks, and the code that carries it out.
+
+The model is `tests/membership_model.py`. `Members` is driven here by random schedules, with a store
+in memory, a clock that a schedule moves, and groups that are lists of what their members gave.
+"""
+
+import importlib.util
+import itertools
+import json
+import random
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from strength import much
+
+torch = pytest.importorskip("torch")
+from fastgc import FinishedError, LeftOutError  # noqa: E402
+from fastgc.torch import agreement, membership  # noqa: E402
+from fastgc.torch.agreement import Answer, End, Life, Own, Record, Seen, decide  # noqa: E402
+from fastgc.torch.membership import BrokenGroupError, Members  # noqa: E402
+
+pytestmark = pytest.mark.any_backend
+spec = importlib.util.spec_from_file_location(
+    "membership_model", Path(__file__).with_name("membership_model.py")
+)
+model = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(model)
+
+# ------------------------------------------------------------------------------------- the protocol
+
+
+@pytest.mark.parametrize(("ranks", "faults", "eager"), [(2, 1, False), (3, 0, False)])
+def test_in_all_interleavings(ranks, faults, eager):
+    assert model.explore(ranks, faults, eager)["states"] > 80
+
+
+def test_the_model_finds_the_old_rule_at_fault(monkeypatch):
+    """Any ranks that answered could form a group, also beside those who held the state."""
+    monkeypatch.setattr(agreement, "_may_replace", model.any_may_replace)
+    monkeypatch.setattr(agreement, "_is_lost", lambda record, seen: False)
+    model.decided.cache_clear()
+    try:
+        with pytest.raises(model.Wrong, match="progress is lost"):
+            model.explore(2, 2, False)
+    finally:
+        model.decided.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"carriers": ()},  # no state is ever written down
+        {"members": "all"},  # also who did not answer
+    ],
+    ids=str,
+)
+def test_the_model_finds_other_faults(wrong, monkeypatch):
+    following = agreement._following
+
+    def other(own, seen, enough):
+        record = following(own, seen, enough)
+        if record is None:
+            return None
+        if "members" in wrong:
+            lives = tuple(Life(r, number) for r, number in enumerate(seen.newest))
+            return record._replace(members=lives)
+        return record._replace(carriers=())
+
+    monkeypatch.setattr(agreement, "_following", other)
+    model.decided.cache_clear()
+    try:
+        with pytest.raises(model.Wrong):
+            model.explore(2, 2, False)
+    finally:
+        model.decided.cache_clear()
+
+
+def test_those_who_reach_each_other():
+    """Against brute force: what is left is connected, and no single rank more could be."""
+    lives = [Life(rank, 1) for rank in range(4)]
+    pairs = list(itertools.combinations(lives, 2))
+    for number in range(2 ** len(pairs)):
+        cut = [pair for at, pair in enumerate(pairs) if number >> at & 1]
+        for needed in ([], lives[2:3], lives[1:3]):
+            said = {a: [b for x, b in cut if x == a] for a in lives}
+            here = agreement.reachable(lives, said, needed)
+            assert not any(a in here and b in here for a, b in cut)
+            assert here
+            if not cut:
+                assert here == set(lives)
+            assert not needed or here.intersection(needed)
+            alone = [life for life in lives if all(life in pair for pair in cut)]
+            if len(cut) > 1 and len(alone) == 1 and alone != needed:
+                assert here == set(lives) - set(alone)
+
+
+def all_enough(ranks):
+    return bool(ranks)
+
+
+def test_what_ranks_are_told():
+    a, b, c = (Life(rank, 1) for rank in range(3))
+    record = Record(3, (a, b), (a, b))
+    seen = Seen(record, False, (1, 1, 1))
+    assert decide(Own(a, holds=True, built=3), seen, all_enough) == agreement.Wait()
+    assert decide(Own(a), seen, all_enough) == agreement.Build(record)
+    assert decide(Own(c, holds=True), seen, all_enough) is End.LEFT_OUT
+    assert decide(Own(c), seen, all_enough) == agreement.Say(Answer())
+    ended = Seen(record._replace(finished=9), False, (1, 1, 1))
+    assert decide(Own(c), ended, all_enough) is End.MISSED
+    assert decide(Own(c, holds=True), ended, all_enough) is End.LEFT_OUT
+    assert decide(Own(a, holds=True), ended, all_enough) is End.OVER
+    assert decide(Own(a), Seen(record, False, (2, 1, 1)), all_enough) is End.REPLACED
+    shut = Seen(record._replace(shut_out=(c,)), True, (1, 1, 1))
+    assert decide(Own(c), shut, all_enough) is End.SHUT_OUT
+    gone = Seen(record, True, (1, 1, 1), {c: Answer()}, dead={a, b})
+    assert decide(Own(c), gone, all_enough) is End.LOST
+
+
+# --------------------------------------------------------------------------- the code, on schedules
+
+
+class Store:
+    """What `Members` uses of a store."""
+
+    def __init__(self):
+        self.found = {}
+
+    def set(self, key, value):
+        self.found[key] = value.encode() if isinstance(value, str) else value
+
+    def get(self, key):
+        return self.found[key]
+
+    def check(self, keys):
+        return all(key in self.found for key in keys)
+
+    def add(self, key, amount):
+        self.found[key] = str(int(self.found.get(key, 0)) + amount).encode()
+        return int(self.found[key])
+
+    def compare_set(self, key, expected, desired):
+        if self.found.get(key, b"") == expected.encode():
+            self.set(key, desired)
+        return self.found.get(key, b"")
+
+
+class NotYet(Exception):
+    """A main thread would wait."""
+
+
+class Lines:
+    """Connections: who is there, and whom pairs of ranks cannot reach."""
+
+    host, address = "", ("", 0)
+
+    def __init__(self, world, rank):
+        self.world, self.rank, self.lives = world, rank, set()
+
+    def watch(self, lives, address):
+        self.lives = set(lives)
+
+    def dead(self, answers=()):
+        return frozenset(self.lives - set(self.world.alive))
+
+    def cut_off(self, count, answers):
+        pairs = self.world.cuts
+        lives = self.lives & set(self.world.alive)
+        return tuple(sorted(x for x in lives if frozenset((x.rank, self.rank)) in pairs))
+
+    def report(self):
+        return ""
+
+    def close(self):
+        pass
+
+
+class Driven(Members):
+    """Without threads."""
+
+    def __init__(self, world, rank):
+        self.world = world
+        super().__init__(world.store, rank, world.count, world.enough, world.deadline, settle=0.5)
+
+    def join(self):
+        membership._Lines = lambda patience: Lines(self.world, self._rank)
+        super().join()
+
+    def _start(self):
+        self._begin()
+        self._thread = True  # it has not left
+        self.world.alive[self._own.life] = self
+
+    def _await(self, found, otherwise):
+        if not (value := found()):
+            if self._error is not None:
+                raise self._error
+            raise NotYet
+        return value
+
+    def _build(self, record, life):
+        self.world.groups.setdefault(record.epoch, Group(record.members)).built.add(life)
+
+
+class Group:
+    def __init__(self, members):
+        self.members, self.built, self.entered, self.offered = members, set(), {}, {}
+
+
+class Rank:
+    """A life: its members' thread, and what its main thread does with the groups."""
+
+    def __init__(self, world, rank):
+        self.world, self.fresh, self.history = world, True, ()
+        self.view, self.aligned, self.ended, self.stopped = None, False, None, False
+        self.members = Driven(world, rank)
+        self.members.join()
+        self.life = self.members._own.life
+        world.ever.append(self)
+
+    def thread(self):
+        if self.members._error is None:
+            self.members._move()
+        own = self.members._own
+        group = self.world.groups.get(own.built)
+        if group is not None and own.built > getattr(self, "had", 0):
+            if group.built >= set(group.members):
+                self.had, self.members._made = own.built, (own.built, object())
+            elif any(life not in self.world.alive for life in group.members):
+                self.had, self.members._made = own.built, (own.built, None)
+
+    def main(self):
+        try:
+            self._main()
+        except NotYet:
+            pass
+        except BrokenGroupError:
+            self.leave()
+        except (LeftOutError, FinishedError, RuntimeError) as error:
+            self.end(error)
+
+    def end(self, error):
+        self.ended = error
+        self.world.alive.pop(self.life, None)
+
+    def leave(self):
+        if self.view is not None:
+            self.members.failed(self.view.number)
+        self.view, self.aligned = None, False
+
+    def _main(self):
+        world, members = self.world, self.members
+        if self.view is None:
+            self.view, self.aligned = members.view(), False
+            group = world.groups[self.view.number]
+            group.entered[self.life] = (self.fresh, self.history)
+            return
+        at, step = self.view.number, len(self.history)
+        group = world.groups[at]
+        if not self.aligned:
+            if len(group.entered) == len(group.members):
+                self.align(group)
+            elif world.torn(group, at):
+                self.leave()
+            return
+        if members._own.finished is not None or (step == world.steps and self.offered(group)):
+            members.finish(step)
+            self.end(FinishedError())
+            return
+        if group.offered.get(self.life) != step:
+            if at in self.history and members._view is not self.view:
+                self.view, self.aligned = None, False
+                return
+            group.offered[self.life] = step
+            members.since = world.now
+        elif self.offered(group):
+            self.history += (at,)
+            world.most = max(world.most, len(self.history))
+            members.since = None
+        elif world.torn(group, at) or world.now - members.since > world.deadline:
+            self.leave()
+
+    def offered(self, group):
+        step = len(self.history)
+        return all(group.offered.get(life, -1) >= step for life in group.members)
+
+    def align(self, group):
+        running = [history for fresh, history in group.entered.values() if not fresh]
+        newest = max(running, key=len, default=())
+        for other in running:
+            assert len(other) >= len(newest) - 1
+            assert other == newest[: len(other)]
+        gets = self.fresh or len(self.history) < len(newest)
+        self.members.hold(self.view)
+        if json.loads(self.world.store.found["record"])[0] == self.view.number:
+            assert len(newest if gets else self.history) >= self.world.most - 1
+        self.history = newest if gets else self.history
+        self.fresh, self.aligned = False, True
+
+
+class World:
+    """Ranks, and what may happen to them."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.count, self.steps = self.random.choice([2, 3, 3, 4]), self.random.choice([1, 6, 20])
+        self.deadline, self.now, self.most = 10.0, 0.0, 0
+        self.store, self.alive, self.groups, self.cuts = Store(), {}, {}, set()
+        self.ranks, self.ever, self.at_fault = [], [], set()
+        for rank in range(self.count):
+            self.ranks.append(Rank(self, rank))
+
+    def enough(self, ranks):
+        return len(ranks) >= max(1, self.count - 1)
+
+    def torn(self, group, epoch):
+        """Whether a member's sockets to the group are closed."""
+        at_it = {r.life for r in self.ranks if r.view is not None and r.view.number == epoch}
+        for life in group.members:
+            members = self.alive.get(life)
+            if members is None:
+                return True
+            there = members._view is not None and members._view.number == epoch
+            if not there and life not in at_it and members._answered[0] >= epoch:
+                return True
+        return False
+
+    def mishap(self):
+        kind = self.random.choice(["crash", "crash", "stop", "cut"])
+        here = [r for r in self.ranks if r.life in self.alive and not r.stopped]
+        if not here:
+            return
+        rank = self.random.choice(here)
+        self.at_fault.add(rank.life)
+        if kind == "crash":
+            rank.end(None)
+            self.ranks.remove(rank)
+            self.later(rank.life.rank)
+        elif kind == "stop":
+            rank.stopped = self.now + self.random.choice([1.0, 30.0])
+        elif self.count > 2:
+            self.cuts.add(frozenset((rank.life.rank, (rank.life.rank + 1) % self.count)))
+            self.at_fault.update(r.life for r in here)
+
+    def later(self, rank):
+        when = self.random.choice([0.0, 1.0, 15.0, None])
+        if when is not None:
+            self.starts.append((self.now + when, rank))
+
+    def run(self, faults):
+        self.starts = []
+        moments = sorted(self.random.randrange(30 * self.count * self.steps) for _ in range(faults))
+        for move in range(20_000):
+            if moments and move >= moments[0]:
+                moments.pop(0)
+                self.mishap()
+            for start in [s for s in self.starts if s[0] <= self.now]:
+                self.starts.remove(start)
+                self.ranks.append(Rank(self, start[1]))
+                self.at_fault.add(self.ranks[-1].life)
+            at_work = [r for r in self.ranks if r.life in self.alive]
+            if not at_work and not self.starts:
+                return
+            if at_work:
+                rank = self.random.choice(at_work)
+                if rank.stopped and self.now >= rank.stopped:
+                    rank.stopped = False
+                if not rank.stopped:
+                    self.random.choice([rank.thread, rank.thread, rank.main])()
+                    self.rejoin(rank)
+            self.now += 0.01
+        raise AssertionError("no end")
+
+    def rejoin(self, rank):
+        """Who was left out comes back."""
+        if isinstance(rank.ended, LeftOutError) and "join()" in str(rank.ended):
+            assert rank.life in self.at_fault, "a healthy rank was left out"
+            self.ranks.remove(rank)
+            self.ranks.append(Rank(self, rank.life.rank))
+            self.at_fault.add(self.ranks[-1].life)
+
+
+def one_schedule(seed, monkeypatch):
+    world = None
+    with monkeypatch.context() as patch:
+        clock = SimpleNamespace(monotonic=lambda: 0.0 if world is None else world.now)
+        patch.setattr(membership, "time", clock)
+        patch.setattr(membership, "_Lines", None)
+        world = World(seed)
+        world.run(world.random.randrange(4))
+    record = json.loads(world.store.found.get("record", "[0, [], [], null, []]"))
+    if record[3] is not None:
+        ended = [r.history for r in world.ever if isinstance(r.ended, FinishedError)]
+        assert len({history for history in ended if len(history) == world.steps}) <= 1
+    return world
+
+
+def test_on_schedules(monkeypatch):
+    seed = 0
+    try:
+        for seed in range(much(10_000, 100)):
+            one_schedule(seed, monkeypatch)
+    except BaseException as error:
+        error.add_note(f"in schedule {seed}")
+        raise
