@@ -30,50 +30,46 @@ spec.loader.exec_module(model)
 # ------------------------------------------------------------------------------------- the protocol
 
 
-@pytest.mark.parametrize(("ranks", "faults", "eager"), [(2, 1, False), (3, 0, False)])
+@pytest.mark.parametrize(
+    ("ranks", "faults", "eager"),
+    [
+        (2, 0, False),
+        (3, 0, False),
+        pytest.param(2, 1, False, marks=pytest.mark.long),
+        pytest.param(3, 1, True, marks=pytest.mark.long),
+    ],
+)
 def test_in_all_interleavings(ranks, faults, eager):
-    assert model.explore(ranks, faults, eager)["states"] > 80
+    assert model.explore(ranks, faults, eager)["states"] > 20
 
 
-def test_the_model_finds_the_old_rule_at_fault(monkeypatch):
+@pytest.fixture
+def undecided():
+    model.decided.cache_clear()
+    yield
+    model.decided.cache_clear()
+
+
+def test_the_model_finds_the_old_rule_at_fault(monkeypatch, undecided):
     """Any ranks that answered could form a group, also beside those who held the state."""
     monkeypatch.setattr(agreement, "_may_replace", model.any_may_replace)
     monkeypatch.setattr(agreement, "_is_lost", lambda record, seen: False)
-    model.decided.cache_clear()
-    try:
-        with pytest.raises(model.Wrong, match="progress is lost"):
-            model.explore(2, 2, False)
-    finally:
-        model.decided.cache_clear()
+    with pytest.raises(model.Wrong, match="progress is lost"):
+        model.explore(2, 2, False, limit=60)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"carriers": ()},  # no state is ever written down
-        {"members": "all"},  # also who did not answer
-    ],
-    ids=str,
-)
-def test_the_model_finds_other_faults(wrong, monkeypatch):
-    following = agreement._following
+def test_the_model_finds_a_state_that_nobody_wrote_down(monkeypatch, undecided):
+    """Ranks go on as soon as they have compared what they begin with."""
+    mains = model.mains
 
-    def other(own, seen, enough):
-        record = following(own, seen, enough)
-        if record is None:
-            return None
-        if "members" in wrong:
-            lives = tuple(Life(r, number) for r, number in enumerate(seen.newest))
-            return record._replace(members=lives)
-        return record._replace(carriers=())
+    def goes_on(world, process):
+        if process.aligned and not process.own.holds:
+            process = process._replace(own=process.own._replace(holds=True))
+        yield from mains(world, process)
 
-    monkeypatch.setattr(agreement, "_following", other)
-    model.decided.cache_clear()
-    try:
-        with pytest.raises(model.Wrong):
-            model.explore(2, 2, False)
-    finally:
-        model.decided.cache_clear()
+    monkeypatch.setattr(model, "mains", goes_on)
+    with pytest.raises(model.Wrong):
+        model.explore(2, 2, False, limit=60)
 
 
 def test_those_who_reach_each_other():
