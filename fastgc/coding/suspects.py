@@ -2,7 +2,8 @@
 
 Checks of `fastgc.coding.verify` say that messages contradict each other with half as many
 copies as it takes to say whose are wrong. The master then asks the suspects for what each of their
-partial gradients contributed, and computes as few of these itself as tell who lies.
+partial gradients contributed, and computes as few of these itself as tell who lies. A suspect that
+does not answer is no less of one: its message stays, and the master computes what it does not say.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class AskingRound(Round):
     costs : Costs
         What asking took in this round.
     silent : list of int
-        Workers that were asked, and did not answer: they count as stragglers.
+        Workers that were asked, and did not answer: the master computes in their place.
 
     Raises
     ------
@@ -80,6 +81,13 @@ class AskingRound(Round):
     So each computation but those for lack of claims names a liar: s at most, as in the paper. An
     answer has w (m + 1) numbers, for a load of w and m pieces. Theirs has a number for each of
     about log2(w) levels, but each takes a round trip.
+
+    A suspect that does not answer may be the honest one. Its message is kept, and messages that
+    have come meanwhile are looked at. Where these do not tell who lies, the master computes all
+    partial gradients of this suspect, w at most, in the place of its answer.
+
+    A seed is a secret until all messages have come that are compared by it. Where one that came
+    later contradicts others, a new seed is drawn, and its suspects are asked with that.
 
     That messages contradict each other is seen as in `fastgc.coding.verify`, by a random
     projection of each: what that may miss, and how rarely, is missed here. In float64 the
@@ -125,6 +133,7 @@ class AskingRound(Round):
         self._claims: dict[int, NDArray[Any]] = {}  # what workers answered
         self._truth: dict[int, NDArray[Any]] = {}  # of partitions that the master computed
         self._sampling: _Sampling | None = None
+        self._before: set[int] = set()  # workers whose messages had come when it was drawn
         self.costs, self.silent = Costs(), list[int]()
         self._host: Host | None = None  # who settles contradictions as they come
         self._case: _Case | None = None  # that is being settled
@@ -213,8 +222,9 @@ class AskingRound(Round):
         ----------
         ask : callable or None
             ``ask(workers, seed)`` returns what `answer` gives there, by worker; nothing, or None,
-            of those that do not answer. Nobody is asked twice. None: nobody is asked at all; the
-            master computes all that the suspects have computed.
+            of those that do not answer, for whom the master computes. Nobody is asked twice with
+            the same seed. None: nobody is asked at all; the master computes all that the suspects
+            have computed.
         compute : callable
             ``compute(partition)`` returns the partial gradient of a partition, a (p,) array, as
             workers compute it, up to rounding.
@@ -300,7 +310,7 @@ class AskingRound(Round):
         assert self._sampling is not None
         self._open, self._said = set(asked), {}
         self._new = [(worker, self._sampling.seed) for worker in asked]
-        self.due = min(self._host.deadline, self._host.clock() + self._host.patience)
+        self.due = min(self._host.deadline, self._host.clock() + self._host.answer_timeout)
 
     def questions(self) -> list[tuple[int, int]]:
         """Suspects to be asked, and the seed of what; each is told once."""
@@ -349,12 +359,18 @@ class AskingRound(Round):
                 self._decide()
                 return
             suspects = self._suspects(finding)
-            if self._sampling is None:  # drawn when nobody can change a message any more
-                self._sampling = _Sampling(self.scheme, self.form, secrets.randbits(63))
-            new = [worker for worker in suspects if worker not in self._claims]
-            said = (yield new) if asks and new else {}
-            if not self._take_claims(new, said if asks else None, compute):
-                continue
+            if not self._before.issuperset(suspects):
+                self._draw()
+            new = [i for i in suspects if i not in self._claims and i not in self.silent]
+            if asks and new:
+                said = yield new
+                if not self._take_claims(new, said):
+                    self._take_held()  # which may tell who lies
+                    continue
+            for i in suspects:
+                if i not in self._claims:
+                    held = self.scheme.partitions(i).tolist()
+                    self._claims[i] = np.array([self._true(j, compute) for j in held])
             wrong = [i for i in suspects if self._contradicts_itself(i)]
             if wrong := wrong or self._compare(suspects, compute):
                 self._drop(wrong)
@@ -375,30 +391,30 @@ class AskingRound(Round):
         groups = [group or self.survivors.tolist() for group in finding.suspects]
         return sorted(set().union(*groups))
 
-    def _take_claims(
-        self, new: list[int], said: Mapping[int, ArrayLike | None] | None, compute: Compute
-    ) -> bool:
-        """Take what suspects said; None: the master computes that in their place.
+    def _draw(self) -> None:
+        """Draw the seed of a question, when nobody can change a message any more."""
+        self._sampling = _Sampling(self.scheme, self.form, secrets.randbits(63))
+        self._before = set(self.survivors.tolist())
+        self._claims.clear()
+        self._truth.clear()
 
-        Whether all is there: who does not answer is dropped.
-        """
-        silent = len(self.silent)
-        for worker in new:
-            held = self.scheme.partitions(worker).tolist()
-            if said is None:
-                claims: NDArray[Any] | None = np.array([self._true(j, compute) for j in held])
-            else:
-                claims = self._answered(worker, said.get(worker), len(held))
+    def _take_claims(self, asked: list[int], said: Mapping[int, ArrayLike | None]) -> bool:
+        """Take what suspects said, and note who said nothing; whether all did."""
+        for worker in asked:
+            claims = self._answered(said.get(worker), self.scheme.partitions(worker).size)
             if claims is None:
-                self._drop([worker])
-                self.corrupt.remove(worker)
                 self.silent.append(worker)
-                self._finding = None
             else:
                 self._claims[worker] = claims
-        return len(self.silent) == silent
+        return not set(self.silent).intersection(asked)
 
-    def _answered(self, worker: int, said: ArrayLike | None, held: int) -> NDArray[Any] | None:
+    def _take_held(self) -> None:
+        """Take the messages that came while answers were awaited."""
+        held, self._held = self._held, []
+        for worker, message, energy in held:
+            super().receive(worker, message, energy=energy)
+
+    def _answered(self, said: ArrayLike | None, held: int) -> NDArray[Any] | None:
         """An answer as an array; of NaN, which nothing agrees with, if it is none."""
         asks, numbers, computed = self.costs
         reals = 2 if self.scheme.is_complex else 1
