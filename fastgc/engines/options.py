@@ -93,10 +93,8 @@ class RoundOptions:
         in place of 2s. A suspect computes all of its partial gradients once more to answer. The
         master needs the shards and the gradient function, which it has where it made the cluster.
     answer_timeout : float, default 10
-        Seconds that a suspect has to answer. The message of one that does not stays a suspect's:
-        other messages tell whether it is corrupt, or else the master computes the partial
-        gradients that it consists of. Where both are impossible, the round raises a
-        CorruptMessageError.
+        Seconds that a suspect has to answer, if no other messages tell before that who lies. Then
+        the master computes the partial gradients that its message consists of.
 
     Raises
     ------
