@@ -133,8 +133,9 @@ def train(
         A folder to keep the run in. If it holds a checkpoint of this very run, training goes on
         from there, to the last bit as it would have gone on; the history is of all rounds, and
         `callback` gets the new ones. It may go on with more `rounds`, on another engine, and with
-        other `survivors`, `patience`, `partial`, `timeout`, `until` and `evaluate_every`. A
-        schedule that is to be the same over more rounds says its own: ``CosineDecay(150)``.
+        other `survivors`, `patience`, `answer_timeout`, `partial`, `timeout`, `until` and
+        `evaluate_every`. A schedule that is to be the same over more rounds says its own:
+        ``CosineDecay(150)``.
     every : int
         Rounds from one checkpoint to the next; there is one after the last, too.
     options : RoundOptions, optional
@@ -142,9 +143,10 @@ def train(
     **keywords
         Options one by one, in the place of what `options` says, as `fastgc.engines.RoundOptions`
         explains them: ``delays``, ``seed``, ``timeout``, ``message_dtype``, ``tracker``,
-        ``patience``, ``partial`` and ``verify``. And ``survivors``, which may also be a run to
-        decode as, a `History` or its records: each gradient from the messages that were used
-        there, in that order, so that parameters come out the same to the last bit.
+        ``patience``, ``partial``, ``verify``, ``ask`` and ``answer_timeout``. And ``survivors``,
+        which may also be a run to decode as, a `History` or its records: each gradient from the
+        messages that were used there, in that order, so that parameters come out the same to the
+        last bit.
 
         The seed is also that of the data's split, of mini-batches and of a model's start. Where a
         tracker measures, all partial gradients are computed once more, in this process; the time

@@ -883,7 +883,8 @@ def test_what_only_one_of_two_runs_says_is_a_difference(folder):
 
 def test_what_may_differ(folder):
     """The last digit of what was computed from the data, for one."""
-    run(checkpoint=folder, name="other", patience=3.0, timeout=1e9, optimizer=Nesterov(0.4 + 1e-16))
+    waits = {"patience": 3.0, "answer_timeout": 3.0, "timeout": 1e9}
+    run(checkpoint=folder, name="other", optimizer=Nesterov(0.4 + 1e-16), **waits)
 
 
 def test_what_cannot_be_kept_is_refused_before_anything_is_written(tmp_path):

@@ -1001,8 +1001,8 @@ def test_options_of_engines_are_passed_on(monkeypatch):
     run("train", *RESUMED, "--patience", "0.5", "--partial", "best", "--verify", "2")
     assert [given[-1][name] for name in names] == [{"survivors": None}, None, 10]
     assert given[-1]["options"] == replace(usual, patience=0.5, partial="best", verify=2)
-    run("train", *RESUMED, "--verify", "1", "--ask")
-    assert given[-1]["options"] == replace(usual, verify=1, ask=True)
+    run("train", *RESUMED, "--verify", "1", "--ask", "--answer-timeout", "0.5")
+    assert given[-1]["options"] == replace(usual, verify=1, ask=True, answer_timeout=0.5)
     run("train", *RESUMED, "--message-dtype", "float32", "--seed", "5")
     assert given[-1]["options"] == replace(usual, message_dtype="float32", seed=5)
 
@@ -1022,6 +1022,7 @@ def test_options_of_engines_are_passed_on(monkeypatch):
         ),
         (["--partial", "best", "--compare", "gcada"], "gcada keeps gradients for later rounds"),
         (["--patience", "-1"], "--patience"),
+        (["--answer-timeout", "-1"], "--answer-timeout"),
         (["--replay", "nowhere.json"], "nowhere.json"),
         (["--replay", __file__], "holds no history of runs of training"),
     ],

@@ -25,6 +25,7 @@ from fastgc import (
     ReedSolomon,
     Uncoded,
 )
+from fastgc.coding.gathering import Gathering
 from fastgc.engines import LocalCluster, SimulatedCluster, local, master
 from fastgc.engines.interface import Event, Kind, Task
 from fastgc.engines.master import Master
@@ -694,6 +695,44 @@ def test_who_is_late_or_not_asked(passing):
     ]
     assert now[0] == pytest.approx(10.0)
     assert (cluster._stale, cluster._refused) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ([message(0, 0)], r"not heard from workers \[1, 2\]$"),
+        (
+            [message(0, 0), message(1, 0, np.nan)],
+            r"not heard from workers \[2\], corrupt workers \[1\]$",
+        ),
+    ],
+)
+def test_errors_of_time_name_no_empty_list(passing, told, says):
+    cluster, _ = passing(script(Uncoded(3), [NOTHING, told, 50.0], verify=True, timeout=10.0))
+    with pytest.raises(TimeoutError, match=says):
+        cluster.step(np.ones(1), np.empty(1))
+
+
+class Agreeing(Gathering):
+    """Wants two messages that are the same."""
+
+    ready, survivors = False, np.empty(0, dtype=np.int64)
+
+    def __init__(self, cluster):
+        self.code, self.form = cluster._round.code, cluster._round.form
+
+    def receive(self, *_, **__):
+        return False
+
+    def require(self, messages):
+        raise NotDecodableError("no two of them agree", 1)
+
+
+def test_nobody_is_named_where_nobody_is_corrupt():
+    cluster = script(Uncoded(2), [NOTHING, [message(0, 0), message(1, 0)]])
+    says = "^no more messages will come, and those that came are too few for round 0: no two of"
+    with pytest.raises(NotDecodableError, match=says):
+        cluster.collect(np.ones(1), Agreeing(cluster))
 
 
 def test_two_rounds_in_hand():

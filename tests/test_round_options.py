@@ -32,6 +32,7 @@ OTHER = {
     "partial": "best",
     "verify": True,
     "ask": True,
+    "answer_timeout": 0.25,
 }
 # what some make no sense without
 NEEDED = {"ask": {"verify": True}}
@@ -76,7 +77,8 @@ def test_numbers_are_made_plain():
     assert made == RoundOptions(seed=3, timeout=2.0, patience=1.0, first_round=1, verify=True)
     kinds = {"seed": int, "timeout": float, "patience": float, "first_round": int, "verify": bool}
     assert {name: type(getattr(made, name)) for name in kinds} == kinds
-    assert RoundOptions(timeout=math.inf, patience=math.inf).patience == math.inf
+    endless = RoundOptions(timeout=math.inf, patience=math.inf, answer_timeout=math.inf)
+    assert (endless.patience, endless.answer_timeout) == (math.inf, math.inf)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -126,6 +128,8 @@ WRONG = [
     ({"survivors": [1, 2]}, TypeError, "survivors must be callable, got list"),
     ({"patience": -1}, ValueError, "patience must be finite and not negative"),
     ({"patience": None}, TypeError, "patience must be a real number"),
+    ({"answer_timeout": -1}, ValueError, "answer_timeout must be finite and not negative"),
+    ({"answer_timeout": None}, TypeError, "answer_timeout must be a real number"),
     (
         {"partial": "most"},
         ValueError,

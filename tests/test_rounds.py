@@ -42,7 +42,7 @@ class Workers:
         self.left.sort(key=lambda each: each[1])  # those of a worker in order
         self.kept, self.brought, self.asked, self.dead = {}, set(), [], set()
         compute = self.g.__getitem__ if isinstance(rnd, AskingRound) else None
-        rnd.begin(Host(lambda: self.now, compute, patience=2.0, least_wait=0.5))
+        rnd.begin(Host(lambda: self.now, compute, answer_timeout=2.0, least_wait=0.5))
 
     def message(self, worker, index):
         message = self.code.encode(worker, self.g[self.code.partitions(worker, index)], index=index)

@@ -547,6 +547,7 @@ def test_who_never_answers_is_named():
         ({"mu": -0.5}, "mu must be"),
         ({"engine": "cloud"}, "unknown engine"),
         ({"verify": True}, "no option 'verify'"),
+        ({"ask": True}, "no option 'ask'"),
         ({"delay": None}, "no option 'delay'"),
     ],
 )

@@ -21,6 +21,7 @@ from fastgc import (
     YeAbbe,
 )
 from fastgc.codes import AskingRound, Costs
+from fastgc.coding.gathering import Host
 from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.engines.interface import Kind
 
@@ -204,21 +205,134 @@ def replies(values):
     return each(ask)
 
 
-def test_who_is_silent_is_a_straggler():
+@pytest.mark.parametrize("silent", [[0], [1], [0, 1]])
+def test_the_master_computes_what_a_silent_suspect_does_not_say(silent):
+    """Its message is no less a suspect's, be it the liar's or the other's."""
     rnd = copies([(0, 5.0), (1, 1.0)])
     assert rnd.contradicted
-    costs = rnd.settle(replies([5.0, None]), lambda j: np.full(4, 1.0))
-    assert costs == Costs(asks=2, numbers=2, computed=0)
-    assert (rnd.silent, rnd.corrupt) == ([1], [])
-    assert not rnd.ready  # one copy, and one may lie
-    assert not rnd.verified
-    rnd.receive(2, np.full(4, 1.0))
-    assert rnd.contradicted
-    rnd.settle(replies([5.0, None, 1.0]), lambda j: np.full(4, 1.0))
-    assert (rnd.silent, rnd.corrupt) == ([1], [0])
+    said = [None if i in silent else value for i, value in enumerate([5.0, 1.0])]
+    costs = rnd.settle(replies(said), lambda j: np.full(4, 1.0))
+    assert costs == Costs(asks=2, numbers=2 * (2 - len(silent)), computed=1)
+    assert (rnd.silent, rnd.corrupt) == (silent, [0])
     assert rnd.ready
     assert rnd.verified
     np.testing.assert_array_equal(rnd.gradient(), np.ones(4))
+
+
+def test_nobody_is_waited_for_once_messages_tell():
+    """Of three copies one comes while two are asked, of which none has answered."""
+    now = [0.0]
+    rnd = copies([])
+    rnd.begin(Host(lambda: now[0], lambda j: pytest.fail("computed"), True, 2.0))
+    rnd.receive(0, np.full(4, 5.0))
+    rnd.receive(1, np.ones(4))
+    assert rnd.due == 2.0
+    (_, seed), _ = rnd.questions()
+    assert set(rnd.awaited) == {0, 1}
+    assert rnd.receive(2, np.ones(4))
+    assert not rnd.awaited
+    assert (rnd.silent, rnd.corrupt, rnd.costs) == ([], [0], Costs(asks=2))
+    assert rnd.due == np.inf
+    rnd.hear(0, seed, replies([5.0])([0], seed)[0])
+    assert (rnd.ready, rnd.costs) == (True, Costs(asks=2))
+    np.testing.assert_array_equal(rnd.gradient(), np.ones(4))
+
+
+def test_a_contradiction_that_nobody_settles_is_an_error():
+    """Where the master computes nothing, and no more messages will come."""
+    rnd = copies([(0, 5.0), (1, 1.0)])
+    rnd.begin(Host(lambda: 0.0))
+    assert rnd.decodable
+    assert not rnd.ready
+    for decode in (rnd.gradient, rnd.best):
+        with pytest.raises(CorruptMessageError, match="one of the workers 0, 1 must be corrupt"):
+            decode()
+
+
+def test_a_liar_that_knows_the_seed_sends_nothing_by_it():
+    """The first liar tells the second with what it was asked, and this one sends its message then.
+
+    It differs from the truth by what is orthogonal to the random vector of that seed.
+    """
+    code = CyclicRepetition(9, stragglers=3)
+    for number in range(5):
+        rng = np.random.default_rng(number)
+        g = rng.standard_normal((9, P))
+        rnd = AskingRound(code, P, liars=2)
+        first, *order = rng.permutation(9).tolist()
+        second, seeds = order[6], []
+
+        def ask(workers, seed, g=g, seeds=seeds):
+            seeds.append(seed)
+            held = {i: g[code.partitions(i)] for i in workers}
+            return {i: AskingRound.answer(code, i, partials, seed) for i, partials in held.items()}
+
+        for i in (first, *order):
+            message = code.encode(i, g[code.partitions(i)])
+            if i == first:
+                message += 1.0
+            elif i == second and seeds:
+                vector = np.random.default_rng(seeds[-1]).standard_normal(P)
+                lie = rng.standard_normal(P)
+                message += lie - (lie @ vector) / (vector @ vector) * vector
+            if rnd.receive(i, message):
+                break
+            if rnd.decodable:
+                rnd.settle(ask, g.__getitem__)
+                if rnd.ready:
+                    break
+        assert len(set(seeds)) == 2
+        assert set(rnd.corrupt) == {first, second}
+        assert rnd.verified
+        np.testing.assert_allclose(rnd.gradient(), g.sum(axis=0), atol=1e-12)
+
+
+def decoded(rnd, rng, lies):
+    """What becomes of a round whose suspects answer soon, late or never: its error; NaN: raised."""
+    code, now, asked = rnd.code, 0.0, []
+    frank = dict(enumerate(rng.choice(["soon", "late", "never"], code.n)))
+    rnd.reset()
+    rnd.begin(Host(lambda: now, lies.truth, True, 1.0))
+    left = rng.permutation(code.n).tolist()
+    while not rnd.ready and (left or rnd.awaited):
+        asked += [(i, seed) for i, seed in rnd.questions() if frank[i] != "never"]
+        soon = [each for each in asked if frank[each[0]] == "soon"]
+        if rnd.due <= now:
+            rnd.elapse()
+        elif soon or (asked and rng.random() < 0.3):
+            each = soon[0] if soon else asked[0]
+            asked.remove(each)
+            rnd.hear(*each, told(lies, *each))
+        elif left and rng.random() < 0.5:
+            rnd.receive(left[0], lies.message(left.pop(0)))
+        now += 0.2 * (rng.random() < 0.5)
+    try:
+        return lies.error(rnd.gradient())
+    except CorruptMessageError:
+        return np.nan
+
+
+def told(lies, worker, seed):
+    """An answer, as a transport would bring it."""
+    answer = lies.ask(worker, seed)
+    return None if isinstance(answer, str) else answer
+
+
+def test_silence_makes_no_round_wrong_and_nobody_corrupt():
+    """Of any lies, whoever answers soon, late or never: exact, or an error; no honest one named."""
+    silent = named = 0
+    for code, e in [(FractionalRepetition(6, stragglers=2), 1), *CODES]:
+        rng = np.random.default_rng(e)
+        rnd = AskingRound(code, P, liars=e)
+        for _ in range(much(1_000, 6)):
+            liars = rng.permutation(code.n)[: rng.integers(0, e + 1)].tolist()
+            lies = Lies(code, liars, rng)
+            error = decoded(rnd, rng, lies)
+            assert np.isnan(error) or error < 1e-12, (code, lies.kind)
+            assert set(rnd.corrupt) <= set(liars)
+            silent, named = silent + len(rnd.silent), named + len(rnd.corrupt)
+    assert silent
+    assert named
 
 
 def test_more_liars_than_were_said():
@@ -405,7 +519,7 @@ def test_adversarial_rounds_of_an_engine_are_exact(code, e):
     liars = Liars(code, e)
     rng = np.random.default_rng(0)
     shards, out = list(rng.standard_normal((code.k, P))), np.empty(P)
-    asks = computed = 0
+    asks = computed = deaths = 0
     with LocalCluster(code, shards, liars, P, verify=e, ask=True) as cluster:
         for number in range(much(1_000, 20)):
             theta = rng.standard_normal(P)
@@ -413,7 +527,9 @@ def test_adversarial_rounds_of_an_engine_are_exact(code, e):
             np.testing.assert_allclose(out, theta * np.sum(shards, axis=0), atol=1e-11)
             who = liars.in_round(number)
             assert set(report.corrupt) <= who
-            assert report.computed <= len(who)
+            # of who died in place of an answer, all of its partial gradients
+            assert report.computed <= len(who) + code.load * (report.deaths - deaths)
+            deaths = report.deaths
             assert bool(report.asks) == bool(who) or not report.asks
             asks, computed = asks + report.asks, computed + report.computed
     assert asks
@@ -468,7 +584,7 @@ def test_what_comes_while_answers_are_awaited_counts():
             report = cluster.step(np.ones(3), out)
             assert out.tolist() == [15.0 + 6 * number] * 3
             assert sorted(report.corrupt) == [2, 5]
-            assert report.computed == 2
+            assert report.computed == 1
             assert report.verified
 
 
@@ -497,6 +613,57 @@ def test_simulated_workers_are_asked_in_their_time():
             assert report.wait_seconds == 0.5 * 2 + 4 * 1.0
         else:  # three; a round trip, two computations once more, and two answers
             assert report.wait_seconds == 0.5 * 2 + 3 * 1.0 + 0.125 + 0.5 * 2 + 2 * 1.0
+
+
+def test_simulated_suspects_have_the_time_of_an_answer():
+    """They take 1.125 s; if they have less, the master computes, or a third copy tells."""
+    for copies, seconds, computed, wait in (
+        (2, 2.0, 0, 2.125),
+        (2, 1.0, 2, 2.0),
+        (3, 2.0, 0, 1.25),
+        (3, 0.125, 2, 1.125),
+    ):
+        code = FractionalRepetition(2 * copies, 4, stragglers=copies - 1)
+        options = {"verify": 1, "ask": True, "answer_timeout": seconds, "delays": Fifth()}
+        times = {"cost": 0.5, "request": 0.125}
+        shards, out = [1.0, 2.0, 4.0, 8.0], np.empty(3)
+        with SimulatedCluster(code, shards, Falsified(), 3, **options, **times) as cluster:
+            for _ in range(2):
+                report = cluster.step(np.ones(3), out)
+                np.testing.assert_array_equal(out, 15.0)
+                assert (report.asks, report.corrupt, report.verified) == (2, (2,), True)
+                assert (report.computed, report.wait_seconds) == (computed, wait)
+
+
+class Fifth:
+    """The fifth worker begins a quarter of a second later."""
+
+    def sample(self, round, workers, seed):
+        return 0.25 * (np.arange(workers) == 4)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.001])
+def test_answers_that_are_late_or_lost_make_no_gradient_wrong(seconds):
+    """Of one liar, with three copies: asked or not, no round is wrong."""
+    code, theta, out = FractionalRepetition(6, stragglers=2), np.ones(3), np.empty(3)
+    rng = np.random.default_rng(0)
+    options = {"verify": 1, "ask": True, "answer_timeout": seconds}
+    with LocalCluster(code, [1.0] * 6, np.multiply, 3, **options) as cluster:
+        listen = cluster.transport.listen
+
+        def lying(wait):
+            for event in listen(wait):
+                if event.kind == Kind.MESSAGE and event.worker == 1 and event.message is not None:
+                    event.message = event.message + 1.0
+                if event.kind != Kind.ANSWER or rng.random() < 0.5:
+                    yield event
+
+        cluster.transport.listen = lying
+        for _ in range(much(1_000, 30)):
+            report = cluster.step(theta, out)
+            np.testing.assert_array_equal(out, 6.0)
+            assert set(report.corrupt) <= {1}
+            assert report.verified
 
 
 def test_a_run_says_what_asking_took():

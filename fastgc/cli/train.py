@@ -226,6 +226,11 @@ class Faults(Options, panel="Workers that die or compute wrongly"):
         "With --verify: ask workers whose messages contradict each other, and let the master "
         "compute what tells who lies. S copies to spare then do, in place of 2 S.",
     )
+    answer_timeout: float = option(
+        10.0,
+        "Seconds that a worker has to answer; if it does not, the master computes in its place.",
+        min=0.0,
+    )
 
 
 @dataclass(frozen=True)
@@ -610,6 +615,7 @@ def _round_options(asked: Asked) -> RoundOptions:
         patience=asked.patience,
         verify=asked.verify,
         ask=asked.ask,
+        answer_timeout=asked.answer_timeout,
     )
 
 

@@ -81,8 +81,8 @@ class Host(NamedTuple):
         None: the round is to settle no contradiction by itself.
     asks : bool
         Whether workers answer questions.
-    patience : float
-        Seconds after which a suspect that has not answered counts as a straggler.
+    answer_timeout : float
+        Seconds that a suspect has to answer.
     least_wait : float
         Seconds that an answer may take at least, before others are asked in its place.
     deadline : float
@@ -92,7 +92,7 @@ class Host(NamedTuple):
     clock: Callable[[], float]
     compute: Callable[[int], NDArray[Any]] | None = None
     asks: bool = True
-    patience: float = math.inf
+    answer_timeout: float = math.inf
     least_wait: float = math.inf
     deadline: float = math.inf
 

@@ -2,7 +2,8 @@
 
 Checks of `fastgc.coding.verify` say that messages contradict each other with half as many
 copies as it takes to say whose are wrong. The master then asks the suspects for what each of their
-partial gradients contributed, and computes as few of these itself as tell who lies.
+partial gradients contributed, and computes as few of these itself as tell who lies. A suspect that
+does not answer is no less of one: its message stays, and the master computes what it does not say.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from .verify import SAFETY, Finding
 
 __all__ = ["AskingRound", "Costs"]
 
-Ask = Callable[[list[int], int], Mapping[int, ArrayLike | None]]
 Compute = Callable[[int], ArrayLike]
-_Case = Generator[list[int], Mapping[int, ArrayLike | None], None]
+_Said = Mapping[int, ArrayLike | None]  # answers by worker; None: it has none
+Ask = Callable[[list[int], int], _Said]
+_Case = Generator[list[int], _Said, None]
 
 # Roundings by which what is claimed of a partial gradient may differ from what the master computes,
 # in units of SAFETY; and claims of two workers from each other: a little more than twice as many.
@@ -56,7 +58,7 @@ class AskingRound(Round):
     costs : Costs
         What asking took in this round.
     silent : list of int
-        Workers that were asked, and did not answer: they count as stragglers.
+        Workers that were asked, and did not answer: the master computes in their place.
 
     Raises
     ------
@@ -80,6 +82,13 @@ class AskingRound(Round):
     So each computation but those for lack of claims names a liar: s at most, as in the paper. An
     answer has w (m + 1) numbers, for a load of w and m pieces. Theirs has a number for each of
     about log2(w) levels, but each takes a round trip.
+
+    Nobody is waited for any more as soon as messages that come meanwhile tell who lies. A suspect
+    that does not answer may be the honest one: its message is kept, and the master computes all
+    partial gradients of this suspect, w at most, in the place of its answer.
+
+    A seed is a secret until all messages have come that are compared by it. Where one that came
+    later contradicts others, a new seed is drawn, and its suspects are asked with that.
 
     That messages contradict each other is seen as in `fastgc.coding.verify`, by a random
     projection of each: what that may miss, and how rarely, is missed here. In float64 the
@@ -125,13 +134,13 @@ class AskingRound(Round):
         self._claims: dict[int, NDArray[Any]] = {}  # what workers answered
         self._truth: dict[int, NDArray[Any]] = {}  # of partitions that the master computed
         self._sampling: _Sampling | None = None
+        self._before: set[int] = set()  # workers whose messages had come when it was drawn
         self.costs, self.silent = Costs(), list[int]()
         self._host: Host | None = None  # who settles contradictions as they come
         self._case: _Case | None = None  # that is being settled
-        self._open: set[int] = set()  # workers that owe it an answer
-        self._said: dict[int, NDArray[Any]] = {}
+        self._open: dict[int, int] = {}  # workers that owe it an answer, and to which seed
+        self._said: dict[int, ArrayLike | None] = {}
         self._new: list[tuple[int, int]] = []  # questions, each to be told once
-        self._held: list[tuple[int, NDArray[Any], float]] = []  # messages that came meanwhile
         self.due = math.inf
         assert self._inspector is not None
         self._inspector.expect(self._liars)
@@ -213,8 +222,9 @@ class AskingRound(Round):
         ----------
         ask : callable or None
             ``ask(workers, seed)`` returns what `answer` gives there, by worker; nothing, or None,
-            of those that do not answer. Nobody is asked twice. None: nobody is asked at all; the
-            master computes all that the suspects have computed.
+            of those that do not answer, for whom the master computes. Nobody is asked twice with
+            the same seed. None: nobody is asked at all; the master computes all that the suspects
+            have computed.
         compute : callable
             ``compute(partition)`` returns the partial gradient of a partition, a (p,) array, as
             workers compute it, up to rounding.
@@ -230,33 +240,25 @@ class AskingRound(Round):
             If more workers lied than were to be expected.
         """
         case = self._settling(compute, ask is not None)
-        said: Mapping[int, ArrayLike | None] = {}
         try:
             asked = next(case)
             while True:
                 assert ask is not None
                 assert self._sampling is not None
+                self._count(asks=len(asked))
                 said = ask(asked, self._sampling.seed)
-                asked = case.send(said)
+                asked = case.send({worker: said.get(worker) for worker in asked})
         except StopIteration:
             return self.costs
 
     def begin(self, host: Host) -> None:
-        """Begin; contradictions are settled as they come, where the host computes.
-
-        As long as answers are awaited, messages that come are held, and count after that.
-        """
+        """Begin; contradictions are settled as they come, where the host computes."""
         self._host = host if host.compute is not None else None
 
     @property
     def ready(self) -> bool:
         """As of `Round`; not while answers are awaited."""
         return self._ready and self._case is None
-
-    @property
-    def taken(self) -> NDArray[np.int64]:
-        """Numbers of the messages that came."""
-        return np.array([*self.survivors, *(worker for worker, *_ in self._held)], dtype=np.int64)
 
     @property
     def awaited(self) -> Collection[int]:
@@ -272,35 +274,46 @@ class AskingRound(Round):
         energy: float = math.nan,
     ) -> bool:
         """Take a worker's message, as of `Round`."""
-        if self._case is not None:
-            held = np.asarray(message)
-            self.form.require_finite(worker, held)
-            self._held.append((worker, held, energy))
-            return False
         super().receive(worker, message, index, energy=energy)
         host = self._host
-        if host is not None and self._decodable and self.contradicted:
+        if self._case is not None:
+            if not self.contradicted:  # it told what suspects were asked for
+                self._go_on()
+        elif host is not None and self._decodable and self.contradicted:
             assert host.compute is not None
             self._case = self._settling(host.compute, host.asks)
-            self._go_on(None)
+            self._ask(next(self._case, []))
         return self.ready
 
-    def _go_on(self, said: Mapping[int, ArrayLike | None] | None) -> None:
-        """Go on with what is being settled, with these answers; None: begin."""
+    def _go_on(self) -> None:
+        """Go on with what is being settled, with the answers that came."""
         assert self._case is not None
-        assert self._host is not None
+        said, self._said = self._said, {}
         try:
-            asked = next(self._case) if said is None else self._case.send(said)
+            asked = self._case.send(said)
         except StopIteration:
-            self._case, self.due = None, math.inf
-            while self._held and self._case is None:
-                worker, message, energy = self._held.pop(0)
-                self.receive(worker, message, energy=energy)
+            asked = []
+        self._ask(asked)
+
+    def _ask(self, asked: list[int]) -> None:
+        """Let these workers be asked, unless they were already; nobody: it is settled."""
+        if not asked:
+            self._case, self._open, self._new, self.due = None, {}, [], math.inf
             return
+        assert self._host is not None
         assert self._sampling is not None
-        self._open, self._said = set(asked), {}
-        self._new = [(worker, self._sampling.seed) for worker in asked]
-        self.due = min(self._host.deadline, self._host.clock() + self._host.patience)
+        seed = self._sampling.seed
+        new = [(worker, seed) for worker in asked if self._open.get(worker) != seed]
+        self._open = dict.fromkeys(asked, seed)
+        if new:
+            self._new = [each for each in self._new if each in self._open.items()] + new
+            self._count(asks=len(new))
+            self.due = min(self._host.deadline, self._host.clock() + self._host.answer_timeout)
+
+    def _count(self, asks: int = 0, numbers: int = 0, computed: int = 0) -> None:
+        """Add to the costs."""
+        each = zip(self.costs, (asks, numbers, computed), strict=True)
+        self.costs = Costs(*(before + more for before, more in each))
 
     def questions(self) -> list[tuple[int, int]]:
         """Suspects to be asked, and the seed of what; each is told once."""
@@ -311,24 +324,24 @@ class AskingRound(Round):
         self, worker: int, what: Any, answer: NDArray[Any] | None, *, energy: float = math.nan
     ) -> NDArray[np.int64]:
         """Take what a suspect answers; None: it does not."""
-        if worker in self._open and self._sampling is not None and what == self._sampling.seed:
-            if answer is not None:
-                self._said[worker] = answer.copy()
-            self._open.remove(worker)
+        if worker in self._open and what == self._open[worker]:
+            self._said[worker] = None if answer is None else answer.copy()
+            del self._open[worker]
             if not self._open:
-                self._go_on(self._said)
+                self._go_on()
         return super().hear(worker, what, answer, energy=energy)
 
     def straggles(self, worker: int) -> None:
         """As of `Round`; it answers no more."""
         super().straggles(worker)
-        if self._sampling is not None:
-            self.hear(worker, self._sampling.seed, None)
+        if worker in self._open:
+            self.hear(worker, self._open[worker], None)
 
     def elapse(self) -> None:
         """Go on without the answers that did not come."""
-        self._open = set()
-        self._go_on(self._said)
+        self._said |= dict.fromkeys(self._open)
+        self._open = {}
+        self._go_on()
 
     def _settling(self, compute: Compute, asks: bool) -> _Case:
         """Settle as `settle`: yields workers to be asked, and is sent what they say."""
@@ -349,14 +362,18 @@ class AskingRound(Round):
                 self._decide()
                 return
             suspects = self._suspects(finding)
-            if self._sampling is None:  # drawn when nobody can change a message any more
-                self._sampling = _Sampling(self.scheme, self.form, secrets.randbits(63))
-            new = [worker for worker in suspects if worker not in self._claims]
-            said = (yield new) if asks and new else {}
-            if not self._take_claims(new, said if asks else None, compute):
-                continue
-            wrong = [i for i in suspects if self._contradicts_itself(i)]
-            if wrong := wrong or self._compare(suspects, compute):
+            unsaid = [worker for worker in suspects if worker not in self._claims]
+            new = [worker for worker in unsaid if asks and worker not in self.silent]
+            if wrong := self._wrong(suspects, compute):
+                self._drop(wrong)
+                self._finding = None
+            elif not self._before.issuperset(suspects):
+                self._draw()
+            elif new:
+                self._take_claims((yield new))
+            elif unsaid:
+                self._compute_claims(unsaid, compute)
+            elif wrong := self._wrong_of_few(suspects, compute):
                 self._drop(wrong)
                 self._finding = None
             else:  # nothing is wrong by more than rounding
@@ -375,39 +392,35 @@ class AskingRound(Round):
         groups = [group or self.survivors.tolist() for group in finding.suspects]
         return sorted(set().union(*groups))
 
-    def _take_claims(
-        self, new: list[int], said: Mapping[int, ArrayLike | None] | None, compute: Compute
-    ) -> bool:
-        """Take what suspects said; None: the master computes that in their place.
+    def _draw(self) -> None:
+        """Draw the seed of a question, when nobody can change a message any more."""
+        self._sampling = _Sampling(self.scheme, self.form, secrets.randbits(63))
+        self._before = set(self.survivors.tolist())
+        self._claims.clear()
+        self._truth.clear()
 
-        Whether all is there: who does not answer is dropped.
-        """
-        silent = len(self.silent)
-        for worker in new:
-            held = self.scheme.partitions(worker).tolist()
-            if said is None:
-                claims: NDArray[Any] | None = np.array([self._true(j, compute) for j in held])
-            else:
-                claims = self._answered(worker, said.get(worker), len(held))
+    def _take_claims(self, said: _Said) -> None:
+        """Take what suspects said, and note who said nothing."""
+        for worker, answer in said.items():
+            claims = self._answered(answer, self.scheme.partitions(worker).size)
             if claims is None:
-                self._drop([worker])
-                self.corrupt.remove(worker)
                 self.silent.append(worker)
-                self._finding = None
             else:
                 self._claims[worker] = claims
-        return len(self.silent) == silent
 
-    def _answered(self, worker: int, said: ArrayLike | None, held: int) -> NDArray[Any] | None:
+    def _compute_claims(self, workers: list[int], compute: Compute) -> None:
+        """What these workers would have to say."""
+        for worker in workers:
+            held = self.scheme.partitions(worker).tolist()
+            self._claims[worker] = np.array([self._true(j, compute) for j in held])
+
+    def _answered(self, said: ArrayLike | None, held: int) -> NDArray[Any] | None:
         """An answer as an array; of NaN, which nothing agrees with, if it is none."""
-        asks, numbers, computed = self.costs
         reals = 2 if self.scheme.is_complex else 1
         shape = held, self.scheme.pieces + 1
-        self.costs = Costs(
-            asks + 1, numbers + (said is not None) * math.prod(shape) * reals, computed
-        )
         if said is None:
             return None
+        self._count(numbers=math.prod(shape) * reals)
         kind = np.complex128 if self.scheme.is_complex else np.float64
         found = np.full(shape, np.nan, dtype=kind)
         told = np.asarray(said)
@@ -419,7 +432,7 @@ class AskingRound(Round):
         assert self._sampling is not None
         if partition not in self._truth:
             self._truth[partition] = self._sampling.of_partial(np.asarray(compute(partition)))
-            self.costs = self.costs._replace(computed=self.costs.computed + 1)
+            self._count(computed=1)
         return self._truth[partition]
 
     def _contradicts_itself(self, worker: int) -> bool:
@@ -435,28 +448,44 @@ class AskingRound(Round):
             roundings = size + (len(claims) + 2) * parts
             return not abs(sent - said) <= SAFETY * self._sampling.unit * roundings
 
-    def _compare(self, suspects: list[int], compute: Compute) -> list[int]:
-        """Who is wrong on the partition that they differ on most; or on one of too few claims."""
-        assert self._sampling is not None
+    def _claimed(self, suspects: list[int]) -> dict[int, list[tuple[int, NDArray[Any]]]]:
+        """What is claimed of each partition, and by whom."""
         claimed: dict[int, list[tuple[int, NDArray[Any]]]] = {}
         for i in suspects:
-            for j, claim in zip(self.scheme.partitions(i).tolist(), self._claims[i], strict=True):
-                claimed.setdefault(j, []).append((i, claim))
+            if i in self._claims:
+                held = self.scheme.partitions(i).tolist()
+                for j, claim in zip(held, self._claims[i], strict=True):
+                    claimed.setdefault(j, []).append((i, claim))
+        return claimed
+
+    def _wrong(self, suspects: list[int], compute: Compute) -> list[int]:
+        """Who contradicts the own message; or is wrong where claims differ most."""
+        wrong = [i for i in suspects if i in self._claims and self._contradicts_itself(i)]
+        claimed = self._claimed(suspects)
+        if wrong or not claimed:
+            return wrong
+        assert self._sampling is not None
         apart = {
-            j: max(
-                (self._sampling.apart(a, b) for _, a in claims for _, b in claims[:1]), default=0.0
-            )
+            j: max(self._sampling.apart(claim, claims[0][1]) for _, claim in claims)
             for j, claims in claimed.items()
         }
         worst = max(apart, key=apart.__getitem__)
-        todo = [worst] if apart[worst] > _APART else []
-        few = [j for j, claims in claimed.items() if len(claims) <= self._left()]
-        for j in [*todo, *([] if todo else few)]:
-            truth = self._true(j, compute)
-            wrong = [i for i, claim in claimed[j] if self._sampling.apart(truth, claim) > _OFF]
-            if wrong:
+        return self._untrue(worst, claimed[worst], compute) if apart[worst] > _APART else []
+
+    def _wrong_of_few(self, suspects: list[int], compute: Compute) -> list[int]:
+        """Who is wrong on a partition of which no more workers claim something than may lie."""
+        for j, claims in self._claimed(suspects).items():
+            if len(claims) <= self._left() and (wrong := self._untrue(j, claims, compute)):
                 return wrong
         return []
+
+    def _untrue(
+        self, partition: int, claims: list[tuple[int, NDArray[Any]]], compute: Compute
+    ) -> list[int]:
+        """Whose claims are wrong on a partition, which the master computes."""
+        assert self._sampling is not None
+        truth = self._true(partition, compute)
+        return [i for i, claim in claims if self._sampling.apart(truth, claim) > _OFF]
 
 
 def _require_askable(scheme: Scheme, form: Format) -> None:

@@ -293,8 +293,8 @@ class RoundLoop:
             read = theta.view()
             read.flags.writeable = False
             compute = partial(self._compute, read)
-        wait, patience = self._answers_within
-        return Host(self._now, compute, self._can_ask, patience, wait, now + self._timeout)
+        within, wait = options.answer_timeout, self._least_wait
+        return Host(self._now, compute, self._can_ask, within, wait, now + self._timeout)
 
     def _compute(self, theta: Array, partition: int) -> Array:
         """A partial gradient of this round, at read-only parameters."""
@@ -426,8 +426,8 @@ class RoundLoop:
 
     # Whether workers answer questions.
     _can_ask = True
-    # Seconds that an answer may take at least, before others are asked; and at most.
-    _answers_within = math.inf, math.inf
+    # Seconds that a sum may take at least, before others are asked.
+    _least_wait = math.inf
 
     def _now(self) -> float:
         """Seconds of the loop's clock."""

@@ -32,7 +32,6 @@ _SENT = (Kind.MESSAGE,), _COMPUTED  # and what a round hears of: one that keeps 
 _NOBODY = -1, None  # whom no question was put to
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0  # seconds before a worker is restarted again and again
-_LEAST_WAIT = 0.1  # seconds that an answer may take at least, before others are asked in its place
 
 
 class Master(RoundLoop):
@@ -90,6 +89,8 @@ class Master(RoundLoop):
     - If the master dies all workers end, and the run goes on from its checkpoint.
     """
 
+    _least_wait = 0.1
+
     def _start_workers(self) -> None:
         self._starting, self._live = set(self._everyone), set[int]()
         self._busy: dict[int, set[int]] = {}  # worker: the rounds it was handed and may be at
@@ -107,7 +108,6 @@ class Master(RoundLoop):
             self._round = self._sums
         if not self._options.ask:  # the master computes nothing, and needs no data
             self._task = self._task.without_data()
-        self._answers_within = _LEAST_WAIT, self._options.patience
         self._close = weakref.finalize(self, _end, self._round, self.transport)
         try:
             self._await_all()
@@ -384,30 +384,35 @@ class Master(RoundLoop):
                 run.hope = self._now() + self._left
             return False
         # A tracker may want more messages than there will be.
-        self._make_do(run, f"messages of workers {run.corrupt} are corrupt")
+        said = "no more messages will come, and those that came"
+        if run.corrupt:
+            said = f"messages of workers {run.corrupt} are corrupt, and the others"
+        self._make_do(run, said)
         return True
 
     def _give_up(self, run: Run) -> None:
         if run.hope <= run.deadline:
             patience = self._options.patience
             waited = f" and were waited for {patience} s" if patience else ""
-            self._make_do(run, f"workers {self._lost} have died{waited}")
+            self._make_do(run, f"workers {self._lost} have died{waited}, and the others")
         elif not self._enough(run.rnd):
-            silent = (run.asked & self._busy.keys()).union(run.rnd.awaited)
+            silent = sorted((run.asked & self._busy.keys()).union(run.rnd.awaited))
+            named = ("not heard from", silent), ("lost", self._lost), ("corrupt", run.corrupt)
+            told = ", ".join(f"{what} workers {workers}" for what, workers in named if workers)
             raise TimeoutError(
-                f"round {self._number} was not decodable after {self._options.timeout} s; not "
-                f"heard from workers {sorted(silent)}, lost workers {self._lost}"
+                f"round {self._number} was not decodable after {self._options.timeout} s; "
+                f"{told or 'all workers were heard'}"
             )
 
     def _make_do(self, run: Run, why: str) -> None:
-        """Raise unless the round can do with what came; `why` it is no more."""
+        """Raise unless the round can do with what came: `why` it is no more, and what that is."""
         if self._enough(run.rnd):
             return
         try:
             run.rnd.require(self._within_reach(run))
         except NotDecodableError as error:
             raise NotDecodableError(
-                f"{why}, and the others are too few for round {self._number}: {error}",
+                f"{why} are too few for round {self._number}: {error}",
                 error.missing,
             ) from None
 

@@ -90,9 +90,11 @@ class RoundOptions:
         Ask workers whose messages contradict each other what each of their partial gradients
         contributed, and let the master compute those that tell who lies
         (`fastgc.codes.AskingRound`). With that, ``verify=s`` names s liars by s messages to spare
-        in place of 2s. A suspect computes all of its partial gradients once more to answer; one
-        that has not answered within the `patience` is a straggler in this round. The master needs
-        the shards and the gradient function, which it has where it made the cluster.
+        in place of 2s. A suspect computes all of its partial gradients once more to answer. The
+        master needs the shards and the gradient function, which it has where it made the cluster.
+    answer_timeout : float, default 10
+        Seconds that a suspect has to answer, if no other messages tell before that who lies. Then
+        the master computes the partial gradients that its message consists of.
 
     Raises
     ------
@@ -121,14 +123,17 @@ class RoundOptions:
     partial: WhenShort = "raise"
     verify: bool | int = False
     ask: bool = False
+    answer_timeout: float = 10.0
 
     def __post_init__(self) -> None:
         check_model(self.delays)
-        timeout, patience = self.timeout, self.patience
+        timeout = self.timeout
         if timeout is not None and timeout != math.inf:
             timeout = check_real("timeout", timeout, positive=True)
-        if patience != math.inf:
-            patience = check_real("patience", patience)
+        waits = {"patience": self.patience, "answer_timeout": self.answer_timeout}
+        for name, seconds in waits.items():
+            if seconds != math.inf:
+                waits[name] = check_real(name, seconds)
         if self.message_dtype is not None:
             check_dtype(self.message_dtype, halves=True, pairs=True)
         tracker: Any = self.tracker
@@ -148,7 +153,7 @@ class RoundOptions:
             "seed": at_least("seed", self.seed, 0),
             "timeout": timeout,
             "first_round": at_least("first_round", self.first_round, 0),
-            "patience": patience,
+            **waits,
             "ask": bool(self.ask),
             "verify": liars if (liars := liars_of(self.verify)) > 1 else bool(liars),
         }
@@ -213,6 +218,7 @@ class SharedKeywords(TypedDict, total=False):
     partial: WhenShort
     verify: bool | int
     ask: bool
+    answer_timeout: float
 
 
 class RoundKeywords(SharedKeywords, total=False):

@@ -42,8 +42,9 @@ class SimulatedCluster(RoundLoop):
         Seconds to compute one partial gradient, of each worker if they differ.
     request : float
         Seconds of a round trip, which it takes to ask workers: for sums (`PartialWork`), or as
-        suspects (``ask=True``), who then take the time of their computation once more. What the
-        master computes itself takes none, as decoding does.
+        suspects (``ask=True``), who then take the time of their computation once more, and have
+        ``answer_timeout`` simulated seconds for all that. What the master computes itself takes
+        none, as decoding does.
     receive : float
         Seconds that the master's link is busy with a message that arrived, one after another.
     overhead : float
@@ -129,6 +130,7 @@ class SimulatedCluster(RoundLoop):
         self._theta.flags.writeable = False
         self._partials.clear()
         self._answers.clear()
+        self._asked.clear()
         sender, begin, work = self._senders, self._late, self._work
         if per_of(self._options.delays) == "computation":
             work = work + run.delays
@@ -144,18 +146,14 @@ class SimulatedCluster(RoundLoop):
         run.deadline = self._timeout
 
     def _wait(self, run: Run, until: float) -> Event | None:
-        if self._answers:
-            at, number, worker, what = self._answers[0]
-            if at <= until:
-                self._answers.popleft()
-                self._elapsed = at
-                answer, energy = self._answer(worker, what)
-                return Event(Kind.ANSWER, worker, self._number, number, answer, energy=energy)
-        elif self._came < len(self._order):
+        keeps = run.rnd.keeps
+        while self._answers and self._answers[0][2] not in run.rnd.awaited:  # it is too late
+            del self._asked[self._answers.popleft()[1]]
+        due = self._answers[0][0] if self._answers else math.inf
+        if self._came < len(self._order) and not (self._answers and keeps):
             number = self._order[self._came]
-            keeps = run.rnd.keeps
             at = max(self._elapsed, self._arrival[number]) + (0.0 if keeps else self._receive)
-            if at <= until and at < math.inf:
+            if at <= until and at < min(due, math.inf):
                 self._came += 1
                 self._elapsed = at
                 worker, index = self._places[number]
@@ -166,6 +164,11 @@ class SimulatedCluster(RoundLoop):
                 if worker not in run.bad and run.rnd.wants(worker):  # else nobody reads it
                     event.message, event.energy = self._message(worker, index)
                 return event
+        if self._answers and due <= until:
+            _, number, worker, what = self._answers.popleft()
+            self._elapsed = due
+            answer, energy = self._answer(worker, what)
+            return Event(Kind.ANSWER, worker, self._number, number, answer, energy=energy)
         if until < math.inf:
             self._elapsed = max(self._elapsed, until)
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence, Sized
+from dataclasses import fields
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from .._arrays import at_least, check_dtype, check_real, check_vector
 from ..codes import Code, Encoder, Round, Uncoded
 from ..engines import Cluster, RoundReport, find_engine
 from ..engines.interface import Gathering, Gradient
-from ..engines.options import Batch
+from ..engines.options import Batch, RoundOptions
 from ..engines.worker import partial_gradient
 from ..errors import NotDecodableError
 from .scheme import Schedule, SequentialScheme, Tasks, check_scheme
@@ -24,15 +25,7 @@ Array = NDArray[Any]
 
 # Of `RoundOptions`: those that have a meaning where the messages of a job come in several rounds.
 _OPTIONS = ("delays", "seed", "timeout", "patience")
-_ELSEWHERE = {
-    "tracker",
-    "survivors",
-    "partial",
-    "verify",
-    "message_dtype",
-    "first_round",
-    "options",
-}
+_ELSEWHERE = {each.name for each in fields(RoundOptions)}.difference(_OPTIONS) | {"options"}
 
 
 class Done(NamedTuple):
@@ -146,8 +139,8 @@ class SequentialCluster:
         for name, function in (("gradient", gradient), ("batch", batch)):
             if not callable(function) and (name, function) != ("batch", None):
                 raise TypeError(f"{name} must be callable, got {type(function).__name__}")
-        for name in _ELSEWHERE:
-            if name in keywords:
+        for name in keywords:
+            if name in _ELSEWHERE:
                 raise TypeError(
                     f"SequentialCluster has no option {name!r}: of RoundOptions it takes "
                     f"{', '.join(_OPTIONS)}"
