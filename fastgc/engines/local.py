@@ -96,6 +96,7 @@ class _Processes:
         # A worker that sends several messages looks for a newer round before each. It is handed
         # no third one: what it has in hand may not be the newest, but it can tell, and ask.
         self.ahead = 1 if code.scheme.messages_per_worker == 1 else 2
+        self.exposed = True
         self.wanted = 1
         self.intake: kernels.Arrivals | None = None
         # Messages lie in memory, whether they are kept or sent.
@@ -127,7 +128,10 @@ class _Processes:
         # Those that are not answered, of each worker by their numbers.
         self._questions: list[dict[int, Question]] = [{} for _ in range(code.n)]
         self._asked: dict[int, int] = {}  # workers that are to be forked, by their tickets
-        self._early: set[int] = set()  # of these, whose lines are broken
+        # Workers that are dead, or expelled, and not told to be: what is known of it. Of those that
+        # are to be forked that is told once the server has answered.
+        self._gone: dict[int, str] = {}
+        self._joined: set[int] = set()
         self._failures = 0  # servers that never answered, one after the other
         self._hurry: list[int] = []  # interrupts while it closes
         self._resources = contextlib.ExitStack()
@@ -210,6 +214,8 @@ class _Processes:
     def _launch(self, worker: int) -> None:
         assert self._server is not None
         self._births[worker] += 1
+        self._joined.discard(worker)
+        self._rings.renew(worker)
         self._rings.admit(worker, self._births[worker])
         # Pickled here, so that a worker that cannot load it has a traceback to send. In memory, not
         # in a pipe, which would hold the master up for as long as the new process does not read it.
@@ -235,15 +241,15 @@ class _Processes:
         self._selector.register(ours, selectors.EVENT_READ, kind)
         return end.fileno()
 
-    def _hear_server(self) -> list[int]:
-        """Take note of who was forked; returns those who are dead already."""
+    def _hear_server(self) -> None:
+        """Take note of who was forked, and ask another server if this one is lost."""
         assert self._server is not None
         for ticket, pid in self._server.answers():
             worker = self._asked.pop(ticket)
             if pid != fork_server.NONE:  # else its line is broken: it is told dead
                 self._pids[worker] = pid
-        dead = self._early.difference(self._asked.values())
-        self._early -= dead
+                if self._gone.get(worker):
+                    self._kill(worker)
         if self._server.lost:  # those who were not forked are asked for once more
             if self._server.ready or self._server.killed:
                 self._failures = 0
@@ -258,16 +264,36 @@ class _Processes:
             for worker in again:
                 self._hang_up(worker)
                 self._launch(worker)
-        return list(dead)
+
+    def _expel(self, worker: int, why: str) -> None:
+        """Kill a worker that tells what no worker tells: it counts as dead."""
+        line = self._lines[worker]
+        if line is not None and worker not in self._gone:
+            self._selector.unregister(line)
+            self._gone[worker] = f": it was ended, for {why}"
+            self._rings.admit(worker, _NOBODY)
+            self._kill(worker)
+
+    def _kill(self, worker: int) -> None:
+        if worker in self._pids:
+            with contextlib.suppress(OSError):
+                os.kill(self._pids[worker], signal.SIGKILL)
+
+    def _deaths(self) -> list[Event]:
+        """Those of who is gone and was forked, once each."""
+        dead = self._gone.keys() - self._asked.values()
+        for worker in dead:
+            self._pids.pop(worker, None)
+        return [Event(Kind.DIED, worker, text=self._gone.pop(worker)) for worker in dead]
 
     def _hang_up(self, worker: int) -> None:
         line, self._lines[worker] = self._lines[worker], None
         if line is not None:
-            if worker not in self._early:
+            if worker not in self._gone:
                 self._selector.unregister(line)
             line.close()
         self._ask_no_more(worker)
-        self._early.discard(worker)
+        self._gone.pop(worker, None)
 
     def _ask_no_more(self, worker: int) -> None:
         line, self._asking[worker] = self._asking[worker], None
@@ -356,24 +382,26 @@ class _Processes:
         for worker in told:
             if 0 <= worker < n:
                 events += self._notices(worker)
-                broken = broken or worker in self._early
+                broken = broken or worker in self._gone
         if broken or _SERVER in told or until_late <= 0.0:
-            for worker in self._hear_server():
-                self._pids.pop(worker, None)
-                events.append(Event(Kind.DIED, worker))
-        return events
+            self._hear_server()
+        return events + self._deaths() if self._gone else events
 
     def _events(self, news: list[Any]) -> list[Event]:
         """The events that workers told of in shared memory."""
         slots, first = self._slots, self._first
-        return [
-            Event(Kind.LEFT, worker, number)
-            if index < 0
-            else Event(
-                Kind.MESSAGE, worker, number, index, slots[first[worker] + index], "", energy, when
-            )
-            for when, worker, number, index, energy in news
-        ]
+        events = []
+        for when, worker, number, index, energy in news:
+            slot = first[worker] + index
+            if index >= 0 and slot < first[worker + 1]:
+                message = slots[slot]
+                event = Event(Kind.MESSAGE, worker, number, index, message, "", energy, when)
+                events.append(event)
+            elif index == _NONE:
+                events.append(Event(Kind.LEFT, worker, number))
+            else:
+                self._expel(worker, "it told of a message that it cannot have")
+        return events + self._deaths() if self._gone else events
 
     def _notices(self, worker: int) -> Iterator[Event]:
         """The events that a worker's line tells of; it may be broken."""
@@ -385,12 +413,22 @@ class _Processes:
             return
         except OSError:
             sent = b""
-        for kind, number in _NOTICE.iter_unpack(sent):
-            text = self._tracebacks[worker].tobytes().rstrip(b"\0") if kind == Kind.FAILED else b""
-            yield Event(Kind(kind), worker, number, text=text.decode(errors="replace"))
         if not sent:
             self._selector.unregister(line)
-            self._early.add(worker)
+            self._gone[worker] = ""
+            return
+        rest = len(sent) % _NOTICE.size
+        for kind, number in _NOTICE.iter_unpack(sent[: len(sent) - rest]):
+            if kind == Kind.FAILED:
+                text = self._tracebacks[worker].tobytes().rstrip(b"\0").decode(errors="replace")
+                yield Event(Kind.FAILED, worker, number, text=text)
+            elif kind == Kind.JOINED and worker not in self._joined:
+                self._joined.add(worker)
+                yield Event(Kind.JOINED, worker, number)
+            else:
+                rest = 1
+        if rest:
+            self._expel(worker, "it wrote to its line what no worker does")
 
     def _answered(self, worker: int) -> Iterator[Event]:
         """The answers that a worker's other line tells of; it may be broken."""

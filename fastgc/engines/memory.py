@@ -6,6 +6,7 @@ What cannot be sent is an error that says why not.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib.util
 import mmap
 import os
@@ -27,6 +28,8 @@ _COUNT = struct.Struct("=q")  # of parts: a pickle, and the buffers that it leav
 _PART = struct.Struct("=qq")  # where it begins, its bytes
 _ALIGNED = 64  # parts begin at multiples of it
 _APART = 1 << 12  # bytes from which on a buffer is a part of its own
+if hasattr(os, "memfd_create"):
+    _OF_ONE_SIZE = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 def packed(thing: Any, keep: Keep | None = None) -> bytes:
@@ -87,7 +90,8 @@ class Memory:
     """Memory that another process maps too, once it has been given the open file.
 
     It has no name in the file system, so that however the processes end, it ends with them, and
-    the size of /dev/shm does not bound it.
+    the size of /dev/shm does not bound it. On Linux it is sealed: no process can change its size,
+    which would kill the others when they read what is gone.
 
     Parameters
     ----------
@@ -113,6 +117,8 @@ class Memory:
         try:
             if fd is None:
                 os.ftruncate(self.fd, nbytes)
+                if hasattr(os, "memfd_create"):
+                    fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _OF_ONE_SIZE)
             self.map = mmap.mmap(self.fd, nbytes, access=by_name[access])
         except BaseException:
             if fd is None:
@@ -166,6 +172,6 @@ class Memory:
 
 def _anonymous_file() -> int:
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("fastgc")
+        return os.memfd_create("fastgc", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
