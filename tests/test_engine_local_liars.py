@@ -12,6 +12,7 @@ from worker_processes import pids, wait_for_ends
 
 from fastgc import FractionalRepetition, ReedSolomon, Uncoded
 from fastgc.engines import LocalCluster
+from fastgc.engines.interface import Question
 from fastgc.errors import WorkerFailedError
 
 pytestmark = pytest.mark.any_backend
@@ -102,6 +103,32 @@ def test_a_message_that_a_worker_cannot_have(index):
 )
 def test_nonsense_on_its_line(written):
     expelled(f"os.write(me['inbox'], {written})")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "b'x'",
+        "struct.pack('=qqd', -1, 6, 1.0)",
+        "struct.pack('=qqd', 99, 1, 1.0)",
+        "bytes(1 << 12)",
+    ],
+)
+def test_nonsense_in_answers(written):
+    code = FractionalRepetition(4, stragglers=1)
+    expelled(f"os.write(me['files'][-1], {written})", code, verify=1, ask=True)
+
+
+def test_one_that_never_reads_its_questions_holds_nobody_up():
+    lie = "me['worker'].answer = lambda *_: time.sleep(1e6)"
+    code, out = FractionalRepetition(4, stragglers=1), np.empty(P)
+    with LocalCluster(code, [1.0] * 4, liar(lie), P, verify=1, ask=True) as cluster:
+        for number in range(3000):
+            cluster.step(np.ones(P), out) if number in (0, 2999) else None
+            cluster.transport.ask(1, Question(number, 0, 7))
+        assert cluster.transport._unsent[1]  # the line is full, to within a part of a question
+        assert len(cluster.transport._questions[1]) < 3000
+    np.testing.assert_allclose(out, 4.0)
 
 
 def test_nonsense_while_it_starts_is_named():

@@ -125,6 +125,7 @@ class _Processes:
         self._lines: list[socket.socket | None] = [None] * code.n
         # Another, for questions and answers, where there are any.
         self._asking: list[socket.socket | None] = [None] * code.n
+        self._unsent = [b""] * code.n  # of a question, what did not fit into that line
         # Those that are not answered, of each worker by their numbers.
         self._questions: list[dict[int, Question]] = [{} for _ in range(code.n)]
         self._asked: dict[int, int] = {}  # workers that are to be forked, by their tickets
@@ -298,6 +299,7 @@ class _Processes:
     def _ask_no_more(self, worker: int) -> None:
         line, self._asking[worker] = self._asking[worker], None
         self._questions[worker].clear()
+        self._unsent[worker] = b""
         if line is not None:
             self._selector.unregister(line)
             line.close()
@@ -337,12 +339,20 @@ class _Processes:
         seconds += delays
 
     def ask(self, worker: int, question: Question) -> None:
-        self._questions[worker][question.number] = question
-        line = self._asking[worker]
-        if line is not None:
+        # One that has not read what it was asked before is not asked: it is silent anyway.
+        if self._send(worker):
             packed = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
-            with contextlib.suppress(OSError):  # listen() tells of a death
-                line.sendall(_SIZE.pack(len(packed)) + packed)
+            self._questions[worker][question.number] = question
+            self._unsent[worker] = _SIZE.pack(len(packed)) + packed
+            self._send(worker)
+
+    def _send(self, worker: int) -> bool:
+        """Send as much of a question as its line holds; whether that is all."""
+        line = self._asking[worker]
+        with contextlib.suppress(OSError):  # it is full; or listen() tells of a death
+            while line is not None and (rest := self._unsent[worker]):
+                self._unsent[worker] = rest[line.send(rest, socket.MSG_DONTWAIT) :]
+        return line is not None and not self._unsent[worker]
 
     def listen(self, seconds: float) -> list[Event]:
         if self._handed[0]:
@@ -374,7 +384,6 @@ class _Processes:
         # Taken after select(): what a dead worker told was there before its line broke, and so
         # stands in front of its death.
         events = self._events(self._rings.take()) if wait or told else []
-        broken = False
         n = len(self._lines)
         for worker in told:
             if worker >= n:
@@ -382,8 +391,7 @@ class _Processes:
         for worker in told:
             if 0 <= worker < n:
                 events += self._notices(worker)
-                broken = broken or worker in self._gone
-        if broken or _SERVER in told or until_late <= 0.0:
+        if self._gone or _SERVER in told or until_late <= 0.0:
             self._hear_server()
         return events + self._deaths() if self._gone else events
 
@@ -435,15 +443,19 @@ class _Processes:
         line = self._asking[worker]
         assert line is not None
         try:
-            sent = line.recv(_ANSWER.size, socket.MSG_WAITALL)  # it is written as a whole
+            sent = line.recv(_ANSWER.size, socket.MSG_DONTWAIT)  # it is written as a whole
+        except BlockingIOError:
+            return
         except OSError:
             sent = b""
-        if len(sent) < _ANSWER.size:
+        if not sent:
             self._ask_no_more(worker)
             return
-        number, kind, energy = _ANSWER.unpack(sent)
+        number, kind, energy = _ANSWER.unpack(sent.ljust(_ANSWER.size, b"\0"))
         question, memory = self._questions[worker].pop(number, None), self._answers[worker]
-        if question is None:  # it was asked no such thing
+        if len(sent) < _ANSWER.size or question is None or kind not in (Kind.ANSWER, Kind.LEFT):
+            self._ask_no_more(worker)
+            self._expel(worker, "it answered what it was not asked")
             return
         answer = self._task.answer_in(memory, worker, question) if kind == Kind.ANSWER else None
         yield Event(Kind.ANSWER, worker, question.round, number, answer, energy=energy)
