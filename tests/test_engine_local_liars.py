@@ -171,6 +171,44 @@ for file in files():
             np.testing.assert_allclose(out, 3.0)
 
 
+@pytest.mark.parametrize("way", ["map", "write", "seal", "protect"])
+def test_nobody_writes_to_the_parameters(way):
+    """All would compute the same wrong gradient, which no comparison finds."""
+    lie = {
+        "map": """
+for file in files():
+    memory = attempt(mmap.mmap, file, os.fstat(file).st_size)
+    while memory and (at := memory.find(theta[:2].tobytes())) >= 0:
+        memory[at : at + theta.nbytes] = bytes(theta.nbytes)
+""",
+        "write": """
+for file in files():
+    again = attempt(os.open, f"/proc/self/fd/{file}", os.O_RDWR)
+    whole = os.pread(again, os.fstat(file).st_size, 0)
+    if (at := whole.find(theta[:2].tobytes())) >= 0:
+        attempt(os.pwrite, again, bytes(theta.nbytes), at)
+""",
+        "seal": """
+import fcntl
+for file in files():
+    for seal in (0x8, 0x10):
+        attempt(fcntl.fcntl, file, fcntl.F_ADD_SEALS, seal)
+""",
+        "protect": """
+import ctypes
+at = theta.ctypes.data // 4096 * 4096
+if ctypes.CDLL(None).mprotect(ctypes.c_void_p(at), ctypes.c_size_t(4096), 3) == 0:
+    ctypes.memset(theta.ctypes.data, 0, theta.nbytes)
+""",
+    }[way]
+    code, out = FractionalRepetition(4, stragglers=1), np.empty(P)
+    with LocalCluster(code, [3.0] * 4, liar(lie, None), P, verify=1) as cluster:
+        for number in range(1, 5):
+            theta = np.arange(P) + 100.0 * number
+            assert cluster.step(theta, out).verified
+            np.testing.assert_allclose(out, 12.0 * theta)
+
+
 @pytest.mark.parametrize("own", [False, True])
 def test_what_is_decoded_is_what_was_verified(own, tmp_path):
     """Workers change their messages once these were compared, before they are decoded."""

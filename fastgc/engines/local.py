@@ -165,7 +165,7 @@ class _Processes:
         self._ours = ours
         _lives.add(ours)
         resources.callback(_end_life, ours)
-        self._told = resources.enter_context(Memory(self._layout.told.nbytes))
+        self._told = resources.enter_context(Memory(self._layout.told.nbytes, alone=True))
         self._sent = resources.enter_context(Memory(self._layout.sent.nbytes))
         thetas, self._newest, orders = self._layout.told.arrays(self._told)
         self._thetas = list(thetas)
