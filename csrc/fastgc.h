@@ -384,8 +384,11 @@ int64_t fgc_rings_wait(const fgc_rings *r, int64_t worker, int64_t birth, int64_
 void fgc_rings_tell(const fgc_rings *r, int bell, int64_t worker, int64_t round, int64_t index,
                     double energy);
 
-/* The news of all workers in order of their times, at most so many; how many. taken[i]: those that were
- * taken of worker i so far. */
+/* The news of all workers in order of their times, none of which is still to come, at most so many; how many.
+ * taken[i]: those that were taken of worker i so far. One that claims more than `capacity` at a time or for
+ * each of its orders, or fewer than before, lies: in their place there is one of message FGC_NONSENSE, and no
+ * more of this worker are taken while taken[i] is below 0, where it is -1 less those that were. */
+enum { FGC_NONSENSE = -2 };
 int64_t fgc_rings_take(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_t most);
 
 /* The same for a master that sleeps next, if there are none, until the bell rings: after so many of the

@@ -69,7 +69,8 @@ static int hear(int files, int bell, int milliseconds, int *others)
         if (heard[i].data.fd == bell) {
             char bytes[1 << 8];
             rang = 1;
-            while (read(bell, bytes, sizeof bytes) == sizeof bytes)
+            /* Not without end: somebody may ring all the time. */
+            for (int more = 1 << 8; more-- && read(bell, bytes, sizeof bytes) == sizeof bytes;)
                 ;
         }
     *others = count > rang;
@@ -170,13 +171,24 @@ static int earlier(const void *a, const void *b)
 
 int64_t fgc_rings_take(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_t most)
 {
-    int64_t count = 0;
+    int64_t count = 0, latest = 0;
     for (int64_t worker = 0; worker < r->workers; worker++) {
         const int64_t *const ring = r->news + (LINE + NEWS * r->capacity) * worker;
-        const int64_t told = read_shared(ring);
+        const int64_t told = read_shared(ring), before = taken[worker];
+        if (told == before || before < 0 || count == most)
+            continue;
+        const int64_t given = r->orders[ORDERS * worker];
+        if (told < before || told - before > r->capacity || told > given * r->capacity) {
+            out[count++] = (fgc_news){.worker = worker, .round = -1, .index = FGC_NONSENSE};
+            taken[worker] = -1 - before;
+            continue;
+        }
+        if (!latest)
+            latest = now();
         for (; taken[worker] < told && count < most; taken[worker]++) {
             const int64_t *const news = ring + LINE + NEWS * (taken[worker] % r->capacity);
-            out[count] = (fgc_news){.time = news[0], .worker = worker, .round = news[1], .index = news[2]};
+            const int64_t time = news[0];
+            out[count] = (fgc_news){time < latest ? time : latest, worker, news[1], news[2], 0};
             memcpy(&out[count++].energy, news + 3, sizeof out->energy);
         }
     }

@@ -83,3 +83,20 @@ def test_objects_without_arrays():
     for value in (None, {"a": [1, 2.5, b"x" * 10_000]}, bytearray(9_999)):
         with Memory.of(value) as memory:
             assert loaded(memory) == value
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="memory is not sealed here")
+def test_sealed_memory():
+    with Memory(8192) as shared, Memory(8192, alone=True) as own:
+        for memory in (shared, own):
+            for size in (0, 4096, 1 << 20):
+                with pytest.raises(PermissionError):
+                    os.ftruncate(memory.fd, size)
+        Memory(8192, os.dup(shared.fd)).map[5] = 7
+        assert shared.map[5] == 7
+        with pytest.raises(PermissionError):
+            Memory(8192, own.fd)
+        with pytest.raises(PermissionError):
+            os.pwrite(own.fd, b"x", 0)
+        own.map[5] = 8
+        assert Memory(8192, os.dup(own.fd), "read").map[5] == 8

@@ -25,13 +25,14 @@ pytestmark = pytest.mark.every_backend
 class Sides:
     """A master's rings, and those of its workers, in one process or in forks of it."""
 
-    def __init__(self, workers, capacity=3):
+    def __init__(self, workers, capacity=3, given=1000):
         shapes = Rings.shapes(workers, capacity)
         arrays = [
             np.frombuffer(mmap.mmap(-1, 8 * math.prod(shape)), np.int64).reshape(shape)
             for shape in shapes.values()
         ]
         self.newest, self.orders = arrays[:2]
+        self.orders[:, 0] = given  # as many news as `capacity` belong to each
         self.heard, self.bell = os.pipe()
         os.set_blocking(self.heard, False)
         os.set_blocking(self.bell, False)
@@ -74,7 +75,7 @@ def without_times(news):
 
 
 def test_a_worker_reads_its_orders():
-    with Sides(3) as sides:
+    with Sides(3, given=0) as sides:
         mine = sides.workers[1]
         assert (mine.given(1), mine.wait(1, 1, 0, 0.0)) == (0, 0)
         sides.master.hand([0, 1], [5, 6], [0.25, math.inf], 7, 8)
@@ -89,7 +90,7 @@ def test_a_worker_reads_its_orders():
 
 
 def test_a_wait_ends_in_time_without_orders():
-    with Sides(2) as sides:
+    with Sides(2, given=0) as sides:
         sides.master.hand([0], [0], [0.0], 1, 0)
         start = time.monotonic()
         assert sides.workers[0].wait(0, 1, 1, 0.02) == 1
@@ -97,7 +98,7 @@ def test_a_wait_ends_in_time_without_orders():
 
 
 def test_a_birth_that_is_over_ends():
-    with Sides(2) as sides:
+    with Sides(2, given=0) as sides:
         sides.master.hand([0], [0], [0.0], 1, 0)
         sides.master.admit(0, 2)
         assert sides.workers[0].wait(0, 1, 0, math.inf) == -1  # though there is an order
@@ -106,7 +107,7 @@ def test_a_birth_that_is_over_ends():
 
 
 def test_a_sleeper_is_woken_by_its_order_and_by_its_end():
-    with Sides(40) as sides:  # more than there are bits of a word
+    with Sides(40, given=0) as sides:  # more than there are bits of a word
         found = {}
 
         def wait(worker):
@@ -368,7 +369,7 @@ def test_what_is_taken_and_what_is_left(data):
 def test_no_news_are_lost_between_threads(backend, wanted):
     """A master that sleeps whenever there are none, and workers that tell all the time."""
     workers, rounds = 4, much(25_000, 500)
-    with Sides(workers, 2) as sides:
+    with Sides(workers, 2, given=0) as sides:
 
         def work(worker):
             mine, seen = sides.workers[worker], 0
@@ -438,3 +439,58 @@ def test_processes_that_are_killed_leave_the_others_going():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             raise
+
+
+@pytest.mark.parametrize("count", [2**62, 2**63 - 1, 4, -1, -(2**63)])
+def test_a_count_that_cannot_be_is_told_once(count):
+    """The ring holds three: its worker is heard no more, until another takes its place."""
+    with Sides(3, 3) as sides:
+        liar, honest = sides.workers[1], sides.workers[2]
+        liar._arrays.news[1, 0] = count
+        honest.tell(2, 7, 0, 0.5)
+        assert without_times(sides.master.take()) == [(1, -1, -2, 0.0), (2, 7, 0, 0.5)]
+        liar._arrays.news[1, 0] = 5
+        assert sides.master.want(1) == []
+        sides.master.renew(1)
+        liar.tell(1, 8, 1, 0.25)
+        assert without_times(sides.master.take()) == [(1, 8, 1, 0.25)]
+
+
+def test_there_are_no_more_news_than_orders_allow():
+    with Sides(1, 3, given=0) as sides:
+        sides.workers[0].tell(0, 0, 0, 0.0)
+        assert without_times(sides.master.take()) == [(0, -1, -2, 0.0)]
+        sides.master.renew(0)
+        sides.master.hand([0], [0], [0.0], 0, 0)
+        for _ in range(3):
+            sides.workers[0].tell(0, 0, 0, 0.0)
+            assert without_times(sides.master.take()) == [(0, 0, 0, 0.0)]
+        sides.workers[0].tell(0, 0, 0, 0.0)
+        assert without_times(sides.master.take()) == [(0, -1, -2, 0.0)]
+
+
+def test_no_news_are_of_times_to_come():
+    with Sides(1) as sides:
+        sides.workers[0].tell(0, 0, 0, 0.0)
+        sides.workers[0]._arrays.record(0, 0)[0] = 2**62
+        [(when, *_)] = sides.master.take()
+        assert when <= time.perf_counter_ns()
+
+
+def test_a_bell_that_never_falls_silent_holds_nobody_up(by_futex):
+    with Sides(1) as sides:
+        taken, over = Taken(sides, 1), threading.Event()
+
+        def ring():
+            os.set_blocking(sides.bell, True)
+            while not over.is_set():
+                os.write(sides.bell, bytes(1 << 16))
+
+        ringer = threading.Thread(target=ring)
+        ringer.start()
+        try:
+            assert taken.gather(0.05) == []
+        finally:
+            over.set()
+            while ringer.is_alive():
+                sides.rung()

@@ -354,6 +354,11 @@ class GroupedRound(Gathering):
         ]
 
     @property
+    def verifies(self) -> bool:  # type: ignore[override]
+        """Whether any group's round does."""
+        return any(rnd.verifies for rnd in self._rounds)
+
+    @property
     def verified(self) -> bool:  # type: ignore[override]
         """Whether every group that takes part is, as `Round.verified`."""
         return all(self._rounds[g].verified for g in self.groups)

@@ -115,6 +115,9 @@ class Gathering:
         as until the first one came, or all have come. None: it takes none.
     verified : bool
         As `Round.verified`.
+    verifies : bool
+        Whether it compares messages with each other. Where their workers could change them after
+        that, it is brought copies.
     keeps : bool
         Whether workers keep their messages, and only `report` them, until they are asked.
     replaceable : bool
@@ -130,6 +133,7 @@ class Gathering:
     form: Format
     linger: float | None = 0.0
     verified: bool = False
+    verifies: bool = False
     keeps: bool = False
     replaceable: bool = True
     due: float = math.inf

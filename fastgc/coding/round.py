@@ -189,6 +189,11 @@ class Round(ShownRound, Gathering):
         return self._ready
 
     @property
+    def verifies(self) -> bool:  # type: ignore[override]
+        """Whether it looks for corrupt messages."""
+        return self._inspector is not None
+
+    @property
     def verified(self) -> bool:  # type: ignore[override]
         """Whether every message that the gradient is decoded from passed a parity check.
 
@@ -712,6 +717,11 @@ class Chosen(Gathering):
     def corrupt(self) -> list[int]:
         """As of the round."""
         return self._round.corrupt
+
+    @property
+    def verifies(self) -> bool:  # type: ignore[override]
+        """As of the round."""
+        return self._round.verifies
 
     @property
     def verified(self) -> bool:  # type: ignore[override]

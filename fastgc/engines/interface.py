@@ -364,6 +364,9 @@ class Transport(Protocol):
     ahead : int
         Rounds that a worker may have in hand at a time: 1, or 2 if one that is handed a newer round
         leaves the older one between two of its messages.
+    exposed : bool, optional
+        Whether workers can write to a message that they have sent: a round that verifies is then
+        brought copies. Default: False.
     wanted : int
         The master sets it: how many more messages of the newest round it takes at least before it
         can do anything with them. Fewer need not be told before some time has passed.

@@ -96,6 +96,7 @@ class _Processes:
         # A worker that sends several messages looks for a newer round before each. It is handed
         # no third one: what it has in hand may not be the newest, but it can tell, and ask.
         self.ahead = 1 if code.scheme.messages_per_worker == 1 else 2
+        self.exposed = True
         self.wanted = 1
         self.intake: kernels.Arrivals | None = None
         # Messages lie in memory, whether they are kept or sent.
@@ -124,10 +125,14 @@ class _Processes:
         self._lines: list[socket.socket | None] = [None] * code.n
         # Another, for questions and answers, where there are any.
         self._asking: list[socket.socket | None] = [None] * code.n
+        self._unsent = [b""] * code.n  # of a question, what did not fit into that line
         # Those that are not answered, of each worker by their numbers.
         self._questions: list[dict[int, Question]] = [{} for _ in range(code.n)]
         self._asked: dict[int, int] = {}  # workers that are to be forked, by their tickets
-        self._early: set[int] = set()  # of these, whose lines are broken
+        # Workers that are dead, or expelled, and not told to be: what is known of it. Of those that
+        # are to be forked that is told once the server has answered.
+        self._gone: dict[int, str] = {}
+        self._joined: set[int] = set()
         self._failures = 0  # servers that never answered, one after the other
         self._hurry: list[int] = []  # interrupts while it closes
         self._resources = contextlib.ExitStack()
@@ -160,7 +165,7 @@ class _Processes:
         self._ours = ours
         _lives.add(ours)
         resources.callback(_end_life, ours)
-        self._told = resources.enter_context(Memory(self._layout.told.nbytes))
+        self._told = resources.enter_context(Memory(self._layout.told.nbytes, alone=True))
         self._sent = resources.enter_context(Memory(self._layout.sent.nbytes))
         thetas, self._newest, orders = self._layout.told.arrays(self._told)
         self._thetas = list(thetas)
@@ -210,6 +215,8 @@ class _Processes:
     def _launch(self, worker: int) -> None:
         assert self._server is not None
         self._births[worker] += 1
+        self._joined.discard(worker)
+        self._rings.renew(worker)
         self._rings.admit(worker, self._births[worker])
         # Pickled here, so that a worker that cannot load it has a traceback to send. In memory, not
         # in a pipe, which would hold the master up for as long as the new process does not read it.
@@ -235,15 +242,15 @@ class _Processes:
         self._selector.register(ours, selectors.EVENT_READ, kind)
         return end.fileno()
 
-    def _hear_server(self) -> list[int]:
-        """Take note of who was forked; returns those who are dead already."""
+    def _hear_server(self) -> None:
+        """Take note of who was forked, and ask another server if this one is lost."""
         assert self._server is not None
         for ticket, pid in self._server.answers():
             worker = self._asked.pop(ticket)
             if pid != fork_server.NONE:  # else its line is broken: it is told dead
                 self._pids[worker] = pid
-        dead = self._early.difference(self._asked.values())
-        self._early -= dead
+                if self._gone.get(worker):
+                    self._kill(worker)
         if self._server.lost:  # those who were not forked are asked for once more
             if self._server.ready or self._server.killed:
                 self._failures = 0
@@ -258,20 +265,41 @@ class _Processes:
             for worker in again:
                 self._hang_up(worker)
                 self._launch(worker)
-        return list(dead)
+
+    def _expel(self, worker: int, why: str) -> None:
+        """Kill a worker that tells what no worker tells: it counts as dead."""
+        line = self._lines[worker]
+        if line is not None and worker not in self._gone:
+            self._selector.unregister(line)
+            self._gone[worker] = f": it was ended, for {why}"
+            self._rings.admit(worker, _NOBODY)
+            self._kill(worker)
+
+    def _kill(self, worker: int) -> None:
+        if worker in self._pids:
+            with contextlib.suppress(OSError):
+                os.kill(self._pids[worker], signal.SIGKILL)
+
+    def _deaths(self) -> list[Event]:
+        """Those of who is gone and was forked, once each."""
+        dead = self._gone.keys() - self._asked.values()
+        for worker in dead:
+            self._pids.pop(worker, None)
+        return [Event(Kind.DIED, worker, text=self._gone.pop(worker)) for worker in dead]
 
     def _hang_up(self, worker: int) -> None:
         line, self._lines[worker] = self._lines[worker], None
         if line is not None:
-            if worker not in self._early:
+            if worker not in self._gone:
                 self._selector.unregister(line)
             line.close()
         self._ask_no_more(worker)
-        self._early.discard(worker)
+        self._gone.pop(worker, None)
 
     def _ask_no_more(self, worker: int) -> None:
         line, self._asking[worker] = self._asking[worker], None
         self._questions[worker].clear()
+        self._unsent[worker] = b""
         if line is not None:
             self._selector.unregister(line)
             line.close()
@@ -311,12 +339,20 @@ class _Processes:
         seconds += delays
 
     def ask(self, worker: int, question: Question) -> None:
-        self._questions[worker][question.number] = question
-        line = self._asking[worker]
-        if line is not None:
+        # One that has not read what it was asked before is not asked: it is silent anyway.
+        if self._send(worker):
             packed = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
-            with contextlib.suppress(OSError):  # listen() tells of a death
-                line.sendall(_SIZE.pack(len(packed)) + packed)
+            self._questions[worker][question.number] = question
+            self._unsent[worker] = _SIZE.pack(len(packed)) + packed
+            self._send(worker)
+
+    def _send(self, worker: int) -> bool:
+        """Send as much of a question as its line holds; whether that is all."""
+        line = self._asking[worker]
+        with contextlib.suppress(OSError):  # it is full; or listen() tells of a death
+            while line is not None and (rest := self._unsent[worker]):
+                self._unsent[worker] = rest[line.send(rest, socket.MSG_DONTWAIT) :]
+        return line is not None and not self._unsent[worker]
 
     def listen(self, seconds: float) -> list[Event]:
         if self._handed[0]:
@@ -348,7 +384,6 @@ class _Processes:
         # Taken after select(): what a dead worker told was there before its line broke, and so
         # stands in front of its death.
         events = self._events(self._rings.take()) if wait or told else []
-        broken = False
         n = len(self._lines)
         for worker in told:
             if worker >= n:
@@ -356,24 +391,25 @@ class _Processes:
         for worker in told:
             if 0 <= worker < n:
                 events += self._notices(worker)
-                broken = broken or worker in self._early
-        if broken or _SERVER in told or until_late <= 0.0:
-            for worker in self._hear_server():
-                self._pids.pop(worker, None)
-                events.append(Event(Kind.DIED, worker))
-        return events
+        if self._gone or _SERVER in told or until_late <= 0.0:
+            self._hear_server()
+        return events + self._deaths() if self._gone else events
 
     def _events(self, news: list[Any]) -> list[Event]:
         """The events that workers told of in shared memory."""
         slots, first = self._slots, self._first
-        return [
-            Event(Kind.LEFT, worker, number)
-            if index < 0
-            else Event(
-                Kind.MESSAGE, worker, number, index, slots[first[worker] + index], "", energy, when
-            )
-            for when, worker, number, index, energy in news
-        ]
+        events = []
+        for when, worker, number, index, energy in news:
+            slot = first[worker] + index
+            if index >= 0 and slot < first[worker + 1]:
+                message = slots[slot]
+                event = Event(Kind.MESSAGE, worker, number, index, message, "", energy, when)
+                events.append(event)
+            elif index == _NONE:
+                events.append(Event(Kind.LEFT, worker, number))
+            else:
+                self._expel(worker, "it told of a message that it cannot have")
+        return events + self._deaths() if self._gone else events
 
     def _notices(self, worker: int) -> Iterator[Event]:
         """The events that a worker's line tells of; it may be broken."""
@@ -385,27 +421,41 @@ class _Processes:
             return
         except OSError:
             sent = b""
-        for kind, number in _NOTICE.iter_unpack(sent):
-            text = self._tracebacks[worker].tobytes().rstrip(b"\0") if kind == Kind.FAILED else b""
-            yield Event(Kind(kind), worker, number, text=text.decode(errors="replace"))
         if not sent:
             self._selector.unregister(line)
-            self._early.add(worker)
+            self._gone[worker] = ""
+            return
+        rest = len(sent) % _NOTICE.size
+        for kind, number in _NOTICE.iter_unpack(sent[: len(sent) - rest]):
+            if kind == Kind.FAILED:
+                text = self._tracebacks[worker].tobytes().rstrip(b"\0").decode(errors="replace")
+                yield Event(Kind.FAILED, worker, number, text=text)
+            elif kind == Kind.JOINED and worker not in self._joined:
+                self._joined.add(worker)
+                yield Event(Kind.JOINED, worker, number)
+            else:
+                rest = 1
+        if rest:
+            self._expel(worker, "it wrote to its line what no worker does")
 
     def _answered(self, worker: int) -> Iterator[Event]:
         """The answers that a worker's other line tells of; it may be broken."""
         line = self._asking[worker]
         assert line is not None
         try:
-            sent = line.recv(_ANSWER.size, socket.MSG_WAITALL)  # it is written as a whole
+            sent = line.recv(_ANSWER.size, socket.MSG_DONTWAIT)  # it is written as a whole
+        except BlockingIOError:
+            return
         except OSError:
             sent = b""
-        if len(sent) < _ANSWER.size:
+        if not sent:
             self._ask_no_more(worker)
             return
-        number, kind, energy = _ANSWER.unpack(sent)
+        number, kind, energy = _ANSWER.unpack(sent.ljust(_ANSWER.size, b"\0"))
         question, memory = self._questions[worker].pop(number, None), self._answers[worker]
-        if question is None:  # it was asked no such thing
+        if len(sent) < _ANSWER.size or question is None or kind not in (Kind.ANSWER, Kind.LEFT):
+            self._ask_no_more(worker)
+            self._expel(worker, "it answered what it was not asked")
             return
         answer = self._task.answer_in(memory, worker, question) if kind == Kind.ANSWER else None
         yield Event(Kind.ANSWER, worker, question.round, number, answer, energy=energy)

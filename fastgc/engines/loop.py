@@ -140,6 +140,7 @@ class RoundLoop:
             code.scheme.message_count
         )  # each came, in seconds from the round's start
         self._last: weakref.ref[Gathering] | None = None  # whose messages lie in the cluster
+        self._copies: Array | None = None  # of messages, for rounds that verify them
         self._form = sent = code.scheme.format(self._size, self._dtype, run.message_dtype)
         self._round: Round | SumRound = _own_round(code, self._size, sent, run, gradient)
         self._decoded = None  # where to decode to, if messages give less precision than is wanted
@@ -385,13 +386,24 @@ class RoundLoop:
         if rnd.linger is not None and run.until == -math.inf:
             run.until = run.start + (1 + rnd.linger) * passed
         run.when[self._first[worker] + index] = passed
-        assert event.message is not None
+        message = event.message
+        assert message is not None
+        if self._exposed and rnd.verifies:
+            message = self._own_copy(self._first[worker] + index, message)
         try:
-            rnd.receive(worker, event.message, None if run.single else index, energy=event.energy)
+            rnd.receive(worker, message, None if run.single else index, energy=event.energy)
         except NonFiniteMessageError:
             if not self._options.verify or not rnd.replaceable:
                 raise
             run.bad.append(worker)
+
+    def _own_copy(self, number: int, message: Array) -> Array:
+        """A message in memory of the cluster's own, where the next round's are copied to."""
+        if self._copies is None:
+            self._copies = np.empty((len(self._when), message.size), message.dtype)
+        copy: Array = self._copies[number]
+        copy[:] = message
+        return copy
 
     def _report(self, run: Run) -> RoundReport:
         received = run.rnd.survivors
@@ -426,6 +438,8 @@ class RoundLoop:
 
     # Whether workers answer questions.
     _can_ask = True
+    # Whether workers can write to messages that were told of.
+    _exposed = False
     # Seconds that a sum may take at least, before others are asked.
     _least_wait = math.inf
 

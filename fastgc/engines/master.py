@@ -104,6 +104,7 @@ class Master(RoundLoop):
         self._message_dtype = self._form.message_dtype
         self.transport = self._open(self._task)
         self._can_ask = getattr(self.transport, "asks", False)
+        self._exposed = getattr(self.transport, "exposed", False)
         if self._sums is not None and self._can_ask:
             self._round = self._sums
         if not self._options.ask:  # the master computes nothing, and needs no data

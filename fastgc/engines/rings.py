@@ -30,6 +30,7 @@ Array = NDArray[np.int64]
 # In numbers of 64 bits: a cache line, a record of news, one of orders, and a worker's orders.
 _LINE, _NEWS, _ORDER, _ORDERS = 8, 4, 4, 16
 _LEAST = 1024  # news that can be taken at once
+_NONSENSE = -2  # the message of one that told more than it can have
 _MOST_PAUSE = 1e6  # seconds of one call that waits: epoll takes no more than 2e6
 _FOUND = np.dtype(
     [
@@ -104,7 +105,8 @@ class Rings:
         not taken yet.
     take : callable
         ``take()``: what workers told, a list of (nanoseconds, worker, round, index, energy), in
-        order of time.
+        order of time, none of which is still to come. Index -2: the worker's count of its news
+        cannot be; it is heard no more until `renew`. All else but the worker is what it wrote.
     want : callable
         ``want(count)``: the same for a master that sleeps next, if there is nothing. Its bell is
         rung after so many news of the newest round, or one of another.
@@ -167,6 +169,12 @@ class Rings:
             "news": (workers, _LINE + _NEWS * capacity),
         }
 
+    def renew(self, worker: int) -> None:
+        """Hear a worker that starts, whatever the one before it told; for the master."""
+        taken = self._arrays.taken
+        taken[worker] = max(taken[worker], ~taken[worker])
+        self._arrays.news[worker, 0] = taken[worker]
+
     def given(self, worker: int) -> int:
         """How many orders a worker was given so far."""
         return int(self._arrays.orders[worker, 0])
@@ -222,13 +230,21 @@ def _by_files(
 
     def take() -> list[News]:
         found: list[News] = []
-        for worker in np.flatnonzero(news[:, 0] != taken).tolist():
-            for told in range(int(taken[worker]), int(news[worker, 0])):
+        counts = news[:, 0].tolist()
+        for worker in np.flatnonzero((counts != taken) & (taken >= 0)).tolist():
+            before, end = int(taken[worker]), counts[worker]
+            most = min(before + arrays.capacity, int(orders[worker, 0]) * arrays.capacity)
+            if not before <= end <= most:
+                found.append((0, worker, -1, _NONSENSE, 0.0))
+                taken[worker] = ~before
+                continue
+            latest = time.perf_counter_ns()
+            for told in range(before, end):
                 record = arrays.record(worker, told)
                 when, round, index = record[:-1].tolist()
                 energy = float(record[-1:].view(np.float64)[0])
-                found.append((when, worker, round, index, energy))
-                taken[worker] += 1
+                found.append((min(when, latest), worker, round, index, energy))
+            taken[worker] = end
         return sorted(found, key=lambda each: each[0])
 
     def want(count: int) -> list[News]:

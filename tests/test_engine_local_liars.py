@@ -1,0 +1,234 @@
+"""Workers of a local cluster that write wherever they can, and tell what no worker tells.
+
+Each liar is a program that runs in its worker, and knows the memory and the files that it has.
+"""
+
+import time
+
+import numpy as np
+import pytest
+from remote import Remote
+from worker_processes import pids, wait_for_ends
+
+from fastgc import FractionalRepetition, ReedSolomon, Uncoded
+from fastgc.engines import LocalCluster
+from fastgc.engines.interface import Question
+from fastgc.errors import WorkerFailedError
+
+pytestmark = pytest.mark.any_backend
+
+P = 50
+
+# What a liar calls `me` are the local variables of its worker's `fastgc.engines.local.work`.
+PROGRAM = """
+import mmap, os, random, struct, sys, threading, time
+import numpy as np
+
+def files():
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if "memfd:fastgc" in os.readlink(f"/proc/self/fd/{name}"):
+                yield int(name)
+        except OSError:
+            pass
+
+def attempt(call, *given):
+    try:
+        return call(*given)
+    except (OSError, ValueError):
+        return None
+
+def gradient(theta, shard, out, *, round):
+    np.multiply(theta, shard, out)
+    frame = sys._getframe()
+    while frame.f_code.co_name != "work":
+        frame = frame.f_back
+    me = frame.f_locals
+    if LIAR in (None, me["number"]) and me["birth"] == 1:
+        lie(me, round, theta, out)
+
+"""
+
+
+def liar(lie, worker=1):
+    """A gradient, shard times theta: in a worker's first birth it runs `lie`; None: in all."""
+    lines = "".join(f"    {line}\n" for line in lie.strip().splitlines())
+    text = f"{PROGRAM}\nLIAR = {worker}\ndef lie(me, round, theta, out):\n{lines}"
+    return Remote(f"(lambda names: (exec({text!r}, names), names['gradient'])[1])({{}})")
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    yield
+    wait_for_ends(*pids())
+
+
+def expelled(lie, code=None, **options):
+    """Steps until the liar was replaced, all of which are exact."""
+    code = ReedSolomon(4, stragglers=2) if code is None else code
+    shards = [float(j + 1) for j in range(code.scheme.shard_count)]
+    with LocalCluster(code, shards, liar(lie), P, timeout=10.0, **options) as cluster:
+        deaths, back = 0, False
+        until = time.monotonic() + 10.0
+        while not (deaths and back):
+            assert time.monotonic() < until
+            theta, out = np.random.default_rng().standard_normal(P), np.empty(P)
+            report = cluster.step(theta, out)
+            np.testing.assert_allclose(out, theta * sum(shards), rtol=1e-10)
+            deaths = report.deaths
+            back = 1 in report.survivors and not report.lost
+        assert deaths == 1
+
+
+@pytest.mark.parametrize("count", ["2**62", "-9", "me['rings']._arrays.news[1][0] + 3"])
+def test_a_liar_about_the_number_of_its_news_is_replaced(count):
+    expelled(f"me['rings']._arrays.news[1][0] = {count}")
+
+
+@pytest.mark.parametrize("index", [1, 99, -2, 2**62, -(2**62)])
+def test_a_message_that_a_worker_cannot_have(index):
+    expelled(f"me['rings'].tell(1, round, {index}, 0.0)")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "b'x'",
+        "bytes(15)",
+        "struct.pack('=qq', 2, -1)",  # it joins again
+        "struct.pack('=qq', 3, round)",  # it says that it died
+        "struct.pack('=qq', 99, round)",
+        "bytes(1 << 12)",
+    ],
+)
+def test_nonsense_on_its_line(written):
+    expelled(f"os.write(me['inbox'], {written})")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "b'x'",
+        "struct.pack('=qqd', -1, 6, 1.0)",
+        "struct.pack('=qqd', 99, 1, 1.0)",
+        "bytes(1 << 12)",
+    ],
+)
+def test_nonsense_in_answers(written):
+    code = FractionalRepetition(4, stragglers=1)
+    expelled(f"os.write(me['files'][-1], {written})", code, verify=1, ask=True)
+
+
+def test_one_that_never_reads_its_questions_holds_nobody_up():
+    lie = "me['worker'].answer = lambda *_: time.sleep(1e6)"
+    code, out = FractionalRepetition(4, stragglers=1), np.empty(P)
+    with LocalCluster(code, [1.0] * 4, liar(lie), P, verify=1, ask=True) as cluster:
+        for number in range(3000):
+            cluster.step(np.ones(P), out) if number in (0, 2999) else None
+            cluster.transport.ask(1, Question(number, 0, 7))
+        assert cluster.transport._unsent[1]  # the line is full, to within a part of a question
+        assert len(cluster.transport._questions[1]) < 3000
+    np.testing.assert_allclose(out, 4.0)
+
+
+def test_nonsense_while_it_starts_is_named():
+    class Shard:
+        def __reduce__(self):
+            write = "[os.write(fd, b'x') for fd in range(3, 30) if is_socket(fd)]"
+            return eval, (
+                f"(lambda os, stat: (lambda is_socket: {write})(lambda fd: os.path.exists("
+                "f'/proc/self/fd/{fd}') and stat.S_ISSOCK(os.fstat(fd).st_mode)))"
+                "(__import__('os'), __import__('stat'))",
+            )
+
+    with pytest.raises(WorkerFailedError, match="worker 1 died while it started: it was ended"):
+        LocalCluster(Uncoded(2, 2), [1.0, Shard()], np.multiply, 1)
+
+
+def test_a_message_from_the_future_does_not_hold_the_others_up():
+    lie = """
+arrays = me["rings"]._arrays
+told = int(arrays.news[1][0])
+arrays.record(1, told)[:3] = 2**62, round, 0
+arrays.news[1][0] = told + 1
+"""
+    with LocalCluster(Uncoded(2), [1.0] * 2, liar(lie), P) as cluster:
+        for _ in range(3):
+            assert cluster.step(np.ones(P), np.empty(P)).arrivals.max() < 100.0
+
+
+def test_nobody_changes_the_size_of_memory():
+    """Whoever reads beyond its end dies by SIGBUS."""
+    lie = """
+for file in files():
+    for size in (0, 1, 1 << 30):
+        attempt(os.ftruncate, file, size)
+"""
+    with LocalCluster(ReedSolomon(3, stragglers=1), [1.0] * 3, liar(lie), P) as cluster:
+        for _ in range(5):
+            out = np.empty(P)
+            cluster.step(np.ones(P), out)
+            np.testing.assert_allclose(out, 3.0)
+
+
+@pytest.mark.parametrize("way", ["map", "write", "seal", "protect"])
+def test_nobody_writes_to_the_parameters(way):
+    """All would compute the same wrong gradient, which no comparison finds."""
+    lie = {
+        "map": """
+for file in files():
+    memory = attempt(mmap.mmap, file, os.fstat(file).st_size)
+    while memory and (at := memory.find(theta[:2].tobytes())) >= 0:
+        memory[at : at + theta.nbytes] = bytes(theta.nbytes)
+""",
+        "write": """
+for file in files():
+    again = attempt(os.open, f"/proc/self/fd/{file}", os.O_RDWR)
+    whole = os.pread(again, os.fstat(file).st_size, 0)
+    if (at := whole.find(theta[:2].tobytes())) >= 0:
+        attempt(os.pwrite, again, bytes(theta.nbytes), at)
+""",
+        "seal": """
+import fcntl
+for file in files():
+    for seal in (0x8, 0x10):
+        attempt(fcntl.fcntl, file, fcntl.F_ADD_SEALS, seal)
+""",
+        "protect": """
+import ctypes
+at = theta.ctypes.data // 4096 * 4096
+if ctypes.CDLL(None).mprotect(ctypes.c_void_p(at), ctypes.c_size_t(4096), 3) == 0:
+    ctypes.memset(theta.ctypes.data, 0, theta.nbytes)
+""",
+    }[way]
+    code, out = FractionalRepetition(4, stragglers=1), np.empty(P)
+    with LocalCluster(code, [3.0] * 4, liar(lie, None), P, verify=1) as cluster:
+        for number in range(1, 5):
+            theta = np.arange(P) + 100.0 * number
+            assert cluster.step(theta, out).verified
+            np.testing.assert_allclose(out, 12.0 * theta)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_what_is_decoded_is_what_was_verified(own, tmp_path):
+    """Workers change their messages once these were compared, before they are decoded."""
+    lie = f"""
+def later():
+    while not os.path.exists({str(tmp_path / "go")!r}):
+        time.sleep(0.001)
+    me["slots"][0][:] += 1e6
+    open({str(tmp_path)!r} + f"/{{me['number']}}", "w").close()
+if round == 0:
+    threading.Thread(target=later, daemon=True).start()
+"""
+    code = FractionalRepetition(4, stragglers=3)
+    shards, out = [1.0] * 4, np.empty(P)
+    with LocalCluster(code, shards, liar(lie, None), P, verify=1) as cluster:
+        rnd = code.round(P, verify=1) if own else cluster._round
+        cluster.collect(np.ones(P), rnd)
+        (tmp_path / "go").touch()
+        while not all((tmp_path / str(i)).exists() for i in rnd.survivors):
+            time.sleep(0.001)
+        assert rnd.verified
+        rnd.gradient(out)
+    np.testing.assert_allclose(out, 4.0)
