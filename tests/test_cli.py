@@ -1022,7 +1022,7 @@ def test_options_of_engines_are_passed_on(monkeypatch):
         (["--partial", "best", "--compare", "gcada"], "gcada keeps gradients for later rounds"),
         (["--patience", "-1"], "--patience"),
         (["--replay", "nowhere.json"], "nowhere.json"),
-        (["--replay", __file__], "holds no history of runs of training"),
+        (["--replay", __file__], "is no history of runs of training"),
     ],
 )
 def test_what_cannot_be_kept_or_replayed_is_one_line(arguments, says, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import typer
 
+from .._files import opened
 from ..codes import LagrangeCode, catalogue
 from ..coding.arguments import arguments_of
 from . import options
@@ -697,8 +699,8 @@ def _times(file: Path, unit: str) -> Any:
     from ..planning import Recording
 
     if file.suffix == ".json" and file.is_file():
-        with file.open(encoding="utf-8-sig") as opened:
-            if opened.read(1) == "{":
+        with opened(file, "readable .json file") as held:
+            if held.read(4).removeprefix(codecs.BOM_UTF8)[:1] == b"{":
                 return Recording.read(file).delays.samples
     return Empirical.read(file, unit).samples
 
