@@ -32,6 +32,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ._files import read_bytes
 from ._shown import listing
 from .codes import Code
 from .data import Dataset
@@ -45,6 +46,8 @@ MAGIC = b"fastgc checkpoint\n"
 VERSION = 1
 _PREFIX = struct.Struct("<IQ")
 _DIGEST_BYTES = 32
+
+_OWN: dict[str, Any] = {"error": CheckpointError, "links": False}  # files of a run's folder
 
 _DTYPE = re.compile(r"[<>|][biufc]\d+")
 _NUMBER = re.compile(r"\d+\.\d+(?:e[-+]?\d+)?")
@@ -91,7 +94,7 @@ class Checkpoint:
         self._make_folder()
         path = self._folder / "rounds.jsonl"
         with contextlib.ExitStack() as stack:
-            self._history = _open(path, os.O_RDWR | os.O_CREAT)
+            self._history = _open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK)
             stack.callback(os.close, self._history)
             # What is locked is what a second process would damage, not a file that stands for it.
             try:
@@ -183,8 +186,9 @@ class Checkpoint:
     def _load(self) -> int:
         """Read what the folder holds; returns how many bytes of the history are of it."""
         path, history = self._folder / "checkpoint", self._folder / "rounds.jsonl"
-        if not path.exists():
-            if history.exists() and history.stat().st_size:
+        known = read_bytes(history, "history of a run of training", **_OWN)
+        if not os.path.lexists(path):
+            if known:
                 raise CheckpointError(
                     f"{history} is there, but no checkpoint that it belongs to: remove it, or name "
                     "another folder"
@@ -199,14 +203,13 @@ class Checkpoint:
         except (KeyError, TypeError, ValueError):
             raise CheckpointError(f"{path} is no checkpoint of a run of training") from None
         self._compare(run)
-        content = history.read_bytes() if history.exists() else b""
-        if not 0 <= size <= len(content):
+        if not 0 <= size <= len(known):
             raise CheckpointError(
                 f"{history} is cut off: {path} belongs to {size} bytes of it, but it has "
-                f"{len(content)}"
+                f"{len(known)}"
             )
-        self._hash.update(content[:size])
-        lines = content[:size].splitlines()
+        self._hash.update(known[:size])
+        lines = known[:size].splitlines()
         if self._hash.hexdigest() != digest or len(lines) != number:
             raise CheckpointError(f"{history} is damaged: its checksum is not that in {path}")
         self.round, self.state = number, state
@@ -335,11 +338,11 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises
     ------
     CheckpointError
-        If it is no checkpoint, of another version, cut off, or has been changed.
+        If it is no checkpoint, of another version, cut off, or has been changed; a link is none.
     OSError
         If it cannot be read.
     """
-    content = memoryview(Path(path).read_bytes())
+    content = memoryview(read_bytes(path, "checkpoint of fastgc", **_OWN))
     begin = len(MAGIC) + _PREFIX.size
     if content[: len(MAGIC)] != MAGIC:
         raise CheckpointError(f"{path} is no checkpoint of fastgc, or not even its beginning")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-import gzip
 import importlib.util
 import math
 import operator
 import os
-import zipfile
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ._arrays import at_least, refuse_masks
 from ._extras import pip_install
+from ._files import read_bytes, read_npz
 from ._shown import listing
 
 __all__ = ["TASKS", "Dataset", "MiniBatches", "glyphs", "load", "partition", "read_idx"]
@@ -449,14 +446,10 @@ def read_idx(path: str | os.PathLike[str]) -> NDArray[Any]:
     Raises
     ------
     ValueError
-        If the file is no idx file or its length is not the one its header announces.
+        If the file is no idx file or its length is not the one its header announces, or it unpacks
+        to more than 100 times its size and 256 MiB.
     """
-    content = Path(path).read_bytes()
-    if content[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(content)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise ValueError(f"{path}: damaged gzip file: {error}") from error
+    content = read_bytes(path, "readable idx file", packed=True)
     if len(content) < 4 or content[:2] != b"\0\0":
         raise ValueError(
             f"{path}: not an idx file: expected two zero bytes, a type code and the number "
@@ -511,23 +504,18 @@ def _digits() -> tuple[NDArray[Any], ...]:
 
 
 def _read_npz(path: Path) -> tuple[NDArray[Any], ...]:
-    if not zipfile.is_zipfile(path):
-        raise ValueError(f"{path}: not an .npz file: no zip archive")
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            # A lower-case x is only another spelling of the same key.
-            keys = {key.replace("x", "X", 1): key for key in archive.files}
-            for wanted in (("X_train", "y_train", "X_test", "y_test"), ("X", "y")):
-                if keys.keys() >= set(wanted):
-                    return tuple(archive[keys[key]] for key in wanted)
-            found = ", ".join(archive.files) or "nothing"
-    except Exception as error:  # of a damaged archive, nearly any kind
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-            raise  # of the disk; a place before the file's begin is no place
-        raise ValueError(f"{path}: not a readable .npz file: {error}") from error
-    raise ValueError(
-        f"{path}: expected arrays X_train, y_train, X_test, y_test, or X and y; found {found}"
-    )
+    def choose(names: Sequence[str]) -> Sequence[str]:
+        # A lower-case x is only another spelling of the same key.
+        keys = {name.replace("x", "X", 1): name for name in names}
+        for wanted in (("X_train", "y_train", "X_test", "y_test"), ("X", "y")):
+            if keys.keys() >= set(wanted):
+                return [keys[key] for key in wanted]
+        raise ValueError(
+            f"{path}: expected arrays X_train, y_train, X_test, y_test, or X and y; found "
+            f"{', '.join(names) or 'nothing'}"
+        )
+
+    return tuple(read_npz(path, choose).values())
 
 
 def _read_mnist(folder: Path) -> tuple[NDArray[Any], ...]:

@@ -6,12 +6,14 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ._files import read_json as read_json_file
+from ._files import refusing
 from ._shown import duration, facts, listing, plural, short
 
 if TYPE_CHECKING:
@@ -326,21 +328,20 @@ def read_json(path: str | os.PathLike[str]) -> list[History]:
     ValueError
         If the file holds anything else.
     """
-    with open(os.fspath(path), encoding="utf-8") as file:
-        try:
-            histories = []
-            for each in json.load(file):
-                rounds = [record_of(row) for row in each["rounds"]]
-                counts, load = tuple(each.get("message_counts", ())), _load_of(each)
-                read = {"rounds": rounds, "message_counts": counts, "load": load}
-                histories.append(History(**(each | read)))
-            for history in histories:
-                counts = history.message_counts
-                if not isinstance(history.measure, str) or not all(type(c) is int for c in counts):
-                    raise TypeError
-            return histories
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise ValueError(f"{path} holds no history of runs of training") from None
+    what = "history of runs of training"
+    held = read_json_file(path, what)
+    with refusing(path, what):
+        histories = []
+        for each in held:
+            rounds = [record_of(row) for row in each["rounds"]]
+            counts, load = tuple(each.get("message_counts", ())), _load_of(each)
+            read = {"rounds": rounds, "message_counts": counts, "load": load}
+            histories.append(History(**(each | read)))
+        for history in histories:
+            counts = history.message_counts
+            if not isinstance(history.measure, str) or not all(type(c) is int for c in counts):
+                raise TypeError("its measure must be a text, and its message counts integers")
+        return histories
 
 
 def _load_of(listed: dict[str, Any]) -> float:
@@ -349,7 +350,7 @@ def _load_of(listed: dict[str, Any]) -> float:
     if load is None:
         return math.nan
     if isinstance(load, bool) or not isinstance(load, int | float):
-        raise TypeError
+        raise TypeError(f"the load of a run must be a number, not {load!r}")
     return float(load)
 
 
@@ -387,6 +388,8 @@ def record_of(row: dict[str, Any]) -> Record:
             given[each.name] = math.nan
         kind, many = str(each.type).removeprefix("tuple["), str(each.type).startswith("tuple")
         value = given.get(each.name, each.default)
+        if value is MISSING:
+            raise TypeError(f"a record must have {each.name!r}")
         if many != isinstance(value, tuple):
             raise TypeError(f"{each.name} of a record must be {each.type}, not {value!r}")
         for number in value if many else [value]:

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -1024,7 +1025,7 @@ def test_options_of_engines_are_passed_on(monkeypatch):
         (["--patience", "-1"], "--patience"),
         (["--answer-timeout", "-1"], "--answer-timeout"),
         (["--replay", "nowhere.json"], "nowhere.json"),
-        (["--replay", __file__], "holds no history of runs of training"),
+        (["--replay", __file__], "is no history of runs of training"),
     ],
 )
 def test_what_cannot_be_kept_or_replayed_is_one_line(arguments, says, tmp_path, monkeypatch):
@@ -1755,3 +1756,43 @@ def test_numbers_of_threads_are_checked(threads):
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "threads" in done.stderr.lower()
+
+
+# ------------------------------------------------------------------------- terminals and interrupts
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["codes", "rs", "-s", "2", "-n", "6"], " us "),
+        (["codes", "rs", "-s", "2", "-n", "6", "--markdown"], "decoding vector, us"),
+        (["simulate", "rs", "-s", "2", "-n", "6", "--rounds", "9"], "+-"),
+        (["--help"], "Gradient coding"),
+    ],
+    ids=["table", "markdown", "simulate", "help"],
+)
+def test_an_encoding_without_our_characters(arguments, says):
+    ran = subprocess.run(
+        [sys.executable, "-m", "fastgc", *arguments],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+    )
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert says in ran.stdout.decode("ascii")
+
+
+def test_an_interrupt_while_it_imports_ends_it_in_silence():
+    """As any program that does not catch it: by the signal, and without a traceback."""
+    program = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "fastgc.codes.catalogue":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+sys.argv = ["fastgc", "codes", "rs"]
+from fastgc.__main__ import main
+main()
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (-signal.SIGINT, "", "")

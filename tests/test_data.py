@@ -84,15 +84,15 @@ def test_idx_every_type(tmp_path, dtype, shape, pack):
         (b"\0\0\x08\x03\0\0\0\x01", "header of 3 axes takes 16 bytes, the file has 8"),
         (b"\0\0\x08\x01\0\0\0\x02\x07", r"shape \(2,\) of uint8, 10 bytes in all, the file has 9"),
         (b"\0\0\x0b\x01\0\0\0\x01\0\0\0", r"shape \(1,\) of int16, 10 bytes .* the file has 11"),
-        (gzip.compress(b"\0\0\x08\x01\0\0\0\x01\x07", mtime=0)[:-6], "damaged gzip file"),
-        (gzip.compress(b"", mtime=0)[:10] + b"\xff" * 20, "damaged gzip file"),
-        (b"\x1f\x8b\x07 no deflate here", "damaged gzip file"),
+        (gzip.compress(b"\0\0\x08\x01\0\0\0\x01\x07", mtime=0)[:-6], "is no readable idx file: .*"),
+        (gzip.compress(b"", mtime=0)[:10] + b"\xff" * 20, "is no readable idx file: .*"),
+        (b"\x1f\x8b\x07 no deflate here", "is no readable idx file: .*"),
     ],
 )
 def test_idx_rejects(tmp_path, content, message):
     path = tmp_path / "broken-idx"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=f"broken-idx: .*{message}"):
+    with pytest.raises(ValueError, match=f"broken-idx.* {message}"):
         read_idx(path)
 
 
@@ -195,7 +195,7 @@ def test_npz_to_be_split(tmp_path, x):
         ({"X": np.array([[1, np.inf], [0, 0]]), "y": [0, 1]}, "set holds NaN or Inf"),
         ({"X": np.ones((1, 2)), "y": [0]}, "1 samples cannot be split"),
         ({"X": np.ones((0, 2)), "y": np.zeros(0, int)}, "0 samples cannot be split"),
-        ({"X": np.array([[None]]), "y": [0]}, "not a readable .npz file: Object arrays"),
+        ({"X": np.array([[None]]), "y": [0]}, "is no readable .npz file: it holds objects"),
     ],
 )
 def test_npz_rejects(tmp_path, arrays, message):
@@ -208,14 +208,16 @@ def test_npz_rejects(tmp_path, arrays, message):
 def test_npz_that_is_none(tmp_path):
     path = tmp_path / "text.npz"
     path.write_text("hello")
-    with pytest.raises(ValueError, match=r"text\.npz: not an \.npz file"):
+    with pytest.raises(
+        ValueError, match=r"text\.npz is no readable \.npz file: File is not a zip file"
+    ):
         load(path)
     whole = tmp_path / "whole.npz"
     np.savez(whole, X=np.ones((50, 50)), y=np.zeros(50))
     content = bytearray(whole.read_bytes())
     content[1000] ^= 0xFF
     whole.write_bytes(content)
-    with pytest.raises(ValueError, match=r"whole\.npz: not a readable \.npz file: .*CRC"):
+    with pytest.raises(ValueError, match=r"whole\.npz is no readable \.npz file: .*CRC"):
         load(whole)
 
 

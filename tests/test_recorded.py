@@ -107,8 +107,8 @@ def test_lines_as_others_write_them(tmp_path, text):
         ("a.json", "[1, [2]]", "row 2 is not as long as the first one"),
         ("a.json", "7", "it must be a list of times"),
         ("a.json", '{"times": [[1]]}', "it is a recording, which .*Recording.read reads"),
-        ("a.npy", "nothing", "a.npy: ."),
-        ("a.npz", "nothing", "a.npz: ."),
+        ("a.npy", "nothing", "a.npy is no readable .npy file: "),
+        ("a.npz", "nothing", "a.npz is no readable .npz file: "),
         ("a.pkl", "nothing", r"ends in one of .npy, .npz, .json, .csv, .tsv, .txt, .parquet"),
     ],
 )
@@ -138,7 +138,7 @@ def test_arrays_that_are_refused(tmp_path, array, says):
             Empirical.read(tmp_path / name)
     # objects would be unpickled, which runs what a file says
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(ValueError, match=r"objects\.npy: "):
+    with pytest.raises(ValueError, match=r"objects\.npy is no "):
         Empirical.read(tmp_path / "objects.npy")
 
 
@@ -165,7 +165,7 @@ def test_parquet_that_is_refused(tmp_path):
         with pytest.raises(ValueError, match=says):
             Empirical.read(path)
     path.write_text("nothing")
-    with pytest.raises(ValueError, match=r"a\.parquet: "):
+    with pytest.raises(ValueError, match=r"a\.parquet is no "):
         Empirical.read(path)
 
 

@@ -862,7 +862,7 @@ def test_histories_are_read_as_they_were_written(tmp_path):
         if text == "{}":  # no run at all
             assert read_json(path) == []
             continue
-        with pytest.raises(ValueError, match=r"runs.json holds no history of runs of training"):
+        with pytest.raises(ValueError, match=r"runs.json is no history of runs of training"):
             read_json(path)
 
 

@@ -7,9 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from .._arrays import at_least, check_integer
+from .._files import read_npy
 from .._registry import Found, Registry, read_value, split_arguments
 from ..coding.arguments import arguments_of
 from ..coding.code import Code
@@ -390,10 +389,7 @@ def _fitting(factory: Callable[..., Code], known: dict[str, int], k: int | None)
 def _linear(n: int, given: dict[str, Any]) -> LinearCode:
     if "B" not in given:
         raise ValueError("the code linear needs a matrix: linear:B=matrix.npy")
-    try:
-        given["B"] = np.load(str(given["B"]), allow_pickle=False)
-    except EOFError:
-        raise ValueError(f"{given['B']} is no .npy file: it is empty") from None
+    given["B"] = read_npy(str(given["B"]))
     code = LinearCode(**given)
     if code.n != n:
         raise ValueError(f"the matrix has {code.n} rows, but there are {n} workers")

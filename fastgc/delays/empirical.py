@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import os
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -17,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_finite, check_numbers, check_reals
-from .._extras import parquet, scipy
+from .._extras import scipy
+from .._files import read_json, read_npy, read_npz, read_parquet, read_text
 from .distributions import Delays, Distribution, check_probabilities
 from .interface import Per, check_per
 
@@ -238,14 +237,15 @@ def read_times(path: str | os.PathLike[str], unit: str = "s") -> NDArray[np.floa
     per_second = check_unit(unit)
     file = Path(path)
     try:
-        read = _READERS[file.suffix.lower()]
+        read, tabulate = _READERS[file.suffix.lower()]
     except KeyError:
         names = ", ".join(_READERS)
         raise ValueError(f"{file}: the name of a file of times ends in one of {names}") from None
+    held = read(file)  # its errors name the file themselves
     try:
-        times, place = read(file)
+        times, place = tabulate(held)
         _check(times, place)
-    except (EOFError, OverflowError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except (OverflowError, TypeError, ValueError, csv.Error) as error:
         raise ValueError(f"{file}: {error}") from error
     return times / per_second
 
@@ -280,25 +280,20 @@ def _numbers(held: Any) -> _Table:
     return _Table(times.astype(np.float64), place)
 
 
-def _npy(path: Path) -> _Table:
-    return _numbers(np.load(path, allow_pickle=False))
-
-
-def _npz(path: Path) -> _Table:
-    with np.load(path, allow_pickle=False) as held:
-        if not hasattr(held, "files"):
-            raise ValueError("it is no archive of arrays")
-        name = "times" if "times" in held.files else held.files[0] if held.files else ""
-        if name != "times" and len(held.files) != 1:
+def _npz(path: Path) -> NDArray[Any]:
+    def choose(names: Sequence[str]) -> Sequence[str]:
+        wanted = ["times"] if "times" in names else names
+        if len(wanted) != 1:
             raise ValueError(
-                "one of its arrays must be called times, or be the only one; there are "
-                f"{', '.join(held.files) or 'none'}"
+                f"{path}: one of its arrays must be called times, or be the only one; there are "
+                f"{', '.join(names) or 'none'}"
             )
-        return _numbers(held[name])
+        return wanted
+
+    return next(iter(read_npz(path, choose).values()))
 
 
-def _json(path: Path) -> _Table:
-    held = json.loads(_text(path))
+def _listed(held: Any) -> _Table:
     if isinstance(held, dict) and "times" in held:
         raise ValueError("it is a recording, which fastgc.planning.Recording.read reads")
     if not isinstance(held, list):
@@ -324,10 +319,7 @@ def _columns(names: Sequence[str] | None) -> slice:
     return slice(1 if known[0] in _NUMBERING or not known[0] else 0, None)
 
 
-def _parquet(path: Path) -> _Table:
-    reader = parquet()
-    with path.open("rb") as file:
-        held = reader.read_table(file)
+def _named(held: Any) -> _Table:
     names = held.column_names
     if not names:
         raise ValueError("it holds no times")
@@ -350,27 +342,25 @@ def _parquet(path: Path) -> _Table:
 # --------------------------------------------------------------------------------------- texts
 
 
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8-sig")  # spreadsheets begin a file with a mark
-
-
-def _lines(path: Path) -> _Table:
-    """Numbers in lines, under a line of names or without one.
+def _lines(text: str, separators: str) -> _Table:
+    """Numbers in lines, under a line of names or without one; without a separator, by blanks.
 
     A single line or column has no shape that would tell workers from rounds: its times are pooled.
     """
     numbered = [
         (number, line)
-        for number, line in enumerate(_text(path).splitlines(), 1)
+        for number, line in enumerate(text.splitlines(), 1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
     if not numbered:
         raise ValueError("it holds no times")
-    separator = next((each for each in ",;\t" if each in numbered[0][1]), None)
-    if separator is None or (path.suffix.lower() == ".txt" and separator == "\t"):
+    separator = next((each for each in separators if each in numbered[0][1]), None)
+    if separator is None:
         fields = [line.split() for _, line in numbered]
     else:
         fields = list(csv.reader((line for _, line in numbered), delimiter=separator))
+        if len(fields) != len(numbered):
+            raise ValueError("a quotation goes on over several lines: write each round in one")
     numbers = [number for number, _ in numbered]
     part = slice(None)
     if _are_names(fields[0]):
@@ -429,12 +419,16 @@ def _number(text: str, line: int, column: int) -> float:
         ) from None
 
 
-_READERS: dict[str, Callable[[Path], _Table]] = {
-    ".npy": _npy,
-    ".npz": _npz,
-    ".json": _json,
-    ".csv": _lines,
-    ".tsv": _lines,
-    ".txt": _lines,
-    ".parquet": _parquet,
+_text = partial(read_text, what="text of times")
+_table = partial(_lines, separators=",;\t")
+
+# What the end of a name says: how the file is read, and how its content becomes a table.
+_READERS: dict[str, tuple[Callable[[Path], Any], Callable[[Any], _Table]]] = {
+    ".npy": (read_npy, _numbers),
+    ".npz": (_npz, _numbers),
+    ".json": (partial(read_json, what="readable .json file"), _listed),
+    ".csv": (_text, _table),
+    ".tsv": (_text, _table),
+    ".txt": (_text, partial(_lines, separators=",;")),
+    ".parquet": (partial(read_parquet, what="readable .parquet file"), _named),
 }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._extras import parquet
+from .._files import read_parquet
 from ..delays import Empirical
 from .figure import Part, Recorded, Timed, Track, coded, figure, needs_data, panel, rows_of, verdict
 
@@ -42,15 +42,8 @@ def read_trace(path: Path) -> Array:
     ImportError
         If PyArrow is not installed.
     """
-    reader = parquet()
     wrong = f"{path} is no trace of {_WHERE}"
-    try:
-        with path.open("rb") as file:
-            held = reader.read_table(file)
-    except OSError:
-        raise
-    except ValueError as error:
-        raise ValueError(f"{wrong}: {error}") from error
+    held = read_parquet(path, f"trace of {_WHERE}")
     lacking = [name for name in _COLUMNS if name not in held.column_names]
     if lacking:
         raise ValueError(

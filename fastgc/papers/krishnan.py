@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._files import opened
 from ..codes import FractionalRepetition, ReedSolomon, Uncoded
 from ..delays import Empirical
 from ..plotting.panels import Line, Panel
@@ -138,9 +139,9 @@ def read_profile(path: Path) -> Array:
     ValueError
         If the file is no such profile; says why.
     """
-    try:
-        with path.open("rb") as file:
-            held = _Plain(file).load()
+    what = f"delay profile of {_WHERE}"
+    with opened(path, what) as file:
+        held = _Plain(file).load()
         rows = []
         for number, one in enumerate(held):
             results = sorted(one["results"], key=lambda result: result["worker_id"])
@@ -148,12 +149,8 @@ def read_profile(path: Path) -> Array:
             if len(rows[-1]) != len(rows[0]):
                 raise ValueError(f"round {number} has {len(rows[-1])} workers, not {len(rows[0])}")
         times = np.array(rows)
-    except OSError:
-        raise
-    except Exception as error:  # whatever a broken pickle leads to
-        raise ValueError(f"{path} is no delay profile of {_WHERE}: {error!r}") from error
-    if times.ndim != 2 or not times.size or not ((times > 0) & np.isfinite(times)).all():
-        raise ValueError(f"{path} is no delay profile of {_WHERE}: it must hold positive times")
+        if times.ndim != 2 or not times.size or not ((times > 0) & np.isfinite(times)).all():
+            raise ValueError("it must hold positive times")
     return times
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_real, check_reals
+from .._files import read_json, refusing
 from .._shown import duration, plural
 from ..codes import Code, Uncoded
 from ..data import Dataset, partition
@@ -124,17 +124,13 @@ class Recording:
         """
         name = os.fspath(path)
         if Path(path).suffix.lower() == ".json":
-            with Path(path).open(encoding="utf-8-sig") as file:
-                try:
-                    held = json.load(file)
-                    if not isinstance(held, list):
-                        if cost is not None or unit != "s" or per != "round":
-                            raise ValueError("it tells its cost, unit and per itself")
-                        return cls._of(held)
-                except (ValueError, TypeError) as error:
-                    raise ValueError(
-                        f"{name} is no recording of `fastgc plan --record`: {error}"
-                    ) from None
+            what = "recording of `fastgc plan --record`"
+            held = read_json(path, what)
+            if not isinstance(held, list):
+                with refusing(path, what):
+                    if cost is not None or unit != "s" or per != "round":
+                        raise ValueError("it tells its cost, unit and per itself")
+                    return cls._of(held)
         samples = Empirical.read(path, unit, per).samples
         if samples.ndim != 2:
             raise ValueError(

@@ -1,0 +1,393 @@
+"""Files of others, whatever they are: one error that names them, or what they hold."""
+
+import contextlib
+import functools
+import gzip
+import io
+import json
+import os
+import pickle
+import random
+import socket
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+from strength import much
+
+import fastgc
+from fastgc import _files, checkpoint, data, history
+from fastgc.codes import catalogue
+from fastgc.delays import Empirical
+from fastgc.errors import CheckpointError
+from fastgc.papers import krishnan
+from fastgc.planning import Recording
+
+pytestmark = pytest.mark.any_backend
+
+TIMES = np.random.default_rng(0).random((6, 4))
+
+
+def saved(save, *arrays, **named):
+    file = io.BytesIO()
+    save(file, *arrays, **named)
+    return file.getvalue()
+
+
+def in_parquet():
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = pyarrow.BufferOutputStream()
+    parquet.write_table(pyarrow.table({f"w{i}": t for i, t in enumerate(TIMES.T)}), file)
+    return file.getvalue().to_pybytes()
+
+
+def in_lines(separator):
+    return "\n".join(separator.join(f"{time:.4g}" for time in row) for row in TIMES).encode()
+
+
+def of_fit(path):
+    """What `fastgc fit` reads."""
+    from fastgc.cli.plan import _times
+
+    return _times(path, "s")
+
+
+def of_matrix(path):
+    return catalogue.make(f"linear:B={path}", 6, 1)
+
+
+IDX = b"\0\0\x08\x03" + struct.pack(">3I", 6, 2, 2) + bytes(24)
+LABELS = b"\0\0\x08\x01" + struct.pack(">I", 6) + bytes(i % 3 for i in range(6))
+RECORDING = {"times": TIMES.tolist(), "cost": 0.01, "source": "a test"}
+ROUND = history.Record(1, 0.1, 0.1, 0.0, (0, 2), 2, 0, 1.5, 0.25)
+RUN = history.History(name="a", code="c", data="b", delays="none", seed=0, rounds=[ROUND])
+PROFILE = [
+    {"results": [{"worker_id": i, "started": 0.0, "finished": float(t)} for i, t in enumerate(row)]}
+    for row in TIMES
+]
+
+# What is read by whom: the name of a file, what it holds, and the functions.
+READ = [
+    ("a.csv", lambda: in_lines(","), (Empirical.read, of_fit)),
+    ("a.csv", lambda: b'round,"a","b"\n0,"1.5","2"\n1,"2","3"\n', (Empirical.read, of_fit)),
+    ("a.tsv", lambda: in_lines("\t"), (Empirical.read,)),
+    ("a.txt", lambda: in_lines(" "), (Empirical.read,)),
+    ("a.json", lambda: json.dumps(TIMES.tolist()).encode(), (Empirical.read, of_fit)),
+    ("a.json", lambda: json.dumps(RECORDING).encode(), (Recording.read, of_fit)),
+    (
+        "a.json",
+        lambda: json.dumps([history.json_ready(RUN.to_dict())]).encode(),
+        (history.read_json,),
+    ),
+    ("a.npy", lambda: saved(np.save, TIMES), (Empirical.read, of_fit)),
+    ("a.npy", lambda: saved(np.save, np.eye(6)), (of_matrix,)),
+    ("a.npz", lambda: saved(np.savez, TIMES), (Empirical.read,)),
+    ("a.npz", lambda: saved(np.savez_compressed, TIMES), (Empirical.read, of_fit)),
+    ("a.npz", lambda: saved(np.savez_compressed, X=TIMES, y=np.arange(6) % 2), (data.load,)),
+    ("a.parquet", in_parquet, (Empirical.read, of_fit)),
+    ("a-images-idx3-ubyte", lambda: IDX, (data.load, data.read_idx)),
+    ("a-images-idx3-ubyte", lambda: gzip.compress(IDX), (data.load, data.read_idx)),
+    ("a.pkl", lambda: pickle.dumps(PROFILE), (krishnan.read_profile,)),
+]
+
+
+def mutated(content, chance):
+    """The same with bytes changed, cut off, put in, taken out or written twice."""
+    content = bytearray(content)
+    for _ in range(chance.choice([1, 1, 2, 5])):
+        # Headers are at one end.
+        near = chance.choice([len(content), min(len(content), 128)])
+        at = chance.choice([chance.randrange(near + 1), len(content) - chance.randrange(near + 1)])
+        length = chance.choice([1, 1, 4, 30])
+        what = chance.random()
+        if what < 0.5:
+            content[at : at + 1] = chance.randbytes(1)
+        elif what < 0.6:
+            content[at : at + 1] = chance.choice([b"(", b"[" * 3000, b"\0", b'"', b"9" * 20, b"'"])
+        elif what < 0.7:
+            del content[at:]
+        elif what < 0.8:
+            del content[at : at + length]
+        elif what < 0.9:
+            content[at:at] = content[at : at + length]
+        else:
+            content[at : at + length] = chance.choice([b"\0", b"\xff", b"9"]) * length
+    return bytes(content)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_mutated_files_are_refused_in_one_way(tmp_path):
+    """Whatever was changed: a ValueError that names the file, or what it holds."""
+    (tmp_path / "a-labels-idx1-ubyte").write_bytes(LABELS)
+    contents = [(name, make(), readers) for name, make, readers in READ]
+    for name, content, readers in contents:
+        (tmp_path / name).write_bytes(content)
+        for read in readers:
+            read(tmp_path / name)
+    chance, refused, many = random.Random(5), [], much(2000, 60)
+    for number in range(many):
+        name, content, readers = contents[number % len(contents)]
+        path = tmp_path / name
+        path.write_bytes(mutated(content, chance))
+        for read in readers:
+            try:
+                read(path)
+            except ValueError as error:
+                refused.append((read, str(error)))
+    assert len(refused) > many / 3
+    for read, says in refused:
+        assert str(tmp_path) in says or read is of_matrix, (read, says)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_mutated_checkpoints_are_refused_in_one_way(tmp_path):
+    """Also where their digests are right, as of those who forge them."""
+    folder = tmp_path / "run"
+    with checkpoint.Checkpoint(folder, {"run": "x"}) as kept:
+        kept.add([1, 2.5])
+        kept.save({"theta": np.ones(3), "names": ["a"]})
+    whole = {path: path.read_bytes() for path in folder.iterdir()}
+    chance, refused, many = random.Random(6), [], much(2000, 40)
+    for _ in range(many):
+        for path, content in whole.items():
+            path.write_bytes(content)
+        path = chance.choice(list(whole))
+        changed = mutated(whole[path], chance)
+        if path.name == "checkpoint" and chance.random() < 0.7:
+            changed = (
+                changed[:-32] + checkpoint.hashlib.blake2b(changed[:-32], digest_size=32).digest()
+            )
+        path.write_bytes(changed)
+        try:
+            checkpoint.Checkpoint(folder, {"run": "x"}).close()
+        except CheckpointError as error:
+            refused.append(str(error))
+    assert len(refused) > many / 3
+    assert all(str(folder) in says for says in refused)
+
+
+# ------------------------------------------------------------------------------ what a file is
+
+
+@contextlib.contextmanager
+def no_file(path, kind):
+    """Something of this kind in the place of a file."""
+    with contextlib.ExitStack() as stack:
+        if kind == "a pipe":
+            os.mkfifo(path)
+        elif kind == "a folder":
+            path.mkdir()
+        elif kind == "a device":
+            path.symlink_to("/dev/zero")
+        else:
+            # The name of a socket may have a hundred letters.
+            folder = os.open(path.parent, os.O_RDONLY)
+            stack.callback(os.close, folder)
+            listening = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listening.bind(f"/proc/self/fd/{folder}/{path.name}")
+        yield
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a folder", "a device", "a socket"])
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("a.csv", Empirical.read),
+        ("a.npz", of_fit),
+        ("a.parquet", Empirical.read),
+        ("a.json", Recording.read),
+        ("a.json", history.read_json),
+        ("a.npy", of_matrix),
+        ("idx", data.read_idx),
+    ],
+    ids=lambda x: getattr(x, "__name__", x),
+)
+def test_what_is_no_file_is_not_waited_for(tmp_path, kind, name, read):
+    with (
+        no_file(tmp_path / name, kind),
+        pytest.raises(ValueError, match=f"{name} is {kind}: name a file, a "),
+    ):
+        read(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "rounds.jsonl"])
+@pytest.mark.parametrize("kind", ["a pipe", "a folder", "a link"])
+def test_checkpoints_that_are_no_files(tmp_path, name, kind):
+    folder = tmp_path / "run"
+    with checkpoint.Checkpoint(folder, {"run": "x"}) as kept:
+        kept.add(1)
+        kept.save({"theta": np.ones(3)})
+    (folder / name).rename(tmp_path / "else")
+    if kind == "a link":
+        (folder / name).symlink_to(tmp_path / "else")
+        stand_in = contextlib.nullcontext()
+    else:
+        stand_in = no_file(folder / name, kind)
+    before = (tmp_path / "else").read_bytes()
+    # What is to be written to is opened first: the system refuses links and folders itself.
+    refused = CheckpointError if name == "checkpoint" or kind == "a pipe" else OSError
+    with stand_in, pytest.raises(refused, match=name):
+        checkpoint.Checkpoint(folder, {"run": "x"})
+    assert (tmp_path / "else").read_bytes() == before
+
+
+def test_links_to_data_are_followed(tmp_path):
+    (tmp_path / "there.csv").write_bytes(in_lines(","))
+    (tmp_path / "here.csv").symlink_to("there.csv")
+    assert Empirical.read(tmp_path / "here.csv").samples.shape == TIMES.shape
+
+
+# ------------------------------------------------------------------------- how large a file may be
+
+
+def header(text, version=1):
+    size = struct.pack("<H" if version == 1 else "<I", len(text))
+    return b"\x93NUMPY" + bytes([version, 0]) + size + text
+
+
+HUGE = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }\n"
+
+
+def in_zip(content, **options):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, **options) as archive:
+        archive.writestr("times.npy", content)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.npy", header(HUGE), "its header announces the shape"),
+        ("a.npy", header(HUGE, 2), "its header announces the shape"),
+        ("a.npy", header(b"(" * 5000), "is no readable .npy file: "),
+        ("a.npy", header(b"{'descr': '<f8\n"), "is no readable .npy file: "),
+        ("a.npy", header(HUGE.replace(b"10", b"-1")), "shape"),
+        ("a.npy", header(HUGE.replace(b"<f8", b"|O")), "it holds objects of Python"),
+        ("a.npy", header(HUGE, 3), "a header of version 1 or 2, not 3"),
+        ("a.npz", in_zip(header(HUGE)), "its header announces the shape"),
+        ("a.npz", in_zip(b"nothing"), "is no readable .npz file: "),
+        ("a.json", b"[" * 100_000, "it is nested too deeply|exceeded"),
+        ("a.json", b"[1" + b"0" * 5000 + b"]", "is no readable .json file: .*digits"),
+        ("a.json", b'{"times": [[1', "is no readable .json file: "),
+        ("a.csv", b'1,"2\n3",4\n5,6\n', "a quotation goes on over several lines"),
+        ("a.csv", b'1,"' + b"2" * 200_000 + b'"\n', "larger than field limit"),
+        ("a.csv", b"\xff\xfe1\x00,\x002\x00", "is no text of times: .*utf-8"),
+        ("a.parquet", b"PAR1" + bytes(100) + b"PAR1", "is no readable .parquet file: "),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_what_a_file_announces_is_checked(tmp_path, name, content, says):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=says) as caught:
+        Empirical.read(path)
+    assert str(path) in str(caught.value)
+
+
+def test_large_files_are_refused_before_they_are_read(tmp_path):
+    """Nothing of these lies on the disk."""
+    for name in ("a.csv", "a.json", "a.npy", "a.npz", "a-images-idx3-ubyte"):
+        path = tmp_path / name
+        path.touch()
+        os.truncate(path, 2**42)
+        with pytest.raises(
+            ValueError, match=f"{name} has 4,194,304 MiB, more than the .* may have"
+        ):
+            data.read_idx(path) if "idx" in name else Empirical.read(path)
+    with checkpoint.Checkpoint(tmp_path / "run", {"run": "x"}) as kept:
+        kept.add(1)
+        kept.save({"theta": np.ones(3)})
+    os.truncate(tmp_path / "run" / "checkpoint", 2**42)
+    with pytest.raises(CheckpointError, match="more than the"):
+        checkpoint.read(tmp_path / "run" / "checkpoint")
+
+
+def test_what_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
+    """A megabyte of a bomb holds a gigabyte; here the limit is lower, and so is what it holds."""
+    zeros = saved(np.save, np.zeros(10**6))
+    labels = b"\0\0\x08\x01" + struct.pack(">I", 10**7) + bytes(10**7)
+    parts = [
+        ("a.npz", in_zip(zeros), Empirical.read),
+        ("idx", gzip.compress(labels), data.read_idx),
+    ]
+    for name, content, read in parts:
+        (tmp_path / name).write_bytes(content)
+        read(tmp_path / name)
+    with monkeypatch.context() as limited:
+        limited.setattr(_files, "_SMALL", 2**20)
+        for name, _, read in parts:
+            with pytest.raises(ValueError, match=rf"{name} .*it unpacks to more than .*: keep it"):
+                read(tmp_path / name)
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.table({"a": np.zeros(10**6), "b": np.zeros(10**6)}), path)
+    assert Empirical.read(path).samples.shape == (10**6, 2)
+    monkeypatch.setattr(_files, "_memory", lambda: 2**20)
+    with pytest.raises(ValueError, match=r"a\.parquet .*it unpacks to more than"):
+        Empirical.read(path)
+
+
+# ------------------------------------------------------------------------------- what is raised
+
+
+@pytest.mark.parametrize(
+    ("raised", "says"),
+    [
+        (RecursionError(), "it is nested too deeply"),
+        (MemoryError(), "it takes more memory than there is"),
+        (KeyError("a"), "KeyError 'a'"),
+        (OSError("no thrift"), "no thrift"),
+        (OSError(22, "Invalid argument"), "Invalid argument"),
+        (EOFError(), "EOFError"),
+        (ValueError("a\n b"), "a b"),
+        (ValueError("x" * 10_000), "x{300}…$"),
+    ],
+    ids=repr,
+)
+def test_what_is_raised_is_said(raised, says):
+    with (
+        pytest.raises(CheckpointError, match=f"^a is no b: {says}") as caught,
+        _files.refusing("a", "b", CheckpointError),
+    ):
+        raise raised
+    assert caught.value.__cause__ is raised
+    assert len(str(caught.value)) < 400
+
+
+def test_errors_of_the_disk_name_the_file():
+    with pytest.raises(OSError, match="Input/output error: 'a'"), _files.refusing("a", "b"):
+        raise OSError(5, "Input/output error")
+    with pytest.raises(KeyboardInterrupt), _files.refusing("a", "b"):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("read", [Empirical.read, Recording.read], ids=["table", "recording"])
+def test_files_that_are_not_there(tmp_path, read):
+    for kind in ("csv", "npy", "npz", "json"):
+        with pytest.raises(FileNotFoundError, match=f"absent.{kind}"):
+            read(tmp_path / f"absent.{kind}")
+
+
+def test_every_reader_is_tried():
+    """Who else opens files of others, or calls a parser, does so through `fastgc._files`."""
+    tried = functools.reduce(set.union, (set(readers) for *_, readers in READ), set())
+    assert len(tried) == 8
+    package = os.path.dirname(fastgc.__file__)
+    found = set()
+    for folder, _, names in os.walk(package):
+        for name in names:
+            path = os.path.join(folder, name)
+            if name.endswith(".py"):
+                with open(path, encoding="utf-8") as file:
+                    text = file.read()
+                if any(
+                    call in text for call in ("np.load(", "json.load(", "zipfile.", "read_table")
+                ):
+                    found.add(os.path.relpath(path, package))
+    assert found == {"_files.py"}
