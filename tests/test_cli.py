@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -1753,3 +1754,43 @@ def test_numbers_of_threads_are_checked(threads):
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "threads" in done.stderr.lower()
+
+
+# ------------------------------------------------------------------------- terminals and interrupts
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["codes", "rs", "-s", "2", "-n", "6"], " us "),
+        (["codes", "rs", "-s", "2", "-n", "6", "--markdown"], "decoding vector, us"),
+        (["simulate", "rs", "-s", "2", "-n", "6", "--rounds", "9"], "+-"),
+        (["--help"], "Gradient coding"),
+    ],
+    ids=["table", "markdown", "simulate", "help"],
+)
+def test_an_encoding_without_our_characters(arguments, says):
+    ran = subprocess.run(
+        [sys.executable, "-m", "fastgc", *arguments],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+    )
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert says in ran.stdout.decode("ascii")
+
+
+def test_an_interrupt_while_it_imports_ends_it_in_silence():
+    """As any program that does not catch it: by the signal, and without a traceback."""
+    program = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "fastgc.codes.catalogue":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+sys.argv = ["fastgc", "codes", "rs"]
+from fastgc.__main__ import main
+main()
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (-signal.SIGINT, "", "")

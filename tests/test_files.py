@@ -14,6 +14,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from strength import much
 
 import fastgc
 from fastgc import _files, checkpoint, data, history
@@ -22,7 +23,6 @@ from fastgc.delays import Empirical
 from fastgc.errors import CheckpointError
 from fastgc.papers import krishnan
 from fastgc.planning import Recording
-from tests.strength import much
 
 pytestmark = pytest.mark.any_backend
 

@@ -368,3 +368,32 @@ def test_interrupts_while_it_starts_leave_nothing(tmp_path):
             [sys.executable, "-P", script, str(seconds)], capture_output=True, text=True, timeout=60
         )
         assert found.stdout.split() == ["2.0", "0", "0"], found
+
+
+def test_a_server_that_ends_by_itself_has_closed_its_sockets(tmp_path):
+    """Python's development mode would say which it has not."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import os
+import numpy as np
+import fastgc
+from fastgc.engines import fork_server
+
+def gradient(shard, theta, out):
+    out[:] = theta
+
+if __name__ == "__main__":
+    code = fastgc.BinaryCode(2, stragglers=1)
+    with fastgc.LocalCluster(code, [0, 1], gradient, 1) as cluster:
+        cluster.step(np.ones(1), np.empty(1))
+        server = fork_server._server
+        server._socket.close()
+        assert os.waitpid(server.pid, 0)[1] == 0
+        server._status = 0
+"""
+    )
+    ran = subprocess.run(
+        [sys.executable, "-X", "dev", str(program)], capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")

@@ -1125,3 +1125,17 @@ def test_bounds_of_coded_data_grow_with_the_work():
     few, many = (stability.error_bound(code, F, terms=terms) for terms in (0, 10**6))
     growth = stability.amplification(code, F) / math.sqrt(code.k)
     assert many - few == pytest.approx(10**6 * 2.0**-53 * growth, rel=1e-3)
+
+
+def test_rounds_of_any_so_many_need_not_hear_each(monkeypatch):
+    """The same rounds as where each message is asked whether it is the last."""
+    scheme = fastgc.ReedSolomon(12, stragglers=3).scheme
+    found = list(scheme.random_arrivals(20, 4))
+    monkeypatch.setattr(type(scheme), "waits", True)
+    assert list(scheme.random_arrivals(20, 4)) == found
+
+
+def test_who_measures_says_how_far_it_is():
+    done = []
+    survey.measure(fastgc.BinaryCode(6, stragglers=1), 3, progress=lambda *at: done.append(at))
+    assert done == [(0, 3), (1, 3), (2, 3), (3, 3)]

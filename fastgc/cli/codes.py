@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import typer
 
 from ..codes import Code, catalogue
 from ..history import APPROXIMATE
 from . import options
-from .common import CHOOSING, command, tolerated
+from .common import CHOOSING, command, echo, tolerated
 from .options import Sizes
 from .output import Heading, Output
 
@@ -43,25 +42,25 @@ class Table(Output):
 @command(CHOOSING)
 def codes(what: Compared, output: Table) -> None:
     """Compare codes side by side: loads, messages needed, time of decoding, precision."""
-    from ..progress import task_bar
+    from ..progress import share_bar
     from ..stability.survey import measure
 
     output.check()
     made, notes = _made(what)
-    with task_bar("measuring", len(made)) as advance:
+    with share_bar("measuring", len(made)) as show:
         figures = {}
-        for name, code in made.items():
-            figures[name] = measure(code, what.trials, what.seed)
-            advance()
+        for at, (name, code) in enumerate(made.items()):
+            progress = partial(show, at)
+            figures[name] = measure(code, what.trials, what.seed, progress=progress)
     if output.write({name: found._asdict() for name, found in figures.items()}):
         return
     _show(what, figures, output)
     _show_approximations(figures, output)
     output.explain(codes=figures)
     if apart := _loads_apart(figures):
-        typer.echo(f"\n{apart}" if output.markdown else apart)
+        echo(f"\n{apart}" if output.markdown else apart)
     for note in notes:
-        typer.echo(note, err=True)
+        echo(note, err=True)
 
 
 def _made(what: Compared) -> tuple[dict[str, Code], list[str]]:
@@ -151,7 +150,7 @@ def _show_approximations(figures: Mapping[str, Figures], output: Table) -> None:
         ("at worst", "left out, worst"),
     ]
     if output.markdown:
-        typer.echo()
+        echo()
     output.show(APPROXIMATIONS, columns, rows)
     output.explain(
         "left out: of the gradient, root mean square over random survivors, and of the "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,7 +58,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"fastgc {__version__}")
+        echo(f"fastgc {__version__}")
         raise typer.Exit
 
 
@@ -71,9 +72,14 @@ def _begin(
     ] = False,
 ) -> None:
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        typer.echo(f"fastgc: warning: {message}", err=True)
+        echo(f"fastgc: warning: {message}", err=True)
 
     warnings.showwarning = show
+
+
+def echo(text: str = "", nl: bool = True, err: bool = False) -> None:
+    """Print a text; not in UTF-8 where the terminal has ASCII alone, as Typer does by itself."""
+    typer.echo(text, file=sys.stderr if err else sys.stdout, nl=nl)
 
 
 # ------------------------------------------------------------------------------------- options
@@ -335,4 +341,4 @@ def _say(text: str, error: BaseException) -> None:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}"
     for line in (text, *getattr(error, "__notes__", ())):
-        typer.echo(f"fastgc: {line}", err=True)
+        echo(f"fastgc: {line}", err=True)

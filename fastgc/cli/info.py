@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 
 from .. import __version__, kernels
 from ..kernels import fourier
-from .common import MORE, command
+from .common import MORE, command, echo
 from .output import JsonOutput
 
 
@@ -41,7 +40,7 @@ def info(output: JsonOutput) -> None:
     facts["transforms"] = f"from {', '.join(some)} on (for {found['kind']})"
     for name, value in facts.items():
         shown = ", ".join(value) if isinstance(value, list) else value
-        typer.echo(f"{name:<10} {shown}")
+        echo(f"{name:<10} {shown}")
 
 
 def _simd() -> str:

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.console import Console
 
 from ..codes import catalogue
 from . import options
-from .common import Options, option
+from .common import Options, echo, option
 
 DRAWN = 3  # rounds of a timeline
 MOST_DRAWN = 8  # codes, or runs, in one picture of timelines
@@ -96,7 +95,7 @@ class Output(Options):
         heads = [each if isinstance(each, str) else each[self.markdown] for each in columns]
         if self.markdown:
             named = [[describe(row[0]), *row[1:]] for row in rows]
-            typer.echo(markdown_table(title, heads, named) + "\n" * several)
+            echo(markdown_table(title, heads, named) + "\n" * several)
         else:
             Console().print(rich_table(title, heads, list(rows)))
 
@@ -105,9 +104,9 @@ class Output(Options):
         if self.markdown:
             return
         if legend:
-            typer.echo(legend)
+            echo(legend)
         if names := dict.fromkeys(codes):
-            typer.echo(f"Codes: {', '.join(map(catalogue.describe, names))}.")
+            echo(f"Codes: {', '.join(map(catalogue.describe, names))}.")
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ class Report(Output):
         """Write the file of figures as CSV, if there is to be one, and say so."""
         if self.rows_file is not None:
             write(self.rows_file)
-            typer.echo(f"figures written to {self.rows_file}", err=True)
+            echo(f"figures written to {self.rows_file}", err=True)
 
 
 def json_text(held: object) -> str:
@@ -164,10 +163,10 @@ def csv_line(values: Iterable[Any]) -> str:
 def write_text(path: Path, text: str, what: str = "figures") -> None:
     """Write a text to a file, and say so; or print it."""
     if path == PRINTED:
-        typer.echo(text, nl=False)
+        echo(text, nl=False)
     else:
         path.write_text(text, encoding="utf-8", newline="")
-        typer.echo(f"{what} written to {path}", err=True)
+        echo(f"{what} written to {path}", err=True)
 
 
 def check_files(*paths: Path | None) -> None:
@@ -203,7 +202,7 @@ def draw_timelines(runs: Mapping[str, Any], path: Path) -> None:
     from .. import plotting
 
     plotting.save(plotting.timeline_figure(runs), path)
-    typer.echo(f"timeline written to {path}", err=True)
+    echo(f"timeline written to {path}", err=True)
 
 
 def draw_panels(panels: Sequence[Any], path: Path, title: str = "") -> None:
@@ -211,7 +210,7 @@ def draw_panels(panels: Sequence[Any], path: Path, title: str = "") -> None:
     from .. import plotting
 
     plotting.save_panels(panels, path, title)
-    typer.echo(f"plot written to {path}", err=True)
+    echo(f"plot written to {path}", err=True)
 
 
 def milliseconds(seconds: float, digits: int = 3) -> str:

@@ -24,6 +24,7 @@ from .common import (
     Options,
     argument,
     command,
+    echo,
     numbers,
     option,
     read_recorded,
@@ -147,7 +148,7 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
     _show(title, shown, None if source.run is None else measured, output)
     _remark(what, source, found, workers, processors)
     for line in reasons(found.refused):
-        typer.echo(line, err=True)
+        echo(line, err=True)
 
 
 def _source(context: typer.Context, what: Search) -> _Source:
@@ -276,7 +277,7 @@ def _measured(what: Search, source: _Source, best: list[Choice]) -> dict[Choice,
         seen = [{**_figures(choice), "measured": seconds} for choice, seconds in measured.items()]
         held = {**source.recording.to_dict(), "size": what.size, "codes": json_ready(seen)}
         _write(what.record, held)
-        typer.echo(f"times written to {what.record}", err=True)
+        echo(f"times written to {what.record}", err=True)
     return measured
 
 
@@ -370,7 +371,7 @@ def _remark(what: Search, source: _Source, found: Plan, workers: int, processors
 
         said.append(hint(source.recording, best[0].name, best[0].time, what.seed))
     for line in filter(None, said):
-        typer.echo(line)
+        echo(line)
 
 
 def _crowded(found: Plan, workers: int, processors: Any) -> str | None:
@@ -535,7 +536,7 @@ def sweep(asked: Asked) -> None:
         how = f"{asked.rounds} rounds each, seed {asked.seed}"
         _show_cells(found, asked, how, live=asked.live > 0)
     for line in _reasons(cells):
-        typer.echo(line, err=True)
+        echo(line, err=True)
 
 
 def _numbers(option: str, text: str) -> list[int]:
@@ -571,7 +572,7 @@ def _written(cells: list[Any], asked: Asked, total: int) -> Iterator[Any]:
     def line(values: Iterable[Any]) -> None:
         text = csv_line(values)
         if csv_file == PRINTED:
-            typer.echo(text, nl=False)
+            echo(text, nl=False)
         elif stream is not None:
             stream.write(text)
             stream.flush()
@@ -591,12 +592,12 @@ def _written(cells: list[Any], asked: Asked, total: int) -> Iterator[Any]:
             stream.close()
         held = json_text([cell._asdict() for cell in cells])
         if json_file == PRINTED:
-            typer.echo(held, nl=False)
+            echo(held, nl=False)
         elif json_file is not None:
             json_file.write_text(held, encoding="utf-8")
         for path in (csv_file, json_file):
             if path is not None and path != PRINTED:
-                typer.echo(f"{len(cells)} of {total} cells written to {path}", err=True)
+                echo(f"{len(cells)} of {total} cells written to {path}", err=True)
 
 
 def _reasons(cells: Sequence[Cell]) -> list[str]:
@@ -687,7 +688,7 @@ def fit(what: Times, output: JsonOutput) -> None:
     ]
     title = f"{times.size} times, median {1e3 * np.median(times):.3g} ms, from {what.file.name}"
     output.show(title, ["model", "AIC", "KS", "p"], rows)
-    typer.echo(
+    echo(
         "best first, by Akaike's criterion; KS: largest distance between the distribution of the "
         "times and the model's; p: how probable one as large is if the model is right (below 0.05, "
         "say, it is not: then plan with empirical:FILE)"

@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.console import Console
 
 from . import options
-from .common import MORE, Options, argument, command, option
+from .common import MORE, Options, argument, command, echo, option
 from .output import Output, draw_panels
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def _show(found: Figure, markdown: bool) -> None:
     if markdown:
         head = ["figure", "what", "note", "here", "paper", "closed form", "difference"]
         lines = [[row.figure, row.what, row.note, *_numbers(row)] for row in found.rows]
-        typer.echo(markdown_table(f"**{found.title}**", head, lines, text=3) + "\n")
+        echo(markdown_table(f"**{found.title}**", head, lines, text=3) + "\n")
         return
     notes = list(dict.fromkeys(row.note for row in found.rows if row.note))
     lines = [
@@ -100,8 +99,8 @@ def _show(found: Figure, markdown: bool) -> None:
     head = ["", "what", "here", "paper", "closed", "differ.", "note"]
     Console().print(rich_table(found.title, head, lines, text=2))
     for number, note in enumerate(notes, start=1):
-        typer.echo(f"[{number}] {note}")
-    typer.echo()
+        echo(f"[{number}] {note}")
+    echo()
 
 
 def _columns(row: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import typer
 
 from ..codes import catalogue
 from . import options
-from .common import CHOOSING, Options, command, numbers, option, read_recorded
+from .common import CHOOSING, Options, command, echo, numbers, option, read_recorded
 from .options import DELAYS, completes
 from .output import Heading, Tables, check_pictures, draw_panels, milliseconds
 
@@ -224,13 +224,13 @@ def _show(found: list[Compared], figures: list[dict[str, Any]], title: str, outp
     output.show(title, columns, rows, describe)
     if output.markdown:
         return
-    typer.echo(
+    echo(
         "load: partitions of a worker in a round, where uncoded has 1; T: rounds that a gradient "
         "may take beside its first; time: all rounds over all gradients, ms, with ± its standard "
         "error; waited: rounds that could not end after (1 + mu) times the fastest worker's time"
     )
     names = dict.fromkeys(each.name for each in found)
-    typer.echo(f"Schemes: {', '.join(map(describe, names))}.")
+    echo(f"Schemes: {', '.join(map(describe, names))}.")
 
 
 def _panels(found: list[Compared]) -> list[Any]:

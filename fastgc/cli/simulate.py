@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import typer
 
 from ..codes import catalogue
 from ..delays.interface import described, sample
 from . import options
-from .common import CHOOSING, command, numbers, option, tolerated
+from .common import CHOOSING, command, echo, numbers, option, tolerated
 from .options import DELAYS, Sizes
 from .output import (
     DRAWN,
@@ -76,7 +75,7 @@ def simulate(what: Rounds, output: Tables) -> None:
         shown = {catalogue.describe(name): each for name, each in followed.items()}
         draw_timelines(shown, what.timeline)
     for line in reasons(impossible):
-        typer.echo(line, err=True)
+        echo(line, err=True)
     say_unknown(model, found.items())
     figures = {name: _figures(loads[name], each) for name, each in found.items()}
     if output.write(figures, [{"code": name, **each} for name, each in figures.items()]):
@@ -244,7 +243,7 @@ def say_unknown(model: DelayModel | None, found: Iterable[tuple[str, Simulation]
     """Say so if means were simulated of which nobody knows whether they exist."""
     names = dict.fromkeys(name for name, each in found if each.mean_exists is None)
     if names:
-        typer.echo(
+        echo(
             f"whether the mean time of {', '.join(names)} exists is unknown: {described(model)} "
             "does not say how heavy its tails are (tail_indices), or a code not how many "
             "stragglers it tolerates",

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 
 from ..codes import Code, catalogue
 from ..errors import InstabilityWarning, NotDecodableError
 from . import options
-from .common import PRECISION, Options, command, option
+from .common import PRECISION, Options, command, echo, option
 from .output import Heading, Report, check_pictures
 
 STABILITY_CODES = (
@@ -92,17 +91,17 @@ def stability(what: Measured, output: Report) -> None:
     output.write_rows(lambda path: write_csv(rows, path))
     if what.circle is not None:
         plotting.save_circle_curves(around, what.circle)
-        typer.echo(f"plot written to {what.circle}", err=True)
+        echo(f"plot written to {what.circle}", err=True)
     if what.plot is not None:
         named = [row._replace(code=catalogue.describe(row.code)) for row in rows]
         plotting.save_stability_curves(named, what.plot, survey.asked)
-        typer.echo(f"plot written to {what.plot}", err=True)
+        echo(f"plot written to {what.plot}", err=True)
     if output.write([row._asdict() for row in rows]):
         return
     _show_costs(rows, what.equal, output)
     _show_errors(rows, what, output)
     for note in survey.notes:
-        typer.echo(note, err=True)
+        echo(note, err=True)
 
 
 class _Survey:
@@ -384,7 +383,7 @@ def worst(what: Searched, output: Report) -> None:
             codes=[row["code"] for row in rows],
         )
     for line in reasons(refused):
-        typer.echo(line, err=True)
+        echo(line, err=True)
 
 
 def _search(
@@ -487,7 +486,7 @@ def _say_enough(entry: tuple[str, int, int], rows: Sequence[dict[str, Any]], err
     for way, key in (("load", "load"), ("wait", "silent")):
         good = [row for row in mine if row["way"] == way and row["worst"] <= error]
         said = f"{key} {good[0][key]}" if good else "nothing tried"
-        typer.echo(f"{text}, n={n}, s={s}, by {way}: {said} reaches {error:.0e}")
+        echo(f"{text}, n={n}, s={s}, by {way}: {said} reaches {error:.0e}")
 
 
 def _entries(names: str, sizes: str) -> list[tuple[str, int, int]]:

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 import numpy as np
-import typer
 from rich.console import Console
 
 from .._registry import read_arguments
 from ..codes import Code, Grouped, Uncoded, catalogue
 from ..coding.verify import MOST_LIARS
 from . import options
-from .common import TRAINING, Options, check_one_of, command, option, status_of, tolerated
+from .common import TRAINING, Options, check_one_of, command, echo, option, status_of, tolerated
 from .options import Sizes, complete_codes
 from .output import (
     PRINTED,
@@ -338,7 +337,7 @@ def train(asked: Asked) -> None:
 
             beside = asked.plot.with_stem(f"{asked.plot.stem}-precision")
             plotting.save_tracking_curves(trackers, beside)
-            typer.echo(f"plot written to {beside}", err=True)
+            echo(f"plot written to {beside}", err=True)
 
 
 @contextmanager
@@ -351,7 +350,7 @@ def _written_at_last(trackers: Mapping[str, StabilityTracker], path: Path | None
     finally:
         if path is not None and any(tracker.rounds for tracker in trackers.values()):
             write_jsonl(trackers, path)
-            typer.echo(f"precision written to {path}", err=True)
+            echo(f"precision written to {path}", err=True)
 
 
 @contextmanager
@@ -687,7 +686,7 @@ def _folders(checkpoint: Path | None, runs: Iterable[str]) -> dict[str, Path]:
 
 def _introduce(asked: Asked, runs: Mapping[str, _Run], dataset: Dataset, model: str) -> None:
     """Say what is about to be trained on what."""
-    typer.echo(
+    echo(
         f"{dataset.name}: {len(dataset.X_train)} training, {len(dataset.X_test)} test samples, "
         f"{_labels(dataset)}; model {model}{'' if asked.bias else ' without a bias'}; "
         f"delays {asked.delays.strip()}, seed {asked.seed}",
@@ -695,9 +694,9 @@ def _introduce(asked: Asked, runs: Mapping[str, _Run], dataset: Dataset, model: 
     )
     few = dataset.task == "classification" and dataset.classes * MANY > len(dataset.X_train)
     if few and asked.task == "auto":
-        typer.echo("if y are numbers to predict, say --task regression", err=True)
+        echo("if y are numbers to predict, say --task regression", err=True)
     for name, (_, made, _) in runs.items():
-        typer.echo(
+        echo(
             f"{_shown(name)}: any {made.threshold} of {made.scheme.message_count} messages"
             f"{' for an approximation' if made.scheme.wait is not None else ''}, "
             f"load {made.load} of {made.k} partitions"
@@ -753,10 +752,10 @@ def _write(asked: Asked, histories: list[History]) -> None:
     from ..history import round_rows, write_json
 
     if asked.json_file == PRINTED:
-        typer.echo(json_text([each.to_dict() for each in histories]), nl=False)
+        echo(json_text([each.to_dict() for each in histories]), nl=False)
     elif asked.json_file is not None:
         write_json(histories, asked.json_file)
-        typer.echo(f"history written to {asked.json_file}", err=True)
+        echo(f"history written to {asked.json_file}", err=True)
     if asked.csv_file is not None:
         replace(asked, json_file=None).write(None, list(round_rows(histories)))
 
@@ -780,4 +779,4 @@ def _plot(
         draw_panels(panels, path, title)
     else:
         plotting.save_error_curves(named, path)
-        typer.echo(f"plot written to {path}", err=True)
+        echo(f"plot written to {path}", err=True)

@@ -756,7 +756,7 @@ class Code(Recorded):
         workers = messages = 0
         for heard in self.scheme.random_arrivals(trials, seed):
             messages += len(heard)
-            workers += len({self.scheme.sender(m)[0] for m in heard})
+            workers += self.scheme.senders(np.array(heard)).size
         load = messages * self.scheme.message_weight / trials
         return Recovery(workers / trials, messages / trials, load)
 

@@ -162,6 +162,7 @@ class _Server:
                     setsigmask=[signal.SIGINT],  # an interrupt is for the program
                 )
         except BaseException:
+            self._socket.close()
             os.close(self._life)
             raise
         finally:
@@ -309,6 +310,8 @@ def serve(fd: int, life: int, entry: str, modules: Sequence[str]) -> None:
                 order, files = b"", []
             if fd == program.fileno():
                 if not order:
+                    for each in connections.values():
+                        each.close()
                     return
                 connection = socket.socket(fileno=files[0])
                 connections[connection.fileno()] = connection

@@ -555,7 +555,13 @@ class Figures(NamedTuple):
     worst_is_known: bool
 
 
-def measure(code: Code, trials: int = 200, seed: int = 0) -> Figures:
+def measure(
+    code: Code,
+    trials: int = 200,
+    seed: int = 0,
+    *,
+    progress: Callable[[int, int], object] = lambda done, rounds: None,
+) -> Figures:
     """Run a code on random partial gradients, or data, messages arriving in random order.
 
     Parameters
@@ -565,28 +571,27 @@ def measure(code: Code, trials: int = 200, seed: int = 0) -> Figures:
         Rounds, each with an order of its own.
     seed : int
         Of the data and the orders.
+    progress : callable
+        Called with the rounds done and all rounds, before the first and after each.
     """
     if trials < 1:
         raise ValueError(f"trials must be at least 1, not {trials}")
-    experiment = Experiment(code, p=P, seed=seed)
-    messages = experiment.messages
-    received, decoder = code.round(experiment.p), code.decoder()
+    progress(0, trials)
+    experiment, decoder = Experiment(code, p=P, seed=seed), code.decoder()
     decoder(np.arange(code.scheme.message_count))  # what is made once is made now
     errors: list[float] = []
     times: list[float] = []
     sets: list[NDArray[np.int64]] = []
-    for heard in code.scheme.random_arrivals(trials, seed):
-        received.reset()
-        for number in heard:
-            received.receive(code.scheme.sender(number)[0], messages[number])
-        sets.append(received.survivors)
+    for done, heard in enumerate(code.scheme.random_arrivals(trials, seed), 1):
+        sets.append(np.array(heard, dtype=np.int64))
         start = time.perf_counter()
-        decoder(sets[-1])
+        vector = decoder(sets[-1])
         times.append(time.perf_counter() - start)
-        errors.append(experiment.compare(received.gradient()).relative)
-    workers = [len({code.scheme.sender(m)[0] for m in F.tolist()}) for F in sets]
+        errors.append(experiment.error(sets[-1], vector).relative)
+        progress(done, trials)
+    workers = [code.scheme.senders(F).size for F in sets]
     mean_messages = float(np.mean([F.size for F in sets]))
-    form = code.message_size(P) * received.form.message_dtype.itemsize / (P * 8)
+    form = code.message_size(P) * experiment.messages.itemsize / (P * 8)
     return Figures(
         code.load,
         float(code.scheme.loads.mean()),
