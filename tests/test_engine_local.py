@@ -242,7 +242,7 @@ def test_worker_that_dies_while_it_starts():
 
 def test_gradient_that_cannot_be_pickled():
     with pytest.raises((AttributeError, TypeError), match="pickle"):
-        LocalCluster(Uncoded(1, 1), [1.0], lambda theta, shard, out: None, 1)
+        LocalCluster(Uncoded(1, 1), [1.0], threading.Lock().acquire, 1)
 
 
 def test_non_finite_message_closes():

@@ -1101,6 +1101,7 @@ REASONS = {
     "Scheme.raise_too_few": "for schemes, which raise by it",
     "Scheme.waiting": "for schemes, whose rules it completes",
     "Scheme.random_arrivals": "for recovery and others, which check",
+    "Scheme.senders": "of messages that came: `recovery` and `measure` count them",
     "Round.left_out": "takes nothing",
     "Request.sum_of": "for engines, which give what they kept",
     "SumRound.left_out": "takes nothing",

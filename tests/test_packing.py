@@ -1,15 +1,19 @@
 """What workers are sent: by name, by value from a session, or a sentence that says why not."""
 
+import importlib.machinery
+import pickle
 import subprocess
 import sys
 import textwrap
 import threading
+import types
 
 import numpy as np
 import pytest
 
 from fastgc import Uncoded
 from fastgc.engines import LocalCluster
+from fastgc.engines.memory import main_is_importable, packed
 
 pytestmark = pytest.mark.any_backend
 
@@ -40,12 +44,29 @@ def ran(source, path=None):
     )
 
 
-@pytest.mark.parametrize(
-    "lost", [lambda theta, shard, out: None, threading.Lock()], ids=["function", "lock"]
-)
-def test_what_cannot_be_pickled_is_said_so(lost):
+def test_what_cannot_be_pickled_is_said_so():
     with pytest.raises(TypeError, match=r"workers cannot be sent what pickle cannot store \(.*: "):
-        LocalCluster(Uncoded(1), [lost], np.multiply, 1)
+        LocalCluster(Uncoded(1), [threading.Lock()], np.multiply, 1)
+
+
+def test_functions_inside_of_functions_go_by_value(monkeypatch):
+    pytest.importorskip("cloudpickle")
+    factor, out = np.arange(3000.0), np.empty(3000)
+
+    def inside(theta, shard, out):
+        out[:] = factor * shard
+
+    shards = [np.full(3000, 2.0), np.ones(3000)]  # arrays that are kept apart, before and after
+    with LocalCluster(Uncoded(2), shards, inside, 3000) as cluster:
+        cluster.step(np.zeros(3000), out)
+    np.testing.assert_array_equal(out, 3 * factor)
+    apart = [memoryview(b"before")]
+    pickle.loads(packed((factor, inside), apart), buffers=apart[1:])
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    kept = list(apart)
+    with pytest.raises(TypeError, match="others they are sent if cloudpickle is installed"):
+        packed((factor, inside), apart)
+    assert apart == kept
 
 
 def test_what_stands_under_the_guard_is_told_from_the_rest(tmp_path):
@@ -111,4 +132,85 @@ def test_a_session_without_cloudpickle():
     hidden = "import sys; sys.modules['cloudpickle'] = None\n"
     done = ran(hidden + SESSION)
     assert done.stdout == ""
-    assert "workers cannot import what a notebook or session defines: put it" in done.stderr
+    assert "workers cannot import what a program without a file, a session" in done.stderr
+
+
+WITHOUT_A_FILE = f"""
+import sys
+{STEP}
+class Twice:
+    def __init__(self, factor):
+        self.factor = factor
+
+def own(theta, shard, out):
+    out[:] = TWICE.factor * shard
+
+TWICE = Twice(2.0)
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["deleted"]:
+        import os
+        os.unlink(__file__)
+    step(own)
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["-"], ["-c", WITHOUT_A_FILE], ["program.py", "deleted"], ["folder"], ["-m", "folder"]],
+    ids=["a pipe", "-c", "a deleted script", "a folder", "a package"],
+)
+def test_what_workers_cannot_import_goes_by_value(tmp_path, arguments):
+    pytest.importorskip("cloudpickle")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "program.py").write_text(WITHOUT_A_FILE)
+    (tmp_path / "folder" / "__main__.py").write_text(WITHOUT_A_FILE)
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        input=WITHOUT_A_FILE,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout, done.stderr) == ("[6.]\n", "")
+
+
+def test_a_pipe_without_cloudpickle_is_told_what_is_wrong():
+    hidden = "import sys; sys.modules['cloudpickle'] = None\n"
+    done = subprocess.run(
+        [sys.executable, "-"], input=hidden + WITHOUT_A_FILE, capture_output=True, text=True
+    )
+    assert done.stdout == ""
+    assert "cannot import what a program without a file, a session" in done.stderr
+
+
+def test_a_program_whose_module_has_no_spec(monkeypatch):
+    """That of IPython's second %run has none."""
+    main = types.ModuleType("__main__")
+    del main.__spec__
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    out = np.zeros(1)
+    with LocalCluster(Uncoded(2), [1.0, 2.0], np.multiply, 1) as cluster:
+        cluster.step(np.ones(1), out)
+    assert out == 3.0
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "importable"),
+    [
+        (None, __file__, True),
+        (None, "nowhere.py", False),
+        (None, "<stdin>", False),
+        (None, None, False),
+        ("package.module", None, True),
+        ("package.__main__", __file__, False),
+        ("__main__", __file__, False),
+    ],
+)
+def test_which_programs_workers_import(monkeypatch, name, file, importable):
+    main = types.ModuleType("__main__")
+    main.__spec__ = name and importlib.machinery.ModuleSpec(name, None)
+    if file:
+        main.__file__ = file
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    assert main_is_importable() == importable

@@ -19,6 +19,7 @@ import selectors
 import signal
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +34,7 @@ from .. import kernels
 from . import fork_server
 from .interface import Buffers, Event, Kind, Question, Task
 from .master import Master
-from .memory import Memory
+from .memory import Memory, main_is_importable
 from .rings import Rings
 from .worker import TRACEBACK_BYTES, Worker, as_process, failure, reply
 
@@ -184,8 +185,11 @@ class _Processes:
         self._rings = Rings(self._newest, orders, wanted, news, self._bell, self._rouse)
         resources.callback(self._stop)
 
+        main = sys.modules["__main__"]
+        if not hasattr(main, "__spec__"):  # of IPython's second %run; multiprocessing reads it
+            main.__spec__ = None
         prepared = spawn.get_preparation_data("fastgc-worker")
-        if not getattr(self._task.gradient, "of_main", True):
+        if not (main_is_importable() and getattr(self._task.gradient, "of_main", True)):
             prepared = {key: v for key, v in prepared.items() if not key.startswith("init_main")}
         prepared["authkey"] = bytes(prepared["authkey"])  # it refuses to be pickled otherwise
         environment = os.environ | dict.fromkeys(fork_server.THREADS, "1")
@@ -704,7 +708,8 @@ def _load(prepared: dict[str, Any], shared: Memory) -> tuple[str, Task]:
     except AttributeError as error:
         if "main__" not in str(error):
             raise
-        where = "what a notebook or session defines: put it into a module, or install cloudpickle"
+        where = "what a program without a file, a session or a notebook defines: put it into a "
+        where += "module, or install cloudpickle"
         if "__mp_main__" in str(error):
             where = 'what a script defines under if __name__ == "__main__": define it above that'
         raise _ProgramError(f"{error}; workers cannot import {where}") from error

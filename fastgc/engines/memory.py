@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import importlib.util
+import io
 import mmap
+import multiprocessing.process
 import os
 import pickle
 import struct
@@ -20,9 +22,7 @@ from typing import Any, Literal, Self
 from .. import kernels
 from .interface import Task
 
-__all__ = ["Keep", "Memory", "packed", "packed_for_ranks"]
-
-Keep = Callable[[pickle.PickleBuffer], object]  # what pickle calls buffer_callback
+__all__ = ["Memory", "main_is_importable", "packed", "packed_for_ranks"]
 
 _COUNT = struct.Struct("=q")  # of parts: a pickle, and the buffers that it leaves out
 _PART = struct.Struct("=qq")  # where it begins, its bytes
@@ -31,31 +31,74 @@ _APART = 1 << 12  # bytes from which on a buffer is a part of its own
 _FUTURE_WRITE = 0x10  # F_SEAL_FUTURE_WRITE, which Python's fcntl lacks: but by maps there are
 
 
-def packed(thing: Any, keep: Keep | None = None) -> bytes:
+def packed(thing: Any, apart: list[memoryview] | None = None) -> bytes:
     """Pickle what ``pickle.loads`` is to make again in another process.
 
-    Functions and classes go by their names, under which that process imports them. Those of an
-    interactive session, or a notebook, which it cannot import, go by value if cloudpickle is there.
-    Memory of arrays may be kept out of it by ``keep``.
+    Functions and classes go by their names, under which that process imports them. Those that it
+    cannot import go by value if cloudpickle is there: of an interactive session, a notebook or a
+    program without a file, and of the inside of a function.
+
+    Parameters
+    ----------
+    thing : object
+    apart : list, optional
+        Memory of larger arrays is appended to it, and kept out of the pickle.
 
     Raises
     ------
     TypeError
         If it cannot be pickled; says what can.
     """
+    has_cloudpickle = importlib.util.find_spec("cloudpickle") is not None
     interactive = hasattr(sys, "ps1")  # a prompt, of Python or IPython
+    by_name = main_is_importable() and not interactive
     try:
-        if interactive and importlib.util.find_spec("cloudpickle") is not None:
-            import cloudpickle
+        try:
+            if by_name or not has_cloudpickle:
+                return _pickled(pickle.Pickler, thing, apart)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            if not has_cloudpickle:
+                raise
+        import cloudpickle
 
-            by_value: bytes = cloudpickle.dumps(thing, pickle.HIGHEST_PROTOCOL, keep)
-            return by_value
-        return pickle.dumps(thing, pickle.HIGHEST_PROTOCOL, buffer_callback=keep)
+        return _pickled(cloudpickle.Pickler, thing, apart)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise TypeError(
             f"workers cannot be sent what pickle cannot store ({error}): they find functions and "
             "classes by their names, at the top level of a module or script"
+            + ("" if has_cloudpickle else "; others they are sent if cloudpickle is installed")
         ) from error
+
+
+def _pickled(pickler: Callable[..., Any], thing: Any, apart: list[memoryview] | None) -> bytes:
+    def keep(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes >= _APART:
+            buffers.append(raw)
+        return raw.nbytes < _APART
+
+    file = io.BytesIO()
+    buffers: list[memoryview] = []
+    callback = None if apart is None else keep
+    pickler(file, pickle.HIGHEST_PROTOCOL, buffer_callback=callback).dump(thing)
+    if apart is not None:  # not before: what cannot be pickled leaves nothing there
+        apart += buffers
+    return file.getvalue()
+
+
+def main_is_importable() -> bool:
+    """Whether another process can import the program: it has a module's name, or its file is there.
+
+    Not of what comes from a pipe or ``-c``, of a folder or archive that is run, which has its name
+    for itself alone, of a notebook, nor of a script that was deleted.
+    """
+    main = sys.modules["__main__"]
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:
+        name: str = spec.name
+        return name.rpartition(".")[2] != "__main__"
+    begun_in: str = getattr(multiprocessing.process, "ORIGINAL_DIR", None) or ""
+    return isinstance(file, str) and os.path.isfile(os.path.join(begun_in, file))
 
 
 def packed_for_ranks(task: Task, ranks: int, command: str, busy: bool) -> tuple[bytes, list[bytes]]:
@@ -133,17 +176,11 @@ class Memory:
             raise
 
     @classmethod
-    def of(cls, value: Any, pack: Callable[[Any, Keep], bytes] = packed) -> Self:
-        """Memory that holds a pickled object, and arrays of it as they are."""
-        buffers: list[memoryview] = []
-
-        def keep(buffer: pickle.PickleBuffer) -> bool:
-            raw = buffer.raw()
-            if raw.nbytes >= _APART:
-                buffers.append(raw)
-            return raw.nbytes < _APART
-
-        contents = [memoryview(pack(value, keep)), *buffers]
+    def of(cls, value: Any, pickler: Callable[..., Any] | None = None) -> Self:
+        """Memory that holds an object, `packed` or by a pickler, and arrays of it as they are."""
+        apart: list[memoryview] = []
+        head = packed(value, apart) if pickler is None else _pickled(pickler, value, apart)
+        contents = [memoryview(head), *apart]
         at = _COUNT.size + len(contents) * _PART.size
         places = []
         for each in contents:

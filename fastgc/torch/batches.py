@@ -29,7 +29,7 @@ from torch.utils.data import IterableDataset
 from .._arrays import at_least
 from ..engines import fork_server
 from ..engines.memory import Memory
-from .pickling import pickled
+from .pickling import Pickler
 from .randomness import Drawn, seed_all
 
 __all__ = ["Batches", "Feed", "Loader", "edges"]
@@ -400,6 +400,6 @@ def _fetched(feed: Feed, seed: int, order: _Order) -> Memory:
         before = Drawn.now()
         batch = feed(order.samples)
         after = Drawn.now()
-        return Memory.of((batch, after if after != before else None, ""), pickled)
+        return Memory.of((batch, after if after != before else None, ""), Pickler)
     except Exception:
         return Memory.of((None, None, traceback.format_exc()))

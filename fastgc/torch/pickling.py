@@ -12,17 +12,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["pickled"]
+__all__ = ["Pickler", "pickled"]
 
 
 def pickled(thing: Any, keep: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
     """Pickle a thing; memory of tensors and arrays may be kept out of it by ``keep``."""
     file = io.BytesIO()
-    _Pickler(file, 5, buffer_callback=keep).dump(thing)
+    Pickler(file, 5, buffer_callback=keep).dump(thing)
     return file.getvalue()
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles by value what is not importable, and memory of tensors as buffers (PEP 574).
 
     PyTorch's own way writes them into the pickle, each with all that it is a view of.
