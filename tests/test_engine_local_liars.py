@@ -324,16 +324,16 @@ elif what == 9:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("ask", [False, True])
-def test_random_liars_of_memory(ask):
+@pytest.mark.parametrize(("ask", "rounds"), [(False, 5000), (True, 1000)])
+def test_random_liars_of_memory(ask, rounds):
     """None of their lies is verified, nobody else is accused or dies, and no round hangs."""
-    code = FractionalRepetition(6, stragglers=1 if ask else 2)
+    code = FractionalRepetition(6, stragglers=2)
     shards = [float(j + 1) for j in range(6)]
     rng = np.random.default_rng(1)
     lie = liar(RANDOM, 1, always=True)
     options = {"verify": 1, "ask": ask, "timeout": 60.0, "patience": 30.0}
     with LocalCluster(code, shards, lie, P, **options) as cluster:
-        for _ in range(5000):
+        for _ in range(rounds):
             theta, out = rng.standard_normal(P), np.empty(P)
             report = cluster.step(theta, out)
             assert set(report.corrupt) <= {1}
@@ -341,4 +341,4 @@ def test_random_liars_of_memory(ask):
             if report.verified or not ask:
                 np.testing.assert_allclose(out, 21.0 * theta, rtol=1e-9)
             assert report.verified or ask
-        assert report.deaths > 10
+        assert report.deaths > 3
