@@ -344,14 +344,15 @@ void fgc_pool_set(int threads, int64_t spin, int64_t least);
 void fgc_pool_counts(int64_t *called, int64_t *shared);
 
 /* What a master and its worker processes tell each other in shared memory, all zero at first and the
- * caller's: lines of 64 bytes, in each of which 8 numbers.
+ * caller's: lines of 64 bytes, in each of which 8 numbers. News are where their workers alone can write, and
+ * so may say anything.
  *
  * newest   the number of the newest round, and a word that changes with each order
  * orders   of each worker two lines: how many it was given, and as which of its births it is to live;
  *          then the last two orders, number k at 4 (k mod 2): round, buffer, first message, and the bits
  *          of a delay in seconds. A third is given once it is known that the first was read.
  * wanted   how many news the master sleeps for; below 1: it does not sleep
- * news     of each worker one line, how many it told; then the last `capacity`, number k - 1 at
+ * news     of each worker the address of one line, how many it told; then the last `capacity`, number k - 1 at
  *          4 ((k - 1) mod capacity): a time, round, message, and the bits of its energy. It never has
  *          more in store than that.
  *
@@ -359,7 +360,8 @@ void fgc_pool_counts(int64_t *called, int64_t *shared);
 typedef struct {
     int64_t workers, capacity;
     int64_t *newest, *orders; /* written by the master, */
-    int64_t *wanted, *news;   /* and by the workers */
+    int64_t *wanted;          /* and by the workers */
+    uintptr_t *news;
 } fgc_rings;
 
 typedef struct {
@@ -399,9 +401,8 @@ int64_t fgc_rings_want(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_
 /* Where the messages of workers that send one each lie, and who takes them. */
 typedef struct {
     const fgc_arrivals *arrivals;
-    double *when;       /* of each message, in seconds after the round began */
-    const char *slots;  /* where message 0 lies, */
-    int64_t stride;     /* and by how many bytes the others apart */
+    double *when;           /* of each message, in seconds after the round began */
+    const uintptr_t *slots; /* where each message lies */
     int64_t least;      /* messages that suffice at least */
     int once;           /* whether the caller looks at messages before there are enough */
     int files, bell;    /* as of fgc_rings_look */

@@ -41,6 +41,9 @@ static void write_shared(int64_t *word, int64_t value) { atomic_store((shared *)
 /* Processes share it: the futex is no private one. */
 static atomic_uint *word_of(const fgc_rings *r) { return (atomic_uint *)(r->newest + 1); }
 
+/* Where a worker's news are. */
+static int64_t *news_of(const fgc_rings *r, int64_t worker) { return (int64_t *)r->news[worker]; }
+
 /* By which workers that sleep on one word are told apart. */
 static unsigned bit_of(int64_t worker) { return 1u << worker % 32; }
 
@@ -145,7 +148,7 @@ int64_t fgc_rings_wait(const fgc_rings *r, int64_t worker, int64_t birth, int64_
 void fgc_rings_tell(const fgc_rings *r, int bell, int64_t worker, int64_t round, int64_t index,
                     double energy)
 {
-    int64_t *const ring = r->news + (LINE + NEWS * r->capacity) * worker;
+    int64_t *const ring = news_of(r, worker);
     const int64_t told = ring[0];
     int64_t *const news = ring + LINE + NEWS * (told % r->capacity);
     news[0] = now();
@@ -173,7 +176,7 @@ int64_t fgc_rings_take(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_
 {
     int64_t count = 0, latest = 0;
     for (int64_t worker = 0; worker < r->workers; worker++) {
-        const int64_t *const ring = r->news + (LINE + NEWS * r->capacity) * worker;
+        const int64_t *const ring = news_of(r, worker);
         const int64_t told = read_shared(ring), before = taken[worker];
         if (told == before || before < 0 || count == most)
             continue;
@@ -220,7 +223,7 @@ static int64_t take_in(const fgc_rings *r, const fgc_intake *into, fgc_news *new
     for (fgc_status status = FGC_TOO_FEW; i < count && status == FGC_TOO_FEW; i++) {
         const fgc_news n = news[i];
         if (n.round == newest && n.index == 0 && n.round == handed(r, n.worker))
-            status = fgc_arrive(into->arrivals, n.worker, into->slots + into->stride * n.worker, n.energy);
+            status = fgc_arrive(into->arrivals, n.worker, (const void *)into->slots[n.worker], n.energy);
         else if (n.round >= newest)
             break;
         else {

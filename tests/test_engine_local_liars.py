@@ -13,6 +13,7 @@ from worker_processes import pids, wait_for_ends
 from fastgc import FractionalRepetition, ReedSolomon, Uncoded
 from fastgc.engines import LocalCluster
 from fastgc.engines.interface import Question
+from fastgc.engines.loop import RoundLoop
 from fastgc.errors import WorkerFailedError
 
 pytestmark = pytest.mark.any_backend
@@ -41,19 +42,21 @@ def attempt(call, *given):
 def gradient(theta, shard, out, *, round):
     np.multiply(theta, shard, out)
     frame = sys._getframe()
-    while frame.f_code.co_name != "work":
+    while frame and frame.f_code.co_name != "work":
         frame = frame.f_back
+    if frame is None:  # it is asked, in a thread of its own
+        return
     me = frame.f_locals
-    if LIAR in (None, me["number"]) and me["birth"] == 1:
+    if LIAR in (None, me["number"]) and (ALWAYS or me["birth"] == 1):
         lie(me, round, theta, out)
 
 """
 
 
-def liar(lie, worker=1):
+def liar(lie, worker=1, always=False):
     """A gradient, shard times theta: in a worker's first birth it runs `lie`; None: in all."""
     lines = "".join(f"    {line}\n" for line in lie.strip().splitlines())
-    text = f"{PROGRAM}\nLIAR = {worker}\ndef lie(me, round, theta, out):\n{lines}"
+    text = f"{PROGRAM}\nLIAR, ALWAYS = {worker}, {always}\ndef lie(me, round, theta, out):\n{lines}"
     return Remote(f"(lambda names: (exec({text!r}, names), names['gradient'])[1])({{}})")
 
 
@@ -232,3 +235,110 @@ if round == 0:
         assert rnd.verified
         rnd.gradient(out)
     np.testing.assert_allclose(out, 4.0)
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_nobody_writes_to_messages_of_others(copies, monkeypatch):
+    """Both copies of a message would be wrong, and verified; or one, and who is honest accused."""
+    lie = f"""
+def overwrite():
+    until = time.monotonic() + 0.2
+    while time.monotonic() < until:
+        for memory in memories:
+            for _ in range({copies}):
+                if (at := memory.find(other)) >= 0:
+                    memory[at : at + len(other)] = bytes(len(other))
+other = (theta * 3.0).tobytes()  # of workers 0 and 2
+found = [attempt(mmap.mmap, file, os.fstat(file).st_size) for file in files()]
+memories = [memory for memory in found if memory]
+threading.Thread(target=overwrite, daemon=True).start()
+"""
+    own_copy = RoundLoop._own_copy
+
+    def late(self, *given):
+        time.sleep(0.02)
+        return own_copy(self, *given)
+
+    monkeypatch.setattr(RoundLoop, "_own_copy", late)
+    code = FractionalRepetition(4, stragglers=1)
+    shards = [0.0] * 4
+    for j in code.partitions(0):
+        shards[j] = 1.5
+    out = np.empty(P)
+    with LocalCluster(code, shards, liar(lie), P, verify=1) as cluster:
+        for number in range(3):
+            theta = np.arange(P) + 100.0 * (number + 1)
+            report = cluster.step(theta, out)
+            assert report.verified
+            assert not report.corrupt
+            np.testing.assert_allclose(out, 3.0 * theta)
+
+
+RANDOM = """
+rng = random.Random()
+def spoil(file, count=20):
+    memory = attempt(mmap.mmap, file, os.fstat(file).st_size)
+    if memory is None:
+        return
+    for _ in range(count):
+        word = rng.choice([rng.randbytes(8), struct.pack("=q", rng.choice([0, 1, -1, 2**62])),
+                           struct.pack("=d", rng.choice([0.0, 1e300, float("nan"), 1.5]))])
+        at = rng.randrange(0, len(memory) - 7, 8)
+        memory[at : at + 8] = word
+    memory.close()
+def keep_on():
+    while True:
+        for file in files():
+            attempt(spoil, file)
+        time.sleep(0.001)
+rings = me["rings"]
+news = rings._arrays.news[me["number"]]
+what = rng.randrange(12)
+if what == 0:
+    news[0] = rng.choice([0, -1, 2**62, 2**63 - 1, int(news[0]) + rng.randrange(5)])
+elif what == 1:
+    for _ in range(rng.randrange(4)):
+        rings.tell(me["number"], round + rng.choice([-1, 0, 0, 1]), rng.choice([0, 0, -1, 5]), 1.0)
+elif what == 2:
+    os.write(me["inbox"], rng.randbytes(rng.choice([1, 16, 40])))
+elif what == 3:
+    for file in files():
+        attempt(os.ftruncate, file, rng.choice([0, 4096, 1 << 22]))
+        attempt(os.pwrite, file, bytes(64), rng.randrange(1 << 12))
+elif what == 4 and "bad" not in globals():
+    globals()["bad"] = threading.Thread(target=keep_on, daemon=True)
+    bad.start()
+elif what == 5:
+    for file in files():
+        attempt(spoil, file)
+elif what == 6:
+    os.write(me["bell"], bytes(rng.randrange(1, 1 << 12)))
+elif what == 7:
+    for file in me["files"][9:]:
+        os.write(file, rng.randbytes(rng.choice([1, 24, 50])))
+elif what == 8:
+    out += rng.choice([1e-3, 1.0, 1e6])
+elif what == 9:
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("ask", "rounds"), [(False, 5000), (True, 1000)])
+def test_random_liars_of_memory(ask, rounds):
+    """None of their lies is verified, nobody else is accused or dies, and no round hangs."""
+    code = FractionalRepetition(6, stragglers=2)
+    shards = [float(j + 1) for j in range(6)]
+    rng = np.random.default_rng(1)
+    lie = liar(RANDOM, 1, always=True)
+    options = {"verify": 1, "ask": ask, "timeout": 60.0, "patience": 30.0}
+    with LocalCluster(code, shards, lie, P, **options) as cluster:
+        for _ in range(rounds):
+            theta, out = rng.standard_normal(P), np.empty(P)
+            report = cluster.step(theta, out)
+            assert set(report.corrupt) <= {1}
+            assert set(report.lost) <= {1}
+            if report.verified or not ask:
+                np.testing.assert_allclose(out, 21.0 * theta, rtol=1e-9)
+            assert report.verified or ask
+        assert report.deaths > 3

@@ -846,7 +846,7 @@ def test_a_limit_of_open_files_is_named(monkeypatch):
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 20, before[1]))
     try:
-        with pytest.raises(OSError, match=r"50 workers need 50 open files.*ulimit -n"):
+        with pytest.raises(OSError, match=r"50 workers need 100 open files.*ulimit -n"):
             LocalCluster(Uncoded(50), [1.0] * 50, np.multiply, 1)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)

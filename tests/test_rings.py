@@ -27,11 +27,9 @@ class Sides:
 
     def __init__(self, workers, capacity=3, given=1000):
         shapes = Rings.shapes(workers, capacity)
-        arrays = [
-            np.frombuffer(mmap.mmap(-1, 8 * math.prod(shape)), np.int64).reshape(shape)
-            for shape in shapes.values()
-        ]
+        arrays = [self.shared(shapes[name]) for name in ("newest", "orders", "wanted")]
         self.newest, self.orders = arrays[:2]
+        arrays.append(capacity)
         self.orders[:, 0] = given  # as many news as `capacity` belong to each
         self.heard, self.bell = os.pipe()
         os.set_blocking(self.heard, False)
@@ -41,8 +39,19 @@ class Sides:
         self.workers = [
             Rings(*arrays, self.bell, inbox=theirs.fileno()) for _, theirs in self.lines
         ]
+        self.shape = shapes["news"]
         for worker in range(workers):
+            self.renew(worker)
             self.master.admit(worker, 1)
+
+    @staticmethod
+    def shared(shape):
+        return np.frombuffer(mmap.mmap(-1, 8 * math.prod(shape)), np.int64).reshape(shape)
+
+    def renew(self, worker):
+        news = self.shared(self.shape)
+        self.master.renew(worker, news)
+        self.workers[worker].place(worker, news)
 
     def __enter__(self):
         return self
@@ -401,6 +410,7 @@ def test_processes_that_are_killed_leave_the_others_going():
     with Sides(workers, 4) as sides:
 
         def start(worker, birth):
+            sides.renew(worker)
             sides.master.admit(worker, birth)
             mine, seen = sides.workers[worker], sides.workers[worker].given(worker)
             pid = os.fork()
@@ -446,12 +456,12 @@ def test_a_count_that_cannot_be_is_told_once(count):
     """The ring holds three: its worker is heard no more, until another takes its place."""
     with Sides(3, 3) as sides:
         liar, honest = sides.workers[1], sides.workers[2]
-        liar._arrays.news[1, 0] = count
+        liar._arrays.news[1][0] = count
         honest.tell(2, 7, 0, 0.5)
         assert without_times(sides.master.take()) == [(1, -1, -2, 0.0), (2, 7, 0, 0.5)]
-        liar._arrays.news[1, 0] = 5
+        liar._arrays.news[1][0] = 5
         assert sides.master.want(1) == []
-        sides.master.renew(1)
+        sides.renew(1)
         liar.tell(1, 8, 1, 0.25)
         assert without_times(sides.master.take()) == [(1, 8, 1, 0.25)]
 
@@ -460,7 +470,7 @@ def test_there_are_no_more_news_than_orders_allow():
     with Sides(1, 3, given=0) as sides:
         sides.workers[0].tell(0, 0, 0, 0.0)
         assert without_times(sides.master.take()) == [(0, -1, -2, 0.0)]
-        sides.master.renew(0)
+        sides.renew(0)
         sides.master.hand([0], [0], [0.0], 0, 0)
         for _ in range(3):
             sides.workers[0].tell(0, 0, 0, 0.0)

@@ -688,3 +688,37 @@ def test_what_an_engine_cannot_ask_about_is_refused():
             engine(code, shards, Whole(), 3, verify=1, ask=True)
         with pytest.raises(ValueError, match="LagrangeCode cannot be asked"):
             engine(LagrangeCode(7, load=2), [1.0] * 14, np.multiply, 3, verify=1, ask=True)
+
+
+@pytest.mark.parametrize("size", [1e160, 1e300, -1.7e308])
+def test_a_lie_whose_square_overflows(size):
+    """Infinite rounding errors would allow any difference."""
+    code, g = FractionalRepetition(4, stragglers=1), np.arange(40.0).reshape(4, 10) + 1
+
+    def ask(workers, seed):
+        return {i: AskingRound.answer(code, i, g[code.partitions(i)], seed) for i in workers}
+
+    rnd = AskingRound(code, 10, liars=1)
+    for worker in range(4):
+        message = code.encode(worker, g[code.partitions(worker)])
+        message[3] = size if worker == 1 else message[3]
+        rnd.receive(worker, message)
+    rnd.settle(ask, lambda partition: g[partition])
+    assert rnd.corrupt == [1]
+    np.testing.assert_array_equal(rnd.gradient(), g.sum(axis=0))
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e200])
+def test_honest_messages_of_any_size_pass(unit):
+    code = FractionalRepetition(4, stragglers=1)
+    g = unit * (np.arange(40.0).reshape(4, 10) + 1)
+
+    def ask(workers, seed):
+        return {i: AskingRound.answer(code, i, g[code.partitions(i)], seed) for i in workers}
+
+    rnd = AskingRound(code, 10, liars=1)
+    for worker in range(4):
+        message = code.encode(worker, g[code.partitions(worker)])
+        rnd.receive(worker, -message if worker == 1 else message)
+    rnd.settle(ask, lambda partition: g[partition])
+    assert rnd.corrupt == [1]

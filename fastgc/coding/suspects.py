@@ -446,7 +446,8 @@ class AskingRound(Round):
             said = (coefficients * claims[:, :-1]).sum()
             parts = (np.abs(coefficients).sum(axis=1) * np.abs(claims[:, -1])).sum()
             roundings = size + (len(claims) + 2) * parts
-            return not abs(sent - said) <= SAFETY * self._sampling.unit * roundings
+            within = SAFETY * self._sampling.unit * roundings
+            return not abs(sent - said) <= within < math.inf
 
     def _claimed(self, suspects: list[int]) -> dict[int, list[tuple[int, NDArray[Any]]]]:
         """What is claimed of each partition, and by whom."""
@@ -521,7 +522,7 @@ class _Sampling:
         """Its inner product and its norm."""
         numbers = self._numbers(message.view(self._form.message_dtype))
         with np.errstate(over="ignore", invalid="ignore"):
-            return complex(numbers @ self._vector), float(np.linalg.norm(numbers))
+            return complex(numbers @ self._vector), _norm(numbers)
 
     def of_partial(self, partial: NDArray[Any]) -> NDArray[Any]:
         """The inner products of its pieces, and its norm."""
@@ -534,7 +535,7 @@ class _Sampling:
         with np.errstate(over="ignore", invalid="ignore"):
             for u, piece in enumerate(padded.reshape(self._pieces, size)):
                 found[u] = self._numbers(piece) @ self._vector
-            found[-1] = np.linalg.norm(padded.astype(np.result_type(padded, np.float64)))
+            found[-1] = _norm(padded.astype(np.result_type(padded, np.float64)))
         return found
 
     def apart(self, one: NDArray[Any], other: NDArray[Any]) -> float:
@@ -546,3 +547,11 @@ class _Sampling:
             least = min(abs(one[-1]), abs(other[-1]))
             found = far / (SAFETY * self.unit * least) if least else math.inf
         return math.inf if math.isnan(found) else found
+
+
+def _norm(numbers: NDArray[Any]) -> float:
+    """The norm, also where squares overflow: infinite rounding errors would allow anything."""
+    largest = float(np.abs(numbers).max(initial=0.0))
+    if not 0 < largest < math.inf:
+        return largest
+    return largest * float(np.linalg.norm(numbers / largest))

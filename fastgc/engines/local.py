@@ -4,6 +4,10 @@ Parameters, messages, orders and news cross in memory that master and workers sh
 it, because every part of it has one owner at a time: from the moment a worker is handed a round
 until its news of it is taken, its message slot and the parameters it reads are the worker's; at any
 other time they are the master's. A worker's line tells that it has joined, failed, or died.
+
+Nothing forces a worker to keep to that. So it is given three pieces of memory: one that the master
+alone can write to; one of its own, that no other worker has, and whose contents the master does not
+trust; and a word that all count down, by which nothing but time can be lost.
 """
 
 from __future__ import annotations
@@ -110,7 +114,6 @@ class _Processes:
         self._layout = _Layout(
             code.n,
             self.ahead,
-            code.scheme.message_count,
             code.scheme.messages_per_worker,
             task.parameters,
             task.dtype,
@@ -142,7 +145,7 @@ class _Processes:
         except OSError as error:
             self.close()
             if error.errno == errno.EMFILE:
-                files = code.n * (2 if self.asks else 1)
+                files = code.n * (3 if self.asks else 2)
                 raise OSError(
                     error.errno,
                     f"{code.n} workers need {files} open files besides those of the program, more "
@@ -167,11 +170,14 @@ class _Processes:
         _lives.add(ours)
         resources.callback(_end_life, ours)
         self._told = resources.enter_context(Memory(self._layout.told.nbytes, alone=True))
-        self._sent = resources.enter_context(Memory(self._layout.sent.nbytes))
+        self._wanted = resources.enter_context(Memory(self._layout.wanted.nbytes))
         thetas, self._newest, orders = self._layout.told.arrays(self._told)
         self._thetas = list(thetas)
-        slots, self._tracebacks, self._answers, wanted, news = self._layout.sent.arrays(self._sent)
-        self._slots = list(slots)
+        [wanted] = self._layout.wanted.arrays(self._wanted)
+        # Of each worker, once it is started.
+        n, nothing = len(self._lines), np.empty(0, np.uint8)
+        self._slots = [nothing] * self._first[n]
+        self._tracebacks, self._answers = [nothing] * n, [nothing] * n
         resources.callback(self._forget)
         self._selector = resources.enter_context(selectors.DefaultSelector())
         # The write end stays open here too: deaths are told by the lines, not by its closing.
@@ -182,7 +188,9 @@ class _Processes:
             os.set_blocking(end, False)
         self._files = self._selector.fileno() if hasattr(self._selector, "fileno") else -1
         self._selector.register(self._heard, selectors.EVENT_READ, _BELL)
-        self._rings = Rings(self._newest, orders, wanted, news, self._bell, self._rouse)
+        self._rings = Rings(
+            self._newest, orders, wanted, self._layout.capacity, self._bell, self._rouse
+        )
         resources.callback(self._stop)
 
         main = sys.modules["__main__"]
@@ -220,13 +228,17 @@ class _Processes:
         assert self._server is not None
         self._births[worker] += 1
         self._joined.discard(worker)
-        self._rings.renew(worker)
-        self._rings.admit(worker, self._births[worker])
         # Pickled here, so that a worker that cannot load it has a traceback to send. In memory, not
         # in a pipe, which would hold the master up for as long as the new process does not read it.
-        with _interrupts_put_off(), Memory.of(self._task.data(worker)) as data:
+        with (
+            _interrupts_put_off(),
+            Memory.of(self._task.data(worker)) as data,
+            Memory(self._layout.sent.nbytes) as sent,
+        ):
+            self._listen_in(worker, sent)
+            self._rings.admit(worker, self._births[worker])
             read = (self._common, self._shared, data)
-            memories = [m.fd for m in (self._told, self._sent, *read)]
+            memories = [m.fd for m in (self._told, self._wanted, sent, *read)]
             numbers = (worker, self._births[worker], *(m.nbytes for m in read))
             with contextlib.ExitStack() as theirs:
                 inbox = self._connected(self._lines, worker, theirs)
@@ -234,6 +246,15 @@ class _Processes:
                 if self.asks:
                     files.append(self._connected(self._asking, worker, theirs))
                 self._asked[self._server.fork(numbers, files)] = worker
+
+    def _listen_in(self, worker: int, sent: Memory) -> None:
+        """Look for what a worker sends in this memory from now on."""
+        slots, [traceback], [answer], [news] = self._layout.sent.arrays(sent)
+        self._tracebacks[worker], self._answers[worker] = traceback, answer
+        first, end = self._first[worker : worker + 2]
+        # Another list: who has seen the last one looks again where messages lie.
+        self._slots = [*self._slots[:first], *slots[: end - first], *self._slots[end:]]
+        self._rings.renew(worker, news)
 
     def _connected(
         self, lines: list[socket.socket | None], worker: int, theirs: contextlib.ExitStack
@@ -286,10 +307,12 @@ class _Processes:
 
     def _deaths(self) -> list[Event]:
         """Those of who is gone and was forked, once each."""
-        dead = self._gone.keys() - self._asked.values()
-        for worker in dead:
+        told = []
+        for worker in self._gone.keys() - self._asked.values():
+            told.append(Event(Kind.DIED, worker, text=self._gone[worker]))
             self._pids.pop(worker, None)
-        return [Event(Kind.DIED, worker, text=self._gone.pop(worker)) for worker in dead]
+            self._hang_up(worker)
+        return told
 
     def _hang_up(self, worker: int) -> None:
         line, self._lines[worker] = self._lines[worker], None
@@ -321,10 +344,6 @@ class _Processes:
             vars(self).pop(f"_{name}", None)
 
     def restart(self, worker: int) -> None:
-        line, self._lines[worker] = self._lines[worker], None
-        if line is not None:
-            line.close()
-        self._ask_no_more(worker)
         self._launch(worker)
 
     def pids(self) -> dict[int, int]:
@@ -418,7 +437,8 @@ class _Processes:
     def _notices(self, worker: int) -> Iterator[Event]:
         """The events that a worker's line tells of; it may be broken."""
         line = self._lines[worker]
-        assert line is not None
+        if line is None or worker in self._gone:
+            return
         try:
             sent = line.recv(2 * _NOTICE.size, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -445,7 +465,8 @@ class _Processes:
     def _answered(self, worker: int) -> Iterator[Event]:
         """The answers that a worker's other line tells of; it may be broken."""
         line = self._asking[worker]
-        assert line is not None
+        if line is None:
+            return
         try:
             sent = line.recv(_ANSWER.size, socket.MSG_DONTWAIT)  # it is written as a whole
         except BlockingIOError:
@@ -499,11 +520,10 @@ def _is_whole(line: socket.socket) -> bool:
 
 
 class _Layout(NamedTuple):
-    """What the shared memory holds: two parts of it, each of which is written by one side."""
+    """What shared memory holds: what the master writes, what all do, and what one worker does."""
 
     workers: int
     rounds: int  # that a worker is handed at a time
-    messages: int
     messages_each: int  # of a worker, at most
     parameters: int
     dtype: np.dtype[Any]
@@ -520,22 +540,32 @@ class _Layout(NamedTuple):
         return _Blocks([(buffers, self.parameters, self.dtype), *self._rings("newest", "orders")])
 
     @property
+    def wanted(self) -> _Blocks:
+        """The number of news that the master sleeps for, which all workers count down."""
+        return _Blocks(self._rings("wanted"))
+
+    @property
     def sent(self) -> _Blocks:
-        """Messages, tracebacks, answers, and news."""
+        """Of one worker: messages, traceback, answer, and news."""
         byte = np.dtype(np.uint8)
         return _Blocks(
             [
-                (self.messages, self.message_size, self.message_dtype),
-                (self.workers, TRACEBACK_BYTES, byte),
-                (self.workers, self.answer_bytes, byte),
-                *self._rings("wanted", "news"),
+                (self.messages_each, self.message_size, self.message_dtype),
+                (1, TRACEBACK_BYTES, byte),
+                (1, self.answer_bytes, byte),
+                *self._rings("news"),
             ]
         )
 
+    @property
+    def capacity(self) -> int:
+        """News of all the rounds that a worker is handed, and that it left each."""
+        return self.rounds * (self.messages_each + 1)
+
     def _rings(self, *names: str) -> list[tuple[int, int, np.dtype[Any]]]:
-        # News of all the rounds that a worker is handed, and that it left each.
-        shapes = Rings.shapes(self.workers, self.rounds * (self.messages_each + 1))
-        return [(*shapes[name], np.dtype(np.int64)) for name in names]
+        shapes = Rings.shapes(self.workers, self.capacity)
+        rows_and_numbers = [(1, *shapes[name])[-2:] for name in names]
+        return [(rows, numbers, np.dtype(np.int64)) for rows, numbers in rows_and_numbers]
 
 
 class _Blocks:
@@ -622,34 +652,36 @@ class _Line:
 def work(numbers: Sequence[int], files: Sequence[int]) -> None:
     """Run a worker process until its orders end."""
     number, birth, *sizes = numbers[:5]
-    inbox, bell, life, *memories = files[:8]
+    inbox, bell, life, *memories = files[:9]
     fork_server.end_with(life)
     # Else what it forks would keep its line whole after its death.
     os.register_at_fork(after_in_child=functools.partial(os.close, inbox))
     as_process(number)
     # Pages are the program's, but for those that are written here.
     common, shared, data = (
-        Memory(size, fd, "copy") for size, fd in zip(sizes, memories[2:], strict=False)
+        Memory(size, fd, "copy") for size, fd in zip(sizes, memories[3:], strict=False)
     )
     layout, prepared, environment = common.load()
     told = Memory(layout.told.nbytes, memories[0], "read")
-    sent = Memory(layout.sent.nbytes, memories[1])
     thetas, newest, orders = layout.told.arrays(told)
-    messages, tracebacks, answers, wanted, news = layout.sent.arrays(sent)
+    [wanted] = layout.wanted.arrays(Memory(layout.wanted.nbytes, memories[1]))
+    slots, [traceback], [answer], [news] = layout.sent.arrays(
+        Memory(layout.sent.nbytes, memories[2])
+    )
     thetas = list(thetas)
 
-    line = _Line(inbox, tracebacks[number])
+    line = _Line(inbox, traceback)
     round, worker = _NONE, None
     try:
         os.environ.clear()
         os.environ.update(environment)
         backend, task = _load(prepared, shared)
         kernels.use_backend(backend)
-        slots = messages[task.code.scheme.message_number(number) :]
         worker = Worker(number, task, data.load(), slots)
-        for questions in files[8:]:  # one, or none
-            _answer_questions(worker, task, questions, answers[number], line)
-        rings = Rings(newest, orders, wanted, news, bell, inbox=inbox)
+        for questions in files[9:]:  # one, or none
+            _answer_questions(worker, task, questions, answer, line)
+        rings = Rings(newest, orders, wanted, layout.capacity, bell, inbox=inbox)
+        rings.place(number, news)
         read = rings.given(number)  # orders: none for this birth before it has joined
         line.tell(Kind.JOINED, _NONE)
         # Where many processes take turns each finds its caches taken: here every function costs.

@@ -53,19 +53,23 @@ class _Arrays(NamedTuple):
     newest: Array
     orders: Array
     wanted: Array
-    news: Array
+    news: list[Array]  # of each worker
+    places: NDArray[np.uintp]  # where these lie
     taken: Array  # of each worker's news
     found: NDArray[Any]  # room for those that are taken at once
 
     @property
     def capacity(self) -> int:
         """Of a worker's ring of news."""
-        return int(self.news.shape[1] - _LINE) // _NEWS
+        return int(self.news[0].size - _LINE) // _NEWS
 
     def record(self, worker: int, number: int) -> Array:
         """Where a worker's news of this number stand."""
-        found: Array = self.news[worker, _LINE:].reshape(-1, _NEWS)[number % self.capacity]
+        found: Array = self.news[worker][_LINE:].reshape(-1, _NEWS)[number % self.capacity]
         return found
+
+    def place(self, worker: int, news: Array) -> None:
+        self.news[worker], self.places[worker] = news, kernels.address(news)
 
 
 class _Calls(NamedTuple):
@@ -91,6 +95,8 @@ class Rings:
     ----------
     futex : bool
         Whether workers sleep on a word, and not at their files.
+    place : callable
+        ``place(worker, news)``: where a worker's news lie; for the worker.
     hand : callable
         ``hand(workers, first, delay, round, buffer)``: an order to each of these workers; the three
         are lists. A worker may have two that it has not read.
@@ -113,7 +119,7 @@ class Rings:
     gather : callable, optional
         ``gather(arrivals, slots, files, heard, seconds)``: the same for a master that has nothing
         to decide until messages of the newest round suffice. They are taken by `arrivals` from
-        `slots`, one of each worker, which lie at equal distances; news that it does not take are
+        `slots`, one of each worker, a list that is not changed; news that it does not take are
         returned. It sleeps in between, so many seconds at most, and until another than `heard`, at
         which the bell rings, can be read of the files of an epoll, or a signal comes. None where
         processes sleep at files.
@@ -127,7 +133,8 @@ class Rings:
         The newest round comes first: a master writes it before it hands it out.
     orders : (n, 16) int64 array
     wanted : (1, 8) int64 array
-    news : (n, 8 + 4 capacity) int64 array
+    capacity : int
+        How many news of a worker there is room for. Where they lie, `renew` and `place` say.
     bell : int
         The open file to which a byte is written to wake the master; a full pipe is not waited for.
     rouse : callable, optional
@@ -142,14 +149,18 @@ class Rings:
         newest: Array,
         orders: Array,
         wanted: Array,
-        news: Array,
+        capacity: int,
         bell: int,
         rouse: Callable[[int], object] | None = None,
         inbox: int = -1,
     ) -> None:
         n = len(orders)
         found = np.zeros(max(n, _LEAST), _FOUND)
-        self._arrays = _Arrays(newest, orders, wanted, news, np.zeros(n, np.int64), found)
+        nowhere = np.zeros(self.shapes(n, capacity)["news"], np.int64)  # until it is said where
+        places = np.full(n, kernels.address(nowhere), np.uintp)
+        taken = np.zeros(n, np.int64)
+        self._arrays = _Arrays(newest, orders, wanted, [nowhere] * n, places, taken, found)
+        self.place = self._arrays.place
         self.futex = sys.platform == "linux" and kernels.backend() == "c"
         if self.futex:
             calls = _by_futex(self._arrays, bell)
@@ -160,20 +171,24 @@ class Rings:
         self._bytes = memoryview(orders.data).cast("B")
 
     @staticmethod
-    def shapes(workers: int, capacity: int) -> dict[str, tuple[int, int]]:
-        """Of the arrays of shared memory, by their names: rows, and numbers of int64 in each."""
+    def shapes(workers: int, capacity: int) -> dict[str, tuple[int, ...]]:
+        """Of the arrays of int64 in shared memory, by their names; news are of each worker."""
         return {
             "newest": (1, _LINE),
             "orders": (workers, _ORDERS),
             "wanted": (1, _LINE),
-            "news": (workers, _LINE + _NEWS * capacity),
+            "news": (_LINE + _NEWS * capacity,),
         }
 
-    def renew(self, worker: int) -> None:
-        """Hear a worker that starts, whatever the one before it told; for the master."""
+    def renew(self, worker: int, news: Array) -> None:
+        """Hear a worker that starts, whatever the one before it told; for the master.
+
+        Its `news`, as `shapes` says, are zero, and it is to `place` them there.
+        """
         taken = self._arrays.taken
         taken[worker] = max(taken[worker], ~taken[worker])
-        self._arrays.news[worker, 0] = taken[worker]
+        news[0] = taken[worker]
+        self.place(worker, news)
 
     def given(self, worker: int) -> int:
         """How many orders a worker was given so far."""
@@ -189,7 +204,7 @@ def _by_files(
     arrays: _Arrays, bell: int, rouse: Callable[[int], object] | None, inbox: int
 ) -> _Calls:
     """What csrc/ring.c does, with files to wait at; calls of the system keep writes in order."""
-    _, orders, wanted, news, taken, _ = arrays
+    _, orders, wanted, news, _, taken, _ = arrays
 
     def hand(
         workers: list[int], first: list[int], delay: list[float], round: int, buffer: int
@@ -220,18 +235,18 @@ def _by_files(
                 return -1  # nobody is left who could give any
 
     def tell(worker: int, round: int, index: int, energy: float) -> None:
-        told = int(news[worker, 0])
+        told = int(news[worker][0])
         record = arrays.record(worker, told)
         record[:-1] = time.perf_counter_ns(), round, index
         record[-1:].view(np.float64)[0] = energy
-        news[worker, 0] = told + 1
+        news[worker][0] = told + 1
         with contextlib.suppress(BlockingIOError):  # it is full: the master will wake
             os.write(bell, b"\0")
 
     def take() -> list[News]:
         found: list[News] = []
-        counts = news[:, 0].tolist()
-        for worker in np.flatnonzero((counts != taken) & (taken >= 0)).tolist():
+        counts = [int(each[0]) for each in news]
+        for worker in np.flatnonzero((np.array(counts) != taken) & (taken >= 0)).tolist():
             before, end = int(taken[worker]), counts[worker]
             most = min(before + arrays.capacity, int(orders[worker, 0]) * arrays.capacity)
             if not before <= end <= most:
@@ -259,7 +274,8 @@ def _by_futex(arrays: _Arrays, bell: int) -> _Calls:
     from ..kernels._cffi import ffi, lib  # only where C is there
     from ..kernels.c.plans import struct_of
 
-    shared = {name: getattr(arrays, name) for name in ("newest", "orders", "wanted", "news")}
+    shared = {name: getattr(arrays, name) for name in ("newest", "orders", "wanted")}
+    shared["news"] = arrays.places
     sizes = {"workers": len(arrays.orders), "capacity": arrays.capacity}
     rings = struct_of("fgc_rings", **shared, **sizes)
     taken = ffi.from_buffer("int64_t[]", arrays.taken)
@@ -283,9 +299,8 @@ def _by_futex(arrays: _Arrays, bell: int) -> _Calls:
         return struct_of(
             "fgc_intake",
             when=arrivals.when,
-            slots=ffi.from_buffer("char[]", slots[0]),
+            slots=np.array([kernels.address(slot) for slot in slots], np.uintp),
             arrivals=arrivals.c,
-            stride=kernels.address(slots[1]) - kernels.address(slots[0]) if len(slots) > 1 else 0,
             least=arrivals.least,
             once=arrivals.once,
             files=files,
@@ -298,10 +313,15 @@ def _by_futex(arrays: _Arrays, bell: int) -> _Calls:
         arrivals: Arrivals, slots: Sequence[NDArray[Any]], files: int, heard: int, seconds: float
     ) -> list[News]:
         nonlocal last
-        if not last or last[0] is not arrivals or last[1] is not arrivals.when:
-            last = arrivals, arrivals.when, intake(arrivals, slots, files, heard)
+        if (
+            not last
+            or last[0] is not arrivals
+            or last[1] is not arrivals.when
+            or last[2] is not slots
+        ):
+            last = arrivals, arrivals.when, slots, intake(arrivals, slots, files, heard)
         start, before = arrivals.start, arrivals.count
-        left = lib.fgc_rings_gather(rings, taken, out, found.size, last[2], start, seconds)
+        left = lib.fgc_rings_gather(rings, taken, out, found.size, last[3], start, seconds)
         if arrivals.count > before:
             arrivals.pending, arrivals.slots = True, slots
         return found[:left].tolist() if left else []
