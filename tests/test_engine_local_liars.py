@@ -33,6 +33,9 @@ def files():
         except OSError:
             pass
 
+def mapped(file):  # another thread may have closed it
+    return attempt(lambda: mmap.mmap(file, os.fstat(file).st_size))
+
 def attempt(call, *given):
     try:
         return call(*given)
@@ -180,7 +183,7 @@ def test_nobody_writes_to_the_parameters(way):
     lie = {
         "map": """
 for file in files():
-    memory = attempt(mmap.mmap, file, os.fstat(file).st_size)
+    memory = mapped(file)
     while memory and (at := memory.find(theta[:2].tobytes())) >= 0:
         memory[at : at + theta.nbytes] = bytes(theta.nbytes)
 """,
@@ -249,7 +252,7 @@ def overwrite():
                 if (at := memory.find(other)) >= 0:
                     memory[at : at + len(other)] = bytes(len(other))
 other = (theta * 3.0).tobytes()  # of workers 0 and 2
-found = [attempt(mmap.mmap, file, os.fstat(file).st_size) for file in files()]
+found = [mapped(file) for file in files()]
 memories = [memory for memory in found if memory]
 threading.Thread(target=overwrite, daemon=True).start()
 """
@@ -277,7 +280,7 @@ threading.Thread(target=overwrite, daemon=True).start()
 RANDOM = """
 rng = random.Random()
 def spoil(file, count=20):
-    memory = attempt(mmap.mmap, file, os.fstat(file).st_size)
+    memory = mapped(file)
     if memory is None:
         return
     for _ in range(count):
