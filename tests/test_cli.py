@@ -1785,6 +1785,7 @@ def test_an_interrupt_while_it_imports_ends_it_in_silence():
     """As any program that does not catch it: by the signal, and without a traceback."""
     program = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 class Finder:
     def find_spec(self, name, path, target=None):
         if name == "fastgc.codes.catalogue":

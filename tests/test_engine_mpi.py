@@ -32,7 +32,7 @@ pytestmark = [
 SECONDS = 100.0  # for a job to end, on a machine that is busy with others
 
 PROGRAM = """
-import os, signal, sys, time
+import os, signal, sys, threading, time
 import numpy as np
 from mpi4py import MPI
 from fastgc import *
@@ -297,8 +297,8 @@ def test_what_does_not_fit_is_refused_and_leaves_the_ranks_as_they_are(tmp_path)
         serve(2)
         refused(ValueError, "mpiexec -n 5", Uncoded(4), [1.0] * 4, np.multiply, 1)
         refused(ValueError, "2 partitions", Uncoded(2), [1.0], np.multiply, 1)
-        refused(Exception, "pickle", Uncoded(2), [1.0, 2.0], lambda theta, shard, out: None, 1)
-        refused(Exception, "pickle", Uncoded(2), [1.0, lambda: None], np.multiply, 1)
+        refused(Exception, "pickle", Uncoded(2), [1.0, 2.0], threading.Lock().acquire, 1)
+        refused(Exception, "pickle", Uncoded(2), [1.0, threading.Lock()], np.multiply, 1)
         out = np.empty(1)
         for _ in range(2):
             with MPICluster(Uncoded(2), *given) as cluster:

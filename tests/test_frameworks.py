@@ -1,6 +1,7 @@
 """The page on other frameworks, and its examples: what it says is so."""
 
 import re
+import threading
 
 import numpy as np
 import pytest
@@ -98,7 +99,9 @@ MISTAKES = {
     "a network starts at zero": lambda: train(model=Sunk()),
     "`theta0` of another shape": lambda: train(theta0=np.zeros(3)),
     "`theta0` of another type": lambda: train(theta0=np.zeros(4, complex)),
-    "a lambda": lambda: step(lambda theta, shard, out: None, engines.LocalCluster),
+    "a gradient that cannot be pickled": lambda: step(
+        threading.Lock().acquire, engines.LocalCluster
+    ),
     "a model of another library": lambda: train(model=object()),
     "an optimizer of another library": lambda: train(optimizer=object()),
     "data of another library": lambda: train(data=(np.zeros((3, 2)), np.zeros(3))),

@@ -357,7 +357,7 @@ def test_runs_of_regression_are_kept(tmp_path):
     (tmp_path / "old.json").write_text(text.replace(',\n  "measure": "RMSE"', ""))
     assert read_json(tmp_path / "old.json")[0].measure == "error"  # as files of before have it
     (tmp_path / "bad.json").write_text(text.replace('"RMSE"', "7"))
-    with pytest.raises(ValueError, match="holds no history"):
+    with pytest.raises(ValueError, match="is no history"):
         read_json(tmp_path / "bad.json")
 
 
@@ -1013,5 +1013,5 @@ def test_rows_are_the_rounds(tmp_path):
     text = (tmp_path / "runs.json").read_text()
     for load in ('"2"', "true", "[2.0]"):
         (tmp_path / "damaged.json").write_text(text.replace('"load": 2.0', f'"load": {load}'))
-        with pytest.raises(ValueError, match="holds no history"):
+        with pytest.raises(ValueError, match="is no history"):
             read_json(tmp_path / "damaged.json")
