@@ -114,6 +114,38 @@ def test_what_ranks_are_told():
     assert decide(Own(c), gone, all_enough) is End.LOST
 
 
+def test_who_replaces_the_record_and_when():
+    a, b, c = (Life(rank, 1) for rank in range(3))
+    record = Record(3, (a, b), (a,))
+    idle = Answer(waits=False)
+    answers = {a: Answer(holds=True), b: Answer(), c: Answer()}
+    seen = Seen(record, True, (1, 1, 1), answers)
+    following = Record(4, (a, b, c), (a,))
+    assert decide(Own(a, holds=True), seen, all_enough) == agreement.Replace(following)
+    assert decide(Own(b), seen, all_enough) == agreement.Wait()  # a member without the state
+    assert decide(Own(c), seen, all_enough) == agreement.Wait()
+
+    # A member that joined may still get the state: until the deadline it is not lost.
+    dead = seen._replace(answers={b: Answer(), c: Answer()}, dead={a})
+    assert decide(Own(c), dead, all_enough) == agreement.Wait()
+    assert decide(Own(c), dead._replace(over=True), all_enough) is End.LOST
+
+    # Who is silent is waited for until the deadline; but `settle` seconds, if one waited in vain.
+    in_vain = Answer(holds=True, in_vain=True)
+    own = Own(a, holds=True, answer=Answer(in_vain=True))
+    silent = seen._replace(answers={a: in_vain, c: Answer()})
+    assert decide(own, silent, all_enough) == agreement.Wait()
+    without = agreement.Replace(Record(4, (a, c), (a,)))
+    assert decide(own, silent._replace(settled=True), all_enough) == without
+    patient = silent._replace(answers={a: Answer(holds=True), c: Answer()}, settled=True)
+    assert decide(Own(a, holds=True), patient, all_enough) == agreement.Wait()
+    assert decide(Own(a, holds=True), patient._replace(over=True), all_enough) == without
+
+    # Who computes is late where another waited in vain.
+    late = silent._replace(answers={a: in_vain, b: idle, c: Answer()})
+    assert decide(own, late, all_enough) == without
+
+
 # --------------------------------------------------------------------------- the code, on schedules
 
 
