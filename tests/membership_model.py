@@ -11,12 +11,14 @@ there are so many in all:
 
 - a crash, after which the rank is started again at once, later, or never;
 - a second start of a rank that is alive (a process that was stopped, and replaced);
-- a silence: others stop waiting for those who did not answer, or who compute;
+- a silence: others stop waiting for those who did not answer;
+- a long wait: a rank says that it waits in vain, so that those who compute may be left out;
 - a group that breaks without a reason;
 - a pair of ranks that cannot reach each other from then on.
 
-What must hold in each state is in `World.complain` and where it is called; that each state can
-still come to a good end, without faults, is looked at last. Moves of threads of several ranks are
+What must hold in each state is said by `demand`; that each state can still come to a good end,
+without faults, is looked at last. Of states that differ in the names of lives, epochs and ranks
+alone, one is gone through (`normal`). Moves of threads of several ranks are
 taken in all orders; with ``--eager`` they come before those of main threads, and before faults
 other than crashes, in one order, which is how larger numbers of ranks are gone through.
 """
@@ -25,11 +27,12 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import random
 import sys
 import time
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -117,10 +120,9 @@ class World(NamedTuple):
             starts=self.starts - {rank},
         )
 
-    def tidied(self) -> World:
-        """Without groups in which nobody is or will be."""
-        used = {p.view for p in self.processes} | {self.record.epoch if self.record else 0}
-        return self._replace(groups=tuple(g for g in self.groups if g.epoch in used))
+    @property
+    def epoch(self) -> int:
+        return self.record.epoch if self.record else 0
 
 
 class Wrong(Exception):
@@ -146,10 +148,10 @@ def any_may_replace(own: Own, seen: Seen, inside: bool) -> bool:
 
 
 @lru_cache(1 << 20)
-def decided(own: Own, seen: tuple, patient: bool) -> object:  # type: ignore[type-arg]
+def decided(own: Own, seen: tuple, settled: bool, over: bool) -> object:  # type: ignore[type-arg]
     record, begun, newest, answers, dead = seen
     count = len(newest)
-    look = Seen(record, begun, newest, dict(answers), dead, settled=not patient, over=not patient)
+    look = Seen(record, begun, newest, dict(answers), dead, settled=settled, over=over)
     return decide(own, look, lambda ranks: enough(ranks, count))
 
 
@@ -165,21 +167,33 @@ def threads(world: World, process: Process) -> Iterator[tuple[Label, World]]:
             if tuple(sorted((life.rank, process.life.rank))) in world.cuts
         )
     )
-    answer = process.own.answer._replace(cut_off=cut)
+    waits = not computes(world, process)
+    in_vain = waits and process.own.answer.in_vain
+    answer = Answer(waits=waits, in_vain=in_vain, cut_off=cut)
     seen = (world.record, world.begun, world.newest, world.answers, frozenset(lives - known))
     own = process.own._replace(answer=answer)
-    patient = decided(own, seen, True)
+    patient = decided(own, seen, False, False)
     yield from acted(world, process, patient)
     if world.begun and isinstance(patient, Wait):
-        for label, after in acted(world, process, decided(own, seen, False), over=True):
+        settled = decided(own, seen, True, False)
+        for label, after in acted(world, process, settled):
+            yield (*label, "(settled)"), after
+        for label, after in acted(world, process, decided(own, seen, True, True), over=True):
             yield (*label, "(over)"), after._replace(faults=after.faults + 1)
+
+
+def computes(world: World, process: Process) -> bool:
+    """Whether a rank waits for nobody: it has its state, and has not offered its next gradient."""
+    if not (process.view and process.aligned and process.own.holds):
+        return False
+    return (process.life, len(process.history)) not in world.group(process.view).offered
 
 
 def acted(
     world: World, process: Process, action: object, over: bool = False
 ) -> Iterator[tuple[Label, World]]:
     life = who = process.life
-    epoch = world.record.epoch if world.record else 0
+    epoch = world.epoch
     if isinstance(action, End):
         yield (who, action), ended(world, process, action, over)
     elif isinstance(action, Say):
@@ -206,7 +220,7 @@ def acted(
 
 
 def replaced(world: World, record: Record) -> World:
-    if world.record is None or record.epoch > world.record.epoch:
+    if record.epoch > world.epoch:
         world = world._replace(
             begun=False,
             answers=(),
@@ -248,7 +262,7 @@ def mains(world: World, process: Process) -> Iterator[tuple[Label, World]]:
     if own.finished is not None:
         return
     if not process.view:
-        epoch = record.epoch if record else 0
+        epoch = world.epoch
         if own.built == epoch and max(process.left, own.broken) < epoch and record is not None:
             group = world.group(record.epoch)
             if group.built.issuperset(group.members):
@@ -302,11 +316,10 @@ def mains(world: World, process: Process) -> Iterator[tuple[Label, World]]:
         # One that it was behind, and one that the others had begun before they left.
         demand(late <= 2, f"{who} goes on stepping in view {at}, which was replaced")
         history = (*process.history, at)
+        after = process._replace(own=own._replace(answer=Answer()), history=history, late=late)
         yield (
             (who, "does step", step, "in", at),
-            world.put(process._replace(history=history, late=late))._replace(
-                most=max(world.most, len(history))
-            ),
+            world.put(after)._replace(most=max(world.most, len(history))),
         )
 
 
@@ -334,7 +347,7 @@ def aligned(world: World, process: Process, group: Group) -> World:
     founded = record is not None and current and bool(record.carriers)
     if current:
         demand(len(taken) >= world.most - 1, f"progress is lost: {taken} after {world.most} steps")
-    own = own._replace(compared=group.epoch, holds=own.holds or founded)
+    own = own._replace(compared=group.epoch, holds=own.holds or founded, answer=Answer())
     return world.put(process._replace(own=own, aligned=True, fresh=not own.holds, history=taken))
 
 
@@ -358,6 +371,9 @@ def mishaps(world: World) -> Iterator[tuple[Label, World]]:
         life = process.life
         if process.view:
             yield (life, "loses its group"), broken(more, process)
+        if not (process.own.answer.in_vain or computes(world, process)):
+            own = process.own._replace(answer=Answer(in_vain=True))
+            yield (life, "waits in vain"), more.put(process._replace(own=own))
         if world.newest[life.rank] == life.number:
             yield (life, "is started again beside itself"), more.started(life.rank)
     for pair in itertools.combinations(range(count), 2):
@@ -368,7 +384,8 @@ def mishaps(world: World) -> Iterator[tuple[Label, World]]:
 def moves(world: World, faults: int, eager: bool) -> Iterator[tuple[Label, World]]:
     """What may happen next: how it is called, and what the world is then."""
     more = world.faults < faults
-    at_work, over = [], []
+    at_work: list[tuple[Label, World]] = []
+    over: list[tuple[Label, World]] = []
     for process in world.processes:
         for label, after in threads(world, process):
             if isinstance(label[1], Build):  # others see it no earlier than they enter the group
@@ -400,12 +417,168 @@ def moves(world: World, faults: int, eager: bool) -> Iterator[tuple[Label, World
         yield from mishaps(world)
 
 
+def normal(world: World, order: Sequence[int]) -> World:
+    """The same world by other names, and without what nobody will look at.
+
+    Ranks take the places that `order` gives them. Lives of each are numbered from 1; the dead all
+    have the number 0. Epochs are numbered from 1, too; those that are over are 0, but for steps.
+    """
+    record, low = world.record, world.epoch
+    place = {rank: at for at, rank in enumerate(order)}
+    alive = sorted(p.life for p in world.processes)
+    lives: dict[Life, Life] = {}
+    newest = [0] * len(order)
+    for life in alive:
+        newest[place[life.rank]] += 1
+        lives[life] = Life(place[life.rank], newest[place[life.rank]])
+    for rank, number in enumerate(world.newest):
+        newest[place[rank]] += Life(rank, number) not in lives
+
+    used = {low}
+    for p in world.processes:
+        used.add(p.view)
+        low = min(low, p.view or low)
+    for p in world.processes:
+        used.update((p.own.compared, p.own.built, p.own.broken, p.left))
+    used = {epoch for epoch in used if epoch >= low}
+    for p in world.processes:
+        used.update(p.history)
+    groups = [
+        g
+        for g in world.groups
+        if g.epoch == world.epoch or any(g.epoch == p.view for p in world.processes)
+    ]
+    for group in groups:
+        used.add(group.epoch)
+        for _, _, history in group.entered:
+            used.update(history)
+    epochs = {epoch: at for at, epoch in enumerate(sorted(used | {0}))}
+
+    def named(life: Life) -> Life:
+        return lives.get(life) or Life(place[life.rank], 0)
+
+    def all_named(them: Iterable[Life], kept: Container[Life] | None = None) -> tuple[Life, ...]:
+        return tuple(sorted(named(life) for life in them if kept is None or life in kept))
+
+    def since(epoch: int) -> int:
+        return epochs[epoch] if epoch >= low else 0
+
+    def told(history: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(epochs[epoch] for epoch in history)
+
+    processes = []
+    for p in world.processes:
+        own = p.own._replace(
+            life=named(p.life),
+            compared=since(p.own.compared),
+            built=since(p.own.built),
+            broken=since(p.own.broken),
+        )
+        processes.append(
+            p._replace(own=own, left=since(p.left), view=epochs[p.view], history=told(p.history))
+        )
+    if record is not None:
+        record = record._replace(
+            epoch=epochs[record.epoch],
+            members=all_named(record.members),
+            carriers=all_named(record.carriers),
+            shut_out=all_named(record.shut_out, lives),
+        )
+    return world._replace(
+        newest=tuple(newest),
+        processes=tuple(sorted(processes, key=lambda p: p.life)),
+        record=record,
+        answers=tuple(
+            sorted(
+                (lives[life], answer._replace(cut_off=all_named(answer.cut_off, lives)))
+                for life, answer in world.answers
+                if life in lives and world.newest[life.rank] == life.number
+            )
+        ),
+        groups=tuple(
+            Group(
+                epochs[group.epoch],
+                all_named(group.members),
+                frozenset(map(named, group.built)),
+                frozenset((named(life), fresh, told(h)) for life, fresh, h in group.entered),
+                frozenset((named(life), step) for life, step in group.offered),
+            )
+            for group in groups
+        ),
+        cuts=frozenset((min(place[a], place[b]), max(place[a], place[b])) for a, b in world.cuts),
+        starts=frozenset(place[rank] for rank in world.starts),
+    )
+
+
+def are_alike(world: World, faults: int) -> bool:
+    """Whether ranks may change places: nobody is cut off, nor will be.
+
+    `agreement.reachable` prefers lower ranks to higher ones.
+    """
+    cut = any(answer.cut_off for _, answer in world.answers)
+    shut_out = world.record is not None and world.record.shut_out
+    return not (world.faults < faults or world.cuts or cut or shut_out)
+
+
+def places(world: World, faults: int) -> Sequence[int]:
+    """An order of ranks that is much the same for worlds that differ in their names alone."""
+    ranks = range(len(world.newest))
+    if not are_alike(world, faults):
+        return ranks
+    record = world.record
+    known = {p.life for p in world.processes}
+    about: list[list[object]] = [[rank in world.starts] for rank in ranks]
+    for p in world.processes:
+        newest = p.life.number == world.newest[p.life.rank]
+        about[p.life.rank].append((newest, p.own.holds, p.own[2:5], p.own.finished or 0, p[1:]))
+    for life, answer in world.answers:
+        about[life.rank].append(answer)
+    if record is not None:
+        for life in record.members:
+            about[life.rank].append((life in known, life in record.carriers))
+    for group in world.groups:
+        for life in group.members:
+            about[life.rank].append((group.epoch, life in known, life in group.built))
+        for entered in group.entered:
+            about[entered[0].rank].append(entered[1:])
+        for life, step in sorted(group.offered):
+            about[life.rank].append(step)
+    keys = [hash(tuple(what)) for what in about]
+    return sorted(ranks, key=keys.__getitem__)
+
+
+def begin(count: int) -> World:
+    """All ranks are started."""
+    world = World((0,) * count, ())
+    for rank in range(count):
+        world = world.started(rank)
+    return world
+
+
+def walk(count: int, faults: int, seed: int) -> int:
+    """Do what chance says until all have ended, and return in how many moves."""
+    chance = random.Random(seed)
+    world = begin(count)
+    likely = chance.choice([1, 4, 16])  # moves that are no faults are so much likelier
+    way: list[Label] = []
+    try:
+        while world.processes:
+            after = list(moves(world, faults, eager=False))
+            demand(bool(after) and len(way) < 1000 * count, "no end")
+            weights = [1 if later.faults > world.faults else likely for _, later in after]
+            label, world = chance.choices(after, weights)[0]
+            way.append(label)
+    except Wrong as error:
+        lines = (" ".join(map(str, label)) for label in way)
+        raise Wrong("\n".join((str(error), *lines))) from None
+    return len(way)
+
+
 def explore(count: int, faults: int, eager: bool, limit: float = float("inf")) -> Counter[str]:
     """Go through all states; raises `Wrong`, with the way to it."""
-    first = World((0,) * count, ())
-    for rank in range(count):
-        first = first.started(rank)
+    first = begin(count)
     numbers: dict[int, int] = {hash_of(first): 0}
+    met: dict[int, int] = {}  # by any names
     parents: array[int] = array("l", [-1])
     labels: list[Label] = [()]
     states: list[World | None] = [first]
@@ -423,11 +596,12 @@ def explore(count: int, faults: int, eager: bool, limit: float = float("inf")) -
             good.add(at)
         try:
             for label, after in moves(world, faults, eager):
-                after = after.tidied()
-                key = hash_of(after)
-                number = numbers.get(key)
+                found = hash_of(after)
+                number = met.get(found)
                 if number is None:
-                    number = numbers[key] = len(states)
+                    after = normal(after, places(after, faults))
+                    number = met[found] = numbers.setdefault(hash_of(after), len(states))
+                if number == len(states):
                     states.append(after)
                     parents.append(at)
                     labels.append(label)
@@ -474,18 +648,34 @@ def without_way(count: int, sources: array[int], targets: array[int], good: set[
     return int(left[0]) if len(left) else None
 
 
+def walks(count: int, faults: int, number: int, seed: int) -> int:
+    done = 0
+    for at in range(seed, seed + number):
+        try:
+            done += walk(count, faults, at)
+        except Wrong as error:
+            print(f"seed {at}: {error}")
+            return 1
+    print(f"{count} ranks, {faults} faults: {number:,} ways, {done:,} moves")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--ranks", type=int, help="how many there are; default: a table")
     parser.add_argument("--faults", type=int, default=1, help="how many there may be")
     parser.add_argument("--eager", action="store_true", help="threads of ranks act at once")
     parser.add_argument("--old", action="store_true", help="any ranks that answer form a group")
+    parser.add_argument("--walks", type=int, help="go through so many ways, drawn at random, alone")
+    parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     if options.old:
         from fastgc.torch import agreement
 
         agreement._may_replace = any_may_replace  # type: ignore[assignment]
         agreement._is_lost = lambda record, seen: False
+    if options.walks:
+        return walks(options.ranks or 4, options.faults, options.walks, options.seed)
     cases = [(options.ranks, options.faults, options.eager)]
     if options.ranks is None:
         cases = [(2, 0, False), (2, 1, False), (2, 2, False), (3, 0, False), (3, 1, True)]

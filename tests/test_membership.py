@@ -37,10 +37,41 @@ spec.loader.exec_module(model)
         (3, 0, False),
         pytest.param(2, 1, False, marks=pytest.mark.long),
         pytest.param(3, 1, True, marks=pytest.mark.long),
+        pytest.param(2, 2, True, marks=pytest.mark.long),
+        pytest.param(4, 1, True, marks=pytest.mark.long),
     ],
 )
 def test_in_all_interleavings(ranks, faults, eager):
     assert model.explore(ranks, faults, eager)["states"] > 20
+
+
+def test_on_ways_drawn_at_random():
+    """More ranks and faults than all interleavings can be gone through of."""
+    for seed in range(much(3000, 20)):
+        assert model.walk(4, 3, seed) > 20
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("faults", [1, 3])
+def test_worlds_of_other_names_go_the_same_ways(ranks, faults):
+    """What `normal` leaves out, and how it renames, changes nothing that happens later."""
+    orders = list(itertools.permutations(range(ranks)))
+
+    def names(world):
+        chosen = orders if model.are_alike(world, faults) else orders[:1]
+        return frozenset(model.normal(world, order) for order in chosen)
+
+    for seed in range(much(20, 2)):
+        chance = random.Random(seed)
+        world = model.begin(ranks)
+        while world.processes:
+            after = [later for _, later in model.moves(world, faults, eager=False)]
+            order = model.places(world, faults)
+            same = model.normal(world, order)
+            others = [later for _, later in model.moves(same, faults, eager=False)]
+            if len(after) > 1:  # else an order of moves may have been chosen by ranks
+                assert set(map(names, after)) == set(map(names, others))
+            world = chance.choice(after)
 
 
 @pytest.fixture
@@ -89,6 +120,14 @@ def test_those_who_reach_each_other():
             alone = [life for life in lives if all(life in pair for pair in cut)]
             if len(cut) > 1 and len(alone) == 1 and alone != needed:
                 assert here == set(lives) - set(alone)
+
+
+def test_who_is_gone():
+    a, b = Life(0, 1), Life(1, 1)
+    seen = Seen(Record(1, (a, b)), begun=False, newest=(1, 2), dead={a})
+    assert seen.gone(a)
+    assert seen.gone(b)  # its rank was started again, though the process may live
+    assert not seen.gone(Life(1, 2))
 
 
 def all_enough(ranks):
