@@ -129,8 +129,14 @@ class Stop(Exception):
     """Ends a run."""
 
 
-@pytest.mark.parametrize("name", SCHEMES)
-@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize(
+    ("name", "every"),
+    [
+        pytest.param(name, every, marks=pytest.mark.long if (i + every) % 4 // 2 else ())
+        for i, name in enumerate(SCHEMES)
+        for every in (1, 3)
+    ],
+)
 def test_a_run_that_was_ended_goes_on_to_the_last_bit(name, every, tmp_path):
     whole = trained(SCHEMES[name](), batch=3)
     for after in (1, 5, 2, 8, 3):
