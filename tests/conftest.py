@@ -23,8 +23,6 @@ for name in "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS":
 # So is what pytest makes of the tests, even where PYTHONDONTWRITEBYTECODE is set: to make it anew
 # takes each process longer than all else before the first test.
 sys.dont_write_bytecode = False
-# Nothing of what is imported and collected is garbage, and to look through it takes long.
-gc.disable()
 
 import numpy as np
 import pytest
@@ -217,11 +215,16 @@ def beyond_a_few(items):
         yield from (item for i, item in enumerate(sets) if i not in kept)
 
 
-def pytest_collection_finish():
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
     """The tests themselves are never garbage; to look through them takes longer than most run."""
-    gc.collect()
-    gc.freeze()
-    gc.enable()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)
