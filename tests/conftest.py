@@ -20,6 +20,9 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).resolve().parents[1]
 # are taken a small problem takes hundreds of times as long.
 for name in "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS":
     os.environ.setdefault(name, "1")
+# So is what pytest makes of the tests, even where PYTHONDONTWRITEBYTECODE is set: to make it anew
+# takes each process longer than all else before the first test.
+sys.dont_write_bytecode = False
 
 import numpy as np
 import pytest
@@ -212,10 +215,16 @@ def beyond_a_few(items):
         yield from (item for i, item in enumerate(sets) if i not in kept)
 
 
-def pytest_collection_finish():
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
     """The tests themselves are never garbage; to look through them takes longer than most run."""
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)
@@ -237,13 +246,17 @@ def commands_are_built_once():
 
 
 @pytest.fixture(autouse=True)
-def registries(monkeypatch):
+def registries():
     """Codes and delay models that a test registers are unknown to the next."""
     from fastgc.codes.catalogue import _REGISTRY as CODES
     from fastgc.delays.text import MODELS
 
-    for registry in CODES, MODELS:
-        monkeypatch.setattr(registry, "_known", dict(registry._known))
+    before = [(registry, registry._known) for registry in (CODES, MODELS)]
+    for registry, known in before:
+        registry._known = dict(known)
+    yield
+    for registry, known in before:
+        registry._known = known
 
 
 @pytest.fixture

@@ -768,7 +768,7 @@ LAYOUT = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=much(300, 80))
+@settings(deadline=None, max_examples=much(300, 40))
 @given(
     head=st.fixed_dictionaries(
         {},

@@ -158,8 +158,7 @@ def env(made, tmp_path):
         for command in commands:
             run(command.strip())  # which begins with the environment's own Python
         assert run("gradient-coding doctor").splitlines()[1:] == ["Nothing is wrong."]
-        assert VERSION in run("python -c 'import fastgc; print(fastgc.__version__)'")
-        assert 'pip install "gradient-coding[cli]"' in run("fastgc", status=1)
+        assert 'pip install "gradient-coding[cli]"' in run("fastgc", status=1)  # ours, and imported
 
     return SimpleNamespace(
         run=run, install=install, uninstall=uninstall, repair=repair, root=root, site=site

@@ -48,8 +48,16 @@ def wait_for(condition):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGKILL], ids=["ended", "killed"])
-@pytest.mark.parametrize("options", [["-n", "2"], ["-p", "no:xdist"]], ids=["two", "one"])
+@pytest.mark.parametrize(
+    ("options", "signal_"),
+    [
+        (["-n", "2"], signal.SIGKILL),
+        (["-p", "no:xdist"], signal.SIGTERM),
+        pytest.param(["-n", "2"], signal.SIGTERM, marks=pytest.mark.long),
+        pytest.param(["-p", "no:xdist"], signal.SIGKILL, marks=pytest.mark.long),
+    ],
+    ids=["two, killed", "one, ended", "two, ended", "one, killed"],
+)
 def test_nothing_is_left_of_a_suite_that_is_ended(tmp_path, options, signal_):
     if "-n" in options:
         pytest.importorskip("xdist")

@@ -610,6 +610,7 @@ def test_which_columns_are_alike():
         assert shifts(2520, stragglers=1679, root=1) is None  # beyond float64
 
 
+@pytest.mark.few(11)  # each kind, and each size
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("n", "k", "s"), [(256, 256, 33), (256, 256, 127), (256, 128, 64), (1000, 1000, 99)]

@@ -424,12 +424,12 @@ def test_impossible_codes(arguments, error, says):
         ([], NotDecodableError, "at least 5 more"),
     ],
 )
-@pytest.mark.parametrize("method", ReedSolomonScheme.methods)
-def test_bad_survivors(survivors, error, says, method):
+def test_bad_survivors(survivors, error, says):
     code = ReedSolomon(8, stragglers=3)
-    with pytest.raises(error, match=says):
-        code.decoding_vector(survivors, method)
-    code.decoding_vector(range(8), method)  # and it still works
+    for method in ReedSolomonScheme.methods:
+        with pytest.raises(error, match=says):
+            code.decoding_vector(survivors, method)
+        code.decoding_vector(range(8), method)  # and it still works
 
 
 @pytest.mark.any_backend

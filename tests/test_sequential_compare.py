@@ -250,7 +250,7 @@ def test_a_partition_may_take_another_time_in_each_round():
 
 def test_standard_errors_are_those_of_means():
     """Of independent rounds: runs spread as far as each of them says, on average."""
-    rng, count = np.random.default_rng(4), much(400, 160)
+    rng, count = np.random.default_rng(4), much(400, 80)
     uncoded = make("uncoded", 1)
     runs = [simulate_sequential(rng.exponential(1.0, (100, 1)), uncoded) for _ in range(count)]
     spread = np.std([run.seconds_per_job for run in runs])

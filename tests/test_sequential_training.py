@@ -52,8 +52,14 @@ def trained(scheme, dtype=np.float64, **options):
     return train_models(scheme, small(dtype), models=several(), optimizers=rates(), **given)
 
 
-@pytest.mark.parametrize("name", SCHEMES)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        pytest.param(name, dtype, marks=pytest.mark.long if single and name != "m-sgc" else ())
+        for name in SCHEMES
+        for single, dtype in enumerate((np.float64, np.float32))
+    ],
+)
 def test_each_model_is_trained_as_if_it_were_alone(name, dtype):
     seen = []
     runs = trained(SCHEMES[name](), dtype, callback=lambda number, r: seen.append((number, r)))
@@ -129,8 +135,14 @@ class Stop(Exception):
     """Ends a run."""
 
 
-@pytest.mark.parametrize("name", SCHEMES)
-@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize(
+    ("name", "every"),
+    [
+        pytest.param(name, every, marks=pytest.mark.long if (i + every) % 4 // 2 else ())
+        for i, name in enumerate(SCHEMES)
+        for every in (1, 3)
+    ],
+)
 def test_a_run_that_was_ended_goes_on_to_the_last_bit(name, every, tmp_path):
     whole = trained(SCHEMES[name](), batch=3)
     for after in (1, 5, 2, 8, 3):

@@ -25,13 +25,12 @@ sys.modules["house"] = house = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(house)
 
 HOUSE = house.House(PACKAGE.parent)
-FILES, TREES = HOUSE.files, HOUSE.trees
 
 
 def put(monkeypatch, name, text):
     """A module more, for as long as a test runs."""
-    monkeypatch.setitem(TREES, name, ast.parse(text))
-    monkeypatch.setitem(FILES, name, PACKAGE / "somewhere.py")
+    monkeypatch.setitem(HOUSE.trees, name, ast.parse(text))
+    monkeypatch.setitem(HOUSE.files, name, PACKAGE / "somewhere.py")
 
 
 def test_circles_are_seen(monkeypatch):
@@ -77,7 +76,7 @@ def home(name):
 def definitions():
     """Packages in which each private name of a class is defined or set."""
     found = {}
-    for name, tree in TREES.items():
+    for name, tree in HOUSE.trees.items():
         for node in ast.walk(tree):
             names = []
             if isinstance(node, ast.ClassDef):
@@ -107,10 +106,14 @@ OF_CODES = re.compile(r"(^|\.|_)(code|scheme|rnd|own|round|inner|decoder|encoder
 PUBLIC = {"_replace", "_asdict", "_fields", "_make"}
 
 
-def private_uses():
-    """Uses of private members that only another package defines, and all that are a code's."""
+def private_uses(*names):
+    """Uses of private members that only another package defines, and all that are a code's.
+
+    In these modules, or in all.
+    """
     where = definitions()
-    for name, tree in TREES.items():
+    for name in names or HOUSE.trees:
+        tree = HOUSE.trees[name]
         for node in ast.walk(tree):
             if not isinstance(node, ast.Attribute) or not node.attr.startswith("_"):
                 continue
@@ -127,7 +130,7 @@ def test_private_members_stay_in_their_package():
 
 def test_a_private_use_is_seen(monkeypatch):
     put(monkeypatch, "fastgc.nosy", "code._known_solutions")
-    assert list(private_uses()) == ["fastgc.nosy:1: code._known_solutions"]
+    assert list(private_uses("fastgc.nosy")) == ["fastgc.nosy:1: code._known_solutions"]
 
 
 def test_what_looks_after_the_installation_needs_only_python():

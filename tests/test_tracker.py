@@ -174,7 +174,7 @@ def test_waiting_for_more_messages():
 
 @unstable
 def test_waiting_past_vectors_beyond_float64():
-    code = ReedSolomon(3000, stragglers=2800, root=1)
+    code = ReedSolomon(1000, stragglers=800, root=1)
     tracker = StabilityTracker(limit=1e-3, action="wait")
     assert not tracker.enough(lambda: code.trust(np.arange(200)).relative_error)
 
