@@ -8,6 +8,8 @@ import importlib.util
 import itertools
 import json
 import random
+import socket
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -147,6 +149,40 @@ def test_who_replaces_the_record_and_when():
 
 
 # --------------------------------------------------------------------------- the code, on schedules
+
+
+def lines_between(count):
+    """Lines of some ranks to each other, and their lives."""
+    lines = {Life(r, 1): membership._Lines(5.0) for r in range(count)}
+    for own, each in lines.items():
+        each.watch(set(lines) - {own}, lambda life: lines[life].address)
+    until(lambda: not any(each.dead() or each._begun for each in lines.values()))
+    return lines
+
+
+def until(there, seconds=5.0):
+    end = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_a_connection_that_breaks_is_no_death():
+    """The two would each shut out the other, and all ranks agree on no group ever."""
+    lines = lines_between(2)
+    (_, mine), (b, theirs) = lines.items()
+    try:
+        for _ in range(3):
+            old = mine._sockets[b]
+            old.shutdown(socket.SHUT_RDWR)
+            until(lambda: not mine.dead() and mine._sockets.get(b, old) is not old)  # noqa: B023
+            assert mine.cut_off(2, [b]) == ()
+        theirs.close()
+        until(mine.dead)
+        assert mine.dead([b]) == {b}
+    finally:
+        for each in lines.values():
+            each.close()
 
 
 class Store:

@@ -7,8 +7,9 @@ all-reduce, it finds the group ready. No step uses the store.
 
 How a rank knows that another is gone: each listens, and every other holds an idle connection to it.
 The kernel keeps it open while a process is stopped or holds the GIL, and closes it when the process
-ends. Gloo's own sockets close as well: whoever sees that drops the group, which closes its sockets
-too, so that nobody goes on waiting for data.
+ends. A connection may also break by itself: so whoever sees that it was closed connects again, and
+only if that is refused takes the other for dead. Gloo's own sockets close as well: whoever sees
+that drops the group, which closes its sockets too, so that nobody goes on waiting for data.
 """
 
 from __future__ import annotations
@@ -546,7 +547,9 @@ class _Lines:
         self._selector = selectors.DefaultSelector()
         self._sockets: dict[Life, socket.socket] = {}
         self._begun: dict[Life, float] = {}  # when a connection was begun that is not there yet
-        self._dead: set[Life] = set()  # whose connection was closed
+        self._addresses: dict[Life, tuple[str, int]] = {}
+        self._closed: set[Life] = set()  # whose connection was closed, until there is another
+        self._dead: set[Life] = set()  # who refuses another
         self._refused: dict[Life, float] = {}  # who is not there, or behind a wall; since when
         self._cut: dict[Life, str] = {}  # whom this rank cannot reach, and why
 
@@ -609,6 +612,7 @@ class _Lines:
             if hasattr(socket, option):
                 made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
         self._sockets[life] = made
+        self._addresses[life] = address
         self._begun[life] = time.monotonic()
         self._selector.register(made, selectors.EVENT_READ | selectors.EVENT_WRITE, life)
         code = made.connect_ex(address)
@@ -634,16 +638,21 @@ class _Lines:
             self._begun.pop(life, None)
             self._cut.pop(life, None)
             self._refused.pop(life, None)
+            self._closed.discard(life)
             self._selector.modify(made, selectors.EVENT_READ, life)
 
     def _fail(self, life: Life, code: int) -> None:
-        if code == errno.ECONNREFUSED:
-            self._refused.setdefault(life, time.monotonic())
-            self._drop(life)
-        elif code in (errno.ECONNRESET, errno.EPIPE):
+        if code == errno.ECONNREFUSED and life in self._closed:
             self._dead.add(life)
             self._cut.pop(life, None)
             self._drop(life)
+        elif code == errno.ECONNREFUSED:
+            self._refused.setdefault(life, time.monotonic())
+            self._drop(life)
+        elif code in (errno.ECONNRESET, errno.EPIPE):
+            self._closed.add(life)
+            self._drop(life)
+            self._connect(life, self._addresses[life])
         else:
             self._lose(life, os.strerror(code))
 
