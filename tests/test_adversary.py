@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import adversary
 import numpy as np
 import pytest
 from strength import much
@@ -20,10 +21,7 @@ from fastgc.engines import SimulatedCluster
 pytestmark = pytest.mark.any_backend
 
 SECONDS = float(os.environ.get("ADVERSARY_SECONDS", 60))
-PROGRAM = str(Path(__file__).with_name("adversary.py"))
-spec = importlib.util.spec_from_file_location("adversary", PROGRAM)
-adversary = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(adversary)
+PROGRAM = adversary.__file__
 BESIDE = Path(sys.executable).with_name("mpiexec")
 MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")
 
