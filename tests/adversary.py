@@ -908,7 +908,7 @@ AT_ONCE = 3  # groups, which mostly wait
 PAUSE = 0.01  # of a step
 SIZE = 5
 
-HARD = ["kill", "kill", "long stop", "descriptors", "cut"]  # may leave a rank out
+HARD = ["kill", "kill", "long stop", "descriptors", "cut", "wall"]  # may leave a rank out
 MILD = ["stop", "hold", "stop the store", "break"]  # which others wait for
 
 
@@ -990,7 +990,6 @@ class Group:
         self.absent = set()  # ranks that need not come back
         self.pending, self.planned = [], itertools.count()
         self.events = []  # when, to which rank, and what was done
-        self.log = os.open(self.folder / "log", os.O_CREAT | os.O_APPEND | os.O_RDWR)
 
     def __repr__(self):
         return f"{self.code}, late {self.delays}, {self.acts}, at last {self.last}"
@@ -1070,13 +1069,20 @@ class Group:
 
     def obey(self, commands):
         """In a thread of a rank: what cannot be done to it from without."""
+        usual = socket.socket.connect_ex
         while line := os.read(commands, 100):
             for word in line.decode().split():
                 what, _, value = word.partition("=")
+                rng = np.random.default_rng((self.number, int(float(value))))
                 if what == "hold":
                     ctypes.PyDLL(None).usleep(int(float(value) * 1e6))  # with the interpreter held
+                elif what == "open":
+                    socket.socket.connect_ex = usual
+                elif what == "wall":
+                    refuse(rng)
+                    break_connections(self.port, rng, some=False)
                 else:
-                    break_connections(self.port, np.random.default_rng(int(value)))
+                    break_connections(self.port, rng)
 
     def train(self, rank, life):
         """Steps until the end; what became of it."""
@@ -1147,6 +1153,7 @@ class Group:
 
     def run(self):
         """All of it; raises AssertionError where something is wrong."""
+        self.log = os.open(self.folder / "log", os.O_CREAT | os.O_APPEND | os.O_RDWR)
         self.keep_a_store()
         for rank, delay in enumerate(self.delays):
             self.later(delay, self.start, rank)
@@ -1221,6 +1228,11 @@ class Group:
             self.note(rank, signal.Signals(number).name)
             os.kill(self.pids[rank], number)
 
+    def command(self, rank, what, value=0.0):
+        if rank in self.pids:
+            self.note(rank, what)
+            os.write(self.commands[rank], f"{what}={value}\n".encode())
+
     def limit(self, rank, room):
         """Let a rank have room for so many more open files."""
         if rank in self.pids:
@@ -1256,8 +1268,9 @@ class Group:
             self.limit(rank, int(10 * act.pause) % 8)
             self.later(act.seconds, self.limit, rank, None)
         else:
-            value = act.seconds if act.kind == "hold" else 1 + rank
-            os.write(self.commands[rank], f"{act.kind}={value}\n".encode())
+            self.command(rank, act.kind, act.seconds)
+            if act.kind == "wall":
+                self.later(act.seconds, self.command, rank, "open")
 
     def act_at_last(self):
         self.note(None, self.last)
@@ -1358,8 +1371,8 @@ def refuse(rng):
     socket.socket.connect_ex = connect_ex
 
 
-def break_connections(kept, rng):
-    """Shut down one of this process's connections, but those to a port."""
+def break_connections(kept, rng, some=True):
+    """Shut down one of this process's connections, or all, but those to a port."""
     found = []
     for each in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -1368,8 +1381,11 @@ def break_connections(kept, rng):
                 with contextlib.suppress(OSError, IndexError):
                     if copy.getpeername()[1] != kept:
                         found.append(copy)
-    if found:
-        found[rng.integers(len(found))].shutdown(socket.SHUT_RDWR)
+    if found and some:
+        found = [found[rng.integers(len(found))]]
+    for each in found:
+        with contextlib.suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
 
 
 def left_of_a_rank(before):

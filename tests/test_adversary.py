@@ -118,6 +118,31 @@ def test_actors():
     assert "operations" in run("--engine", "ray", "--seconds", SECONDS / 2, "--examples", 4)
 
 
+WITH_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch")
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("chaos")
+@WITH_TORCH
+def test_groups_of_ranks():
+    done = run("--engine", "ranks", "--seconds", SECONDS, "--seed", time.time_ns() // 10**9)
+    assert "groups of ranks" in done
+
+
+@WITH_TORCH
+def test_a_group_of_ranks(tmp_path):
+    """One of those in which a rank is killed, and starts again, and little else is done."""
+
+    def is_short(group):
+        killed = [act.again in ("at once", "late") for act in group.acts if act.kind == "kill"]
+        others = [act.kind in ("stop", "break") for act in group.acts if act.kind != "kill"]
+        return killed and all(killed + others) and not (any(group.delays) or group.last)
+
+    groups = (adversary.Group(number, tmp_path) for number in range(10_000))
+    group = next(group for group in groups if len(group.acts) < 3 and is_short(group))
+    assert "1  groups" in run("--engine", "ranks", "--seconds", 0, "--seed", group.number)
+
+
 @pytest.mark.long
 @pytest.mark.skipif(
     MPIEXEC is None or importlib.util.find_spec("mpi4py") is None, reason="there is no MPI"

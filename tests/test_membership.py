@@ -147,6 +147,14 @@ def test_who_replaces_the_record_and_when():
     late = silent._replace(answers={a: in_vain, b: idle, c: Answer()})
     assert decide(own, late, all_enough) == without
 
+    # But not where one waited in vain that is to join: it may have been stopped meanwhile.
+    answers = {a: Answer(holds=True), b: idle, c: Answer(in_vain=True)}
+    joins = seen._replace(answers=answers, settled=True)
+    assert decide(Own(a, holds=True), joins, all_enough) == agreement.Replace(following)
+    answers = {a: Answer(holds=True), c: Answer(in_vain=True)}
+    joins = joins._replace(answers=answers)
+    assert decide(Own(a, holds=True), joins, all_enough) == agreement.Wait()
+
 
 # --------------------------------------------------------------------------- the code, on schedules
 
