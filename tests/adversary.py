@@ -998,6 +998,8 @@ class Group:
         hard = rng.random() < 0.6
         kind = str(rng.choice(HARD if hard else MILD))
         rank = int(rng.choice(struck) if hard else rng.integers(self.count))
+        if kind == "wall" and self.code.decodable([rank]):
+            kind = "cut"  # alone it would go on, and take the others for dead
         seconds = {
             "long stop": DEADLINE + rng.uniform(0.5, 4.0),
             "stop": rng.uniform(0.05, 2.0),
@@ -1079,7 +1081,7 @@ class Group:
                 elif what == "open":
                     socket.socket.connect_ex = usual
                 elif what == "wall":
-                    refuse(rng)
+                    refuse(rng, all_of_them=True)
                     break_connections(self.port, rng, some=False)
                 else:
                     break_connections(self.port, rng)
@@ -1210,8 +1212,12 @@ class Group:
         text = (self.folder / f"{rank}.{life[1]}").read_text() if not killed else ""
         self.ended[life] = text
         # One that was shut out starts again, where the others can be reached.
-        if life in self.cut and text.startswith("LeftOutError"):
+        if self.may_be_shut_out(life) and text.startswith("LeftOutError"):
             self.later(0.1, self.start, rank)
+
+    def may_be_shut_out(self, life):
+        """Of two that cannot reach each other nobody knows whose fault it is."""
+        return life in self.cut or any(what == "wall" for *_, what in self.events)
 
     def note(self, rank, what):
         self.events.append((time.monotonic(), rank, what))
@@ -1297,7 +1303,7 @@ class Group:
             raise AssertionError(f"ranks {late} do no steps, or not those of the others: {ends}")
 
     def all_have_ended(self):
-        if not self.wait(lambda: not self.pids, 3 * DEADLINE + LATE):
+        if not self.wait(lambda: not self.pids, 3 * DEADLINE + LATE + TO_END):
             for pid in self.pids.values():
                 send(pid, signal.SIGUSR1)  # which says where it is
             time.sleep(1.0)
@@ -1310,7 +1316,7 @@ class Group:
                 assert self.may_end(life, text), f"rank {life[0]}, life {life[1]}: {text!r}"
         most, begun, own, last = 0, {}, {}, {}
         untouched = set(range(self.count)) - {rank for _, rank, _ in self.events}
-        broken = any(what == "break" for *_, what in self.events)
+        broken = any(what in ("break", "wall") for *_, what in self.events)
         os.lseek(self.log, 0, os.SEEK_SET)
         with open(self.log, encoding="utf-8") as log:
             lines = [line.rstrip("\n").split(" ", 4) for line in log]
@@ -1348,7 +1354,7 @@ class Group:
     def may_end(self, life, text):
         """Whether a life that was not killed may end so."""
         ends = [f"done {self.end[0]}"]
-        if life in self.cut:
+        if self.may_be_shut_out(life):
             ends.append("LeftOutError: rank .* and others cannot reach each other")
         if life in self.after:
             ends.append(f"FinishedError: the run ended at step {self.end[0]}:")
@@ -1360,10 +1366,10 @@ class Group:
         return any(re.match(end, text) for end in ends)
 
 
-def refuse(rng):
+def refuse(rng, all_of_them=False):
     """Of connections to others from now on, some fail: those to some addresses, or all."""
     number = int(rng.choice([errno.EHOSTUNREACH, errno.ECONNREFUSED]))
-    some, usual = rng.choice([2, 1]), socket.socket.connect_ex
+    some, usual = 1 if all_of_them else rng.choice([2, 1]), socket.socket.connect_ex
 
     def connect_ex(made, address):
         return number if address[1] % some == 0 else usual(made, address)

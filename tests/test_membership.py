@@ -4,6 +4,7 @@ The model is `tests/membership_model.py`. `Members` is driven here by random sch
 in memory, a clock that a schedule moves, and groups that are lists of what their members gave.
 """
 
+import errno
 import importlib.util
 import itertools
 import json
@@ -193,6 +194,30 @@ def test_a_connection_that_breaks_is_no_death():
             each.close()
 
 
+def test_who_answers_behind_a_wall_is_not_dead(monkeypatch):
+    """Its connections are closed, and refused: nobody can be in a group with it, but it lives."""
+    lines = lines_between(2)
+    (_, mine), (b, theirs) = lines.items()
+    try:
+        monkeypatch.setattr(socket.socket, "connect_ex", lambda *_: errno.ECONNREFUSED)
+        mine._sockets[b].shutdown(socket.SHUT_RDWR)
+        until(mine.dead)
+        # It may have answered, and died then: but not where it answers to what begins later.
+        assert mine.dead([b], 3) == mine.dead([b], 3) == {b}
+        assert mine.dead([], 4) == {b}
+        assert mine.dead([b], 4) == frozenset()
+        mine.watch({b}, lambda life: theirs.address)
+        assert mine.dead([b], 4) == frozenset()
+        assert mine.cut_off(2, [b]) == (b,)
+        monkeypatch.undo()
+        mine.watch({b}, lambda life: theirs.address)
+        until(lambda: not mine.dead([b], 5) and not mine._begun)
+        assert mine.cut_off(2, [b]) == ()
+    finally:
+        for each in lines.values():
+            each.close()
+
+
 class Store:
     """What `Members` uses of a store."""
 
@@ -233,7 +258,7 @@ class Lines:
     def watch(self, lives, address):
         self.lives = set(lives)
 
-    def dead(self, answers=()):
+    def dead(self, answers=(), epoch=None):
         return frozenset(self.lives - set(self.world.alive))
 
     def cut_off(self, count, answers):
