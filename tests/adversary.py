@@ -909,7 +909,11 @@ PAUSE = 0.01  # of a step
 SIZE = 5
 
 HARD = ["kill", "kill", "long stop", "descriptors", "cut", "wall"]  # may leave a rank out
+HARD += ["stop the others"]
 MILD = ["stop", "hold", "stop the store", "break"]  # which others wait for
+# Where one that holds the state is stopped, who is refused by it takes it for dead.
+SHUT_OUT = ["LeftOutError: rank .* and others cannot reach each other"]
+SHUT_OUT += ["RuntimeError: the state of the training is lost"]
 
 
 class Act(NamedTuple):
@@ -1002,6 +1006,7 @@ class Group:
             kind = "cut"  # alone it would go on, and take the others for dead
         seconds = {
             "long stop": DEADLINE + rng.uniform(0.5, 4.0),
+            "stop the others": DEADLINE + rng.uniform(0.5, 2.0),
             "stop": rng.uniform(0.05, 2.0),
             "stop the store": rng.uniform(0.05, 2.0),
             "hold": rng.uniform(1.0, 3.0),
@@ -1019,10 +1024,11 @@ class Group:
         try:
             ends_with_its_parent()
             run()
+            os._exit(0)
         except BaseException:
             traceback.print_exc()
         finally:
-            os._exit(0)
+            os._exit(1)
 
     def keep_a_store(self):
         """As torchrun's agent does: it outlives the ranks."""
@@ -1155,7 +1161,7 @@ class Group:
 
     def run(self):
         """All of it; raises AssertionError where something is wrong."""
-        self.log = os.open(self.folder / "log", os.O_CREAT | os.O_APPEND | os.O_RDWR)
+        self.log = os.open(self.folder / "log", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
         self.keep_a_store()
         for rank, delay in enumerate(self.delays):
             self.later(delay, self.start, rank)
@@ -1198,26 +1204,31 @@ class Group:
                 act(*arguments)
                 continue
             for rank, pid in list(self.pids.items()):
-                if os.waitpid(pid, os.WNOHANG)[0]:
-                    self.take_end(rank, None)
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    self.take_end(rank, status)
             if now > limit:
                 return False
             time.sleep(0.002)
         return True
 
-    def take_end(self, rank, killed):
+    def take_end(self, rank, status):
         del self.pids[rank]
         os.close(self.commands.pop(rank))
         life = rank, self.lives[rank]
-        text = (self.folder / f"{rank}.{life[1]}").read_text() if not killed else ""
+        text = f"it ended with status {status}"
+        if not status:
+            text = (self.folder / f"{rank}.{life[1]}").read_text()
         self.ended[life] = text
         # One that was shut out starts again, where the others can be reached.
-        if self.may_be_shut_out(life) and text.startswith("LeftOutError"):
+        if self.may_be_shut_out(life) and re.match("|".join(SHUT_OUT), text):
             self.later(0.1, self.start, rank)
 
     def may_be_shut_out(self, life):
         """Of two that cannot reach each other nobody knows whose fault it is."""
-        return life in self.cut or any(what == "wall" for *_, what in self.events)
+        own = [what for _, rank, what in self.events if rank == life[0]]
+        walls = any(what == "wall" for *_, what in self.events)
+        return life in self.cut or walls or "descriptors" in own
 
     def note(self, rank, what):
         self.events.append((time.monotonic(), rank, what))
@@ -1226,8 +1237,7 @@ class Group:
         if rank in self.pids:
             self.killed.add((rank, self.lives[rank]))
             os.kill(self.pids[rank], signal.SIGKILL)
-            os.waitpid(self.pids[rank], 0)
-            self.take_end(rank, killed=True)
+            self.take_end(rank, os.waitpid(self.pids[rank], 0)[1])
 
     def send(self, rank, number):
         if rank in self.pids:
@@ -1252,6 +1262,18 @@ class Group:
     def act(self, act):
         rank, now = act.rank, time.monotonic()
         if rank not in self.pids or now < self.busy[rank]:
+            return
+        others = [r for r in self.pids if r != rank]
+        if act.kind == "stop the others":  # while this one starts again: it must not go on alone
+            if max(map(self.busy.__getitem__, others), default=now) > now:
+                return
+            for other in others:
+                self.note(other, "long stop")
+                self.busy[other] = now + act.seconds + 1.0
+                self.send(other, signal.SIGSTOP)
+                self.later(act.seconds + 0.1 * other, self.send, other, signal.SIGCONT)
+            self.kill(rank)
+            self.start(rank)
             return
         self.note(None if "store" in act.kind else rank, act.kind)
         self.busy[rank] = now + act.seconds
@@ -1317,8 +1339,7 @@ class Group:
         most, begun, own, last = 0, {}, {}, {}
         untouched = set(range(self.count)) - {rank for _, rank, _ in self.events}
         broken = any(what in ("break", "wall") for *_, what in self.events)
-        os.lseek(self.log, 0, os.SEEK_SET)
-        with open(self.log, encoding="utf-8") as log:
+        with open(self.folder / "log", encoding="utf-8") as log:
             lines = [line.rstrip("\n").split(" ", 4) for line in log]
         for when, rank, life, step, what in sorted(
             (float(when), int(rank), int(life), int(step), what)
@@ -1355,7 +1376,7 @@ class Group:
         """Whether a life that was not killed may end so."""
         ends = [f"done {self.end[0]}"]
         if self.may_be_shut_out(life):
-            ends.append("LeftOutError: rank .* and others cannot reach each other")
+            ends += SHUT_OUT
         if life in self.after:
             ends.append(f"FinishedError: the run ended at step {self.end[0]}:")
         if self.last == "kill all":

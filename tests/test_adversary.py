@@ -143,6 +143,32 @@ def test_a_group_of_ranks(tmp_path):
     assert "1  groups" in run("--engine", "ranks", "--seconds", 0, "--seed", group.number)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (["6.0 1 1 0 begins", "7.0 1 1 0 joined"], "progress was lost"),
+        (["6.0 0 0 2 left out"], "it was left out"),
+        (["6.0 0 0 2 step"], "after 2"),
+        (["60.0 0 0 3 step"], "for nobody's sake"),
+        ([], "rank 1, life 0: 'TimeoutError'"),
+    ],
+)
+def test_it_sees_what_groups_must_not_do(wrong, says, tmp_path):
+    """Of two ranks that have done two steps each, of which one was killed."""
+    group = adversary.Group(0, tmp_path)
+    group.last, group.events, group.killed = None, [(5.0, 1, "kill")], {(1, 0)}
+    group.ended = {(0, 0): f"done {group.end[0]}", (1, 0): "" if wrong else "TimeoutError"}
+    rank = "1.0 {0} 0 0 begins\n2.0 {0} 0 0 began\n3.0 {0} 0 1 step\n4.0 {0} 0 2 step\n"
+    log = tmp_path / "log"
+    log.write_text(rank.format(0) + rank.format(1))
+    group.judge()
+    log.write_text(log.read_text() + "".join(f"{line}\n" for line in wrong))
+    if not wrong:
+        group.killed.clear()
+    with pytest.raises(AssertionError, match=says):
+        group.judge()
+
+
 @pytest.mark.long
 @pytest.mark.skipif(
     MPIEXEC is None or importlib.util.find_spec("mpi4py") is None, reason="there is no MPI"
