@@ -264,7 +264,7 @@ elif what == 10 and "turns" not in globals():
     def turn():
         while True:
             slot[:] += 1e6
-            time.sleep(rng.random() * 1e-3)
+            time.sleep(rng.random() * 1e-2)
             slot[:] -= 1e6
             time.sleep(rng.random() * 1e-2)
     globals()["turns"] = threading.Thread(target=turn, daemon=True)
@@ -914,6 +914,7 @@ MILD = ["stop", "hold", "stop the store", "break"]  # which others wait for
 # Where one that holds the state is stopped, who is refused by it takes it for dead.
 SHUT_OUT = ["LeftOutError: rank .* and others cannot reach each other"]
 SHUT_OUT += ["RuntimeError: the state of the training is lost"]
+ABORTED = f"it ended with status {int(signal.SIGABRT)}"  # by gloo, which cannot accept a connection
 
 
 class Act(NamedTuple):
@@ -1221,14 +1222,17 @@ class Group:
             text = (self.folder / f"{rank}.{life[1]}").read_text()
         self.ended[life] = text
         # One that was shut out starts again, where the others can be reached.
-        if self.may_be_shut_out(life) and re.match("|".join(SHUT_OUT), text):
+        shut_out = self.may_be_shut_out(life) and re.match("|".join(SHUT_OUT), text)
+        if shut_out or (self.lacks_files(life) and text == ABORTED):
             self.later(0.1, self.start, rank)
 
     def may_be_shut_out(self, life):
         """Of two that cannot reach each other nobody knows whose fault it is."""
-        own = [what for _, rank, what in self.events if rank == life[0]]
         walls = any(what == "wall" for *_, what in self.events)
-        return life in self.cut or walls or "descriptors" in own
+        return life in self.cut or walls or self.lacks_files(life)
+
+    def lacks_files(self, life):
+        return any((rank, what) == (life[0], "descriptors") for _, rank, what in self.events)
 
     def note(self, rank, what):
         self.events.append((time.monotonic(), rank, what))
@@ -1377,6 +1381,8 @@ class Group:
         ends = [f"done {self.end[0]}"]
         if self.may_be_shut_out(life):
             ends += SHUT_OUT
+        if self.lacks_files(life):
+            ends.append(ABORTED)
         if life in self.after:
             ends.append(f"FinishedError: the run ended at step {self.end[0]}:")
         if self.last == "kill all":
