@@ -6,10 +6,17 @@ processes of their own, for some of what they find ends them: rounds read late, 
 where messages lie, processes killed and stopped, forks beside threads, system calls that fail
 (which ``LD_PRELOAD`` sees to), interrupts while a cluster starts, masters killed. It prints what
 was found, and how often; the exit status is 1 if anything was. Only what is public is used, and
-what the system tells of processes: so it can be set on other versions, too.
+what the system tells of processes: so it can be set on other versions, too. Workers that lie do
+so in their memory, whose names they know (`LIAR`).
 
 ``--engine ray`` draws the sequences that Ray can take; ``mpiexec -n 5 python -m mpi4py
 tests/adversary.py --engine mpi`` those for the ranks of a job, which ends with the first finding.
+
+``--engine ranks`` is of ranks without a master (`fastgc.torch.CodedAllReduce`): groups of three to
+six, whose ranks start late, are killed and started again, are stopped, cut off, left without file
+descriptors, or hold the interpreter, and whose store is stopped or killed. The sums are exact, the
+copies equal, no progress is lost, nobody to whom nothing was done is left out, all ends, and
+nothing is left. A group is drawn by its seed alone: ``--seed 7 --seconds 0`` is one.
 """
 
 from __future__ import annotations
@@ -18,13 +25,21 @@ import argparse
 import collections
 import contextlib
 import ctypes
+import datetime
 import errno
 import faulthandler
+import functools
 import gc
+import heapq
+import itertools
+import math
+import mmap
 import os
 import re
+import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -33,6 +48,7 @@ import time
 import traceback
 import uuid
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -46,7 +62,9 @@ from hypothesis.stateful import (
 
 import fastgc
 from fastgc import checkpoint
+from fastgc.codes import AskingRound
 from fastgc.engines import LocalCluster
+from fastgc.errors import CorruptMessageError, WorkerFailedError
 
 WORKERS = 4
 CODES = [
@@ -56,6 +74,15 @@ CODES = [
     fastgc.YeAbbe(WORKERS, stragglers=1, reduce=2),
 ]
 SHARDS = [1.0, 2.0, 4.0, 8.0]
+# Codes whose messages are compared, how many may be corrupt, and whether suspects are asked.
+VERIFIED = [
+    (fastgc.FractionalRepetition(6, stragglers=2), 1, False),
+    (fastgc.FractionalRepetition(5, stragglers=4), 2, False),
+    (fastgc.FractionalRepetition(6, stragglers=1), 1, True),
+    (fastgc.FractionalRepetition(6, stragglers=2), 2, True),
+    (fastgc.ReedSolomon(6, stragglers=3), 1, False),
+    (fastgc.ReedSolomon(6, stragglers=3), 2, True),
+]
 TIMEOUT, SLACK = 30.0, 30.0  # of a round; and how much longer it may take to say so
 TO_END = 20.0  # seconds for processes to be gone
 MARK = "FASTGC_ADVERSARY"
@@ -63,7 +90,7 @@ MARK = "FASTGC_ADVERSARY"
 # Of which each process does some: about this share of them.
 KINDS = ["read", "write_where_messages_lie", "leave_by_an_error", "time_out", "kill", "stop"]
 KINDS += ["strike_the_server", "fork", "fork_beside_threads", "interrupt_a_start", "kill_a_master"]
-KINDS += ["save", "fail_a_call", "many"]
+KINDS += ["save", "fail_a_call", "many", "lie", "answer_late"]
 SHARE = 0.3
 KEPT = 50  # rounds to be read late
 
@@ -148,11 +175,148 @@ if __name__ == "__main__":
 """
 
 
+# A gradient, shard times theta. What a liar calls `me` are the local variables of its worker's
+# `fastgc.engines.local.work`; some of its ways need no such names, and others are none elsewhere.
+LIAR = """
+import mmap, os, random, struct, sys, threading, time
+import numpy as np
+
+def files():
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if "memfd:fastgc" in os.readlink(f"/proc/self/fd/{name}"):
+                yield int(name)
+        except OSError:
+            pass
+
+def mapped(file):  # another thread may have closed it
+    return attempt(lambda: mmap.mmap(file, os.fstat(file).st_size))
+
+def attempt(call, *given):
+    try:
+        return call(*given)
+    except (OSError, ValueError):
+        return None
+
+def gradient(theta, shard, out, *, round):
+    np.multiply(theta, shard, out)
+    frame = sys._getframe()
+    while frame and frame.f_code.co_name != "work":
+        frame = frame.f_back
+    if frame is None:  # it is asked, in a thread of its own
+        time.sleep(random.random() * SLOW)
+        return
+    me = frame.f_locals
+    if (LIARS is None or me["number"] in LIARS) and (ALWAYS or me["birth"] == 1):
+        lie(me, round, theta, out)
+
+"""
+
+
+RANDOM_LIES = """
+rng = random.Random()
+def spoil(file, count=20):
+    memory = mapped(file)
+    if memory is None:
+        return
+    for _ in range(count):
+        word = rng.choice([rng.randbytes(8), struct.pack("=q", rng.choice([0, 1, -1, 2**62])),
+                           struct.pack("=d", rng.choice([0.0, 1e300, float("nan"), 1.5]))])
+        at = rng.randrange(0, len(memory) - 7, 8)
+        memory[at : at + 8] = word
+    memory.close()
+def keep_on():
+    while True:
+        for file in files():
+            attempt(spoil, file)
+        time.sleep(0.001)
+rings = me["rings"]
+news = rings._arrays.news[me["number"]]
+what = rng.choice([*range(12), 10, 10, 10, 10])  # the 10th takes time to be seen
+if what == 0:
+    news[0] = rng.choice([0, -1, 2**62, 2**63 - 1, int(news[0]) + rng.randrange(5)])
+elif what == 1:
+    for _ in range(rng.randrange(4)):
+        rings.tell(me["number"], round + rng.choice([-1, 0, 0, 1]), rng.choice([0, 0, -1, 5]), 1.0)
+elif what == 2:
+    os.write(me["inbox"], rng.randbytes(rng.choice([1, 16, 40])))
+elif what == 3:
+    for file in files():
+        attempt(os.ftruncate, file, rng.choice([0, 4096, 1 << 22]))
+        attempt(os.pwrite, file, bytes(64), rng.randrange(1 << 12))
+elif what == 4 and "bad" not in globals():
+    globals()["bad"] = threading.Thread(target=keep_on, daemon=True)
+    bad.start()
+elif what == 5:
+    for file in files():
+        attempt(spoil, file)
+elif what == 6:
+    os.write(me["bell"], bytes(rng.randrange(1, 1 << 12)))
+elif what == 7:
+    for file in me["files"][9:]:
+        os.write(file, rng.randbytes(rng.choice([1, 24, 50])))
+elif what == 8:
+    out += rng.choice([1e-3, 1.0, 1e6])
+elif what == 9:
+    os.kill(os.getpid(), 9)
+elif what == 10 and "turns" not in globals():
+    slot = me["slots"][0]
+    def turn():
+        while True:
+            slot[:] += 1e6
+            time.sleep(rng.random() * 1e-2)
+            slot[:] -= 1e6
+            time.sleep(rng.random() * 1e-2)
+    globals()["turns"] = threading.Thread(target=turn, daemon=True)
+    turns.start()
+elif what == 11:
+    usual = me["worker"].answer
+    me["worker"].answer = rng.choice([
+        lambda *_: time.sleep(1e6),
+        lambda *_: None,
+        lambda *given: [found, found[0].__iadd__(1.0)][0] if (found := usual(*given)) else None,
+    ])
+"""
+
+
+class Gradient:
+    """What workers evaluate from its source, since they cannot import a test module."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __reduce__(self):
+        made = f"(lambda names: (exec({self.text!r}, names), names['gradient'])[1])({{}})"
+        return eval, (made,)
+
+    def __call__(self, theta, shard, out, *, round):
+        """By the master, who computes what suspects do not say."""
+        np.multiply(theta, shard, out)
+
+
+def liar(lie, workers=(1,), always=False, slow=0.0):
+    """A gradient, shard times theta: in some workers' first birth it runs `lie`; None: in all.
+
+    Whoever is asked takes up to `slow` seconds to answer.
+    """
+    lines = "".join(f"    {line}\n" for line in lie.strip().splitlines())
+    head = f"LIARS, ALWAYS, SLOW = {workers}, {always}, {slow}"
+    return Gradient(f"{LIAR}\n{head}\ndef lie(me, round, theta, out):\n{lines}")
+
+
 class Late:
     """One worker does not answer."""
 
     def sample(self, round, workers, seed):
         return np.array([0.0, 0.0, 600.0, 0.0])
+
+
+class Slow:
+    """Some workers are slow in each round, others each time."""
+
+    def sample(self, round, workers, seed):
+        rng = np.random.default_rng((round, seed))
+        return rng.choice([0.0, 0.0, 0.0, 0.01, 0.05], workers)
 
 
 # ------------------------------------------------------------------------- processes, by the system
@@ -596,6 +760,76 @@ class Adversary(Rounds):
                     raise
         self.did()
 
+    @rule(
+        case=st.sampled_from(VERIFIED),
+        seed=st.integers(0, 99),
+        rounds=st.integers(1, 12),
+        slow=st.booleans(),
+        patience=st.sampled_from([0.0, TIMEOUT]),
+    )
+    def lie(self, case, seed, rounds, slow, patience):
+        """By writing wherever they can: what is verified is right, and nobody else is accused."""
+        self._lie(case, RANDOM_LIES, seed, rounds, slow=slow, patience=patience)
+
+    @rule(
+        case=st.sampled_from([case for case in VERIFIED if case[2]]),
+        seed=st.integers(0, 99),
+        rounds=st.integers(1, 5),
+        slow=st.booleans(),
+        answers=st.sampled_from([0.0, 0.02, 0.2]),
+        within=st.sampled_from([0.0, 0.02, 0.2, 10.0]),
+    )
+    def answer_late(self, case, seed, rounds, slow, answers, within):
+        """Suspects may: the master computes in their place, or waits for who tells more."""
+        lie = "out[:] += random.choice([0.0, 0.0, 1e-3, 1.0, 1e6])"
+        options = {"answers": answers, "answer_timeout": within, "patience": 0.0}
+        self._lie(case, lie, seed, rounds, slow=slow, **options)
+
+    def _lie(self, case, lie, seed, rounds, *, slow, answers=0.0, **options):
+        self.close()
+        self.wake()
+        code, liars, ask = case
+        rng, p = np.random.default_rng(seed), 50
+        who = tuple(rng.permutation(code.n)[:liars].tolist())
+        gradient = liar(lie, who, always=True, slow=answers)
+        shards = [float(j + 1) for j in range(code.k)]
+        options |= {"verify": liars, "ask": ask, "timeout": TIMEOUT}
+        if slow:
+            options |= {"delays": Slow(), "seed": seed}
+        with LocalCluster(code, shards, gradient, p, **options) as cluster:
+            rnd, deaths = code.round(p, verify=liars), 0
+            if ask:
+                rnd = AskingRound(code, p, liars=liars)
+            for number in range(rounds):
+                theta, out = rng.standard_normal(p), np.empty(p)
+                start = time.monotonic()
+                try:
+                    if number % 2:
+                        report = cluster.step(theta, out)
+                        verified = report.verified
+                    else:
+                        rnd.reset()
+                        report = cluster.collect(theta, rnd)
+                        verified = rnd.verified
+                        time.sleep(rng.random() * 0.02)  # in which messages may be changed
+                        rnd.gradient(out=out)
+                except WorkerFailedError as error:
+                    if error.worker not in who:
+                        raise
+                    break
+                except CorruptMessageError:  # liars that died are missed, and none is replaced
+                    assert not ask, "suspects were not asked"
+                    assert deaths or not options["patience"]
+                    break
+                finally:
+                    assert time.monotonic() - start < TIMEOUT + SLACK
+                accused, deaths = {*report.corrupt, *report.lost}, report.deaths
+                assert accused <= {*who}, f"{accused} are accused, and {who} lie"
+                assert verified or ask or deaths, "nothing is missing, and it is not verified"
+                if verified:
+                    np.testing.assert_allclose(out, sum(shards) * theta, rtol=1e-9, atol=1e-9)
+        self.did()
+
     def _gone(self, what, name):
         until = time.monotonic() + TO_END
         while left := what():
@@ -666,6 +900,615 @@ def build_shim(folder):
     return str(made) if subprocess.run(command, capture_output=True).returncode == 0 else None
 
 
+# ------------------------------------------------------------------------------- groups of ranks
+
+DEADLINE, SETTLE = 6.0, 1.0  # of a group
+LATE = 20.0  # seconds that a busy machine may take besides
+AT_ONCE = 3  # groups, which mostly wait
+PAUSE = 0.01  # of a step
+SIZE = 5
+
+HARD = ["kill", "kill", "long stop", "descriptors", "cut", "wall"]  # may leave a rank out
+HARD += ["stop the others"]
+MILD = ["stop", "hold", "stop the store", "break"]  # which others wait for
+# Where one that holds the state is stopped, who is refused by it takes it for dead.
+SHUT_OUT = ["LeftOutError: rank .* and others cannot reach each other"]
+SHUT_OUT += ["RuntimeError: the state of the training is lost"]
+ABORTED = f"it ended with status {int(signal.SIGABRT)}"  # by gloo, which cannot accept a connection
+
+
+class Act(NamedTuple):
+    """What is done to a rank: when the group has done some more steps, and a pause has passed."""
+
+    kind: str
+    rank: int
+    steps: int
+    pause: float
+    seconds: float  # until it is undone
+    again: str = ""  # whether one that was killed starts again: "at once", "late", "end", "never"
+
+
+def parts(step, theta, count):
+    """The gradients of all partitions: integers, which doubles sum up without rounding."""
+    j, i = np.arange(count)[:, None], np.arange(SIZE)
+    return (theta * (2 * j + 3) + 7919 * step + 104729 * j + 31 * i) % 1000003.0
+
+
+@functools.cache
+def truth(step, count):
+    """The parameters after so many steps."""
+    if not step:
+        return np.zeros(SIZE)
+    if step > 500:  # recursion is not deep where all steps before are known
+        for at in range(0, step, 400):
+            truth(at, count)
+    before = truth(step - 1, count)
+    return (before + parts(step - 1, before, count).sum(axis=0)) % 2.0**31
+
+
+class Counter:
+    """What is handed over to a rank that joins, besides the parameters."""
+
+    count = 0
+
+    def state_dict(self):
+        return {"count": self.count}
+
+    def load_state_dict(self, state):
+        self.count = state["count"]
+
+
+def ends_with_its_parent():
+    """By SIGKILL, whatever state it is in."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+class Group:
+    """Three to six ranks of a job without a master, its store, and what is done to them.
+
+    At most as many ranks as the code tolerates are killed, stopped for long or cut off, so that
+    the others have to go on, and at least one that holds the state lives.
+    """
+
+    def __init__(self, number, folder):
+        rng = np.random.default_rng(number)
+        n = self.count = int(rng.integers(3, 7))
+        stragglers = int(rng.integers(1, 3))
+        codes = [fastgc.BinaryCode(n, stragglers=stragglers)]
+        if n % (stragglers + 1) == 0:
+            codes.append(fastgc.FractionalRepetition(n, stragglers=stragglers))
+        self.code, self.number, self.folder = codes[rng.integers(len(codes))], number, Path(folder)
+        order = rng.permutation(n).tolist()
+        self.delays = [0.0] * n
+        if rng.random() < 0.3:
+            self.delays[order[0]] = float(rng.choice([0.3, 2.0, DEADLINE + 1.0]))
+        self.acts = [self._drawn(rng, order[:stragglers]) for _ in range(rng.integers(1, 7))]
+        last = [None, "kill the store", "stop the store for good", "kill all"]
+        self.last = last[rng.choice(4, p=[0.7, 0.1, 0.1, 0.1])]
+        self.last_death = bool(rng.random() < 0.7)  # the group has to change without a store
+        self.shared = np.frombuffer(mmap.mmap(-1, 8 * (1 + n)), np.int64)
+        self.end, self.done = self.shared[:1], self.shared[1:]  # of the run, and of each rank
+        self.end[0] = 2**62
+        self.lives, self.pids, self.commands = [-1] * n, {}, {}
+        self.killed, self.cut, self.after, self.ended = set(), set(), set(), {}
+        self.busy = [0.0] * n  # until when something is done to a rank
+        self.absent = set()  # ranks that need not come back
+        self.pending, self.planned = [], itertools.count()
+        self.events = []  # when, to which rank, and what was done
+
+    def __repr__(self):
+        return f"{self.code}, late {self.delays}, {self.acts}, at last {self.last}"
+
+    def _drawn(self, rng, struck):
+        hard = rng.random() < 0.6
+        kind = str(rng.choice(HARD if hard else MILD))
+        rank = int(rng.choice(struck) if hard else rng.integers(self.count))
+        if kind == "wall" and self.code.decodable([rank]):
+            kind = "cut"  # alone it would go on, and take the others for dead
+        seconds = {
+            "long stop": DEADLINE + rng.uniform(0.5, 4.0),
+            "stop the others": DEADLINE + rng.uniform(0.5, 2.0),
+            "stop": rng.uniform(0.05, 2.0),
+            "stop the store": rng.uniform(0.05, 2.0),
+            "hold": rng.uniform(1.0, 3.0),
+        }.get(kind, rng.uniform(0.2, 3.0))
+        again = str(rng.choice(["at once", "at once", "late", "late", "end", "never"]))
+        steps, pause = int(rng.choice([0, 0, 3, 20])), float(rng.choice([0.0, 0.02, 0.1, 0.5]))
+        return Act(kind, rank, steps, rng.random() * pause, float(seconds), again)
+
+    # -------------------------------------------------------------------- processes of the group
+
+    def fork(self, run):
+        """A process of the group, which ends as `run` does, and with the group."""
+        if pid := os.fork():
+            return pid
+        try:
+            ends_with_its_parent()
+            run()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+    def keep_a_store(self):
+        """As torchrun's agent does: it outlives the ranks."""
+        read, write = os.pipe()
+
+        def keep():
+            from torch.distributed import TCPStore
+
+            store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+            os.write(write, str(store.port).encode())
+            while True:
+                signal.pause()
+
+        self.keeper = self.fork(keep)
+        os.close(write)
+        self.port = int(os.read(read, 10))
+        os.close(read)
+
+    def start(self, rank, cut=False):
+        life = self.lives[rank] = self.lives[rank] + 1
+        self.note(None, f"rank {rank} starts")
+        if cut:
+            self.cut.add((rank, life))
+        if self.end[0] < 2**62:
+            self.after.add((rank, life))
+        read, write = os.pipe()
+        self.commands[rank] = write
+        self.pids[rank] = self.fork(lambda: self.be(rank, life, read, cut))
+        os.close(read)
+
+    def be(self, rank, life, commands, cut):
+        """What a rank does."""
+        result = os.open(self.folder / f"{rank}.{life}", os.O_CREAT | os.O_WRONLY)
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+        for each in self.commands.values():  # of others, and the own end that is written to
+            os.close(each)
+        threading.Thread(target=self.obey, args=[commands], daemon=True).start()
+        if cut:
+            refuse(np.random.default_rng((self.number, rank, life)))
+        try:
+            found = self.train(rank, life)
+        except Exception as error:
+            traceback.print_exc()
+            found = f"{type(error).__name__}: {error}"
+        os.write(result, found.encode())
+
+    def obey(self, commands):
+        """In a thread of a rank: what cannot be done to it from without."""
+        usual = socket.socket.connect_ex
+        while line := os.read(commands, 100):
+            for word in line.decode().split():
+                what, _, value = word.partition("=")
+                rng = np.random.default_rng((self.number, int(float(value))))
+                if what == "hold":
+                    ctypes.PyDLL(None).usleep(int(float(value) * 1e6))  # with the interpreter held
+                elif what == "open":
+                    socket.socket.connect_ex = usual
+                elif what == "wall":
+                    refuse(rng, all_of_them=True)
+                    break_connections(self.port, rng, some=False)
+                else:
+                    break_connections(self.port, rng)
+
+    def train(self, rank, life):
+        """Steps until the end; what became of it."""
+        import torch
+        from torch.distributed import TCPStore
+
+        from fastgc.torch import CodedAllReduce
+
+        def note(what, step):
+            line = f"{time.monotonic()} {rank} {life} {step} {what}\n"
+            os.write(self.log, line.encode())
+            self.done[rank] = max(self.done[rank], step)
+
+        torch.set_num_threads(1)
+        patience = datetime.timedelta(seconds=2 * DEADLINE)
+        store = TCPStore("127.0.0.1", self.port, is_master=False, timeout=patience)
+        theta = torch.zeros(SIZE, dtype=torch.float64)
+        module, counter = torch.nn.ParameterList([theta]), Counter()
+        theta = module[0].data
+        options = {"deadline": DEADLINE, "settle": SETTLE, "state": [counter]}
+        own = list(self.code.partitions(rank))
+        weights = self.code.coefficients(rank).astype(float)
+        before = files()
+        note("begins", 0)
+        with CodedAllReduce(module, self.code, store=store, rank=rank, **options) as all_reduce:
+            note("joined" if all_reduce.joined else "began", all_reduce.step)
+            while (step := all_reduce.step) < self.end[0]:
+                expected = truth(step, self.code.k)
+                if counter.count != step or not np.array_equal(theta.numpy(), expected):
+                    return f"WRONG: {theta.numpy()} and {counter.count} in step {step}"
+                each = parts(step, expected, self.code.k)
+                module[0].grad = torch.from_numpy(weights @ each[own])
+                try:
+                    sums = all_reduce(float(weights @ each[own, 0]))
+                except fastgc.LeftOutError:
+                    note("left out", step)
+                    if not self.come_back(all_reduce):
+                        return "gave up"
+                    note("joined", all_reduce.step)
+                    continue
+                total = each.sum(axis=0)
+                if sums != (total[0],) or not np.array_equal(module[0].grad.numpy(), total):
+                    return f"WRONG: {module[0].grad.numpy()} in step {step}, and not {total}"
+                theta.copy_((theta + module[0].grad) % 2.0**31)
+                counter.count += 1
+                note("step", all_reduce.step)
+                time.sleep(PAUSE)
+            steps = all_reduce.step
+        del all_reduce, sums
+        return left_of_a_rank(before) or f"done {steps}"
+
+    def come_back(self, all_reduce):
+        """Until the others take this rank in, or the run has ended."""
+        while True:
+            try:
+                all_reduce.join()
+                return True
+            except fastgc.LeftOutError:
+                pass
+            except OSError as error:
+                if error.errno != errno.EMFILE:
+                    raise
+            if self.end[0] < 2**62:
+                return False
+            time.sleep(0.1)
+
+    # ---------------------------------------------------------------------- what is done to them
+
+    def run(self):
+        """All of it; raises AssertionError where something is wrong."""
+        self.log = os.open(self.folder / "log", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+        self.keep_a_store()
+        for rank, delay in enumerate(self.delays):
+            self.later(delay, self.start, rank)
+        try:
+            for act in self.acts:
+                target = self.done.max() + act.steps
+                self.wait(lambda: self.done.max() >= target, 4 * DEADLINE)  # noqa: B023
+                self.wait(lambda: False, act.pause)
+                self.act(act)
+            self.wait(lambda: not self.pending, 60.0)
+            self.all_are_back()
+            if self.last is not None:
+                self.act_at_last()
+            elif not self.ended:
+                self.wait(lambda: False, 0.1)
+            if self.last != "kill all":
+                self.end[0] = self.done.max() + 10
+            self.all_have_ended()
+            if self.last is None:
+                for rank in sorted(self.absent - set(self.pids)):
+                    self.start(rank)
+                self.all_have_ended()
+            self.judge()
+        finally:
+            for pid in [*self.pids.values(), self.keeper]:
+                send(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+
+    def later(self, seconds, act, *arguments):
+        when = time.monotonic() + seconds
+        heapq.heappush(self.pending, (when, next(self.planned), act, arguments))
+
+    def wait(self, until, seconds):
+        """Until something holds, or so many seconds; meanwhile what is due is done."""
+        limit = time.monotonic() + seconds
+        while not until():
+            now = time.monotonic()
+            if self.pending and self.pending[0][0] <= now:
+                _, _, act, arguments = heapq.heappop(self.pending)
+                act(*arguments)
+                continue
+            for rank, pid in list(self.pids.items()):
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    self.take_end(rank, status)
+            if now > limit:
+                return False
+            time.sleep(0.002)
+        return True
+
+    def take_end(self, rank, status):
+        del self.pids[rank]
+        os.close(self.commands.pop(rank))
+        life = rank, self.lives[rank]
+        text = f"it ended with status {status}"
+        if not status:
+            text = (self.folder / f"{rank}.{life[1]}").read_text()
+        self.ended[life] = text
+        # One that was shut out starts again, where the others can be reached.
+        shut_out = self.may_be_shut_out(life) and re.match("|".join(SHUT_OUT), text)
+        if shut_out or (self.lacks_files(life) and text == ABORTED):
+            self.later(0.1, self.start, rank)
+
+    def may_be_shut_out(self, life):
+        """Of two that cannot reach each other nobody knows whose fault it is."""
+        walls = any(what == "wall" for *_, what in self.events)
+        return life in self.cut or walls or self.lacks_files(life)
+
+    def lacks_files(self, life):
+        return any((rank, what) == (life[0], "descriptors") for _, rank, what in self.events)
+
+    def note(self, rank, what):
+        self.events.append((time.monotonic(), rank, what))
+
+    def kill(self, rank):
+        if rank in self.pids:
+            self.killed.add((rank, self.lives[rank]))
+            os.kill(self.pids[rank], signal.SIGKILL)
+            self.take_end(rank, os.waitpid(self.pids[rank], 0)[1])
+
+    def send(self, rank, number):
+        if rank in self.pids:
+            self.note(rank, signal.Signals(number).name)
+            os.kill(self.pids[rank], number)
+
+    def command(self, rank, what, value=0.0):
+        if rank in self.pids:
+            self.note(rank, what)
+            os.write(self.commands[rank], f"{what}={value}\n".encode())
+
+    def limit(self, rank, room):
+        """Let a rank have room for so many more open files."""
+        if rank in self.pids:
+            self.note(rank, f"room for {room} files")
+            pid = self.pids[rank]
+            hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
+            files_of = os.listdir(f"/proc/{pid}/fd")
+            soft = hard if room is None else max(map(int, files_of), default=3) + 1 + room
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(soft, hard), hard))
+
+    def act(self, act):
+        rank, now = act.rank, time.monotonic()
+        if rank not in self.pids or now < self.busy[rank]:
+            return
+        others = [r for r in self.pids if r != rank]
+        if act.kind == "stop the others":  # while this one starts again: it must not go on alone
+            if max(map(self.busy.__getitem__, others), default=now) > now:
+                return
+            for other in others:
+                self.note(other, "long stop")
+                self.busy[other] = now + act.seconds + 1.0
+                self.send(other, signal.SIGSTOP)
+                self.later(act.seconds + 0.1 * other, self.send, other, signal.SIGCONT)
+            self.kill(rank)
+            self.start(rank)
+            return
+        self.note(None if "store" in act.kind else rank, act.kind)
+        self.busy[rank] = now + act.seconds
+        if act.kind in ("kill", "cut"):
+            self.kill(rank)
+            if act.kind == "cut":
+                self.later(0.0 if act.again == "at once" else act.seconds, self.start, rank, True)
+            elif act.again in ("at once", "late"):
+                self.later(0.0 if act.again == "at once" else act.seconds, self.start, rank)
+            else:
+                self.absent.add(rank)
+                self.busy[rank] = math.inf
+        elif "store" in act.kind:
+            os.kill(self.keeper, signal.SIGSTOP)
+            self.later(act.seconds, os.kill, self.keeper, signal.SIGCONT)
+        elif "stop" in act.kind:
+            self.send(rank, signal.SIGSTOP)
+            self.later(act.seconds, self.send, rank, signal.SIGCONT)
+        elif act.kind == "descriptors":
+            self.limit(rank, int(10 * act.pause) % 8)
+            self.later(act.seconds, self.limit, rank, None)
+        else:
+            self.command(rank, act.kind, act.seconds)
+            if act.kind == "wall":
+                self.later(act.seconds, self.command, rank, "open")
+
+    def act_at_last(self):
+        self.note(None, self.last)
+        if self.last == "kill all":
+            for rank in list(self.pids):
+                self.kill(rank)
+            self.most = self.done.max()
+            for rank in range(self.count):
+                self.start(rank)
+            return
+        os.kill(self.keeper, signal.SIGKILL if "kill" in self.last else signal.SIGSTOP)
+        if self.last_death:
+            self.kill(max(self.pids))
+
+    # ------------------------------------------------------------------------------ what must hold
+
+    def all_are_back(self):
+        """Whoever was not killed for good does steps, with all others."""
+        start, within = self.done.max(), 2 * (DEADLINE + SETTLE) + LATE
+        due = [r for r in range(self.count) if r not in self.absent]
+        if not self.wait(lambda: self.done[due].min() >= start + 3, within):
+            late = [r for r in due if self.done[r] < start + 3]
+            ends = {life: text for life, text in self.ended.items() if life not in self.killed}
+            raise AssertionError(f"ranks {late} do no steps, or not those of the others: {ends}")
+
+    def all_have_ended(self):
+        if not self.wait(lambda: not self.pids, 3 * DEADLINE + LATE + TO_END):
+            for pid in self.pids.values():
+                send(pid, signal.SIGUSR1)  # which says where it is
+            time.sleep(1.0)
+            raise AssertionError(f"ranks {sorted(self.pids)} hang")
+
+    def judge(self):
+        """What they found, and the log of what they did."""
+        for life, text in self.ended.items():
+            if life not in self.killed:
+                assert self.may_end(life, text), f"rank {life[0]}, life {life[1]}: {text!r}"
+        most, begun, own, last = 0, {}, {}, {}
+        untouched = set(range(self.count)) - {rank for _, rank, _ in self.events}
+        broken = any(what in ("break", "wall") for *_, what in self.events)
+        with open(self.folder / "log", encoding="utf-8") as log:
+            lines = [line.rstrip("\n").split(" ", 4) for line in log]
+        for when, rank, life, step, what in sorted(
+            (float(when), int(rank), int(life), int(step), what)
+            for when, rank, life, step, what in lines
+        ):
+            where = f"rank {rank}, life {life}, step {step}"
+            if what in ("begins", "left out"):
+                begun[rank] = most
+            if what == "joined":
+                assert step >= begun[rank] - 1, f"{where}: progress was lost: {begun[rank]}"
+            if what == "step":
+                assert step == own[rank, life] + 1, f"{where}: after {own[rank, life]}"
+                most = max(most, step)
+            if what == "left out":
+                assert broken or self.excused(rank, when), f"{where}: it was left out"
+            if rank in untouched and rank in last and self.last is None:
+                since = max([t for t, *_ in self.events if t < when], default=0.0)
+                waited = when - max(since, last[rank])
+                assert waited < DEADLINE + SETTLE + LATE, f"{where}: {waited} s for nobody's sake"
+            own[rank, life], last[rank] = step, when
+        if self.last == "kill all":
+            assert most == self.most, "a run began anew beside one whose state is lost"
+
+    def excused(self, rank, when):
+        """Whether a rank may have been left out: cut off or silent, by itself or with others."""
+        done = [event for event in self.events if event[0] < when]
+        own = [(time, what) for time, struck, what in done if struck == rank]
+        if any(what in HARD for _, what in own):
+            return True
+        window = own[-1][0] - DEADLINE - SETTLE if own else math.inf
+        return any(struck != rank and time > window for time, struck, _ in done)
+
+    def may_end(self, life, text):
+        """Whether a life that was not killed may end so."""
+        ends = [f"done {self.end[0]}"]
+        if self.may_be_shut_out(life):
+            ends += SHUT_OUT
+        if self.lacks_files(life):
+            ends.append(ABORTED)
+        if life in self.after:
+            ends.append(f"FinishedError: the run ended at step {self.end[0]}:")
+        if self.last == "kill all":
+            ends.append("RuntimeError: the state of the training is lost")
+        if self.last is not None and "store" in self.last:
+            ends.append("RuntimeError: .*the store by which ranks agree")
+            ends.append("LEFT: .*fastgc-members")  # a thread that waits for the store
+        return any(re.match(end, text) for end in ends)
+
+
+def refuse(rng, all_of_them=False):
+    """Of connections to others from now on, some fail: those to some addresses, or all."""
+    number = int(rng.choice([errno.EHOSTUNREACH, errno.ECONNREFUSED]))
+    some, usual = 1 if all_of_them else rng.choice([2, 1]), socket.socket.connect_ex
+
+    def connect_ex(made, address):
+        return number if address[1] % some == 0 else usual(made, address)
+
+    socket.socket.connect_ex = connect_ex
+
+
+def break_connections(kept, rng, some=True):
+    """Shut down one of this process's connections, or all, but those to a port."""
+    found = []
+    for each in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if "socket" in os.readlink(f"/proc/self/fd/{each}"):
+                copy = socket.socket(fileno=os.dup(int(each)))
+                with contextlib.suppress(OSError, IndexError):
+                    if copy.getpeername()[1] != kept:
+                        found.append(copy)
+    if found and some:
+        found = [found[rng.integers(len(found))]]
+    for each in found:
+        with contextlib.suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
+
+
+def left_of_a_rank(before):
+    """Files and threads that a rank has, and had not before; they go a moment later."""
+    until = time.monotonic() + TO_END
+    while True:
+        gc.collect()
+        found = [f"{count} of {name}" for name, count in (files() - before).items()]
+        found += [each.name for each in threading.enumerate() if "fastgc" in each.name]
+        if not found:
+            return ""
+        if time.monotonic() > until:
+            faulthandler.dump_traceback()
+            return f"LEFT: {found}"
+        time.sleep(0.01)
+
+
+def groups(options):
+    """Groups of ranks, some at a time; the exit status."""
+    import torch
+
+    import fastgc.torch  # noqa: F401 - once, and not by each of the forks
+
+    torch.set_num_threads(1)
+    found, begun, running = collections.Counter(), 0, {}
+    until, number = time.monotonic() + options.seconds, options.seed
+    with tempfile.TemporaryDirectory(prefix="adversary-") as top:
+        while True:
+            while len(running) < AT_ONCE and (time.monotonic() < until or not begun):
+                (folder := Path(top) / str(number)).mkdir()
+                if not (pid := os.fork()):
+                    be_a_group(number, folder)
+                running[pid] = number, folder
+                number, begun = number + 1, begun + 1
+            if not running:
+                break
+            pid, status = os.wait()
+            seed, folder = running.pop(pid)
+            left = list(in_session(pid))
+            for each in left:
+                send(each, signal.SIGKILL)
+            text = (folder / "found").read_text() if (folder / "found").exists() else ""
+            if status and not text:
+                text = f"a group ended with status {status}"
+            if left and not text:
+                text = "left: processes of a group that has ended"
+            if text:
+                found[f"--seed {seed}: {text}"] += 1
+                print((folder / "out").read_text(), flush=True)
+            shutil.rmtree(folder)
+    for what in found:
+        print(f"        {what}")
+    print(f"{begun:6d}  groups of ranks, of which {len(found)} found something")
+    return int(bool(found))
+
+
+def be_a_group(number, folder):
+    """In a session of its own."""
+    status = 1
+    try:
+        os.setsid()
+        ends_with_its_parent()
+        with open(folder / "out", "w", encoding="utf-8") as out:
+            os.dup2(out.fileno(), 1)
+            os.dup2(out.fileno(), 2)
+        group = Group(number, folder)
+        print(f"--seed {number}: {group}", flush=True)
+        try:
+            group.run()
+            status = 0
+        except BaseException as error:
+            traceback.print_exc()
+            for when, rank, what in group.events:
+                print(f"{when} {rank} {what}")
+            print((folder / "log").read_text())
+            (folder / "found").write_text(f"{type(error).__name__}: {error}")
+    finally:
+        sys.stdout.flush()
+        os._exit(status)
+
+
+def in_session(session):
+    """Processes of a session."""
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit() and status_of(int(each.name)):
+            with contextlib.suppress(OSError):
+                if os.getsid(int(each.name)) == session:
+                    yield int(each.name)
+
+
 # ---------------------------------------------------------------------------------- running them
 
 
@@ -716,7 +1559,7 @@ def main(arguments=None):
     parser.add_argument("--examples", type=int, default=6, help="sequences of a process")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--hangs", type=float, default=300.0, help="seconds that it must last")
-    parser.add_argument("--engine", choices=["local", "ray", "mpi"], default="local")
+    parser.add_argument("--engine", choices=["local", "ray", "mpi", "ranks"], default="local")
     parser.add_argument("--only", nargs="+", choices=KINDS, default=[], help="no others than these")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -769,7 +1612,9 @@ def main(arguments=None):
 
 
 def other_engine(options):
-    """Rounds, reads and closes in any order, on Ray or on the ranks of a job."""
+    """Rounds, reads and closes in any order, on Ray or on the ranks of a job; groups of ranks."""
+    if options.engine == "ranks":
+        return groups(options)
     if options.engine == "ray":
         from fastgc.engines.ray import RayCluster
 

@@ -34,6 +34,7 @@ SOURCE = HERE.parent / "fastgc"
 IMPORTED = Path(fastgc.__file__).resolve().parent
 
 for name in (
+    "adversary",
     "strength",
     "beside",
     "kernel_table",

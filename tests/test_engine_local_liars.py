@@ -1,13 +1,14 @@
 """Workers of a local cluster that write wherever they can, and tell what no worker tells.
 
-Each liar is a program that runs in its worker, and knows the memory and the files that it has.
+Each liar is a program that runs in its worker, and knows the memory and the files that it has. The
+adversary tells how one is made, and draws others at random.
 """
 
 import time
 
 import numpy as np
 import pytest
-from remote import Remote
+from adversary import RANDOM_LIES, liar
 from worker_processes import pids, wait_for_ends
 
 from fastgc import FractionalRepetition, ReedSolomon, Uncoded
@@ -19,48 +20,6 @@ from fastgc.errors import WorkerFailedError
 pytestmark = pytest.mark.any_backend
 
 P = 50
-
-# What a liar calls `me` are the local variables of its worker's `fastgc.engines.local.work`.
-PROGRAM = """
-import mmap, os, random, struct, sys, threading, time
-import numpy as np
-
-def files():
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            if "memfd:fastgc" in os.readlink(f"/proc/self/fd/{name}"):
-                yield int(name)
-        except OSError:
-            pass
-
-def mapped(file):  # another thread may have closed it
-    return attempt(lambda: mmap.mmap(file, os.fstat(file).st_size))
-
-def attempt(call, *given):
-    try:
-        return call(*given)
-    except (OSError, ValueError):
-        return None
-
-def gradient(theta, shard, out, *, round):
-    np.multiply(theta, shard, out)
-    frame = sys._getframe()
-    while frame and frame.f_code.co_name != "work":
-        frame = frame.f_back
-    if frame is None:  # it is asked, in a thread of its own
-        return
-    me = frame.f_locals
-    if LIAR in (None, me["number"]) and (ALWAYS or me["birth"] == 1):
-        lie(me, round, theta, out)
-
-"""
-
-
-def liar(lie, worker=1, always=False):
-    """A gradient, shard times theta: in a worker's first birth it runs `lie`; None: in all."""
-    lines = "".join(f"    {line}\n" for line in lie.strip().splitlines())
-    text = f"{PROGRAM}\nLIAR, ALWAYS = {worker}, {always}\ndef lie(me, round, theta, out):\n{lines}"
-    return Remote(f"(lambda names: (exec({text!r}, names), names['gradient'])[1])({{}})")
 
 
 @pytest.fixture(autouse=True)
@@ -277,55 +236,6 @@ threading.Thread(target=overwrite, daemon=True).start()
             np.testing.assert_allclose(out, 3.0 * theta)
 
 
-RANDOM = """
-rng = random.Random()
-def spoil(file, count=20):
-    memory = mapped(file)
-    if memory is None:
-        return
-    for _ in range(count):
-        word = rng.choice([rng.randbytes(8), struct.pack("=q", rng.choice([0, 1, -1, 2**62])),
-                           struct.pack("=d", rng.choice([0.0, 1e300, float("nan"), 1.5]))])
-        at = rng.randrange(0, len(memory) - 7, 8)
-        memory[at : at + 8] = word
-    memory.close()
-def keep_on():
-    while True:
-        for file in files():
-            attempt(spoil, file)
-        time.sleep(0.001)
-rings = me["rings"]
-news = rings._arrays.news[me["number"]]
-what = rng.randrange(12)
-if what == 0:
-    news[0] = rng.choice([0, -1, 2**62, 2**63 - 1, int(news[0]) + rng.randrange(5)])
-elif what == 1:
-    for _ in range(rng.randrange(4)):
-        rings.tell(me["number"], round + rng.choice([-1, 0, 0, 1]), rng.choice([0, 0, -1, 5]), 1.0)
-elif what == 2:
-    os.write(me["inbox"], rng.randbytes(rng.choice([1, 16, 40])))
-elif what == 3:
-    for file in files():
-        attempt(os.ftruncate, file, rng.choice([0, 4096, 1 << 22]))
-        attempt(os.pwrite, file, bytes(64), rng.randrange(1 << 12))
-elif what == 4 and "bad" not in globals():
-    globals()["bad"] = threading.Thread(target=keep_on, daemon=True)
-    bad.start()
-elif what == 5:
-    for file in files():
-        attempt(spoil, file)
-elif what == 6:
-    os.write(me["bell"], bytes(rng.randrange(1, 1 << 12)))
-elif what == 7:
-    for file in me["files"][9:]:
-        os.write(file, rng.randbytes(rng.choice([1, 24, 50])))
-elif what == 8:
-    out += rng.choice([1e-3, 1.0, 1e6])
-elif what == 9:
-    os.kill(os.getpid(), 9)
-"""
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(("ask", "rounds"), [(False, 5000), (True, 1000)])
 def test_random_liars_of_memory(ask, rounds):
@@ -333,7 +243,7 @@ def test_random_liars_of_memory(ask, rounds):
     code = FractionalRepetition(6, stragglers=2)
     shards = [float(j + 1) for j in range(6)]
     rng = np.random.default_rng(1)
-    lie = liar(RANDOM, 1, always=True)
+    lie = liar(RANDOM_LIES, always=True)
     options = {"verify": 1, "ask": ask, "timeout": 60.0, "patience": 30.0}
     with LocalCluster(code, shards, lie, P, **options) as cluster:
         for _ in range(rounds):

@@ -4,10 +4,13 @@ The model is `tests/membership_model.py`. `Members` is driven here by random sch
 in memory, a clock that a schedule moves, and groups that are lists of what their members gave.
 """
 
+import errno
 import importlib.util
 import itertools
 import json
 import random
+import socket
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -184,8 +187,74 @@ def test_who_replaces_the_record_and_when():
     late = silent._replace(answers={a: in_vain, b: idle, c: Answer()})
     assert decide(own, late, all_enough) == without
 
+    # But not where one waited in vain that is to join: it may have been stopped meanwhile.
+    answers = {a: Answer(holds=True), b: idle, c: Answer(in_vain=True)}
+    joins = seen._replace(answers=answers, settled=True)
+    assert decide(Own(a, holds=True), joins, all_enough) == agreement.Replace(following)
+    answers = {a: Answer(holds=True), c: Answer(in_vain=True)}
+    joins = joins._replace(answers=answers)
+    assert decide(Own(a, holds=True), joins, all_enough) == agreement.Wait()
+
 
 # --------------------------------------------------------------------------- the code, on schedules
+
+
+def lines_between(count):
+    """Lines of some ranks to each other, and their lives."""
+    lines = {Life(r, 1): membership._Lines(5.0) for r in range(count)}
+    for own, each in lines.items():
+        each.watch(set(lines) - {own}, lambda life: lines[life].address)
+    until(lambda: not any(each.dead() or each._begun for each in lines.values()))
+    return lines
+
+
+def until(there, seconds=5.0):
+    end = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_a_connection_that_breaks_is_no_death():
+    """The two would each shut out the other, and all ranks agree on no group ever."""
+    lines = lines_between(2)
+    (_, mine), (b, theirs) = lines.items()
+    try:
+        for _ in range(3):
+            old = mine._sockets[b]
+            old.shutdown(socket.SHUT_RDWR)
+            until(lambda: not mine.dead() and mine._sockets.get(b, old) is not old)  # noqa: B023
+            assert mine.cut_off(2, [b]) == ()
+        theirs.close()
+        until(mine.dead)
+        assert mine.dead([b]) == {b}
+    finally:
+        for each in lines.values():
+            each.close()
+
+
+def test_who_answers_behind_a_wall_is_not_dead(monkeypatch):
+    """Its connections are closed, and refused: nobody can be in a group with it, but it lives."""
+    lines = lines_between(2)
+    (_, mine), (b, theirs) = lines.items()
+    try:
+        monkeypatch.setattr(socket.socket, "connect_ex", lambda *_: errno.ECONNREFUSED)
+        mine._sockets[b].shutdown(socket.SHUT_RDWR)
+        until(mine.dead)
+        # It may have answered, and died then: but not where it answers to what begins later.
+        assert mine.dead([b], 3) == mine.dead([b], 3) == {b}
+        assert mine.dead([], 4) == {b}
+        assert mine.dead([b], 4) == frozenset()
+        mine.watch({b}, lambda life: theirs.address)
+        assert mine.dead([b], 4) == frozenset()
+        assert mine.cut_off(2, [b]) == (b,)
+        monkeypatch.undo()
+        mine.watch({b}, lambda life: theirs.address)
+        until(lambda: not mine.dead([b], 5) and not mine._begun)
+        assert mine.cut_off(2, [b]) == ()
+    finally:
+        for each in lines.values():
+            each.close()
 
 
 class Store:
@@ -228,7 +297,7 @@ class Lines:
     def watch(self, lives, address):
         self.lives = set(lives)
 
-    def dead(self, answers=()):
+    def dead(self, answers=(), epoch=None):
         return frozenset(self.lives - set(self.world.alive))
 
     def cut_off(self, count, answers):

@@ -2,6 +2,7 @@
 
 Ranks are forks of a process without threads of torch, which do not survive a fork. It is itself,
 for each test, a fork of one that imports torch. No test asserts a time but that a job ends.
+Whatever is done to ranks in any order is drawn by the adversary (``tests/adversary.py``).
 """
 
 import contextlib
@@ -630,105 +631,6 @@ def test_who_holds_the_interpreter_is_not_left_out(tmp_path):
     found = launch(tmp_path, training(code, 10, trouble, settle=0.3))
     check(found, 10, without(4))
     went_on_without(4, found)
-
-
-class Schedule:
-    """Up to three ranks of three to six are killed or stopped; some start again, at once or late.
-
-    At least one rank is never killed: somebody holds the state.
-    """
-
-    STEPS, DEADLINE = 60, 4.0
-
-    def __init__(self, seed):
-        rng = np.random.default_rng(seed)
-        self.seed, self.count = seed, int(rng.integers(3, 7))
-        self.code = BinaryCode(self.count, stragglers=2)
-        struck = rng.permutation(self.count)[: rng.integers(1, min(3, self.count - 1) + 1)]
-        kinds = ["stop", "long stop", "at once", "late", "after the end", "never"]
-        self.faults = [
-            (int(rank), str(rng.choice(kinds)), int(rng.integers(0, self.STEPS - 10)))
-            for rank in struck
-        ]
-        self.faults.sort(key=lambda fault: fault[2])
-        self.pauses = rng.choice([0.0, 0.05, 0.3], len(struck)).tolist()
-        # Too few are left until one starts again: two may be gone for good, not three.
-        gone = [kind for _, kind, _ in self.faults if kind in ("after the end", "never")]
-        if len(gone) == 3:
-            self.faults[0] = (self.faults[0][0], "late", self.faults[0][2])
-
-    def train(self):
-        options = {"deadline": self.DEADLINE, "settle": 1.0}
-        return training(self.code, self.STEPS, slowly, **options)
-
-    def direct(self, ranks):
-        timers, after = [], []
-
-        def later(seconds, act, *arguments):
-            timers.append(threading.Timer(seconds, act, arguments))
-            timers[-1].start()
-
-        watched = next(r for r in range(self.count) if r not in [f[0] for f in self.faults])
-        for (rank, kind, step), pause in zip(self.faults, self.pauses, strict=True):
-            ranks.until(f"{watched}/{step}")
-            time.sleep(pause)
-            if "stop" in kind:
-                ranks.signal(rank, signal.SIGSTOP)
-                seconds = 0.5 if kind == "stop" else 2 * self.DEADLINE
-                later(seconds, ranks.signal, rank, signal.SIGCONT)
-                continue
-            ranks.signal(rank)
-            if kind == "at once":
-                ranks.start(rank)
-            elif kind == "late":
-                later(1.0, ranks.start, rank)
-            elif kind == "after the end":
-                after.append(rank)
-        for timer in timers:
-            timer.join()
-        os.waitpid(ranks.pids.pop(watched), 0)
-        for rank in after:
-            ranks.start(rank)
-
-    def check(self, found):
-        kinds = {rank: kind for rank, kind, _ in self.faults}
-        held = {}
-        for rank in range(self.count):
-            each, kind = found.get(rank), kinds.get(rank)
-            if kind == "never":
-                assert each is None
-            elif isinstance(each, dict):
-                held[rank] = each
-                assert each["left out"] <= (kind == "long stop")
-            elif kind in ("after the end", "late", "at once", "long stop"):
-                ended = "FinishedError: the run ended at step 60"
-                if kind == "long stop":  # it holds an older state, and the others have ended
-                    assert ended in each or "LeftOutError" in each
-                else:
-                    assert ended in each
-            else:
-                raise AssertionError(f"rank {rank}, {kind}: {each}")
-        check(held, self.STEPS, held)
-
-
-def test_schedules_of_faults(tmp_path):
-    """No rank hangs, no progress is lost, copies do not differ."""
-    seeds = range(200) if strength.LONG else range(2)
-    for first in range(0, len(seeds), 2):
-        schedules = [Schedule(seed) for seed in seeds[first : first + 2]]
-        (folder := tmp_path / str(first)).mkdir()
-        found = launch_each(
-            folder,
-            [s.train() for s in schedules],
-            [s.direct for s in schedules],
-            [s.count for s in schedules],
-        )
-        for schedule, each in zip(schedules, found, strict=True):
-            try:
-                schedule.check(each)
-            except BaseException as error:
-                error.add_note(f"schedule {schedule.seed}: {schedule.count}, {schedule.faults}")
-                raise
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])

@@ -282,6 +282,7 @@ def _following(own: Own, seen: Seen, enough: Callable[[list[int]], bool]) -> Rec
     """The next record, if it is time for one and this rank is in it."""
     record, answers = seen.record, seen.answers
     present = {life for life in answers if not seen.gone(life)}
+    members = present if record is None else present.intersection(record.members)
     carriers: set[Life] = set()
     if record is None:
         all_here = len(present) == len(seen.newest)
@@ -290,10 +291,11 @@ def _following(own: Own, seen: Seen, enough: Callable[[list[int]], bool]) -> Rec
         all_here = all(life in present or seen.gone(life) for life in record.members)
         if record.carriers:
             carriers = {r for r in present if r in record.carriers or answers[r].holds}
-        needed = carriers or present.intersection(record.members)
-    in_vain = any(answers[life].in_vain for life in present)
+        needed = carriers or members
+    # Who joins may have waited for itself: it was stopped, or did not reach the store.
+    in_vain = any(answers[life].in_vain for life in members)
     if in_vain:
-        # All who answered are alive. If one of them waited in vain, those that compute are late.
+        # All who answered are alive. If a member waited in vain, those that compute are late.
         waiting = {life for life in present if answers[life].waits}
         if enough(_ranks(waiting)) and (waiting & needed or not needed):
             present = waiting

@@ -7,8 +7,9 @@ all-reduce, it finds the group ready. No step uses the store.
 
 How a rank knows that another is gone: each listens, and every other holds an idle connection to it.
 The kernel keeps it open while a process is stopped or holds the GIL, and closes it when the process
-ends. Gloo's own sockets close as well: whoever sees that drops the group, which closes its sockets
-too, so that nobody goes on waiting for data.
+ends. A connection may also break by itself: so whoever sees that it was closed connects again, and
+only if that is refused takes the other for dead. Gloo's own sockets close as well: whoever sees
+that drops the group, which closes its sockets too, so that nobody goes on waiting for data.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import selectors
 import socket
@@ -344,7 +346,7 @@ class Members:
             begun,
             newest,
             answers,
-            self._lines.dead(answers),
+            self._lines.dead(answers, epoch),
             settled=passed > self._settle,
             over=passed > self.deadline,
         )
@@ -546,7 +548,10 @@ class _Lines:
         self._selector = selectors.DefaultSelector()
         self._sockets: dict[Life, socket.socket] = {}
         self._begun: dict[Life, float] = {}  # when a connection was begun that is not there yet
-        self._dead: set[Life] = set()  # whose connection was closed
+        self._addresses: dict[Life, tuple[str, int]] = {}
+        self._closed: set[Life] = set()  # whose connection was closed, until there is another
+        # Who refuses another, and in which epoch that was noticed; inf: in none yet.
+        self._dead: dict[Life, float] = {}
         self._refused: dict[Life, float] = {}  # who is not there, or behind a wall; since when
         self._cut: dict[Life, str] = {}  # whom this rank cannot reach, and why
 
@@ -554,21 +559,30 @@ class _Lines:
         """Hold connections to these lives, and no others."""
         for life in set(self._sockets) - lives:
             self._drop(life)
-        for life in lives - set(self._sockets) - self._dead:
+        for life in lives - set(self._sockets) - set(self._dead):
             found = address(life)
             if found is not None:
                 self._connect(life, found)
 
-    def dead(self, answers: Collection[Life] = ()) -> frozenset[Life]:
-        """Whose process has ended, or has left; not who refuses connections, but answers."""
+    def dead(self, answers: Collection[Life] = (), epoch: int | None = None) -> frozenset[Life]:
+        """Whose process has ended, or has left; not who refuses connections, but answers.
+
+        Who died may have answered to the epoch in which it did, but to none that begins later.
+        """
         for key, events in self._selector.select(0):
             self._event(key.data, events)
         now = time.monotonic()
         for life, begun in list(self._begun.items()):
             if now - begun > self._patience:
                 self._lose(life, "no connection")
+        if epoch is not None:
+            for life, noticed in list(self._dead.items()):
+                self._dead[life] = min(noticed, epoch)
+                if life in answers and epoch > noticed:  # it lives, behind a wall
+                    del self._dead[life]
+                    self._closed.discard(life)
         refused = {r for r, since in self._refused.items() if now - since > self._patience}
-        return frozenset(self._dead | (refused - set(answers)))
+        return frozenset(set(self._dead) | (refused - set(answers)))
 
     def cut_off(self, count: int, answers: Collection[Life]) -> tuple[Life, ...]:
         """Whom this rank cannot reach: all, if it has no file descriptors for a group."""
@@ -582,7 +596,7 @@ class _Lines:
             except OSError as error:
                 for life in others:
                     self._cut.setdefault(life, error.strerror or str(error))
-        return tuple(sorted(set(self._cut) - self._dead))
+        return tuple(sorted(set(self._cut) - set(self._dead)))
 
     def report(self) -> str:
         """Whom this rank cannot reach, in words."""
@@ -609,6 +623,7 @@ class _Lines:
             if hasattr(socket, option):
                 made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
         self._sockets[life] = made
+        self._addresses[life] = address
         self._begun[life] = time.monotonic()
         self._selector.register(made, selectors.EVENT_READ | selectors.EVENT_WRITE, life)
         code = made.connect_ex(address)
@@ -634,16 +649,21 @@ class _Lines:
             self._begun.pop(life, None)
             self._cut.pop(life, None)
             self._refused.pop(life, None)
+            self._closed.discard(life)
             self._selector.modify(made, selectors.EVENT_READ, life)
 
     def _fail(self, life: Life, code: int) -> None:
-        if code == errno.ECONNREFUSED:
+        if code == errno.ECONNREFUSED and life in self._closed:
+            self._dead[life] = math.inf
+            self._cut.pop(life, None)
+            self._drop(life)
+        elif code == errno.ECONNREFUSED:
             self._refused.setdefault(life, time.monotonic())
             self._drop(life)
         elif code in (errno.ECONNRESET, errno.EPIPE):
-            self._dead.add(life)
-            self._cut.pop(life, None)
+            self._closed.add(life)
             self._drop(life)
+            self._connect(life, self._addresses[life])
         else:
             self._lose(life, os.strerror(code))
 
