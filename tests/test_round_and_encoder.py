@@ -613,7 +613,7 @@ def test_bound_decoder_of_halves(dtype):
 def test_bound_decoder_gathers_nothing(monkeypatch):
     code = BinaryCode(6, stragglers=1)
     messages, seen = np.ones((6, 8)), []
-    bind_combine = kernels.bind_combine
+    bind_combine = kernels.unchecked.bind_combine
 
     def spy(mode, rows, *rest, **named):
         seen.append(rows.addresses.tolist())

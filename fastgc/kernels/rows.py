@@ -84,7 +84,10 @@ def kind_of(dtype: np.dtype[Any]) -> str:
 
     "float", "double", "half", "bfloat" or "integer".
     """
-    return INTEGER if dtype.kind in "iu" else _KINDS[dtype.char]
+    kind = INTEGER if dtype.kind in "iu" else _KINDS.get(dtype.char)
+    if kind is None or not dtype.isnative:
+        raise TypeError(f"rows must be of floats, complex numbers or integers, not {dtype}")
+    return kind
 
 
 def extent_of(mode: int, length: int, size: int) -> int:
@@ -193,9 +196,45 @@ class Rows:
         extent = array.nbytes + self.nbytes - 1
         return bool((self.addresses[: len(self.arrays)] - np.uint64(first) < extent).any())
 
+    def checked(self, name: str) -> np.dtype[Any]:
+        """Their dtype, if all lie where it is said, and are as they are said to be; or an error.
+
+        TypeError or ValueError, which name them as `name`. Of no rows, a dtype that they may have.
+        """
+        arrays = self.arrays
+        if isinstance(arrays, np.ndarray) and arrays.ndim != 2:
+            raise ValueError(f"{name} must be rows of a matrix, not of an array of {arrays.shape}")
+        rows: list[NDArray[Any]] = list(arrays)
+        if others := [at for at, row in enumerate(rows) if type(row) is not np.ndarray]:
+            raise TypeError(f"{name} must be NumPy arrays: {others[0]} is not")
+        dtype = rows[0].dtype if rows else _dtype_of_none(self)
+        if kind_of(dtype) != self.kind or self.length * dtype.itemsize != self.nbytes:
+            raise TypeError(
+                f"{name} were said to be of another dtype than {dtype}, which they have"
+            )
+        for at, row in enumerate(rows):
+            if row.dtype != dtype:
+                raise TypeError(f"{name} must be of one dtype: {at} is of {row.dtype}, not {dtype}")
+            if row.shape != (self.length,):
+                raise ValueError(f"{name} must have shape ({self.length},): {at} has {row.shape}")
+            if not (row.flags.c_contiguous and row.flags.aligned):
+                raise ValueError(f"{name} must be contiguous and aligned: {at} is not")
+        if not np.array_equal(self.addresses[: len(rows)], _addresses(rows)):
+            raise ValueError(f"{name} do not lie where they did when they were listed")
+        return dtype
+
     def clear(self) -> None:
         """Forget all rows."""
         self.arrays.clear()
+
+
+def _dtype_of_none(rows: Rows) -> np.dtype[Any]:
+    size = rows.nbytes // rows.length if rows.length else 0
+    for char in (*_KINDS, *"bhil"):
+        dtype = np.dtype(char) if char != "E" else np.dtype(np.float16)
+        if rows.kind in (_KINDS.get(char), INTEGER) and size in (0, dtype.itemsize):
+            return dtype
+    raise ValueError(f"there are no rows of {rows.kind} of {size} bytes")
 
 
 class _Chosen:
