@@ -34,6 +34,7 @@ for name in (
     "strength",
     "beside",
     "kernel_table",
+    "kernels_fuzz",
     "code_table",
     "engine_checks",
     "examples",

@@ -331,7 +331,7 @@ class Case:
         elif isinstance(value, int | np.integer):
             more = [np.int8(value % 100), float(value), np.array(value), value + 1]
             new = self.pick([*NUMBERS, *more])
-            self.huge = isinstance(new, int) and new > 2**30
+            self.huge |= isinstance(new, int) and new > 2**30
         elif isinstance(value, float | np.floating):
             more = [np.float16(0.5), np.array(value), 2**1100, 3, "0.5", 1j]
             new = self.pick([*REALS, *more])
@@ -473,7 +473,10 @@ class Case:
         others = [
             (name, each)
             for name, each in self.given.items()
-            if type(each) is np.ndarray and each.size and each.flags.c_contiguous
+            if type(each) is np.ndarray
+            and each.size
+            and each.flags.c_contiguous
+            and not each.dtype.hasobject
         ]
         if not others or not value.size:
             return self.array(value)
@@ -508,7 +511,9 @@ class Case:
         if kind == "bytes":
             return value.tobytes()
         if kind == "matrix" and value.ndim in (1, 2):
-            return np.asmatrix(value)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # it is said to be of old
+                return np.asmatrix(value)
         if kind == "masked":
             return np.ma.masked_array(value, mask=np.arange(value.size).reshape(value.shape) == 0)
         return self.array(value).view(type("Own", (np.ndarray,), {}))

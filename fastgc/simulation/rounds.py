@@ -108,8 +108,8 @@ class Simulator(ABC):
     ) -> tuple[NDArray[Any], ...]:
         """Simulate rounds ``first``, ``first + 1``, ... of what `delays` draws.
 
-        `late` is as of ``kernels.unchecked.completion``, and so is what is returned: times, messages,
-        workers and computations.
+        `late` is as of ``kernels.unchecked.completion``, and so is what is returned: times,
+        messages, workers and computations.
         """
 
 

@@ -24,6 +24,7 @@ from .pairs import Pair, add, multiply, negate
 __all__ = ["combine", "combine_pairs", "square_sum", "to_halves"]
 
 
+_FLOAT, _DOUBLE, _COMPLEX = map(np.dtype, ("float32", "float64", "complex128"))
 _WIDE = ("float", "double")
 _TAKEN = {  # kinds of rows
     REAL: (*_WIDE, "half", "bfloat", INTEGER),
@@ -51,7 +52,7 @@ def _check_combination(
         raise TypeError(f"rows must be complex for REAL_PART: they are {row}")
     if rows.kind not in _TAKEN[mode]:
         raise TypeError(f"rows of {row} are not for this mode")
-    wanted: np.dtype[Any] = np.dtype(np.float64 if mode == REAL else np.complex128)
+    wanted: np.dtype[Any] = _DOUBLE if mode == REAL else _COMPLEX
     if coef.dtype != wanted:
         raise TypeError(f"coef must have dtype {wanted} for this mode, not {coef.dtype}")
     if coef.size != rows.count:
@@ -61,7 +62,7 @@ def _check_combination(
             raise ValueError("coef must be integers of 64 bits, as rows are: one is none")
         wanted = row
     else:
-        wanted = np.dtype(np.float64 if rows.kind == "double" else np.float32)
+        wanted = _DOUBLE if rows.kind == "double" else _FLOAT
         if mode == EXPAND:
             wanted = np.result_type(wanted, np.complex64)
     if out.dtype != wanted:
