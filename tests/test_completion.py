@@ -157,7 +157,10 @@ def waiting_rounds(seed, kind, workers, most, rounds, receive, interrupted):
     rng = np.random.default_rng(seed)
     counts = rng.integers(1, most + 1, workers)
     messages, rule = int(counts.sum()), None
-    named = {"kind": getattr(kernels, kind.upper()), "wait": int(rng.integers(1, workers + 1))}
+    named = {
+        "kind": getattr(kernels.unchecked, kind.upper()),
+        "wait": int(rng.integers(1, workers + 1)),
+    }
     other, need, total = EMPTY, EMPTY, 0
     if kind in ("tiling", "edges"):
         total = int(rng.integers(2, 7))
@@ -419,7 +422,7 @@ def test_few_rounds_at_a_time(monkeypatch):
 
 def test_written_where_told_and_nowhere_else():
     arguments = COMPLETIONS[0].make(np.random.default_rng(9), 4, 3, np.float64)
-    room = kernels.Completion.empty(40)
+    room = kernels.unchecked.Completion.empty(40)
     for array in room:
         array[:] = -7
     out = room.part(5, 35)
@@ -450,5 +453,5 @@ def test_from_compiled_code():
 
     plan = one_message_each(4, 3)
     work = np.array([[1.0, 2.0, 3.0, 4.0], [9.0, 5.0, 1.0, 6.0]])
-    out = kernels.Completion.empty(2)
+    out = kernels.unchecked.Completion.empty(2)
     assert slowest(plan, np.zeros((2, 4)), work, np.zeros(4), out) == 6.0

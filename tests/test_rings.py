@@ -210,7 +210,7 @@ class Taken:
         workers = len(sides.workers)
         self.slots = np.ones((workers, 3))
         rows = kernels.Rows(workers, 3, self.slots.dtype)
-        enough = kernels.Enough.of_blocks(np.zeros(workers, dtype=int), np.array([need]))
+        enough = kernels.unchecked.Enough.of_blocks(np.zeros(workers, dtype=int), np.array([need]))
         self.arrivals = kernels.unchecked.Arrivals(rows, np.full(workers, -1), enough, check=True)
         self.arrivals.when = self.when = np.full(workers, np.nan)
         self.arrivals.least, self.arrivals.once = need, once

@@ -235,10 +235,16 @@ class Rows:
                 and self.addresses[0] == first
                 and int(self.addresses[count - 1]) == (first + step * (count - 1)) % 2**64
             )
-        rows = list(arrays)
-        if not (alike(rows) and rows[0].shape == (self.length,)):
-            return False
-        if not all(row.flags.num & _USABLE == _USABLE for row in rows):
+        rows, shape = list(arrays), (self.length,)
+        # Each by itself: of few rows, in a third of the time that `alike` takes.
+        fits = [
+            type(row) is np.ndarray
+            and row.dtype == dtype
+            and row.shape == shape
+            and row.flags.num & _USABLE == _USABLE
+            for row in rows
+        ]
+        if not all(fits):
             return False
         return _addresses(rows).tobytes() == self.addresses[:count].tobytes()
 
