@@ -27,7 +27,7 @@ start = time.perf_counter()
 print(time.perf_counter() - start)
 """
 CALLS = {
-    "decoding_vector": "nb.decoding_vector(tables, kernels.LOCATOR, survivors, vector)",
+    "decoding_vector": "nb.decoding_vector(tables, kernels.unchecked.LOCATOR, survivors, vector)",
     "combine": "kernels.combine(kernels.PACKED, listed, coef, out)",
     "combine_rows": "nb.combine_rows(coef, rows, out)",
     "accumulate": "nb.accumulate(1j, rows[0], out)",

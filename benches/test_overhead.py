@@ -92,13 +92,13 @@ def calls(p):
 
     table = kernels.Rows.of(messages, p, messages.dtype)
     numbers = survivors.copy()
-    run, _ = kernels.bind_decoding_vector(code.scheme._plan, numbers, vector)
-    combine_chosen = kernels.bind_combine(
+    run, _ = kernels.unchecked.bind_decoding_vector(code.scheme._plan, numbers, vector)
+    combine_chosen = kernels.unchecked.bind_combine(
         kernels.PACKED, table, numbers, vector, gradient, check=True
     )
 
     def bound_kernels():
-        run(kernels.SPREAD, F)
+        run(kernels.unchecked.SPREAD, F)
         combine_chosen(F)
 
     bound, unchecked = (code.bind(messages, gradient, check_finite=c) for c in (True, False))
@@ -128,7 +128,7 @@ def calls(p):
     return {
         "decoding vector": [
             decoding_vector,
-            lambda: run(kernels.SPREAD, F),
+            lambda: run(kernels.unchecked.SPREAD, F),
             lambda: decoder(survivors),
             lambda: code.decoding_vector(survivors),
         ],

@@ -68,7 +68,7 @@ def _weighted(nodes: NDArray[Any]) -> tuple[_Nodes, float]:
     """Check and scale nodes, and multiply their differences; with the scale."""
     scaled, inverse = np.empty((2, nodes.size), dtype=nodes.dtype)
     exponent = np.empty(nodes.size, dtype=np.int64)
-    shift = kernels.lagrange_weights(nodes, scaled, inverse, exponent)
+    shift = kernels.unchecked.lagrange_weights(nodes, scaled, inverse, exponent)
     if shift is None:
         _refuse(nodes)
     return _Nodes(scaled, inverse, exponent), math.ldexp(1.0, shift)
@@ -81,7 +81,7 @@ def _refuse(nodes: NDArray[Any]) -> NoReturn:
     scale = math.ldexp(1.0, min(-math.frexp(np.abs(nodes.view(_FLOAT)).max())[1], 1023))
     product = np.empty_like(nodes)
     exponent, hit = np.empty((2, nodes.size), dtype=np.int64)
-    kernels.lagrange_products(nodes * scale, nodes * scale, product, exponent, hit)
+    kernels.unchecked.lagrange_products(nodes * scale, nodes * scale, product, exponent, hit)
     i = int(np.argmax(hit != np.arange(nodes.size)))
     raise ValueError(f"nodes {i} and {hit[i]} are both {nodes[i]}: nodes must be distinct")
 
@@ -136,7 +136,7 @@ def weights(nodes: ArrayLike) -> NDArray[Any]:
     """
     nodes = check_line("nodes", nodes)
     scaled, found = np.empty((2, nodes.size), dtype=nodes.dtype)
-    if kernels.lagrange_weights(nodes, scaled, found, None) is None:
+    if kernels.unchecked.lagrange_weights(nodes, scaled, found, None) is None:
         _refuse(nodes)
     return found  # type: ignore[no-any-return]
 
@@ -171,7 +171,7 @@ def basis(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDA
     prepared, at = _prepare(check_line("nodes", nodes), check_line("points", points))
     shape, dtype = (at.size, prepared.nodes.size), prepared.nodes.dtype
     values = np.empty(shape, dtype) if out is None else check_output("out", out, dtype, shape)
-    kernels.lagrange_basis(*prepared, at, values)
+    kernels.unchecked.lagrange_basis(*prepared, at, values)
     return values if out is None else out
 
 
@@ -187,7 +187,7 @@ def functional(nodes: ArrayLike, points: ArrayLike) -> NDArray[Any]:
     """
     prepared, at = _prepare(check_line("nodes", nodes), check_line("points", points))
     out = np.empty_like(prepared.nodes)
-    kernels.lagrange_basis(*prepared, at, out)
+    kernels.unchecked.lagrange_basis(*prepared, at, out)
     return out
 
 
@@ -277,7 +277,7 @@ class Functionals:
     def _bound(self, chosen: NDArray[np.int64], out: NDArray[Any]) -> Callable[[int], int]:
         """The same, of checked buffers; returns a status."""
         if self._plain:
-            return kernels.bind_functional(self._nodes, self._points, chosen, out)
+            return kernels.unchecked.bind_functional(self._nodes, self._points, chosen, out)
         nodes, points = self._given
 
         def alone(f: int) -> int:
@@ -373,7 +373,9 @@ class Interpolator:
             values, points = _values(values, self._given.size), check_line("points", points)
         if values.ndim == 1 and values.dtype is self._given.dtype is points.dtype:
             out = np.empty(points.size, dtype=points.dtype)
-            if kernels.lagrange_evaluate(*self._prepared, values, points, self._scale, out):
+            if kernels.unchecked.lagrange_evaluate(
+                *self._prepared, values, points, self._scale, out
+            ):
                 return out
         # points that are refused, too, and values that are not finite
         matrix = self.at(points).matrix
@@ -392,7 +394,7 @@ class Interpolator:
         matrix = np.empty((points.size, nodes.size), dtype=kind)
         at = (points * self._scale).astype(kind, copy=False)
         nodes, weight = (x.astype(kind, copy=False) for x in (nodes, weight))
-        kernels.lagrange_basis(nodes, weight, exponent, at, matrix)
+        kernels.unchecked.lagrange_basis(nodes, weight, exponent, at, matrix)
         return Evaluator(matrix)
 
 

@@ -96,7 +96,7 @@ def leja_order(nodes: ArrayLike) -> NDArray[np.int64]:
     nodes = check_line("nodes", nodes)
     check_finite("nodes", nodes)
     order = np.empty(nodes.size, dtype=np.int64)
-    kernels.leja_order(nodes, order)
+    kernels.unchecked.leja_order(nodes, order)
     return order
 
 
@@ -262,7 +262,9 @@ def solve(
         permutation: Any = order
         if named:
             permutation = _as_given(*shape) if order == "given" else None
-        if kernels.solve_vandermonde(nodes, b, permutation, transpose, x, False, None, choose):
+        if kernels.unchecked.solve_vandermonde(
+            nodes, b, permutation, transpose, x, False, None, choose
+        ):
             return x
     x, bound = _solve(nodes, b, transpose, order, refine, out, bool(return_bound))
     return x if bound is None else (x, bound)
@@ -319,7 +321,9 @@ def _solve(
         forced: bool = False,
         bound: NDArray[np.float64] | None = None,
     ) -> bool:
-        return kernels.solve_vandermonde(nodes, b, permutation, transpose, x, forced, bound, choose)
+        return kernels.unchecked.solve_vandermonde(
+            nodes, b, permutation, transpose, x, forced, bound, choose
+        )
 
     bound = np.zeros(b.shape) if refine or return_bound else None
     if not run(b, x, False, bound):
@@ -359,7 +363,9 @@ def _placed(
         return np.empty_like(b), nodes, b
     x = check_output("out", out, b.dtype, b.shape)
     # A kernel may write where it has read all that it needs: the very place of b.
-    if np.may_share_memory(x, b) and (again or kernels.address(x) != kernels.address(b)):
+    if np.may_share_memory(x, b) and (
+        again or kernels.unchecked.address(x) != kernels.unchecked.address(b)
+    ):
         b = b.copy()
     if np.may_share_memory(x, nodes):
         nodes = nodes.copy()

@@ -38,6 +38,7 @@ for name in (
     "strength",
     "beside",
     "kernel_table",
+    "kernels_fuzz",
     "code_table",
     "engine_checks",
     "examples",

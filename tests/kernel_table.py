@@ -122,7 +122,9 @@ def _combine(mode, accumulate, stacked, bound=False):
             table.append(row)
         numbers = np.array([*range(2 * count)][::-1])
         with_zeros = np.stack([coef, np.zeros_like(coef)], axis=1).ravel()
-        run = kernels.bind_combine(mode, table, numbers, with_zeros, out, accumulate, check)
+        run = kernels.unchecked.bind_combine(
+            mode, table, numbers, with_zeros, out, accumulate, check
+        )
         status = run(2 * count)
         assert status in (kernels.Status.OK, kernels.Status.NOT_FINITE)
         return status == kernels.Status.OK
@@ -255,10 +257,14 @@ def _decoding_vector(name, method, cut):
         survivors = arguments["survivors"]
         out = np.empty(survivors.size, np.complex128)
         if method is None:
-            status = kernels.bind_fourier(arguments["plan"], survivors, out).vector(survivors.size)
+            status = kernels.unchecked.bind_fourier(arguments["plan"], survivors, out).vector(
+                survivors.size
+            )
             assert status == kernels.Status.OK
         else:
-            decode, where = kernels.bind_decoding_vector(arguments["plan"], survivors, out)
+            decode, where = kernels.unchecked.bind_decoding_vector(
+                arguments["plan"], survivors, out
+            )
             status = decode(method, survivors.size)
             assert status == kernels.Status.OK, (status, where[0])
         return out
@@ -271,7 +277,7 @@ def _decoding_vector(name, method, cut):
 
 def _stream(name, cut):
     """A stream that a few workers joined and left after products were computed."""
-    direct = _decoding_vector(name, kernels.LOCATOR, cut)
+    direct = _decoding_vector(name, kernels.unchecked.LOCATOR, cut)
 
     def make(rng, size, count, dtype):
         arguments = direct.make(rng, size, count, dtype)
@@ -279,8 +285,8 @@ def _stream(name, cut):
 
     def run(arguments):
         plan, survivors = arguments["plan"], arguments["survivors"]
-        stream = kernels.cyclic_stream(plan.tables)
-        calls = kernels.bind_stream(plan, stream)
+        stream = kernels.unchecked.cyclic_stream(plan.tables)
+        calls = kernels.unchecked.bind_stream(plan, stream)
         stream.away[survivors] = False
         stays = stream.away.copy()
         stream.away[arguments["moved"]] ^= True
@@ -384,7 +390,7 @@ def _lagrange(what, complex_):
             spread, chosen = np.full(2 * n, 9, nodes.dtype), np.arange(2 * n)[::-2].copy()
             spread[chosen] = nodes
             out = np.empty_like(spread)
-            run = kernels.bind_functional(spread, points, np.append(chosen, -1), out)
+            run = kernels.unchecked.bind_functional(spread, points, np.append(chosen, -1), out)
             assert run(n + 1) == kernels.Status.OUT_OF_RANGE
             assert run(n) == kernels.Status.OK
             return out[:n]
@@ -454,11 +460,11 @@ KERNELS = [
     _square_sum(),
     _square_distance(),
     *map(_to_halves, (1.0, 2.0**-113, 2.0**140)),
-    _decoding_vector("locator", kernels.LOCATOR, _whole),
-    _decoding_vector("lookup", kernels.LOOKUP, _whole),
+    _decoding_vector("locator", kernels.unchecked.LOCATOR, _whole),
+    _decoding_vector("lookup", kernels.unchecked.LOOKUP, _whole),
     _decoding_vector("fft", None, _whole),
-    _decoding_vector("locator, three blocks", kernels.LOCATOR, _thirds),
-    _decoding_vector("lookup, three blocks", kernels.LOOKUP, _thirds),
+    _decoding_vector("locator, three blocks", kernels.unchecked.LOCATOR, _thirds),
+    _decoding_vector("lookup, three blocks", kernels.unchecked.LOOKUP, _thirds),
     _decoding_vector("fft, three blocks", None, _thirds),
     _stream("stream", _whole),
     _stream("stream, three blocks", _thirds),
@@ -579,11 +585,11 @@ STEPS = [
 
 def rule_of(plan):
     """The rule of `fastgc.codes` that a plan stands for."""
-    if plan.kind == kernels.BLOCKS:
+    if plan.kind == kernels.unchecked.BLOCKS:
         return Blocks(plan.group, plan.need)
-    if plan.kind == kernels.CELLS:
+    if plan.kind == kernels.unchecked.CELLS:
         return Cells(plan.group, plan.need, plan.total)
-    if plan.kind == kernels.EDGES:
+    if plan.kind == kernels.unchecked.EDGES:
         return Parts(np.stack([plan.group, plan.other], axis=1), plan.total)
     return Tiling(plan.group, plan.other, plan.total)
 
@@ -605,7 +611,9 @@ def completion_truth(plan, delay, work, late, receive, overhead, interrupted, ru
             (at, first[i] + m) for i, own in enumerate(sent) for m, at in enumerate(own)
         )
         tracker = rule.tally()
-        at_once = not plan.total if plan.kind == kernels.TILING else not rule.missing(none)
+        at_once = (
+            not plan.total if plan.kind == kernels.unchecked.TILING else not rule.missing(none)
+        )
         enough = (at for at, message in arrivals if tracker.add(message))
         ready = 0.0 if at_once else next(enough, math.inf)
         heard = [at for at, _ in arrivals if at <= ready]
@@ -626,7 +634,7 @@ def completion_truth(plan, delay, work, late, receive, overhead, interrupted, ru
                 for free_at, own in zip(late, sent, strict=True)
             ]
             late = [ahead[0] - end if ahead else 0.0 for ahead in busy]
-    return kernels.Completion(*map(list, zip(*rounds, strict=True))), late
+    return kernels.unchecked.Completion(*map(list, zip(*rounds, strict=True))), late
 
 
 def _completion(rule, receive, interrupted):
@@ -638,18 +646,18 @@ def _completion(rule, receive, interrupted):
         empty = np.empty(0, np.int64)
         other, total = empty, 0
         if rule == "blocks":  # as many messages as 2 workers send, less one
-            kind, group = kernels.BLOCKS, np.zeros_like(worker)
+            kind, group = kernels.unchecked.BLOCKS, np.zeros_like(worker)
             need = np.array([min(2 * count - 1, worker.size)])
         elif rule == "cells":  # worker i begins with cell i
-            kind, group, total = kernels.CELLS, (worker + sent) % size, size
+            kind, group, total = kernels.unchecked.CELLS, (worker + sent) % size, size
             need = np.ones(size, np.int64)
         else:  # about three classes of workers, each of which splits the partitions
-            kind, total, need = kernels.TILING, 2 * size * count, empty
+            kind, total, need = kernels.unchecked.TILING, 2 * size * count, empty
             classes = np.array_split(np.arange(size * count), min(3, size * count))
             ends = [np.linspace(0, total, part.size + 1).astype(np.int64) for part in classes]
             group = np.concatenate([end[:-1] for end in ends])
             other = np.concatenate([end[1:] for end in ends])
-        plan = kernels.CompletionPlan(
+        plan = kernels.unchecked.CompletionPlan(
             kind,
             first=np.arange(size + 1) * count,
             share=(sent + 1) / count,

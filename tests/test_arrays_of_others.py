@@ -267,13 +267,13 @@ def test_messages_are_read_where_they_are(lend, monkeypatch):
     room[:, 2:8] = messages
     stacked = room[:, 2:8]
     seen = []
-    combine = kernels.combine
+    combine = kernels.unchecked.combine
 
     def spy(mode, rows, coef, out, *rest, **named):
         seen.append((out.ctypes.data, [int(a) for a in rows.addresses[: rows.count]]))
         return combine(mode, rows, coef, out, *rest, **named)
 
-    monkeypatch.setattr(kernels, "combine", spy)
+    monkeypatch.setattr(kernels.unchecked, "combine", spy)
     gradient = np.empty(6)
     for given, at in [(tuple(map(lend, messages)), messages), (lend(stacked), stacked)]:
         code.decode(range(3), given, lend(gradient), check_finite=False)

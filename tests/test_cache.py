@@ -28,7 +28,7 @@ def test_mask_is_of_the_set(data):
     survivors = np.full(n, -1, np.int64)
     survivors[: len(chosen)] = chosen
     bits = np.full(-(-n // 8) + 1, 7, np.uint8)  # the last one is nobody's
-    mask = kernels.bind_survivor_mask(n, survivors, bits[:-1])
+    mask = kernels.unchecked.bind_survivor_mask(n, survivors, bits[:-1])
     assert mask(len(chosen)) == 0
     number = int.from_bytes(bits[:-1].tobytes(), "little")
     assert number == sum(1 << i for i in chosen)

@@ -64,7 +64,7 @@ def random_plan(rng, kind, workers, most):
     ]
     messages = int(counts.sum())
     other, total = EMPTY, 0
-    if kind == kernels.TILING:
+    if kind == kernels.unchecked.TILING:
         total = int(rng.integers(1, 8))
         ends = np.array([np.sort(rng.permutation(total + 1)[:2]) for _ in range(messages)])
         group, other, need = ends[:, 0].copy(), ends[:, 1].copy(), EMPTY
@@ -73,13 +73,13 @@ def random_plan(rng, kind, workers, most):
     else:
         groups = int(rng.integers(1, 6))
         group = rng.integers(0, groups, messages)
-        if kind == kernels.BLOCKS:
+        if kind == kernels.unchecked.BLOCKS:
             most_of_each = np.bincount(group, minlength=groups) + (rng.random() < 0.1)
             need = rng.integers(0, most_of_each + 1)
         else:
             need = rng.integers(0, 4, groups)
             total = int(rng.integers(0, need[group].sum() + 2))
-    return kernels.CompletionPlan(
+    return kernels.unchecked.CompletionPlan(
         kind,
         first=np.concatenate([[0], np.cumsum(counts)]),
         share=np.concatenate(share),
@@ -93,7 +93,9 @@ def random_plan(rng, kind, workers, most):
 
 @given(
     seed=st.integers(0, 2**32 - 1),
-    kind=st.sampled_from([kernels.BLOCKS, kernels.CELLS, kernels.TILING]),
+    kind=st.sampled_from(
+        [kernels.unchecked.BLOCKS, kernels.unchecked.CELLS, kernels.unchecked.TILING]
+    ),
     workers=st.integers(1, 7),
     most=st.integers(1, 6),
     rounds=st.integers(1, 8),
@@ -155,7 +157,10 @@ def waiting_rounds(seed, kind, workers, most, rounds, receive, interrupted):
     rng = np.random.default_rng(seed)
     counts = rng.integers(1, most + 1, workers)
     messages, rule = int(counts.sum()), None
-    named = {"kind": getattr(kernels, kind.upper()), "wait": int(rng.integers(1, workers + 1))}
+    named = {
+        "kind": getattr(kernels.unchecked, kind.upper()),
+        "wait": int(rng.integers(1, workers + 1)),
+    }
     other, need, total = EMPTY, EMPTY, 0
     if kind in ("tiling", "edges"):
         total = int(rng.integers(2, 7))
@@ -171,7 +176,7 @@ def waiting_rounds(seed, kind, workers, most, rounds, receive, interrupted):
         rows[0, 0] = 1  # some message holds something
         rule = span_of(rows)
         named["spare"] = rule.spare()
-    plan = kernels.CompletionPlan(
+    plan = kernels.unchecked.CompletionPlan(
         first=np.concatenate([[0], np.cumsum(counts)]),
         share=np.concatenate([(np.arange(count) + 1) / count for count in counts]),
         loads=counts + 1,
@@ -199,7 +204,9 @@ def span_of(rows):
     return Span(equations, residual, len(rows))
 
 
-@pytest.mark.parametrize("kind", [kernels.BLOCKS, kernels.CELLS, kernels.TILING])
+@pytest.mark.parametrize(
+    "kind", [kernels.unchecked.BLOCKS, kernels.unchecked.CELLS, kernels.unchecked.TILING]
+)
 def test_many_messages_of_few_times(kind):
     """Selections that split several times, among keys that tie and among keys that do not."""
     rng = np.random.default_rng(kind)
@@ -214,7 +221,9 @@ def test_many_messages_of_few_times(kind):
             assert_same((plan.complete(delay, work, late, 0.01), late), expected)
 
 
-@pytest.mark.parametrize("kind", [kernels.BLOCKS, kernels.CELLS, kernels.TILING])
+@pytest.mark.parametrize(
+    "kind", [kernels.unchecked.BLOCKS, kernels.unchecked.CELLS, kernels.unchecked.TILING]
+)
 @pytest.mark.parametrize("most", [1, 4, 24])
 def test_rounds_like_those_before_and_unlike(kind, most, at_each_level):
     """What is sought is looked for near where it was in the rounds before."""
@@ -232,12 +241,12 @@ def like_and_unlike(kind, most):
     plan = random_plan(rng, kind, n, most)
     if most == 1:
         plan = plan._replace(first=np.arange(n + 1), share=np.ones(n), loads=np.full(n, 3))
-        names = ("group", "other") if kind == kernels.TILING else ("group",)
+        names = ("group", "other") if kind == kernels.unchecked.TILING else ("group",)
         plan = plan._replace(**{name: np.resize(getattr(plan, name), n) for name in names})
-    if kind == kernels.BLOCKS:  # one of many messages, and one of few
+    if kind == kernels.unchecked.BLOCKS:  # one of many messages, and one of few
         group = np.where(np.arange(plan.share.size) < 45, 0, 1)
         plan = plan._replace(group=group, need=np.array([38, 4]))
-    elif kind == kernels.CELLS:
+    elif kind == kernels.unchecked.CELLS:
         group = rng.permutation(plan.share.size)
         plan = plan._replace(group=group, need=np.ones_like(group), total=40)
     for level in (np.ones(rounds), np.linspace(1, 3, rounds), 1 + np.arange(rounds) // 50 % 2):
@@ -268,8 +277,8 @@ def test_a_round_a_little_longer_than_those_before(at_each_level):
     """Messages that were not looked at, for they were thought to be too late, come first."""
     often, once = 2, 30  # workers that send 150 messages, and that send one
     counts = np.repeat([150, 1], [often, once])
-    plan = kernels.CompletionPlan(
-        kernels.BLOCKS,
+    plan = kernels.unchecked.CompletionPlan(
+        kernels.unchecked.BLOCKS,
         first=np.concatenate([[0], np.cumsum(counts)]),
         share=np.concatenate([(np.arange(count) + 1) / count for count in counts]),
         loads=counts,
@@ -307,7 +316,7 @@ def test_cells_of_one_weight():
         group = np.tile(np.arange(cells), 2)
         for total in range(cells * weight + 2):
             plan = one_message_each(2 * cells, 0)._replace(
-                kind=kernels.CELLS, group=group, need=np.full(cells, weight), total=total
+                kind=kernels.unchecked.CELLS, group=group, need=np.full(cells, weight), total=total
             )
             work = rng.permutation(np.arange(1.0, 2 * cells + 1))[None]
             earliest = np.sort(work.reshape(2, cells).min(axis=0))
@@ -319,8 +328,8 @@ def test_cells_of_one_weight():
 
 def one_message_each(n, need):
     """As a Reed-Solomon code of load 1: any `need` of n messages."""
-    return kernels.CompletionPlan(
-        kernels.BLOCKS,
+    return kernels.unchecked.CompletionPlan(
+        kernels.unchecked.BLOCKS,
         first=np.arange(n + 1),
         share=np.ones(n),
         loads=np.ones(n, np.int64),
@@ -365,8 +374,8 @@ def test_master_takes_one_message_after_the_other():
 
 def test_workers_that_finish_join_the_newest_round():
     """Two workers, the first message decides; worker 1 sends halves of its work."""
-    plan = kernels.CompletionPlan(
-        kernels.BLOCKS,
+    plan = kernels.unchecked.CompletionPlan(
+        kernels.unchecked.BLOCKS,
         first=np.array([0, 1, 3]),
         share=np.array([1.0, 0.5, 1.0]),
         loads=np.array([1, 4]),
@@ -413,11 +422,11 @@ def test_few_rounds_at_a_time(monkeypatch):
 
 def test_written_where_told_and_nowhere_else():
     arguments = COMPLETIONS[0].make(np.random.default_rng(9), 4, 3, np.float64)
-    room = kernels.Completion.empty(40)
+    room = kernels.unchecked.Completion.empty(40)
     for array in room:
         array[:] = -7
     out = room.part(5, 35)
-    kernels.completion(*arguments.values(), 0.0, 0.0, True, out)
+    kernels.unchecked.completion(*arguments.values(), 0.0, 0.0, True, out)
     expected = completion_truth(**arguments, receive=0.0, overhead=0.0, interrupted=True)
     assert_same((out, arguments["late"]), expected)
     for array in room:
@@ -444,5 +453,5 @@ def test_from_compiled_code():
 
     plan = one_message_each(4, 3)
     work = np.array([[1.0, 2.0, 3.0, 4.0], [9.0, 5.0, 1.0, 6.0]])
-    out = kernels.Completion.empty(2)
+    out = kernels.unchecked.Completion.empty(2)
     assert slowest(plan, np.zeros((2, 4)), work, np.zeros(4), out) == 6.0

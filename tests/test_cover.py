@@ -23,7 +23,7 @@ pytestmark = pytest.mark.every_backend
 @settings(max_examples=80, deadline=None)
 def test_the_first_of_each_cell(cell, need, whole, data):
     weight = np.arange(1, 7)
-    plan = kernels.CellsPlan(np.array(cell), weight, need, 21.0 * whole)
+    plan = kernels.unchecked.CellsPlan(np.array(cell), weight, need, 21.0 * whole)
     survivors = data.draw(st.permutations(range(len(cell))))
     survivors = survivors[: data.draw(st.integers(0, len(cell)))]
     expected, came = [], set()
@@ -31,7 +31,7 @@ def test_the_first_of_each_cell(cell, need, whole, data):
         expected.append(float(cell[i] not in came))
         came.add(cell[i])
     sum_of = int(sum(weight[c] for c in came))
-    status, vector = filled(kernels.bind_cells, plan, survivors)
+    status, vector = filled(kernels.unchecked.bind_cells, plan, survivors)
     if sum_of < need:
         assert status == Status.TOO_FEW
         return
@@ -65,10 +65,10 @@ def test_the_fewest_intervals(data):
         st.lists(interval.filter(lambda ends: ends[0] < ends[1]), min_size=1, max_size=7)
     )
     start, stop = np.array(intervals).T
-    plan = kernels.tiling_plan(start, stop, k)
+    plan = kernels.unchecked.tiling_plan(start, stop, k)
     survivors = data.draw(st.permutations(range(len(intervals))))
     survivors = survivors[: data.draw(st.integers(0, len(intervals)))]
-    status, vector = filled(kernels.bind_tiling, plan, survivors)
+    status, vector = filled(kernels.unchecked.bind_tiling, plan, survivors)
     best = fewest(start, stop, k, survivors)
     if best is None:
         assert status == Status.TOO_FEW
@@ -89,10 +89,10 @@ def test_the_fewest_intervals(data):
 
 @pytest.mark.parametrize(("survivors", "status"), [*WRONG_SURVIVORS, ([2], Status.OK)])
 def test_what_is_wrong_with_survivors(survivors, status):
-    tiling = kernels.tiling_plan(np.array([0, 1, 0]), np.array([1, 2, 2]), 2)
-    assert filled(kernels.bind_tiling, tiling, survivors)[0] == status
-    cells = kernels.CellsPlan(np.array([0, 1, 2]), np.array([1, 1, 2]), 2, 0.0)
-    assert filled(kernels.bind_cells, cells, survivors)[0] == status
+    tiling = kernels.unchecked.tiling_plan(np.array([0, 1, 0]), np.array([1, 2, 2]), 2)
+    assert filled(kernels.unchecked.bind_tiling, tiling, survivors)[0] == status
+    cells = kernels.unchecked.CellsPlan(np.array([0, 1, 2]), np.array([1, 1, 2]), 2, 0.0)
+    assert filled(kernels.unchecked.bind_cells, cells, survivors)[0] == status
 
 
 @pytest.mark.parametrize("code", [BinaryCode(6, stragglers=2), Uncoded(4, tolerance=0.3)])

@@ -68,7 +68,7 @@ def test_combinations_are_those_of_combine(mode, dtype):
             used = kernels.Rows.of(rows[zeros:count], length, kinds[0])
             kernels.combine(mode, used, coef[zeros:count], truth)
             out = np.empty_like(truth)
-            run = kernels.bind_apart(mode, coef, length, kinds[0], size, check=True)
+            run = kernels.unchecked.bind_apart(mode, coef, length, kinds[0], size, check=True)
             for call in three_ways(run, rows, out, count).values():
                 out[:] = 3
                 assert call() == Status.OK
@@ -85,7 +85,7 @@ def test_combinations_that_are_not_finite(dtype):
             spoilt = rows.copy()
             spoilt[where, 3] = bad
             for check in (True, False):
-                run = kernels.bind_apart(REAL, coef, 4, dtype, 4, check)
+                run = kernels.unchecked.bind_apart(REAL, coef, 4, dtype, 4, check)
                 for call in three_ways(run, spoilt, out, 3).values():
                     assert call() == (status if check else Status.OK)
 
@@ -99,7 +99,7 @@ def test_no_byte_of_a_row_is_written(mode):
     row, made = layout(mode, np.dtype(np.float32))
     length, size = 2, 2
     coef = np.array([1, 0], float if mode == REAL else complex)
-    run = kernels.bind_apart(mode, coef, length, row, size)
+    run = kernels.unchecked.bind_apart(mode, coef, length, row, size)
     room = np.zeros(200, np.uint8)
     start = -room.ctypes.data % 8 + 64
     two = [room[start + at : start + at + length * row.itemsize].view(row) for at in (0, 32)]
@@ -297,7 +297,7 @@ def test_rows_are_added_one_by_one(mode, dtype):
         truth, out = np.empty(size, kinds[1]), np.full(size, 9, kinds[1])
         kernels.combine(mode, kernels.Rows.of(rows, length, kinds[0]), coef, truth)
         energy = np.zeros(1)
-        add = kernels.bind_add(mode, coef, weights, length, kinds[0], out, energy)
+        add = kernels.unchecked.bind_add(mode, coef, weights, length, kinds[0], out, energy)
         for turn in range(2):
             order = rng.permutation(count)
             for done, at in enumerate(order):
@@ -316,7 +316,7 @@ def test_nothing_is_added_to_itself(mode):
     start = -room.ctypes.data % 8 + 40
     out = room[start : start + 2 * made.itemsize].view(made)
     energy, coef = np.zeros(1), np.ones(1, float if mode == REAL else complex)
-    add = kernels.bind_add(mode, coef, np.ones(1), 2, row, out, energy)
+    add = kernels.unchecked.bind_add(mode, coef, np.ones(1), 2, row, out, energy)
     for at in range(start - 24, start + 40):
         room[:] = 0
         out[:] = 3

@@ -187,9 +187,7 @@ MODULES = ("coding.scheme", "testing.codes", "kernels.numba", "kernels.threads",
 MODULES += ("torch", "training", "engines.interface", "engines.master", "testing.engines")
 MODULES += ("engines.mpi", "engines.torch")
 # Constants that tell kernels what to do, which a sentence of their page explains.
-EXPLAINED = {"BLOCKS", "CELLS", "EDGES", "SPAN", "TILING"}
-EXPLAINED |= {"EXPAND", "PACKED", "REAL", "REAL_PART"}
-EXPLAINED |= {"LOCATOR", "LOOKUP", "SPREAD"}
+EXPLAINED = {"EXPAND", "PACKED", "REAL", "REAL_PART"}
 # Of a module for those who look closely: what it is made of, and numbers of its checks.
 APART = {"testing.codes": {"CHECKS", "ENGINES"}, "testing.engines": {"CHECKS", "WORKERS"}}
 APART |= {"engines.interface": {"Gradient"}, "training": {"ENGINES"}}

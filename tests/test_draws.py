@@ -49,7 +49,7 @@ def test_the_generator_of_these_tests():
 
 def plan_of(n, key=5, onset=1.0, shift=0.0, scale=1.0, power=0.0, load=0.0, work=0.0):
     each = (np.broadcast_to(x, n).astype(float) for x in (shift, scale, power, load, work))
-    return kernels.DelayPlan.of(np.uint64(key), onset, *each)
+    return kernels.unchecked.DelayPlan.of(np.uint64(key), onset, *each)
 
 
 def truth(plan, first, rounds):
@@ -143,7 +143,7 @@ def test_laws(model):
     stats = pytest.importorskip("scipy.stats")
     law = law_of(model, 8)
     for key in (1, 2):
-        plan = kernels.DelayPlan.of(np.uint64(key), 1.0, *law, np.zeros(8), np.zeros(8))
+        plan = kernels.unchecked.DelayPlan.of(np.uint64(key), 1.0, *law, np.zeros(8), np.zeros(8))
         wait = plan.draw(0, much(5000, 2000))[0]
         assert stats.kstest(wait.ravel(), model.cdf).pvalue > 1e-3
         # neither workers of a round nor rounds of a worker know of each other

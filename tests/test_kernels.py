@@ -365,7 +365,9 @@ def test_encoding_is_combining_and_measuring(mode, dtype, split, at_each_level, 
                 for _ in at_each_level():
                     expected, out = start.copy(), start.copy()
                     kernels.combine(mode, listed, coef, expected, accumulate)
-                    encode = kernels.bind_encode(mode, rows, coef, weights, out, accumulate)
+                    encode = kernels.unchecked.bind_encode(
+                        mode, rows, coef, weights, out, accumulate
+                    )
                     for array in arrays:
                         rows.append(array)
                     error = encode() - sum(terms)
@@ -377,7 +379,7 @@ def test_encoding_is_combining_and_measuring(mode, dtype, split, at_each_level, 
             spoiled[at] = np.nan
             rows = kernels.Rows(1, size, np.dtype(dtype))
             out, one = start.copy(), np.ones(1, np.complex128 if mode else np.float64)
-            encode = kernels.bind_encode(mode, rows, one, np.ones(1), out, False)
+            encode = kernels.unchecked.bind_encode(mode, rows, one, np.ones(1), out, False)
             rows.append(spoiled)
             assert np.isnan(encode())
 
@@ -417,7 +419,7 @@ def test_complex_sums_of_rows_from_memory(dtype, split, at_each_level, split_ove
 @pytest.mark.parametrize("size", [0, 1, 7, 1000])
 def test_square_sums_of_a_vector_that_is_bound(dtype, size):
     x = np.zeros(size, dtype)
-    bound = kernels.bind_square_sum(x)
+    bound = kernels.unchecked.bind_square_sum(x)
     for _ in range(2):
         x[:] = np.random.default_rng(size).standard_normal(size)
         assert bound() == kernels.square_sum(x)
@@ -517,7 +519,7 @@ TWO = fastgc.ReedSolomon(24, stragglers=5, clusters=2)  # seven of each twelve a
 def vector_of(code, survivors, method):
     survivors = np.array(survivors, np.int64)
     out = np.full(survivors.size, np.nan, np.complex128)
-    decode, where = kernels.bind_decoding_vector(code.scheme._plan, survivors, out)
+    decode, where = kernels.unchecked.bind_decoding_vector(code.scheme._plan, survivors, out)
     return decode(method, survivors.size), where[0], out
 
 
@@ -532,7 +534,9 @@ def vector_of(code, survivors, method):
         ([*range(4), *range(12, 20)], "TOO_FEW", 3),
     ],
 )
-@pytest.mark.parametrize("method", [kernels.LOCATOR, kernels.LOOKUP, kernels.SPREAD])
+@pytest.mark.parametrize(
+    "method", [kernels.unchecked.LOCATOR, kernels.unchecked.LOOKUP, kernels.unchecked.SPREAD]
+)
 def test_what_is_wrong_with_survivors(survivors, status, where, method):
     found = vector_of(TWO, survivors, method)
     assert found[:2] == (kernels.Status[status], where)
@@ -543,7 +547,7 @@ def test_last_entry_beyond_a_double_is_told():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         code = fastgc.ReedSolomon(3000, stragglers=1500, root=1)
-    status, where, out = vector_of(code, range(1500), kernels.LOCATOR)
+    status, where, out = vector_of(code, range(1500), kernels.unchecked.LOCATOR)
     beyond = np.flatnonzero(~np.isfinite(out))
     assert status == kernels.Status.OVERFLOW
     assert where == beyond[-1] > beyond[0]
@@ -558,12 +562,16 @@ def test_spread_decodes_anew_what_is_longer_than_the_sum():
             neighbours = 5 * (first + np.arange(away)) % 12  # of the points, whose powers step by 5
             survivors = np.setdiff1d(np.arange(24), neighbours)
             plain, spread = (
-                vector_of(TWO, survivors, m)[2] for m in (kernels.LOCATOR, kernels.SPREAD)
+                vector_of(TWO, survivors, m)[2]
+                for m in (kernels.unchecked.LOCATOR, kernels.unchecked.SPREAD)
             )
             mine = survivors < 12
             with oracle:  # which keeps the same ones where several are as good
                 np.testing.assert_allclose(
-                    spread, vector_of(TWO, survivors, kernels.SPREAD)[2], rtol=1e-12, atol=1e-15
+                    spread,
+                    vector_of(TWO, survivors, kernels.unchecked.SPREAD)[2],
+                    rtol=1e-12,
+                    atol=1e-15,
                 )
             if np.linalg.norm(plain[mine]) > 1:
                 anew += 1
@@ -632,7 +640,7 @@ def test_a_bound_combination_keeps_its_rows():
     arrays = [np.ones(5) for _ in range(3)]
     kept = [weakref.ref(array) for array in arrays]
     rows = kernels.Rows.of(arrays, 5, arrays[0].dtype)
-    combine = kernels.bind_combine(kernels.REAL, rows, numbers, coef, out)
+    combine = kernels.unchecked.bind_combine(kernels.REAL, rows, numbers, coef, out)
     del arrays, rows
     assert all(ref() is not None for ref in kept)
     assert combine(3) == kernels.Status.OK
@@ -873,7 +881,7 @@ def test_compiled_kernels_check_lengths():
     """In a user's loop nobody else does, and memory would be overwritten."""
     nb = pytest.importorskip("fastgc.kernels.numba")
     code = fastgc.ReedSolomon(6, stragglers=2)
-    tables, stream = code.scheme.tables, kernels.cyclic_stream(code.scheme.tables)
+    tables, stream = code.scheme.tables, kernels.unchecked.cyclic_stream(code.scheme.tables)
     nb.rebuild_stream(tables, stream)
     four, rows = np.arange(4), np.ones((6, 8))
     few, vector, six = np.full(3, 7j), np.ones(4, complex), np.arange(6)
@@ -970,13 +978,13 @@ def test_steps_from_compiled_code():
 
 
 # Written with others, for backends that have none of their own.
-MADE_OF_OTHERS = {name for name in kernels._KERNELS if name.startswith("bind_")} & {
+MADE_OF_OTHERS = {name for name in kernels.unchecked.KERNELS if name.startswith("bind_")} & {
     *kernels.numpy.bound.__all__
 }
 
 
 @pytest.mark.any_backend
-@pytest.mark.parametrize("name", sorted(kernels._KERNELS))
+@pytest.mark.parametrize("name", sorted(kernels.unchecked.KERNELS))
 def test_backends_take_what_the_oracle_takes(name):
     """The NumPy function is the contract: the others have its parameters, and its defaults."""
     oracle = inspect.signature(getattr(kernels.numpy, name)).parameters.values()
@@ -994,14 +1002,13 @@ def test_backends_take_what_the_oracle_takes(name):
 
 
 def test_kernels_are_those_of_the_backend_in_use():
-    names = [name for name in kernels._KERNELS if hasattr(kernels.choice.active, name)]
+    made = kernels.unchecked.KERNELS | kernels._KERNELS
+    names = [name for name in made if hasattr(kernels.choice.active, name)]
     for name in names:
         assert kernels.dispatch.own(getattr(kernels.numpy, name)) is getattr(
             kernels.choice.active, name
         )
-        assert inspect.signature(kernels._KERNELS[name]) == inspect.signature(
-            getattr(kernels.numpy, name)
-        )
+        assert inspect.signature(made[name]) == inspect.signature(getattr(kernels.numpy, name))
 
 
 @pytest.mark.any_backend

@@ -392,23 +392,29 @@ def test_codes_too_large_for_it_keep_what_they_have(monkeypatch):
 
 
 @pytest.mark.every_backend
-@pytest.mark.parametrize("method", [kernels.LOCATOR, kernels.LOOKUP, kernels.SPREAD])
+@pytest.mark.parametrize(
+    "method", [kernels.unchecked.LOCATOR, kernels.unchecked.LOOKUP, kernels.unchecked.SPREAD]
+)
 def test_kernels_tell_vectors_that_are_too_long(method):
     code = ReedSolomon(24, stragglers=5, clusters=2)
     survivors = without(code, [0, 1, 2, 15, 20])
     out = np.empty(19, dtype=complex)
-    run, _ = kernels.bind_decoding_vector(code.scheme._plan, survivors, out)
+    run, _ = kernels.unchecked.bind_decoding_vector(code.scheme._plan, survivors, out)
     assert run(method, 19) == kernels.Status.OK
     square = float(np.linalg.norm(out)) ** 2
     masks = np.isin(np.arange(24), survivors)[None]
     for longest, status in ((square * 1.001, kernels.Status.OK), (square * 0.999, 7), (0.0, 7)):
         again = np.empty(19, dtype=complex)
-        run, _ = kernels.bind_decoding_vector(code.scheme._plan, survivors, again, longest)
+        run, _ = kernels.unchecked.bind_decoding_vector(
+            code.scheme._plan, survivors, again, longest
+        )
         assert run(method, 19) == status
         np.testing.assert_array_equal(again, out)
         where = np.empty(1, dtype=np.int64)
         many = np.empty((1, 24), dtype=complex)
-        kernels.decoding_vectors(code.scheme._plan, masks.copy(), method, many, where, longest)
+        kernels.unchecked.decoding_vectors(
+            code.scheme._plan, masks.copy(), method, many, where, longest
+        )
         assert where[0] == (-2 if status else 0)
         np.testing.assert_array_equal(many[0, survivors], out)
 

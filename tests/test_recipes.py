@@ -254,6 +254,7 @@ def test_the_engine_to_learn_from_is_the_shortest():
 
 IN_NUMPY = """
 
+@takes(x=reads(REALS, "p"), out=writes("x", "p"))
 def add_multiple(x: NDArray[Any], factor: float, out: NDArray[Any]) -> None:
     \'\'\'``out += factor * x``.\'\'\'
     out += factor * x

@@ -210,8 +210,8 @@ class Taken:
         workers = len(sides.workers)
         self.slots = np.ones((workers, 3))
         rows = kernels.Rows(workers, 3, self.slots.dtype)
-        enough = kernels.Enough.of_blocks(np.zeros(workers, dtype=int), np.array([need]))
-        self.arrivals = kernels.Arrivals(rows, np.full(workers, -1), enough, check=True)
+        enough = kernels.unchecked.Enough.of_blocks(np.zeros(workers, dtype=int), np.array([need]))
+        self.arrivals = kernels.unchecked.Arrivals(rows, np.full(workers, -1), enough, check=True)
         self.arrivals.when = self.when = np.full(workers, np.nan)
         self.arrivals.least, self.arrivals.once = need, once
         self.sides, self.files = sides, select.epoll()
@@ -258,8 +258,10 @@ def test_messages_are_taken_until_they_suffice(by_futex):
         assert (np.diff([0.0, *when, time.perf_counter() - before]) >= 0).all()
         assert taken.arrivals.follow() == [3, 0, 4]
         rows = taken.arrivals.rows
-        assert rows.addresses[:3].tolist() == [kernels.address(row) for row in rows.arrays]
-        assert rows.addresses[0] == kernels.address(taken.slots[3])
+        assert rows.addresses[:3].tolist() == [
+            kernels.unchecked.address(row) for row in rows.arrays
+        ]
+        assert rows.addresses[0] == kernels.unchecked.address(taken.slots[3])
         assert not taken.arrivals.pending
 
 

@@ -384,13 +384,13 @@ def test_decode_does_not_copy_messages(monkeypatch):
     code = ReedSolomon(4, stragglers=1)
     messages = encoded(code, partial_gradients(code, 6, np.float64))
     seen = []
-    combine = kernels.combine
+    combine = kernels.unchecked.combine
 
     def spy(mode, rows, *rest, **named):
         seen.append([int(a) for a in rows.addresses[: rows.count]])
         return combine(mode, rows, *rest, **named)
 
-    monkeypatch.setattr(kernels, "combine", spy)
+    monkeypatch.setattr(kernels.unchecked, "combine", spy)
     separate = [messages[i] for i in (3, 0, 1)]
     code.decode((3, 0, 1), tuple(separate))
     assert seen.pop() == [m.ctypes.data for m in separate]
@@ -623,13 +623,13 @@ def test_bound_decoder_of_halves(dtype):
 def test_bound_decoder_gathers_nothing(monkeypatch):
     code = BinaryCode(6, stragglers=1)
     messages, seen = np.ones((6, 8)), []
-    bind_combine = kernels.bind_combine
+    bind_combine = kernels.unchecked.bind_combine
 
     def spy(mode, rows, *rest, **named):
         seen.append(rows.addresses.tolist())
         return bind_combine(mode, rows, *rest, **named)
 
-    monkeypatch.setattr(kernels, "bind_combine", spy)
+    monkeypatch.setattr(kernels.unchecked, "bind_combine", spy)
     bound = code.bind(messages)
     assert seen == [[row.ctypes.data for row in messages]]
     messages[[1, 3]] = np.nan  # not read: 0, 2 and 5 are as few as 1, 3 and 5, and found first

@@ -156,11 +156,11 @@ def test_the_transform_computes_the_same_products(code):
     rng, tables = np.random.default_rng(2), code.scheme._plan.tables
     for share in (0.0, 0.3, 0.7, 1.0):
         away = rng.random(code.n) < share
-        streams = [kernels.cyclic_stream(tables) for _ in range(2)]
+        streams = [kernels.unchecked.cyclic_stream(tables) for _ in range(2)]
         for stream in streams:
             stream.away[:] = away
-        kernels.bind_stream(code.scheme._plan, streams[0]).rebuild()
-        kernels.fourier_rebuild(code.scheme._plan, streams[1])
+        kernels.unchecked.bind_stream(code.scheme._plan, streams[0]).rebuild()
+        kernels.unchecked.fourier_rebuild(code.scheme._plan, streams[1])
         product, other = (np.ldexp(s.product[: code.n], s.exponent[: code.n]) for s in streams)
         np.testing.assert_allclose(other, product, rtol=1e-13)
         np.testing.assert_array_equal(streams[0].lost, streams[1].lost)
@@ -168,13 +168,13 @@ def test_the_transform_computes_the_same_products(code):
 
 
 def test_many_factors_are_rebuilt_by_the_transform(monkeypatch):
-    done, by_transform = [], kernels.fourier_rebuild
+    done, by_transform = [], kernels.unchecked.fourier_rebuild
 
     def rebuild(plan, state):
         done.append(int(np.count_nonzero(state.away)))
         by_transform(plan, state)
 
-    monkeypatch.setattr(kernels, "fourier_rebuild", rebuild)
+    monkeypatch.setattr(kernels.unchecked, "fourier_rebuild", rebuild)
     monkeypatch.setattr(fourier, "crossover", lambda m: 11)
     code = CODES[-1]
     stream = code.stream(range(10, 130))

@@ -179,11 +179,13 @@ class BinaryScheme(Scheme):
         self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
     ) -> VectorFunction:
         """The fewest messages that fit; only where none do, some that are subtracted. O(n)."""
-        return filling(self, kernels.bind_tiling(self._tiling, survivors, vector), survivors)
+        return filling(
+            self, kernels.unchecked.bind_tiling(self._tiling, survivors, vector), survivors
+        )
 
     @cached_property
-    def _tiling(self) -> kernels.TilingPlan:
-        return kernels.tiling_plan(*self.rule)
+    def _tiling(self) -> kernels.unchecked.TilingPlan:
+        return kernels.unchecked.tiling_plan(*self.rule)
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
         found = self._empty_vector(survivors.size)

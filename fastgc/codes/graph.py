@@ -33,7 +33,7 @@ class GraphCode(Code):
     count each of the a blocks 1 - (a - b) / (a + b) times, and each of the b blocks
     1 + (a - b) / (a + b) times. The decoding vector takes time linear in blocks and messages: of
     all that leave out the least it is a short one, so that roundings are hardly amplified (see
-    `fastgc.kernels.bind_edges`).
+    ``kernels.unchecked.bind_edges``).
 
     With `wait` a round ends with the messages of `wait` workers at the latest, and before that as
     soon as what came is exact. Where each worker straggles with probability p, what is left out
@@ -196,19 +196,21 @@ class GraphScheme(IncidenceScheme):
         return graphs.edge_connectivity(self._ends, self._blocks) > s
 
     @cached_property
-    def _plan(self) -> kernels.EdgesPlan:
+    def _plan(self) -> kernels.unchecked.EdgesPlan:
         need = self.n if self.wait is None else self.wait
-        return kernels.EdgesPlan(self._ends, self.sizes.astype(np.float64), need)
+        return kernels.unchecked.EdgesPlan(self._ends, self.sizes.astype(np.float64), need)
 
     def bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
     ) -> VectorFunction:
-        return filling(self, kernels.bind_edges(self._plan, survivors, vector), survivors)
+        return filling(self, kernels.unchecked.bind_edges(self._plan, survivors, vector), survivors)
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
         plan = self._plan if self.wait is None else self._plan._replace(need=0)
         found = self._empty_vector(survivors.size)
-        filling(self, kernels.bind_edges(plan, survivors, found), survivors)(survivors.size, "auto")
+        filling(self, kernels.unchecked.bind_edges(plan, survivors, found), survivors)(
+            survivors.size, "auto"
+        )
         return found
 
 

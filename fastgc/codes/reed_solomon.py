@@ -317,7 +317,7 @@ class ReedSolomonScheme(Scheme):
                 logs: NDArray[np.complex128] = np.log(self._vector_by(survivors, self._products))
                 return logs
         vector = np.empty(survivors.size, dtype=np.complex128)
-        fourier = kernels.bind_fourier(self._plan, survivors, vector)
+        fourier = kernels.unchecked.bind_fourier(self._plan, survivors, vector)
         status = fourier.logarithms(survivors.size)
         if status:
             self._raise(Status(status), fourier.where[0], survivors)
@@ -374,8 +374,8 @@ class ReedSolomonScheme(Scheme):
         if unit < DOUBLE:
             return bind_pairs(self, self._clusters, survivors, vector)
         longest, longest_by_transforms = self._longest(unit), self._longest(unit, True)
-        run, where = kernels.bind_decoding_vector(self._plan, survivors, vector, longest)
-        fourier: kernels.Fourier | None = None
+        run, where = kernels.unchecked.bind_decoding_vector(self._plan, survivors, vector, longest)
+        fourier: kernels.unchecked.Fourier | None = None
         # The fewer of stragglers and survivors are the factors of a product.
         factors = self._transforms_from
         least, most = factors, self.n - factors
@@ -393,7 +393,7 @@ class ReedSolomonScheme(Scheme):
                 status = run(_PRODUCTS[method], f)
             elif auto or method == "fft":
                 if fourier is None:
-                    fourier = kernels.bind_fourier(self._plan, survivors, vector)
+                    fourier = kernels.unchecked.bind_fourier(self._plan, survivors, vector)
                 status, at = fourier.vector(f), fourier.where
                 if auto and not status:
                     long = not square(vector[:f]) <= longest_by_transforms
@@ -487,7 +487,9 @@ class ReedSolomonScheme(Scheme):
             return super().fill_vectors(masks, method, out, unit)
         where = np.empty(len(masks), dtype=np.int64)
         longest = self._longest(unit) if method == "auto" else math.inf
-        kernels.decoding_vectors(self._plan, masks.copy(), _PRODUCTS[by], out, where, longest)
+        kernels.unchecked.decoding_vectors(
+            self._plan, masks.copy(), _PRODUCTS[by], out, where, longest
+        )
         good: NDArray[np.bool_] = where == 0
         if method == "auto":
             for r in np.flatnonzero(where < 0).tolist():
@@ -503,13 +505,13 @@ class ReedSolomonScheme(Scheme):
 
         And the squared norm up to which "auto" keeps its vectors.
         """
-        state = kernels.cyclic_stream(self._plan.tables)
-        calls = kernels.bind_stream(self._plan, state)
+        state = kernels.unchecked.cyclic_stream(self._plan.tables)
+        calls = kernels.unchecked.bind_stream(self._plan, state)
         factors = self._transforms_from
 
         def rebuild() -> None:
             if factors <= np.count_nonzero(state.away) <= self.n - factors:
-                kernels.fourier_rebuild(self._plan, state)
+                kernels.unchecked.fourier_rebuild(self._plan, state)
             else:
                 calls.rebuild()
 
@@ -542,7 +544,7 @@ class ReedSolomonScheme(Scheme):
         on these times ``x^(l-1)``.
         """
         a = np.empty(survivors.size, dtype=np.complex128)
-        run, _ = kernels.bind_decoding_vector(self._any_plan, survivors, a)
+        run, _ = kernels.unchecked.bind_decoding_vector(self._any_plan, survivors, a)
         if run(LOCATOR, survivors.size) == Status.OVERFLOW:
             return Parity.none()
         block, need = self.rule

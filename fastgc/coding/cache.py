@@ -152,7 +152,7 @@ class SurvivorMask:
     def __init__(self, count: int, survivors: NDArray[np.int64]) -> None:
         bits = np.empty(-(-count // 8), dtype=np.uint8)
         self._bits: Any = bits.data
-        self._mask = kernels.bind_survivor_mask(count, survivors, bits)
+        self._mask = kernels.unchecked.bind_survivor_mask(count, survivors, bits)
 
     def sound(self, f: int) -> bool:
         """Whether ``survivors[:f]`` are distinct, and numbers below the count."""

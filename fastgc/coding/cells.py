@@ -117,11 +117,11 @@ class CellScheme(Scheme):
     def bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
     ) -> VectorFunction:
-        plan = kernels.CellsPlan(*self.cells, float(self.k) if self._rescale else 0.0)
+        plan = kernels.unchecked.CellsPlan(*self.cells, float(self.k) if self._rescale else 0.0)
         if self.wait is None:
-            return filling(self, kernels.bind_cells(plan, survivors, vector), survivors)
+            return filling(self, kernels.unchecked.bind_cells(plan, survivors, vector), survivors)
         # One message of each cell that came: no other sum of messages is nearer to the gradient.
-        nearest = kernels.bind_cells(plan._replace(need=0), survivors, vector)
+        nearest = kernels.unchecked.bind_cells(plan._replace(need=0), survivors, vector)
         least = self.message_count - self.n + self.wait  # of which all are ready, in any order
 
         def run(f: int) -> int:

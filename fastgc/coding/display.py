@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .._arrays import at_least, check_index
 from .._shown import facts, listed, plural, short
-from ..kernels import Arrivals
+from ..kernels.unchecked import Arrivals
 from .format import Format
 from .scheme import Scheme
 

@@ -224,7 +224,7 @@ class Format:
         exponent, largest = 0, max(float(sums.max()), -float(sums.min()))
         if 0 < largest < np.inf:
             exponent = min(max(math.frexp(largest)[1] - _TOP, -_MOST), _MOST)
-        kernels.to_halves(sums, math.ldexp(1.0, -exponent), message[:-1])
+        kernels.unchecked.to_halves(sums, math.ldexp(1.0, -exponent), message[:-1])
         message[-1:].view(np.uint16)[0] = _ZERO + exponent
 
     def scale(self, worker: int, message: NDArray[Any]) -> float:
@@ -402,9 +402,11 @@ class Format:
     def add_up(self, rows: Any, coef: NDArray[Any], out: Any, check: bool) -> bool:
         """One piece of `combine`."""
         if self.paired:
-            return kernels.combine_pairs(rows, coef, out, paired=True, rounded=True, check=check)
+            return kernels.unchecked.combine_pairs(
+                rows, coef, out, paired=True, rounded=True, check=check
+            )
         mode = self.decode_mode
-        return kernels.combine(mode, rows, coef, self.reals(out, mode), check=check)
+        return kernels.unchecked.combine(mode, rows, coef, self.reals(out, mode), check=check)
 
     def rescale(self, array: Any, unit: float) -> None:
         """Multiply by a power of two that may be beyond float32."""
@@ -478,7 +480,7 @@ def square_norm(vector: NDArray[Any]) -> float:
         vector = vector.view(vector.real.dtype)
     elif vector.dtype.names is not None:  # of float64x2: what numbers lack counts for nothing
         vector = vector.view(np.float64)
-    return kernels.square_sum(vector)
+    return kernels.unchecked.square_sum(vector)
 
 
 def _check_message(message: np.dtype[Any], partial: np.dtype[Any]) -> None:

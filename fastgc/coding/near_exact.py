@@ -485,7 +485,7 @@ def _lacking(
     used = np.flatnonzero(vector.any(axis=1))
     if used.size:
         chosen = kernels.Rows.of(rows, rows.shape[1], rows.dtype).select(survivors[used])
-        kernels.combine_pairs(chosen, vector[used], sums, paired=True)
+        kernels.unchecked.combine_pairs(chosen, vector[used], sums, paired=True)
     parts = sums.reshape(alone.k, 2, 2)
     parts[:, 0, 0] -= 1  # which is exact where it matters
     found: NDArray[np.complex128] = parts.sum(axis=2).view(np.complex128).ravel()

@@ -90,7 +90,7 @@ class Plan:
         self.scheme, self.form, self.check = scheme, form, check_finite
         self.at_once: Any = None
         self.shape = (form.gradient_size,)
-        self.run: kernels.Combinations | None = None
+        self.run: kernels.unchecked.Combinations | None = None
         whole = form.decoded_dtype == form.gradient_dtype and not isinstance(form, TensorFormat)
         if whole and not (form.scaled or form.paired or form.pieces > 1 or scheme.gated):
             row, gradient = (form.message_dtype, form.length), (form.gradient_dtype, *self.shape)
@@ -385,7 +385,7 @@ class BoundDecoder:
             mode, pieces = form.decode_mode, self._sums.reshape(form.pieces, -1)
             columns = self._coefficients.reshape(len(decoder.vector), -1).T
             self._passes = [
-                kernels.bind_combine(
+                kernels.unchecked.bind_combine(
                     mode, rows, decoder.survivors, coef, form.reals(piece, mode), check=check_finite
                 )
                 for coef, piece in zip(columns, pieces, strict=True)
@@ -544,7 +544,7 @@ class EncodingPlan:
         self.shape = (form.message_size,)
         same = form.sum_dtype == form.message_dtype and form.row_dtype == form.partial_dtype
         self.whole = same and not (form.paired or form.pieces > 1)
-        self.run: kernels.Combinations | None = None
+        self.run: kernels.unchecked.Combinations | None = None
 
     @classmethod
     def of(
@@ -596,9 +596,9 @@ class EncodingPlan:
             rows = kernels.Rows.of(pieces, pieces[0].size, pieces[0].dtype)
         sums = form.sums(message)
         if self.pairs is not None:
-            kernels.combine_pairs(rows, self.pairs, form.reals(sums, mode), paired=False)
+            kernels.unchecked.combine_pairs(rows, self.pairs, form.reals(sums, mode), paired=False)
         else:
-            kernels.combine(mode, rows, coef.ravel(), form.reals(sums, mode))
+            kernels.unchecked.combine(mode, rows, coef.ravel(), form.reals(sums, mode))
         form.finish(sums, message)
         return message if out is None else out
 
@@ -644,14 +644,14 @@ def _bind(
     row: tuple[np.dtype[Any], int],
     out: tuple[np.dtype[Any], int],
     check: bool = False,
-) -> kernels.Combinations:
+) -> kernels.unchecked.Combinations:
     """Combinations of arrays of a dtype and size to one of another."""
     (dtype, length), (_, size) = (
         (reals, count * kind.itemsize // reals.itemsize)
         for kind, count in (row, out)
         for reals in [form.reals(np.empty(0, kind), mode).dtype]
     )
-    return kernels.bind_apart(mode, coef, length, dtype, size, check)
+    return kernels.unchecked.bind_apart(mode, coef, length, dtype, size, check)
 
 
 class BoundEncoder:
@@ -690,7 +690,7 @@ class BoundEncoder:
             reals = plan.form.reals(rows, mode)
             listed = kernels.Rows.of(reals, reals.shape[1], reals.dtype)
             message, numbers = plan.form.reals(written, mode), np.arange(len(rows))
-            run = kernels.bind_combine(mode, listed, numbers, plan.coef, message)
+            run = kernels.unchecked.bind_combine(mode, listed, numbers, plan.coef, message)
             self._run = partial(run, len(rows))
 
     def __repr__(self) -> str:
@@ -749,7 +749,7 @@ class Encoder:
         size = form.gradient_size if form.pieces == 1 else form.length
         size *= kind.itemsize // real.itemsize
         sums = form.reals(self._sums, form.encode_mode)
-        self._add: kernels.AddRow = self._add_pieces
+        self._add: kernels.unchecked.AddRow = self._add_pieces
         if form.paired:
             self._rows, self._add = kernels.Rows(1, size, real), self._add_pairs
             self._pairs = scheme.pair_row(worker)
@@ -758,7 +758,7 @@ class Encoder:
             self._factors = np.empty(form.pieces, dtype=coefficients.dtype)
             self._weights = np.empty(form.pieces)
             self._begin, self._continue = (
-                kernels.bind_encode(
+                kernels.unchecked.bind_encode(
                     form.encode_mode,
                     self._rows,
                     self._factors,
@@ -769,7 +769,7 @@ class Encoder:
                 for accumulate in (False, True)
             )
         else:
-            self._add = kernels.bind_add(
+            self._add = kernels.unchecked.bind_add(
                 form.encode_mode, self._coef, self._squares, size, real, sums, self._energy
             )
 
@@ -809,7 +809,7 @@ class Encoder:
         self._added.add(partition)
 
     def _add_pieces(self, partial: NDArray[Any], at: int, accumulate: bool) -> int:
-        """What `kernels.bind_add` prepares, of a gradient cut into pieces."""
+        """What ``kernels.unchecked.bind_add`` prepares, of a gradient cut into pieces."""
         form, rows = self._form, self._rows
         rows.clear()
         for piece in form.cut(partial):
@@ -824,8 +824,8 @@ class Encoder:
         rows.clear()
         rows.append(self._form.reals(partial, self._form.encode_mode))
         pair = self._pairs[at : at + 1]
-        kernels.combine_pairs(rows, pair, sums, paired=False, accumulate=accumulate)
-        self._energy[0] += self._squares[at] * kernels.square_sum(partial)
+        kernels.unchecked.combine_pairs(rows, pair, sums, paired=False, accumulate=accumulate)
+        self._energy[0] += self._squares[at] * kernels.unchecked.square_sum(partial)
         return kernels.Status.OK
 
     def message(self) -> NDArray[Any]:

@@ -110,7 +110,7 @@ class Round(ShownRound, Gathering):
         self._decoder = Decoder(scheme, form.unit)
         survivors = self._decoder.survivors
         enough = scheme.rule.enough() if isinstance(scheme.rule, Blocks | Cells) else None
-        self._arrivals = kernels.Arrivals(self._rows, survivors, enough, check_finite)
+        self._arrivals = kernels.unchecked.Arrivals(self._rows, survivors, enough, check_finite)
         self._arrive = self._arrivals.arrive
         self._follower = None  # of messages to spare, which verifying takes, "auto" chooses
         if not (liars or form.paired):
@@ -363,7 +363,7 @@ class Round(ShownRound, Gathering):
             self._ready = self._enough()
         return self._ready
 
-    def intake(self, when: NDArray[np.float64]) -> kernels.Arrivals | None:
+    def intake(self, when: NDArray[np.float64]) -> kernels.unchecked.Arrivals | None:
         """What takes messages where they lie in place of `receive`, and tells `when` they came.
 
         `follow` is to be called after it took any. None if each has to be received.

@@ -102,9 +102,9 @@ class Blocks(NamedTuple):
     def tally(self) -> Tally:
         return _BlocksTally(self.block.tolist(), self.need.tolist())
 
-    def enough(self) -> kernels.Enough:
-        """The same for `fastgc.kernels.Arrivals`."""
-        return kernels.Enough.of_blocks(self.block, self.need)
+    def enough(self) -> kernels.unchecked.Enough:
+        """The same for ``kernels.unchecked.Arrivals``."""
+        return kernels.unchecked.Enough.of_blocks(self.block, self.need)
 
 
 class _BlocksTally:
@@ -151,9 +151,11 @@ class Cells(NamedTuple):
     def tally(self) -> Tally:
         return _CellsTally(self.cell.tolist(), self.weight.tolist(), self.need)
 
-    def enough(self) -> kernels.Enough:
-        """The same for `fastgc.kernels.Arrivals`."""
-        return kernels.Enough(self.cell, np.ones_like(self.weight), self.weight, self.need)
+    def enough(self) -> kernels.unchecked.Enough:
+        """The same for ``kernels.unchecked.Arrivals``."""
+        return kernels.unchecked.Enough(
+            self.cell, np.ones_like(self.weight), self.weight, self.need
+        )
 
 
 class _CellsTally:

@@ -50,7 +50,7 @@ class Request(NamedTuple):
         messages, energies = zip(*kept, strict=True)
         answer = np.empty_like(messages[0]) if out is None else out
         rows = [message.view(message.real.dtype) for message in messages]
-        kernels.combine(
+        kernels.unchecked.combine(
             kernels.REAL,
             kernels.Rows.of(rows, rows[0].size, rows[0].dtype),
             self.coefficients,

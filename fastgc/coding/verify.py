@@ -136,7 +136,7 @@ class Projection:
         cut = self._factors.size * WIDTH
         if cut:
             rows = kernels.Rows.of(reals[:cut].reshape(-1, WIDTH), WIDTH, self._real)
-            kernels.combine(kernels.REAL, rows, self._factors, self._sum)
+            kernels.unchecked.combine(kernels.REAL, rows, self._factors, self._sum)
             total = self._within @ self._numbers(self._sum)
         if cut < self._size:
             total = total + self._rest @ self._numbers(reals[cut:])

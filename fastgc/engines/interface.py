@@ -24,7 +24,7 @@ from ..coding.format import Format
 from ..coding.gathering import Gathering
 from ..delays import DelayModel
 from ..delays.interface import per_of, sample
-from ..kernels import Arrivals
+from ..kernels.unchecked import Arrivals
 from .options import Batch
 
 __all__ = [

@@ -103,7 +103,7 @@ class _Processes:
         self.ahead = 1 if code.scheme.messages_per_worker == 1 else 2
         self.exposed = True
         self.wanted = 1
-        self.intake: kernels.Arrivals | None = None
+        self.intake: kernels.unchecked.Arrivals | None = None
         # Messages lie in memory, whether they are kept or sent.
         self.asks, self.keeping = task.asks, False
         self._master = os.getpid()

@@ -98,7 +98,7 @@ class Master(RoundLoop):
         self._idle_deaths = [0] * self._code.n  # since the worker's last message
         self._due: dict[int, float] = {}  # when each of the lost is to be restarted
         self._heard: set[int] = set()  # messages of this round
-        self._intake: kernels.Arrivals | None = None  # which takes them
+        self._intake: kernels.unchecked.Arrivals | None = None  # which takes them
         self._inbox: deque[Event] = deque()
         self._message_shape = (self._form.message_size,)
         self._message_dtype = self._form.message_dtype

@@ -271,7 +271,7 @@ class _Ranks:
     # the newest: parameters sent ahead need not be.
     ahead = 1
     wanted = 1
-    intake: kernels.Arrivals | None = None
+    intake: kernels.unchecked.Arrivals | None = None
     keeping = False
 
     def __init__(self, job: _Job, task: Task) -> None:

@@ -148,7 +148,7 @@ class _Actors:
     ) -> None:
         self.ahead = 1
         self.wanted = 1
-        self.intake: kernels.Arrivals | None = None
+        self.intake: kernels.unchecked.Arrivals | None = None
         self.asks, self.keeping = task.asks, False
         self._ray = ray = _extras.ray()
         self._messages = task.code.scheme.message_counts

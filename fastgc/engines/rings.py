@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from ..kernels import Arrivals
+from ..kernels.unchecked import Arrivals
 
 __all__ = ["Rings"]
 
@@ -69,7 +69,7 @@ class _Arrays(NamedTuple):
         return found
 
     def place(self, worker: int, news: Array) -> None:
-        self.news[worker], self.places[worker] = news, kernels.address(news)
+        self.news[worker], self.places[worker] = news, kernels.unchecked.address(news)
 
 
 class _Calls(NamedTuple):
@@ -157,7 +157,7 @@ class Rings:
         n = len(orders)
         found = np.zeros(max(n, _LEAST), _FOUND)
         nowhere = np.zeros(self.shapes(n, capacity)["news"], np.int64)  # until it is said where
-        places = np.full(n, kernels.address(nowhere), np.uintp)
+        places = np.full(n, kernels.unchecked.address(nowhere), np.uintp)
         taken = np.zeros(n, np.int64)
         self._arrays = _Arrays(newest, orders, wanted, [nowhere] * n, places, taken, found)
         self.place = self._arrays.place
@@ -299,7 +299,7 @@ def _by_futex(arrays: _Arrays, bell: int) -> _Calls:
         return struct_of(
             "fgc_intake",
             when=arrivals.when,
-            slots=np.array([kernels.address(slot) for slot in slots], np.uintp),
+            slots=np.array([kernels.unchecked.address(slot) for slot in slots], np.uintp),
             arrivals=arrivals.c,
             least=arrivals.least,
             once=arrivals.once,

@@ -225,7 +225,7 @@ class _Ranks:
     """The master's end of a cluster."""
 
     ahead = wanted = 1
-    intake: kernels.Arrivals | None = None
+    intake: kernels.unchecked.Arrivals | None = None
 
     def __init__(self, task: Task) -> None:
         self._job = job = _the_job()

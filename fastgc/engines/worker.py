@@ -350,10 +350,12 @@ class _Encoded:
         mode, sums = form.encode_mode, form.reals(out, form.encode_mode)
         if mode == kernels.REAL and coefficients[0] == 1 and form.partial_dtype == out.dtype:
             # The message is the partial gradient.
-            return _Alone(out, *_marked(out), kernels.bind_square_sum(_reals(out)), out)
+            return _Alone(out, *_marked(out), kernels.unchecked.bind_square_sum(_reals(out)), out)
         reals = form.reals(self._partial, mode)
         rows = kernels.Rows.of([reals], reals.size, reals.dtype)
-        encode = kernels.bind_encode(mode, rows, coefficients, np.abs(coefficients) ** 2, sums)
+        encode = kernels.unchecked.bind_encode(
+            mode, rows, coefficients, np.abs(coefficients) ** 2, sums
+        )
         return _Alone(self._partial, self._bits, self._unwritten, encode, out)
 
     def __call__(self, theta: Array, index: int, round: int) -> tuple[Array, float]:

@@ -4,10 +4,12 @@
 ``kernels.numba`` is callable from a user's own ``@njit`` code, ``kernels.c`` is the compiled
 extension. Their files are named alike, and as those of csrc/, some of which they hold together.
 `choice` picks one backend: the fastest there is, or the one named by the environment variable
-``FASTGC_BACKEND`` or by `use_backend`. Every function of ``kernels.numpy`` is a name of this
-module, too, and calls that of the backend in use.
+``FASTGC_BACKEND`` or by `use_backend`.
 
-Kernels know no scheme and check no argument: who calls them does.
+Names of this module call the backend in use, and check first what they are given: TypeError or
+ValueError, and nothing is written, where arrays are not as the functions say. That takes about as
+long as the call itself where vectors are short. Those of ``kernels.unchecked``, and of backends,
+check nothing: fastgc's own modules, which have checked by then, call those. Kernels know no scheme.
 
 Of C, what takes long enough is split over threads (see `threads`); the others use one.
 """
@@ -21,22 +23,11 @@ from typing import TYPE_CHECKING
 from .._shown import listing
 from . import choice, threads
 from . import numpy as plain
-from .arrivals import Arrivals, Enough
+from . import unchecked as unchecked
 from .choice import backend, backends, use_backend
-from .cyclic import (
-    LOCATOR,
-    LOOKUP,
-    SPREAD,
-    CyclicPlan,
-    CyclicStream,
-    Decode,
-    Status,
-    StreamCalls,
-    Where,
-    cyclic_stream,
-)
-from .dispatch import kernel
-from .fourier import Fourier, bind_fourier, fourier_rebuild
+from .contract import contract_of
+from .cyclic import Status
+from .dispatch import checked_kernel
 from .near_exact import (
     Circulant,
     locator_pairs,
@@ -45,64 +36,33 @@ from .near_exact import (
     near_exact_pairs,
     weighted_minimum_norm,
 )
-from .numpy.completion import BLOCKS, CELLS, EDGES, SPAN, TILING, Completion, CompletionPlan
-from .numpy.cover import CellsPlan, EdgesPlan, TilingPlan, tiling_plan
-from .numpy.delays import DelayPlan
-from .rows import EXPAND, PACKED, REAL, REAL_PART, AddRow, Combinations, Rows, address, stacked
+from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows
 
 if TYPE_CHECKING:  # to a type checker, a kernel is the NumPy function
     from .numpy import *  # noqa: F403
 
 _KERNELS = {
-    name: kernel(each) for name, each in vars(plain).items() if isinstance(each, FunctionType)
+    name: checked_kernel(each)
+    for name, each in vars(plain).items()
+    if isinstance(each, FunctionType) and contract_of(each)
 }
 globals().update(_KERNELS)
 
 __all__ = [
-    "BLOCKS",
-    "CELLS",
-    "EDGES",
     "EXPAND",
-    "LOCATOR",
-    "LOOKUP",
     "PACKED",
     "REAL",
     "REAL_PART",
-    "SPAN",
-    "SPREAD",
-    "TILING",
-    "AddRow",
-    "Arrivals",
-    "CellsPlan",
     "Circulant",
-    "Combinations",
-    "Completion",
-    "CompletionPlan",
-    "CyclicPlan",
-    "CyclicStream",
-    "Decode",
-    "DelayPlan",
-    "EdgesPlan",
-    "Enough",
-    "Fourier",
     "Rows",
     "Status",
-    "StreamCalls",
-    "TilingPlan",
-    "Where",
-    "address",
     "backend",
     "backends",
-    "bind_fourier",
-    "cyclic_stream",
-    "fourier_rebuild",
     "locator_pairs",
+    "minimum_norm",
     "near_exact",
     "near_exact_pairs",
-    "minimum_norm",
-    "stacked",
     "threads",
-    "tiling_plan",
     "use_backend",
     "weighted_minimum_norm",
     *_KERNELS,

@@ -1,8 +1,9 @@
 """Calls of kernels: each goes to the function that the backend in use has by the oracle's name.
 
-A kernel is called by its name in `fastgc.kernels`: that is what `kernel` makes of the NumPy
-function, and costs a tenth of a microsecond. Who calls often asks once, by `own`, or binds a kernel
-to arrays (`fastgc.kernels.bind_combine`), which is then the backend's own.
+fastgc's own modules call a kernel by its name in `fastgc.kernels.unchecked`: that is what `kernel`
+makes of the NumPy function, and costs a tenth of a microsecond. Who calls often asks once, by
+`own`, or binds a kernel to arrays (``bind_combine``), which is then the backend's own. By its name
+in `fastgc.kernels` a kernel checks what it is given: see `checked_kernel`.
 
 Backends import this file, so it imports none of them: `choice` loads the one to use, and tells it
 here by `serve`.
@@ -10,12 +11,15 @@ here by `serve`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from types import ModuleType
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
-__all__ = ["Backend", "at_first_call", "kernel", "own", "serve"]
+from .contract import checked
+
+__all__ = ["Backend", "at_first_call", "checked_kernel", "kernel", "own", "serve"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -73,3 +77,8 @@ def kernel(oracle: Callable[P, R]) -> Callable[P, R]:
 
     call.__module__ = __package__
     return call
+
+
+def checked_kernel(oracle: Callable[P, R]) -> Callable[P, R]:
+    """The same, of which arguments are checked as `fastgc.kernels.contract.takes` says."""
+    return checked(oracle, "dispatch.functions[function]", dispatch=sys.modules[__name__])

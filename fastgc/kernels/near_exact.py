@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import numpy as plain
+from .contract import check_numbers_below, checked, reads, takes
 from .cyclic import circle
 from .dispatch import kernel
 from .numpy.pairs import divide
@@ -50,6 +51,25 @@ _leja_order = kernel(plain.leja_order)
 _locator_values = kernel(plain.locator_values)
 
 
+def _check_degree(turns: NDArray[np.int64], n: int, c: int) -> None:
+    if not 0 <= c < n:
+        raise ValueError(f"c must be a degree in 0 .. n - 1, with n = {n}, not {c}")
+    check_numbers_below("turns", turns, n)
+
+
+def _check_nearly(turns: NDArray[np.int64], n: int, c: int, unit: float) -> None:
+    _check_degree(turns, n, c)
+    if not 0 < unit < 1:
+        raise ValueError(f"unit must be a unit roundoff, over 0 and below 1, not {unit}")
+
+
+def _check_circle(circle: NDArray[np.float64], n: int) -> None:
+    if len(circle) != 2 * n:
+        raise ValueError(f"circle must have shape ({2 * n}, 2, 2), not {circle.shape}")
+
+
+@checked
+@takes(_check_nearly, turns=reads("int64", "s"))
 def near_exact(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArray[np.complex128]:
     """Values at all n-th roots of unity of the polynomial that nearly vanishes at some.
 
@@ -82,6 +102,15 @@ def near_exact(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArray
     return np.fft.ifft(x, norm="forward")
 
 
+def _check_nearly_pairs(
+    turns: NDArray[np.int64], n: int, c: int, circle: NDArray[np.float64]
+) -> None:
+    _check_degree(turns, n, c)
+    _check_circle(circle, n)
+
+
+@checked
+@takes(_check_nearly_pairs, turns=reads("int64", "s"), circle=reads("float64", "u 2 2"))
 def near_exact_pairs(
     turns: NDArray[np.int64], n: int, c: int, circle: NDArray[np.float64]
 ) -> NDArray[np.complex128]:
@@ -115,6 +144,13 @@ def near_exact_pairs(
     return out
 
 
+def _check_located(turns: NDArray[np.int64], n: int, circle: NDArray[np.float64]) -> None:
+    _check_degree(turns, n, 0)
+    _check_circle(circle, n)
+
+
+@checked
+@takes(_check_located, turns=reads("int64", "s"), circle=reads("float64", "u 2 2"))
 def locator_pairs(
     turns: NDArray[np.int64], n: int, circle: NDArray[np.float64]
 ) -> NDArray[np.complex128]:
@@ -321,6 +357,14 @@ class CauchyElimination:
         return found
 
 
+def _check_weights(turns: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
+    check_numbers_below("turns", turns, weights.size)
+    if not ((weights > 0) & (weights < math.inf)).all():
+        raise ValueError("weights must be positive and finite: one is not")
+
+
+@checked
+@takes(_check_weights, turns=reads("int64", "s", least=1), weights=reads("float64", "n", least=1))
 def weighted_minimum_norm(
     turns: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> NDArray[np.complex128]:
@@ -404,6 +448,23 @@ class Circulant(NamedTuple):
         return cls(spectrum, energy, whole, projector)
 
 
+def _check_circulant(circulant: Circulant, lost: NDArray[np.int64]) -> None:
+    parts = {name: getattr(circulant, name) for name in Circulant._fields}
+    for name, part in parts.items():
+        wanted = np.float64 if name == "energy" else np.complex128
+        if not (isinstance(part, np.ndarray) and part.dtype == wanted):
+            raise TypeError(f"circulant.{name} must be an array of {np.dtype(wanted)}")
+    m, step = circulant.whole.size, len(circulant.projector) if circulant.projector.ndim else 0
+    if not step or m % step:
+        raise ValueError("circulant must be made by Circulant.of: its step does not divide m")
+    shapes = (m,), (m // step,), (m,), (step, step, m // step)
+    if tuple(part.shape for part in parts.values()) != shapes:
+        raise ValueError(f"circulant must be made by Circulant.of: its shapes are not {shapes}")
+    check_numbers_below("lost", lost, m)
+
+
+@checked
+@takes(_check_circulant, circulant=Circulant, lost=reads("int64", "s"))
 def minimum_norm(circulant: Circulant, lost: NDArray[np.int64]) -> NDArray[np.complex128]:
     """The shortest vector that is 0 at some entries and has product 1 with all shifts of a column.
 

@@ -276,10 +276,12 @@ class GCADA:
         gradient = check_vector(
             "gradient of group", gradient, total.dtype, total.size, number=group
         )
-        square = kernels.square_sum(gradient)
+        square = kernels.unchecked.square_sum(gradient)
         if not square < math.inf:
             check_finite(f"gradient of group {group}", gradient)
-        change = kernels.replace(self._stored[group], gradient, None if self._anew else total)
+        change = kernels.unchecked.replace(
+            self._stored[group], gradient, None if self._anew else total
+        )
         before, self._norms[group] = self._norms[group], math.sqrt(square)
         self._rounded += before + self._norms[group] + sum(self._norms)
         if (anchor := self._anchors.pop(group, None)) is not None:
@@ -366,7 +368,7 @@ class GCADA:
         size = self.groups * sum(self._norms)
         if self._anew or self._rounded > 4 * size:
             rows = kernels.Rows.of(self._stored, self._total.size, self._total.dtype)
-            kernels.combine(kernels.REAL, rows, np.ones(self.groups), self._total)
+            kernels.unchecked.combine(kernels.REAL, rows, np.ones(self.groups), self._total)
             self._rounded, self._anew = size, False
 
     def _select(self) -> None:
@@ -427,7 +429,10 @@ class GCADA:
             point = check_vector(
                 "the optimizer's point", self.point, self._total.dtype, self._total.size
             )
-            anchor.squared, anchor.since = kernels.square_distance(point, anchor.point), 0.0
+            anchor.squared, anchor.since = (
+                kernels.unchecked.square_distance(point, anchor.point),
+                0.0,
+            )
         return anchor.squared
 
     def _require_begun(self) -> None:

@@ -215,7 +215,7 @@ class SGD(_Descent):
         return (*self._vectors, "_velocity") if self.momentum else self._vectors
 
     def _move(self, theta: Array, gradient: Array) -> float:
-        return kernels.sgd(theta, self._velocity, gradient, self.lr, self.momentum)
+        return kernels.unchecked.sgd(theta, self._velocity, gradient, self.lr, self.momentum)
 
 
 class Nesterov(_Descent):
@@ -259,7 +259,9 @@ class Nesterov(_Descent):
         self._t = 1.0
 
     def _move(self, theta: Array, gradient: Array) -> float:
-        return kernels.nesterov(theta, self.point, gradient, self.lr, self._next_momentum())
+        return kernels.unchecked.nesterov(
+            theta, self.point, gradient, self.lr, self._next_momentum()
+        )
 
     def _next_momentum(self) -> float:
         if self.momentum is not None:
@@ -342,7 +344,7 @@ class AMSGrad(_Descent):
         self._h, self._v = np.zeros_like(self.theta), np.zeros_like(self.theta)
 
     def _move(self, theta: Array, gradient: Array) -> float:
-        return kernels.amsgrad(
+        return kernels.unchecked.amsgrad(
             theta, self._h, self._v, gradient, self.lr, self.beta1, self.beta2, self.epsilon
         )
 

@@ -191,7 +191,7 @@ def _span_ready(plan, arrival, latest):
 
 @njit_exact
 def completion(plan, delay, work, late, receive, overhead, interrupted, out):
-    """Simulate rounds, see `fastgc.kernels.completion`."""
+    """Simulate rounds, see ``kernels.unchecked.completion``."""
     n, rounds = plan.loads.size, work.shape[0]
     if delay.shape != work.shape or work.shape[1] != n or late.size != n:
         raise ValueError("delay, work and late must be of every worker, and of as many rounds")

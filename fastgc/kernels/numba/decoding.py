@@ -397,7 +397,7 @@ def rebuild_stream(tables, stream):
     tables : CyclicTables
         ``code.scheme.tables``.
     stream : CyclicStream
-        ``fastgc.kernels.cyclic_stream(tables)``.
+        ``fastgc.kernels.unchecked.cyclic_stream(tables)``.
     """
     for b in range(tables.q.size):
         s, m, q = tables.start[b], tables.start[b + 1] - tables.start[b], tables.q[b]

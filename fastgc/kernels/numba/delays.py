@@ -67,7 +67,7 @@ def _power_of_e(x):
 
 @njit_exact
 def draw(delays, first, wait, whole):
-    """Draw rounds, see `fastgc.kernels.draw`."""
+    """Draw rounds, see ``kernels.unchecked.draw``."""
     rounds, n = wait.shape
     if whole.shape != wait.shape or delays.shift.size < n or delays.given.shape[1] != n:
         raise ValueError("wait and whole must be of every worker, and of as many rounds")

@@ -7,12 +7,88 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..rows import INTEGER, LARGEST_GROUP, PACKED, REAL, REAL_PART, Rows, extent_of, extent_of_pairs
+from ..contract import REALS, check_power_of_two, reads, takes, writes
+from ..rows import (
+    EXPAND,
+    INTEGER,
+    LARGEST_GROUP,
+    PACKED,
+    REAL,
+    REAL_PART,
+    Rows,
+    extent_of,
+    extent_of_pairs,
+)
 from .pairs import Pair, add, multiply, negate
 
 __all__ = ["combine", "combine_pairs", "square_sum", "to_halves"]
 
 
+_FLOAT, _DOUBLE, _COMPLEX = map(np.dtype, ("float32", "float64", "complex128"))
+_WIDE = ("float", "double")
+_TAKEN = {  # kinds of rows
+    REAL: (*_WIDE, "half", "bfloat", INTEGER),
+    PACKED: (*_WIDE, "half", "bfloat"),
+    REAL_PART: _WIDE,
+    EXPAND: _WIDE,
+}
+
+
+def _check_combination(
+    mode: int,
+    rows: Rows,
+    coef: NDArray[Any],
+    out: NDArray[Any],
+    accumulate: bool,
+    check: bool,
+) -> None:
+    """Raise TypeError or ValueError unless `combine` can do this."""
+    if mode not in _TAKEN:
+        raise ValueError(f"mode must be REAL, PACKED, REAL_PART or EXPAND, not {mode}")
+    row = rows.checked("rows")
+    if row.kind == "c" and mode != REAL_PART:
+        raise TypeError(f"rows must be real, unless the mode is REAL_PART: they are {row}")
+    if row.kind != "c" and mode == REAL_PART:
+        raise TypeError(f"rows must be complex for REAL_PART: they are {row}")
+    if rows.kind not in _TAKEN[mode]:
+        raise TypeError(f"rows of {row} are not for this mode")
+    wanted: np.dtype[Any] = _DOUBLE if mode == REAL else _COMPLEX
+    if coef.dtype != wanted:
+        raise TypeError(f"coef must have dtype {wanted} for this mode, not {coef.dtype}")
+    if coef.size != rows.count:
+        raise ValueError(f"coef must have shape ({rows.count},), as there are rows: {coef.shape}")
+    if rows.kind == INTEGER:
+        if not ((coef >= -(2.0**63)) & (coef < 2.0**64) & (coef == np.floor(coef))).all():
+            raise ValueError("coef must be integers of 64 bits, as rows are: one is none")
+        wanted = row
+    else:
+        wanted = _DOUBLE if rows.kind == "double" else _FLOAT
+        if mode == EXPAND:
+            wanted = np.result_type(wanted, np.complex64)
+    if out.dtype != wanted:
+        raise TypeError(f"out must have dtype {wanted} for these rows and mode, not {out.dtype}")
+    _check_length(out, rows.length, out.size, mode == PACKED)
+    _check_apart(rows, out)
+
+
+def _check_length(out: NDArray[Any], length: int, size: int, packed: bool) -> None:
+    """Raise ValueError unless rows of so many numbers go with so many of `out`."""
+    if (size + 1) // 2 != (length + 1) // 2 if packed else size != length:
+        more = ", or its last pair cut" if packed else ""
+        raise ValueError(f"out must be as long as rows of {length}{more}: its shape is {out.shape}")
+
+
+def _check_apart(rows: Rows, out: NDArray[Any]) -> None:
+    if rows.nbytes and out.size and rows.overlap(out):
+        raise ValueError("out and rows overlap: they must share no memory")
+
+
+@takes(
+    _check_combination,
+    rows=Rows,
+    coef=reads("float64 complex128", "f"),
+    out=writes("float32 float64 complex64 complex128 integer", "p"),
+)
 def combine(
     mode: int,
     rows: Rows,
@@ -93,6 +169,7 @@ def _combine_integers(rows: Rows, coef: NDArray[Any], out: NDArray[Any], accumul
     return True
 
 
+@takes(x=reads("float32 float64 float16 bfloat16 integer", "p"))
 def square_sum(x: NDArray[Any]) -> float:
     """Sum of squares of a real vector, in double precision; not finite if `x` is not.
 
@@ -102,6 +179,11 @@ def square_sum(x: NDArray[Any]) -> float:
         return float(np.square(x, dtype=np.float64).sum())
 
 
+def _check_factor(x: NDArray[Any], factor: float, out: NDArray[np.float16]) -> None:
+    check_power_of_two("factor", factor, 254)
+
+
+@takes(_check_factor, x=reads(REALS, "p"), out=writes("float16", "p"))
 def to_halves(x: NDArray[Any], factor: float, out: NDArray[np.float16]) -> None:
     """``out = x * factor``, rounded to float16 once; what is beyond it is Inf.
 
@@ -119,6 +201,33 @@ def to_halves(x: NDArray[Any], factor: float, out: NDArray[np.float16]) -> None:
         np.multiply(x, factor, out=out, dtype=dtype, casting="same_kind")
 
 
+def _check_pairs(
+    rows: Rows,
+    coef: NDArray[np.complex128],
+    out: NDArray[np.float64],
+    paired: bool,
+    rounded: bool,
+    accumulate: bool,
+    check: bool,
+) -> None:
+    """Raise TypeError or ValueError unless `combine_pairs` can do this."""
+    row = rows.checked("rows")
+    if row != np.float64:
+        raise TypeError(f"rows must be of float64: they are {row}")
+    if rounded and not paired:
+        raise ValueError("rounded is for rows of pairs: paired must be True")
+    if paired and rows.length % 2:
+        raise ValueError(f"rows of pairs must have an even length, not {rows.length}")
+    if not rounded and out.size % 2:
+        raise ValueError(f"out must hold pairs, an even number: its shape is {out.shape}")
+    if len(coef) != rows.count:
+        raise ValueError(f"coef must have shape ({rows.count}, 2), as there are rows: {coef.shape}")
+    length, size = rows.length // (2 if paired else 1), out.size // (1 if rounded else 2)
+    _check_length(out, length, size, True)
+    _check_apart(rows, out)
+
+
+@takes(_check_pairs, rows=Rows, coef=reads("complex128", "f 2"), out=writes("float64", "p"))
 def combine_pairs(
     rows: Rows,
     coef: NDArray[np.complex128],

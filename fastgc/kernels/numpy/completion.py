@@ -74,7 +74,7 @@ class CompletionPlan(NamedTuple):
         overhead: float = 0.0,
         interrupted: bool = True,
     ) -> Completion:
-        """What `fastgc.kernels.completion` writes, by the backend in use."""
+        """What ``kernels.unchecked.completion`` writes, by the backend in use."""
         out = Completion.empty(len(work))
         own(completion)(self, delay, work, late, receive, overhead, interrupted, out)
         return out

@@ -70,7 +70,7 @@ class DelayPlan(NamedTuple):
         return self._replace(given=self.given[lo:hi])
 
     def draw(self, first: int, rounds: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """What `fastgc.kernels.draw` writes of so many rounds, by the backend in use."""
+        """What ``kernels.unchecked.draw`` writes of so many rounds, by the backend in use."""
         wait, whole = np.empty((2, rounds, self.given.shape[1]))
         own(draw)(self, first, wait, whole)
         return wait, whole

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..contract import NODES, check_power_of_two, reads, takes, writes
 from ..cyclic import Status
 
 __all__ = [
@@ -20,6 +21,13 @@ __all__ = [
 ]
 
 
+@takes(
+    nodes=reads(NODES, "m"),
+    points=reads("nodes", "p"),
+    mantissa=writes("nodes", "p"),
+    exponent=writes("int64", "p"),
+    hit=writes("int64", "p"),
+)
 def lagrange_products(
     nodes: NDArray[Any],
     points: NDArray[Any],
@@ -69,6 +77,26 @@ def _ldexp(x: NDArray[Any], exponent: NDArray[Any]) -> NDArray[Any]:
     return scaled
 
 
+def _check_basis(
+    nodes: NDArray[Any],
+    weights: NDArray[Any],
+    weight_exponent: NDArray[np.int64],
+    points: NDArray[Any],
+    out: NDArray[Any],
+) -> None:
+    m, p = nodes.size, points.size
+    if out.shape not in ((p, m), (m,)):
+        raise ValueError(f"out must have shape ({p}, {m}) or ({m},), not {out.shape}")
+
+
+@takes(
+    _check_basis,
+    nodes=reads(NODES, "m", least=1),
+    weights=reads("nodes", "m"),
+    weight_exponent=reads("int64", "m"),
+    points=reads("nodes", "p"),
+    out=writes("nodes", "..."),
+)
 def lagrange_basis(
     nodes: NDArray[Any],
     weights: NDArray[Any],
@@ -99,6 +127,12 @@ def lagrange_basis(
     out[...] = values if out.ndim == 2 else values.sum(axis=0)
 
 
+@takes(
+    nodes=reads(NODES, "m", least=1),
+    scaled=writes("nodes", "m"),
+    weights=writes("nodes", "m"),
+    exponent=writes("int64", "m", optional=True),
+)
 def lagrange_weights(
     nodes: NDArray[Any],
     scaled: NDArray[Any],
@@ -142,6 +176,19 @@ def lagrange_weights(
     return shift
 
 
+def _check_scale(*arguments: Any) -> None:
+    check_power_of_two("scale", arguments[5], 1023)
+
+
+@takes(
+    _check_scale,
+    nodes=reads(NODES, "m", least=1),
+    weights=reads("nodes", "m"),
+    weight_exponent=reads("int64", "m"),
+    values=reads("nodes", "m"),
+    points=reads("nodes", "p"),
+    out=writes("nodes", "p"),
+)
 def lagrange_evaluate(
     nodes: NDArray[Any],
     weights: NDArray[Any],

@@ -7,11 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..contract import REALS, reads, takes, writes
 from .combine import square_sum
 
 __all__ = ["amsgrad", "nesterov", "replace", "sgd", "square_distance"]
 
 
+@takes(
+    theta=writes(REALS, "p"),
+    velocity=writes("theta", "p", optional=True),
+    gradient=reads("theta", "p", same="theta velocity"),
+)
 def sgd(
     theta: NDArray[Any],
     velocity: NDArray[Any] | None,
@@ -50,6 +56,11 @@ def sgd(
     return square_distance(theta, before)
 
 
+@takes(
+    theta=writes(REALS, "p"),
+    point=writes("theta", "p"),
+    gradient=reads("theta", "p", same="theta point"),
+)
 def nesterov(
     theta: NDArray[Any],
     point: NDArray[Any],
@@ -79,6 +90,12 @@ def nesterov(
     return square_distance(point, before)
 
 
+@takes(
+    theta=writes(REALS, "p"),
+    h=writes("theta", "p"),
+    v=writes("theta", "p"),
+    gradient=reads("theta", "p", same="theta h v"),
+)
 def amsgrad(
     theta: NDArray[Any],
     h: NDArray[Any],
@@ -107,12 +124,18 @@ def amsgrad(
     """
     real, before = theta.dtype.type, theta.copy()
     with np.errstate(all="ignore"):
+        square = gradient * gradient  # the gradient may be h
         h[:] = real(beta1) * h + real(1 - beta1) * gradient
-        np.maximum(v, real(beta2) * v + real(1 - beta2) * (gradient * gradient), out=v)
+        np.maximum(v, real(beta2) * v + real(1 - beta2) * square, out=v)
         theta -= real(lr) * h / np.sqrt(real(epsilon) + v)
     return square_distance(theta, before)
 
 
+@takes(
+    old=writes(REALS, "p"),
+    new=reads("old", "p", same="old"),
+    total=writes("old", "p", optional=True),
+)
 def replace(old: NDArray[Any], new: NDArray[Any], total: NDArray[Any] | None = None) -> float:
     """``total += new - old; old = new``, in one pass; see `sgd`.
 
@@ -136,6 +159,7 @@ def replace(old: NDArray[Any], new: NDArray[Any], total: NDArray[Any] | None = N
     return moved
 
 
+@takes(x=reads(REALS, "p"), y=reads("x", "p"))
 def square_distance(x: NDArray[Any], y: NDArray[Any]) -> float:
     """Sum of the squares of ``x - y``, in float64; not finite if a difference is not; see `sgd`.
 

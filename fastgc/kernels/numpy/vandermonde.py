@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..contract import NODES, check_numbers_below, reads, takes, writes
+
 __all__ = ["leja_order", "solve_vandermonde"]
 
 
+@takes(nodes=reads(NODES, "m", least=1), order=writes("int64", "m"))
 def leja_order(nodes: NDArray[Any], order: NDArray[np.int64]) -> None:
     """Write to `order` a permutation that puts the nodes in Leja order.
 
@@ -59,6 +62,21 @@ def _exponent(x: float) -> int:
 _UNIT, _ACCURATE, _HARMLESS, _RAY = 2.0**-53 * 1.001, 2.0**-48, 2.0**-32, 2.0**-20
 
 
+def _check_order(
+    nodes: NDArray[Any], b: NDArray[Any], order: NDArray[np.int64] | None, *_: Any
+) -> None:
+    if order is not None:
+        check_numbers_below("order", order, nodes.size)
+
+
+@takes(
+    _check_order,
+    nodes=reads(NODES, "m", least=1),
+    b=reads("nodes", "m ..."),
+    order=reads("int64", "m", optional=True),
+    out=writes("nodes", "b", same="b"),
+    bound=writes("float64", "b", optional=True),
+)
 def solve_vandermonde(
     nodes: NDArray[Any],
     b: NDArray[Any],

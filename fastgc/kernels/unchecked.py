@@ -1,0 +1,72 @@
+"""Kernels as they are, and the plans that they take: for fastgc's own modules, which have checked.
+
+This is no part of what fastgc offers. What does not fit is read and written beyond its end. What is
+offered has a contract (`fastgc.kernels.contract`), and is a name of `fastgc.kernels`.
+"""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import TYPE_CHECKING
+
+from . import numpy as plain
+from .arrivals import Arrivals, Enough
+from .cyclic import (
+    LOCATOR,
+    LOOKUP,
+    SPREAD,
+    CyclicPlan,
+    CyclicStream,
+    Decode,
+    StreamCalls,
+    Where,
+    cyclic_stream,
+)
+from .dispatch import kernel
+from .fourier import Fourier, bind_fourier, fourier_rebuild
+from .numpy.completion import BLOCKS, CELLS, EDGES, SPAN, TILING, Completion, CompletionPlan
+from .numpy.cover import CellsPlan, EdgesPlan, TilingPlan, tiling_plan
+from .numpy.delays import DelayPlan
+from .rows import AddRow, Combinations, address, stacked
+
+if TYPE_CHECKING:  # to a type checker, a kernel is the NumPy function
+    from .numpy import *  # noqa: F403
+
+KERNELS = {
+    name: kernel(each) for name, each in vars(plain).items() if isinstance(each, FunctionType)
+}
+globals().update(KERNELS)
+
+__all__ = [
+    "BLOCKS",
+    "CELLS",
+    "EDGES",
+    "LOCATOR",
+    "LOOKUP",
+    "SPAN",
+    "SPREAD",
+    "TILING",
+    "AddRow",
+    "Arrivals",
+    "CellsPlan",
+    "Combinations",
+    "Completion",
+    "CompletionPlan",
+    "CyclicPlan",
+    "CyclicStream",
+    "Decode",
+    "DelayPlan",
+    "EdgesPlan",
+    "Enough",
+    "Fourier",
+    "StreamCalls",
+    "TilingPlan",
+    "Where",
+    "address",
+    "bind_fourier",
+    "cyclic_stream",
+    "fourier_rebuild",
+    "stacked",
+    "tiling_plan",
+    *KERNELS,
+]

@@ -1,0 +1,701 @@
+"""Kernels called with arguments that do not fit: each call says so, or does what NumPy's does.
+
+``python tests/kernels_fuzz.py --seconds 60`` takes calls of every public function of
+`fastgc.kernels` that succeed, those of the tests' table of kernels among them, and changes one or
+two arguments: by one element, by dtype, by layout, by value, or to something else altogether. A
+call raises TypeError or ValueError, and has written nothing; or it gives what NumPy's function
+gives, which is asked for the same. Whatever lies around its arrays is as before.
+
+Calls are made in processes of their own, which a fault may end. It prints what was found, and how
+often, with the number of a call; the exit status is 1 if anything was. ``--call 123`` makes that
+one alone. `.ci/sanitize` has the compiler watch what is read, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import copy
+import faulthandler
+import functools
+import inspect
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+from kernel_table import KERNELS, STEPS
+
+from fastgc import kernels
+from fastgc.kernels.cyclic import circle
+
+GUARD, MARK = 64, 0xA5  # bytes before and after an array, and what they are
+AT_ONCE = 20000  # calls of a process
+HANGS = 60.0
+REPORT = r"(?:ERROR: |runtime error: )(.*)"  # of a sanitizer
+REFUSED = (TypeError, ValueError)
+TAKES_NOTHING = {"backend", "backends"}
+DTYPES = [
+    "f4",
+    "f8",
+    "f2",
+    "c8",
+    "c16",
+    "i8",
+    "i4",
+    "u8",
+    "?",
+    "g",
+    "O",
+    "S3",
+    ">f8",
+    ">i8",
+    ">c16",
+]
+STRANGE = [None, "text", b"bytes", 3, -1, 2**70, 0.5, float("nan"), 1j, (), [], {}, object, np.add]
+NUMBERS = [0, 1, -1, 2, 7, 2**45, 2**62, -(2**63), 2**63, 2**64, 2**1100]
+REALS = [0.0, -0.0, 1.0, -1.0, 0.3, 1e300, 1e-300, 1e39, 2.0**255, np.inf, -np.inf, np.nan]
+
+# ----------------------------------------------------------------------------- calls that succeed
+
+
+def functions():
+    """Public functions of `fastgc.kernels` that take something, by name."""
+    found = {name: getattr(kernels, name) for name in kernels.__all__ if name not in TAKES_NOTHING}
+    return {name: thing for name, thing in found.items() if inspect.isfunction(thing)}
+
+
+class Listed:
+    """What `kernels.Rows` are made of."""
+
+    def __init__(self, arrays, length, dtype):
+        self.arrays, self.length, self.dtype = arrays, length, dtype
+
+
+def _kept(value):
+    if isinstance(value, kernels.Rows):
+        arrays = value.arrays
+        if not isinstance(arrays, np.ndarray):
+            arrays = [np.array(row) for row in arrays]
+        dtype = arrays[0].dtype
+        return Listed(copy.deepcopy(arrays), value.length, dtype)
+    return copy.deepcopy(value)
+
+
+def _of_the_table(known, rng):
+    """Calls that rows of the tests' table make."""
+    calls = []
+
+    def recorded(name, function, *given, **named):
+        bound = inspect.signature(function).bind(*given, **named)
+        bound.apply_defaults()
+        calls.append((name, {key: _kept(value) for key, value in bound.arguments.items()}))
+        return function(*given, **named)
+
+    rows = [*KERNELS, *(row for row, _ in STEPS)]
+    before = {name: getattr(kernels, name) for name in known}
+    for name, function in before.items():
+        setattr(kernels, name, functools.partial(recorded, name, function))
+    try:
+        for row in rows:
+            for dtype in row.dtypes:
+                for size, count in ((1, 1), (2, 2), (3, 2), (9, 4), (40, 3)):
+                    if size > 9 and "nodes" in row.make(rng, 1, 1, dtype):
+                        continue  # of which digits are lost
+                    row.run(row.make(rng, size, count, dtype))
+        for step, _ in STEPS:  # which keep the function itself
+            arguments = step.make(rng, 5, 1, np.float64)
+            names = inspect.signature(known[step.name.split(",")[0]]).parameters
+            numbers = {"lr": 0.1, "momentum": 0.5, "beta1": 0.9, "beta2": 0.8, "epsilon": 1e-3}
+            given = {name: arguments.get(name, numbers.get(name)) for name in names}
+            for dtype in (np.float32, np.float64):
+                call = {k: v.astype(dtype) if np.ndim(v) else v for k, v in given.items()}
+                calls.append((step.name.split(",")[0], call))
+    finally:
+        for name, function in before.items():
+            setattr(kernels, name, function)
+    return calls
+
+
+def _pairs(rng, paired, rounded):
+    q, count = int(rng.integers(1, 9)), int(rng.integers(0, 5))
+    width = 2 * q if paired else q
+    rows = [rng.standard_normal(width) for _ in range(count)]
+    coef = rng.standard_normal((count, 2)) + 1j * rng.standard_normal((count, 2))
+    size = q + q % 2
+    return {
+        "rows": Listed(rows, width, np.dtype(float)),
+        "coef": coef,
+        "out": rng.standard_normal(size if rounded else 2 * size),
+        "paired": paired,
+        "rounded": rounded,
+        "accumulate": bool(rng.integers(2)),
+        "check": bool(rng.integers(2)),
+    }
+
+
+def _turns(rng):
+    n = int(rng.integers(4, 20))
+    return np.sort(rng.permutation(n)[: int(rng.integers(1, n - 1))]), n
+
+
+def _nearly(rng):
+    turns, n = _turns(rng)
+    # of a higher degree there are many that are nearly as good
+    return {"turns": turns, "n": n, "c": int(rng.integers(0, turns.size + 1)), "unit": 2.0**-53}
+
+
+def _points(n):
+    roots = circle(n)
+    parts = np.stack([roots.real, roots.imag], axis=1)
+    return np.stack([parts, np.zeros_like(parts)], axis=2)
+
+
+def _nearly_pairs(rng):
+    call = _nearly(rng)
+    del call["unit"]
+    return call | {"circle": _points(call["n"])}
+
+
+def _located(rng):
+    turns, n = _turns(rng)
+    return {"turns": turns, "n": n, "circle": _points(n)}
+
+
+def _shortest(rng):
+    step = int(rng.integers(1, 4))
+    m = step * int(rng.integers(2, 6))
+    column = rng.standard_normal(m) + 1j * rng.standard_normal(m)
+    lost = rng.permutation(m)[:1].astype(np.int64)
+    return {"circulant": kernels.Circulant.of(column, step), "lost": lost}
+
+
+def _weighted(rng):
+    turns, n = _turns(rng)
+    return {"turns": turns, "weights": rng.uniform(1, 2, n)}
+
+
+def _ordered(rng):
+    nodes = rng.standard_normal(int(rng.integers(1, 20)))
+    if rng.random() < 0.5:
+        nodes = nodes + 1j
+    return {"nodes": nodes, "order": np.empty(nodes.size, np.int64)}
+
+
+def _solved(rng):
+    call = _ordered(rng)
+    nodes, order = call["nodes"], rng.permutation(call["nodes"].size)
+    shape = (nodes.size,) if rng.random() < 0.5 else (nodes.size, 3)
+    b = rng.standard_normal(shape).astype(nodes.dtype)
+    bound = np.zeros(shape) if rng.random() < 0.5 else None
+    return {
+        "nodes": nodes,
+        "b": b,
+        "order": order if rng.random() < 0.7 else None,
+        "transpose": bool(rng.integers(2)),
+        "out": np.empty_like(b),
+        "forced": bool(rng.integers(2)),
+        "bound": bound,
+        "choose": bool(rng.integers(2)),
+    }
+
+
+# Calls of functions that the table does not call, or not with all that they take.
+OTHERS = {
+    "combine_pairs": lambda rng: _pairs(rng, *[(0, 0), (1, 0), (1, 1)][rng.integers(3)]),
+    "near_exact": _nearly,
+    "near_exact_pairs": _nearly_pairs,
+    "locator_pairs": _located,
+    "minimum_norm": _shortest,
+    "weighted_minimum_norm": _weighted,
+    "leja_order": _ordered,
+    "solve_vandermonde": _solved,
+}
+
+
+@functools.cache
+def examples():
+    """Calls that succeed, by the function's name: each as arguments by name."""
+    known, rng = functions(), np.random.default_rng(0)
+    found = {name: [] for name in known}
+    for name, arguments in _of_the_table(known, rng):
+        found[name].append(arguments)
+    for name, make in OTHERS.items():
+        if name in found:
+            found[name] += [make(rng) for _ in range(30)]
+    if lacking := [name for name, calls in found.items() if not calls]:
+        raise LookupError(f"no call that succeeds is known of {', '.join(lacking)}: see OTHERS")
+    return found
+
+
+# ------------------------------------------------------------------------------- what is changed
+
+
+class Case:
+    """One call, made anew as often as it is asked for, from its number alone."""
+
+    def __init__(self, seed, number, only=()):
+        self.rng = np.random.default_rng([seed, number])
+        self.memories = []  # of arrays with guards around them
+        self.huge = False  # whether a number is so large that memory may be lacking
+        self.wild = False  # whether numbers are such that roundings are not to be compared
+        known = {name: calls for name, calls in examples().items() if not only or name in only}
+        self.name = str(self.rng.choice(sorted(known)))
+        calls = known[self.name]
+        given = copy.deepcopy(calls[self.rng.integers(len(calls))])
+        names = list(given)
+        changed = self.rng.permutation(len(names))[: self.rng.integers(0, 3)]
+        self.said = [self.name]
+        self.given = {}
+        for at, (name, value) in enumerate(given.items()):
+            if at not in changed:
+                self.given[name] = self.placed(value)
+        for at in changed:
+            name = names[at]
+            before = len(self.said)
+            self.given[name] = self.other(name, given[name])
+            self.said[before:] = [f"{name}: {' '.join(self.said[before:])}"]
+        self.given = {name: self.given[name] for name in names}
+
+    def __str__(self):
+        return ", ".join(self.said)
+
+    def pick(self, values):
+        """One of them, as it is."""
+        return values[self.rng.integers(len(values))]
+
+    # ------------------------------------------------------------------------ where arrays lie
+
+    def placed(self, value):
+        """The same, of which arrays lie between guards, or alone in memory that is just enough."""
+        if isinstance(value, Listed):
+            arrays = value.arrays
+            if isinstance(arrays, np.ndarray):
+                arrays = self.array(arrays)
+            else:
+                arrays = [self.array(each) for each in arrays]
+            return kernels.Rows.of(arrays, value.length, value.dtype)
+        return self.array(value) if type(value) is np.ndarray else value
+
+    def array(self, value):
+        """A copy of it."""
+        if value.dtype.hasobject or self.rng.random() < 0.5:
+            return np.array(value, order="C")
+        return self.within(value.nbytes, 0, value.dtype, value.shape, value)
+
+    def within(self, size, shift, dtype, shape, value=0, strides=None, first=0):
+        """An array of so many bytes between guards."""
+        memory = np.full(size + 2 * GUARD + 16, MARK, np.uint8)
+        at = GUARD + -(memory.ctypes.data + GUARD) % 16 + shift
+        self.memories.append((memory, at, at + size))
+        array = np.ndarray(shape, dtype, memory, at + first, strides)
+        with np.errstate(all="ignore"):
+            if 0 not in (strides or (1,)):
+                array[...] = value
+            else:
+                memory[at : at + size] = 0
+        return array
+
+    def intact(self):
+        """Whether guards are as they were."""
+        return all(
+            (memory[:first] == MARK).all() and (memory[end:] == MARK).all()
+            for memory, first, end in self.memories
+        )
+
+    # --------------------------------------------------------------------------- other arguments
+
+    def other(self, name, value):
+        """What takes an argument's place."""
+        if self.rng.random() < 0.1:
+            strange = self.pick(STRANGE)
+            self.said.append(f"{strange!r}")
+            return strange
+        if isinstance(value, Listed):
+            return self.other_rows(value)
+        if isinstance(value, tuple) and hasattr(value, "_fields"):  # a record of arrays
+            field = self.pick(value._fields)
+            self.said.append(field)
+            parts = {key: self.placed(getattr(value, key)) for key in value._fields}
+            return value._replace(**parts | {field: self.other(field, getattr(value, field))})
+        if type(value) is np.ndarray:
+            return self.other_array(value)
+        if isinstance(value, bool | np.bool_):
+            new = self.pick([not value, np.bool_(value), 2, 0.0, "yes", np.array([True, False])])
+        elif isinstance(value, int | np.integer):
+            more = [np.int8(value % 100), float(value), np.array(value), value + 1]
+            new = self.pick([*NUMBERS, *more])
+            self.huge |= isinstance(new, int) and new > 2**30
+        elif isinstance(value, float | np.floating):
+            more = [np.float16(0.5), np.array(value), 2**1100, 3, "0.5", 1j]
+            new = self.pick([*REALS, *more])
+        elif value is None:
+            likely = [each for each in self.given.values() if type(each) is np.ndarray]
+            new = self.pick([*likely, np.arange(3), np.zeros(1)])
+        else:
+            new = self.pick(STRANGE)
+        self.wild = True
+        self.said.append(f"{new!r}"[:60])
+        return new
+
+    def other_rows(self, value):
+        arrays, length, dtype = value.arrays, value.length, value.dtype
+        how = self.pick(["length", "dtype", "row", "fewer", "more", "stale", "all", "layout"])
+        self.said.append(f"rows, {how}")
+        if how == "length":
+            length = self.pick([length - 1, length + 1, 0, 2 * length, -1, 2**40])
+        elif how == "dtype":
+            dtype = np.dtype(self.pick(["f4", "f8", "f2", "c8", "c16", "i8", "i2"]))
+        elif how == "fewer":
+            arrays = arrays[:-1]
+        elif how == "more":
+            arrays = [*arrays, *arrays[:1]]
+        elif how == "all" and len(arrays):
+            arrays = [each.astype(dtype) for each in np.array(arrays, "g")[:, : length - 1]]
+        elif how == "layout" and len(arrays):
+            wide = np.array(arrays)
+            arrays = self.pick(
+                [wide[::-1], np.asfortranarray(wide), np.repeat(wide[:1], 3, axis=0)]
+            )
+        try:
+            if how == "row" and len(arrays):
+                rows = [self.array(each) for each in arrays]
+                rows[self.rng.integers(len(rows))] = self.other_array(rows[0])
+                made = kernels.Rows.of(rows, length, dtype)
+            else:
+                made = self.placed(Listed(arrays, length, dtype))
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+            self.said.append(f"which are refused: {error}")
+            return self.placed(value)
+        if how == "stale":
+            made.length = self.pick([length + 1, length + 100, -length])
+        return made
+
+    def other_array(self, value):
+        ways = ["size", "size", "shape", "scalar", "dtype", "dtype", "layout", "layout", "values"]
+        ways += ["alias", "alias", "read-only", "type"]
+        how = self.pick(ways)
+        self.said.append(how)
+        return getattr(self, f"by_{how.replace('-', '_')}")(value)
+
+    def by_size(self, value):
+        """One axis longer or shorter."""
+        axis = int(self.rng.integers(max(value.ndim, 1)))
+        size = value.shape[axis] if value.ndim else 1
+        new = self.pick([size - 1, size + 1, 0, 1, 2, 2 * size, size - 2])
+        self.said.append(str(new))
+        flat = value if value.ndim else value[None]
+        return self.array(
+            np.take(flat, np.arange(max(new, 0)) % max(size, 1), axis) if size else flat
+        )
+
+    def by_shape(self, value):
+        new = self.pick(
+            [
+                value[None],
+                value[..., None],
+                value.reshape(-1),
+                value.T,
+                value.reshape(value.size, 1),
+            ]
+        )
+        self.said.append(str(new.shape))
+        return self.array(new)
+
+    def by_scalar(self, value):
+        """A number that NumPy takes for an array, or an array of no dimension."""
+        number = value.reshape(-1)[0] if value.size else value.dtype.type(0)
+        new = self.pick([number, np.float64(2.5), np.int64(1), np.complex128(1), np.array(number)])
+        self.said.append(f"{type(new).__name__} {new!r}"[:60])
+        return self.array(new) if type(new) is np.ndarray else new
+
+    def by_dtype(self, value):
+        dtype = np.dtype(self.pick([*DTYPES, ml_dtypes.bfloat16]))
+        self.said.append(str(dtype))
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                new = value.astype(dtype)
+            except (TypeError, ValueError):
+                new = np.zeros(value.shape, dtype)
+        self.wild = True
+        return self.array(new)
+
+    def by_layout(self, value):
+        """The same numbers elsewhere: strided, from behind, all in one place, or misaligned."""
+        how = self.pick(["gaps", "backwards", "broadcast", "misaligned", "fortran", "shifted"])
+        self.said.append(how)
+        if how == "broadcast":
+            first = value.reshape(-1)[:1] if value.size else np.zeros(1, value.dtype)
+            self.wild = True
+            return np.broadcast_to(self.array(first)[0], value.shape)
+        if how == "backwards" and value.ndim:
+            new = self.array(value[::-1])[::-1]
+        elif how == "gaps" and value.ndim:
+            wide = np.zeros((2 * value.shape[0], *value.shape[1:]), value.dtype)
+            new = self.array(wide)[::2]
+            new[...] = value
+        elif how == "misaligned" and value.itemsize > 1:
+            new = self.within(value.nbytes, 1, value.dtype, value.shape, value)
+        elif how == "fortran":
+            new = np.asfortranarray(value)
+        else:
+            new = self.array(np.concatenate([value.reshape(-1)[:1], value.reshape(-1)]))[1:]
+            new = new.reshape(value.shape) if value.size else self.array(value)
+        return new
+
+    def by_values(self, value):
+        """Some that are no numbers, huge, negative, equal, or numbers of nothing that is there."""
+        new, self.wild = np.array(value), True
+        if not new.size:
+            return self.array(new)
+        at = self.rng.integers(new.size, size=self.rng.integers(1, 3))
+        if new.dtype.kind in "iu":
+            number = self.pick([-1, new.size, new.size + 1, 0, 1, 2**62, -(2**63), 2**63 - 1])
+            number = np.array(number).astype(new.dtype)
+        else:
+            with np.errstate(all="ignore"):
+                number = np.array(self.pick(REALS)).astype(new.dtype)
+        if self.rng.random() < 0.3:
+            number = new.reshape(-1)[0]
+        self.said.append(str(number))
+        new.reshape(-1)[at] = number
+        return self.array(new)
+
+    def by_alias(self, value):
+        """Memory of another argument: the same, or some elements further on."""
+        others = [
+            (name, each)
+            for name, each in self.given.items()
+            if type(each) is np.ndarray
+            and each.size
+            and each.flags.c_contiguous
+            and not each.dtype.hasobject
+        ]
+        if not others or not value.size:
+            return self.array(value)
+        name, other = self.pick(others)
+        self.wild = True
+        if self.rng.random() < 0.5 or other.size < 2:
+            self.said.append(f"is {name}")
+            return other
+        shift = int(self.rng.integers(1, other.size))
+        self.said.append(f"{name} from {shift} on")
+        size = other.size + shift
+        whole = self.within(size * other.itemsize, 0, other.dtype, (size,))
+        with np.errstate(all="ignore"):
+            whole[: other.size] = other.reshape(-1)
+        self.given[name] = whole[: other.size].reshape(other.shape)
+        return whole[shift:].reshape(other.shape)
+
+    def by_read_only(self, value):
+        new = self.array(value)
+        new.flags.writeable = False
+        return new
+
+    def by_type(self, value):
+        """No array, or one of a class of its own."""
+        kind = self.pick(["list", "memoryview", "matrix", "masked", "bytes", "subclass"])
+        self.said.append(kind)
+        if kind == "list":
+            return value.tolist()
+        if kind == "memoryview":
+            lends = value.dtype.char != "E"  # as bfloat16 does not
+            return memoryview(self.array(value if lends else value.view(np.uint16)))
+        if kind == "bytes":
+            return value.tobytes()
+        if kind == "matrix" and value.ndim in (1, 2):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # it is said to be of old
+                return np.asmatrix(value)
+        if kind == "masked":
+            return np.ma.masked_array(value, mask=np.arange(value.size).reshape(value.shape) == 0)
+        return self.array(value).view(type("Own", (np.ndarray,), {}))
+
+
+# ----------------------------------------------------------------------------------- what is held
+
+
+def contents(given):
+    """What arrays hold: copies, by where they are."""
+    found = {}
+    for name, value in given.items():
+        if isinstance(value, kernels.Rows):
+            value = [*value.arrays]  # also of a matrix
+        parts = value if isinstance(value, list | tuple) else [value]
+        for at, part in enumerate(parts):
+            if isinstance(part, np.ndarray):
+                found[name, at] = np.array(part)
+    return found
+
+
+def called(case):
+    """How a call ends: a result or the exception; and what arrays held before and after."""
+    before = contents(case.given)
+    function = getattr(kernels, case.name)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result, error = function(**case.given), None
+    except Exception as raised:
+        result, error = None, raised
+    return result, error, before, contents(case.given)
+
+
+def same_bits(one, other):
+    """Whether arrays hold the same, NaN included."""
+    if one.dtype.hasobject:
+        return list(map(repr, one.ravel())) == list(map(repr, other.ravel()))
+    return one.tobytes() == other.tobytes()
+
+
+def alike(one, other, wild):
+    """Whether results are the same up to roundings, which are not compared of wild numbers."""
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(alike, one, other, [wild] * len(one)))
+    if one is None or other is None:
+        return one is other or wild
+    one, other = np.asarray(one), np.asarray(other)
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return False
+    if wild or not one.size or one.dtype.hasobject:
+        return True
+    if one.dtype.kind not in "fcV":
+        return bool((one == other).all())
+    with np.errstate(all="ignore"):
+        wide = np.promote_types(one.dtype, np.float64) if one.dtype.kind != "V" else np.float64
+        one, other = one.astype(wide), other.astype(wide)
+        scale = np.abs(np.where(np.isfinite(other), other, 0)).max()
+        return np.allclose(one, other, 1e-3, 1e-4 * scale, equal_nan=True)
+
+
+def found_in(seed, number, only=()):
+    """What is wrong with a call; None if nothing is."""
+    case = Case(seed, number, only)
+    result, error, before, after = called(case)
+    if not case.intact():
+        return f"{case.name}: writes beside an array"
+    if error is not None:
+        if isinstance(error, MemoryError) and case.huge:
+            return None
+        if not isinstance(error, REFUSED) or not str(error).strip():
+            return f"{case.name}: {type(error).__name__}: {error}"[:150]
+        if not all(same_bits(before[at], after[at]) for at in before):
+            return f"{case.name}: writes, and then raises {type(error).__name__}"
+    twin = Case(seed, number, only)
+    with kernels.use_backend("numpy"):
+        expected, refused, _, wanted = called(twin)
+    if (error is None) != (refused is None):
+        return f"{case.name}: NumPy's {'raises' if refused else 'raises not'}: {refused or error}"[
+            :150
+        ]
+    if error is not None:
+        return None
+    if not alike(result, expected, case.wild):
+        return f"{case.name}: gives {result!r}, and NumPy's {expected!r}"[:150]
+    # Of overlaps NumPy knows what they mean, unless they make nodes that coincide.
+    overlaps = any(" alias " in part for part in case.said) and len(case.said) == 2
+    wild = case.wild and not (overlaps and not {"nodes", "turns", "circulant"} & {*case.given})
+    for at, array in after.items():
+        # bounds are proven, by each in its way
+        if not alike(array, wanted[at], wild or at[0] == "bound"):
+            return f"{case.name}: {at[0]} is not what NumPy's makes of it"
+    return None
+
+
+# ---------------------------------------------------------------------------------- running them
+
+
+def child(options):
+    """Be one of many: calls one after the other, until the time is over."""
+    faulthandler.enable()
+    examples()
+    until, number = time.monotonic() + options.seconds, options.first
+    place = os.open(options.place, os.O_WRONLY)
+    for number in range(options.first, options.first + AT_ONCE):
+        os.pwrite(place, f"{number:020d}".encode(), 0)
+        faulthandler.dump_traceback_later(HANGS, exit=True)
+        if wrong := found_in(options.seed, number, options.only):
+            print(f"FOUND {number} {wrong}", flush=True)
+        if time.monotonic() > until:
+            break
+    faulthandler.cancel_dump_traceback_later()
+    print(f"CALLS {number + 1}", flush=True)
+
+
+def how_it_ended(status, told):
+    """What a process that was ended by a call says of it."""
+    report = re.search(REPORT, told)
+    at = re.search(r" in (fgc_\w+)", told)
+    if report:
+        text = re.sub(r"0x[0-9a-f]+", "…", report[1])[:90]
+        return f"{text}{f', in {at[1]}' if at else ''}"
+    return f"signal {-status}" if status < 0 else f"a hang or status {status}"
+
+
+def main(arguments=None):
+    """Run for a while, print what was found; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="+", default=[], help="no others than these functions")
+    parser.add_argument("--call", type=int, help="make this one alone, in this process")
+    parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--place", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.place:
+        child(options)
+        return 0
+    if options.call is not None:
+        print(Case(options.seed, options.call, options.only), flush=True)
+        wrong = found_in(options.seed, options.call, options.only)
+        print(wrong or "nothing is wrong")
+        return int(bool(wrong))
+    found, shown = collections.Counter(), {}
+    until, number = time.monotonic() + options.seconds, 0
+    with tempfile.TemporaryDirectory(prefix="kernels-fuzz-") as folder:
+        place = Path(folder) / "place"
+        while (left := until - time.monotonic()) > 0:
+            place.write_text("0")
+            command = [sys.executable, __file__, "--place", str(place)]
+            command += ["--first", str(number), "--seed", str(options.seed)]
+            command += [
+                "--seconds",
+                str(left),
+                *(["--only", *options.only] if options.only else []),
+            ]
+            ended = subprocess.run(command, capture_output=True, text=True)
+            for line in ended.stdout.splitlines():
+                if line.startswith("FOUND "):
+                    _, which, what = line.split(" ", 2)
+                    found[what] += 1
+                    shown.setdefault(what, int(which))
+            if calls := re.search(r"CALLS (\d+)", ended.stdout):
+                number = int(calls[1])
+                continue
+            number = int(place.read_text())
+            if ended.returncode == 1 and not re.search(REPORT, ended.stderr):
+                raise RuntimeError(f"at call {number}, of the fuzzer itself:\n{ended.stderr}")
+            which, number = number, number + 1
+            what = f"{Case(options.seed, which, options.only).name}: "
+            what += f"ended by {how_it_ended(ended.returncode, ended.stderr)}"
+            found[what] += 1
+            shown.setdefault(what, which)
+    for what, count in found.most_common():
+        print(f"{count:6d}  {what}")
+        print(
+            f"        --seed {options.seed} --call {shown[what]}: "
+            f"{Case(options.seed, shown[what], options.only)}"
+        )
+    print(f"{number:6d}  calls of {len(functions())} functions")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,217 @@
+"""Kernels and arguments that do not fit: see kernels_fuzz.py, of which this takes some calls."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import kernels_fuzz
+import numpy as np
+import pytest
+from strength import much
+
+from fastgc import kernels
+
+X = np.arange(1.0, 4.0)
+ROWS = np.arange(6.0).reshape(2, 3)
+
+
+def rows(arrays=ROWS, length=3, dtype=float):
+    return kernels.Rows.of(arrays, length, np.dtype(dtype))
+
+
+def vectors(count, **others):
+    """So many of three numbers, to be written or read; others by their place."""
+    return [others.get(f"at{at}", np.arange(1.0, 4.0)) for at in range(count)]
+
+
+def stale():
+    listed = rows()
+    listed.length = 300
+    return listed
+
+
+def replaced(**others):
+    return kernels.replace(*vectors(3, **others))
+
+
+def stepped(**others):
+    return kernels.sgd(*vectors(3, **others), 0.1, 0.9)
+
+
+def solved(b=X, order=None, bound=None, nodes=X, out=None):
+    out = np.empty_like(b) if out is None else out
+    return kernels.solve_vandermonde(nodes, b, order, False, out, False, bound)
+
+
+def combined(listed, coef=None, out=None, mode=kernels.REAL):
+    coef = np.ones(2) if coef is None else coef
+    return kernels.combine(mode, listed, coef, np.zeros(3) if out is None else out)
+
+
+def nearly(turns=(1, 2), n=6, c=2, unit=2.0**-53):
+    return kernels.near_exact(np.array(turns), n, c, unit)
+
+
+def shifted(size=3):
+    """Two vectors of which one begins an element further on."""
+    memory = np.zeros(size + 1)
+    return memory[:-1], memory[1:]
+
+
+FROZEN = np.arange(1.0, 4.0)
+FROZEN.flags.writeable = False
+MISALIGNED = np.zeros(25, np.uint8)[1:].view(float)
+ONE, OTHER = shifted()
+HELD = np.zeros((2, 3))
+
+# What was read or written beyond its end, or otherwise than NumPy's function does.
+REFUSED = {
+    "a number, of 24 bytes": (lambda: stepped(at2=np.float64(1)), "gradient must be a NumPy array"),
+    "no dimension": (lambda: kernels.square_sum(np.array(1.0)), r"x must have shape \(p,\)"),
+    "one fewer": (lambda: stepped(at2=np.zeros(2)), r"gradient must have shape \(3,\), not \(2,\)"),
+    "one more": (lambda: stepped(at1=np.zeros(4)), r"velocity must have shape \(3,\)"),
+    "a list": (lambda: kernels.square_sum([1.0]), "x must be a NumPy array, not list"),
+    "float32": (lambda: stepped(at2=np.zeros(3, "f4")), "gradient must have dtype float64, not"),
+    "other byte order": (lambda: kernels.square_sum(X.astype(">f8")), "not >f8"),
+    "strided": (lambda: kernels.square_distance(X, np.zeros(6)[::2]), "y must be contiguous"),
+    "misaligned": (lambda: kernels.square_sum(MISALIGNED), "x must be aligned"),
+    "masked": (lambda: kernels.square_sum(np.ma.masked_array(X)), "masked"),
+    "read-only": (lambda: stepped(at0=FROZEN), "theta is read-only"),
+    "read-only, total": (lambda: replaced(at2=FROZEN), "total is read-only"),
+    "overlap": (lambda: stepped(at0=ONE, at2=OTHER), "theta and gradient overlap"),
+    "two outputs in one": (lambda: stepped(at0=ONE, at1=ONE), "theta and velocity overlap"),
+    "the total replaces": (lambda: replaced(at1=ONE, at2=ONE), "total and new overlap"),
+    "no number": (lambda: kernels.sgd(*vectors(3), "0.1", 0.9), "lr must be a real number"),
+    "beyond float64": (lambda: kernels.sgd(*vectors(3), 10**400, 0.9), "lr is beyond float64"),
+    "no power of two": (
+        lambda: kernels.to_halves(X, 0.3, np.empty(3, "f2")),
+        "factor must be a power of two",
+    ),
+    "halves, one fewer": (lambda: kernels.to_halves(X, 1.0, np.empty(2, "f2")), "out must have"),
+    "no nodes": (lambda: solved(X[:0], nodes=X[:0]), "nodes must not be empty"),
+    "no permutation": (lambda: solved(order=np.array([0, 1, 3])), "order must be numbers 0 to 2"),
+    "twice": (lambda: solved(order=np.array([0, 1, 1])), "order must be distinct"),
+    "short bound": (lambda: solved(bound=np.zeros(2)), r"bound must have shape \(3,\)"),
+    "short order": (
+        lambda: kernels.leja_order(X, np.empty(2, np.int64)),
+        r"order must have shape \(3,\)",
+    ),
+    "short hit": (
+        lambda: kernels.lagrange_products(*vectors(3), *np.empty((1, 3), int), np.empty(2, int)),
+        r"hit must have shape \(3,\)",
+    ),
+    "basis of another shape": (
+        lambda: kernels.lagrange_basis(X, X, np.zeros(3, int), X, np.empty((3, 2))),
+        r"out must have shape \(3, 3\) or \(3,\)",
+    ),
+    "short exponents": (
+        lambda: kernels.lagrange_weights(*vectors(3), np.empty(2, int)),
+        r"exponent must have shape \(3,\)",
+    ),
+    "scale": (
+        lambda: kernels.lagrange_evaluate(*vectors(2), np.zeros(3, int), X, X, 0.0, X.copy()),
+        "scale must be a power of two",
+    ),
+    "no rows": (lambda: combined(ROWS), "rows must be Rows"),
+    "rows too short": (lambda: combined(rows([*ROWS], 4)), "rows must have shape"),
+    "stale rows": (lambda: combined(stale()), "rows were said to be"),
+    "rows of lists": (lambda: combined(rows([b"x" * 24])), "rows must be NumPy arrays"),
+    "fewer coefficients": (lambda: combined(rows(), np.ones(1)), r"coef must have shape \(2,\)"),
+    "real coefficients": (
+        lambda: combined(rows(), mode=kernels.EXPAND, out=np.zeros(3, complex)),
+        "coef must have dtype complex128",
+    ),
+    "no such mode": (lambda: combined(rows(), mode=7), "mode must be"),
+    "short out": (lambda: combined(rows(), out=np.zeros(2)), "out must be as long as rows of 3"),
+    "out of float32": (
+        lambda: combined(rows(), out=np.zeros(3, "f4")),
+        "out must have dtype float64",
+    ),
+    "out is a row": (lambda: combined(rows(HELD), out=HELD[0]), "out and rows overlap"),
+    "half a number": (
+        lambda: combined(rows(ROWS.astype(int), dtype=int), np.array([0.5, 1]), np.zeros(3, int)),
+        "coef must be integers",
+    ),
+    "pairs of odd length": (
+        lambda: kernels.combine_pairs(rows(), np.ones((2, 2), complex), np.zeros(4), paired=True),
+        "even length",
+    ),
+    "turns beyond": (lambda: nearly((1, 6)), "turns must be numbers 0 to 5"),
+    "turns of floats": (lambda: nearly((1.0, 2.0)), "turns must have dtype int64"),
+    "degree": (lambda: nearly(c=6), "c must be a degree in 0"),
+    "unit": (lambda: nearly(unit=float("nan")), "unit must be a unit roundoff"),
+    "beyond 64 bits": (lambda: nearly(n=2**70), "n is beyond 64 bits"),
+    "a circle of another size": (
+        lambda: kernels.locator_pairs(np.array([1]), 6, np.zeros((2, 2, 2))),
+        r"circle must have shape \(12, 2, 2\)",
+    ),
+    "weights": (
+        lambda: kernels.weighted_minimum_norm(np.array([1]), np.zeros(4)),
+        "weights must be positive",
+    ),
+    "no circulant": (
+        lambda: kernels.minimum_norm(kernels.Circulant(X, X, X, X), np.array([0])),
+        "circulant",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.any_backend
+def test_what_does_not_fit_is_refused_before_anything_is_written(what):
+    call, words = REFUSED[what]
+    held = [np.array(each) for each in (X, ROWS, ONE, HELD, FROZEN)]
+    with pytest.raises((TypeError, ValueError), match=words):
+        call()
+    for before, now in zip(held, (X, ROWS, ONE, HELD, FROZEN), strict=True):
+        np.testing.assert_array_equal(before, now)
+
+
+@pytest.mark.every_backend
+def test_what_fits_in_other_ways_is_taken():
+    """Views, arrays of classes of their own, and numbers of NumPy's."""
+    whole, own = np.arange(8.0), np.arange(3.0).view(type("Own", (np.ndarray,), {}))
+    moved = kernels.sgd(whole[1:4], whole[4:7], own, np.float32(0.5), 1)
+    np.testing.assert_array_equal(whole, [0, 5, 6.5, 8, 4, 4.5, 5, 7])
+    assert moved == 16 + 4.5**2 + 25
+    theta = np.arange(3.0)
+    assert kernels.sgd(theta, None, theta, 1.0, 0.0) == 5  # the gradient is what is written
+    assert not theta.any()
+    b = X.copy()
+    assert kernels.solve_vandermonde(X, b, np.array([2, 0, 1]), np.True_, b)
+
+
+@pytest.mark.every_backend
+def test_a_gradient_in_the_place_of_a_mean():
+    """AMSGrad takes the gradient as it was, also where it writes the mean over it."""
+    h, v, theta = np.full(3, 2.0), np.zeros(3), np.zeros(3)
+    kernels.amsgrad(theta, h, v, h, 0.1, 0.5, 0.0, 0.0)
+    np.testing.assert_array_equal(v, 4.0)
+
+
+@pytest.mark.any_backend
+def test_calls_that_do_not_fit():
+    for number in range(much(20000, 150)):
+        assert kernels_fuzz.found_in(0, number) is None, f"--call {number}"
+
+
+@pytest.mark.any_backend
+def test_a_kernel_without_checks_is_found(monkeypatch):
+    """One that only reads, so that nothing is the worse for it here."""
+    monkeypatch.setattr(kernels, "square_distance", kernels.unchecked.square_distance)
+    found = (kernels_fuzz.found_in(0, number, ["square_distance"]) for number in range(200))
+    assert any(found)
+
+
+@pytest.mark.any_backend
+def test_every_public_kernel_is_called():
+    assert kernels_fuzz.functions().keys() == kernels_fuzz.examples().keys() >= {*kernels._KERNELS}
+    assert all(kernels_fuzz.examples().values())
+
+
+@pytest.mark.long
+@pytest.mark.any_backend
+def test_calls_in_processes_of_their_own():
+    command = [sys.executable, str(Path(kernels_fuzz.__file__)), "--seconds", "60", "--seed", "1"]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
