@@ -329,7 +329,9 @@ def test_it_needs_nothing_and_imports_little():
         "print(sorted({*sys.modules} - before));"
         "import gradient_coding.__main__; print('fastgc' in sys.modules, 'numpy' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=ROOT)
+    # Without site: what finds an editable installation imports modules as it does.
+    command = [sys.executable, "-S", "-c", source]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.splitlines() == ["['gradient_coding']", "False False"]
 
 

@@ -277,6 +277,38 @@ def test_failures_end_their_cluster_only(tmp_path):
     )
 
 
+def test_a_rank_that_sends_what_no_worker_sends_is_named(tmp_path):
+    run(
+        tmp_path,
+        3,
+        """
+        from fastgc.engines.mpi import _HEADER, _LINE
+
+        def lies(theta, shard, out):
+            if shard and comm.rank == 2:
+                frame = sys._getframe()
+                while frame.f_code.co_name != "_serve":
+                    frame = frame.f_back
+                header = _HEADER.pack(*shard, 0.0).ljust(_LINE, b"\\0")
+                frame.f_locals["comm"].Send([header, MPI.BYTE], 0, frame.f_locals["tag"])
+            out[:] = 1.0
+
+        serve(5)
+        out = np.empty(2)
+        for lie in ((77, 0, 0), (-7, 0, 0), (0, 0, 5), (0, 0, -3), None):
+            try:
+                with MPICluster(Uncoded(2), [lie] * 2, lies, 2) as cluster:
+                    cluster.step(np.ones(2), out)
+            except WorkerFailedError as error:
+                assert lie is not None
+                assert "worker 1 failed in round 0: it sent what no worker sends" in str(error)
+            else:
+                assert lie is None
+                assert (out == 2.0).all()
+        """,
+    )
+
+
 def test_what_does_not_fit_is_refused_and_leaves_the_ranks_as_they_are(tmp_path):
     run(
         tmp_path,

@@ -41,6 +41,22 @@ def killed_twice(theta, shard, out):
             os.kill(os.getpid(), signal.SIGKILL)
     out[:] = shard * theta
 
+LIES = [  # kind, round, message, energy, what is behind it
+    (0, 0, 99, 0.0), (0, 0, -1, 0.0), (77, 0, 0, 0.0), (4, 0, 0, 0.0, np.zeros(1 << 20, np.uint8)),
+]
+
+def lies(theta, shard, out):
+    # as worker 1, once in each of its first lives
+    out[:] = shard * theta
+    told = open(sys.argv[2]).read()
+    if len(told) < len(LIES) and open("/proc/self/comm").read() == "fastgc-1\\n":
+        open(sys.argv[2], "a").write(".")
+        frame = sys._getframe()
+        while frame.f_code.co_name != "_serve":
+            frame = frame.f_back
+        frame.f_locals["wire"].send(*LIES[len(told)])
+        time.sleep(600)
+
 def hangs(theta, shard, out):
     if theta[0] >= 2.0 and open("/proc/self/comm").read() == "fastgc-1\\n":
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -74,6 +90,7 @@ def job(tmp_path_factory):
     """One job for several tests, which say what of its output is theirs: ranks start slowly."""
     folder = tmp_path_factory.mktemp("job")
     (folder / "deaths").write_text("")
+    (folder / "lies").write_text("")
     return launch(
         folder,
         5,
@@ -89,6 +106,17 @@ def job(tmp_path_factory):
                     time.sleep(0.02)
             print("deaths:", report.deaths, report.lost, flush=True)
 
+        def lying():
+            code, out = BinaryCode(4, stragglers=1), np.empty(2)
+            with TorchCluster(code, [1.0, 2.0, 3.0, 4.0], lies, 2) as cluster:
+                for round in range(1, 2000):
+                    report = cluster.step(np.full(2, float(round)), out)
+                    assert (out == 10.0 * round).all()
+                    if report.deaths == len(LIES) and not report.lost:
+                        break
+                    time.sleep(0.02)
+            print("expelled:", report.deaths, report.lost, flush=True)
+
         def hanging():
             code, out = BinaryCode(4, stragglers=1), np.empty(2)
             with TorchCluster(code, [1.0, 2.0, 3.0, 4.0], hangs, 2) as cluster:
@@ -102,9 +130,11 @@ def job(tmp_path_factory):
             check(TorchCluster)
             print("check:", check.__name__, flush=True)
         deaths()
+        lying()
         hanging()
         """,
         str(folder / "deaths"),
+        str(folder / "lies"),
     )
 
 
@@ -117,6 +147,10 @@ def test_conformance(job):
 
 def test_workers_that_are_killed_are_stragglers_and_come_back(job):
     assert "\ndeaths: 2 ()\n" in job.stdout, job.stderr
+
+
+def test_workers_that_send_what_no_worker_sends_are_ended_and_come_back(job):
+    assert "\nexpelled: 4 ()\n" in job.stdout, job.stderr
 
 
 def test_workers_that_hang_are_stragglers_and_are_ended_in_the_end(job):

@@ -161,6 +161,10 @@ class Cluster(Protocol):
         ...
 
 
+# Why a worker's life ends that tells what its program cannot have told.
+NONSENSE = ": it sent what no worker sends"
+
+
 class Kind(IntEnum):
     """What a transport can tell."""
 

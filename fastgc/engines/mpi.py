@@ -29,7 +29,7 @@ from numpy.typing import DTypeLike, NDArray
 from .. import kernels
 from .._extras import pip_install
 from ..codes import Code
-from .interface import Buffers, Event, Gradient, Kind, Question, Task
+from .interface import NONSENSE, Buffers, Event, Gradient, Kind, Question, Task
 from .master import Master
 from .memory import packed_for_ranks
 from .options import RoundKeywords, RoundOptions
@@ -53,6 +53,7 @@ _LINE = 64  # bytes of a header, and alignment of what follows
 # message's energy.
 _HEADER = struct.Struct("=qqqd")
 _NONE = -1
+_KINDS = frozenset(Kind)
 _BYE = -1  # a worker's last kind, beside those of Kind: it is through with the cluster
 _ROUND, _DELAY, _END = range(3)  # kinds of orders; a delay stands before the round it is for
 _NO_MORE = b"-"  # in place of what a cluster starts with
@@ -421,7 +422,11 @@ class _Link:
         self._posted = False
         slot = self._slots[self._slot]
         kind, number, index, energy = _HEADER.unpack_from(slot.data)
-        if kind in (Kind.MESSAGE, Kind.COMPUTED):
+        computed = kind in (Kind.MESSAGE, Kind.COMPUTED)
+        if kind not in _KINDS or (computed and not 0 <= index < len(self._slots)):
+            self._busy = False
+            return Event(Kind.FAILED, self.worker, number, text=NONSENSE)
+        if computed:
             message = self._rows[self._slot] if kind == Kind.MESSAGE else None
             if index + 1 < len(self._slots):
                 self._post(index + 1)

@@ -28,7 +28,7 @@ from numpy.typing import DTypeLike, NDArray
 from .. import _extras, kernels
 from .._arrays import check_real
 from ..codes import Code
-from .interface import Event, Gradient, Kind, Question, Task
+from .interface import NONSENSE, Event, Gradient, Kind, Question, Task
 from .master import Master
 from .options import RoundKeywords, RoundOptions
 from .worker import Worker, failure
@@ -269,17 +269,20 @@ class _Actors:
             return Event(Kind.FAILED, worker, number, text=f":\n{value}")
         if isinstance(value, Exception):
             return Event(Kind.DIED, worker, text=f": {value}")
-        if call.question != _NONE:
-            answer, energy = value or (None, math.nan)
-            return Event(Kind.ANSWER, worker, number, call.question, answer, energy=energy)
-        if index == _NONE:
+        if call.question != _NONE and value is None:
+            return Event(Kind.ANSWER, worker, number, call.question)
+        if index == _NONE and call.question == _NONE:
             return Event(Kind.JOINED, worker)
+        if not _is_computed(value):
+            return Event(Kind.DIED, worker, text=NONSENSE)
+        message, energy = value
+        if call.question != _NONE:
+            return Event(Kind.ANSWER, worker, number, call.question, message, energy=energy)
         if index + 1 < self._messages[worker]:
             if number == self._number:
                 self._further[worker] = _Call(worker, number, index + 1, delay)
             else:
                 self._left.append(Event(Kind.LEFT, worker, number))
-        message, energy = value
         if message is None:
             return Event(Kind.COMPUTED, worker, number, index)
         return Event(Kind.MESSAGE, worker, number, index, message, energy=energy)
@@ -294,6 +297,13 @@ class _Actors:
             text = f": Ray has not started it within {self._start_timeout} s, for want of resources"
             events.append(Event(Kind.DIED, worker, text=text))
         return events
+
+
+def _is_computed(value: Any) -> bool:
+    """Whether an actor returned a message, or that it keeps one, and its energy."""
+    if not (isinstance(value, tuple) and len(value) == 2):
+        return False
+    return isinstance(value[0], np.ndarray | None) and isinstance(value[1], float | int)
 
 
 def _actor_class(path: list[str], this: str, ray: Any) -> type:

@@ -27,12 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
+from .._arrays import check_index
 from .._extras import pip_install
 from .fork_server import end_with
-from .interface import Buffers, Event, Kind, Question, Task
+from .interface import NONSENSE, Buffers, Event, Kind, Question, Task
 from .master import Master
 from .memory import packed_for_ranks
-from .worker import Worker, as_process, failure, reply
+from .worker import TRACEBACK_BYTES, Worker, as_process, failure, reply
 
 try:
     import torch
@@ -338,12 +339,18 @@ class _Link:
 
     def kill(self) -> None:
         """End its process, if that is on this machine."""
-        if self._host == os.uname().nodename:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
+        if self._stop():
             # Threads that come back from gloo while Python ends would abort the program.
             for thread in self._threads:
                 thread.join(_GRACE)
+
+    def _stop(self) -> bool:
+        """Kill its process, if that is on this machine; whether it is."""
+        here = self._pid > 0 and self._host == os.uname().nodename
+        if here:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+        return here
 
     def _receive(self) -> None:
         try:
@@ -359,6 +366,9 @@ class _Link:
             if not self.over:
                 text = f": {str(error).splitlines()[0]}"
                 self._events.put(Event(Kind.DIED, self.worker, text=text))
+        except (ValueError, LookupError, MemoryError, OverflowError):
+            self._events.put(Event(Kind.DIED, self.worker, text=NONSENSE))
+            self._stop()
         self.orders.put((_END, _NONE, 0, 0.0, None))
 
     def _connect(self) -> _Wire | None:
@@ -395,8 +405,12 @@ class _Link:
         kind, number, index, nbytes, value = wire.header()
         if kind == _BYE:
             return False
+        room = max(self._task.answer_bytes, TRACEBACK_BYTES)
+        if not 0 <= nbytes <= room and kind != Kind.MESSAGE:
+            raise ValueError(nbytes)
         if kind == Kind.MESSAGE:
-            message = wire.payload(self._slots[index])
+            slot = self._slots[check_index("message", index, len(self._slots))]
+            message = wire.payload(slot)
             event = Event(Kind.MESSAGE, self.worker, number, index, message, energy=value)
         elif kind == Kind.COMPUTED:
             event = Event(Kind.COMPUTED, self.worker, number, index)
@@ -410,7 +424,7 @@ class _Link:
             event = Event(Kind.ANSWER, self.worker, number, index, answer, energy=value)
         else:
             text = wire.payload(np.empty(nbytes, np.uint8)).tobytes().decode(errors="replace")
-            if kind == Kind.JOINED:
+            if kind == Kind.JOINED and not self._pid:
                 self._pid, self._host, text = index, text, ""
             event = Event(Kind(kind), self.worker, number, text=text)
         self._events.put(event)
