@@ -678,7 +678,8 @@ def main() -> int:
         return walks(options.ranks or 4, options.faults, options.walks, options.seed)
     cases = [(options.ranks, options.faults, options.eager)]
     if options.ranks is None:
-        cases = [(2, 0, False), (2, 1, False), (2, 2, False), (3, 0, False), (3, 1, True)]
+        cases = [(2, 0, False), (2, 1, False), (3, 0, False), (2, 2, True), (3, 1, True)]
+        cases = [(2, 2, False)] if options.old else [*cases, (4, 1, True)]
     print("ranks  faults  threads act       states       moves  seconds")
     for count, faults, eager in cases:
         begin = time.monotonic()
