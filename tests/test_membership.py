@@ -409,12 +409,12 @@ class Rank:
                 self.view, self.aligned = None, False
                 return
             group.offered[self.life] = step
-            members.since = world.now
+            members.since = members.clock()
         elif self.offered(group):
             self.history += (at,)
             world.most = max(world.most, len(self.history))
             members.since = None
-        elif world.torn(group, at) or world.now - members.since > world.deadline:
+        elif world.torn(group, at) or members.clock() - members.since > world.deadline:
             self.leave()
 
     def offered(self, group):
@@ -517,19 +517,39 @@ class World:
             self.at_fault.add(self.ranks[-1].life)
 
 
-def one_schedule(seed, monkeypatch):
+def one_schedule(seed, monkeypatch, kind=World, faults=None):
     world = None
     with monkeypatch.context() as patch:
         clock = SimpleNamespace(monotonic=lambda: 0.0 if world is None else world.now)
         patch.setattr(membership, "time", clock)
         patch.setattr(membership, "_Lines", None)
-        world = World(seed)
-        world.run(world.random.randrange(4))
+        world = kind(seed)
+        world.run(world.random.randrange(4) if faults is None else faults)
     record = json.loads(world.store.found.get("record", "[0, [], [], null, []]"))
     if record[3] is not None:
         ended = [r.history for r in world.ever if isinstance(r.ended, FinishedError)]
         assert len({history for history in ended if len(history) == world.steps}) <= 1
     return world
+
+
+class AllStopped(World):
+    """Ranks are stopped once, and wake up one after the other: none takes its sleep for others'."""
+
+    def mishap(self):
+        for rank in self.ranks:
+            rank.stopped = self.now + 30.0 + self.random.random()
+
+    def rejoin(self, rank):
+        assert not isinstance(rank.ended, LeftOutError)
+
+
+def test_ranks_that_were_all_stopped_wait_for_each_other(monkeypatch):
+    for seed in range(much(1000, 50)):
+        world = one_schedule(seed, monkeypatch, AllStopped, faults=1)
+        assert len(world.ever) == world.count
+        assert all(isinstance(rank.ended, FinishedError) for rank in world.ever)
+        record = json.loads(world.store.found["record"])
+        assert len(record[1]) == world.count, f"somebody was left out in {seed}"
 
 
 def test_on_schedules(monkeypatch):

@@ -52,6 +52,7 @@ dist: Any = torch.distributed  # which exports less than it documents, for type 
 
 _LOOK = 0.03  # seconds between looks, where nothing changes
 _LATE = 0.9  # share of the deadline: a rank that waited so long has waited in vain
+_AWAY = 1.0  # seconds between looks after which this process itself was away
 _BUILD = 10.0  # seconds for a group to be built: it is a matter of milliseconds
 _REACH = 5.0  # seconds for a connection
 
@@ -100,7 +101,7 @@ class View:
     def _do(self, options: Any, what: str, tensor: torch.Tensor) -> None:
         members = self._members
         options.timeout = timedelta(seconds=members.deadline)  # for each wait for others' data
-        members.since = time.monotonic()
+        members.since = members.clock()
         try:
             getattr(self._group, what)([tensor], options).wait()
         except RuntimeError as error:  # raised by gloo
@@ -150,6 +151,7 @@ class Members:
         self._unrest: float | None = time.monotonic()  # since when there is no group
         self._answered = (-1, 0.0)  # the epoch that was first answered to, and when
         self._looked = time.monotonic()
+        self._away = 0.0  # seconds in which this process was stopped, or its interpreter held
         self._over.clear()
         self._start()
 
@@ -171,6 +173,13 @@ class Members:
             self._changed.notify_all()
         self.since = None
 
+    def clock(self) -> float:
+        """Seconds, by which others are waited for: without those in which this process was away.
+
+        It cannot know whether others were silent then: they may have been stopped as well.
+        """
+        return time.monotonic() - self._away
+
     def failed(self, number: int) -> None:
         """Say that a view's group is broken."""
         with self._changed:
@@ -191,14 +200,14 @@ class Members:
             If there is no view within twice the deadline, or if the store is gone.
         """
         if self.since is None:
-            self.since = time.monotonic()
+            self.since = self.clock()
 
         def there() -> View | None:
             own, view = self._own, self._view
             return None if own is None or view is None or view.number <= own.broken else view
 
         view: View = self._await(there, "there is no group of ranks")
-        self.since = time.monotonic()
+        self.since = self.clock()
         return view
 
     def hold(self, view: View) -> None:
@@ -303,6 +312,8 @@ class Members:
         """Read what is needed: where nothing changes, only whether something is to change."""
         board, own, record = self._board, self._own, self._record
         assert own is not None
+        if (passed := time.monotonic() - self._looked) > _AWAY:
+            self._away += passed
         dead = self._lines.dead()
         epoch = 0 if record is None else record.epoch
         inside = record is not None and own.life in record.members
@@ -338,9 +349,8 @@ class Members:
         self._lines.watch(
             lives.union(() if record is None else record.members) - {own.life}, board.address
         )
-        now = time.monotonic()
-        passed = now - self._answered[1] if self._answered[0] == epoch else 0.0
-        self._looked = now
+        self._looked = time.monotonic()
+        passed = self.clock() - self._answered[1] if self._answered[0] == epoch else 0.0
         return Seen(
             record,
             begun,
@@ -381,7 +391,7 @@ class Members:
         with self._changed:
             own, since = self._own, self.since
             assert own is not None
-            waited = 0.0 if since is None else time.monotonic() - since
+            waited = 0.0 if since is None else self.clock() - since
             return own._replace(
                 answer=Answer(
                     waits=since is not None,
@@ -402,7 +412,7 @@ class Members:
                 self._view = None  # closes the group's sockets, unless the main thread uses them
                 self._unrest = self._unrest or time.monotonic()
             if self._answered[0] != seen.epoch:
-                self._answered = (seen.epoch, time.monotonic())
+                self._answered = (seen.epoch, self.clock())
             self._board.answer(seen.epoch, own.life, action.answer)
         elif isinstance(action, Begin):
             self._board.begin(seen.epoch)
