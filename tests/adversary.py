@@ -914,6 +914,7 @@ MILD = ["stop", "hold", "stop the store", "break"]  # which others wait for
 # Where one that holds the state is stopped, who is refused by it takes it for dead.
 SHUT_OUT = ["LeftOutError: rank .* and others cannot reach each other"]
 SHUT_OUT += ["RuntimeError: the state of the training is lost"]
+CONNECT = socket.socket.connect_ex
 ABORTED = f"it ended with status {int(signal.SIGABRT)}"  # by gloo, which cannot accept a connection
 
 
@@ -1078,7 +1079,6 @@ class Group:
 
     def obey(self, commands):
         """In a thread of a rank: what cannot be done to it from without."""
-        usual = socket.socket.connect_ex
         while line := os.read(commands, 100):
             for word in line.decode().split():
                 what, _, value = word.partition("=")
@@ -1086,7 +1086,7 @@ class Group:
                 if what == "hold":
                     ctypes.PyDLL(None).usleep(int(float(value) * 1e6))  # with the interpreter held
                 elif what == "open":
-                    socket.socket.connect_ex = usual
+                    socket.socket.connect_ex = CONNECT
                 elif what == "wall":
                     refuse(rng, all_of_them=True)
                     break_connections(self.port, rng, some=False)
@@ -1229,7 +1229,7 @@ class Group:
     def may_be_shut_out(self, life):
         """Of two that cannot reach each other nobody knows whose fault it is."""
         walls = any(what == "wall" for *_, what in self.events)
-        return life in self.cut or walls or self.lacks_files(life)
+        return bool(self.cut) or walls or self.lacks_files(life)
 
     def lacks_files(self, life):
         return any((rank, what) == (life[0], "descriptors") for _, rank, what in self.events)
@@ -1269,7 +1269,8 @@ class Group:
             return
         others = [r for r in self.pids if r != rank]
         if act.kind == "stop the others":  # while this one starts again: it must not go on alone
-            if max(map(self.busy.__getitem__, others), default=now) > now:
+            # Before the first step there is nothing that it must wait for longer than `deadline`.
+            if not self.done.max() or max(map(self.busy.__getitem__, others), default=now) > now:
                 return
             for other in others:
                 self.note(other, "long stop")
@@ -1320,7 +1321,10 @@ class Group:
     # ------------------------------------------------------------------------------ what must hold
 
     def all_are_back(self):
-        """Whoever was not killed for good does steps, with all others."""
+        """Whoever was not killed for good does steps, with all others, once they can be reached."""
+        for rank, life in self.cut:
+            if self.lives[rank] == life:
+                self.command(rank, "open")
         start, within = self.done.max(), 2 * (DEADLINE + SETTLE) + LATE
         due = [r for r in range(self.count) if r not in self.absent]
         if not self.wait(lambda: self.done[due].min() >= start + 3, within):
