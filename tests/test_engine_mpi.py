@@ -289,13 +289,13 @@ def test_a_rank_that_sends_what_no_worker_sends_is_named(tmp_path):
                 frame = sys._getframe()
                 while frame.f_code.co_name != "_serve":
                     frame = frame.f_back
-                header = _HEADER.pack(*shard, 0.0).ljust(_LINE, b"\\0")
+                header = _HEADER.pack(*shard[:3], 0.0).ljust(_LINE, b"\\0") + bytes(*shard[3:])
                 frame.f_locals["comm"].Send([header, MPI.BYTE], 0, frame.f_locals["tag"])
             out[:] = 1.0
 
-        serve(5)
+        serve(6)
         out = np.empty(2)
-        for lie in ((77, 0, 0), (-7, 0, 0), (0, 0, 5), (0, 0, -3), None):
+        for lie in ((77, 0, 0), (-7, 0, 0), (0, 0, 5), (0, 0, -3), (0, 0, 0, 1 << 20), None):
             try:
                 with MPICluster(Uncoded(2), [lie] * 2, lies, 2) as cluster:
                     cluster.step(np.ones(2), out)

@@ -42,7 +42,8 @@ def killed_twice(theta, shard, out):
     out[:] = shard * theta
 
 LIES = [  # kind, round, message, energy, what is behind it
-    (0, 0, 99, 0.0), (0, 0, -1, 0.0), (77, 0, 0, 0.0), (4, 0, 0, 0.0, np.zeros(1 << 20, np.uint8)),
+    (0, 0, 99, 0.0), (5, 0, -1, 0.0), (77, 0, 0, 0.0), (4, 0, 0, 0.0, np.zeros(1 << 20, np.uint8)),
+    (0, 0, 0, 0.0, np.zeros(1)),
 ]
 
 def lies(theta, shard, out):
@@ -150,7 +151,7 @@ def test_workers_that_are_killed_are_stragglers_and_come_back(job):
 
 
 def test_workers_that_send_what_no_worker_sends_are_ended_and_come_back(job):
-    assert "\nexpelled: 4 ()\n" in job.stdout, job.stderr
+    assert "\nexpelled: 5 ()\n" in job.stdout, job.stderr
 
 
 def test_workers_that_hang_are_stragglers_and_are_ended_in_the_end(job):

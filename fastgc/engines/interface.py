@@ -28,6 +28,7 @@ from ..kernels.unchecked import Arrivals
 from .options import Batch
 
 __all__ = [
+    "NONSENSE",
     "Answering",
     "Buffers",
     "Cluster",
@@ -41,6 +42,7 @@ __all__ = [
     "RoundReport",
     "Task",
     "Transport",
+    "can_be_told",
     "check_cluster",
     "parameters_of",
     "sample_delays",
@@ -175,6 +177,16 @@ class Kind(IntEnum):
     FAILED = 4  # it raised
     COMPUTED = 5  # it has computed a message, and keeps it: where sums are asked for
     ANSWER = 6  # to a question
+
+
+_KINDS = frozenset(Kind)
+
+
+def can_be_told(kind: int, index: int, messages: int) -> bool:
+    """Whether a worker of so many messages can tell this of one: what came may be anything."""
+    if kind in (Kind.MESSAGE, Kind.COMPUTED):
+        return 0 <= index < messages
+    return kind in _KINDS
 
 
 @dataclass(slots=True)

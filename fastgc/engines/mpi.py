@@ -28,8 +28,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from .. import kernels
 from .._extras import pip_install
+from .._shown import listed
 from ..codes import Code
-from .interface import NONSENSE, Buffers, Event, Gradient, Kind, Question, Task
+from .interface import NONSENSE, Buffers, Event, Gradient, Kind, Question, Task, can_be_told
 from .master import Master
 from .memory import packed_for_ranks
 from .options import RoundKeywords, RoundOptions
@@ -53,7 +54,6 @@ _LINE = 64  # bytes of a header, and alignment of what follows
 # message's energy.
 _HEADER = struct.Struct("=qqqd")
 _NONE = -1
-_KINDS = frozenset(Kind)
 _BYE = -1  # a worker's last kind, beside those of Kind: it is through with the cluster
 _ROUND, _DELAY, _END = range(3)  # kinds of orders; a delay stands before the round it is for
 _NO_MORE = b"-"  # in place of what a cluster starts with
@@ -326,7 +326,13 @@ class _Ranks:
         events, self._events = self._events, []
         pause = _Pause(0.0 if events else seconds)
         while True:
-            for at in MPI.Request.Testsome(self._receives) or ():
+            try:
+                ended = MPI.Request.Testsome(self._receives) or ()
+            except MPI.Exception:  # a message is longer than there is room for
+                if not (links := [link for link in self._links if link.has_ended()]):
+                    raise
+                return [*events, self._too_long([link.worker for link in links])]
+            for at in ended:
                 link = self._links[worker := at % len(self._links)]
                 if at != worker:
                     assert link.asked is not None
@@ -338,6 +344,11 @@ class _Ranks:
                 self._receives[worker] = link.receive
             if events or not pause():
                 return events
+
+    def _too_long(self, workers: list[int]) -> Event:
+        """That of a message which MPI could not receive: it is of one of those that have ended."""
+        others = f", or another of workers {listed(workers)} did" if len(workers) > 1 else ""
+        return Event(Kind.FAILED, workers[0], self._number, text=NONSENSE + others)
 
     def restart(self, worker: int) -> None:
         raise AssertionError(f"worker {worker} was told dead, which ends the job")
@@ -417,16 +428,22 @@ class _Link:
         if not self._posted:
             self._post(first)
 
+    def has_ended(self) -> bool:
+        """Whether what was to be received has come, and will not be taken."""
+        if self._posted and self.receive.Get_status():
+            self._posted = self._busy = False
+            return True
+        return self.asked is not None and self.asked.has_ended()
+
     def take(self) -> Event | None:
         """What was received; None if the master knows."""
         self._posted = False
         slot = self._slots[self._slot]
         kind, number, index, energy = _HEADER.unpack_from(slot.data)
-        computed = kind in (Kind.MESSAGE, Kind.COMPUTED)
-        if kind not in _KINDS or (computed and not 0 <= index < len(self._slots)):
+        if not can_be_told(kind, index, len(self._slots)):
             self._busy = False
             return Event(Kind.FAILED, self.worker, number, text=NONSENSE)
-        if computed:
+        if kind in (Kind.MESSAGE, Kind.COMPUTED):
             message = self._rows[self._slot] if kind == Kind.MESSAGE else None
             if index + 1 < len(self._slots):
                 self._post(index + 1)
@@ -453,9 +470,15 @@ class _Link:
         if not self._posted:
             self._post(0)
 
+    def _has_come(self) -> bool:
+        try:
+            return self.receive.Test()
+        except MPI.Exception:  # more than there is room for, which nobody waits for any more
+            return True
+
     def ended(self) -> bool:
         """Whether the worker is through with the cluster; if so, no request is left."""
-        while not self._through and self.receive.Test():
+        while not self._through and self._has_come():
             kind, *_ = _HEADER.unpack_from(self._slots[self._slot].data)
             if kind == _BYE:
                 self._through = True
@@ -515,6 +538,10 @@ class _Asked:
         if kind == Kind.FAILED:
             return Event(Kind.FAILED, self._worker, question.round, text=text)
         return Event(Kind.ANSWER, self._worker, question.round, number, answer, energy=energy)
+
+    def has_ended(self) -> bool:
+        """Whether an answer has come that will not be taken."""
+        return bool(self._due) and self.receive.Get_status()
 
     def end(self) -> None:
         """Begin to let the worker answer no more."""

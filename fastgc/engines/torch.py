@@ -27,10 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from .._arrays import check_index
 from .._extras import pip_install
 from .fork_server import end_with
-from .interface import NONSENSE, Buffers, Event, Kind, Question, Task
+from .interface import NONSENSE, Buffers, Event, Kind, Question, Task, can_be_told
 from .master import Master
 from .memory import packed_for_ranks
 from .worker import TRACEBACK_BYTES, Worker, as_process, failure, reply
@@ -366,9 +365,6 @@ class _Link:
             if not self.over:
                 text = f": {str(error).splitlines()[0]}"
                 self._events.put(Event(Kind.DIED, self.worker, text=text))
-        except (ValueError, LookupError, MemoryError, OverflowError):
-            self._events.put(Event(Kind.DIED, self.worker, text=NONSENSE))
-            self._stop()
         self.orders.put((_END, _NONE, 0, 0.0, None))
 
     def _connect(self) -> _Wire | None:
@@ -405,12 +401,17 @@ class _Link:
         kind, number, index, nbytes, value = wire.header()
         if kind == _BYE:
             return False
-        room = max(self._task.answer_bytes, TRACEBACK_BYTES)
-        if not 0 <= nbytes <= room and kind != Kind.MESSAGE:
-            raise ValueError(nbytes)
+        fits = can_be_told(kind, index, len(self._slots))
+        if fits and kind == Kind.MESSAGE:
+            fits = nbytes == self._slots[index].nbytes
+        elif fits:
+            fits = 0 <= nbytes <= max(self._task.answer_bytes, TRACEBACK_BYTES)
+        if not fits:
+            self._events.put(Event(Kind.DIED, self.worker, text=NONSENSE))
+            self._stop()
+            return False
         if kind == Kind.MESSAGE:
-            slot = self._slots[check_index("message", index, len(self._slots))]
-            message = wire.payload(slot)
+            message = wire.payload(self._slots[index])
             event = Event(Kind.MESSAGE, self.worker, number, index, message, energy=value)
         elif kind == Kind.COMPUTED:
             event = Event(Kind.COMPUTED, self.worker, number, index)
