@@ -21,9 +21,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING
 
 from .._shown import listing
-from . import choice, threads
+from . import choice, threads, unchecked
 from . import numpy as plain
-from . import unchecked as unchecked
 from .choice import backend, backends, use_backend
 from .contract import contract_of
 from .cyclic import Status
@@ -76,4 +75,5 @@ if not TYPE_CHECKING:
         """Backends load when they are first asked for."""
         if name in choice.NAMES:
             return importlib.import_module(f".{name}", __name__)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = f": {__name__}.unchecked has it" if name in unchecked.__all__ else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

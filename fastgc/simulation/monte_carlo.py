@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .. import kernels
 from .._arrays import as_array, at_least, check_cost, check_real, check_reals
 from .._shown import duration, plural, short
 from ..codes import Code
@@ -32,6 +31,15 @@ from ..delays import (
     ShiftedExponential,
 )
 from ..delays.interface import check_model, described, per_of, tail_bounds, tails
+from ..kernels.unchecked import (
+    BLOCKS,
+    CELLS,
+    EDGES,
+    SPAN,
+    TILING,
+    CompletionPlan,
+    DelayPlan,
+)
 from .rounds import (
     ByRule,
     Conditions,
@@ -410,7 +418,7 @@ def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bo
     return True if exists else None
 
 
-def kernel_rule(code: Code) -> kernels.unchecked.CompletionPlan | None:
+def kernel_rule(code: Code) -> CompletionPlan | None:
     """The code's rule as kernels take it; None if they do not know that rule."""
     rule, wait = code.scheme.rule, 0
     if isinstance(rule, Waiting):
@@ -426,26 +434,21 @@ def kernel_rule(code: Code) -> kernels.unchecked.CompletionPlan | None:
     group = other = need = np.empty(0, dtype=np.int64)
     total = 0
     if isinstance(rule, Blocks):
-        kind, group, need = kernels.unchecked.BLOCKS, rule.block, rule.need
+        kind, group, need = BLOCKS, rule.block, rule.need
     elif isinstance(rule, Cells):
-        kind, group, need, total = kernels.unchecked.CELLS, rule.cell, rule.weight, rule.need
+        kind, group, need, total = CELLS, rule.cell, rule.weight, rule.need
     elif isinstance(rule, Tiling):
-        kind, group, other, total = kernels.unchecked.TILING, rule.start, rule.stop, rule.k
+        kind, group, other, total = TILING, rule.start, rule.stop, rule.k
     elif isinstance(rule, Parts):
         group, other = np.ascontiguousarray(rule.ends.T)
-        kind, total = kernels.unchecked.EDGES, rule.vertices
+        kind, total = EDGES, rule.vertices
     elif isinstance(rule, Span) and wait:
-        kind = kernels.unchecked.SPAN
+        kind = SPAN
     else:
         return None
-    if (
-        kind == kernels.unchecked.BLOCKS
-        and code.scheme.message_count == code.n
-        and need.size == 1
-        and wait
-    ):
+    if kind == BLOCKS and code.scheme.message_count == code.n and need.size == 1 and wait:
         need, wait = np.minimum(need, wait), 0
-    return kernels.unchecked.CompletionPlan(
+    return CompletionPlan(
         kind,
         np.array(code.scheme.first_messages, dtype=np.int64),
         code.scheme.message_shares,
@@ -545,7 +548,7 @@ def draw(
     rounds: int,
     seed: int,
     step: int,
-) -> Iterator[tuple[int, int, kernels.unchecked.DelayPlan]]:
+) -> Iterator[tuple[int, int, DelayPlan]]:
     """The first of some rounds, their number, and how late workers are in them.
 
     Where the law of the delays is known, kernels draw them; else the model does, `step` rounds at a
@@ -560,7 +563,7 @@ def draw(
     if law is not None:
         usual = float(np.where(law.power > 0, np.exp(law.power), 1.0) @ law.scale + law.shift.sum())
         least = _LEAST * (receive + usual / n or 1.0)
-        plan = kernels.unchecked.DelayPlan.of(key, onset, *law, load, work + least)
+        plan = DelayPlan.of(key, onset, *law, load, work + least)
         for first in range(0, rounds, step):
             yield first, min(step, rounds - first), plan
         return
@@ -568,7 +571,7 @@ def draw(
     assert delays is not None
     for first, drawn in _given(delays, rounds, n, seed, step):
         least = _LEAST * (receive + float(drawn.mean()) or 1.0)
-        plan = kernels.unchecked.DelayPlan.of(key, onset, zeros, zeros, zeros, load, work + least)
+        plan = DelayPlan.of(key, onset, zeros, zeros, zeros, load, work + least)
         yield first, len(drawn), plan._replace(given=drawn)
 
 

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .. import kernels
 from .._arrays import check_real, check_reals
 from .._shown import duration, plural
 from ..codes import Code
 from ..coding.rules import Cells, Span, Waiting
 from ..coding.solve import SOLVED
+from ..kernels.unchecked import Completion, CompletionPlan, DelayPlan, completion
 
 __all__ = [
     "ByRule",
@@ -99,12 +99,7 @@ class Simulator(ABC):
 
     @abstractmethod
     def __call__(
-        self,
-        delays: kernels.unchecked.DelayPlan,
-        first: int,
-        rounds: int,
-        late: Array,
-        how: Conditions,
+        self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
     ) -> tuple[NDArray[Any], ...]:
         """Simulate rounds ``first``, ``first + 1``, ... of what `delays` draws.
 
@@ -121,7 +116,7 @@ class Kernel(Simulator):
 
     def __init__(
         self,
-        rule: kernels.unchecked.CompletionPlan,
+        rule: CompletionPlan,
         judge: Callable[[NDArray[np.int64]], None] | None = None,
         judged: int = 0,
     ) -> None:
@@ -129,14 +124,9 @@ class Kernel(Simulator):
         self._sender = np.repeat(np.arange(rule.loads.size), np.diff(rule.first))
 
     def __call__(  # noqa: D102
-        self,
-        delays: kernels.unchecked.DelayPlan,
-        first: int,
-        rounds: int,
-        late: Array,
-        how: Conditions,
+        self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
     ) -> tuple[NDArray[Any], ...]:
-        rule, out = self._rule, kernels.unchecked.Completion.empty(rounds)
+        rule, out = self._rule, Completion.empty(rounds)
         lo = 0
         while lo < rounds:
             left = self._judged - first - lo  # to be judged
@@ -146,7 +136,7 @@ class Kernel(Simulator):
             hi = min(lo + step, rounds)
             wait, work = delays.part(lo, hi).draw(first + lo, hi - lo)
             begin, done = late + wait if left > 0 else wait, out.part(lo, hi)
-            kernels.unchecked.completion(rule, wait, work, late, *how, done)
+            completion(rule, wait, work, late, *how, done)
             if left > 0 and self._judge is not None:
                 arrival = begin[:, self._sender] + work[:, self._sender] * rule.share
                 order = np.argsort(arrival, axis=1, kind="stable")
@@ -168,12 +158,7 @@ class RoundByRound(Simulator):
         self._code, self._watch, self._now = code, watch, 0.0
 
     def __call__(  # noqa: D102
-        self,
-        delays: kernels.unchecked.DelayPlan,
-        first: int,
-        rounds: int,
-        late: Array,
-        how: Conditions,
+        self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
     ) -> tuple[NDArray[Any], ...]:
         rows = []
         for number, drawn in enumerate(zip(*delays.draw(first, rounds), strict=True), first + 1):
@@ -313,12 +298,7 @@ class OnRequest(Simulator):
         self._shares, self._loads = code.scheme.message_shares, code.scheme.loads
 
     def __call__(  # noqa: D102
-        self,
-        delays: kernels.unchecked.DelayPlan,
-        first: int,
-        rounds: int,
-        late: Array,
-        how: Conditions,
+        self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
     ) -> tuple[NDArray[Any], ...]:
         wait, work = delays.draw(first, rounds)
         # Workers that finish their message are late for the next round: one round at a time.
