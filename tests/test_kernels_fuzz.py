@@ -1,5 +1,6 @@
 """Kernels and arguments that do not fit: see kernels_fuzz.py, of which this takes some calls."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from strength import much
 
+import fastgc
 from fastgc import kernels
 
 X = np.arange(1.0, 4.0)
@@ -207,6 +209,15 @@ def test_a_kernel_without_checks_is_found(monkeypatch):
 def test_every_public_kernel_is_called():
     assert kernels_fuzz.functions().keys() == kernels_fuzz.examples().keys() >= {*kernels._KERNELS}
     assert all(kernels_fuzz.examples().values())
+
+
+@pytest.mark.any_backend
+def test_fastgc_itself_does_not_check_again():
+    """Its modules have checked by then: a check may take as long as the kernel."""
+    checked = "|".join(kernels_fuzz.functions())
+    for path in Path(fastgc.__file__).parent.rglob("*.py"):
+        found = re.findall(rf"^(?!.*`).*\bkernels\.(?:{checked})\b", path.read_text(), re.MULTILINE)
+        assert not found, f"{path}: {found}"
 
 
 @pytest.mark.long

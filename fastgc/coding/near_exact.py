@@ -183,12 +183,12 @@ def nearer_vector(
         lost = unnamed(c.m, members)
         circulant = _circulant(alone) if lost.size**3 <= WORTHWHILE else None
         if circulant is not None:
-            choices.append(kernels.minimum_norm(circulant, lost)[members])
+            choices.append(kernels.unchecked.minimum_norm(circulant, lost)[members])
             if _error(alone, members, choices[-1], unit) <= kept_error(unit):
                 vector[at] = choices[-1]
                 continue
         roots = np.sort(c.q * lost % c.m)
-        values = kernels.near_exact(roots, c.m, c.tolerance, unit)
+        values = kernels.unchecked.near_exact(roots, c.m, c.tolerance, unit)
         near = values[turns]
         # A quick look first: what is left out passes through rows of about one norm.
         row = row_square(c, c.k)
@@ -202,7 +202,7 @@ def nearer_vector(
         if min(errors) > limit and 0 < c.m * roots.size**2 <= ANEW:
             weights = _weights(alone, unit)
             if weights is not None:
-                choices.append(kernels.weighted_minimum_norm(roots, weights)[turns])
+                choices.append(kernels.unchecked.weighted_minimum_norm(roots, weights)[turns])
                 errors.append(_error(alone, members, choices[-1], unit))
         vector[at] = choices[int(np.argmin(errors))]
     return vector
@@ -346,7 +346,7 @@ def _near_growth(m: int, degree: int, s: int, steps: int, rng: np.random.Generat
         m, degree, s = (max(1, SAMPLED * size // degree) for size in (m, degree, s))
     lost = np.zeros(m, dtype=np.bool_)
     lost[rng.permutation(m)[:s]] = True
-    size = np.abs(kernels.near_exact(np.flatnonzero(lost), m, degree, DOUBLE)) ** 2
+    size = np.abs(kernels.unchecked.near_exact(np.flatnonzero(lost), m, degree, DOUBLE)) ** 2
     left, came = float(size[lost].sum()), float(size[~lost].sum())
     return m * (left + steps * DOUBLE**2 * came)
 
@@ -535,13 +535,13 @@ def pair_vector(
         row = row_square(alone, alone.k)
         error = math.inf
         if method != "near-exact":
-            vector[at] = kernels.locator_pairs(roots, c.m, circle(c.m))[turns]
+            vector[at] = kernels.unchecked.locator_pairs(roots, c.m, circle(c.m))[turns]
             length = square(vector[at, 0])
             error = _error(alone, members, vector[at], PAIR)
             if method == "locator" or 2 * PAIR * math.sqrt(row * length) <= kept_error(PAIR):
                 continue
         if method == "near-exact" or c.tolerance**3 <= AFFORDABLE_IN_PAIRS:
-            near = kernels.near_exact_pairs(roots, c.m, c.tolerance, circle(c.m))[turns]
+            near = kernels.unchecked.near_exact_pairs(roots, c.m, c.tolerance, circle(c.m))[turns]
             if method == "near-exact" or _error(alone, members, near, PAIR) < error:
                 vector[at] = near
     if not np.isfinite(vector).all():

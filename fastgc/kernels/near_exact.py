@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import numpy as plain
-from .contract import check_numbers_below, checked, reads, takes
+from .contract import check_numbers_below, reads, takes
 from .cyclic import circle
 from .dispatch import kernel
 from .numpy.pairs import divide
@@ -68,7 +68,6 @@ def _check_circle(circle: NDArray[np.float64], n: int) -> None:
         raise ValueError(f"circle must have shape ({2 * n}, 2, 2), not {circle.shape}")
 
 
-@checked
 @takes(_check_nearly, turns=reads("int64", "s"))
 def near_exact(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArray[np.complex128]:
     """Values at all n-th roots of unity of the polynomial that nearly vanishes at some.
@@ -109,7 +108,6 @@ def _check_nearly_pairs(
     _check_circle(circle, n)
 
 
-@checked
 @takes(_check_nearly_pairs, turns=reads("int64", "s"), circle=reads("float64", "u 2 2"))
 def near_exact_pairs(
     turns: NDArray[np.int64], n: int, c: int, circle: NDArray[np.float64]
@@ -149,7 +147,6 @@ def _check_located(turns: NDArray[np.int64], n: int, circle: NDArray[np.float64]
     _check_circle(circle, n)
 
 
-@checked
 @takes(_check_located, turns=reads("int64", "s"), circle=reads("float64", "u 2 2"))
 def locator_pairs(
     turns: NDArray[np.int64], n: int, circle: NDArray[np.float64]
@@ -363,7 +360,6 @@ def _check_weights(turns: NDArray[np.int64], weights: NDArray[np.float64]) -> No
         raise ValueError("weights must be positive and finite: one is not")
 
 
-@checked
 @takes(_check_weights, turns=reads("int64", "s", least=1), weights=reads("float64", "n", least=1))
 def weighted_minimum_norm(
     turns: NDArray[np.int64], weights: NDArray[np.float64]
@@ -463,7 +459,6 @@ def _check_circulant(circulant: Circulant, lost: NDArray[np.int64]) -> None:
     check_numbers_below("lost", lost, m)
 
 
-@checked
 @takes(_check_circulant, circulant=Circulant, lost=reads("int64", "s"))
 def minimum_norm(circulant: Circulant, lost: NDArray[np.int64]) -> NDArray[np.complex128]:
     """The shortest vector that is 0 at some entries and has product 1 with all shifts of a column.

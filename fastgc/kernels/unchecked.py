@@ -24,6 +24,13 @@ from .cyclic import (
 )
 from .dispatch import kernel
 from .fourier import Fourier, bind_fourier, fourier_rebuild
+from .near_exact import (
+    locator_pairs,
+    minimum_norm,
+    near_exact,
+    near_exact_pairs,
+    weighted_minimum_norm,
+)
 from .numpy.completion import BLOCKS, CELLS, EDGES, SPAN, TILING, Completion, CompletionPlan
 from .numpy.cover import CellsPlan, EdgesPlan, TilingPlan, tiling_plan
 from .numpy.delays import DelayPlan
@@ -68,5 +75,10 @@ __all__ = [
     "fourier_rebuild",
     "stacked",
     "tiling_plan",
+    "locator_pairs",
+    "minimum_norm",
+    "near_exact",
+    "near_exact_pairs",
+    "weighted_minimum_norm",
     *KERNELS,
 ]
