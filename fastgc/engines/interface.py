@@ -28,7 +28,6 @@ from ..kernels.unchecked import Arrivals
 from .options import Batch
 
 __all__ = [
-    "NONSENSE",
     "Answering",
     "Buffers",
     "Cluster",
