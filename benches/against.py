@@ -120,6 +120,20 @@ for name, code in {"binary": binary, "rs": rs, "rs 80/12": large, "rs-clustered 
 for name, code in {"binary": binary, "rs 80/12": large, "fractional": fractional}.items():
     rounds(name, code, 1000)
 
+from fastgc.engines import LocalCluster
+
+def steps(name, code, p, **options):
+    started, theta, out = [], np.ones(p), np.empty(p)
+    def step():
+        if not started:  # its processes are there once they are measured
+            started.append(LocalCluster(code, list(np.ones(code.k)), np.multiply, p, **options))
+        started[0].step(theta, out)
+    CALLS[f"step of local processes: {name} p={p}"] = step
+
+steps("rs 16/4", fastgc.ReedSolomon(16, stragglers=4), 10000)
+steps("fractional 16/3", fastgc.FractionalRepetition(16, stragglers=3), 10000)
+steps("rs 16/4 verified", fastgc.ReedSolomon(16, stragglers=4), 10000, verify=1)
+
 from fastgc.optimizers import SGD, AMSGrad, Nesterov
 for kind, options in ((SGD, {"momentum": 0.9}), (Nesterov, {}), (AMSGrad, {})):
     for p in (10, 100000):
