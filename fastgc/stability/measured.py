@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,6 +114,8 @@ class Experiment:
     p : int
         Elements of random partial gradients. Codes of the data take least squares of 8 features.
     seed : int
+    progress : callable, optional
+        Called with the messages that are encoded, after each, and with how many there are.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class Experiment:
         dtype: DTypeLike = np.float64,
         p: int = 64,
         seed: int = 0,
+        progress: Callable[[int, int], object] = lambda done, messages: None,
     ) -> None:
         self.code = code
         self.dtype = check_dtype(dtype, halves=True, pairs=True)
@@ -138,17 +141,12 @@ class Experiment:
         self._trusted = (kind, sent)
         self.norm = _norm(work.exact[0])
         self.p = work.exact[0].size
-        self.messages = np.array(
-            [
-                code.encode(
-                    w,
-                    [work.computed[j] for j in code.partitions(w, t)],
-                    index=t,
-                    message_dtype=sent,
-                )
-                for w, t in map(code.scheme.sender, range(code.scheme.message_count))
-            ]
-        )
+        messages, count = [], code.scheme.message_count
+        for w, t in map(code.scheme.sender, range(count)):
+            given = [work.computed[j] for j in code.partitions(w, t)]
+            messages.append(code.encode(w, given, index=t, message_dtype=sent))
+            progress(len(messages), count)
+        self.messages = np.array(messages)
 
     def error(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> MeasuredError:
         """Decode with this vector, and compare."""

@@ -560,7 +560,7 @@ def measure(
     trials: int = 200,
     seed: int = 0,
     *,
-    progress: Callable[[int, int], object] = lambda done, rounds: None,
+    progress: Callable[[int, int], object] = lambda done, steps: None,
 ) -> Figures:
     """Run a code on random partial gradients, or data, messages arriving in random order.
 
@@ -572,13 +572,19 @@ def measure(
     seed : int
         Of the data and the orders.
     progress : callable
-        Called with the rounds done and all rounds, before the first and after each.
+        Called with the steps done and all steps, before the first and after each. A step encodes a
+        message, or decodes a round.
     """
     if trials < 1:
         raise ValueError(f"trials must be at least 1, not {trials}")
-    progress(0, trials)
-    experiment, decoder = Experiment(code, p=P, seed=seed), code.decoder()
-    decoder(np.arange(code.scheme.message_count))  # what is made once is made now
+    messages = code.scheme.message_count
+    steps = messages + trials
+    progress(0, steps)
+    experiment = Experiment(
+        code, p=P, seed=seed, progress=lambda encoded, _: progress(encoded, steps)
+    )
+    decoder = code.decoder()
+    decoder(np.arange(messages))  # what is made once is made now
     errors: list[float] = []
     times: list[float] = []
     sets: list[NDArray[np.int64]] = []
@@ -588,7 +594,7 @@ def measure(
         vector = decoder(sets[-1])
         times.append(time.perf_counter() - start)
         errors.append(experiment.error(sets[-1], vector).relative)
-        progress(done, trials)
+        progress(messages + done, steps)
     workers = [code.scheme.senders(F).size for F in sets]
     mean_messages = float(np.mean([F.size for F in sets]))
     form = code.message_size(P) * experiment.messages.itemsize / (P * 8)
@@ -596,7 +602,7 @@ def measure(
         code.load,
         float(code.scheme.loads.mean()),
         code.stragglers,
-        code.scheme.message_count,
+        messages,
         code.threshold,
         float(np.mean(workers)),
         mean_messages,
