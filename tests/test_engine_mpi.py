@@ -309,6 +309,33 @@ def test_a_rank_that_sends_what_no_worker_sends_is_named(tmp_path):
     )
 
 
+def test_nobody_waits_for_the_answers_of_a_rank_that_only_says_goodbye(tmp_path):
+    run(
+        tmp_path,
+        1,
+        """
+        from types import SimpleNamespace
+        from fastgc.engines.interface import Question
+        from fastgc.engines.mpi import _ANSWER, _HEADER, _QUESTION, _Asked
+
+        asked = _Asked(comm, -1, 20, SimpleNamespace(answer_bytes=0))  # this rank itself
+        questions = bytearray(1000)
+        for number in range(2):
+            asked.ask(Question(number, 0, 0))
+        asked.end()
+        for left in (2, 1):
+            assert not asked.ended() and len(asked._due) == left
+            comm.Recv(questions, 0, 20 + _QUESTION)
+            comm.Send(_HEADER.pack(77, 0, 0, 0.0), 0, 20 + _ANSWER)
+        while asked._due:
+            asked.ended()
+        comm.Recv(questions, 0, 20 + _QUESTION)
+        while not asked.ended():
+            pass
+        """,
+    )
+
+
 def test_what_does_not_fit_is_refused_and_leaves_the_ranks_as_they_are(tmp_path):
     run(
         tmp_path,

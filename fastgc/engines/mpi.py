@@ -477,7 +477,10 @@ class _Link:
             return True
 
     def ended(self) -> bool:
-        """Whether the worker is through with the cluster; if so, no request is left."""
+        """Whether the worker is through with the cluster; if so, no request is left.
+
+        Nothing is waited for: a worker that only says goodbye is one that does not end.
+        """
         while not self._through and self._has_come():
             kind, *_ = _HEADER.unpack_from(self._slots[self._slot].data)
             if kind == _BYE:
@@ -485,14 +488,14 @@ class _Link:
             else:
                 self.receive.Start()
         if self._through and self._receives:
-            # Before it said goodbye, it took all that was sent to it.
+            # Before it said goodbye, it took all that was sent to it, and answered.
             persistent = [self._news, *self._orders.values()]
-            MPI.Request.Waitall([*persistent, self._delaying, *self._once])
+            taken = MPI.Request.Testall([*persistent, self._delaying, *self._once])
+            if not taken or (self.asked is not None and not self.asked.ended()):
+                return False
             for request in (*persistent, *self._receives):
                 request.Free()
             self._receives = []
-            if self.asked is not None:
-                self.asked.free()
         return self._through
 
 
@@ -547,13 +550,16 @@ class _Asked:
         """Begin to let the worker answer no more."""
         self._send(None)
 
-    def free(self) -> None:
-        """Leave no request: the worker has taken all that was sent to it, and answered."""
+    def ended(self) -> bool:
+        """Whether the worker has taken and answered all questions; if so, no request is left."""
         while self._due:
-            self.receive.Wait()
+            if not self.receive.Test():
+                return False
             self.take()
-        MPI.Request.Waitall(self._sends)
+        if not MPI.Request.Testall(self._sends):
+            return False
         self.receive.Free()
+        return True
 
 
 def _answer(task: Task) -> Array:
