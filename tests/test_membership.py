@@ -257,6 +257,25 @@ def test_who_answers_behind_a_wall_is_not_dead(monkeypatch):
             each.close()
 
 
+def test_who_answered_and_died_is_not_at_once_cut_off():
+    """Who never was connected to it would be shut out in its stead."""
+    lines = lines_between(2)
+    (_, mine), (b, theirs) = lines.items()
+    mine.close()
+    theirs.close()
+    late = membership._Lines(0.3)
+    try:
+        begin = time.monotonic()
+        while not (cut := late.cut_off(2, [b])):
+            late.watch({b}, lambda life: theirs.address)
+            assert not late.dead([b], 0)
+        assert time.monotonic() - begin > 0.3
+        assert cut == (b,)
+        assert late.dead() == {b}
+    finally:
+        late.close()
+
+
 class Store:
     """What `Members` uses of a store."""
 

@@ -53,8 +53,9 @@ dist: Any = torch.distributed  # which exports less than it documents, for type 
 _LOOK = 0.03  # seconds between looks, where nothing changes
 _LATE = 0.9  # share of the deadline: a rank that waited so long has waited in vain
 _AWAY = 1.0  # seconds between looks after which this process itself was away
-_BUILD = 10.0  # seconds for a group to be built: it is a matter of milliseconds
+_BUILD = 10.0  # seconds for a step of building a group: it is a matter of milliseconds
 _REACH = 5.0  # seconds for a connection
+_REFUSED = "connections are refused"
 
 
 class BrokenGroupError(Exception):
@@ -424,7 +425,8 @@ class Members:
         lives, lines = list(record.members), self._lines
 
         def build() -> None:
-            seconds = min(_BUILD, self.deadline)
+            # For each wait of gloo's, which tries five times to reach one that does not answer.
+            seconds = min(_BUILD, self.deadline / 3)
             try:
                 options = dist.ProcessGroupGloo._Options()
                 options._timeout = timedelta(seconds=seconds)
@@ -591,14 +593,23 @@ class _Lines:
                 if life in answers and epoch > noticed:  # it lives, behind a wall
                     del self._dead[life]
                     self._closed.discard(life)
-        refused = {r for r, since in self._refused.items() if now - since > self._patience}
-        return frozenset(set(self._dead) | (refused - set(answers)))
+                    self._cut[life] = _REFUSED
+        return frozenset(set(self._dead) | (self._refusing() - set(answers)))
+
+    def _refusing(self) -> set[Life]:
+        """Who has refused connections for some time."""
+        now = time.monotonic()
+        return {r for r, since in self._refused.items() if now - since > self._patience}
 
     def cut_off(self, count: int, answers: Collection[Life]) -> tuple[Life, ...]:
-        """Whom this rank cannot reach: all, if it has no file descriptors for a group."""
+        """Whom this rank cannot reach: all, if it has no file descriptors for a group.
+
+        Who answered, and refuses connections, may have died since. Those who were connected to it
+        know, and have the time to say so.
+        """
         others = set(self._sockets) | set(self._cut)
-        for life in set(self._refused).intersection(answers):
-            self._cut[life] = "connections are refused"
+        for life in self._refusing().intersection(answers):
+            self._cut[life] = _REFUSED
         with contextlib.ExitStack() as opened:
             try:
                 for _ in range(count):
