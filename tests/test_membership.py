@@ -125,6 +125,14 @@ def test_those_who_reach_each_other():
                 assert here == set(lives) - set(alone)
 
 
+def test_who_says_that_another_refuses_it_stays():
+    """The other may have answered, and died before there was a connection."""
+    low, high = Life(0, 1), Life(1, 1)
+    assert agreement.reachable([low, high], {high: [low]}, []) == {high}
+    assert agreement.reachable([low, high], {high: [low], low: [high]}, []) == {low}
+    assert agreement.reachable([low, high], {high: [low]}, [low]) == {low}
+
+
 def test_who_is_gone():
     a, b = Life(0, 1), Life(1, 1)
     seen = Seen(Record(1, (a, b)), begun=False, newest=(1, 2), dead={a})
@@ -255,25 +263,6 @@ def test_who_answers_behind_a_wall_is_not_dead(monkeypatch):
     finally:
         for each in lines.values():
             each.close()
-
-
-def test_who_answered_and_died_is_not_at_once_cut_off():
-    """Who never was connected to it would be shut out in its stead."""
-    lines = lines_between(2)
-    (_, mine), (b, theirs) = lines.items()
-    mine.close()
-    theirs.close()
-    late = membership._Lines(0.3)
-    try:
-        begin = time.monotonic()
-        while not (cut := late.cut_off(2, [b])):
-            late.watch({b}, lambda life: theirs.address)
-            assert not late.dead([b], 0)
-        assert time.monotonic() - begin > 0.3
-        assert cut == (b,)
-        assert late.dead() == {b}
-    finally:
-        late.close()
 
 
 class Store:

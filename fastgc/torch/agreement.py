@@ -327,7 +327,8 @@ def reachable(
     """Of these lives, some that all reach each other.
 
     The one with the most cuts is left out first; of several those that are not `needed`, then those
-    of higher ranks. The last of those that are needed stays: it alone can replace the record.
+    that report no cut, which may have died after they answered, then those of higher ranks. The
+    last of those that are needed stays: it alone can replace the record.
     """
     here = set(lives)
     pairs = {frozenset((a, b)) for a in here for b in cut_off.get(a, ()) if b in here and a != b}
@@ -335,7 +336,8 @@ def reachable(
         cuts = {life: sum(life in pair for pair in pairs) for life in here}
         last = here.intersection(needed)
         others = here - last if len(last) == 1 else here
-        worst = max(others, key=lambda life: (cuts[life], life not in needed, life))
+        silent = {life for life in here if here.isdisjoint(cut_off.get(life, ()))}
+        worst = max(others, key=lambda r: (cuts[r], r not in needed, r in silent, r))
         here.discard(worst)
         pairs = {pair for pair in pairs if worst not in pair}
     return here

@@ -55,7 +55,6 @@ _LATE = 0.9  # share of the deadline: a rank that waited so long has waited in v
 _AWAY = 1.0  # seconds between looks after which this process itself was away
 _BUILD = 10.0  # seconds for a step of building a group: it is a matter of milliseconds
 _REACH = 5.0  # seconds for a connection
-_REFUSED = "connections are refused"
 
 
 class BrokenGroupError(Exception):
@@ -593,23 +592,14 @@ class _Lines:
                 if life in answers and epoch > noticed:  # it lives, behind a wall
                     del self._dead[life]
                     self._closed.discard(life)
-                    self._cut[life] = _REFUSED
-        return frozenset(set(self._dead) | (self._refusing() - set(answers)))
-
-    def _refusing(self) -> set[Life]:
-        """Who has refused connections for some time."""
-        now = time.monotonic()
-        return {r for r, since in self._refused.items() if now - since > self._patience}
+        refused = {r for r, since in self._refused.items() if now - since > self._patience}
+        return frozenset(set(self._dead) | (refused - set(answers)))
 
     def cut_off(self, count: int, answers: Collection[Life]) -> tuple[Life, ...]:
-        """Whom this rank cannot reach: all, if it has no file descriptors for a group.
-
-        Who answered, and refuses connections, may have died since. Those who were connected to it
-        know, and have the time to say so.
-        """
+        """Whom this rank cannot reach: all, if it has no file descriptors for a group."""
         others = set(self._sockets) | set(self._cut)
-        for life in self._refusing().intersection(answers):
-            self._cut[life] = _REFUSED
+        for life in set(self._refused).intersection(answers):
+            self._cut[life] = "connections are refused"
         with contextlib.ExitStack() as opened:
             try:
                 for _ in range(count):
