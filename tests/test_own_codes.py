@@ -29,7 +29,7 @@ class RegularGraph(fastgc.Code):
         if n * load % 2 or not 0 < load < n:
             raise ValueError(f"no graph of {n} nodes is {load}-regular")
         self.n = self.k = n
-        self.stragglers = stragglers
+        self.wait = n - stragglers
         steps = np.random.default_rng(seed).permutation(np.arange(1, (n + 1) // 2))[: load // 2]
         self._steps = np.array([*steps, *-steps] + [n // 2] * (load % 2))
 
@@ -310,6 +310,8 @@ class Hasty(RingScheme):
 class Silent(GraphScheme):
     """Says that nothing is left out."""
 
+    wait = 7
+
     def left_out(self, survivors, vector):
         return 0.0
 
@@ -352,6 +354,7 @@ def test_a_vector_that_is_off_is_told_by_residual_and_trust():
         (fastgc.Code(Boasting(8)), "is not in what they span, and the code is said to be exact"),
         (fastgc.Code(Hasty(7)), "is said to be exact"),
         (fastgc.Code(Silent(8)), "is left out, but trust counts 0"),
+        (Graph(9, stragglers=3), "declares stragglers=3, which does not hold: declare fewer, or"),
         (fastgc.Code(Deaf(7)), "good messages are called corrupt"),
         (Fickle(7), "sends otherwise"),
         (Partial(7), "nobody holds partition 6"),

@@ -16,7 +16,7 @@ class RandomShifts(fastgc.Code):
     load : int
         Partitions of each worker.
     stragglers : int
-        Messages of n - s workers are decoded at the latest, as well as they can be.
+        Messages of any n - s workers are decoded, as well as they can be.
     seed : int
         Of the shifts.
     """
@@ -25,7 +25,7 @@ class RandomShifts(fastgc.Code):
         if not 0 < load <= n:
             raise ValueError(f"load must be between 1 and n={n}, got {load}")
         self.n = self.k = n
-        self.stragglers = stragglers
+        self.wait = n - stragglers
         self._shifts = np.random.default_rng(seed).permutation(n)[:load]
 
     def row(self, worker):

@@ -118,7 +118,7 @@ class Scheme(Recorded, ABC):
         Workers of which nothing need come in the worst case, s. Default: what the rows tolerate,
         found by trying all sets of a small code; None, unknown, for others. A scheme that declares
         it is decoded with the messages of n - s workers at the latest, whatever they are; what is
-        missing then is its `residual`.
+        missing then is its `residual`, and `fastgc.testing.codes.check` fails.
     wait : int or None
         Workers that are waited for at most, f, of a scheme that gives up exactness for time: with
         all messages of any f workers a round is ready, or before if what came is exact. It is

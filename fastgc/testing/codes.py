@@ -315,25 +315,34 @@ def rows_are_whole(subject: Subject) -> str:
 
 def decodable_is_what_spans(subject: Subject) -> str:
     """Sets are decodable that span the sum; others only as an approximation that says so."""
-    code, approximate, later = subject.code, 0, 0
+    code, later = subject.code, 0
+    approximate: list[tuple[float, list[int]]] = []
     for F in subject.sets:
         left, decodable = subject.left(F), code.decodable(F)
         if decodable and left > 10 * SOLVED:
-            require(
-                not code.scheme.exact,
-                f"messages {F.tolist()} are said to suffice, but {left:.2g} of the gradient is not "
-                "in what they span, and the code is said to be exact",
-            )
-            approximate += 1
+            approximate.append((left, F.tolist()))
         elif not decodable and left < SOLVED / 10:
             require(
                 not isinstance(code.scheme.rule, Span),
                 f"messages {F.tolist()} span the gradient, but are said not to suffice",
             )
             later += 1
+    if approximate and (code.scheme.exact or code.scheme.wait is None):
+        left, heard = max(approximate)
+        s = code.stragglers
+        raise AssertionError(
+            f"messages {heard} are said to suffice, but {left:.2g} of the gradient is not in what "
+            "they span, and the code "
+            + (
+                "is said to be exact"
+                if code.scheme.exact or s is None
+                else f"declares stragglers={s}, which does not hold: declare fewer, or set "
+                f"wait={code.n - s} if gradients may be approximate"
+            )
+        )
     said = f"{len(subject.ready)} of {len(subject.sets)} sets of messages suffice"
     if approximate:
-        said += f", {approximate} of them for an approximation"
+        said += f", {len(approximate)} of them for an approximation"
     if later:
         said += f"; the rule waits for more in {later} that would"
     return said
