@@ -2,16 +2,26 @@
 
 import contextlib
 import warnings
+from fractions import Fraction
+from operator import mul
 
 import numpy as np
 import pytest
 from code_table import Job
 from strength import much
 
-from fastgc import InstabilityWarning, LagrangeCode, NotDecodableError, interpolation
+from fastgc import (
+    InstabilityWarning,
+    LagrangeCode,
+    NotDecodableError,
+    ReedSolomon,
+    interpolation,
+)
 from fastgc.codes import catalogue, lagrange
 from fastgc.delays import Exponential
-from fastgc.models import least_squares_gradient
+from fastgc.engines import LocalCluster, SimulatedCluster
+from fastgc.errors import UnstableRoundError
+from fastgc.models import LinearRegression, least_squares_gradient
 from fastgc.simulation import simulate
 from fastgc.stability import StabilityTracker
 
@@ -472,3 +482,139 @@ def test_simulations_and_recovery_wait_as_rounds_do(margin):
         waited += len(heard) > code.threshold
         assert len(heard) >= code.threshold + margin
     assert waited
+
+
+# ------------------------------------------------------------------------------- convergence
+
+
+def regression(dtype, noise, shape=(60, 5)):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal(shape).astype(dtype)
+    y = X @ rng.standard_normal(shape[1]) + noise * rng.standard_normal(len(X))
+    return X, y.astype(dtype)
+
+
+def descent(cluster, code, X, y, rounds):
+    """Of each round of gradient descent, the true relative error, and that predicted."""
+    theta, step = np.zeros(X.shape[1], X.dtype), 1 / np.linalg.norm(X, 2) ** 2
+    rnd = code.round(theta.size, X.dtype)
+    for _ in range(rounds):
+        rnd.reset()
+        cluster.collect(theta, rnd)
+        gradient = rnd.gradient().copy()
+        residuals = [Fraction(-float(each)) for each in y]
+        for i, row in enumerate(X.astype(float).tolist()):
+            residuals[i] += sum(map(mul, map(Fraction, row), map(Fraction, theta.tolist())))
+        columns = X.T.astype(float).tolist()
+        exact = np.array([float(sum(map(mul, map(Fraction, c), residuals))) for c in columns])
+        error = np.linalg.norm(gradient - exact) / np.linalg.norm(exact)
+        yield error, rnd.trust().relative_error
+        theta = (theta - step * gradient).astype(X.dtype)
+
+
+def own_gradient(theta, shard, out):
+    out[:] = least_squares_gradient(theta, *shard)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("options", "dtype"),
+    [
+        ({}, "float64"),
+        ({}, "float32"),
+        ({"nodes": "roots"}, "float64"),
+        ({"messages": 3}, "float64"),
+    ],
+)
+def test_trust_sees_what_cancels_in_workers_at_convergence(options, dtype, noise):
+    """Coded residuals do not vanish with those of the data."""
+    X, y = regression(dtype, noise)
+    code = LagrangeCode(12, 6, load=3, **options)
+    shards, delays = code.encode_data(X, y), Exponential(0.01)
+    types = {"dtype": X.dtype, "delays": delays, "seed": 1}
+    with SimulatedCluster(code, shards, own_gradient, 5, **types) as cluster:
+        found = np.array([*descent(cluster, code, X, y, much(200, 60))])
+    known = found[:, 1] < 1  # where it is more, nothing is left of the gradient
+    errors, trusted = found[known].T
+    assert known.sum() > 20
+    assert errors.max() > 100 * errors[0]
+    assert (errors <= 30 * trusted).all()
+    assert np.median(trusted / errors) <= 30
+
+
+@pytest.mark.parametrize(("k", "load"), [(2, 1), (4, 2)])
+def test_engines_know_alike_what_cancels(k, load):
+    X, y = regression("float64", 0.1)
+    theta = np.linalg.lstsq(X, y)[0]
+    code, found = LagrangeCode(3, k, load=load), []  # every message is needed
+    gradient = LinearRegression(5, bias=False).partial_gradient
+    for engine in (SimulatedCluster, LocalCluster):
+        rnd = code.round(5)
+        with engine(code, code.encode_data(X, y), gradient, 5) as cluster:
+            cluster.collect(theta, rnd)
+            found.append(rnd.trust().relative_error)
+    assert found[0] == pytest.approx(found[1], rel=1e-9)
+    assert found[0] > 1e-3
+
+
+def test_a_tracker_raises_before_gradients_are_lost():
+    X, y = regression("float64", 0.0)
+    code = LagrangeCode(12, 6, load=3)
+    tracker = StabilityTracker(limit=1e-8, action="raise", measure_every=1)
+    rnd = code.round(5, tracker=tracker)
+    theta, step = np.zeros(5), 1 / np.linalg.norm(X, 2) ** 2
+    gradients = SimulatedCluster(code, code.encode_data(X, y), own_gradient, 5)
+    decoded = 0
+    with gradients as cluster, contextlib.suppress(UnstableRoundError):
+        while True:
+            rnd.reset()
+            cluster.collect(theta, rnd)
+            gradient = rnd.gradient().copy()
+            exact = X.T @ (X @ theta - y)
+            assert np.linalg.norm(gradient - exact) <= 1e-7 * np.linalg.norm(exact)
+            theta -= step * gradient
+            decoded += 1
+    assert decoded > 10
+
+
+def test_an_anchor_makes_gradients_precise_near_convergence():
+    """As the notes of `LagrangeCode` say, with its figures."""
+    rng = np.random.default_rng(0)
+    X, theta = rng.standard_normal((60, 5)), rng.standard_normal(5)
+    y, step = X @ theta + 0.1 * rng.standard_normal(60), 1 / np.linalg.norm(X, 2) ** 2
+    wide, code = X.astype(np.longdouble), LagrangeCode(12, 6, load=3)
+
+    def decoded(shards, theta, number):
+        F = np.random.default_rng(number).permutation(12)[: code.threshold]
+        computed = [code.compute(shard, theta) for shard in shards]
+        return code.decode(F, [code.encode(i, computed[3 * i : 3 * i + 3]) for i in F])
+
+    def errors(anchored):
+        shards = code.encode_data(X, np.zeros(60) if anchored else y)
+        theta, anchor, known = np.zeros(5), np.zeros(5), np.zeros(5)
+        for number in range(80):
+            exact = wide.T @ (wide @ theta - y)
+            if anchored and number % 20 == 0:
+                anchor, known = theta, exact.astype(float)
+            gradient = known + decoded(shards, theta - anchor, number)
+            if number in (39, 59, 79):
+                yield float(np.linalg.norm(gradient - exact) / np.linalg.norm(exact))
+            theta = theta - step * gradient
+
+    near, far = (2e-12, 5e-9, 4e-5), (2e-8, 1e-4, 4e-2)
+    for anchored, figures in ((True, near), (False, far)):
+        for error, figure in zip(errors(anchored), figures, strict=True):
+            assert figure / 10 < error < 10 * figure
+
+
+def test_what_cancels_is_what_rounding_leaves():
+    """Against residuals with random errors of a rounding of each of their terms."""
+    rng = np.random.default_rng(0)
+    X, y, theta = rng.standard_normal((40, 6)), rng.standard_normal(40), rng.standard_normal(6)
+    X[:5] *= 30
+    shaken = rng.standard_normal((2000, 40, 7)) * np.abs(np.c_[X * theta, y])
+    errors = shaken.sum(axis=2) @ X
+    found = LagrangeCode(4, load=2).scheme.cancelling((X, y))(theta)
+    assert found == pytest.approx((errors**2).sum(axis=1).mean(), rel=0.1)
+    assert LagrangeCode(4, load=2).scheme.cancelling("what a user made of it") is None
+    assert ReedSolomon(4, stragglers=1).scheme.cancelling((X, y)) is None

@@ -105,6 +105,20 @@ class LagrangeCode(Code):
     where it pays, and no other does. A vector that decodes only nearly, as `LinearCode` has, gains
     a factor of 2 here and replaces no message: where 5% are lacking, a fifth of the gradient is.
 
+    Near convergence little is left of the gradient. What a worker computes on coded data is as
+    large as before, and so are its rounding errors: about 1e-16 ``|X|^2 |theta|``, times what
+    decoding amplifies. ``LagrangeCode(12, 6, load=3)`` decodes gradients of 60 samples of 5
+    features with relative errors of 2e-8, 1e-4 and 4e-2 where theta is within 7e-8, 2e-11 and 5e-15
+    of the optimum. So theta is found as precisely as without a code, but a gradient that has to be
+    precise itself is not, such as one whose norm ends the training.
+
+    Engines tell the master how much cancels, so that `Round.trust` and trackers see it. In loops of
+    your own ``encoder.add(j, g, cancelled)`` does, with ``code.scheme.cancelling(shard)(theta)``.
+
+    Precise gradients take an anchor: code ``(X, 0)``, send ``theta - anchor``, and add the gradient
+    at the anchor, computed without a code. What cancels is then as small as the way from the
+    anchor: with a new one every 20 rounds the errors above are 2e-12, 5e-9 and 4e-5.
+
     Examples
     --------
     >>> import numpy as np, fastgc
@@ -313,6 +327,27 @@ class LagrangeScheme(Scheme):
         with np.errstate(over="ignore", invalid="ignore"):  # messages say whose are not finite
             coded = np.matmul(basis, blocks)
         return list(coded.swapaxes(0, 1).reshape(-1, rows, *values.shape[1:]))
+
+    def cancelling(self, shard: Any) -> Callable[[NDArray[Any]], float] | None:
+        # Each entry of X~ theta - y~ has an error like a random one of the size of its terms, by
+        # which its row of X~ enters the gradient: sum_i |x_i|^2 (sum_j |x_ij theta_j|^2 + |y_i|^2).
+        if not (isinstance(shard, tuple | list) and len(shard) == 2):
+            return None
+        X, y = (np.abs(each.astype(np.complex128)) ** 2 for each in map(np.asarray, shard))
+        if X.ndim != 2 or len(X) != len(y):
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = X.sum(axis=1)
+            of_features, of_labels = rows @ X, float((rows @ y.reshape(len(y), -1)).sum())
+
+        def energy(theta: NDArray[Any]) -> float:
+            if theta.size % len(of_features):  # a user's gradient of something else
+                return 0.0
+            with np.errstate(over="ignore", invalid="ignore"):
+                squares = (np.abs(theta) ** 2).reshape(len(of_features), -1).sum(axis=1)
+                return float(of_features @ squares) + of_labels
+
+        return energy
 
     # ------------------------------------------------------------------------------- decoding
 

@@ -787,8 +787,12 @@ class Encoder:
         """What is added up, and in the end rounded to the message, or that itself."""
         return self._sums
 
-    def add(self, partition: int, g: ArrayLike) -> None:
-        """Add the partial gradient of one partition, a (p,) array of the encoder's dtype."""
+    def add(self, partition: int, g: ArrayLike, cancelled: float = 0.0) -> None:
+        """Add the partial gradient of one partition, a (p,) array of the encoder's dtype.
+
+        `cancelled` is the squared norm of what cancelled in it while it was computed, if the code
+        brought that about (`fastgc.codes.Scheme.cancelling`).
+        """
         form = self._form
         at = self._at.get(partition)
         if at is None:
@@ -806,6 +810,8 @@ class Encoder:
             partial = self._wide
         if shared or self._add(partial, at, bool(self._added)):
             raise ValueError("the partial gradient shares memory with the message")
+        if cancelled:
+            self._energy[0] += float(np.sum(self._squares[at])) * cancelled
         self._added.add(partition)
 
     def _add_pieces(self, partial: NDArray[Any], at: int, accumulate: bool) -> int:
@@ -838,7 +844,7 @@ class Encoder:
 
     @property
     def energy(self) -> float:
-        """``sum_j |B_ij|^2 ||g_j||^2`` of what was added, for `Round.receive`.
+        """``sum_j |B_ij|^2 ||g_j||^2`` of what was added, for `Round.receive`, and what cancelled.
 
         The message's squared norm tells nothing of what cancelled in it. NaN if any of it is, or
         Inf times 0; Inf where it is beyond float64.

@@ -248,6 +248,15 @@ class Scheme(Recorded, ABC):
         """See `fastgc.Code.encode_data`: `shard_count` pairs."""
         return data.partition(X, y, self.k)
 
+    def cancelling(self, shard: Any) -> Callable[[NDArray[Any]], float] | None:
+        """How much cancels while a worker computes on a coded block, as a function of theta.
+
+        Of codes of the data, whose coded residuals stay large where those of the data vanish. It
+        is the squared norm of the terms that are added up, and is part of a message's energy.
+        Default: None, not known.
+        """
+        return None
+
     # ------------------------------------------------------- what it may say: to be faster
 
     @cached_property

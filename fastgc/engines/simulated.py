@@ -17,6 +17,7 @@ from ..delays.interface import per_of
 from .interface import Event, Gradient, Kind, RoundReport
 from .loop import RoundLoop, Run
 from .options import RoundKeywords, RoundOptions
+from .worker import Cancelling
 
 __all__ = ["SimulatedCluster"]
 
@@ -100,6 +101,7 @@ class SimulatedCluster(RoundLoop):
         self._arrival: list[float] = []  # of each message, by its number
         self._came, self._sender = 0, -1  # messages that have come, and who sent the last
         self._answers: deque[tuple[float, int, int, Any]] = deque()  # to come: when, and what
+        self._cancelled = Cancelling(self._task)
         self._partials: dict[int, Array] = {}  # of this round, each computed when first asked for
         self._theta: Array = np.empty(0)
         self._closed = False
@@ -235,7 +237,7 @@ class SimulatedCluster(RoundLoop):
         encoder = self._encoder(worker, index)
         encoder.reset()
         for j in self._code.partitions(worker, index).tolist():
-            encoder.add(j, self._compute(self._theta, j))
+            encoder.add(j, self._compute(self._theta, j), self._cancelled_in(j))
         message = encoder.message()
         finish = getattr(self._task.gradient, "finish", None)
         if finish is not None:
@@ -255,6 +257,15 @@ class SimulatedCluster(RoundLoop):
         if partition not in self._partials:
             self._partials[partition] = super()._compute(theta, partition)
         return self._partials[partition]
+
+    def _cancelled_in(self, partition: int) -> float:
+        task = self._task
+        if not task.code.scheme.codes_data:
+            return 0.0
+        part = task.shards[partition]
+        if task.batch is not None:
+            part = task.batch(part, partition, self._number)
+        return self._cancelled(self._theta, partition, part)
 
     def _encoder(self, worker: int, index: int) -> Encoder:
         """What a worker would encode a message with: one partial gradient after another."""

@@ -109,6 +109,26 @@ def _check_returned(returned: object, out: Array) -> None:
         )
 
 
+class Cancelling:
+    """How much cancels while partial gradients are computed: of codes of the data, else 0."""
+
+    def __init__(self, task: Task) -> None:
+        self._task, self._known = task, dict[int, Callable[[Array], float] | None]()
+
+    def __call__(self, theta: Array, partition: int, part: Any) -> float:
+        """Squared norm of what cancels, `Scheme.cancelling`; `part` is computed on."""
+        scheme, known = self._task.code.scheme, self._known
+        if not scheme.codes_data:
+            return 0.0
+        if self._task.batch is not None:  # another part in every round
+            found = scheme.cancelling(part)
+        elif partition in known:
+            found = known[partition]
+        else:
+            found = known[partition] = scheme.cancelling(part)
+        return 0.0 if found is None else found(theta)
+
+
 class _Alone(NamedTuple):
     """A message of one partition, with all prepared."""
 
@@ -318,6 +338,7 @@ class _Encoded:
         self._number, self._task, self._data = number, task, data
         self._asked = asked_of(task.gradient)
         self._gradient = self._told if self._asked else task.gradient
+        self._cancelled = Cancelling(task)
         self.partition = self._round = -1
         self._partial = np.empty(task.size, task.code.scheme.format(1, task.dtype).partial_dtype)
         self._bits, self._unwritten = _marked(self._partial)
@@ -335,11 +356,15 @@ class _Encoded:
         self._alone = [self._prepared(index) for index in range(len(data))]
 
     def _prepared(self, index: int) -> _Alone | None:
-        """How to compute a message of one partition; None: there are more, or it is rounded."""
+        """How to compute a message of one partition; None: there are more, or it is rounded.
+
+        Of codes of the data None, too: their energy is not that of the message alone.
+        """
         task, out = self._task, self._encoders[index].out
         form = task.code.scheme.format(task.size, task.dtype, task.message_dtype)
         if (
             len(self._data[index]) != 1
+            or task.code.scheme.codes_data
             or form.pieces > 1
             or form.paired
             or form.partial_dtype != form.row_dtype
@@ -384,7 +409,7 @@ class _Encoded:
         for partition, part in self._parts(index):
             self._bits.fill(self._unwritten)  # what is not written is NaN in the message
             _check_returned(self._gradient(theta, part, partial), partial)
-            encoder.add(partition, partial)
+            encoder.add(partition, partial, self._cancelled(theta, partition, part))
         message = encoder.message()
         if math.isnan(encoder.energy):
             self._find_unwritten(theta, index)
