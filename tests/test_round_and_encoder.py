@@ -27,6 +27,7 @@ from fastgc import (
 )
 from fastgc.coding import round as rounds
 from fastgc.stability import StabilityTracker
+from fastgc.stability.measured import Experiment
 
 CODES = [
     ReedSolomon(7, stragglers=2),
@@ -821,6 +822,31 @@ def test_trust_of_messages_of_little_precision(code, messages):
         ratios.append(received.trust().relative_error / error)
         ratios.append(code.trust(survivors, np.float32, messages).relative_error / error)
     assert 0.5 < np.median(ratios) < 2
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        ReedSolomon(100, stragglers=99),
+        ReedSolomon(96, 12, stragglers=23, clusters="auto"),
+        ReedSolomon(144, 6, stragglers=47, clusters="auto"),
+    ],
+    ids=repr,
+)
+def test_copies_of_a_message_are_rounded_alike(code, dtype):
+    """Their errors do not cancel, where all of them are read."""
+    experiment = Experiment(code, dtype=dtype)
+    rounded = {"dtype": "float32" if dtype == "float16" else dtype, "message_dtype": dtype}
+    for lost in (0, 1, 3):
+        heard = np.arange(lost, code.n)
+        vector = code.decoding_vector(heard, message_dtype=dtype)
+        error = experiment.error(heard, vector).relative
+        received = code.round(experiment.p, **rounded)
+        for worker in heard.tolist():
+            received.receive(worker, experiment.messages[worker])
+        for trusted in (experiment.trust(heard), received.trust().relative_error):
+            assert error / 3 <= trusted <= 5 * error
 
 
 def test_trust_sees_cancellation_between_partials():

@@ -430,6 +430,17 @@ class ReedSolomonScheme(Scheme):
         return remembering(fill, self.n, survivors, vector, self.cache, kind)
 
     @cached_property
+    def copies(self) -> NDArray[np.int64] | None:
+        # Who computes all partitions of its cluster sends their sum.
+        whole = [c for c in self._clusters if c.w == c.k and c.m > 1]
+        if not whole:
+            return None
+        number = np.arange(self.n)
+        for c in whole:
+            number[c.first_worker :][: c.m] = c.first_worker
+        return number
+
+    @cached_property
     def _row_squares(self) -> NDArray[np.float64]:
         return row_squares(self._clusters, self.k)
 

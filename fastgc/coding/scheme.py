@@ -444,6 +444,14 @@ class Scheme(Recorded, ABC):
         return None
 
     @property
+    def copies(self) -> NDArray[np.int64] | None:
+        """A number for each message, which copies of a message share: their errors are the same.
+
+        Default: None, no two are copies, or vectors read one of them only.
+        """
+        return None
+
+    @property
     def message_roundings(self) -> float:
         """Roundings in a message: its products and sums, and the coefficients of a and B."""
         return sums_of(self.load * self.pieces / self.messages_per_worker) + 2

@@ -156,10 +156,20 @@ def trust_by_rows(
     with np.errstate(over="ignore", invalid="ignore"):
         squares = (np.abs(vector) ** 2).reshape(survivors.size, -1).sum(axis=1)
         weights = squares * scheme.row_norms[survivors]
-    weights[~vector.reshape(survivors.size, -1).any(axis=1)] = 0  # messages that are not read
-    return trust_of(
-        scheme, float(weights.sum()), vector, survivors, scheme.row_norms[survivors], form
-    )
+        weights[~vector.reshape(survivors.size, -1).any(axis=1)] = 0  # messages that are not read
+        growth = _total(scheme, survivors, weights)
+    return trust_of(scheme, growth, vector, survivors, scheme.row_norms[survivors], form)
+
+
+def _total(scheme: Scheme, survivors: NDArray[np.int64], squares: NDArray[np.float64]) -> float:
+    """Expected square of a sum of errors, by the expected square of each message's.
+
+    Errors are independent, but those of copies are the same.
+    """
+    if scheme.copies is None:
+        return float(squares.sum())
+    sums = np.bincount(scheme.copies[survivors], np.sqrt(squares))
+    return float((sums**2).sum())
 
 
 def trust_of(
@@ -208,9 +218,9 @@ def trust_of_sums(
     squares = np.abs(vector) ** 2
     if squares.ndim > 1:  # of all pieces
         squares = squares.sum(axis=1)
-    spread = float(squares @ norms)
+    spread = _total(scheme, survivors, squares * norms)
     used = squares > 0
-    inside = float(squares[used] @ energies[used])  # NaN: not known
+    inside = _total(scheme, survivors[used], squares[used] * energies[used])  # NaN: not known
     if size == 0 or not np.isfinite(size + spread):
         # All is zero, or cancels, or squares are beyond a double: nothing can be said.
         zero = spread == 0 and not inside > 0 and not gradient.any()
