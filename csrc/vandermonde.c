@@ -719,6 +719,12 @@ static FGC_NOINLINE int solve_many_complex(const task *of, const int64_t *order,
     return solve_many(of, order, done, count, work, 1);
 }
 
+static FGC_INLINE double size_of(const attempt *a, int col, int64_t i, const int complex)
+{
+    const double re = fabs(a->c.re[col][i]), im = complex ? fabs(a->c.im[col][i]) : 0;
+    return greater(re, im); /* at least 0.7 of the modulus */
+}
+
 /* Whether the numbers, once multiplied by what nodes were divided by, are finite: then write them. */
 static FGC_INLINE int write_column(const task *of, const attempt *a, int64_t done, int col,
                                    const int complex)
@@ -728,7 +734,7 @@ static FGC_INLINE int write_column(const task *of, const attempt *a, int64_t don
     int finite = 1;
     for (int64_t i = 0; of->shift && !of->transpose && i < of->m; i++) {
         const int64_t shift = -of->shift * i;
-        const int zero = re[i] == 0 && (!complex || im[i] == 0) && !(of->bound && error[i] != 0);
+        const int was = re[i] != 0 || (complex && im[i] != 0), erred = of->bound && error[i] != 0;
         re[i] = scaled(re[i], shift);
         finite &= re[i] - re[i] == 0;
         if (complex) {
@@ -737,7 +743,9 @@ static FGC_INLINE int write_column(const task *of, const attempt *a, int64_t don
         }
         if (of->bound) { /* what underflows here is no further than this */
             error[i] = scaled(error[i], shift);
-            error[i] += zero || error[i] >= 0x1p-1000 ? 0 : 0x1p-1073;
+            const int small = (was && size_of(a, col, i, complex) < 0x1p-960) ||
+                              (erred && error[i] < 0x1p-1000);
+            error[i] += small ? 0x1p-1073 : 0;
         }
     }
     for (int64_t i = 0; finite && i < of->m; i++) {
@@ -819,12 +827,6 @@ static FGC_INLINE int is_sparse(const task *of, const int complex)
             return 1;
     }
     return 0;
-}
-
-static FGC_INLINE double size_of(const attempt *a, int col, int64_t i, const int complex)
-{
-    const double re = fabs(a->c.re[col][i]), im = complex ? fabs(a->c.im[col][i]) : 0;
-    return greater(re, im); /* at least 0.7 of the modulus */
 }
 
 /* Whether a column's bound says that all its numbers are good to about their last digits. */

@@ -352,9 +352,10 @@ def _solve_bounded(
                     found[i] = other[i]
         if moved and not transpose:
             for i in range(m):
-                zero = found[i] == 0 and limits[i] == 0
+                was, erred = found[i] != 0, limits[i] != 0
                 found[i], limits[i] = times(found[i], powers[i]), limits[i] * powers[i]
-                if not zero and not limits[i] >= 2.0**-1000:
+                small = larger_part(found[i]) < 2.0**-960
+                if (was and small) or (erred and limits[i] < 2.0**-1000):
                     limits[i] += 2 * _TINY
             if not np.isfinite(found).all():
                 return False

@@ -148,9 +148,10 @@ def solve_vandermonde(
     found, limits = solved
     with np.errstate(all="ignore"):
         if not transpose and shift:
-            zero = (found == 0) & (limits == 0)
+            was, erred = found != 0, limits != 0
             found, limits = (_times_power(a, -powers) for a in (found, limits))
-            limits += np.where(zero | (limits >= 2.0**-1000), 0.0, 2 * _TINY)
+            small = was & (_larger_part(found) < 2.0**-960) | erred & (limits < 2.0**-1000)
+            limits += np.where(small, 2 * _TINY, 0.0)
     if not np.isfinite(found).all():
         return False
     out[...] = found.reshape(out.shape)
