@@ -573,12 +573,14 @@ static FGC_INLINE int put_nodes(const task *of, attempt *a, const int complex)
     double *const re = (double *)a->x.re, *const im = (double *)a->x.im;
     int finite = 1;
     for (int64_t i = -LANES; i < padded; i++) {
-        /* Beyond the end, distinct nodes: there, zeros are divided by their differences. */
-        const double beyond = (double)(i - m + 2) * (of->largest > 0 ? 2 * of->largest : 1.0);
+        /* Beyond either end, distinct nodes: zeros are divided by their differences, and what shares a
+         * reciprocal with such a difference must not become infinite. */
+        const double steps = (double)(i < 0 ? i - 1 : i - m + 2);
+        const double beyond = steps * (of->largest > 0 ? 2 * of->largest : 1.0);
         const int inside = i >= 0 && i < m;
         if (inside && (uint64_t)a->order[i] >= (uint64_t)m)
             return -1;
-        re[i] = inside ? of->nodes[parts * a->order[i]] : i < m ? 0 : beyond;
+        re[i] = inside ? of->nodes[parts * a->order[i]] : beyond;
         finite &= re[i] - re[i] == 0;
         if (complex) {
             im[i] = inside ? of->nodes[2 * a->order[i] + 1] : 0;

@@ -467,11 +467,11 @@ class _Precise:
 def _lack(parts: list[list[int]], unit: list[int], error: NDArray[np.float64], digits: int) -> int:
     """By how many digits errors, of these logarithms, are too large; not positive if they suffice.
 
-    They are to be below 2^-64 of a number, or far below the least double.
+    They are to be below 2^-64 of a number's every part, or far below the least double.
     """
     lacks = 0.0
     for log, exponent, number in zip(error.tolist(), unit, zip(*parts, strict=True), strict=True):
-        size = max(abs(part).bit_length() for part in number) - 1 + exponent
+        size = min(abs(part).bit_length() for part in number) - 1 + exponent
         known = log + 64 - size if size > log + 2 else 2 * digits
         lacks = max(lacks, min(known, log + 1090))
     return math.ceil(lacks)

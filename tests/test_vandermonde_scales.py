@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from strength import much
 
+from fastgc import kernels
 from fastgc.vandermonde import leja_order, solve
 
 pytestmark = pytest.mark.every_backend
@@ -45,7 +46,8 @@ def _eliminated(x, c, transpose):
 def truth(nodes, b, transpose):
     """By rationals if there are few real nodes, else by 700 digits, or as many as it takes.
 
-    As many as it takes: twice as many change nothing before the fortieth.
+    As many as it takes: twice as many change nothing before the fortieth digit, or far below what a
+    double can be.
     """
     if nodes.dtype.kind == "f" and nodes.size <= 16:
         x, c = ([Fraction(z) for z in a.tolist()] for a in (nodes, b))
@@ -58,7 +60,7 @@ def truth(nodes, b, transpose):
             c = [mpmath.mpmathify(z) for z in (b if transpose else b[order]).tolist()]
             found = _eliminated(x, c, transpose)
             if last is not None and all(
-                abs(a - z) <= abs(z) * mpmath.mpf(10) ** -40
+                abs(a - z) <= max(abs(z) * mpmath.mpf(10) ** -40, mpmath.mpf(10) ** -400)
                 for a, z in zip(found, last, strict=True)
             ):
                 break
@@ -355,6 +357,21 @@ def test_bounds_of_what_leaves_the_range():
                     assert limit == np.inf or e <= limit
                 finite = [abs(z) < 1e308 for z in true]
                 assert np.isfinite(x).tolist() == finite
+
+
+@pytest.mark.parametrize("complex_", [False, True])
+def test_nodes_at_zero_are_for_kernels(complex_, at_each_level):
+    """Wherever they stand: nothing that is not of these nodes is divided by."""
+    for m in (1, 2, 3, 8, 9, 17, 20):
+        rest = np.exp(1j * np.arange(1, m)) if complex_ else np.linspace(-1, 1, m + m % 2)[1:m]
+        b = np.ones((m, 1), dtype=rest.dtype)
+        order, out = np.arange(m), np.empty_like(b)
+        for at in range(m):
+            nodes = np.insert(rest, at, 0)
+            for _ in at_each_level():
+                for transpose in (False, True):
+                    for bound in (None, np.zeros(b.shape)):
+                        assert kernels.solve_vandermonde(nodes, b, order, transpose, out, bound)
 
 
 def test_columns_beside_one_that_overflows_in_place():
