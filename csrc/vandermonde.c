@@ -12,14 +12,30 @@
  *
  * A running error bound (Higham, "Accuracy and Stability", 3.3) goes along where it is asked for: e[i]
  * bounds what c[i] lacks, in units of 2^-53. Each step passes on what its terms lack, in moduli, and
- * adds its own roundings, of which there are as many as in the least careful way to do it. */
+ * adds its own roundings, of which there are as many as in the least careful way to do it.
+ *
+ * Nodes are divided by a power of two, so that the largest is near 1; a solution's digits do not depend
+ * on it. What then still leaves a double's range is not solved here: overflow leaves numbers that are
+ * not finite, and underflow sets a flag of the processor. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#else
+#include <fenv.h>
+#endif
 
 #include "vector.h"
 
 enum { GROUP = 4 }; /* columns that share their reciprocals */
+
+/* Memory is neither written later nor read earlier than it says. */
+#if defined(__GNUC__)
+#define KEEP_ORDER __asm__ volatile("" : : : "memory")
+#else
+#define KEEP_ORDER (void)0
+#endif
 
 /* Roundings, at most: of a product; of a quotient, its divisor's difference included. Each is of a
  * result's modulus. Second orders, and the bounds' own roundings, are in UNIT. */
@@ -33,8 +49,11 @@ enum { GROUP = 4 }; /* columns that share their reciprocals */
 #define HARMLESS 0x1p-32
 #define RAY 0x1p-20
 
-/* Parts of nodes from which on products of their differences leave the range of fast reciprocals. */
-#define LARGE 0x1p240
+/* Logarithms (base 2) of the mean distance of a node from those before it, in Leja's order. Below the
+ * first, nodes are in clusters or of many scales, and the order may lose every digit; below the second
+ * it may where most values at the nodes are 0. Circles have 0, intervals of length 2 have -1. */
+#define CLUSTERED -5.0
+#define SPREAD -0.5
 
 /* Nodes in the order of elimination, with LANES readable doubles before and after. */
 typedef struct {
@@ -50,6 +69,39 @@ typedef struct {
     number last[GROUP][LANES];
     vector error[GROUP][LANES];
 } carry;
+
+/* The processor remembers underflow: forget it, and ask. Results stored before are computed before. */
+static FGC_INLINE void forget_underflow(void)
+{
+#if defined(__SSE2__)
+    const unsigned state = _mm_getcsr();
+    if (state & _MM_EXCEPT_UNDERFLOW)
+        _mm_setcsr(state & ~(unsigned)_MM_EXCEPT_UNDERFLOW);
+#else
+    feclearexcept(FE_UNDERFLOW);
+#endif
+    KEEP_ORDER;
+}
+
+static FGC_INLINE int underflowed(void)
+{
+    KEEP_ORDER;
+#if defined(__SSE2__)
+    return (_mm_getcsr() & _MM_EXCEPT_UNDERFLOW) != 0;
+#else
+    return fetestexcept(FE_UNDERFLOW) != 0;
+#endif
+}
+
+/* x 2^e; as it is if e is 0. */
+static FGC_INLINE double scaled(double x, int64_t e)
+{
+    if (!e)
+        return x;
+    if (-1022 <= e && e <= 1023)
+        return x * power_of_two(e);
+    return ldexp(x, (int)(e < -5000 ? -5000 : e > 5000 ? 5000 : e));
+}
 
 /* At most sqrt(2) times the modulus, and no less. */
 static FGC_INLINE vector about(number a, const int complex)
@@ -69,10 +121,9 @@ static FGC_INLINE vector modulus(number a, const int complex)
     return load(sums);
 }
 
-/* x[i] - x[i-k-1] for the vector at i and the panel's steps k = first ..., or their reciprocals.
+/* Reciprocals of x[i] - x[i-k-1] for the vector at i and the panel's steps k = first ...
  * Inverting a product of two and multiplying is cheaper than inverting both. */
-static FGC_INLINE void differences(points x, int64_t i, int64_t first, number *d, const int careful,
-                                   const int complex)
+static FGC_INLINE void differences(points x, int64_t i, int64_t first, number *d, const int complex)
 {
     const number at = get(x.re + i, x.im + i, complex);
     FGC_UNROLL
@@ -80,8 +131,6 @@ static FGC_INLINE void differences(points x, int64_t i, int64_t first, number *d
         const int64_t j = i - first - t - 1;
         d[t] = minus(at, get(x.re + j, x.im + j, complex), complex);
     }
-    if (careful)
-        return;
     enum { STEP = LANES > 1 ? 2 : 1 };
     FGC_UNROLL
     for (int t = 0; t < LANES; t += STEP) {
@@ -95,31 +144,23 @@ static FGC_INLINE void differences(points x, int64_t i, int64_t first, number *d
     }
 }
 
-static FGC_INLINE number over(number a, number d, const int careful, const int complex)
-{
-    return careful ? divide(a, d, complex) : times(a, d, complex);
-}
-
 typedef enum { TIMES_NODE, OVER_DIFFERENCE } what;
 
 /* The panel's steps on the vector at i of each column. `head`: it is the panel's own. */
 static FGC_INLINE void steps(points x, columns c, int count, int64_t i, int64_t first, carry *kept,
                              const what factor, const int ascending, const int head,
-                             const int careful, const int bounded, const int complex)
+                             const int bounded, const int complex)
 {
     number f[LANES];
     vector size[LANES];
     if (factor == OVER_DIFFERENCE)
-        differences(x, i, first, f, careful, complex);
+        differences(x, i, first, f, complex);
     else
         for (int t = 0; t < LANES; t++)
             f[t] = (number){spread(x.re[first + t]),
                             complex ? spread(x.im[first + t]) : (vector){0}};
-    for (int t = 0; bounded && t < LANES; t++) {
+    for (int t = 0; bounded && t < LANES; t++)
         size[t] = modulus(f[t], complex);
-        if (factor == OVER_DIFFERENCE && careful)
-            size[t] = 1.0 / size[t];
-    }
     for (int col = 0; col < count; col++) {
         number v = get(c.re[col] + i, c.im[col] + i, complex);
         vector e = bounded ? load(c.error[col] + i) : (vector){0};
@@ -131,7 +172,7 @@ static FGC_INLINE void steps(points x, columns c, int count, int64_t i, int64_t 
             vector *const last_error = &kept->error[col][t];
             vector other = {0}, known = e, sum = {0};
             if (factor == OVER_DIFFERENCE && !ascending) {
-                before = over(v, f[t], careful, complex);
+                before = times(v, f[t], complex);
                 if (bounded)
                     known = e * size[t] + IN_QUOTIENT * about(before, complex);
                 if (head) {
@@ -159,7 +200,7 @@ static FGC_INLINE void steps(points x, columns c, int count, int64_t i, int64_t 
                 neighbour = times(f[t], neighbour, complex);
             result = minus(before, neighbour, complex);
             if (factor == OVER_DIFFERENCE && ascending)
-                result = over(result, f[t], careful, complex);
+                result = times(result, f[t], complex);
             v = head ? choose(ascending ? after(t) : after(t - 1), result, before, complex) : result;
             if (bounded) {
                 if (factor == OVER_DIFFERENCE && ascending)
@@ -175,8 +216,7 @@ static FGC_INLINE void steps(points x, columns c, int count, int64_t i, int64_t 
 }
 
 static FGC_INLINE void sweep(points x, columns c, int count, lanes valid, const what factor,
-                             const int ascending, const int careful, const int bounded,
-                             const int complex)
+                             const int ascending, const int bounded, const int complex)
 {
     const int64_t end = x.vectors * LANES;
     for (int64_t panel = 0; panel < end; panel += LANES) {
@@ -185,9 +225,9 @@ static FGC_INLINE void sweep(points x, columns c, int count, lanes valid, const 
             for (int t = 0; t < LANES; t++)
                 kept.last[col][t] = (number){{0}, {0}}, kept.error[col][t] = (vector){0};
         if (ascending) {
-            steps(x, c, count, panel, panel, &kept, factor, 1, 1, careful, bounded, complex);
+            steps(x, c, count, panel, panel, &kept, factor, 1, 1, bounded, complex);
             for (int64_t i = panel + LANES; i < end; i += LANES)
-                steps(x, c, count, i, panel, &kept, factor, 1, 0, careful, bounded, complex);
+                steps(x, c, count, i, panel, &kept, factor, 1, 0, bounded, complex);
             /* What went beyond the end would grow from panel to panel. */
             for (int col = 0; col < count; col++) {
                 const number zero = {{0}, {0}};
@@ -200,21 +240,21 @@ static FGC_INLINE void sweep(points x, columns c, int count, lanes valid, const 
         } else {
             const int64_t first = end - LANES - panel;
             for (int64_t i = end - LANES; i > first; i -= LANES)
-                steps(x, c, count, i, first, &kept, factor, 0, 0, careful, bounded, complex);
-            steps(x, c, count, first, first, &kept, factor, 0, 1, careful, bounded, complex);
+                steps(x, c, count, i, first, &kept, factor, 0, 0, bounded, complex);
+            steps(x, c, count, first, first, &kept, factor, 0, 1, bounded, complex);
         }
     }
 }
 
 static FGC_INLINE void solve(points x, columns c, int count, lanes valid, const int transpose,
-                             const int careful, const int bounded, const int complex)
+                             const int bounded, const int complex)
 {
     if (transpose) {
-        sweep(x, c, count, valid, TIMES_NODE, 1, 0, bounded, complex);
-        sweep(x, c, count, valid, OVER_DIFFERENCE, 0, careful, bounded, complex);
+        sweep(x, c, count, valid, TIMES_NODE, 1, bounded, complex);
+        sweep(x, c, count, valid, OVER_DIFFERENCE, 0, bounded, complex);
     } else {
-        sweep(x, c, count, valid, OVER_DIFFERENCE, 1, careful, bounded, complex);
-        sweep(x, c, count, valid, TIMES_NODE, 0, 0, bounded, complex);
+        sweep(x, c, count, valid, OVER_DIFFERENCE, 1, bounded, complex);
+        sweep(x, c, count, valid, TIMES_NODE, 0, bounded, complex);
     }
 }
 
@@ -341,9 +381,11 @@ static double largest_part(const double *x, int64_t len)
  * ones; the position of a node is put in the last bits of its product, so that the largest product
  * tells where it is. Differences are scaled by powers of two, at no cost, to keep the largest near 1.
  * Every operation is that of the other backends, and rounded as theirs: of nodes that are symmetric,
- * as most are, many are equally far, and all must choose the same one. */
-static FGC_INLINE void leja(const double *nodes, int64_t m, int64_t *order, double *work,
-                            const int complex)
+ * as most are, many are equally far, and all must choose the same one.
+ *
+ * Returns the least, of all nodes but the first, mean of the logarithms of distances to those before. */
+static FGC_INLINE double leja(const double *nodes, int64_t m, int64_t *order, double *work,
+                              const int complex)
 {
     enum { CHAINS = 4, CLAMP = 16 };
     const int64_t padded = padded_size(m);
@@ -351,7 +393,8 @@ static FGC_INLINE void leja(const double *nodes, int64_t m, int64_t *order, doub
     double *const im = complex ? place + padded : re;
     const double largest = largest_part(nodes, (1 + complex) * m);
     const int64_t size = exponent_of(largest);
-    const double scale = power_of_two(size < -1022 ? 1022 : size > 1022 ? -1022 : -size);
+    const int64_t up = size < -1022 ? 1022 : size > 1022 ? -1022 : -size;
+    const double scale = power_of_two(up);
     int64_t low = 8; /* whatever LANES is */
     while (low < padded)
         low *= 2;
@@ -378,7 +421,8 @@ static FGC_INLINE void leja(const double *nodes, int64_t m, int64_t *order, doub
         }
     }
     const lanes keep = (lanes){0} + (INT64_MAX & ~low); /* neither sign nor position */
-    double growth = 1.0;
+    double growth = 1.0, least = 0;
+    int64_t grown = 0, scaled_by = 0; /* exponents: of growth, and of what products are too large by */
     for (int64_t k = 0; k + 1 < m; k++) {
         const double x = re[best], y = im[best], moved = product[k];
         const int64_t chosen = order[best];
@@ -436,7 +480,11 @@ static FGC_INLINE void leja(const double *nodes, int64_t m, int64_t *order, doub
         if (!(bits & ~low) || best <= k || best >= m) /* all products are 0, or not finite */
             best = k + 1;
         const int64_t e = exponent_of(all[0]);
-        growth = e < -1000 || e > 1000 ? 1.0 : power_of_two(complex ? -(e >> 1) : -e);
+        scaled_by += up + grown;
+        const double mean = (double)((complex ? e >> 1 : e) - scaled_by) / (double)(k + 1);
+        least = mean < least ? mean : least;
+        grown = e < -1000 || e > 1000 ? 0 : complex ? -(e >> 1) : -e;
+        growth = power_of_two(grown);
         if (k % CLAMP == CLAMP - 1) {
             for (i = (k + 1) / LANES * LANES; i < padded; i += LANES)
                 store(product + i, larger(magnitude(load(product + i)), spread(0x1p-500)));
@@ -444,6 +492,7 @@ static FGC_INLINE void leja(const double *nodes, int64_t m, int64_t *order, doub
                 product[i] = 0;
         }
     }
+    return least;
 }
 
 fgc_status FGC_AT_LEVEL(fgc_leja_order)(const double *nodes, int64_t m, int complex, int64_t *order)
@@ -478,8 +527,17 @@ typedef struct {
     double *out, *bound;
     int64_t m, width;
     double largest; /* part of a node */
+    int64_t shift; /* nodes have been divided by 2^shift */
     int transpose;
 } task;
+
+/* Multiply rows of so many numbers, of b if `transpose`, else of x, by what goes with the nodes' scale. */
+static void shift_rows(const task *of, double *rows, int64_t size)
+{
+    for (int64_t i = 0; of->shift && i < of->m; i++)
+        for (int64_t at = i * size; at < (i + 1) * size; at++)
+            rows[at] = scaled(rows[at], -of->shift * i);
+}
 
 /* The nodes in one order, and up to GROUP columns solved in it. */
 typedef struct {
@@ -515,12 +573,14 @@ static FGC_INLINE int put_nodes(const task *of, attempt *a, const int complex)
     double *const re = (double *)a->x.re, *const im = (double *)a->x.im;
     int finite = 1;
     for (int64_t i = -LANES; i < padded; i++) {
-        /* Beyond the end, distinct nodes: there, zeros are divided by their differences. */
-        const double beyond = (double)(i - m + 2) * (of->largest > 0 ? 2 * of->largest : 1.0);
+        /* Beyond either end, distinct nodes: zeros are divided by their differences, and what shares a
+         * reciprocal with such a difference must not become infinite. */
+        const double steps = (double)(i < 0 ? i - 1 : i - m + 2);
+        const double beyond = steps * (of->largest > 0 ? 2 * of->largest : 1.0);
         const int inside = i >= 0 && i < m;
         if (inside && (uint64_t)a->order[i] >= (uint64_t)m)
             return -1;
-        re[i] = inside ? of->nodes[parts * a->order[i]] : i < m ? 0 : beyond;
+        re[i] = inside ? of->nodes[parts * a->order[i]] : beyond;
         finite &= re[i] - re[i] == 0;
         if (complex) {
             im[i] = inside ? of->nodes[2 * a->order[i] + 1] : 0;
@@ -530,7 +590,7 @@ static FGC_INLINE int put_nodes(const task *of, attempt *a, const int complex)
     return finite;
 }
 
-/* Solve for the columns done, done+1, ...; whether all is finite. */
+/* Solve for the columns done, done+1, ...; whether nothing left a double's range. */
 static FGC_INLINE int solve_group(const task *of, attempt *a, int64_t done, int count, int bounded,
                                   const int complex)
 {
@@ -538,53 +598,51 @@ static FGC_INLINE int solve_group(const task *of, attempt *a, int64_t done, int 
     const int64_t m = of->m, width = of->width, padded = padded_size(m), *const order = a->order;
     const lanes valid = ~after((int)(m - 1 - (a->x.vectors - 1) * LANES));
     const columns c = a->c;
-    /* Fast reciprocals are good for differences and products of them in the middle of a
-     * double's range, and not finite otherwise: then, once more with care. */
-    int good = 0;
-    for (int careful = of->largest > LARGE; careful < 2 && !good; careful++) {
-        for (int64_t i = 0; i < padded; i++) {
-            const int64_t at = width * (i < m ? transpose ? i : order[i] : 0) + done;
-            const double *const row = of->b + parts * at;
-            for (int col = 0; col < count; col++) {
-                c.re[col][i] = i < m ? row[parts * col] : 0;
-                if (complex)
-                    c.im[col][i] = i < m ? row[2 * col + 1] : 0;
-                if (bounded)
-                    c.error[col][i] = i < m && of->bound ? of->bound[at + col] / UNIT : 0;
-            }
+    forget_underflow();
+    for (int64_t i = 0; i < padded; i++) {
+        const int64_t at = width * (i < m ? transpose ? i : order[i] : 0) + done;
+        const double *const row = of->b + parts * at;
+        for (int col = 0; col < count; col++) {
+            c.re[col][i] = i < m ? row[parts * col] : 0;
+            if (complex)
+                c.im[col][i] = i < m ? row[2 * col + 1] : 0;
+            if (bounded)
+                c.error[col][i] = i < m && of->bound ? of->bound[at + col] / UNIT : 0;
         }
-        /* Constants for the inlined function. */
-        if (bounded && careful && transpose)
-            solve(a->x, c, count, valid, 1, 1, 1, complex);
-        else if (bounded && careful)
-            solve(a->x, c, count, valid, 0, 1, 1, complex);
-        else if (bounded && transpose && count == 1)
-            solve(a->x, c, 1, valid, 1, 0, 1, complex);
-        else if (bounded && transpose)
-            solve(a->x, c, count, valid, 1, 0, 1, complex);
-        else if (bounded && count == 1)
-            solve(a->x, c, 1, valid, 0, 0, 1, complex);
-        else if (bounded)
-            solve(a->x, c, count, valid, 0, 0, 1, complex);
-        else if (careful && transpose)
-            solve(a->x, c, count, valid, 1, 1, 0, complex);
-        else if (careful)
-            solve(a->x, c, count, valid, 0, 1, 0, complex);
-        else if (transpose && count == 1)
-            solve(a->x, c, 1, valid, 1, 0, 0, complex);
-        else if (transpose)
-            solve(a->x, c, count, valid, 1, 0, 0, complex);
-        else if (count == 1)
-            solve(a->x, c, 1, valid, 0, 0, 0, complex);
-        else
-            solve(a->x, c, count, valid, 0, 0, 0, complex);
-        good = all_finite(a->column, parts * count * padded);
     }
+    for (int64_t i = 0; of->shift && transpose && i < m; i++) {
+        const int64_t shift = -of->shift * i;
+        for (int col = 0; col < count; col++) {
+            c.re[col][i] = scaled(c.re[col][i], shift);
+            if (complex)
+                c.im[col][i] = scaled(c.im[col][i], shift);
+            if (bounded)
+                c.error[col][i] = scaled(c.error[col][i], shift);
+        }
+    }
+    /* Constants for the inlined function. */
+    if (bounded && transpose && count == 1)
+        solve(a->x, c, 1, valid, 1, 1, complex);
+    else if (bounded && transpose)
+        solve(a->x, c, count, valid, 1, 1, complex);
+    else if (bounded && count == 1)
+        solve(a->x, c, 1, valid, 0, 1, complex);
+    else if (bounded)
+        solve(a->x, c, count, valid, 0, 1, complex);
+    else if (transpose && count == 1)
+        solve(a->x, c, 1, valid, 1, 0, complex);
+    else if (transpose)
+        solve(a->x, c, count, valid, 1, 0, complex);
+    else if (count == 1)
+        solve(a->x, c, 1, valid, 0, 0, complex);
+    else
+        solve(a->x, c, count, valid, 0, 0, complex);
+    const int good = !underflowed() && all_finite(a->column, parts * count * padded);
     /* From here on in the numbers' own unit, and Inf where a bound is no number. */
     for (int col = 0; bounded && col < count; col++)
         for (int64_t i = 0; i < m; i++) {
-            const double e = UNIT * c.error[col][i];
-            c.error[col][i] = good && e <= DBL_MAX ? e : INFINITY;
+            const double e = c.error[col][i], rounded = UNIT * e + (e > 0 ? 0x1p-1074 : 0);
+            c.error[col][i] = good && rounded <= DBL_MAX ? rounded : INFINITY;
         }
     return good;
 }
@@ -613,6 +671,7 @@ static FGC_INLINE int solve_many(const task *of, const int64_t *order, int64_t d
     const int64_t m = of->m, size = parts * WIDE * LANES;
     double *const re = work + m * 2 * WIDE * LANES + PANEL, *const im = re + m + 2 * PANEL;
     const table x = {re, im, work, m};
+    forget_underflow();
     for (int64_t i = -PANEL; i < m + PANEL; i++) {
         const int inside = i >= 0 && i < m;
         re[i] = inside ? of->nodes[parts * order[i]] : 0;
@@ -627,11 +686,16 @@ static FGC_INLINE int solve_many(const task *of, const int64_t *order, int64_t d
                 row[WIDE * LANES + col] = col < count ? from[2 * col + 1] : 0;
         }
     }
+    if (of->transpose)
+        shift_rows(of, work, size);
     if (count <= LANES) /* constants for the inlined function */
         solve_rows(x, of->transpose, 1, complex);
     else
         solve_rows(x, of->transpose, 2, complex);
-    if (!all_finite(work, m * size))
+    const int good = !underflowed();
+    if (!of->transpose)
+        shift_rows(of, work, size);
+    if (!(good && all_finite(work, m * size)))
         return 0;
     for (int64_t i = 0; i < m; i++) {
         double *const to = of->out + parts * (of->width * (of->transpose ? order[i] : i) + done);
@@ -657,24 +721,48 @@ static FGC_NOINLINE int solve_many_complex(const task *of, const int64_t *order,
     return solve_many(of, order, done, count, work, 1);
 }
 
-static FGC_INLINE void write_column(const task *of, const attempt *a, int64_t done, int col,
-                                    const int complex)
+static FGC_INLINE double size_of(const attempt *a, int col, int64_t i, const int complex)
 {
-    const int parts = 1 + complex;
-    for (int64_t i = 0; i < of->m; i++) {
-        const int64_t at = of->width * (of->transpose ? a->order[i] : i) + done + col;
-        of->out[parts * at] = a->c.re[col][i];
-        if (complex)
-            of->out[2 * at + 1] = a->c.im[col][i];
-        if (of->bound)
-            of->bound[at] = a->c.error[col][i];
-    }
+    const double re = fabs(a->c.re[col][i]), im = complex ? fabs(a->c.im[col][i]) : 0;
+    return greater(re, im); /* at least 0.7 of the modulus */
 }
 
-/* Whether all nodes lie on one ray from 0, or nearly so; then their order by modulus, from the
- * smallest on. `spare` has room for m indices and m doubles more. */
-static FGC_INLINE int order_on_ray(const double *nodes, int64_t m, int64_t *order, int64_t *spare,
-                                   double *key, const int complex)
+/* Whether the numbers, once multiplied by what nodes were divided by, are finite: then write them. */
+static FGC_INLINE int write_column(const task *of, const attempt *a, int64_t done, int col,
+                                   const int complex)
+{
+    const int parts = 1 + complex;
+    double *const re = a->c.re[col], *const im = a->c.im[col], *const error = a->c.error[col];
+    int finite = 1;
+    for (int64_t i = 0; of->shift && !of->transpose && i < of->m; i++) {
+        const int64_t shift = -of->shift * i;
+        const int was = re[i] != 0 || (complex && im[i] != 0), erred = of->bound && error[i] != 0;
+        re[i] = scaled(re[i], shift);
+        finite &= re[i] - re[i] == 0;
+        if (complex) {
+            im[i] = scaled(im[i], shift);
+            finite &= im[i] - im[i] == 0;
+        }
+        if (of->bound) { /* what underflows here is no further than this */
+            error[i] = scaled(error[i], shift);
+            const int small = (was && size_of(a, col, i, complex) < 0x1p-960) ||
+                              (erred && error[i] < 0x1p-1000);
+            error[i] += small ? 0x1p-1073 : 0;
+        }
+    }
+    for (int64_t i = 0; finite && i < of->m; i++) {
+        const int64_t at = of->width * (of->transpose ? a->order[i] : i) + done + col;
+        of->out[parts * at] = re[i];
+        if (complex)
+            of->out[2 * at + 1] = im[i];
+        if (of->bound)
+            of->bound[at] = error[i];
+    }
+    return finite;
+}
+
+/* Whether all nodes lie on one ray from 0, or nearly so; their larger parts to `key`. */
+static FGC_INLINE int are_on_ray(const double *nodes, int64_t m, double *key, const int complex)
 {
     const int parts = 1 + complex;
     double fr = 0, fi = 0;
@@ -693,11 +781,18 @@ static FGC_INLINE int order_on_ray(const double *nodes, int64_t m, int64_t *orde
         const double along = re * fr + im * fi;
         if (complex && !(fabs(im * fr - re * fi) <= RAY * along))
             return 0;
-        order[i] = i;
     }
+    return 1;
+}
+
+/* The order of these keys, from the smallest on. `spare` has room for m indices. */
+static void find_rising(const double *key, int64_t m, int64_t *order, int64_t *spare)
+{
     /* Merged, so that equal keys stay as they are; what is in order already costs one look. */
     int64_t *from = order, *to = spare;
     int rises = 1, falls = 1;
+    for (int64_t i = 0; i < m; i++)
+        order[i] = i;
     for (int64_t i = 1; i < m; i++) {
         rises &= key[i - 1] <= key[i];
         falls &= key[i - 1] > key[i];
@@ -719,13 +814,21 @@ static FGC_INLINE int order_on_ray(const double *nodes, int64_t m, int64_t *orde
     }
     if (from != order)
         memcpy(order, from, (size_t)m * sizeof *order);
-    return 1;
 }
 
-static FGC_INLINE double size_of(const attempt *a, int col, int64_t i, const int complex)
+/* Whether fewer than half of some column's values at the nodes differ from 0. */
+static FGC_INLINE int is_sparse(const task *of, const int complex)
 {
-    const double re = fabs(a->c.re[col][i]), im = complex ? fabs(a->c.im[col][i]) : 0;
-    return greater(re, im); /* at least 0.7 of the modulus */
+    for (int64_t col = 0; !of->transpose && col < of->width; col++) {
+        int64_t found = 0;
+        for (int64_t i = 0; i < of->m && 2 * found < of->m; i++) {
+            const double *const at = of->b + (1 + complex) * (of->width * i + col);
+            found += at[0] != 0 || (complex && at[1] != 0);
+        }
+        if (2 * found < of->m)
+            return 1;
+    }
+    return 0;
 }
 
 /* Whether a column's bound says that all its numbers are good to about their last digits. */
@@ -738,10 +841,13 @@ static FGC_INLINE int is_accurate(const attempt *a, int col, int64_t m, const in
     return all;
 }
 
+typedef enum { WORSE, BETTER, UNDECIDED } verdict;
+
 /* Whether the bounds of `a` prove that its largest error relative to a number is smaller than that
- * of `other`, and either that so is its largest error, or that it is small beside the largest number. */
-static FGC_INLINE int is_better(const attempt *a, const attempt *other, int col, int64_t m,
-                                const int complex)
+ * of `other`, and either that so is its largest error, or that it is small beside the largest number.
+ * Undecided if they only prove that its largest error is, and that the other's is not small. */
+static FGC_INLINE verdict compare(const attempt *a, const attempt *other, int col, int64_t m,
+                                  const int complex)
 {
     double most = 0, most_relative = 0, least = 0, least_relative = 0, largest = 0;
     for (int64_t row = 0; row < m; row++) {
@@ -751,8 +857,8 @@ static FGC_INLINE int is_better(const attempt *a, const attempt *other, int col,
         const double im = complex ? fabs(a->c.im[col][i] - other->c.im[col][j]) : 0;
         const double proven = greater(re, im) - e; /* the other's error is no less */
         if (!(e < size || e == 0))
-            return 0;
-        if (e > 0)
+            most_relative = INFINITY;
+        else if (e > 0)
             most_relative = greater(e / (size - e), most_relative);
         if (proven > 0)
             least_relative = greater(proven / (1.5 * size + e), least_relative);
@@ -760,7 +866,9 @@ static FGC_INLINE int is_better(const attempt *a, const attempt *other, int col,
         least = greater(proven, least);
         largest = greater(size, largest);
     }
-    return most_relative < least_relative && (most <= least || most <= HARMLESS * largest);
+    if (most_relative < least_relative && (most <= least || most <= HARMLESS * largest))
+        return BETTER;
+    return most < least && least > ACCURATE * (double)m * largest ? UNDECIDED : WORSE;
 }
 
 /* What is near a number of known error has not much more of it. */
@@ -784,19 +892,25 @@ static FGC_INLINE void find_places(const attempt *a, int64_t m, int transpose)
         a->place[transpose ? a->order[i] : i] = i;
 }
 
-/* `work` and `orders` have room for two attempts, and for their orders and places, if `choosing`; `many`
- * has that for many columns, or is NULL. */
-static FGC_INLINE fgc_status solve_all(const task *of, const int64_t *order, int forced,
-                                       int choosing, int64_t *orders, double *work, double *many,
-                                       const int complex)
+/* Which orders columns are taken in: `first` alone; or, if `choosing`, in Leja's too where the bounds do
+ * not say that the first is accurate. */
+typedef struct {
+    const int64_t *first;
+    int choosing;
+    double enough, apart; /* `leja`'s return from which on it is good for most; what it was, or NAN */
+    int64_t *leja;
+} choice;
+
+/* `work` and `places` have room for two attempts, and for their places, if choosing; `many` has that for
+ * many columns, or is NULL. */
+static FGC_INLINE fgc_status solve_all(const task *of, choice by, int64_t *places, double *work,
+                                       double *many, const int complex)
 {
     const int64_t m = of->m, room = padded_size(m) + LANES;
-    const int bounded = choosing || of->bound;
-    int64_t *const leja_order = orders + 2 * room;
+    const int bounded = by.choosing || of->bound;
     double *const more = work + attempt_size(m);
-    attempt first = new_attempt(of, order, orders + room, work, complex), second = first;
-    int finite = put_nodes(of, &first, complex);
-    if (finite < 0 || (!finite && !forced))
+    attempt first = new_attempt(of, by.first, places, work, complex), second = first;
+    if (put_nodes(of, &first, complex) <= 0)
         return FGC_NOT_FINITE;
 
     int64_t tried = many ? 0 : of->width; /* columns that are for what follows */
@@ -804,79 +918,111 @@ static FGC_INLINE fgc_status solve_all(const task *of, const int64_t *order, int
         const int64_t left = of->width - done;
         count = left < WIDE * LANES ? left : WIDE * LANES;
         if (done >= tried && count >= MANY) {
-            if (complex ? solve_many_complex(of, order, done, (int)count, many)
-                        : solve_many_real(of, order, done, (int)count, many))
+            if (complex ? solve_many_complex(of, by.first, done, (int)count, many)
+                        : solve_many_real(of, by.first, done, (int)count, many))
                 continue;
             tried = done + count;
         }
         count = left < GROUP ? left : GROUP;
-        int good = complex ? solve_complex(of, &first, done, (int)count, bounded)
-                           : solve_real(of, &first, done, (int)count, bounded);
-        int settled = good || !choosing, other = 0, accurate[GROUP] = {0};
-        for (int col = 0; choosing && good && col < count; col++)
-            settled &= accurate[col] = is_accurate(&first, col, m, complex);
+        if (!(complex ? solve_complex(of, &first, done, (int)count, bounded)
+                      : solve_real(of, &first, done, (int)count, bounded)))
+            return FGC_NOT_FINITE;
+        int settled = 1, stays[GROUP];
+        for (int col = 0; col < count; col++)
+            settled &= stays[col] = !by.choosing || is_accurate(&first, col, m, complex);
         if (!settled) {
-            if (second.order == order) {
-                leja(of->nodes, m, leja_order, more, complex);
-                second = new_attempt(of, leja_order, leja_order + room, more, complex);
+            if (second.order == by.first) {
+                if (isnan(by.apart))
+                    by.apart = leja(of->nodes, m, by.leja, more, complex);
+                second = new_attempt(of, by.leja, places + room, more, complex);
                 put_nodes(of, &second, complex);
                 find_places(&first, m, of->transpose);
                 find_places(&second, m, of->transpose);
             }
-            other = complex ? solve_complex(of, &second, done, (int)count, !!of->bound)
-                            : solve_real(of, &second, done, (int)count, !!of->bound);
+            const int doubtful = !(by.apart >= by.enough), limits = doubtful || of->bound;
+            if (!(complex ? solve_complex(of, &second, done, (int)count, limits)
+                          : solve_real(of, &second, done, (int)count, limits)))
+                return FGC_NOT_FINITE;
+            for (int col = 0; col < count; col++) {
+                if (stays[col])
+                    continue;
+                const verdict found = doubtful ? is_accurate(&second, col, m, complex) ? WORSE : UNDECIDED
+                                               : compare(&first, &second, col, m, complex);
+                if (found == UNDECIDED)
+                    return FGC_NOT_FINITE;
+                stays[col] = found == BETTER;
+                if (of->bound)
+                    tighten(stays[col] ? &first : &second, stays[col] ? &second : &first, col, m,
+                            complex);
+            }
         }
-        finite &= good || other;
-        if (!(good || other || forced))
-            return FGC_NOT_FINITE;
-        for (int col = 0; col < count; col++) {
-            const int stays = settled || accurate[col] || (good && !other) ||
-                              (good && is_better(&first, &second, col, m, complex));
-            const attempt *const best = stays ? &first : &second;
-            if (of->bound && good && other && !accurate[col])
-                tighten(best, stays ? &second : &first, col, m, complex);
-            write_column(of, best, done, col, complex);
-        }
+        for (int col = 0; col < count; col++)
+            if (!write_column(of, stays[col] ? &first : &second, done, col, complex))
+                return FGC_NOT_FINITE;
     }
-    return finite ? FGC_OK : FGC_NOT_FINITE;
+    return FGC_OK;
+}
+
+/* Whether the nodes could be divided by a power of two, as they are in `of`. */
+static FGC_INLINE int scale_nodes(task *of, double *to, const int complex)
+{
+    int exponent;
+    if (!(0 < of->largest && of->largest <= DBL_MAX))
+        return 1;
+    const double part = frexp(of->largest, &exponent);
+    of->shift = part < 0x1.6a09e667f3bcdp-1 ? exponent - 1 : exponent; /* sqrt(2)/2 */
+    if (!of->shift)
+        return 1;
+    forget_underflow();
+    for (int64_t i = 0; i < (1 + complex) * of->m; i++)
+        to[i] = scaled(of->nodes[i], -of->shift);
+    of->nodes = to;
+    of->largest = scaled(of->largest, -of->shift);
+    return !underflowed();
 }
 
 fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double *b,
                                                const int64_t *order, double *out, double *bound,
                                                int64_t m, int64_t b_size, int complex,
-                                               int transpose, int forced, int choose)
+                                               int transpose, int choose)
 {
     const int64_t room = padded_size(m) + LANES, width = b_size / m;
-    int choosing = !order && choose;
-    if (choosing) { /* before there is anything to free */
-        const double first = nodes[0], last = nodes[(1 + complex) * (m - 1)];
-        choosing = complex || !(first < 0 ? last > 0 : first > 0 && last < 0);
-    }
-    /* Orders, places, nodes, columns; the columns' place also serves to find an order. */
+    const int choosing = !order && choose;
+    /* Orders, places, columns, nodes; the columns' place also serves to find an order. */
     const int64_t size = choosing ? 4 * room + 2 * attempt_size(m) : 2 * room + attempt_size(m);
     const int64_t more = width < MANY ? 0 : many_size(m) + 8;
-    void *const memory = malloc((size_t)(size + more + 8) * sizeof(double));
+    void *const memory = malloc((size_t)(size + more + 16 + 2 * m) * sizeof(double));
     if (!memory)
         return FGC_NO_MEMORY;
-    int64_t *const orders = aligned(memory);
+    int64_t *const orders = aligned(memory), *const places = orders + room;
     double *const work = (double *)(orders + (choosing ? 4 : 2) * room) - LANES;
-    const task of = {nodes, b, out, bound, m, width, largest_part(nodes, (1 + complex) * m),
-                     transpose};
-    if (choosing)
-        choosing = complex ? order_on_ray(nodes, m, orders, orders + room, work + LANES, 1)
-                           : order_on_ray(nodes, m, orders, orders + room, work + LANES, 0);
-    if (!order && !choosing && complex)
-        leja(nodes, m, orders, work, 1);
-    else if (!order && !choosing)
-        leja(nodes, m, orders, work, 0);
-    if (!order)
-        order = orders;
+    double *const beyond = aligned((double *)orders + size);
+    task of = {nodes, b, out, bound, m, width, largest_part(nodes, (1 + complex) * m), 0, transpose};
+    fgc_status status = FGC_NOT_FINITE;
+    double *const scaled_nodes = beyond + (more ? more - 8 : 0);
+    if (complex ? !scale_nodes(&of, scaled_nodes, 1) : !scale_nodes(&of, scaled_nodes, 0))
+        goto end;
+    choice by = {order ? order : orders, choosing, CLUSTERED, NAN, orders + 3 * room};
+    double *const key = work + LANES;
+    const int on_ray = choosing && (complex ? are_on_ray(of.nodes, m, key, 1)
+                                            : are_on_ray(of.nodes, m, key, 0));
+    if (choosing && (complex ? is_sparse(&of, 1) : is_sparse(&of, 0)))
+        by.enough = SPREAD;
+    if (!order && !on_ray) {
+        by.apart = complex ? leja(of.nodes, m, orders, work, 1) : leja(of.nodes, m, orders, work, 0);
+        by.choosing = choosing && !(by.apart >= by.enough);
+        if (by.choosing) { /* the keys' place was leja's */
+            memcpy(by.leja, orders, (size_t)m * sizeof *orders);
+            (void)(complex ? are_on_ray(of.nodes, m, key, 1) : are_on_ray(of.nodes, m, key, 0));
+        }
+    }
+    if (by.choosing)
+        find_rising(key, m, orders, places);
     /* Fast reciprocals alone, and no bounds: the others are for what remains. */
-    const int plain = more && !choosing && !bound && of.largest <= LARGE;
-    double *const many = plain ? aligned((double *)orders + size) : NULL;
-    const fgc_status status =
-        complex ? solve_all(&of, order, forced, choosing, orders, work, many, 1)
-                : solve_all(&of, order, forced, choosing, orders, work, many, 0);
+    double *const many = more && !by.choosing && !bound ? beyond : NULL;
+    status = complex ? solve_all(&of, by, places, work, many, 1)
+                     : solve_all(&of, by, places, work, many, 0);
+end:
     free(memory);
     return status;
 }

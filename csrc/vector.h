@@ -251,16 +251,4 @@ static FGC_INLINE vector square(number a, const int complex)
     return complex ? a.re * a.re + a.im * a.im : a.re * a.re;
 }
 
-/* Lane by lane, whatever the sizes. */
-static FGC_INLINE number divide(number a, number b, const int complex)
-{
-    if (!complex)
-        return (number){a.re / b.re, a.im};
-    const vector scale = larger(magnitude(b.re), magnitude(b.im));
-    const number d = {b.re / scale, b.im / scale};
-    const vector n = square(d, 1);
-    return (number){(a.re * d.re + a.im * d.im) / n / scale,
-                    (a.im * d.re - a.re * d.im) / n / scale};
-}
-
 #endif

@@ -75,7 +75,7 @@ def _weighted(nodes: NDArray[Any]) -> tuple[_Nodes, float]:
 
 
 def _refuse(nodes: NDArray[Any]) -> NoReturn:
-    """Say which nodes coincide, or which one is not finite."""
+    """Say which nodes coincide, or nearly do, or which one is not finite."""
     check_finite("nodes", nodes)
     # ldexp would overflow for the scale of subnormal numbers
     scale = math.ldexp(1.0, min(-math.frexp(np.abs(nodes.view(_FLOAT)).max())[1], 1023))
@@ -83,7 +83,13 @@ def _refuse(nodes: NDArray[Any]) -> NoReturn:
     exponent, hit = np.empty((2, nodes.size), dtype=np.int64)
     kernels.unchecked.lagrange_products(nodes * scale, nodes * scale, product, exponent, hit)
     i = int(np.argmax(hit != np.arange(nodes.size)))
-    raise ValueError(f"nodes {i} and {hit[i]} are both {nodes[i]}: nodes must be distinct")
+    j = int(hit[i])
+    if nodes[i] == nodes[j]:
+        raise ValueError(f"nodes {i} and {j} are both {nodes[i]}: nodes must be distinct")
+    raise ValueError(
+        f"nodes {i} and {j}, {nodes[i]} and {nodes[j]}, are nearer to each other than 2^-250 times "
+        "the largest part of a node: such nodes must be interpolated at apart from the others"
+    )
 
 
 def _near(nodes: NDArray[Any], points: NDArray[Any]) -> float:

@@ -200,7 +200,6 @@ def _solved(rng):
         "order": order if rng.random() < 0.7 else None,
         "transpose": bool(rng.integers(2)),
         "out": np.empty_like(b),
-        "forced": bool(rng.integers(2)),
         "bound": bound,
         "choose": bool(rng.integers(2)),
     }

@@ -36,6 +36,7 @@ from fastgc.simulation import (
     total_cdf,
     total_mean,
 )
+from fastgc.simulation.closed_forms import _as_if_independent
 
 pytestmark = pytest.mark.any_backend
 
@@ -360,8 +361,34 @@ def test_thresholds_of_li_et_al():
     assert mds_threshold(100, 10) == 91
     assert coupon_threshold(100, 10) == pytest.approx(10 * sum(1 / i for i in range(1, 11)))
     assert coupon_threshold(50, 12) == pytest.approx(5 * (1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5))
-    assert random_threshold(100, 10) == pytest.approx(10 * math.log(100))
     assert random_communication_load(100) == pytest.approx(100 * math.log(100))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 7, 20])
+def test_random_threshold_by_counting_what_is_covered(k):
+    """By the chances of a draw to bring so many new partitions: sums of numbers above 0."""
+    for load in range(1, k + 1):
+        means = [Fraction(0)]  # with so many partitions not drawn yet
+        for left in range(1, k + 1):
+            draws = math.comb(k, load)
+            chances = [
+                Fraction(math.comb(left, new) * math.comb(k - left, load - new), draws)
+                for new in range(min(left, load) + 1)
+            ]
+            rest = sum(chance * means[left - new] for new, chance in enumerate(chances) if new)
+            means.append((1 + rest) / (1 - chances[0]))
+        assert random_threshold(k, load) == pytest.approx(float(means[k]), rel=1e-15)
+
+
+def test_random_threshold_of_many_partitions():
+    """With one partition a worker the coupon collector's; all at once take one; no step at 2000."""
+    for k in (10, 2000, 2001, 10**6):
+        harmonic = math.fsum(1 / i for i in range(1, k + 1))
+        assert random_threshold(k, 1) == pytest.approx(k * harmonic, rel=1 / k)
+        assert random_threshold(k, k) == 1
+    for load in (1, 2, 10, 100, 1000, 1990, 1999):
+        exact, near = random_threshold(2000, load), _as_if_independent(2000, load)
+        assert near == pytest.approx(exact, rel=1 / 2000)
 
 
 @pytest.mark.parametrize(("b", "n"), [(1, 1), (1, 4), (2, 5), (3, 3), (4, 9), (7, 8), (10, 60)])

@@ -207,6 +207,10 @@ def test_refuses(function):
             function(nodes, at)
     with pytest.raises(ValueError, match="nodes 1 and 2 are both"):
         weights([0, 3, 3])
+    for nodes in ([1e65, -1.73e-15, 2e-12], [1, 1e-80j, 2e-80]):
+        says = r"nodes 1 and 2, .*, are nearer to each other than 2\^-250 times the largest"
+        with pytest.raises(ValueError, match=says):
+            weights(nodes)
 
 
 def test_out():

@@ -42,7 +42,7 @@ def stepped(**others):
 
 def solved(b=X, order=None, bound=None, nodes=X, out=None):
     out = np.empty_like(b) if out is None else out
-    return kernels.solve_vandermonde(nodes, b, order, False, out, False, bound)
+    return kernels.solve_vandermonde(nodes, b, order, False, out, bound)
 
 
 def combined(listed, coef=None, out=None, mode=kernels.REAL):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
+import platform
+
 import numpy as np
 from numba import types
 from numba.extending import overload
 
+from ..numpy import vandermonde as plain
 from .njit import njit, njit_exact
 from .vector import bits_of, double_of, inverses, larger_part, over, power_of_two, times
 
@@ -49,8 +54,8 @@ def _exponent(x):
 
 
 @njit_exact
-def leja_order(nodes, order):
-    """Write to `order` a permutation that puts the nodes in Leja order, see the facade.
+def _fill_leja(nodes, order):
+    """The same; the least, of all nodes but the first, mean log2 of distances to those before.
 
     csrc/vandermonde.c says why every rounding is as there.
     """
@@ -60,7 +65,8 @@ def leja_order(nodes, order):
     largest = 0.0
     for z in nodes:
         largest = max(largest, abs(z.real), abs(z.imag))
-    x = nodes * power_of_two(-min(max(_exponent(largest), -1022), 1022))
+    up = -min(max(_exponent(largest), -1022), 1022)
+    x = nodes * power_of_two(up)
     chosen, farthest = 0, -1.0
     for i in range(m):
         size = x[i].real * x[i].real + x[i].imag * x[i].imag
@@ -72,6 +78,7 @@ def leja_order(nodes, order):
         low *= 2
     low -= 1
     product, growth = np.ones(m), 1.0
+    least, scaled_by, grown = 0.0, 0, 0
     for k in range(m - 1):
         at, where = x[chosen], order[chosen]
         x[chosen], product[chosen], order[chosen] = x[k], product[k], order[k]
@@ -81,33 +88,37 @@ def leja_order(nodes, order):
         if not top & ~low or chosen <= k or chosen >= m:  # all are 0, or not finite
             chosen = k + 1
         e = _exponent(double_of(top))
-        growth = 1.0
-        if abs(e) <= 1000:
-            growth = power_of_two(-_of_distance(e, x[k]))
+        scaled_by += up + grown
+        least = min(least, (_of_distance(e, x[k]) - scaled_by) / (k + 1))
+        grown = -_of_distance(e, x[k]) if abs(e) <= 1000 else 0
+        growth = power_of_two(grown)
         if k % 16 == 15:  # the order of the hopeless changes nothing
             for i in range(k + 1, m):
                 product[i] = max(product[i], 2.0**-500)
+    return least
+
+
+@njit_exact
+def leja_order(nodes, order):
+    """Write to `order` a permutation that puts the nodes in Leja order, see the facade."""
+    _fill_leja(nodes, order)
 
 
 _COLUMNS = 4  # that share their reciprocals
-_LARGEST = 2.0**240  # node whose differences can be inverted two at a time
 
 
 @njit
-def _invert_differences(x, k, f, g, careful):
+def _invert_differences(x, k, f, g):
     """f[i] = 1 / (x[i+k] - x[i-1]) and g[i] = 1 / (x[i+k-1] - x[i-1]), i > 0; f alone for k = 0."""
     near, middle, far = x[: x.size - k - 1], x[k : x.size - 1], x[k + 1 :]
     one, to, other = x.dtype.type(1), f[1:], g[1:]
-    if k and not careful:
+    if k:
         for i in range(near.size):
             to[i], other[i] = inverses(far[i] - near[i], middle[i] - near[i])
+        other[near.size] = over(one, x[-1] - x[near.size])
     else:
         for i in range(near.size):
             to[i] = over(one, far[i] - near[i])
-            if k:
-                other[i] = over(one, middle[i] - near[i])
-    if k:
-        other[near.size] = over(one, x[-1] - x[near.size])
 
 
 @njit
@@ -138,7 +149,7 @@ def _divide_subtract(c, f):
 
 
 @njit
-def _solve_columns(x, columns, transpose, careful):
+def _solve_columns(x, columns, transpose):
     """csrc/vandermonde.c's steps k in pairs, last - 1 and last, that share their reciprocals."""
     m = x.size
     f, g, spare = np.empty_like(x), np.empty_like(x), np.empty_like(x)
@@ -146,7 +157,7 @@ def _solve_columns(x, columns, transpose, careful):
     for last in range(m % 2, m - 1, 2):
         before = max(last - 1, 0)
         if not transpose:
-            _invert_differences(x, last, f, g, careful)
+            _invert_differences(x, last, f, g)
         for c in columns:
             if last == 0:
                 spare[:] = c
@@ -160,7 +171,7 @@ def _solve_columns(x, columns, transpose, careful):
                 _subtract_divide(spare[last:], f, c[last:])
     for last in range(m - 2, -1, -2):
         if transpose:
-            _invert_differences(x, last, f, g, careful)
+            _invert_differences(x, last, f, g)
         for c in columns:
             if transpose:
                 _divide_subtract(c[last:], f)
@@ -177,49 +188,46 @@ def vandermonde_column(x, c, transpose):
     """Solve ``V^T a = c``, or ``V a = c``, in place: Björck and Pereyra's algorithms.
 
     `x` : the nodes, (m,), in the order in which they are to be taken, and c's entries too unless
-    `transpose`. With it, the entries of a belong to the nodes in this order.
+    `transpose`. With it, the entries of a belong to the nodes in this order. Nodes are taken as
+    they are: what over- or underflows does.
     """
     if c.size != x.size:
         raise ValueError("c must be as long as x")
-    order = np.arange(x.size)
-    column = c.copy().reshape(x.size, 1)
-    _solve_in_order(x, column, order, transpose, c.reshape(x.size, 1), True)
+    _solve_columns(x, c.reshape(1, x.size), transpose)
 
 
 @njit
-def _solve_in_order(x, b, rows, transpose, out, forced):
-    """Solve for b[rows] (or b, if `transpose`) and nodes in the order of elimination."""
+def _solve_in_order(x, b, rows, powers, transpose, out):
+    """Solve for b[rows] (or b, if `transpose`) and nodes in the order of elimination.
+
+    powers[i] is what b[i], if `transpose`, or out[i] is multiplied by.
+    """
     m, width = b.shape
-    large = 0.0
-    for z in x:
-        large = max(large, larger_part(z))
-    finite = True
     work = np.empty((min(width, _COLUMNS), m), x.dtype)
     for done in range(0, width, _COLUMNS):
         columns = work[: min(_COLUMNS, width - done)]
-        # Fast reciprocals are not finite outside the middle of a double's range: see csrc.
-        good = False
-        for careful in (False, True):
-            if good or (large > _LARGEST and not careful):
-                continue
+        for i in range(m):
+            row = b[i if transpose else rows[i]]
+            for t in range(len(columns)):
+                columns[t, i] = times(row[done + t], powers[i]) if transpose else row[done + t]
+        _solve_columns(x, columns, transpose)
+        if not transpose:
             for i in range(m):
-                row = b[i if transpose else rows[i]]
                 for t in range(len(columns)):
-                    columns[t, i] = row[done + t]
-            _solve_columns(x, columns, transpose, careful)
-            good = np.isfinite(columns).all()
-        finite = finite and good
-        if not (good or forced):
+                    columns[t, i] = times(columns[t, i], powers[i])
+        if not np.isfinite(columns).all():
             return False
         for i in range(m):
             row = out[rows[i] if transpose else i]
             for t in range(len(columns)):
                 row[done + t] = columns[t, i]
-    return finite
+    return True
 
 
 # csrc/vandermonde.c says what these are.
 _UNIT, _ACCURATE, _HARMLESS, _RAY = 2.0**-53 * 1.001, 2.0**-48, 2.0**-32, 2.0**-20
+_CLUSTERED, _SPREAD = -5.0, -0.5
+_TINY = 2.0**-1074
 
 
 def _roundings(x):
@@ -265,19 +273,20 @@ def _bounded_column(x, c, e, transpose):
 
 
 @njit
-def _bounded_in_order(x, order, b, errors, t, transpose, found, limits):
+def _bounded_in_order(x, order, b, errors, powers, t, transpose, found, limits):
     """Column t of the solution, and of bounds of its errors, from those of b; whether finite."""
     m = x.size
     c, e = np.empty_like(x), np.empty(m)
     for i in range(m):
-        row = i if transpose else order[i]
-        c[i], e[i] = b[row, t], errors[row, t] / _UNIT
+        row, power = (i, powers[i]) if transpose else (order[i], 1.0)
+        c[i], e[i] = times(b[row, t], power), errors[row, t] * power / _UNIT
     _bounded_column(x, c, e, transpose)
-    good = np.isfinite(c).all()
     for i in range(m):
         row, limit = order[i] if transpose else i, e[i] * _UNIT
-        found[row], limits[row] = c[i], limit if good and limit < np.inf else np.inf
-    return good
+        if e[i] > 0:
+            limit += _TINY
+        found[row], limits[row] = c[i], limit if limit < np.inf else np.inf
+    return np.isfinite(c).all()
 
 
 @njit
@@ -289,71 +298,103 @@ def _is_accurate(x, e):
     return all_
 
 
+_WORSE, _BETTER, _UNDECIDED = range(3)
+
+
 @njit
-def _is_better(x, e, other):
+def _compare(x, e, other):
     """Whether the bounds prove that x is better than the other: see csrc."""
     most = most_relative = least = least_relative = largest = 0.0
     for i in range(x.size):
         size = larger_part(x[i])
         if not (e[i] < size or e[i] == 0):
-            return False
-        if e[i] > 0:
+            most_relative = np.inf
+        elif e[i] > 0:
             most_relative = max(most_relative, e[i] / (size - e[i]))
         proven = larger_part(x[i] - other[i]) - e[i]  # the other's error is no less
         if proven > 0:
             least_relative = max(least_relative, proven / (1.5 * size + e[i]))
             least = max(least, proven)
         most, largest = max(most, e[i]), max(largest, size)
-    return most_relative < least_relative and (most <= least or most <= _HARMLESS * largest)
-
-
-@njit_exact  # or Numba would compile `leja_order`, if first asked for here, as freely as this
-def _solve_bounded(nodes, b, errors, order, transpose, out, forced, choose):
-    """With bounds in place of b's errors; with `choose`, in Leja's order where it may be better."""
-    m, width = b.shape
-    if not (forced or np.isfinite(nodes).all()):
-        return False
-    x, finite, there = nodes[order], True, False
-    leja, y = np.empty(m, np.int64), np.empty_like(nodes)
-    found, limits = np.empty_like(nodes), np.empty(m)
-    other, others = np.empty_like(nodes), np.empty(m)
-    for t in range(width):
-        good = _bounded_in_order(x, order, b, errors, t, transpose, found, limits)
-        if choose and not (good and _is_accurate(found, limits)):
-            if not there:
-                leja_order(nodes, leja)
-                y[:], there = nodes[leja], True
-            finds = _bounded_in_order(y, leja, b, errors, t, transpose, other, others)
-            stays = good and (not finds or _is_better(found, limits, other))
-            for i in range(m):
-                far = abs(found[i] - other[i])
-                if stays:
-                    limits[i] = min(limits[i], 1.001 * (far + others[i]) if finds else np.inf)
-                else:
-                    limits[i] = min(others[i], 1.001 * (far + limits[i]) if good else np.inf)
-                    found[i] = other[i]
-            good = good or finds
-        finite = finite and good
-        if not (good or forced):
-            return False
-        for i in range(m):
-            out[i, t], errors[i, t] = found[i], limits[i]
-    return finite
+    if most_relative < least_relative and (most <= least or most <= _HARMLESS * largest):
+        return _BETTER
+    undecided = most < least and least > _ACCURATE * x.size * largest
+    return _UNDECIDED if undecided else _WORSE
 
 
 @njit
-def _order_on_ray(nodes, order):
-    """Order by modulus, if all nodes are on one ray from 0, or nearly so; whether they are."""
-    size, far = np.empty(nodes.size), nodes[0]
+def _solve_bounded(
+    x, b, errors, first, leja, powers, transpose, out, bounded, choose, doubtful, moved
+):
+    """With bounds in place of b's errors; with `choose`, in Leja's order where it may be better."""
+    m, width = b.shape
+    y, z = x[first], x[leja]
+    found, limits = np.empty_like(x), np.empty(m)
+    other, others = np.empty_like(x), np.empty(m)
+    for t in range(width):
+        if not _bounded_in_order(y, first, b, errors, powers, t, transpose, found, limits):
+            return False
+        if choose and not _is_accurate(found, limits):
+            if not _bounded_in_order(z, leja, b, errors, powers, t, transpose, other, others):
+                return False
+            if doubtful:
+                verdict = _WORSE if _is_accurate(other, others) else _UNDECIDED
+            else:
+                verdict = _compare(found, limits, other)
+            if verdict == _UNDECIDED:
+                return False
+            for i in range(m):
+                far = abs(found[i] - other[i])
+                if verdict == _BETTER:
+                    limits[i] = min(limits[i], 1.001 * (far + others[i]))
+                else:
+                    limits[i] = min(others[i], 1.001 * (far + limits[i]))
+                    found[i] = other[i]
+        if moved and not transpose:
+            for i in range(m):
+                was, erred = found[i] != 0, limits[i] != 0
+                found[i], limits[i] = times(found[i], powers[i]), limits[i] * powers[i]
+                small = larger_part(found[i]) < 2.0**-960
+                if (was and small) or (erred and limits[i] < 2.0**-1000):
+                    limits[i] += 2 * _TINY
+            if not np.isfinite(found).all():
+                return False
+        for i in range(m):
+            out[i, t] = found[i]
+            if bounded:
+                errors[i, t] = limits[i]
+    return True
+
+
+@njit
+def _are_on_ray(nodes):
+    """Whether all nodes are on one ray from 0, or nearly so."""
+    far = nodes[0]
+    for z in nodes:
+        if larger_part(z) > larger_part(far):
+            far = z
+    beside = True
+    for z in nodes:
+        beside = beside and _is_beside(z, far)
+    return beside
+
+
+@njit
+def _rising(nodes):
+    """The order of the nodes' larger parts."""
+    size = np.empty(nodes.size)
     for i in range(nodes.size):
         size[i] = larger_part(nodes[i])
-        if size[i] > larger_part(far):
-            far = nodes[i]
-    for z in nodes:
-        if not _is_beside(z, far):
-            return False
-    order[:] = np.argsort(size, kind="mergesort")  # which is stable
-    return True
+    return np.argsort(size, kind="mergesort")  # which is stable
+
+
+@njit
+def _is_sparse(b):
+    """Whether fewer than half of some column's numbers differ from 0."""
+    fewest = b.shape[0]
+    for t in range(b.shape[1]):
+        fewest = min(fewest, np.count_nonzero(b[:, t]))
+    return 2 * fewest < b.shape[0]
 
 
 def _is_beside(z, far):
@@ -372,27 +413,71 @@ def _is_beside_of(z, far):
     return lambda z, far: not (z > 0 if far < 0 else z < 0)
 
 
+@njit_exact  # or Numba would compile `leja_order`, if first asked for here, as freely as others
+def _orders(nodes, b, transpose, choose):
+    """The order to take, and Leja's; whether to choose between them, and if it is in doubt."""
+    leja = np.empty(nodes.size, np.int64)
+    apart = _fill_leja(nodes, leja)
+    if not choose:
+        return leja, leja, False, False
+    doubtful = not apart >= (_SPREAD if not transpose and _is_sparse(b) else _CLUSTERED)
+    if not (doubtful or _are_on_ray(nodes)):
+        return leja, leja, False, False
+    return _rising(nodes), leja, True, doubtful
+
+
 @njit
-def _solve_vandermonde(nodes, b, order, transpose, out, forced):
-    return _solve_in_order(nodes[order], b, order, transpose, out, forced)
+def _scale(nodes):
+    """Nodes divided by the power of two nearest to the largest part, and the rows' own powers.
+
+    Whether these are in a double's range; and whether they are others than 1.
+    """
+    scaled, powers, largest = nodes.copy(), np.ones(nodes.size), 0.0
+    for z in nodes:
+        largest = max(largest, larger_part(z))
+    part, exponent = math.frexp(largest)
+    if part < math.sqrt(0.5):
+        exponent -= 1
+    if not largest > 0 or exponent == 0:
+        return scaled, powers, True, False
+    if abs(exponent) * (nodes.size - 1) > 1022:
+        return scaled, powers, False, True
+    half = exponent // 2
+    for i in range(nodes.size):
+        scaled[i] = times(times(nodes[i], power_of_two(-half)), power_of_two(half - exponent))
+        powers[i] = power_of_two(-exponent * i)
+    return scaled, powers, True, True
 
 
-def solve_vandermonde(nodes, b, order, transpose, out, forced=False, bound=None, choose=False):
-    if order is None:
-        order = np.empty(nodes.size, dtype=np.int64)
-        choose = choose and _order_on_ray(nodes, order)
-        if not choose:
-            leja_order(nodes, order)
-    else:
-        choose = False
+# The processor's flag for underflow: as C's library names it, by the kind of machine.
+_FLAG = {"x86_64": 0x10, "aarch64": 8, "arm64": 8}.get(platform.machine(), 0)
+_flags = ctypes.CDLL(None)
+
+
+def solve_vandermonde(nodes, b, order, transpose, out, bound=None, choose=False):
+    if not _FLAG:
+        return plain.solve_vandermonde(nodes, b, order, transpose, out, bound, choose)
+    if not np.isfinite(nodes).all():
+        return False
     if not b.flags.writeable:  # all would be compiled again for it
         b = b.copy()
     shape = nodes.size, -1
-    given = nodes, b.reshape(shape)
-    how = bool(transpose), out.reshape(shape), forced
-    if choose or bound is not None:
-        errors = np.zeros(given[1].shape) if bound is None else bound.reshape(shape)
-        finite = _solve_bounded(*given, errors, order, *how, choose)
+    b, x, transpose = b.reshape(shape), out.reshape(shape), bool(transpose)
+    _flags.feclearexcept(_FLAG)  # which NumPy's functions do, too: none is called from here on
+    scaled, powers, done, moved = _scale(nodes)
+    if not done:
+        return False
+    doubtful = False
+    if order is None:
+        order, leja, choose, doubtful = _orders(scaled, b, transpose, choose)
     else:
-        finite = _solve_vandermonde(*given, order, *how)
-    return bool(finite) and bool(np.isfinite(nodes).all())
+        leja, choose = order, False
+    if choose or bound is not None:
+        errors = np.zeros(b.shape) if bound is None else bound.reshape(shape)
+        done = _solve_bounded(
+            *(scaled, b, errors, order, leja, powers, transpose, x),
+            *(bound is not None, choose, doubtful, moved),
+        )
+    else:
+        done = _solve_in_order(scaled[order], b, order, powers, transpose, x)
+    return bool(done) and not _flags.fetestexcept(_FLAG)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..contract import NODES, check_numbers_below, reads, takes, writes
 
@@ -22,14 +22,21 @@ def leja_order(nodes: NDArray[Any], order: NDArray[np.int64]) -> None:
         If they are not all finite, `order` is filled with some numbers in 0 .. m-1.
     order : (m,) int64 array
     """
+    _fill_leja(nodes, order)
+
+
+def _fill_leja(nodes: NDArray[Any], order: NDArray[np.int64]) -> float:
+    """The same; the least, of all nodes but the first, mean log2 of distances to those before."""
     m, complex_ = nodes.size, nodes.dtype.kind == "c"
     parts = np.array([nodes.real, nodes.imag] if complex_ else [nodes])
     order[:] = np.arange(m)
     low = max(8, 1 << (m - 1).bit_length()) - 1
     with np.errstate(all="ignore"):
-        parts *= 2.0 ** -min(max(_exponent(float(np.abs(parts).max())), -1022), 1022)
+        up = -min(max(_exponent(float(np.abs(parts).max())), -1022), 1022)
+        parts *= 2.0**up
         product = np.ones(m)
         best, growth = int(np.argmax(_squares(parts))), 1.0
+        least, scaled_by, grown = 0.0, 0, 0
         for k in range(m - 1):
             for each in (*parts, product, order):
                 each[[k, best]] = each[[best, k]]
@@ -41,11 +48,14 @@ def leja_order(nodes: NDArray[Any], order: NDArray[np.int64]) -> None:
             if not (top & ~low and k < best < m):  # all are 0, or not finite
                 best = k + 1
             exponent = _exponent(float(np.int64(top).view(np.float64)))
-            growth = 1.0
-            if abs(exponent) <= 1000:
-                growth = 2.0 ** -(exponent >> 1 if complex_ else exponent)
+            half = exponent >> 1 if complex_ else exponent
+            scaled_by += up + grown
+            least = min(least, (half - scaled_by) / (k + 1))
+            grown = -half if abs(exponent) <= 1000 else 0
+            growth = 2.0**grown
             if k % 16 == 15:  # the order of the hopeless changes nothing
                 np.maximum(rest, 2.0**-500, out=rest)
+    return least
 
 
 def _squares(parts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -60,6 +70,8 @@ def _exponent(x: float) -> int:
 
 # csrc/vandermonde.c says what these are.
 _UNIT, _ACCURATE, _HARMLESS, _RAY = 2.0**-53 * 1.001, 2.0**-48, 2.0**-32, 2.0**-20
+_CLUSTERED, _SPREAD = -5.0, -0.5
+_TINY = 2.0**-1074
 
 
 def _check_order(
@@ -83,7 +95,6 @@ def solve_vandermonde(
     order: NDArray[np.int64] | None,
     transpose: bool,
     out: NDArray[Any],
-    forced: bool = False,
     bound: NDArray[np.float64] | None = None,
     choose: bool = False,
 ) -> bool:
@@ -97,68 +108,118 @@ def solve_vandermonde(
     order : (m,) int64 array or None
         In which order to take the nodes, a permutation; None: `leja_order`.
     transpose : bool
-    forced : bool
-        Write numbers that are not finite, too.
     bound : array of b's shape or None
-        Bounds of the moduli of b's errors, and then of those of `out`, roundings included (but for
-        what underflows); Inf where there is none. Contiguous.
+        Bounds of the moduli of b's errors, and then of those of `out`, with roundings and what
+        underflows. Contiguous.
     choose : bool
-        Instead of Leja's order take each column in that of the two that is shown to be better:
-        for nodes on one ray from 0 first that of the moduli, from the smallest on, and Leja's if
-        the bounds do not say that the result is accurate. Leja's is then left for the other where
-        the bounds prove that the largest error relative to a number becomes smaller, and that the
-        largest error does too, or is at most 2^-32 of the largest number.
+        Take each column in an order that is known, or is shown, to be good. Nodes on one ray from
+        0 are taken by modulus, from the smallest on; so are others where Leja's order may lose
+        digits: nodes in clusters or of many scales, and, unless they fill a circle or an interval,
+        those of a column of ``V x = b`` that is mostly 0. All others are taken in Leja's. Where
+        the bounds of the former do not say that the result is accurate, Leja's is taken on a ray,
+        unless they prove that its largest error relative to a number is larger, and that its
+        largest error is, too, or that the other's is at most 2^-32 of the largest number. Where
+        Leja's may lose digits, its bounds must say that the result is accurate.
 
     Returns
     -------
     bool
-        Whether all results, and nodes, are finite; they never are if nodes coincide or if `b` is
-        not. If not, unless `forced`, the column at fault is not written, and none at all if it is
-        the nodes' fault or there is one column.
+        Whether `out` and `bound` have been written. If not, a number that is not finite was given
+        or came out, nodes coincide, something underflowed on the way, or no order is shown to be
+        good; columns before that at fault may have been written.
     """
     m = nodes.size
     columns = b.reshape(m, -1)
     errors = np.zeros(columns.shape) if bound is None else bound.reshape(m, -1)
-    rising = _order_on_ray(nodes) if choose and order is None else None
+    try:
+        with np.errstate(all="ignore", under="raise"):
+            shift = _exponent_near(nodes)
+            powers = shift * np.arange(m)[:, None]
+            scaled = _times_power(nodes, -shift)
+            if transpose:
+                columns, errors = (_times_power(a, -powers) for a in (columns, errors))
+            solved = _solve_scaled(
+                scaled, columns, errors, order, transpose, bound is not None, choose
+            )
+    except FloatingPointError:
+        return False
+    if solved is None or not np.isfinite(nodes).all():
+        return False
+    found, limits = solved
     with np.errstate(all="ignore"):
-        if rising is not None:
-            found, limits = _solve_in_order(nodes, columns, errors, rising, transpose, True)
-            short = ~_are_accurate(found, limits)
-            if short.any():
-                first = found[:, short], limits[:, short]
-                order, rest = _leja(nodes), (columns[:, short], errors[:, short])
-                other = _solve_in_order(nodes, *rest, order, transpose, bound is not None)
-                found[:, short], limits[:, short] = _better(first, other)
-        else:
-            order = _leja(nodes) if order is None else order
-            bounded = bound is not None
-            found, limits = _solve_in_order(nodes, columns, errors, order, transpose, bounded)
-    finite = bool(np.isfinite(nodes).all() and np.isfinite(found).all())
-    if finite or forced:
-        out[...] = found.reshape(out.shape)
-        if bound is not None:
-            bound[...] = limits.reshape(bound.shape)
-    return finite
+        if not transpose and shift:
+            was, erred = found != 0, limits != 0
+            found, limits = (_times_power(a, -powers) for a in (found, limits))
+            small = was & (_larger_part(found) < 2.0**-960) | erred & (limits < 2.0**-1000)
+            limits += np.where(small, 2 * _TINY, 0.0)
+    if not np.isfinite(found).all():
+        return False
+    out[...] = found.reshape(out.shape)
+    if bound is not None:
+        bound[...] = limits.reshape(bound.shape)
+    return True
 
 
-def _leja(nodes: NDArray[Any]) -> NDArray[np.int64]:
-    order = np.empty(nodes.size, dtype=np.int64)
-    leja_order(nodes, order)
-    return order
+def _exponent_near(nodes: NDArray[Any]) -> int:
+    """Of the power of two nearest to the largest part of a node."""
+    part, exponent = np.frexp(_larger_part(nodes).max())
+    return int(exponent) - int(part < np.sqrt(0.5)) if 0 < part < 1 else 0
 
 
-def _order_on_ray(nodes: NDArray[Any]) -> NDArray[np.int64] | None:
-    """Order by modulus, if all nodes are on one ray from 0, or nearly so."""
-    size = _larger_part(nodes)
-    far = nodes[np.argmax(size)]
+def _times_power(x: NDArray[Any], exponent: ArrayLike) -> NDArray[Any]:
+    """Numbers times 2^exponent, rounded once."""
+    product = np.empty_like(x)
+    product.real = np.ldexp(x.real, exponent)
+    if x.dtype.kind == "c":
+        product.imag = np.ldexp(x.imag, exponent)
+    return product
+
+
+def _solve_scaled(
+    nodes: NDArray[Any],
+    b: NDArray[Any],
+    errors: NDArray[np.float64],
+    order: NDArray[np.int64] | None,
+    transpose: bool,
+    bounded: bool,
+    choose: bool,
+) -> tuple[NDArray[Any], NDArray[np.float64]] | None:
+    """The solution and, if wanted, bounds of its errors; None if no order is shown to be good."""
+    given, leja = (nodes, b, errors), np.empty(nodes.size, dtype=np.int64)
+    if order is not None:
+        return _solve_in_order(*given, order, transpose, bounded)
+    sparse = not transpose and bool((2 * np.count_nonzero(b, axis=0) < nodes.size).any())
+    doubtful = not _fill_leja(nodes, leja) >= (_SPREAD if sparse else _CLUSTERED)
+    on_ray = choose and _are_on_ray(nodes)
+    if not on_ray and not (choose and doubtful):
+        return _solve_in_order(*given, leja, transpose, bounded)
+    rising = np.argsort(_larger_part(nodes), kind="stable")
+    found, limits = _solve_in_order(*given, rising, transpose, True)
+    if not np.isfinite(found).all():
+        return None
+    short = ~_are_accurate(found, limits)
+    if short.any():
+        first, rest = (found[:, short], limits[:, short]), (b[:, short], errors[:, short])
+        other = _solve_in_order(nodes, *rest, leja, transpose, bounded or doubtful)
+        if not np.isfinite(other[0]).all():
+            return None
+        with np.errstate(under="ignore"):
+            best = _better(first, other, doubtful)
+        if best is None:
+            return None
+        found[:, short], limits[:, short] = best
+    return found, limits
+
+
+def _are_on_ray(nodes: NDArray[Any]) -> bool:
+    """Whether all nodes are on one ray from 0, or nearly so."""
+    far = nodes[np.argmax(_larger_part(nodes))]
     with np.errstate(all="ignore"):
         if nodes.dtype.kind == "c":
             along = nodes.real * far.real + nodes.imag * far.imag
             across = np.abs(nodes.imag * far.real - nodes.real * far.imag)
-            on_ray = bool((across <= _RAY * along).all())
-        else:
-            on_ray = not ((nodes > 0) if far < 0 else (nodes < 0)).any()
-    return np.argsort(size, kind="stable") if on_ray else None
+            return bool((across <= _RAY * along).all())
+        return not ((nodes > 0) if far < 0 else (nodes < 0)).any()
 
 
 def _larger_part(x: NDArray[Any]) -> NDArray[np.float64]:
@@ -208,7 +269,8 @@ def _solve_in_order(
                 e[k:-1] += np.abs(c[k:-1])
         else:
             subtract(k, slice(k, -1), slice(k + 1, None))
-    e *= _UNIT
+    with np.errstate(under="ignore"):
+        e = _UNIT * e + np.where(e > 0, _TINY, 0.0)
     e[:, ~np.isfinite(c).all(axis=0)] = np.inf
     e[np.isnan(e)] = np.inf
     if not transpose:
@@ -227,18 +289,29 @@ def _are_accurate(x: NDArray[Any], e: NDArray[np.float64]) -> NDArray[np.bool_]:
 def _better(
     first: tuple[NDArray[Any], NDArray[np.float64]],
     second: tuple[NDArray[Any], NDArray[np.float64]],
-) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Of each column the second, unless the bounds prove that the first is better."""
+    doubtful: bool,
+) -> tuple[NDArray[Any], NDArray[np.float64]] | None:
+    """Of each column the second, unless the bounds prove that the first is better.
+
+    None if they prove of a column only that the first's largest error is smaller, and that the
+    second's is not small; or if in doubt they do not say that the second is accurate.
+    """
     (x, e), (other, others) = first, second
-    size, gap = _larger_part(x), _larger_part(x - other)
-    proven = np.maximum(gap - e, 0.0)  # the other's error is no less
-    known = (e < size) | (e == 0)
-    relative = np.where(e > 0, e / (size - e), 0.0)
-    least = np.where(proven > 0, proven / (1.5 * size + e), 0.0)
-    most = e.max(axis=0)
-    better = known.all(axis=0) & (relative.max(axis=0) < least.max(axis=0))
-    better &= (most <= proven.max(axis=0)) | (most <= _HARMLESS * size.max(axis=0))
-    better |= np.isfinite(x).all(axis=0) & ~np.isfinite(other).all(axis=0)
+    better = np.zeros(x.shape[1], dtype=bool)
+    if doubtful:
+        if not _are_accurate(other, others).all():
+            return None
+    else:
+        size, gap = _larger_part(x), _larger_part(x - other)
+        proven = np.maximum(gap - e, 0.0)  # the other's error is no less
+        known = (e < size) | (e == 0)
+        relative = np.where(e > 0, e / (size - e), 0.0)
+        worst = np.where(known, relative, np.inf).max(axis=0)
+        least = np.where(proven > 0, proven / (1.5 * size + e), 0.0).max(axis=0)
+        most, largest, proven = e.max(axis=0), size.max(axis=0), proven.max(axis=0)
+        better = (worst < least) & ((most <= proven) | (most <= _HARMLESS * largest))
+        if (~better & (most < proven) & (proven > _ACCURATE * len(x) * largest)).any():
+            return None
     far = np.abs(x - other)
     # What is near a number of known error has not much more of it.
     e, others = np.fmin(e, 1.001 * (far + others)), np.fmin(others, 1.001 * (far + e))

@@ -1,0 +1,386 @@
+"""Vandermonde systems with nodes of any scale: bounds, refinement, orders; against exact numbers.
+
+What is tried is drawn from seeds; ``--long`` draws ten thousand sets.
+"""
+
+import warnings
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from strength import much
+
+from fastgc import kernels
+from fastgc.vandermonde import leja_order, solve
+
+pytestmark = pytest.mark.every_backend
+
+
+# ------------------------------------------------------------------------------------- truth
+
+
+def _eliminated(x, c, transpose):
+    """Björck and Pereyra's algorithm, in whatever arithmetic the numbers have."""
+    m = len(x)
+    if transpose:
+        for k in range(m - 1):
+            for i in range(m - 1, k, -1):
+                c[i] -= x[k] * c[i - 1]
+    for k in range(m - 2, -1, -1) if transpose else range(m - 1):
+        if transpose:
+            for i in range(k + 1, m):
+                c[i] /= x[i] - x[i - k - 1]
+            for i in range(k, m - 1):
+                c[i] -= c[i + 1]
+        else:
+            for i in range(m - 1, k, -1):
+                c[i] = (c[i] - c[i - 1]) / (x[i] - x[i - k - 1])
+    if not transpose:
+        for k in range(m - 2, -1, -1):
+            for i in range(k, m - 1):
+                c[i] -= x[k] * c[i + 1]
+    return c
+
+
+def truth(nodes, b, transpose):
+    """By rationals if there are few real nodes, else by 700 digits, or as many as it takes.
+
+    As many as it takes: twice as many change nothing before the fortieth digit, or far below what a
+    double can be.
+    """
+    if nodes.dtype.kind == "f" and nodes.size <= 16:
+        x, c = ([Fraction(z) for z in a.tolist()] for a in (nodes, b))
+        return [_number(z) for z in _eliminated(x, c, transpose)]
+    order = np.argsort(np.abs(nodes), kind="stable")
+    digits, last = 700, None
+    while True:
+        with mpmath.workdps(digits):
+            x = [mpmath.mpmathify(z) for z in nodes[order].tolist()]
+            c = [mpmath.mpmathify(z) for z in (b if transpose else b[order]).tolist()]
+            found = _eliminated(x, c, transpose)
+            if last is not None and all(
+                abs(a - z) <= max(abs(z) * mpmath.mpf(10) ** -40, mpmath.mpf(10) ** -400)
+                for a, z in zip(found, last, strict=True)
+            ):
+                break
+            last, digits = found, 2 * digits
+    if transpose:
+        found = [z for _, z in sorted(zip(order.tolist(), found, strict=True), key=lambda p: p[0])]
+    return found
+
+
+def _number(z):
+    with mpmath.workdps(700):
+        return mpmath.mpf(z.numerator) / z.denominator
+
+
+def far(x, true):
+    """Errors, as numbers of mpmath's: they may be of any size."""
+    with mpmath.workdps(700):
+        return [abs(mpmath.mpmathify(a) - z) for a, z in zip(x.tolist(), true, strict=True)]
+
+
+# ------------------------------------------------------------------------------------- sets
+
+
+def _geometric(rng, m):
+    return rng.uniform(1.05, 8) ** -np.arange(m) * rng.choice([-1, 1], m) ** rng.integers(2)
+
+
+def _clustered(rng, m):
+    centres = rng.standard_normal(rng.integers(1, 5))
+    return rng.choice(centres, m) + 10.0 ** -rng.uniform(1, 9) * rng.standard_normal(m)
+
+
+def _mixed(rng, m):
+    return rng.standard_normal(m) * 10.0 ** rng.uniform(*sorted(rng.uniform(-150, 150, 2)), m)
+
+
+def _chebyshev(rng, m):
+    return np.cos(np.pi * (np.arange(m) + 0.5) / m) + rng.choice([0, 0, 0.5, 1])
+
+
+def _near(rng, m):
+    return 1 + 2.0 ** -rng.integers(10, 48) * np.arange(m)
+
+
+def _subnormal(rng, m):
+    return rng.permutation(np.arange(-m, 2 * m))[:m] * 2.0**-1074
+
+
+def _plain(rng, m):
+    return rng.standard_normal(m) if rng.random() < 0.5 else rng.random(m)
+
+
+def _even(rng, m):
+    return np.linspace(rng.choice([-1, 0, 0.5]), 1, m)
+
+
+def _circle(rng, m):
+    n = m + int(rng.integers(0, m + 1))
+    return np.exp(2j * np.pi * rng.permutation(n)[:m] / n)
+
+
+def _gaussian(rng, m):
+    return rng.standard_normal(m) + 1j * rng.standard_normal(m)
+
+
+def _turned(rng, m):
+    """Complex nodes of many moduli, or in clusters."""
+    moduli = [_mixed, _geometric, _clustered][rng.integers(3)](rng, m)
+    return moduli * np.exp(2j * np.pi * rng.random(m))
+
+
+FAMILIES = [
+    *(_geometric, _clustered, _mixed, _chebyshev, _near, _subnormal),
+    *(_plain, _even, _circle, _gaussian, _turned),
+]
+
+
+def _size(rng):
+    return int(
+        rng.integers(1, 17)
+        if (u := rng.random()) < 0.8
+        else rng.integers(17, 61)
+        if u < 0.98
+        else rng.integers(61, 201)
+    )
+
+
+def _system(seed):
+    """Nodes, a right-hand side, and which system; None if two nodes coincide."""
+    rng = np.random.default_rng([37, seed])
+    m = _size(rng) if much(True, False) else int(rng.integers(1, 17))
+    nodes = rng.permutation(FAMILIES[seed % len(FAMILIES)](rng, m))
+    if rng.random() < 0.3 and nodes.dtype.kind == "f":
+        nodes = np.ldexp(nodes, rng.integers(-200, 200))
+    b = [np.eye(m)[0], rng.choice([-1.0, 1.0], m), rng.standard_normal(m), np.ones(m)][
+        rng.integers(4)
+    ]
+    transpose = bool(rng.integers(2))
+    if not np.isfinite(nodes).all() or np.unique(nodes).size < m:
+        return None
+    return nodes, b.astype(nodes.dtype), transpose
+
+
+def _quiet(*arguments, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of overflow
+        return solve(*arguments, **options)
+
+
+def _fits(true):
+    """Whether all numbers of a solution are doubles."""
+    return all(abs(z) < 1.7e308 for z in true)
+
+
+def _orders(nodes):
+    rising = np.argsort(np.abs(nodes), kind="stable")
+    return (
+        leja_order(nodes),
+        np.arange(nodes.size),
+        rising,
+        rising[::-1].copy(),
+        np.argsort(nodes.real),
+    )
+
+
+SEEDS = [range(start, start + 50) for start in range(0, much(10000, 150), 50)]
+
+
+@pytest.mark.few(3, "c")
+@pytest.mark.few(1, "numba", "numpy")
+@pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: str(seeds.start))
+def test_bounds_refinement_and_choice(seeds):
+    """Bounds hold, nothing is worse refined, and "auto" is as good as the best of five orders.
+
+    As good: of numbers as they are for nodes of size 1 the largest error, over the largest number,
+    is at most ten times the least of theirs, or 2^-40 m.
+    """
+    for seed in seeds:
+        system = _system(seed)
+        if system is None:
+            continue
+        nodes, b, transpose = system
+        true = truth(nodes, b, transpose)
+        plain = _quiet(nodes, b, transpose)
+        x, bound = _quiet(nodes, b, transpose, return_bound=True)
+        refined, limit = _quiet(nodes, b, transpose, refine=1, return_bound=True)
+        given, wide = _quiet(nodes, b, transpose, order="given", return_bound=True)
+        before, after = far(x, true), far(refined, true)
+        for what, errors, limits in (
+            ("auto", before, bound),
+            ("refined", after, limit),
+            ("given", far(given, true), wide),
+        ):
+            assert not np.isnan(limits).any(), (seed, what)
+            for e, most in zip(errors, limits.tolist(), strict=True):
+                assert most == np.inf or e <= most, (seed, what)
+        for a, e, now in zip(x.tolist(), before, after, strict=True):
+            assert now <= e * (1 + 2.0**-8) or not np.isfinite(a), seed
+        if all(abs(z) < 1.7e308 for z in true):
+            assert np.isfinite(plain).all(), seed
+            assert np.isfinite(bound).all(), seed
+            found = [_quiet(nodes, b, transpose, order=order) for order in _orders(nodes)]
+            sizes = [_over_largest(e, nodes, true, transpose) for e in (plain, x, *found)]
+            assert max(sizes[:2]) <= max(10 * min(sizes[2:]), 2.0**-40 * nodes.size), seed
+
+
+def _over_largest(x, nodes, true, transpose):
+    """The largest error over the largest number, both as they are for nodes of size 1."""
+    with mpmath.workdps(50):
+        scale = 1 if transpose else mpmath.mpf(float(np.abs(nodes).max()))
+        weights = [scale**j for j in range(len(true))]
+        errors = [e * w for e, w in zip(far(x, true), weights, strict=True)]
+        least = mpmath.mpf(2) ** -1070  # of a number that underflows nothing can be good
+        errors = [e if e > least * w else 0 for e, w in zip(errors, weights, strict=True)]
+        return max(errors) / max(abs(z) * w for z, w in zip(true, weights, strict=True))
+
+
+# ------------------------------------------------------------------------------------ scales
+
+
+def _exponents(x):
+    """Mantissas, and exponents, of real parts and imaginary ones."""
+    parts = np.stack([x.real, x.imag])
+    return np.frexp(parts)
+
+
+@pytest.mark.parametrize("family", FAMILIES[:5] + FAMILIES[6:-1])
+def test_powers_of_two_change_exponents_alone(family):
+    """Of nodes and, with them, of moments: the solution's digits are the same, bounds included."""
+    for seed in range(much(200, 12)):
+        rng = np.random.default_rng([1, seed])
+        m = int(rng.integers(1, 20))
+        nodes = rng.permutation(family(rng, m))
+        if family is _mixed:
+            nodes = rng.standard_normal(m) * 10.0 ** rng.uniform(-3, 3, m)
+        nodes /= np.abs(nodes).max() or 1
+        if np.unique(nodes).size < m:
+            continue
+        b = rng.standard_normal(m).astype(nodes.dtype)
+        for k in (-40, -3, 1, 30):
+            powers = 2.0 ** (k * np.arange(m))
+            for transpose in (False, True):
+                moved = b * powers if transpose else b
+                plain, bound = solve(nodes, b, transpose, return_bound=True)
+                other, limit = solve(nodes * 2.0**k, moved, transpose, return_bound=True)
+                factor = np.ones(m) if transpose else powers
+                np.testing.assert_array_equal(other * factor, plain)
+                np.testing.assert_array_equal(limit * factor, bound)
+                np.testing.assert_array_equal(
+                    solve(nodes * 2.0**k, moved, transpose) * factor, solve(nodes, b, transpose)
+                )
+
+
+def test_permutations_change_nothing():
+    """Where no two nodes are equally far, so that each order is the same: not a bit."""
+    for seed in range(much(500, 40)):
+        rng = np.random.default_rng([2, seed])
+        m = int(rng.integers(1, 30))
+        nodes = [_plain, _gaussian, _mixed, _clustered][seed % 4](rng, m)
+        b = rng.standard_normal(m).astype(nodes.dtype)
+        shuffled = rng.permutation(m)
+        for transpose in (False, True):
+            x, bound = _quiet(nodes, b, transpose, return_bound=True)
+            other, limit = _quiet(
+                nodes[shuffled], b if transpose else b[shuffled], transpose, return_bound=True
+            )
+            rows = shuffled if transpose else slice(None)
+            np.testing.assert_array_equal(other, x[rows])
+            np.testing.assert_array_equal(limit, bound[rows])
+
+
+E0_CASES = {
+    "1e-6 (1 ... 90)": 1e-6 * np.arange(1, 91.0),
+    "1e-4 Chebyshev's": 1e-4 * np.cos((np.arange(100) + 0.5) * np.pi / 100),
+    "1.3^-i": 1.3 ** -np.arange(110.0),
+    "roots of unity / 2^30": np.exp(2j * np.pi * np.arange(64) / 64) * 2.0**-30,
+    "random in [0, 1]": np.random.default_rng(0).random(much(800, 640)),
+    "10^+-20": np.array([3e20, -1e-20, 2e-20, -4e20, 5e20, -7e-20]),
+}
+
+
+@pytest.mark.parametrize("name", E0_CASES)
+def test_sums_of_no_moment_but_the_first(name):
+    """What underflowed without a word, with bounds of 0: x_i = prod over j of x_j / (x_j - x_i)."""
+    nodes = E0_CASES[name]
+    m = nodes.size
+    e0 = np.eye(m)[0].astype(nodes.dtype)
+    x, bound = solve(nodes, e0, True, return_bound=True)
+    refined, limit = solve(nodes, e0, True, refine=2, return_bound=True)
+    rows = range(m) if m < 200 else range(0, m, 40)
+    with mpmath.workdps(700):
+        z = [mpmath.mpmathify(node) for node in nodes.tolist()]
+        true = [mpmath.fprod(z[j] / (z[j] - z[i]) for j in range(m) if j != i) for i in rows]
+    chosen = list(rows)
+    size = float(max(abs(t) for t in true))
+    errors = np.array([float(e) for e in far(x[chosen], true)])
+    assert (errors <= bound[chosen]).all()
+    assert errors.max() <= 1e-12 * size
+    assert (bound[chosen] <= 1e-11 * size).all()
+    after = np.array([float(e) for e in far(refined[chosen], true)])
+    assert (after <= limit[chosen]).all()
+    assert (after <= 2.0**-52 * np.abs(refined[chosen])).all()
+
+
+def test_signs_of_many_scales():
+    """No order but that of moduli is good, and no bound of another says so."""
+    nodes = np.array([1.4e-6, -2.8, -6.7e-5, -1.2, 2.1e-6])
+    for b in ([1, -1, 1, -1, 1], [1, 1, -1, -1, 1], [-1, 1, 1, 1, -1]):
+        for transpose in (False, True):
+            given = np.array(b, dtype=float)
+            true = truth(nodes, given, transpose)
+            largest = max(abs(z) for z in true)
+            assert max(far(solve(nodes, given, transpose), true)) <= 1e-14 * largest
+
+
+def test_bounds_of_what_leaves_the_range():
+    """Numbers that overflow have the bound Inf, others have bounds; no sum meets two infinities."""
+    rng = np.random.default_rng(5)
+    for nodes in (
+        rng.standard_normal(20) * 1e-30,
+        rng.standard_normal(20) * 1e30,
+        np.array([1e-200, 1e200, -1e-100, -1e150]),
+        2.0**-1074 * np.arange(1, 8),
+        1e300 * np.arange(1, 9),
+    ):
+        b = rng.standard_normal(nodes.size)
+        for transpose in (False, True):
+            for refine in (0, 1):
+                x, bound = _quiet(nodes, b, transpose, refine=refine, return_bound=True)
+                assert not np.isnan(x).any()
+                assert (np.isinf(bound) | np.isfinite(x)).all()
+                true = truth(nodes, b, transpose)
+                for e, limit in zip(far(x, true), bound.tolist(), strict=True):
+                    assert limit == np.inf or e <= limit
+                finite = [abs(z) < 1e308 for z in true]
+                assert np.isfinite(x).tolist() == finite
+
+
+@pytest.mark.parametrize("complex_", [False, True])
+def test_nodes_at_zero_are_for_kernels(complex_, at_each_level):
+    """Wherever they stand: nothing that is not of these nodes is divided by."""
+    for m in (1, 2, 3, 8, 9, 17, 20):
+        rest = np.exp(1j * np.arange(1, m)) if complex_ else np.linspace(-1, 1, m + m % 2)[1:m]
+        b = np.ones((m, 1), dtype=rest.dtype)
+        order, out = np.arange(m), np.empty_like(b)
+        for at in range(m):
+            nodes = np.insert(rest, at, 0)
+            for _ in at_each_level():
+                for transpose in (False, True):
+                    for bound in (None, np.zeros(b.shape)):
+                        assert kernels.solve_vandermonde(nodes, b, order, transpose, out, bound)
+
+
+def test_columns_beside_one_that_overflows_in_place():
+    """A column that a kernel cannot solve is solved again, from what it was."""
+    rng = np.random.default_rng(6)
+    nodes, B = np.linspace(1, 2, 9) * 1e-3, rng.standard_normal((9, 9))
+    expected = solve(nodes, B)
+    B[:, 8] *= 1e300
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        solve(nodes, B, out=B)
+    np.testing.assert_allclose(B[:, :8], expected[:, :8], rtol=1e-12)
+    assert np.isinf(B[:, 8]).any()
