@@ -118,6 +118,8 @@ class Round(ShownRound, Gathering):
         self._tally = None if enough else scheme.rule.tally()
         self._arrivals.once = self._follower is not None
         self._inspector = Inspector(scheme, form, liars) if liars else None
+        if self._inspector is not None:
+            self._inspector.require_enough()
         alone = not (liars or scheme.gated or tracker is not None)
         plan = Plan(scheme, form, self._decoder.vector, check_finite=False)
         self._directly = plan.run if alone else None
@@ -183,8 +185,8 @@ class Round(ShownRound, Gathering):
         send several): until a set is better, or n - s workers have sent all of theirs; and one that
         is to have messages to spare (its `margin`).
 
-        With `verify`: whether the messages it would be decoded from are `verified`, or, of those
-        that are not, no message to come could say more.
+        With `verify`: whether the messages it would be decoded from are `verified`, or no more
+        can come.
         """
         return self._ready
 
@@ -201,15 +203,16 @@ class Round(ShownRound, Gathering):
         have found another message of its size in its place. Those matter whose coefficient is not
         0, nor so small that such another would change the gradient by no more than ten times its
         rounding error. False without `verify`, where the messages do not suffice, and where
-        rounding errors are larger than the gradient.
+        `trust` is infinite. What is not verified is not decoded: `gradient` raises.
         """
-        if self._inspector is None or not self._decodable:
+        if self._inspector is None or not self._decodable or not self._compared():
             return False
-        finding = self._inspect()
-        if not (self._decodable and finding.holds):
-            return False
-        used = self._used()
-        return bool(used.any() and finding.covered[used].all())
+        vector = self._vector()
+        norms = self._arrivals.squares[: len(vector)]
+        if self._inspector.resolves(vector, norms):
+            return True
+        gradient = self._combine(vector, self.form.output(None))
+        return math.isfinite(self._trust(gradient, vector).relative_error)
 
     def wants(self, worker: int) -> bool:
         """Whether messages of this worker are still of use: all are that are not corrupt."""
@@ -415,16 +418,18 @@ class Round(ShownRound, Gathering):
                 self._finding = finding
         return self._finding
 
-    def _settled(self) -> bool:
-        """Whether messages to come could change nothing about what is decoded now."""
+    def _compared(self) -> bool:
+        """Whether all messages that the gradient is decoded from were compared, and fit."""
         finding = self._inspect()
-        if not self._decodable or self._complete:
-            return self._decodable
-        if not finding.holds:
-            return False
-        assert self._inspector is not None
-        uncovered = self.survivors[self._used() & ~finding.covered]
-        return not self._inspector.coverable(self.corrupt)[uncovered].any()
+        return self._decodable and finding.holds and self._covers(self._used())
+
+    def _covers(self, used: NDArray[np.bool_]) -> bool:
+        """Whether lies in these messages would have been seen."""
+        return bool(used.any() and self._inspect().covered[used].all())
+
+    def _settled(self) -> bool:
+        """Whether no message to come could say more about what is decoded now."""
+        return self._compared() or (self._decodable and self._complete)
 
     def _require_fresh(self) -> None:
         if self._lapsed:
@@ -467,6 +472,7 @@ class Round(ShownRound, Gathering):
         if self.form.scaled:
             self._scales = [self._scales[at] for at in kept]
         self._inspector.keep(kept)
+        self._inspector.expect(max(1, self._inspector.liars - len(workers)))
         self._corrupt += workers
 
     def _require_sound(self) -> None:
@@ -477,6 +483,14 @@ class Round(ShownRound, Gathering):
         if finding.holds:
             return
         raise self._inspector.contradiction(finding, self._first_worker, self._complete)
+
+    def _require_verified(self) -> None:
+        """Raise UnverifiedError if lies in what is decoded could not have been seen."""
+        if self._inspector is None or self.verified:
+            return
+        used = self._used()
+        unseen = self.survivors[used & ~self._inspect().covered]
+        raise self._inspector.unverified(self.survivors, unseen, self._first_worker)
 
     def gradient(self, out: Output | None = None, method: str = "auto") -> NDArray[Any]:
         """Decode from every message received.
@@ -497,6 +511,8 @@ class Round(ShownRound, Gathering):
         CorruptMessageError
             With `verify`, if messages contradict each other, and it cannot be told which are
             corrupt.
+        UnverifiedError
+            With `verify`, if they do not, but are not `verified`.
         """
         if self._directly is not None and self._decodable and not self._lapsed:
             found = fitting(out, self.form.gradient_dtype, self._gradient_shape)
@@ -506,6 +522,8 @@ class Round(ShownRound, Gathering):
         target = self._output(out)
         if self._decodable:
             self._require_sound()
+        if self._decodable:  # still, without messages that were found to be corrupt
+            self._require_verified()
         vector = self._vector(method)
         warn_of_doubt(self.scheme, self.survivors, vector, self.form)
         if self._watch is None:
@@ -538,7 +556,7 @@ class Round(ShownRound, Gathering):
             If they hold nothing of the gradient that could be unbiased.
         ValueError
             If there is no message.
-        CorruptMessageError
+        CorruptMessageError, UnverifiedError
             As `gradient`, also where messages do not suffice.
         """
         target = self._output(out)
@@ -549,6 +567,10 @@ class Round(ShownRound, Gathering):
         vector = found.vector
         if self._inspector is not None:
             vector = self._inspector.heed(self.survivors, vector.copy())
+            used = self._inspector.matter(self.survivors, vector)
+            if not self._covers(used):
+                unseen = self.survivors[used & ~self._inspect().covered]
+                raise self._inspector.unverified(self.survivors, unseen, self._first_worker)
         self._combine(vector, target)
         return Approximation(target if out is None else out, found.residual, found.mean)
 

@@ -208,8 +208,8 @@ def trust_of_sums(
     squares = np.abs(vector) ** 2
     if squares.ndim > 1:  # of all pieces
         squares = squares.sum(axis=1)
-    spread = float(squares @ norms)
     used = squares > 0
+    spread = float(squares[used] @ norms[used])
     inside = float(squares[used] @ energies[used])  # NaN: not known
     if size == 0 or not np.isfinite(size + spread):
         # All is zero, or cancels, or squares are beyond a double: nothing can be said.
