@@ -341,7 +341,7 @@ class Round(ShownRound, Gathering):
             self._next[worker] = index + 1
         squares, at = self._arrivals.squares, self._rows.count
         if self._inspector is not None:
-            self._inspector.add(row, float(squares[at]), scale)
+            self._inspector.add(row, float(squares[at]), scale, energy)
             self._finding = None
         if form.scaled:
             squares[at] *= scale**2

@@ -43,6 +43,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
@@ -50,7 +51,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from .._arrays import is_integer, unit_roundoff
+from .._arrays import is_half, is_integer, unit_roundoff
 from ..errors import CorruptMessageError, UnverifiedError
 from .format import Format
 from .liars import SAFETY, Failure, blame
@@ -233,9 +234,12 @@ class Inspector:
     """Looks at the messages of a round as they come, and says whether they fit each other.
 
     What rounding may do to a projection follows from the norm of its message, for the message's own
-    rounding, and from ``sum_j |B_ij|`` and the largest ``||c_l|| / ||B_l||`` there is, for that of
-    the sums it consists of. Codes of the data have messages whose errors do not shrink with them,
-    as residuals do that fit better and better: theirs is the largest of all rounds that held.
+    rounding, and from its energy, ``sum_j |B_ij|^2 ||g_j||^2``, for that of the sums it consists
+    of. Where messages are no larger than that they cancel, and no norm would tell. Without energies
+    the largest ``||c_l|| / ||B_l||`` there is stands for the partial gradients, times
+    ``sum_j |B_ij|``: what cancels in all messages is then not known. Codes of the data have
+    messages whose errors do not shrink with them, as residuals do that fit better and better:
+    theirs is the largest of all rounds that held.
 
     Parameters
     ----------
@@ -261,6 +265,9 @@ class Inspector:
         with np.errstate(over="ignore", invalid="ignore"):
             self._norms = np.sqrt(scheme.row_norms * (scheme.k * scheme.pieces))
             self._parts = sums**2 * steps * scheme.row_sums**2
+        # For a message of energy 1, to which partial gradients were added one by one.
+        each = sums if is_half(form.message_dtype) else max(sums, rounding)
+        self._terms = each**2 * steps**2
         self._least = math.sqrt(steps) * projection.least
         self._largest = 0.0
         self._most = max(CHECKS, 2 * MARGIN + 2 * liars)
@@ -277,20 +284,28 @@ class Inspector:
         self._sizes: list[float] = []
         self._fresh = False  # whether the projection is one that no message was compared by
         self._scales: list[float] = []
+        self._inside: list[float] = []  # roots of energies, NaN where they are not known
 
-    def add(self, message: NDArray[Any], square: float, scale: float = 1.0) -> None:
-        """Take a message, whose sum of squares is known, and what it is to be multiplied by."""
+    def add(
+        self, message: NDArray[Any], square: float, scale: float = 1.0, energy: float = math.nan
+    ) -> None:
+        """Take a message, whose sum of squares is known, and what it is to be multiplied by.
+
+        `energy` as of `Round.receive`.
+        """
         if not self._fresh:
             self._projection.renew()
             self._fresh = True
         self._values.append(self._projection(message) * scale)
         self._sizes.append(self._projection.norm(message, square) * scale)
         self._scales.append(scale)
+        inside = math.sqrt(energy) if energy >= 0 else math.nan
+        self._inside.append(inside * self._projection.unit)
 
     def keep(self, positions: Iterable[int]) -> None:
         """Forget all messages but these."""
         kept = list(positions)
-        lists: list[list[Any]] = [self._values, self._sizes, self._scales]
+        lists: list[list[Any]] = [self._values, self._sizes, self._scales, self._inside]
         for each in lists:
             each[:] = [each[at] for at in kept]
 
@@ -315,9 +330,9 @@ class Inspector:
             vector[~used & (brought > rounding)] = 0
         return vector
 
-    def withstands(self, survivors: Numbers) -> int:
+    def withstands(self, survivors: Numbers, most: int | None = None) -> int:
         """Of how many workers messages can be taken away from these; at least, and at most e."""
-        scheme, most = self._scheme, self.liars
+        scheme, most = self._scheme, self.liars if most is None else most
         least = -1
         if not scheme.approximate and scheme.stragglers:
             sent = np.bincount(self._senders[survivors], minlength=scheme.n)
@@ -355,7 +370,9 @@ class Inspector:
         covered, bound = self._visible(survivors, parity)
         if not covered.any() or (spare := self.withstands(survivors)) >= self.liars:
             return covered
-        if spare >= 0 and not self._scheme.approximate:  # there are some that could change it unseen
+        if (
+            spare >= 0 and not self._scheme.approximate
+        ):  # there are some that could change it unseen
             covered[:] = False
         elif self.liars > 1 or self._scheme.message_count > self._scheme.n:
             senders, norms = self._senders[survivors], self._norms[survivors]
@@ -443,7 +460,20 @@ class Inspector:
             if self._scheme.codes_data:
                 largest = max(largest, self._largest / top)
             squares = self._own * sizes**2 + self._parts[survivors] * largest**2
-            squares += (self._least / top * np.array(self._scales)) ** 2
+            inside = np.array(self._inside) / top
+            if (told := inside >= 0).any():
+                overstated = self._overstated(survivors, np.where(told, inside, sizes))
+                if overstated.any() and told.all() and self._tells(survivors):
+                    named = np.unique(self._senders[survivors[overstated]]).tolist()
+                    return Finding(np.zeros(survivors.size, dtype=np.bool_), False, named, [])
+                inside[~told] = 0
+                squares += self._terms * inside**2
+                largest = max(largest, float((inside / self._norms[survivors]).max()))
+            else:
+                overstated = told
+            least = (self._least / top * np.array(self._scales)) ** 2
+            blurred = (sizes > 0).any() & (least > SAFETY**2 * squares)
+            squares += least
             bound = SAFETY * parity.spread(squares, largest)
             bound = np.where(np.isnan(bound), math.inf, bound)  # of a code beyond float64
             values = np.array(self._values) / top
@@ -451,11 +481,43 @@ class Inspector:
             failed = np.abs(sums) > bound
         if not failed.any():
             self._largest = max(self._largest, largest * top)
-            return Finding(self.covered(survivors, parity), True, [], [])
+            # `trust` knows nothing of numbers too small to be normal, either.
+            covered = self.covered(survivors, parity) & ~blurred & ~overstated.any()
+            return Finding(covered, True, [], [])
         senders, spare = self._senders[survivors], self._spare(survivors)
         failure = Failure(parity, senders, values, squares, sums, bound, failed, spare)
         corrupt, suspects = blame(failure, self.liars)
         return Finding(np.zeros(survivors.size, dtype=np.bool_), False, corrupt, suspects)
+
+    def _overstated(self, survivors: Numbers, inside: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Messages of more energy than their partial gradients can have, by what others say.
+
+        Where e + 1 honest workers hold the largest partial gradient, it is in the energies of all
+        of them, times a coefficient each. A liar could otherwise claim that rounding is anything.
+        """
+        each = inside / self._norms[survivors]
+        rank = np.sort(each)[::-1]
+        likely = rank[min(self.liars, rank.size - 1)]
+        found: NDArray[np.bool_] = each > likely
+        if found.any():
+            found = ~(each <= self._spread * likely)
+        return found
+
+    @cached_property
+    def _spread(self) -> float:
+        """Norm of a message's coefficients over the least of them, at most; and rounding."""
+        least = math.inf
+        scheme = self._scheme
+        for number in range(scheme.message_count):
+            values = np.abs(scheme._message_row(number)[1]).reshape(-1)
+            norm = float(np.linalg.norm(values))
+            if norm:
+                least = min(least, float(values[values > 0].min()) / norm)
+        return (1 + 1e-6) / least
+
+    def _tells(self, survivors: Numbers) -> bool:
+        """Whether there are so many copies that even with e liars, e + 1 honest ones are there."""
+        return self.withstands(survivors, 2 * self.liars) >= 2 * self.liars
 
     def _spare(self, survivors: Numbers) -> Numbers:
         """Messages to spare where each is, if any others than so many determine all; else 0."""
