@@ -48,7 +48,7 @@ class Round(ShownRound, Gathering):
     more taken in this round. How large a corruption must be to be found, and what is proven, and
     tested, of `verify` workers that lie and collude, stands in `fastgc.coding.verify`: where
     any `threshold` messages determine all others, that many to spare find that they lie, and twice
-    as many name them.
+    as many name them. What is not `verified` is not decoded: `gradient` and `best` raise.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ class Round(ShownRound, Gathering):
     tracker : StabilityTracker, optional
         Takes down how precise each gradient is, and may ask for more messages.
     verify : bool or int, default False
-        Look for corrupt messages, of at most so many workers; True: 1. Workers that hold the same
-        partition must then compute the same gradient of it, up to rounding.
+        Look for corrupt messages, of at most so many workers, up to 16; True: 1. Workers that hold
+        the same partition must then compute the same gradient of it, up to rounding.
     check_finite : bool, default True
         Read each message as it comes, for its norm and to find NaN and Inf. False: messages are
         read once, by `gradient`, in half the time for all where they are in no cache; what is not
@@ -76,6 +76,14 @@ class Round(ShownRound, Gathering):
     ----------
     form : Format
         Dtypes and sizes of gradient and messages.
+
+    Raises
+    ------
+    ValueError
+        With `verify`, if not even the messages of all workers would show that so many lie; and for
+        arguments that do not fit.
+    TypeError
+        If messages have no such format, or cannot be verified or tracked in it.
     """
 
     linger = None
@@ -267,7 +275,7 @@ class Round(ShownRound, Gathering):
             after the last it sent.
         energy : float, optional
             `Encoder.energy` of a message that was built up by an encoder: without it `trust` cannot
-            see what cancelled inside the message.
+            see what cancelled inside the message, nor `verify` how large its rounding errors are.
 
         Returns
         -------

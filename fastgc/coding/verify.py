@@ -11,19 +11,33 @@ for rounding errors and the probability below,
 2. no honest worker is accused;
 3. t of them that contribute something else are accused, all of them and at once, as soon as the
    others cannot have done it. Where any `threshold` messages determine all others (Reed-Solomon
-   codes in one cluster, cyclic repetition, Lagrange codes of one message a worker), that is with
+   codes, in each cluster, cyclic repetition, Lagrange codes of one message a worker), that is with
    e + t messages to spare; where messages are copies of each other (repetition codes), with
-   e + t + 1 of each.
+   e + t + 1 of each; where they are edges of a graph (binary codes), with e + t + 1 paths between
+   the ends of a liar's that share none.
+
+A gradient is verified if all checks hold, and it can be decoded without any e of the messages: the
+difference of its vector from one without the liars' is a check, and what they change about the
+gradient is what they change about that check. A round that could not have so many to spare with all
+messages at hand is refused, and what is not verified is not decoded.
 
 For who is accused are those whom every set of at most e workers holds that explains the checks that
-fail, and the liars are such a set. A set S other than the liars T explains them only if some
-messages of S and T, and no others, can be changed so that all checks hold: not of fewer workers
-than there are messages to spare, and one, in the first case; not but of all copies, in the second.
-With fewer messages nobody is accused, and the round raises a `CorruptMessageError`.
+fail, and the liars are such a set: `fastgc.coding.liars` says how they are found. A set S other
+than the liars T explains checks only if some messages of S and T, and no others, can be changed so
+that all checks hold: not of fewer workers than there are messages to spare, and one, in the first
+case; not but of all copies, in the second. With fewer messages nobody is accused, and the round
+raises a `CorruptMessageError`. Once t are, at most e - t others may lie; at least one is looked for.
 
 Of more than e liars nothing is said. Two that send the same, where there are three copies and e is
 1, outvote the third, which is dropped in their place; e = 2 wants five copies to name them, and
-with three or four says only that someone lies.
+with three only says that someone lies.
+
+"But for rounding errors" is more for many liars than for one. Neighbours on the circle of a large
+Reed-Solomon code can change their messages so that checks see next to nothing: what they change of
+the gradient is then no more than rounding errors are of one that is decoded without them. And they
+can imitate a single worker among them: the smallest set is accused that explains the checks, so
+that whom several frame so may be one that is honest. What is decoded without it is as precise as
+without them.
 
 A change of messages that moves a check by t times what rounding may is missed with a probability of
 at most ``27 (1 + log t) / t``: r is an outer product u w' whose entries have densities of at most
@@ -35,7 +49,11 @@ What is found is a corruption larger than ten times the rounding errors of what 
 Of its message's norm that is about ``10 u sqrt(f)`` for float16 and bfloat16, u their unit roundoff
 (2% and 17% for 20 workers), and ``10 u sqrt(f) w`` for float32 and float64, whose sums are rounded
 as well (2e-5 and 3e-14 at a load of 8); more by what an ill-conditioned code amplifies: of one that
-is unstable, next to anything passes.
+is unstable, next to anything passes. Where partial gradients cancel inside messages, rounding
+errors are those of the partial gradients: energies tell (`Round.receive`), which engines send with
+each message. A round that is told none takes partial gradients to be as long as messages, and may
+take rounding for a lie. A liar may send any energy; one that is larger than what others say of the
+same partitions is a lie like any other.
 """
 
 from __future__ import annotations
