@@ -18,6 +18,7 @@ from .errors import (
     NotDecodableError,
     UnstableCodeError,
     UnstableRoundError,
+    UnverifiedError,
     WorkerFailedError,
 )
 
@@ -141,6 +142,7 @@ __all__ = [
     "Uncoded",
     "UnstableCodeError",
     "UnstableRoundError",
+    "UnverifiedError",
     "WorkerFailedError",
     "YeAbbe",
     "backend",

@@ -17,6 +17,7 @@ __all__ = [
     "NotDecodableError",
     "UnstableCodeError",
     "UnstableRoundError",
+    "UnverifiedError",
     "WorkerFailedError",
 ]
 
@@ -36,6 +37,17 @@ class NotDecodableError(ValueError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class UnverifiedError(NotDecodableError):
+    """The messages at hand fit each other, and decode, but lies among them could not be seen.
+
+    Attributes
+    ----------
+    missing : int
+        The least number of further messages after which the gradient can be verified; 1 where none
+        would help.
+    """
 
 
 class NonFiniteMessageError(ValueError):

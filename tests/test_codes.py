@@ -241,7 +241,10 @@ def all_verbs_once(code):
     code = pickle.loads(pickle.dumps(code))  # with nothing prepared under another backend
     job, p = Job(code), FEATURES * OUTPUTS
     rng = np.random.default_rng(7)
-    received = code.round(p, verify=True)
+    try:
+        received = code.round(p, verify=True)
+    except ValueError:  # none to spare
+        received = code.round(p)
     order = rng.permutation(code.scheme.message_count)
     for m in order:
         worker, index = code.scheme.sender(m)

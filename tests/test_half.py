@@ -18,6 +18,7 @@ import fastgc
 from fastgc import (
     BinaryCode,
     CyclicRepetition,
+    FractionalRepetition,
     InstabilityWarning,
     LagrangeCode,
     NonFiniteMessageError,
@@ -246,7 +247,8 @@ def test_ends_of_the_range():
 def test_messages_without_their_scale_are_refused():
     """What somebody rounded to float16 himself, of p elements or p + 1, is not taken for scaled."""
     code = Uncoded(3)
-    rounds = [code.round(4, np.float32, np.float16, verify=verify) for verify in (False, True)]
+    codes = (code, False), (FractionalRepetition(3, stragglers=2), True)
+    rounds = [each.round(4, np.float32, np.float16, verify=verify) for each, verify in codes]
     for last in (0.0, 1.0, -0.5, 1024.0, np.inf, np.nan, -np.nan):
         rounded = np.array([1, 2, 3, 4, last], np.float16)
         asks = [

@@ -317,8 +317,8 @@ class Silent(GraphScheme):
 
 
 class Deaf(RingScheme):
-    def parity(self, survivors):
-        check = super().parity(survivors)
+    def parity(self, survivors, most=8):
+        check = super().parity(survivors, most)
         return check._replace(coefficient=check.coefficient * 1.5 + 1)
 
 

@@ -27,14 +27,29 @@ from fastgc import (
     LagrangeCode,
     ReedSolomon,
     Uncoded,
+    YeAbbe,
 )
 from fastgc.coding.format import Format
 from fastgc.coding.scheme import Scheme
 from fastgc.coding.verify import WIDTH, Projection
-from fastgc.errors import CorruptMessageError, NotDecodableError
+from fastgc.engines import SimulatedCluster
+from fastgc.errors import CorruptMessageError, NotDecodableError, UnverifiedError
 from fastgc.stability import StabilityTracker
 
 HALVES = [np.float16, ml_dtypes.bfloat16]
+
+
+def verifiable(code, liars=1):
+    """Whether all messages show that so many workers lie, by brute force over these."""
+    for lost in itertools.combinations(range(code.n), liars):
+        kept = np.setdiff1d(np.arange(code.scheme.message_count), code.scheme.messages_of(lost))
+        if code.residual(kept) > 1e-7:
+            return False
+    return True
+
+
+VERIFIED = [code for code in SMALL if verifiable(code)]
+EVERY_VERIFIED = pytest.mark.parametrize("code", VERIFIED, ids=lambda code: type(code).__name__)
 
 
 def dense(parity, size):
@@ -208,7 +223,7 @@ def test_projections_do_not_overflow(dtype):
 # ---------------------------------------------------------------------------- honest messages
 
 
-@EVERY_SMALL
+@EVERY_VERIFIED
 @settings(deadline=None, max_examples=much(10, 3))
 @given(seed=st.integers(0, 2**32))
 def test_honest_messages_pass_in_any_order(code, seed):
@@ -223,15 +238,18 @@ def test_honest_messages_pass_in_any_order(code, seed):
             assert rnd.decodable == code.decodable(heard)
             assert rnd.ready <= rnd.decodable
             if rnd.decodable:
-                expected = code.decode(heard, [job.messages[m] for m in heard], p=job.p)
-                np.testing.assert_array_equal(rnd.gradient(), expected)
-                rows = code.scheme.equations(np.array(heard))[0]
-                used = np.flatnonzero(abs(code.decoding_vector(heard)) > 1e-12)
-                rank = np.linalg.matrix_rank(rows, tol=1e-9)
-                assert rnd.verified == all(
-                    np.linalg.matrix_rank(np.delete(rows, at, axis=0), tol=1e-9) == rank
-                    for at in used
-                )
+                if rnd.verified:
+                    expected = code.decode(heard, [job.messages[m] for m in heard], p=job.p)
+                    np.testing.assert_array_equal(rnd.gradient(), expected)
+                else:
+                    with pytest.raises(UnverifiedError, match="none to spare"):
+                        rnd.gradient()
+                without = [
+                    np.setdiff1d(heard, code.scheme.messages_of([worker])).astype(np.int64)
+                    for worker in range(code.n)
+                ]
+                assert rnd.verified <= all(code.residual(kept) < 1e-7 for kept in without)
+                assert rnd.verified >= all(code.decodable(kept) for kept in without)
         assert rnd.ready
         assert rnd.corrupt == []
         rnd.reset()
@@ -274,8 +292,6 @@ def messages_awaited(code, verify):
 def test_no_more_are_awaited_than_needed():
     code = ReedSolomon(12, stragglers=3)
     assert messages_awaited(code, True) == messages_awaited(code, False) + 20
-    for code in (Uncoded(5), CyclicRepetition(5, stragglers=0), Uncoded(6, tolerance=0.5)):
-        assert messages_awaited(code, True) == messages_awaited(code, False)  # nothing to check by
     code = FractionalRepetition(12, stragglers=3)
     assert messages_awaited(code, False) < messages_awaited(code, True) < 20 * 10
 
@@ -283,7 +299,7 @@ def test_no_more_are_awaited_than_needed():
 @pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")  # of floats
 @settings(deadline=None, max_examples=much(50, 30))
 @given(
-    code=st.sampled_from([c for c in SMALL + LARGE[:6] if not c.scheme.codes_data]),
+    code=st.sampled_from([c for c in VERIFIED + LARGE[:6] if not c.scheme.codes_data]),
     dtype=st.sampled_from([np.float32, np.float64, *HALVES]),
     magnitude=st.integers(-30, 30),
     p=st.sampled_from([1, 2, 7, 64, WIDTH + 3]),
@@ -319,14 +335,14 @@ def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, strea
             message = code.encode(worker, g[held], index=index, message_dtype=sent)
         rnd.receive(worker, message, index)
     assert rnd.corrupt == []
-    if rnd.decodable:
+    if rnd.verified:
         rnd.gradient()
 
 
 @pytest.mark.any_backend
 @pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
 @pytest.mark.parametrize(
-    "code", [c for c in [*SMALL, *LARGE[:13]] if isinstance(c, LagrangeCode)], ids=repr
+    "code", [c for c in [*VERIFIED, *LARGE[:13]] if isinstance(c, LagrangeCode)], ids=repr
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_residuals_that_vanish_are_not_corrupt(code, dtype):
@@ -344,7 +360,143 @@ def test_residuals_that_vanish_are_not_corrupt(code, dtype):
             partials = [code.compute(shards[j], theta) for j in code.partitions(worker, index)]
             rnd.receive(worker, code.encode(worker, partials, index=index), index)
         assert rnd.corrupt == []
+        if distance > 1e-9:
+            rnd.gradient()
+
+
+def cancelling(code, rng, dtype, size=1e-4):
+    """Partial gradients of which each but the last is nearly what the next takes away."""
+    g = rng.standard_normal((code.k, 32))
+    g[1::2] = -g[: 2 * (code.k // 2) : 2] + size * rng.standard_normal(g[1::2].shape)
+    return g.astype(dtype)
+
+
+def told(code, worker, g, dtype):
+    """A message, and its energy."""
+    encoder = code.encoder(worker, g.shape[1], dtype)
+    for j in code.partitions(worker).tolist():
+        encoder.add(j, g[j])
+    return encoder.message().copy(), encoder.energy
+
+
+CANCELLING = [
+    (BinaryCode(12, stragglers=4), 1),
+    (BinaryCode(12, stragglers=4), 2),
+    (BinaryCode(20, stragglers=13), 1),
+    (BinaryCode(12, 24, stragglers=4), 2),
+    (FractionalRepetition(12, 24, stragglers=2), 1),
+    (ReedSolomon(12, 24, stragglers=4), 2),
+    (CyclicRepetition(12, stragglers=4), 2),
+]
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("code", "e"), CANCELLING, ids=repr)
+def test_partial_gradients_that_cancel_accuse_nobody(code, e, dtype):
+    """Messages are then smaller than the rounding of what they consist of; energies say so."""
+    rng = np.random.default_rng(e)
+    rnd = code.round(32, dtype, verify=e)
+    for _ in range(much(2000, 40)):
+        g = cancelling(code, rng, dtype, 10.0 ** rng.uniform(-5 if dtype is np.float32 else -12, 0))
+        rnd.reset()
+        for i in rng.permutation(code.n).tolist():
+            message, energy = told(code, i, g, dtype)
+            assert rnd.wants(i)
+            rnd.receive(i, message, energy=energy)
+        assert rnd.corrupt == []
+        assert rnd.verified
         rnd.gradient()
+
+
+@pytest.mark.any_backend
+def test_gradients_of_an_engine_that_cancel_accuse_nobody():
+    code, out = BinaryCode(12, stragglers=4), np.empty(50)
+    shards = [(-1.0) ** j + 1e-4 * j for j in range(12)]
+    with SimulatedCluster(code, shards, np.multiply, 50, verify=2) as cluster:
+        for seed in range(much(100, 10)):
+            theta = np.random.default_rng(seed).standard_normal(50)
+            report = cluster.step(theta, out)
+            assert report.corrupt == ()
+            assert report.verified
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize("claim", [0.0, np.nan, 1e6, 1e300, np.inf])
+@pytest.mark.parametrize(
+    ("code", "e"),
+    [*CANCELLING, (ReedSolomon(12, stragglers=2), 2), (BinaryCode(12, stragglers=1), 1)],
+    ids=repr,
+)
+def test_who_lies_may_lie_about_its_energy(code, e, claim):
+    """Nothing is let through by it; and where there are copies enough to tell, it is named."""
+    rng = np.random.default_rng(e)
+    rnd = code.round(32, verify=e)
+    for _ in range(much(300, 10)):
+        g = cancelling(code, rng, np.float64, 10.0 ** rng.uniform(-6, 0))
+        bad = rng.permutation(code.n)[: rng.integers(1, e + 1)].tolist()
+        rnd.reset()
+        for i in rng.permutation(code.n).tolist():
+            message, energy = told(code, i, g, np.float64)
+            if i in bad:
+                message, energy = message + rng.standard_normal(message.size), claim
+            if rnd.wants(i):
+                rnd.receive(i, message, energy=energy)
+        assert set(rnd.corrupt) <= set(bad)
+        if not rnd.verified:
+            assert code.stragglers < 2 * e or np.isnan(claim)
+            with pytest.raises((CorruptMessageError, UnverifiedError)):
+                rnd.gradient()
+            continue
+        assert sorted(rnd.corrupt) == sorted(bad)
+        assert np.abs(rnd.gradient() - g.sum(axis=0)).max() < 1e-10
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize("lies", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "sizes"),
+    [
+        (np.float64, [1e-300, 1e-200, 1e-170, 1e-162, 1e-155, 1e-100, 1e100, 1e155, 1e200]),
+        (np.float32, [1e-44, 1e-41, 1e-38, 1e-20, 1e20, 1e37]),
+    ],
+)
+@pytest.mark.parametrize(
+    "code",
+    [
+        ReedSolomon(8, stragglers=3),
+        FractionalRepetition(8, stragglers=3),
+        BinaryCode(8, stragglers=3),
+    ],
+    ids=repr,
+)
+def test_what_trust_knows_nothing_of_is_not_verified(code, dtype, sizes, lies):
+    """Where squares underflow, or overflow."""
+    rng = np.random.default_rng(0)
+    rnd = code.round(20, dtype, verify=1)
+    for size in sizes:
+        for _ in range(much(100, 5)):
+            g = (size * rng.uniform(-1, 1, (code.k, 20))).astype(dtype)
+            bad = int(rng.integers(code.n)) if lies else None
+            rnd.reset()
+            for i in rng.permutation(code.n).tolist():
+                message = code.encode(i, g[code.partitions(i)])
+                if i == bad:
+                    message = message + (size * rng.uniform(0.5, 1, message.size)).astype(dtype)
+                if rnd.wants(i):
+                    rnd.receive(i, message)
+            assert rnd.corrupt in ([], [bad])
+            if rnd.verified:
+                assert np.isfinite(rnd.trust().relative_error)
+                error = rnd.gradient().astype(np.float64) / size - (
+                    g.astype(np.float64) / size
+                ).sum(axis=0)
+                assert np.abs(error).max() < (1e-11 if dtype is np.float64 else 1e-3)
+            else:
+                with pytest.raises((UnverifiedError, CorruptMessageError)):
+                    rnd.gradient()
+            least = 1e-37 if dtype is np.float32 else 1e-150
+            assert rnd.verified or not least < size < 1 / least
 
 
 # --------------------------------------------------------------------------- corrupt messages
@@ -366,7 +518,7 @@ def test_a_lie_is_not_let_in_by_a_coefficient_that_rounding_left():
         np.testing.assert_allclose(found, g.sum(axis=0), atol=1e-12)
 
 
-@EVERY_SMALL
+@EVERY_VERIFIED
 @settings(deadline=None, max_examples=much(15, 5))
 @given(seed=st.integers(0, 2**32), kind=st.sampled_from(KINDS))
 def test_a_corrupt_worker_is_named_as_soon_as_algebra_can(code, seed, kind):
@@ -401,15 +553,18 @@ def test_a_corrupt_worker_is_named_as_soon_as_algebra_can(code, seed, kind):
             assert job.error(rnd.gradient()) < 1e-9
     if rnd.corrupt:
         assert rnd.survivors.tolist() == [m for m in heard if code.scheme.sender(m)[0] != bad]
-        if rnd.decodable:
-            assert rnd.ready
+        assert rnd.ready == rnd.decodable
+        if rnd.verified:
             assert job.error(rnd.gradient()) < 1e-9
+        elif rnd.decodable:
+            with pytest.raises(UnverifiedError, match="more must come"):
+                rnd.gradient()
 
 
 @pytest.mark.any_backend
 @settings(deadline=None, max_examples=much(150, 40))
 @given(
-    code=st.sampled_from([c for c in SMALL if c.n > 1]),
+    code=st.sampled_from(VERIFIED),
     seed=st.integers(0, 2**32),
     kinds=st.tuples(st.sampled_from(KINDS[:-1]), st.sampled_from(KINDS[:-1])),
 )
@@ -559,7 +714,9 @@ def test_the_life_of_a_corrupt_worker():
         assert not rnd.receive(i, job.messages[i])
     assert rnd.decodable
     assert not rnd.verified
-    assert np.isfinite(rnd.gradient()).all()  # for an engine to which nobody else will answer
+    with pytest.raises(UnverifiedError, match="more must come") as caught:
+        rnd.gradient()
+    assert caught.value.missing == 1
     assert not rnd.receive(5, job.messages[5])  # they contradict each other, but who lies?
     out = np.full(job.p, 7.0)
     says = "one of the workers 0, 1, 2, 3, 4, 5 must be corrupt; at least 1 more"
@@ -660,7 +817,12 @@ def test_numbers_too_small_to_be_normal(dtype):
         for i in range(8):
             rnd.receive(i, code.encode(i, g[code.partitions(i)], message_dtype=dtype))
         assert rnd.corrupt == []
-        rnd.gradient()
+        assert rnd.verified or dtype is not np.float16  # which is scaled
+        if rnd.verified:
+            rnd.gradient()
+        else:
+            with pytest.raises(UnverifiedError, match=r"would hide|square beyond float64"):
+                rnd.gradient()
 
 
 def test_best_of_too_few_looks_as_well():
@@ -760,15 +922,73 @@ def test_the_error_crosses_processes():
     assert error.suspects == (1, 4)
 
 
-def test_what_can_be_covered_is_of_the_corrupt_workers_named():
-    """Two are away in turn: of a code with one check left, nothing is covered without them."""
-    code = fastgc.ReedSolomon(6, stragglers=1)
-    inspector = code.round(4, verify=True)._inspector
-    for corrupt in ([], [0], [], [3]):
-        fresh = code.round(4, verify=True)._inspector
-        found = inspector.coverable(corrupt)
-        np.testing.assert_array_equal(found, fresh.coverable(corrupt))
-        assert found.any() == (not corrupt)
+@pytest.mark.any_backend
+@pytest.mark.parametrize("liars", [1, 2, 3])
+def test_what_could_never_be_verified_is_refused(liars):
+    """Of exact codes that is said by trying all sets of liars."""
+    for code in SMALL:
+        if liars < code.n and verifiable(code, liars):
+            code.round(4, verify=liars)
+        elif code.scheme.exact:
+            with pytest.raises(ValueError, match=f"verify={liars} takes messages of .* to spare"):
+                code.round(4, verify=liars)
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize(
+    ("code", "liars", "spare"),
+    [
+        (YeAbbe(8, stragglers=1, reduce=2), 2, "those of one worker"),
+        (ReedSolomon(8, stragglers=1), 2, "those of one worker"),
+        (CyclicRepetition(8, stragglers=1), 2, "those of one worker"),
+        (FractionalRepetition(8, stragglers=1), 2, "those of one worker"),
+        (BinaryCode(8, stragglers=1), 2, "those of one worker"),
+        (Uncoded(8), 1, "none"),
+        (fastgc.GraphCode(15, graph="complete"), 8, "those of 4 workers"),
+        (ReedSolomon(12, stragglers=3), 4, "those of 3 workers"),
+        (ReedSolomon(12, stragglers=3, clusters=2), 4, "those of 3 workers"),
+    ],
+    ids=repr,
+)
+def test_fewer_to_spare_than_may_lie(code, liars, spare):
+    says = rf"verify={liars} .* has {spare}: use stragglers={liars} or more \({liars + 1} copies"
+    with pytest.raises(ValueError, match=says):
+        code.round(4, verify=liars)
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize(
+    ("code", "e"),
+    [
+        (YeAbbe(8, stragglers=2, reduce=2), 2),
+        (ReedSolomon(8, stragglers=2), 2),
+        (CyclicRepetition(8, stragglers=2), 2),
+        (FractionalRepetition(9, stragglers=2), 2),
+        (BinaryCode(9, stragglers=2), 2),
+        (ReedSolomon(12, stragglers=4), 4),
+        (ReedSolomon(12, stragglers=4, clusters=2), 4),
+    ],
+    ids=repr,
+)
+def test_a_loop_that_stops_when_told_has_what_is_right_or_an_error(code, e):
+    """Whatever number of workers lies."""
+    rng = np.random.default_rng(e)
+    job = Job(code)
+    rnd = code.round(job.p, verify=e)
+    raised = 0
+    for _ in range(much(600, 60)):
+        bad = rng.permutation(code.n)[: rng.integers(0, e + 1)].tolist()
+        messages = spoilt(job, bad, rng.choice(KINDS[:-1], len(bad)).tolist(), rng)
+        rnd.reset()
+        for number in in_random_order(code, rng):
+            if receive(rnd, number, messages[number]):
+                break
+        try:
+            assert job.error(rnd.gradient()) < 1e-9
+        except CorruptMessageError:
+            raised += 1
+            assert bad
+    assert raised
 
 
 # ------------------------------------------------------------------- workers that lie and collude
@@ -930,8 +1150,12 @@ def test_no_adaptive_attack_is_missed(code, e):
         suspects, found = None, None
         try:
             found = rnd.gradient()
+        except UnverifiedError:
+            assert not rnd.verified
+            continue
         except CorruptMessageError as error:
             suspects = set(error.suspects)
+        assert found is None or rnd.verified
         if suspects is not None:
             told += 1
             assert lied
@@ -957,6 +1181,10 @@ def test_two_equal_liars_and_their_copies(copies, e):
     code = FractionalRepetition(copies, stragglers=copies - 1)
     g = np.random.default_rng(0).standard_normal((code.k, 6))
     truth, lie = g.sum(axis=0), g.sum(axis=0) + 1
+    if copies <= e:
+        with pytest.raises(ValueError, match="to spare"):
+            code.round(6, verify=e)
+        return
     for t in range(e + 1):
         if t >= copies:
             continue

@@ -136,7 +136,7 @@ WRONG = [
         'partial must be "raise", "best" or "unbiased", not \'most\'',
     ),
     ({"verify": "yes"}, TypeError, "verify must be True, False or a number of liars, not 'yes'"),
-    ({"verify": 5}, ValueError, "verify must be a number of liars in 0 .. 4, not 5"),
+    ({"verify": 17}, ValueError, "verify must be a number of liars in 0 .. 16, not 17"),
     ({"verify": -1}, ValueError, "verify must be a number of liars"),
 ]
 

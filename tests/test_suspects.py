@@ -391,7 +391,8 @@ def test_a_round_that_settled_takes_more():
     [
         (ReedSolomon(5, stragglers=1), {"liars": 0}, ValueError, "at least 1, not 0"),
         (ReedSolomon(5, stragglers=1), {"liars": True}, ValueError, "at least 1, not True"),
-        (ReedSolomon(5, stragglers=1), {"liars": 9}, ValueError, "number of liars in 0 .. 4"),
+        (ReedSolomon(5, stragglers=1), {"liars": 99}, ValueError, "number of liars in 0 .. 16"),
+        (ReedSolomon(5, stragglers=1), {"liars": 2}, ValueError, "has those of one worker"),
         (LagrangeCode(7, load=2), {"liars": 1}, ValueError, "LagrangeCode cannot be asked"),
         (Uncoded(4, load=2), {"liars": 1}, ValueError, "whose workers send one message each"),
         (

@@ -15,7 +15,7 @@ from ..coding.arguments import check_stragglers
 from ..coding.cache import VectorFunction, filling
 from ..coding.clusters import apportion, check_speeds
 from ..coding.code import Code
-from ..coding.parity import Parity
+from ..coding.parity import CHECKS, Parity
 from ..coding.rules import Tiling
 from ..coding.scheme import Scheme
 from ..coding.trust import DOUBLE
@@ -192,7 +192,7 @@ class BinaryScheme(Scheme):
         BinaryScheme.bind_vector(self, survivors, found)(survivors.size, "auto")
         return found
 
-    def parity(self, survivors: NDArray[np.int64]) -> Parity:
+    def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
         """The messages round a circle of blocks add up to zero."""
         cycles = self.rule.cycles(survivors)
         sizes = np.array([len(cycle) for cycle in cycles], dtype=np.int64)
@@ -201,6 +201,7 @@ class BinaryScheme(Scheme):
             np.array([at for cycle in cycles for at in cycle], dtype=np.int64),
             np.array([sign for cycle in cycles for sign in cycle.values()], dtype=np.float64),
             np.zeros(sizes.size),
+            np.stack([self._start[survivors], self._stop[survivors]], axis=1),
         )
 
 

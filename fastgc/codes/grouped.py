@@ -16,7 +16,7 @@ from .._arrays import Output, check_index, check_integer, check_vector, check_wo
 from .._shown import listed
 from ..coding.code import Code
 from ..coding.gathering import Gathering, Host
-from ..coding.parity import Parity
+from ..coding.parity import CHECKS, Parity
 from ..coding.round import Round
 from ..coding.rules import Rule, side_by_side
 from ..coding.scheme import Scheme
@@ -234,9 +234,9 @@ class GroupedScheme(Scheme):
             vector[at] = scheme._vector_by(survivors[at] - first, unit=unit)
         return vector
 
-    def parity(self, survivors: NDArray[np.int64]) -> Parity:
+    def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
         return Parity.beside(
-            (scheme.parity(survivors[at] - first), at)
+            (scheme.parity(survivors[at] - first, most), at)
             for scheme, first, at in zip(
                 self.schemes, self.cuts, self._parts(survivors), strict=False
             )

@@ -458,7 +458,7 @@ class LagrangeScheme(Scheme):
         except OverflowError:
             return math.inf
 
-    def parity(self, survivors: NDArray[np.int64]) -> Parity:
+    def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
         """What was chosen to decode from predicts the others: values of one polynomial."""
         f = survivors.size
         if f <= self.threshold:
@@ -467,7 +467,7 @@ class LagrangeScheme(Scheme):
         order = vandermonde.leja_order(nodes)
         chosen, spare = (
             order[: self.threshold],
-            order[self.threshold :][: CHECKS * self.messages_per_worker],
+            order[self.threshold :][: most * self.messages_per_worker],
         )
         H = np.zeros((spare.size, f), dtype=nodes.dtype)
         H[np.arange(spare.size), spare] = 1

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import as_array, check_index, check_integer
 from ..coding.cache import SurvivorCache
 from ..coding.code import Code
-from ..coding.parity import Parity
+from ..coding.parity import CHECKS, Parity
 from ..coding.rules import check_wait
 from ..coding.scheme import Scheme
 from ..coding.solve import SOLVED, near_exact_vector, row_sizes
@@ -168,7 +168,7 @@ class LinearScheme(Scheme):
 
         return near_exact_vector(solve, self._B[survivors], sizes, np.ones(self.k), unit)
 
-    def parity(self, survivors: NDArray[np.int64]) -> Parity:
+    def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
         """The combinations of what B maps to zero in which stragglers do not occur."""
         _, null = self._null
         lost = np.ones(self.n, dtype=bool)

@@ -546,7 +546,7 @@ class ReedSolomonScheme(Scheme):
             norm = np.bincount(block[survivors], np.abs(vector) ** 2, minlength=need.size)
         return bool(((count > need) & ~(norm <= 1 + 1e-9)).any())
 
-    def parity(self, survivors: NDArray[np.int64]) -> Parity:
+    def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
         """Of each cluster: the moments ``sum_i a_i x_i^l c_i``, l = 1 .. messages to spare.
 
         x_i are the roots and a_i the locator form, ``prod_(j in S) (1 - alpha^(i-j)) / m``. Up to a
@@ -562,7 +562,7 @@ class ReedSolomonScheme(Scheme):
         parts = []
         for b, c in enumerate(self._clusters):
             at = np.flatnonzero(block[survivors] == b)
-            moments = np.arange(1, min(at.size - int(need[b]), CHECKS) + 1)
+            moments = np.arange(1, min(at.size - int(need[b]), most) + 1)
             exponent = c.q * (survivors[at] - c.first_worker) * moments[:, None] % c.m
             parts.append((Parity.of(a[at] * roots(c.m)[exponent]), at))
         return Parity.beside(parts)

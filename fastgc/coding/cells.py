@@ -12,7 +12,7 @@ from .. import kernels
 from .._arrays import check_index
 from ..kernels.rows import DOUBLE
 from .cache import VectorFunction, filling
-from .parity import Parity
+from .parity import CHECKS, Parity
 from .rules import Cells, Rule
 from .scheme import Scheme
 from .solve import Equations
@@ -141,15 +141,17 @@ class CellScheme(Scheme):
         found[first[first >= 0]] = 1
         return found
 
-    def parity(self, survivors: NDArray[np.int64]) -> Parity:
+    def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
         """Every copy of a cell is the first one."""
-        first = self.cells.first(survivors)[self.cells.cell[survivors]]
+        cell = self.cells.cell[survivors]
+        first = self.cells.first(survivors)[cell]
         copies = np.flatnonzero(first != np.arange(survivors.size))
         return Parity(
             2 * np.arange(copies.size),
             np.stack([copies, first[copies]], axis=1).ravel(),
             np.tile([1.0, -1.0], copies.size),
             np.zeros(copies.size),
+            np.stack([np.zeros_like(cell), cell + 1], axis=1),
         )
 
     @cached_property

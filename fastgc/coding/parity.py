@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CHECKS", "Parity"]
+from .edges import Ends
+
+__all__ = ["CHECKS", "Numbers", "Parity"]
 
 Numbers = NDArray[np.int64]
 
-# Checks of a set of messages that has more to spare: they see any so many corrupt messages.
+# Checks of a set of messages that has more to spare, at least: they see any so many corrupt ones.
 CHECKS = 8
 
 
@@ -32,12 +34,17 @@ class Parity(NamedTuple):
     coefficient : (entries,) float64 or complex128 array
     error : (m,) float64 array
         Norm of ``h B_F``, which rounding leaves instead of zero.
+    ends : (f, 2) int64 array or None
+        Of each message, where it is the difference of what two points stand for: these points,
+        where it begins and ends; of others -1. Its checks are then circles, and all of them are
+        here.
     """
 
     first: Numbers
     position: Numbers
     coefficient: NDArray[Any]
     error: NDArray[np.float64]
+    ends: Ends | None = None
 
     @classmethod
     def of(
@@ -69,17 +76,26 @@ class Parity(NamedTuple):
         listed = [(part, at) for part, at in parts if part.first.size]
         if not listed:
             return cls.none()
-        ends = np.cumsum([part.position.size for part, _ in listed])
+        ends = None
+        if any(part.ends is not None for part, _ in listed):
+            ends = np.full((1 + max(int(at.max()) for _, at in listed), 2), -1)
+            points = 0
+            for part, at in listed:
+                if part.ends is not None:
+                    ends[at] = part.ends + np.where(part.ends >= 0, points, 0)
+                    points = int(ends.max()) + 1
+        stops = np.cumsum([part.position.size for part, _ in listed])
         return cls(
             np.concatenate(
                 [
-                    part.first + end - part.position.size
-                    for (part, _), end in zip(listed, ends, strict=True)
+                    part.first + stop - part.position.size
+                    for (part, _), stop in zip(listed, stops, strict=True)
                 ]
             ),
             np.concatenate([at[part.position] for part, at in listed]),
             np.concatenate([part.coefficient for part, _ in listed]),
             np.concatenate([part.error for part, _ in listed]),
+            ends,
         )
 
     @property

@@ -48,7 +48,7 @@ class Round(ShownRound, Gathering):
     more taken in this round. How large a corruption must be to be found, and what is proven, and
     tested, of `verify` workers that lie and collude, stands in `fastgc.coding.verify`: where
     any `threshold` messages determine all others, that many to spare find that they lie, and twice
-    as many name them.
+    as many name them. What is not `verified` is not decoded: `gradient` and `best` raise.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ class Round(ShownRound, Gathering):
     tracker : StabilityTracker, optional
         Takes down how precise each gradient is, and may ask for more messages.
     verify : bool or int, default False
-        Look for corrupt messages, of at most so many workers; True: 1. Workers that hold the same
-        partition must then compute the same gradient of it, up to rounding.
+        Look for corrupt messages, of at most so many workers, up to 16; True: 1. Workers that hold
+        the same partition must then compute the same gradient of it, up to rounding.
     check_finite : bool, default True
         Read each message as it comes, for its norm and to find NaN and Inf. False: messages are
         read once, by `gradient`, in half the time for all where they are in no cache; what is not
@@ -76,6 +76,14 @@ class Round(ShownRound, Gathering):
     ----------
     form : Format
         Dtypes and sizes of gradient and messages.
+
+    Raises
+    ------
+    ValueError
+        With `verify`, if not even the messages of all workers would show that so many lie; and for
+        arguments that do not fit.
+    TypeError
+        If messages have no such format, or cannot be verified or tracked in it.
     """
 
     linger = None
@@ -118,6 +126,8 @@ class Round(ShownRound, Gathering):
         self._tally = None if enough else scheme.rule.tally()
         self._arrivals.once = self._follower is not None
         self._inspector = Inspector(scheme, form, liars) if liars else None
+        if self._inspector is not None:
+            self._inspector.require_enough()
         alone = not (liars or scheme.gated or tracker is not None)
         plan = Plan(scheme, form, self._decoder.vector, check_finite=False)
         self._directly = plan.run if alone else None
@@ -183,8 +193,8 @@ class Round(ShownRound, Gathering):
         send several): until a set is better, or n - s workers have sent all of theirs; and one that
         is to have messages to spare (its `margin`).
 
-        With `verify`: whether the messages it would be decoded from are `verified`, or, of those
-        that are not, no message to come could say more.
+        With `verify`: whether the messages it would be decoded from are `verified`, or no more
+        can come.
         """
         return self._ready
 
@@ -201,15 +211,16 @@ class Round(ShownRound, Gathering):
         have found another message of its size in its place. Those matter whose coefficient is not
         0, nor so small that such another would change the gradient by no more than ten times its
         rounding error. False without `verify`, where the messages do not suffice, and where
-        rounding errors are larger than the gradient.
+        `trust` is infinite. What is not verified is not decoded: `gradient` raises.
         """
-        if self._inspector is None or not self._decodable:
+        if self._inspector is None or not self._decodable or not self._compared():
             return False
-        finding = self._inspect()
-        if not (self._decodable and finding.holds):
-            return False
-        used = self._used()
-        return bool(used.any() and finding.covered[used].all())
+        vector = self._vector()
+        norms = self._arrivals.squares[: len(vector)]
+        if self._inspector.resolves(vector, norms):
+            return True
+        gradient = self._combine(vector, self.form.output(None))
+        return math.isfinite(self._trust(gradient, vector).relative_error)
 
     def wants(self, worker: int) -> bool:
         """Whether messages of this worker are still of use: all are that are not corrupt."""
@@ -264,7 +275,7 @@ class Round(ShownRound, Gathering):
             after the last it sent.
         energy : float, optional
             `Encoder.energy` of a message that was built up by an encoder: without it `trust` cannot
-            see what cancelled inside the message.
+            see what cancelled inside the message, nor `verify` how large its rounding errors are.
 
         Returns
         -------
@@ -338,7 +349,7 @@ class Round(ShownRound, Gathering):
             self._next[worker] = index + 1
         squares, at = self._arrivals.squares, self._rows.count
         if self._inspector is not None:
-            self._inspector.add(row, float(squares[at]), scale)
+            self._inspector.add(row, float(squares[at]), scale, energy)
             self._finding = None
         if form.scaled:
             squares[at] *= scale**2
@@ -415,16 +426,18 @@ class Round(ShownRound, Gathering):
                 self._finding = finding
         return self._finding
 
-    def _settled(self) -> bool:
-        """Whether messages to come could change nothing about what is decoded now."""
+    def _compared(self) -> bool:
+        """Whether all messages that the gradient is decoded from were compared, and fit."""
         finding = self._inspect()
-        if not self._decodable or self._complete:
-            return self._decodable
-        if not finding.holds:
-            return False
-        assert self._inspector is not None
-        uncovered = self.survivors[self._used() & ~finding.covered]
-        return not self._inspector.coverable(self.corrupt)[uncovered].any()
+        return self._decodable and finding.holds and self._covers(self._used())
+
+    def _covers(self, used: NDArray[np.bool_]) -> bool:
+        """Whether lies in these messages would have been seen."""
+        return bool(used.any() and self._inspect().covered[used].all())
+
+    def _settled(self) -> bool:
+        """Whether no message to come could say more about what is decoded now."""
+        return self._compared() or (self._decodable and self._complete)
 
     def _require_fresh(self) -> None:
         if self._lapsed:
@@ -467,6 +480,7 @@ class Round(ShownRound, Gathering):
         if self.form.scaled:
             self._scales = [self._scales[at] for at in kept]
         self._inspector.keep(kept)
+        self._inspector.expect(max(1, self._inspector.liars - len(workers)))
         self._corrupt += workers
 
     def _require_sound(self) -> None:
@@ -477,6 +491,14 @@ class Round(ShownRound, Gathering):
         if finding.holds:
             return
         raise self._inspector.contradiction(finding, self._first_worker, self._complete)
+
+    def _require_verified(self) -> None:
+        """Raise UnverifiedError if lies in what is decoded could not have been seen."""
+        if self._inspector is None or self.verified:
+            return
+        used = self._used()
+        unseen = self.survivors[used & ~self._inspect().covered]
+        raise self._inspector.unverified(self.survivors, unseen, self._first_worker)
 
     def gradient(self, out: Output | None = None, method: str = "auto") -> NDArray[Any]:
         """Decode from every message received.
@@ -497,6 +519,8 @@ class Round(ShownRound, Gathering):
         CorruptMessageError
             With `verify`, if messages contradict each other, and it cannot be told which are
             corrupt.
+        UnverifiedError
+            With `verify`, if they do not, but are not `verified`.
         """
         if self._directly is not None and self._decodable and not self._lapsed:
             found = fitting(out, self.form.gradient_dtype, self._gradient_shape)
@@ -506,6 +530,8 @@ class Round(ShownRound, Gathering):
         target = self._output(out)
         if self._decodable:
             self._require_sound()
+        if self._decodable:  # still, without messages that were found to be corrupt
+            self._require_verified()
         vector = self._vector(method)
         warn_of_doubt(self.scheme, self.survivors, vector, self.form)
         if self._watch is None:
@@ -538,7 +564,7 @@ class Round(ShownRound, Gathering):
             If they hold nothing of the gradient that could be unbiased.
         ValueError
             If there is no message.
-        CorruptMessageError
+        CorruptMessageError, UnverifiedError
             As `gradient`, also where messages do not suffice.
         """
         target = self._output(out)
@@ -549,6 +575,10 @@ class Round(ShownRound, Gathering):
         vector = found.vector
         if self._inspector is not None:
             vector = self._inspector.heed(self.survivors, vector.copy())
+            used = self._inspector.matter(self.survivors, vector)
+            if not self._covers(used):
+                unseen = self.survivors[used & ~self._inspect().covered]
+                raise self._inspector.unverified(self.survivors, unseen, self._first_worker)
         self._combine(vector, target)
         return Approximation(target if out is None else out, found.residual, found.mean)
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from .._arrays import check_integer
+from .edges import flow, parallel
 from .solve import SOLVED, Equations
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "first_positions",
     "side_by_side",
     "tolerated",
+    "withstands",
 ]
 
 Numbers = NDArray[np.int64]
@@ -582,3 +584,62 @@ def tolerated(n: int, suffice: Callable[[list[int]], bool]) -> int | None:
             if not suffice(np.delete(np.arange(n), lost).tolist()):
                 return s - 1
     return n - 1
+
+
+# Sets of workers that are taken away in turn, at most, to see whether the others suffice.
+SETS_TAKEN_AWAY = 500
+
+
+def withstands(rule: Rule, survivors: Numbers, sender: Numbers, most: int) -> int:
+    """Of how many workers the messages can be taken away, whichever they are: others suffice.
+
+    Parameters
+    ----------
+    rule : Rule
+    survivors : (f,) int64 array
+    sender : (messages,) int64 array
+        Worker of each message of the code.
+    most : int
+        More than these are not looked for.
+
+    Returns
+    -------
+    int
+        -1 if even all survivors do not suffice. Of rules that are not known from within, less than
+        it could be where there are too many sets to try.
+    """
+    if isinstance(rule, Waiting):
+        return withstands(rule.rule, survivors, sender, most)
+    if rule.missing(survivors):
+        return -1
+    if isinstance(rule, Groups):
+        ends = np.searchsorted(survivors := np.sort(survivors), rule.first)
+        return min(
+            withstands(each, survivors[lo:hi] - first, sender[first:], most)
+            for each, first, lo, hi in zip(rule.rules, rule.first, ends, ends[1:], strict=False)
+        )
+    workers, worker = np.unique(sender[survivors], return_inverse=True)
+    if isinstance(rule, Blocks):
+        sent = np.zeros((rule.need.size, workers.size), dtype=np.int64)
+        np.add.at(sent, (rule.block[survivors], worker), 1)
+        # without those that sent most
+        left = sent.sum(axis=1)[:, None] - np.cumsum(np.sort(sent, axis=1)[:, ::-1], axis=1)
+        return min(most, int((left >= rule.need[:, None]).sum(axis=1).min()))
+    if isinstance(rule, Cells):
+        held = np.zeros((rule.weight.size, workers.size), dtype=np.bool_)
+        held[rule.cell[survivors], worker] = True
+        holders = held.sum(axis=1)
+        enough = [t for t in range(1, most + 1) if rule.weight[holders > t].sum() >= rule.need]
+        return len(enough)
+    if isinstance(rule, Tiling) and workers.size == survivors.size:
+        ends = np.stack([rule.start, rule.stop], axis=1)
+        strands = parallel(ends, survivors)
+        count = {pair: edges.size for pair, edges in strands.items()}
+        return flow(count, 0, rule.k, most + 1)[0] - 1
+    found = 0
+    while found < most and comb(workers.size, found + 1) <= SETS_TAKEN_AWAY:
+        for lost in combinations(range(workers.size), found + 1):
+            if rule.missing(survivors[~np.isin(worker, lost)]):
+                return found
+        found += 1
+    return found

@@ -35,7 +35,7 @@ from ..kernels.rows import DOUBLE, sums_of
 from .arguments import Recorded
 from .cache import SurvivorCache, SurvivorMask, VectorFunction, filling, key_of
 from .format import Format, Layout
-from .parity import Parity
+from .parity import CHECKS, Parity
 from .rules import Blocks, Follower, Rule, Span, Waiting, check_wait, tolerated
 from .solve import SOLVED, Equations, least_squares, near_exact_solution
 
@@ -387,8 +387,8 @@ class Scheme(Recorded, ABC):
         """
         return None
 
-    def parity(self, survivors: NDArray[np.int64]) -> Parity:
-        """Checks of these messages: all, or so many that any one corrupt worker can be found.
+    def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
+        """Checks of these messages: all, or at least so many that any `most` corrupt ones are seen.
 
         Default: by a singular value decomposition, O(f k min(f, k)).
         """

@@ -20,10 +20,11 @@ from .._arrays import check_index, check_integer, unit_roundoff
 from ..errors import CorruptMessageError
 from .format import Format
 from .gathering import Costs, Host
+from .liars import SAFETY
 from .round import Round
 from .scheme import Coded, Scheme
 from .trust import Watch
-from .verify import SAFETY, Finding
+from .verify import Finding
 
 __all__ = ["AskingRound", "Costs"]
 
@@ -142,8 +143,6 @@ class AskingRound(Round):
         self._said: dict[int, ArrayLike | None] = {}
         self._new: list[tuple[int, int]] = []  # questions, each to be told once
         self.due = math.inf
-        assert self._inspector is not None
-        self._inspector.expect(self._liars)
         super().reset()
 
     @staticmethod
@@ -206,12 +205,9 @@ class AskingRound(Round):
         """Whether messages contradict each other, so that `settle` would ask."""
         return not self._inspect().holds
 
-    @property
-    def verified(self) -> bool:  # type: ignore[override]
+    def _covers(self, used: NDArray[np.bool_]) -> bool:
         """As of `Round`; and where as many liars were named as there may be."""
-        if self._decodable and self._inspect().holds and not self._left():
-            return True
-        return super().verified
+        return not self._left() or super()._covers(used)
 
     def settle(self, ask: Ask | None, compute: Compute) -> Costs:
         """Ask until no messages contradict each other, and drop those that are wrong.
@@ -377,16 +373,12 @@ class AskingRound(Round):
                 self._drop(wrong)
                 self._finding = None
             else:  # nothing is wrong by more than rounding
-                self._finding = finding._replace(holds=True)
+                covered = self._inspector.covered(self.survivors)
+                self._finding = finding._replace(covered=covered, holds=True)
 
     def _left(self) -> int:
         """Workers that may still lie, beside those that were found to."""
         return max(0, self._liars - len(self.corrupt))
-
-    def _settled(self) -> bool:
-        if not self._left() and self._decodable and self._inspect().holds:
-            return True
-        return super()._settled()
 
     def _suspects(self, finding: Finding) -> list[int]:
         groups = [group or self.survivors.tolist() for group in finding.suspects]

@@ -218,9 +218,10 @@ def trust_of_sums(
     squares = np.abs(vector) ** 2
     if squares.ndim > 1:  # of all pieces
         squares = squares.sum(axis=1)
-    spread = _total(scheme, survivors, squares * norms)
     used = squares > 0
-    inside = _total(scheme, survivors[used], squares[used] * energies[used])  # NaN: not known
+    taken, squares = survivors[used], squares[used]
+    spread = _total(scheme, taken, squares * norms[used])
+    inside = _total(scheme, taken, squares * energies[used])  # NaN: not known
     if size == 0 or not np.isfinite(size + spread):
         # All is zero, or cancels, or squares are beyond a double: nothing can be said.
         zero = spread == 0 and not inside > 0 and not gradient.any()

@@ -11,19 +11,33 @@ for rounding errors and the probability below,
 2. no honest worker is accused;
 3. t of them that contribute something else are accused, all of them and at once, as soon as the
    others cannot have done it. Where any `threshold` messages determine all others (Reed-Solomon
-   codes in one cluster, cyclic repetition, Lagrange codes of one message a worker), that is with
+   codes, in each cluster, cyclic repetition, Lagrange codes of one message a worker), that is with
    e + t messages to spare; where messages are copies of each other (repetition codes), with
-   e + t + 1 of each.
+   e + t + 1 of each; where they are edges of a graph (binary codes), with e + t + 1 paths between
+   the ends of a liar's that share none.
+
+A gradient is verified if all checks hold, and it can be decoded without any e of the messages: the
+difference of its vector from one without the liars' is a check, and what they change about the
+gradient is what they change about that check. A round that could not have so many to spare with all
+messages at hand is refused, and what is not verified is not decoded.
 
 For who is accused are those whom every set of at most e workers holds that explains the checks that
-fail, and the liars are such a set. A set S other than the liars T explains them only if some
-messages of S and T, and no others, can be changed so that all checks hold: not of fewer workers
-than there are messages to spare, and one, in the first case; not but of all copies, in the second.
-With fewer messages nobody is accused, and the round raises a `CorruptMessageError`.
+fail, and the liars are such a set: `fastgc.coding.liars` says how they are found. A set S other
+than the liars T explains checks only if some messages of S and T, and no others, can be changed so
+that all checks hold: not of fewer workers than there are messages to spare, and one, in the first
+case; not but of all copies, in the second. With fewer messages nobody is accused, and the round
+raises a `CorruptMessageError`. Once t are, at most e - t others may lie; at least one is looked for.
 
 Of more than e liars nothing is said. Two that send the same, where there are three copies and e is
 1, outvote the third, which is dropped in their place; e = 2 wants five copies to name them, and
-with three or four says only that someone lies.
+with three only says that someone lies.
+
+"But for rounding errors" is more for many liars than for one. Neighbours on the circle of a large
+Reed-Solomon code can change their messages so that checks see next to nothing: what they change of
+the gradient is then no more than rounding errors are of one that is decoded without them. And they
+can imitate a single worker among them: the smallest set is accused that explains the checks, so
+that whom several frame so may be one that is honest. What is decoded without it is as precise as
+without them.
 
 A change of messages that moves a check by t times what rounding may is missed with a probability of
 at most ``27 (1 + log t) / t``: r is an outer product u w' whose entries have densities of at most
@@ -35,14 +49,19 @@ What is found is a corruption larger than ten times the rounding errors of what 
 Of its message's norm that is about ``10 u sqrt(f)`` for float16 and bfloat16, u their unit roundoff
 (2% and 17% for 20 workers), and ``10 u sqrt(f) w`` for float32 and float64, whose sums are rounded
 as well (2e-5 and 3e-14 at a load of 8); more by what an ill-conditioned code amplifies: of one that
-is unstable, next to anything passes.
+is unstable, next to anything passes. Where partial gradients cancel inside messages, rounding
+errors are those of the partial gradients: energies tell (`Round.receive`), which engines send with
+each message. A round that is told none takes partial gradients to be as long as messages, and may
+take rounding for a lie. A liar may send any energy; one that is larger than what others say of the
+same partitions is a lie like any other.
 """
 
 from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
@@ -50,26 +69,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from .._arrays import is_integer, unit_roundoff
-from ..errors import CorruptMessageError
+from .._arrays import is_half, is_integer, unit_roundoff
+from ..errors import CorruptMessageError, UnverifiedError
 from .format import Format
+from .liars import SAFETY, Failure, blame
 from .parity import CHECKS, Numbers, Parity
+from .rules import Blocks, withstands
 from .scheme import Scheme
 
 __all__ = ["MOST_LIARS", "Finding", "Inspector", "Projection", "check_rounded", "liars_of"]
 
-# Workers that may lie in a round, at most: so many are named by the checks that a code makes.
-MOST_LIARS = CHECKS // 2
+# Workers that may lie in a round, at most.
+MOST_LIARS = 16
 
-# Sets of workers that are looked at, one by one, for those that explain checks: some seconds.
-SETS_LOOKED_AT, SETS_AT_A_TIME = 100_000, 10_000
+# Checks beyond the two for each liar that it takes to find them, which make them more precise.
+MARGIN = 3
+
+# Sets of workers of which it is looked at one by one whether checks see what they do together.
+SETS_LOOKED_AT, SETS_AT_A_TIME = 10_000, 10_000
+
+# Norms between these have squares, also those of elements; a sum that is less than such a part of
+# what it is made of may be 0.
+SMALL, LARGE, CANCELLED = 1e-140, 1e140, 1e-6
 
 # Changes of a message by this part of its size, beside others by theirs, do not count.
 HIDDEN = 1e-3
-
-# Rounding errors allowed for, in units of what they are typically. The projection of an error is
-# normally distributed, at least: it exceeds this once in 1e23 times.
-SAFETY = 10.0
 
 # Elements that share a factor of the projection. Measured at 10^6 elements, 256 to 16384: 1024 and
 # 4096 read a message as fast as it can be read.
@@ -144,11 +168,14 @@ class Projection:
 
     def norm(self, message: NDArray[Any], square: float) -> float:
         """A message's norm, from its sum of squares where that does not overflow."""
-        if square < math.inf:
-            # elements whose squares underflow count as what just does not
-            return math.sqrt(square + self._size * np.finfo(np.float64).tiny) * self.unit
-        small = np.ldexp(message.view(self._real), -600)
-        return float(np.linalg.norm(small)) * (2.0**600 * self.unit)
+        if SMALL**2 < square < math.inf:
+            return math.sqrt(square) * self.unit
+        wide = message.view(self._real).astype(np.float64)
+        largest = float(np.abs(wide).max(initial=0.0))
+        if not largest:
+            return 0.0
+        exponent = math.frexp(largest)[1]
+        return math.ldexp(float(np.linalg.norm(np.ldexp(wide, -exponent))) * self.unit, exponent)
 
     def _numbers(self, reals: NDArray[Any]) -> NDArray[Any]:
         wide = reals.astype(np.float64, copy=False)
@@ -193,37 +220,44 @@ def liars_of(verify: bool | int) -> int:
     return int(verify)
 
 
+def _workers(count: int) -> str:
+    return "one worker" if count == 1 else f"{count} workers"
+
+
 class Finding(NamedTuple):
     """What parity says of some messages.
 
     Attributes
     ----------
     covered : (f,) bool array
-        Of each message, whether some check would have found another of its size in its place, and
-        in those of as many others as may lie with it.
+        Of each message, whether checks would have found another of its size in its place, and in
+        those of as many others as may lie with it. Of messages that contradict each other, none is.
     holds : bool
         Whether all checks do.
     corrupt : list of int
-        Workers whose messages must be corrupt: they are in every set of so many workers as may lie
-        that explains checks that failed.
-    suspects : list of tuple of int
+        Workers whose messages must be corrupt.
+    suspects : list of tuple of int or None
         For checks that failed together, and that do not tell who is corrupt, the workers of all
-        sets that explain them; none, if more must be corrupt than may lie.
+        sets that explain them; none, if more must be corrupt than may lie; None if that cannot be
+        told, either.
     """
 
     covered: NDArray[np.bool_]
     holds: bool
     corrupt: list[int]
-    suspects: list[tuple[int, ...]]
+    suspects: list[tuple[int, ...] | None]
 
 
 class Inspector:
     """Looks at the messages of a round as they come, and says whether they fit each other.
 
     What rounding may do to a projection follows from the norm of its message, for the message's own
-    rounding, and from ``sum_j |B_ij|`` and the largest ``||c_l|| / ||B_l||`` there is, for that of
-    the sums it consists of. Codes of the data have messages whose errors do not shrink with them,
-    as residuals do that fit better and better: theirs is the largest of all rounds that held.
+    rounding, and from its energy, ``sum_j |B_ij|^2 ||g_j||^2``, for that of the sums it consists
+    of. Where messages are no larger than that they cancel, and no norm would tell. Without energies
+    the largest ``||c_l|| / ||B_l||`` there is stands for the partial gradients, times
+    ``sum_j |B_ij|``: what cancels in all messages is then not known. Codes of the data have
+    messages whose errors do not shrink with them, as residuals do that fit better and better:
+    theirs is the largest of all rounds that held.
 
     Parameters
     ----------
@@ -231,10 +265,15 @@ class Inspector:
     form : Format
     liars : int
         How many workers may be corrupt, e.
+
+    Attributes
+    ----------
+    liars : int
+        How many may still be, beside those that were found to.
     """
 
     def __init__(self, scheme: Scheme, form: Format, liars: int = 1) -> None:
-        self._scheme, self.liars = scheme, liars
+        self._scheme, self._all_liars = scheme, liars
         self._projection = projection = Projection(form, scheme.is_complex)
         self._senders = np.repeat(np.arange(scheme.n), scheme.message_counts)
         rounding, sums = unit_roundoff(form.message_dtype), unit_roundoff(form.sum_dtype)
@@ -244,47 +283,49 @@ class Inspector:
         with np.errstate(over="ignore", invalid="ignore"):
             self._norms = np.sqrt(scheme.row_norms * (scheme.k * scheme.pieces))
             self._parts = sums**2 * steps * scheme.row_sums**2
+        # For a message of energy 1, to which partial gradients were added one by one.
+        each = sums if is_half(form.message_dtype) else max(sums, rounding)
+        self._terms = each**2 * steps**2
         self._least = math.sqrt(steps) * projection.least
         self._largest = 0.0
-        self._coverable: tuple[list[int], NDArray[np.bool_]] | None = None
+        self._most = max(CHECKS, 2 * MARGIN + 2 * liars)
         self.reset()
 
     def expect(self, liars: int) -> None:
-        """Look for so many corrupt workers from now on."""
-        if liars != self.liars:
-            self.liars, self._coverable = liars, None
+        """Look for so many corrupt workers from now on, until `reset`."""
+        self.liars = liars
 
     def reset(self) -> None:
-        """Forget all messages."""
+        """Forget all messages, and who was corrupt."""
+        self.liars = self._all_liars
         self._values: list[complex] = []
         self._sizes: list[float] = []
         self._fresh = False  # whether the projection is one that no message was compared by
         self._scales: list[float] = []
+        self._inside: list[float] = []  # roots of energies, NaN where they are not known
 
-    def add(self, message: NDArray[Any], square: float, scale: float = 1.0) -> None:
-        """Take a message, whose sum of squares is known, and what it is to be multiplied by."""
+    def add(
+        self, message: NDArray[Any], square: float, scale: float = 1.0, energy: float = math.nan
+    ) -> None:
+        """Take a message, whose sum of squares is known, and what it is to be multiplied by.
+
+        `energy` as of `Round.receive`.
+        """
         if not self._fresh:
             self._projection.renew()
             self._fresh = True
         self._values.append(self._projection(message) * scale)
         self._sizes.append(self._projection.norm(message, square) * scale)
         self._scales.append(scale)
+        inside = math.sqrt(energy) if energy >= 0 else math.nan
+        self._inside.append(inside * self._projection.unit)
 
     def keep(self, positions: Iterable[int]) -> None:
         """Forget all messages but these."""
         kept = list(positions)
-        lists: list[list[Any]] = [self._values, self._sizes, self._scales]
+        lists: list[list[Any]] = [self._values, self._sizes, self._scales, self._inside]
         for each in lists:
             each[:] = [each[at] for at in kept]
-
-    def coverable(self, corrupt: Sequence[int]) -> NDArray[np.bool_]:
-        """Which messages are covered once all have come but those of corrupt workers."""
-        if self._coverable is None or self._coverable[0] != corrupt:
-            rest = np.flatnonzero(~np.isin(self._senders, corrupt))
-            found = np.zeros(self._senders.size, dtype=np.bool_)
-            found[rest] = self._covered(rest, self._scheme.parity(rest))
-            self._coverable = list(corrupt), found
-        return self._coverable[1]
 
     def matter(self, survivors: Numbers, vector: NDArray[Any]) -> NDArray[np.bool_]:
         """Messages of which another of their size would change the gradient beyond rounding."""
@@ -307,13 +348,54 @@ class Inspector:
             vector[~used & (brought > rounding)] = 0
         return vector
 
-    def _covered(self, survivors: Numbers, parity: Parity) -> NDArray[np.bool_]:
-        """Messages for which checks would find another of their size, whoever else lies."""
+    def withstands(self, survivors: Numbers, most: int | None = None) -> int:
+        """Of how many workers messages can be taken away from these; at least, and at most e."""
+        scheme, most = self._scheme, self.liars if most is None else most
+        least = -1
+        if not scheme.approximate and scheme.stragglers:
+            sent = np.bincount(self._senders[survivors], minlength=scheme.n)
+            least = int((sent == scheme.message_counts).sum()) - scheme.n + scheme.stragglers
+        if least >= most:
+            return most
+        return max(least, withstands(scheme.rule, survivors, self._senders, most))
+
+    def require_enough(self) -> None:
+        """Raise ValueError if not even all messages of the code would show so many lies."""
+        scheme, e = self._scheme, self.liars
+        everyone = np.arange(scheme.message_count)
+        spare = self.withstands(everyone)
+        if spare >= e:
+            return
+        used = self.matter(everyone, scheme._vector_by(everyone))
+        if used.any() and self.covered(everyone)[used].all():
+            return
+        raise ValueError(
+            f"verify={e} takes messages of {_workers(e)} to spare, and {scheme!r} has "
+            f"{f'those of {_workers(spare)}' if spare > 0 else 'none'}: use stragglers={e} or more "
+            f"({e + 1} copies of each partition) to see that {_workers(e)} may lie, and "
+            f"stragglers={2 * e} ({2 * e + 1} copies) to tell who"
+            + (f"; or verify={spare}" if spare > 0 else "")
+        )
+
+    def covered(self, survivors: Numbers, parity: Parity | None = None) -> NDArray[np.bool_]:
+        """Messages for which checks would find another of their size, whoever else lies.
+
+        If the gradient can be decoded without any e messages, it is a check of each e of them: what
+        they change about the gradient decoded from all, others would show.
+        """
+        if parity is None:
+            parity = self._scheme.parity(survivors, self._most)
         covered, bound = self._visible(survivors, parity)
-        if self.liars > 1 and covered.any():
+        if not covered.any() or (spare := self.withstands(survivors)) >= self.liars:
+            return covered
+        if (
+            spare >= 0 and not self._scheme.approximate
+        ):  # there are some that could change it unseen
+            covered[:] = False
+        elif self.liars > 1 or self._scheme.message_count > self._scheme.n:
+            senders, norms = self._senders[survivors], self._norms[survivors]
             weight = np.zeros_like(bound)
             np.divide(1, bound, out=weight, where=(bound > 0) & np.isfinite(bound))
-            senders, norms = self._senders[survivors], self._norms[survivors]
             covered &= _seen_together(parity, senders, norms, weight, self.liars)
         return covered
 
@@ -333,14 +415,18 @@ class Inspector:
         self, finding: Finding, first_worker: int, complete: bool
     ) -> CorruptMessageError:
         """The error that says of messages that contradict each other whose may be corrupt."""
-        groups = [tuple(first_worker + i for i in group) for group in finding.suspects]
+        groups = [
+            None if group is None else tuple(first_worker + i for i in group)
+            for group in finding.suspects
+        ]
         most = self.liars
         named = [
-            f"those of {'one' if most == 1 else 'some'} of the workers "
+            "some must be corrupt, and it cannot be told whose"
+            if group is None
+            else f"those of {'one' if most == 1 else 'some'} of the workers "
             f"{', '.join(map(str, group))} must be corrupt"
             if group
-            else f"those of more than {'one worker' if most == 1 else f'{most} workers'} must be "
-            "corrupt"
+            else f"those of more than {_workers(most)} must be corrupt"
             for group in groups
         ]
         more = (
@@ -350,13 +436,40 @@ class Inspector:
         )
         return CorruptMessageError(
             f"the messages contradict each other: {', and '.join(named)}; {more}",
-            tuple(sorted(worker for group in groups for worker in group)),
+            tuple(sorted(worker for group in groups for worker in group or ())),
         )
+
+    def unverified(self, survivors: Numbers, unseen: Numbers, first_worker: int) -> UnverifiedError:
+        """The error that says why nothing is decoded from messages that fit each other."""
+        e, spare = self.liars, max(self.withstands(survivors), 0)
+        if spare < e:
+            came = np.unique(self._senders[survivors]).size
+            return UnverifiedError(
+                f"messages of {_workers(came)} fit each other, and leave those of "
+                f"{_workers(spare) if spare else 'none'} to spare, where {_workers(e)} may lie: "
+                "more must come",
+                e - spare,
+            )
+        if unseen.size:
+            workers = (first_worker + np.unique(self._senders[unseen])).tolist()
+            why = f"rounding errors would hide what workers {workers} may send in their place"
+        else:
+            why = "the gradient is 0, or its square beyond float64, and nothing is known of it"
+        return UnverifiedError(f"the messages fit each other, but {why}", 1)
+
+    def resolves(self, vector: NDArray[Any], norms: NDArray[np.float64]) -> bool:
+        """Whether the gradient is surely far from what has no square, by its projection."""
+        a = vector.reshape(norms.size, -1)
+        used = a.any(axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.abs(np.array(self._values)[used] @ a[used]).max(initial=0.0)
+            total /= self._projection.unit
+            spread = math.sqrt((np.abs(a[used]) ** 2).sum(axis=1) @ norms[used])
+        return max(SMALL, CANCELLED * spread) < total and spread < LARGE
 
     def inspect(self, survivors: Numbers) -> Finding:
         """What parity says of the messages taken, whose numbers are `survivors`."""
-        parity = self._scheme.parity(survivors)
-        covered = self._covered(survivors, parity)
+        parity = self._scheme.parity(survivors, self._most)
         sizes = np.array(self._sizes)
         top = sizes.max(initial=0.0) or 1.0
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -365,88 +478,73 @@ class Inspector:
             if self._scheme.codes_data:
                 largest = max(largest, self._largest / top)
             squares = self._own * sizes**2 + self._parts[survivors] * largest**2
-            least = self._least / top * np.array(self._scales)
-            bound = SAFETY * parity.spread(squares + least**2, largest)
-            bound = np.where(np.isnan(bound), math.inf, bound)  # of a code beyond float64
-            sums = parity.apply(np.array(self._values) / top)
-            failed = np.abs(sums) > bound
-            if not failed.any():
-                self._largest = max(self._largest, largest * top)
-                return Finding(covered, True, [], [])
-            sums, weight = sums / bound, 1 / bound
-        corrupt, suspects = [], []
-        senders = self._senders[survivors]
-        for checks in _together(parity, senders, failed):
-            found = _explaining(parity, senders, checks, sums, weight, self.liars)
-            surely = set(found[0]).intersection(*found[1:]) if found else set()
-            if surely:
-                corrupt += sorted(surely)
+            inside = np.array(self._inside) / top
+            if (told := inside >= 0).any():
+                overstated = self._overstated(survivors, np.where(told, inside, sizes))
+                if overstated.any() and told.all() and self._tells(survivors):
+                    named = np.unique(self._senders[survivors[overstated]]).tolist()
+                    return Finding(np.zeros(survivors.size, dtype=np.bool_), False, named, [])
+                inside[~told] = 0
+                squares += self._terms * inside**2
+                largest = max(largest, float((inside / self._norms[survivors]).max()))
             else:
-                suspects.append(tuple(sorted(set().union(*found))))
-        return Finding(covered, False, corrupt, suspects)
+                overstated = told
+            least = (self._least / top * np.array(self._scales)) ** 2
+            blurred = (sizes > 0).any() & (least > SAFETY**2 * squares)
+            squares += least
+            bound = SAFETY * parity.spread(squares, largest)
+            bound = np.where(np.isnan(bound), math.inf, bound)  # of a code beyond float64
+            values = np.array(self._values) / top
+            sums = parity.apply(values)
+            failed = np.abs(sums) > bound
+        if not failed.any():
+            self._largest = max(self._largest, largest * top)
+            # `trust` knows nothing of numbers too small to be normal, either.
+            covered = self.covered(survivors, parity) & ~blurred & ~overstated.any()
+            return Finding(covered, True, [], [])
+        senders, spare = self._senders[survivors], self._spare(survivors)
+        failure = Failure(parity, senders, values, squares, sums, bound, failed, spare)
+        corrupt, suspects = blame(failure, self.liars)
+        return Finding(np.zeros(survivors.size, dtype=np.bool_), False, corrupt, suspects)
 
+    def _overstated(self, survivors: Numbers, inside: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Messages of more energy than their partial gradients can have, by what others say.
 
-def _together(
-    parity: Parity, senders: Numbers, failed: NDArray[np.bool_]
-) -> Iterator[NDArray[np.bool_]]:
-    """Sets of checks that share workers, directly or through others, and of which some failed."""
-    row, worker = parity.row, senders[parity.position]
-    left = failed.copy()
-    while left.any():
-        checks = np.zeros_like(left)
-        grown = np.arange(left.size) == np.argmax(left)
-        while (grown != checks).any():
-            checks = grown
-            named = np.isin(worker, worker[checks[row]])
-            grown = np.zeros_like(left)
-            grown[row[named]] = True
-        left &= ~checks
-        yield checks
+        Where e + 1 honest workers hold the largest partial gradient, it is in the energies of all
+        of them, times a coefficient each. A liar could otherwise claim that rounding is anything.
+        """
+        each = inside / self._norms[survivors]
+        rank = np.sort(each)[::-1]
+        likely = rank[min(self.liars, rank.size - 1)]
+        found: NDArray[np.bool_] = each > likely
+        if found.any():
+            found = ~(each <= self._spread * likely)
+        return found
 
+    @cached_property
+    def _spread(self) -> float:
+        """Norm of a message's coefficients over the least of them, at most; and rounding."""
+        least = math.inf
+        scheme = self._scheme
+        for number in range(scheme.message_count):
+            values = np.abs(scheme._message_row(number)[1]).reshape(-1)
+            norm = float(np.linalg.norm(values))
+            if norm:
+                least = min(least, float(values[values > 0].min()) / norm)
+        return (1 + 1e-6) / least
 
-def _explaining(
-    parity: Parity,
-    senders: Numbers,
-    checks: NDArray[np.bool_],
-    sums: NDArray[Any],
-    weight: NDArray[np.float64],
-    most: int,
-) -> list[tuple[int, ...]]:
-    """Sets of workers whose messages, were they others, would make all these checks hold.
+    def _tells(self, survivors: Numbers) -> bool:
+        """Whether there are so many copies that even with e liars, e + 1 honest ones are there."""
+        return self.withstands(survivors, 2 * self.liars) >= 2 * self.liars
 
-    Those of at most so many workers, of which no part would do; none if there are too many to look
-    at.
-    """
-    workers, columns = _columns(parity, senders, checks, weight)
-    wrong = sums[checks]
-    found: list[tuple[int, ...]] = []
-    for size in range(1, min(most, len(workers)) + 1):
-        if math.comb(len(workers), size) > SETS_LOOKED_AT:
-            return []
-        for some in combinations(range(len(workers)), size):
-            if any(set(each) <= set(some) for each in found):
-                continue
-            mine = np.hstack([columns[i] for i in some])
-            change = np.linalg.lstsq(mine, wrong)[0]
-            if np.linalg.norm(wrong - mine @ change) <= math.sqrt(wrong.size):
-                found.append(some)
-    return [tuple(workers[i] for i in some) for some in found]
-
-
-def _columns(
-    parity: Parity, senders: Numbers, checks: NDArray[np.bool_], weight: NDArray[np.float64]
-) -> tuple[list[int], list[NDArray[Any]]]:
-    """The workers in these checks, and of each how its messages change them, of one length."""
-    row = parity.row
-    entries = np.flatnonzero(checks[row])
-    used, column = np.unique(parity.position[entries], return_inverse=True)
-    place = np.cumsum(checks) - 1
-    H = np.zeros((int(checks.sum()), used.size), dtype=parity.coefficient.dtype)
-    H[place[row[entries]], column] = parity.coefficient[entries] * weight[row[entries]]
-    lengths = np.abs(H).max(axis=0)  # what they are multiplied by is not bounded
-    H /= np.where(lengths > 0, lengths, 1)
-    workers = np.unique(senders[used])
-    return workers.tolist(), [H[:, senders[used] == worker] for worker in workers]
+    def _spare(self, survivors: Numbers) -> Numbers:
+        """Messages to spare where each is, if any others than so many determine all; else 0."""
+        rule = self._scheme.rule
+        if not isinstance(rule, Blocks) or self._scheme.message_count != self._scheme.n:
+            return np.zeros_like(survivors)
+        came = np.bincount(rule.block[survivors], minlength=rule.need.size)
+        spare: Numbers = (came - rule.need)[rule.block[survivors]]
+        return spare
 
 
 def _seen_together(

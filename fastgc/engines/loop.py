@@ -202,6 +202,8 @@ class RoundLoop:
             If a message holds NaN or Inf, unless messages are verified.
         CorruptMessageError
             If messages contradict each other, and no others will come that tell which are corrupt.
+        UnverifiedError
+            If messages are verified, fit each other, and are too few to show lies.
         UnstableRoundError
             If the tracker finds the gradient too imprecise and is to raise.
         TimeoutError

@@ -83,9 +83,9 @@ class RoundOptions:
         Compare messages with each other by parity checks of the code, and wait for those to spare
         that this takes (`fastgc.Round`); of at most so many workers that may be corrupt, True: 1.
         A worker whose message is corrupt, or not finite, is a
-        straggler in this round, and named in its report. Where no message is left to come that
-        could say more, the gradient is decoded from what there is, and the report says that it is
-        not verified.
+        straggler in this round, and named in its report. Where no message is left to come, and the
+        gradient is not verified, the round raises `CorruptMessageError` or `UnverifiedError`. Codes
+        with too few messages to spare are refused.
     ask : bool
         Ask workers whose messages contradict each other what each of their partial gradients
         contributed, and let the master compute those that tell who lies

@@ -1,0 +1,122 @@
+"""Messages as edges of a graph: copies are parallel edges, and checks are circles.
+
+A message that is the difference of what its ends stand for, as the sum over an interval is that of
+two sums, can be told from others by every path between its ends. By Menger's theorem as many paths
+share no edge as it takes edges to cut the ends apart.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Ends", "disjoint_paths", "flow", "parallel"]
+
+Ends = NDArray[np.int64]  # (messages, 2)
+Pair = tuple[int, int]
+
+
+def parallel(ends: Ends, kept: NDArray[np.int64]) -> dict[Pair, NDArray[np.int64]]:
+    """Of the messages `kept`, those of the same ends, the lower of which is named first."""
+    if not kept.size:
+        return {}
+    low, high = np.sort(ends[kept], axis=1).T
+    order = np.lexsort((high, low))
+    new = np.ones(order.size, dtype=np.bool_)
+    new[1:] = (np.diff(low[order]) != 0) | (np.diff(high[order]) != 0)
+    first = np.flatnonzero(new)
+    strands = np.split(kept[order], first[1:])
+    at = order[first]
+    return dict(zip(zip(low[at].tolist(), high[at].tolist(), strict=True), strands, strict=True))
+
+
+def flow(
+    capacity: Mapping[Pair, int], source: int, target: int, most: int
+) -> tuple[int, dict[Pair, int]]:
+    """How many edges lead from one point to another side by side, up to `most`.
+
+    Parameters
+    ----------
+    capacity : mapping
+        Number of edges between two points, the lower first.
+    source, target, most : int
+
+    Returns
+    -------
+    found : int
+    along : dict
+        How many of them pass from one point to the next; the other way it is as many less than 0.
+
+    Notes
+    -----
+    Ford and Fulkerson's algorithm (1956) with shortest paths, as Edmonds and Karp's (1972), each as
+    wide as it can be.
+    """
+    near: dict[int, list[int]] = {}
+    room: dict[Pair, int] = {}
+    for (u, v), count in capacity.items():
+        if u != v and count:
+            near.setdefault(u, []).append(v)
+            near.setdefault(v, []).append(u)
+            room[u, v] = room[v, u] = count
+    whole = room.copy()
+    found = 0
+    while found < most:
+        came_from = {source: source}
+        ahead = deque([source])
+        while ahead and target not in came_from:
+            here = ahead.popleft()
+            for there in near.get(here, ()):
+                if there not in came_from and room[here, there]:
+                    came_from[there] = here
+                    ahead.append(there)
+        if target not in came_from:
+            break
+        steps, here = [], target
+        while here != source:
+            steps.append((came_from[here], here))
+            here = came_from[here]
+        wide = min(most - found, *(room[step] for step in steps))
+        for u, v in steps:
+            room[u, v] -= wide
+            room[v, u] += wide
+        found += wide
+    return found, {pair: whole[pair] - left for pair, left in room.items() if left != whole[pair]}
+
+
+def disjoint_paths(
+    strands: Mapping[Pair, Sequence[int]], source: int, target: int, most: int
+) -> list[list[tuple[int, int]]]:
+    """Up to `most` paths that share no edge; of parallel edges, the first are taken first.
+
+    Returns
+    -------
+    list of list of (edge, sign)
+        Sign 1 where an edge is passed from its lower end to the higher, else -1.
+    """
+    count = {pair: len(edges) for pair, edges in strands.items()}
+    found, along = flow(count, source, target, most)
+    next_of: dict[int, list[int]] = {}
+    for (u, v), passing in along.items():
+        next_of.setdefault(u, []).extend([v] * passing)
+    taken = dict.fromkeys(strands, 0)
+    paths = []
+    for _ in range(found):
+        points = [source]
+        while points[-1] != target:
+            there = next_of[points[-1]].pop()
+            if there in points:  # a circle, which leads nowhere
+                del points[points.index(there) + 1 :]
+            else:
+                points.append(there)
+        path = []
+        for u, v in pairwise(points):
+            pair = (u, v) if u < v else (v, u)
+            path.append((strands[pair][taken[pair]], 1 if u < v else -1))
+            taken[pair] += 1
+        paths.append(path)
+    return paths

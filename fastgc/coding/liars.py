@@ -1,0 +1,456 @@
+"""Who lies: the workers whose messages must be others for parity checks to hold.
+
+A set of workers *explains* checks that fail if other messages of theirs would make all of them
+hold. At most e workers lie, so the liars are one such set; who is in all of them lies. They are
+found in time polynomial in e and in the number of workers n,
+
+- where messages are edges of a graph, as copies and sums over intervals are, by majority: who
+  disagrees with more than e others, or paths that share no message, lies, for an honest one
+  disagrees with none that holds no liar. By Menger's theorem that names t liars as soon as
+  e + t + 1 messages would have to lie together to be believed;
+- where any so many messages determine all others, by an error locator. Of Reed-Solomon codes the
+  checks are moments ``sum_i d_i x_i^l`` of the corruptions d at the workers' roots x: the roots of
+  the polynomial whose coefficients annihilate their Hankel matrix are the liars' (Prony 1795;
+  Peterson 1960; for gradient codes Chen, Wang, Charles, Papailiopoulos 2018, "Draco"). Of other
+  codes sets are grown worker by worker. Whatever is proposed is judged by the checks, and with
+  m checks for e + t messages or more no other set of e explains what t do.
+
+In both, sets that explain the checks to within rounding alone are not told apart: by floating-point
+numbers, e workers next to each other on the circle can imitate one between them. The smallest set
+is named, unless another as small does as well; then nobody is.
+
+All sets are looked at one by one where there are few.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import combinations, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .edges import disjoint_paths, parallel
+from .parity import Numbers, Parity
+
+__all__ = ["SAFETY", "Failure", "blame"]
+
+# Rounding errors allowed for, in units of what they are typically. The projection of an error is
+# normally distributed, at least: it exceeds this once in 1e23 times.
+SAFETY = 10.0
+
+# Sets that are looked at one by one: at first, where nothing else is exact; and at all, where
+# nothing else is known of the code. A second, about.
+FEW_SETS, SETS_LOOKED_AT, SETS_AT_A_TIME = 2_000, 10_000, 1_000
+
+# Sets that are kept while sets are grown.
+SETS_KEPT = 200
+
+# Workers to each side that are tried in the place of one that a polynomial's root is nearest to.
+NEIGHBOURS = 6
+
+# Moments are those of roots if they differ from them by no more than this.
+MOMENTS = 1e-9
+
+
+class Failure(NamedTuple):
+    """Checks of which some failed.
+
+    Attributes
+    ----------
+    parity : Parity
+    senders : (f,) int64 array
+        Worker of each message.
+    values : (f,) array
+        Projections of the messages.
+    squares : (f,) float64 array
+        Squares of what rounding may typically do to them.
+    sums : (m,) array
+        What the checks give, which should be 0.
+    bound : (m,) float64 array
+        What rounding may do to them.
+    failed : (m,) bool array
+    spare : (f,) int64 array
+        Messages to spare where this one is, if any others than so many determine all; 0: unknown.
+    """
+
+    parity: Parity
+    senders: Numbers
+    values: NDArray[Any]
+    squares: NDArray[np.float64]
+    sums: NDArray[Any]
+    bound: NDArray[np.float64]
+    failed: NDArray[np.bool_]
+    spare: Numbers
+
+
+def blame(failure: Failure, most: int) -> tuple[list[int], list[tuple[int, ...] | None]]:
+    """Who must be corrupt, and for checks that do not tell, who may be.
+
+    Checks that share workers, directly or through others, are looked at together; of each such
+    group at most so many workers lie.
+
+    Returns
+    -------
+    corrupt : list of int
+    suspects : list
+        For each group of checks that tells of nobody for sure: the workers of all sets that explain
+        it; none, if more must lie than may; None, if that cannot be told.
+    """
+    corrupt: list[int] = []
+    suspects: list[tuple[int, ...] | None] = []
+    for checks in _together(failure.parity, failure.senders, failure.failed):
+        surely, perhaps = _blame_by(failure, checks, most)
+        if surely:
+            corrupt += sorted(surely)
+        else:
+            suspects.append(None if perhaps is None else tuple(sorted(perhaps)))
+    return corrupt, suspects
+
+
+def _together(
+    parity: Parity, senders: Numbers, failed: NDArray[np.bool_]
+) -> Iterator[NDArray[np.bool_]]:
+    """Sets of checks that share workers, directly or through others, and of which some failed."""
+    row, worker = parity.row, senders[parity.position]
+    left = failed.copy()
+    while left.any():
+        checks = np.zeros_like(left)
+        grown = np.arange(left.size) == np.argmax(left)
+        holds = np.zeros(int(worker.max()) + 1, dtype=np.bool_)
+        while (grown != checks).any():
+            checks = grown
+            holds[worker[checks[row]]] = True
+            grown = np.zeros_like(left)
+            grown[row[holds[worker]]] = True
+        left &= ~checks
+        yield checks
+
+
+def _blame_by(
+    failure: Failure, checks: NDArray[np.bool_], most: int
+) -> tuple[set[int], set[int] | None]:
+    """Who is corrupt, and who may be, by these checks."""
+    parity = failure.parity
+    used = np.unique(parity.position[checks[parity.row]])
+    workers = np.unique(failure.senders[used])
+    sets = sum(math.comb(workers.size, size) for size in range(1, most + 1))
+    if parity.ends is not None and (parity.ends[used] >= 0).all():
+        named = _outvoted(failure, used, most)
+        if named is None or named:
+            return named or set(), set()
+        if sets > FEW_SETS:
+            return set(), set(workers.tolist())
+    problem = _Problem(failure, checks)
+    if most > 1 and sets > FEW_SETS and problem.determined:
+        return problem.located(most)
+    if most > 1 and sets > SETS_LOOKED_AT:
+        return set(), None
+    found = problem.explaining(most)
+    surely = set(found[0]).intersection(*found[1:]) if found else set[int]()
+    return surely, set().union(*found)
+
+
+# -------------------------------------------------------------------------- edges of a graph
+
+
+def _outvoted(failure: Failure, used: Numbers, most: int) -> set[int] | None:
+    """Workers whose messages disagree with more than may lie that share nothing.
+
+    None if they are more than may lie.
+    """
+    ends = failure.parity.ends
+    assert ends is not None
+    sender = failure.senders
+    values = failure.values.copy()  # from the lower end to the higher
+    values[used[ends[used, 0] > ends[used, 1]]] *= -1
+    named: set[int] = set()
+    votes: dict[tuple[int, int], tuple[Numbers, Numbers]] = {}
+    for pair, copies in parallel(ends, used).items():
+        value, square = values[copies], failure.squares[copies]
+        apart = np.abs(value[:, None] - value) > SAFETY * np.sqrt(square[:, None] + square)
+        against = apart.sum(axis=1)
+        named |= set(sender[copies[against > most]].tolist())
+        order = np.argsort(against, kind="stable")
+        votes[pair] = copies[order], against[order]
+    if not named and np.unique(sender[used]).size == used.size:
+        named = _outvoted_by_paths(values, failure, votes, most)
+    return None if len(named) > most else named
+
+
+def _outvoted_by_paths(
+    values: NDArray[Any],
+    failure: Failure,
+    votes: dict[tuple[int, int], tuple[Numbers, Numbers]],
+    most: int,
+) -> set[int]:
+    """The same, of paths between the ends of each message, where its copies do not tell.
+
+    First of those whose copies are against them.
+    """
+    best = {pair: copies.tolist() for pair, (copies, _) in votes.items()}
+    squares, sender = failure.squares, failure.senders
+    for doubted in (True, False):
+        named: set[int] = set()
+        for pair, (copies, against) in votes.items():
+            agree = copies.size - against  # itself among them
+            asked = (2 * against >= copies.size) == doubted
+            asked &= agree <= most + 1
+            if not asked.any():
+                continue
+            others = {each: edges for each, edges in best.items() if each != pair}
+            paths = disjoint_paths(others, *pair, 2 * most + 2)
+            if copies.size - 1 + len(paths) <= most:
+                continue
+            for at, votes_against in zip(copies[asked], against[asked].tolist(), strict=True):
+                failing = votes_against
+                for path in paths:
+                    edges = [edge for edge, _ in path]
+                    total = sum(sign * values[edge] for edge, sign in path)
+                    within = SAFETY * math.sqrt(squares[edges].sum() + squares[at])
+                    failing += bool(abs(values[at] - total) > within)
+                if failing > most:
+                    named.add(int(sender[at]))
+        if named:
+            return named
+    return set()
+
+
+# ------------------------------------------------------------------------ any other checks
+
+
+class _Problem:
+    """Some checks as a matrix, in units of what rounding may do to each.
+
+    Attributes
+    ----------
+    workers : list of int
+        Those in these checks.
+    """
+
+    def __init__(self, failure: Failure, checks: NDArray[np.bool_]) -> None:
+        parity = failure.parity
+        row = parity.row
+        entries = np.flatnonzero(checks[row])
+        used, column = np.unique(parity.position[entries], return_inverse=True)
+        place = np.cumsum(checks) - 1
+        H = np.zeros((int(checks.sum()), used.size), dtype=parity.coefficient.dtype)
+        H[place[row[entries]], column] = parity.coefficient[entries]
+        self._nodes = _nodes(H)
+        self._moments = failure.sums[checks]
+        self._wrong = self._moments / failure.bound[checks]
+        self._most_rounded = float(failure.bound[checks].max())
+        H /= failure.bound[checks][:, None]
+        lengths = np.abs(H).max(axis=0)  # what they are multiplied by is not bounded
+        self._H = H / np.where(lengths > 0, lengths, 1)
+        senders = failure.senders[used]
+        workers, first = np.unique(senders, return_index=True)
+        self.workers: list[int] = workers.tolist()
+        self._single = len(workers) == used.size
+        if self._single:  # columns in the order of workers
+            self._H = self._H[:, first]
+            self._nodes = None if self._nodes is None else self._nodes[first]
+            senders = senders[first]
+        self._senders = senders
+        spare = failure.spare[used]
+        self._whole = self._single and bool((spare == len(H)).all())
+
+    @property
+    def determined(self) -> bool:
+        """Whether any so many messages as there are checks can be told from the others."""
+        return self._whole or self._nodes is not None
+
+    def _explains(self, columns: list[int]) -> bool:
+        mine = self._H[:, columns]
+        change = np.linalg.lstsq(mine, self._wrong)[0]
+        return bool(np.linalg.norm(self._wrong - mine @ change) <= math.sqrt(self._wrong.size))
+
+    def _left_by_each(self) -> NDArray[np.float64]:
+        """What is left of the checks if each column explains by itself what it can."""
+        H, wrong = self._H, self._wrong
+        squares = (np.abs(H) ** 2).sum(axis=0)
+        change = (H.conj().T @ wrong) / np.where(squares > 0, squares, 1)
+        left: NDArray[np.float64] = np.linalg.norm(wrong[:, None] - H * change, axis=0)
+        return left
+
+    # All sets, one by one.
+
+    def explaining(self, most: int) -> list[tuple[int, ...]]:
+        """All sets of at most so many workers that explain the checks; of none a part does."""
+        found: list[tuple[int, ...]] = []
+        enough = math.sqrt(self._wrong.size)
+        for size in range(1, min(most, len(self.workers)) + 1):
+            if size == 1 and self._single:
+                found = [(at,) for at in np.flatnonzero(self._left_by_each() <= enough).tolist()]
+                continue
+            sets = combinations(range(len(self.workers)), size)
+            while some := list(islice(sets, SETS_AT_A_TIME)):
+                new = [each for each in some if not any(set(one) <= set(each) for one in found)]
+                for group, left in self._left_by(new):
+                    found += [
+                        each for each, rest in zip(group, left, strict=True) if rest <= enough
+                    ]
+        return [tuple(self.workers[i] for i in each) for each in found]
+
+    def _left_by(
+        self, sets: list[tuple[int, ...]]
+    ) -> Iterator[tuple[list[tuple[int, ...]], NDArray[np.float64]]]:
+        """What is left of the checks, of sets with equally many messages together."""
+        columns = [
+            np.flatnonzero(np.isin(self._senders, [self.workers[i] for i in each])) for each in sets
+        ]
+        sizes = np.array([each.size for each in columns])
+        for size in np.unique(sizes).tolist():
+            which = np.flatnonzero(sizes == size).tolist()
+            mine = self._H[:, np.stack([columns[at] for at in which])].swapaxes(0, 1)
+            left, values, _ = np.linalg.svd(mine, full_matrices=False)
+            least = max(mine.shape[1:]) * np.finfo(np.float64).eps
+            left = np.where((values > least * values[:, :1])[:, None, :], left, 0)
+            change = left.conj().swapaxes(1, 2) @ self._wrong
+            rest = self._wrong - (left @ change[:, :, None])[:, :, 0]
+            yield [sets[at] for at in which], np.linalg.norm(rest, axis=1)
+
+    # An error locator.
+
+    def located(self, most: int) -> tuple[set[int], set[int] | None]:
+        """Who is corrupt, and who may be, if any messages can be told from so many others."""
+        checks = len(self._H)
+        found = self._located(min(most, checks - 1))
+        if found is None:
+            return set(), None
+        if checks < len(found) + most:  # others could explain it, whoever they are
+            return set(), set(self.workers)
+        named = {self.workers[at] for at in found}
+        rivals = {self.workers[at] for at in self._rivals(found)}
+        return (set(), named | rivals) if rivals else (named, set())
+
+    def _rivals(self, found: list[int]) -> list[int]:
+        """Columns that explain the checks in the place of one of those found.
+
+        p_i is what of a column found the others cannot give, and P_j what of any column they all
+        cannot. In the place of i, with its part x_i, column j leaves ``|x_i| |p_i| |P_j|`` over the
+        length of ``P_j + <p_i, h_j> p_i / |p_i|^2``.
+        """
+        H, mine = self._H, self._H[:, found]
+        inverse = np.linalg.pinv(mine, rcond=1e-15)
+        part = np.abs(inverse @ self._wrong)
+        lengths = 1 / np.linalg.norm(inverse, axis=1)  # |p_i|
+        along = np.abs(inverse @ H) * lengths[:, None]
+        Q, _ = np.linalg.qr(mine)
+        apart = np.linalg.norm(H - Q @ (Q.conj().T @ H), axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            left = (part * lengths)[:, None] * (apart / np.hypot(apart, along))
+        rivals = (left <= math.sqrt(self._wrong.size)).any(axis=0)
+        rivals[found] = False
+        return np.flatnonzero(rivals).tolist()
+
+    def _located(self, most: int) -> list[int] | None:
+        """The smallest set that explains the checks and is found, by its columns."""
+        left = self._left_by_each()
+        if left.min() <= math.sqrt(self._wrong.size):
+            return [int(left.argmin())]
+        if self._nodes is None:
+            return self._grown(most)
+        for size in range(2, most + 1):
+            if (found := self._by_moments(size)) is not None:
+                return found
+        return None
+
+    def _by_moments(self, size: int) -> list[int] | None:
+        """So many columns, nearest to the roots of the polynomial that annihilates the moments.
+
+        There is none where no polynomial does: the norm of what rounding adds to the Hankel matrix
+        is at most that of its entries.
+        """
+        nodes = self._nodes
+        assert nodes is not None
+        hankel = np.lib.stride_tricks.sliding_window_view(self._moments, size + 1)
+        values = np.linalg.svd(hankel, compute_uv=False)
+        rounding = math.sqrt((size + 1) * self._wrong.size) * self._most_rounded
+        if values.size == size + 1 and values[-1] > rounding:
+            return None
+        found: list[int] = []
+        moments, free = self._moments, np.ones(nodes.size, dtype=np.bool_)
+        for left in range(size, 0, -1):
+            hankel = np.lib.stride_tricks.sliding_window_view(moments, left + 1)
+            roots = np.roots(np.linalg.svd(hankel)[2][-1].conj()[::-1])
+            if not roots.size:
+                return None
+            # The root that is nearest to a node is that of the largest corruption, most likely, and
+            # exactly the node: the others are known better without it.
+            far = np.abs(nodes - roots[:, None]) + np.where(free, 0, np.inf)
+            at = int(far.min(axis=0).argmin())
+            found.append(at)
+            free[at] = False
+            moments = moments[1:] - nodes[at] * moments[:-1]
+        return self._improved(found)
+
+    def _improved(self, found: list[int]) -> list[int] | None:
+        """The set with members replaced by their neighbours while that explains more."""
+        if self._explains(found):
+            return found
+        assert self._nodes is not None
+        order = np.argsort(np.angle(self._nodes))
+        place = np.empty_like(order)
+        place[order] = np.arange(order.size)
+        least = math.inf
+        while True:
+            before = least
+            for turn in range(len(found)):
+                others = found[:turn] + found[turn + 1 :]
+                around = np.arange(-NEIGHBOURS, NEIGHBOURS + 1)
+                near = order[np.unique((place[found[turn]] + around) % order.size)]
+                near = near[~np.isin(near, others)]
+                Q, _ = np.linalg.qr(self._H[:, others])
+                mine = self._H[:, near]
+                mine = mine - Q @ (Q.conj().T @ mine)
+                wrong = self._wrong - Q @ (Q.conj().T @ self._wrong)
+                lengths = np.linalg.norm(mine, axis=0)
+                mine /= np.where(lengths > 0, lengths, 1)
+                left = np.linalg.norm(wrong[:, None] - mine * (mine.conj().T @ wrong), axis=0)
+                if left.min() < least:
+                    least = float(left.min())
+                    found = [*found[:turn], int(near[left.argmin()]), *found[turn + 1 :]]
+                    if least <= math.sqrt(self._wrong.size) and self._explains(found):
+                        return found
+            if least > 0.99 * before:
+                return None
+
+    def _grown(self, most: int) -> list[int] | None:
+        """Columns that together explain most, of the best sets of one column less and any other."""
+        H, wrong = self._H, self._wrong
+        squares = (np.abs(H) ** 2).sum(axis=0)
+        best = [()]
+        for size in range(1, most + 1):
+            sets = np.array(best, dtype=np.int64).reshape(len(best), size - 1)
+            Q, _ = np.linalg.qr(H[:, sets].swapaxes(0, 1))
+            rest = wrong - (Q @ (Q.conj().swapaxes(1, 2) @ wrong)[:, :, None])[:, :, 0]
+            apart = squares - (np.abs(Q.conj().swapaxes(1, 2) @ H) ** 2).sum(axis=1)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                gain = np.where(apart > 1e-12 * squares, np.abs(rest.conj() @ H) ** 2 / apart, 0)
+            np.put_along_axis(gain, sets, 0, axis=1)
+            left = (np.abs(rest) ** 2).sum(axis=1)[:, None] - gain
+            likely = np.argsort(left, axis=None)[: 2 * size * SETS_KEPT]
+            which, column = np.divmod(likely, len(squares))
+            new = dict.fromkeys(
+                tuple(sorted((*best[s], j)))
+                for s, j in zip(which.tolist(), column.tolist(), strict=True)
+            )
+            best = list(new)[:SETS_KEPT]
+            for each in best[:8]:
+                if self._explains(list(each)):
+                    return list(each)
+        return None
+
+
+def _nodes(H: NDArray[Any]) -> NDArray[Any] | None:
+    """What the columns are powers of, times a factor each; None if they are not."""
+    if len(H) < 2 or H.dtype.kind != "c" or not H.all():
+        return None
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        nodes = H[1] / H[0]
+        off = np.abs(H[2:] - H[1:-1] * nodes) / np.abs(H[0])
+        good = np.abs(np.abs(nodes) - 1).max() <= MOMENTS and (off <= MOMENTS).all()
+    return nodes if good else None

@@ -1,0 +1,269 @@
+"""Who lies, in time that is polynomial in their number: against brute force where that can be."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strength import much
+
+from fastgc import (
+    BinaryCode,
+    CorruptMessageError,
+    CyclicRepetition,
+    FractionalRepetition,
+    Grouped,
+    ReedSolomon,
+    Uncoded,
+    YeAbbe,
+)
+from fastgc.coding import liars
+from fastgc.coding.edges import disjoint_paths, flow, parallel
+
+pytestmark = pytest.mark.any_backend
+
+P = 16
+
+
+class Workers:
+    """Partial gradients of a code, its messages, and rounds in which some lie."""
+
+    def __init__(self, code, e, seed=0, dtype=np.float64):
+        self.code, self.rng = code, np.random.default_rng(seed)
+        self.g = self.rng.standard_normal((code.k, P)).astype(dtype)
+        self.messages = [code.encode(i, self.g[code.partitions(i)]) for i in range(code.n)]
+        self.rnd = code.round(P, dtype, verify=e)
+        self.truth = self.g.sum(axis=0, dtype=np.float64)
+
+    def change(self):
+        return 10.0 ** self.rng.uniform(-3, 6) * self.rng.standard_normal(self.messages[0].size)
+
+    def lie(self, changes, *, stop=False, order=None):
+        """A round with these changes of messages; it may stop when it is ready."""
+        self.rnd.reset()
+        order = self.rng.permutation(self.code.n) if order is None else order
+        for i in order.tolist():
+            message = self.messages[i]
+            if i in changes:
+                message = message + changes[i].astype(message.dtype)
+            if self.rnd.wants(i) and self.rnd.receive(i, message) and stop:
+                break
+        return self.rnd
+
+    def error(self):
+        return np.abs(self.rnd.gradient() - self.truth).max()
+
+
+# What was refused, or let through, when all sets of liars were looked at one by one.
+CASES = [
+    (ReedSolomon(101, stragglers=8), 3),
+    (ReedSolomon(101, stragglers=8), 4),
+    (ReedSolomon(101, stragglers=6), 3),
+    (BinaryCode(101, stragglers=6), 3),
+    (FractionalRepetition(105, stragglers=6), 3),
+    (ReedSolomon(105, stragglers=6, clusters=5), 3),
+    (CyclicRepetition(60, stragglers=6), 3),
+]
+
+
+@pytest.mark.parametrize(("code", "e"), CASES, ids=repr)
+def test_a_loop_that_stops_when_told_never_has_a_wrong_gradient(code, e):
+    workers = Workers(code, e)
+    for number in range(much(200, 8)):
+        bad = workers.rng.permutation(code.n)[: number % (e + 1)].tolist()
+        rnd = workers.lie({i: workers.change() for i in bad}, stop=True)
+        assert rnd.ready
+        assert rnd.verified
+        assert set(rnd.corrupt) <= set(bad)
+        assert workers.error() < 1e-9
+
+
+@pytest.mark.parametrize(("code", "e"), CASES, ids=repr)
+def test_liars_are_named(code, e):
+    workers = Workers(code, e)
+    for number in range(much(200, 8)):
+        bad = workers.rng.permutation(code.n)[: number % (e + 1)].tolist()
+        rnd = workers.lie({i: workers.change() for i in bad})
+        assert sorted(rnd.corrupt) == sorted(bad)
+        assert workers.error() < 1e-9
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ReedSolomon(1000, stragglers=20),
+        ReedSolomon(1000, stragglers=20, clusters=10),
+        FractionalRepetition(1050, stragglers=20),
+        BinaryCode(1000, stragglers=20),
+        Grouped([ReedSolomon(300, stragglers=20), BinaryCode(300, stragglers=20)]),
+    ],
+    ids=repr,
+)
+def test_ten_of_a_thousand(code):
+    workers = Workers(code, 10)
+    settled = workers.rnd._settled
+    for _ in range(much(200, 2)):
+        bad = workers.rng.permutation(code.n)[: workers.rng.choice([1, 5, 10])].tolist()
+        workers.rnd._settled = lambda: False  # looks at them once, when all are there
+        rnd = workers.lie({i: workers.change() for i in bad})
+        workers.rnd._settled = settled
+        assert rnd.verified
+        assert sorted(rnd.corrupt) == sorted(bad)
+        assert workers.error() < 1e-9
+
+
+SEARCHED = [
+    (ReedSolomon(11, stragglers=6), 3),
+    (ReedSolomon(12, stragglers=4, clusters=2), 2),
+    (CyclicRepetition(10, stragglers=6), 3),
+    (YeAbbe(9, stragglers=4, reduce=2), 2),
+    (BinaryCode(11, stragglers=4), 2),
+    (BinaryCode(12, 17, stragglers=6), 3),
+    (FractionalRepetition(10, stragglers=4), 2),
+    (Uncoded(5, load=5), 2),
+]
+
+
+@pytest.mark.parametrize(("code", "e"), SEARCHED, ids=repr)
+def test_no_faster_way_names_who_all_sets_do_not(code, e, monkeypatch):
+    """And whom the theorem says it names, it does."""
+    rng = np.random.default_rng(0)
+    scheme = code.scheme
+    g = rng.standard_normal((code.k, 1))
+    values = np.array(
+        [
+            complex(code.encode(*scheme.sender(m)[:1], g[code.partitions(*scheme.sender(m))],
+                                index=scheme.sender(m)[1]).view(complex)[0])
+            if scheme.is_complex
+            else float(code.encode(scheme.sender(m)[0], g[code.partitions(*scheme.sender(m))],
+                                   index=scheme.sender(m)[1])[0])
+            for m in range(scheme.message_count)
+        ]
+    )  # fmt: skip
+    senders = np.repeat(np.arange(code.n), scheme.message_counts)
+    named = 0
+    for _ in range(much(400, 30)):
+        bad = rng.permutation(code.n)[: rng.integers(1, e + 1)].tolist()
+        survivors = rng.permutation(scheme.message_count)[int(rng.integers(0, 2)) :]
+        parity = scheme.parity(survivors, 2 * e + 6)
+        sent = values[survivors] + np.isin(senders[survivors], bad) * rng.standard_normal(
+            survivors.size
+        )
+        squares = np.full(survivors.size, 1e-28)
+        sums, bound = parity.apply(sent), 10 * parity.spread(squares, 0)
+        failed = np.abs(sums) > bound
+        spare = np.zeros_like(survivors)
+        if isinstance(code, ReedSolomon | CyclicRepetition | YeAbbe):
+            block, need = scheme.rule
+            spare = (np.bincount(block[survivors], minlength=need.size) - need)[block[survivors]]
+        failure = liars.Failure(
+            parity, senders[survivors], sent, squares, sums, bound, failed, spare
+        )
+        monkeypatch.setattr(liars, "FEW_SETS", -1)
+        fast, _ = liars.blame(failure, e)
+        monkeypatch.setattr(liars, "FEW_SETS", 10**9)
+        monkeypatch.setattr(liars, "_outvoted", lambda *_: set())
+        slow, _ = liars.blame(failure, e)
+        monkeypatch.undo()
+        assert set(fast) <= set(slow) <= set(bad)
+        named += len(fast)
+    assert named
+
+
+# --------------------------------------------------------------------------- lies that are alike
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e-9, 1e-3, 1.0, 1e8, 1e150, 1e300])
+def test_lies_of_any_size(size):
+    """What is smaller than rounding may pass; nobody else is named, and nothing else verified."""
+    code = ReedSolomon(61, stragglers=8)
+    workers = Workers(code, 4)
+    for number in range(much(100, 10)):
+        bad = workers.rng.permutation(code.n)[: 1 + number % 4].tolist()
+        change = size * np.clip(workers.rng.standard_normal((4, workers.messages[0].size)), -1, 1)
+        rnd = workers.lie(dict(zip(bad, change, strict=False)))
+        assert set(rnd.corrupt) <= set(bad)
+        if size >= 1e-9:
+            assert sorted(rnd.corrupt) == sorted(bad)
+        if rnd.verified:
+            assert workers.error() < 1e-10
+        else:  # larger than rounding, and not by so much that it is clear whose it is
+            assert size == 1e-12
+            with pytest.raises(CorruptMessageError, match="some of the workers"):
+                rnd.gradient()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("lies", ["equal", "alternating", "smooth", "collinear"])
+@pytest.mark.parametrize("code", [ReedSolomon(200, stragglers=8), ReedSolomon(31, stragglers=8)])
+def test_neighbours_on_the_circle(code, lies, dtype):
+    """Whoever is named, what is decoded is as precise as without them."""
+    workers = Workers(code, 4, dtype=dtype)
+    told = 0
+    for number in range(much(100, 10)):
+        count = 1 + number % 4
+        first = int(workers.rng.integers(code.n))
+        bad = [(first + i) % code.n for i in range(count)]
+        change = workers.change()
+        factors = {
+            "equal": np.ones(count),
+            "alternating": (-1.0) ** np.arange(count),
+            "smooth": np.array([math.comb(count - 1, i) * (-1.0) ** i for i in range(count)]),
+            "collinear": workers.rng.standard_normal(count),
+        }[lies]
+        rnd = workers.lie({i: factor * change for i, factor in zip(bad, factors, strict=True)})
+        if not rnd.verified:
+            told += 1
+            with pytest.raises(CorruptMessageError):
+                rnd.gradient()
+            continue
+        error = workers.error()
+        size = max(np.abs(workers.g).max() * code.load, np.abs(change).max() * max(abs(factors)))
+        vector = code.decoding_vector(np.setdiff1d(np.arange(code.n), bad), method="locator")
+        assert error < 100 * np.finfo(dtype).eps * size * np.linalg.norm(vector)
+        if dtype is np.float64 and code.n == 31:
+            assert sorted(rnd.corrupt) == sorted(bad)
+    assert told < much(100, 10)
+
+
+# --------------------------------------------------------------------------------- the graph
+
+
+def cut(capacity, source, target, points):
+    """The least cut, by trying all."""
+    others = [point for point in points if point not in (source, target)]
+    return min(
+        sum(count for (u, v), count in capacity.items() if ((u in side) != (v in side)))
+        for size in range(len(others) + 1)
+        for some in itertools.combinations(others, size)
+        for side in [{source, *some}]
+    )
+
+
+@settings(deadline=None, max_examples=much(500, 60))
+@given(seed=st.integers(0, 2**32), points=st.integers(2, 7), edges=st.integers(0, 20))
+def test_disjoint_paths_are_as_many_as_the_least_cut(seed, points, edges):
+    rng = np.random.default_rng(seed)
+    ends = rng.integers(0, points, (edges, 2))
+    ends = ends[ends[:, 0] != ends[:, 1]]
+    strands = parallel(ends, np.arange(len(ends)))
+    assert sorted(np.concatenate([*strands.values(), []]).tolist()) == list(range(len(ends)))
+    capacity = {pair: len(each) for pair, each in strands.items()}
+    source, target = rng.permutation(points)[:2].tolist()
+    most = int(rng.integers(1, 8))
+    expected = min(most, cut(capacity, source, target, range(points)))
+    assert flow(capacity, source, target, most)[0] == expected
+    lists = {pair: each.tolist() for pair, each in strands.items()}
+    paths = disjoint_paths(lists, source, target, most)
+    assert len(paths) == expected
+    taken = [edge for path in paths for edge, _ in path]
+    assert len(set(taken)) == len(taken)
+    for path in paths:
+        here = source
+        for edge, sign in path:
+            low, high = sorted(ends[edge].tolist())
+            assert here == (low if sign == 1 else high)
+            here = high if sign == 1 else low
+        assert here == target
