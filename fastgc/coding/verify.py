@@ -26,7 +26,8 @@ fail, and the liars are such a set: `fastgc.coding.liars` says how they are foun
 than the liars T explains checks only if some messages of S and T, and no others, can be changed so
 that all checks hold: not of fewer workers than there are messages to spare, and one, in the first
 case; not but of all copies, in the second. With fewer messages nobody is accused, and the round
-raises a `CorruptMessageError`. Once t are, at most e - t others may lie; at least one is looked for.
+raises a `CorruptMessageError`. Once t are, at most e - t others may lie, and one is looked for at
+least.
 
 Of more than e liars nothing is said. Two that send the same, where there are three copies and e is
 1, outvote the third, which is dropped in their place; e = 2 wants five copies to name them, and
