@@ -146,6 +146,9 @@ for m in (8, 64, 256):
     nodes = np.exp(2j * np.pi * np.arange(m) / m)
     b = rng.standard_normal(m) + 0j
     CALLS[f"vandermonde.solve m={m}"] = lambda nodes=nodes, b=b: vandermonde.solve(nodes, b)
+    real, moments = interpolation.chebyshev(m), b.real.copy()
+    CALLS[f"vandermonde.solve transposed, real m={m}"] = (
+        lambda nodes=real, b=moments: vandermonde.solve(nodes, b, True))
 CALLS["vandermonde.leja_order m=256"] = lambda: vandermonde.leja_order(nodes)
 
 from fastgc.delays import Exponential

@@ -55,7 +55,7 @@ strength, leftovers = sys.modules["strength"], sys.modules["leftovers"]
 PIECE = 100  # tests of a file, which one process takes together
 # Numba compiles all for every dtype: of two that it treats alike one is enough without --long.
 TWINS = {"float32", "complex64", "bfloat16"}
-APART = {"test_vandermonde", "test_interpolation", "test_completion"}
+APART = {"test_vandermonde", "test_vandermonde_scales", "test_interpolation", "test_completion"}
 
 
 def pytest_addoption(parser):

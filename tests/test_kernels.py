@@ -635,6 +635,32 @@ def test_what_becomes_infinite_is_not_finite(mode, dtype, at_each_level):
                 assert finite(info.max / 2, info.max / 2)
 
 
+@pytest.mark.parametrize("mode", [kernels.REAL, kernels.PACKED])
+def test_what_is_infinite_on_the_way_alone_is_finite(mode, at_each_level):
+    """Sums of floats that leave their range, and come back: as if they were added as doubles."""
+    rng = np.random.default_rng(8)
+    most = np.finfo(np.float32).max
+    for size in (1, 2, 7, 16, 33, 1001, 5000):  # packed, a last pair may lack its second half
+        rows = np.empty((6, size), np.float32)
+        rows[:4] = most * rng.uniform(0.7, 1, size)
+        rows[4:] = rng.standard_normal((2, size))
+        coef = np.array([1, 0.75, -1, -0.75, 1, 1])
+        if mode:
+            coef = coef * np.array([*[np.exp(0.5j)] * 4, 1, 1])
+        written = size + size % 2 * mode
+        wide = np.zeros((6, written))
+        wide[:, :size] = rows
+        pairs = wide.reshape(6, -1, 1 + mode)
+        truth = coef @ (pairs[:, :, 0] + 1j * pairs[:, :, 1] if mode else wide)
+        listed = kernels.Rows.of(rows, size, rows.dtype)
+        for _ in at_each_level():
+            for length in {size, written}:
+                out = np.empty(length, np.float32)
+                assert kernels.combine(mode, listed, coef, out, check=True)
+                expected = (truth.view(float) if mode else truth)[:length]
+                np.testing.assert_allclose(out, expected, rtol=0, atol=float(most) * 1e-14)
+
+
 def test_a_bound_combination_keeps_its_rows():
     numbers, coef, out = np.arange(3), np.ones(3), np.empty(5)
     arrays = [np.ones(5) for _ in range(3)]

@@ -155,9 +155,9 @@ def _system(seed):
     nodes = rng.permutation(FAMILIES[seed % len(FAMILIES)](rng, m))
     if rng.random() < 0.3 and nodes.dtype.kind == "f":
         nodes = np.ldexp(nodes, rng.integers(-200, 200))
-    b = [np.eye(m)[0], rng.choice([-1.0, 1.0], m), rng.standard_normal(m), np.ones(m)][
-        rng.integers(4)
-    ]
+    # Moments of a node that is 1 have solutions of zeros, which it takes many digits to tell.
+    kinds = [np.eye(m)[0], rng.choice([-1.0, 1.0], m), rng.standard_normal(m), np.ones(m)]
+    b = kinds[rng.integers(4 if m <= 16 else 3)]
     transpose = bool(rng.integers(2))
     if not np.isfinite(nodes).all() or np.unique(nodes).size < m:
         return None
