@@ -64,7 +64,7 @@ import fastgc
 from fastgc import checkpoint
 from fastgc.codes import AskingRound
 from fastgc.engines import LocalCluster
-from fastgc.errors import CorruptMessageError, WorkerFailedError
+from fastgc.errors import CorruptMessageError, UnverifiedError, WorkerFailedError
 
 WORKERS = 4
 CODES = [
@@ -820,6 +820,9 @@ class Adversary(Rounds):
                 except CorruptMessageError:  # liars that died are missed, and none is replaced
                     assert not ask, "suspects were not asked"
                     assert deaths or not options["patience"]
+                    break
+                except UnverifiedError:  # of those that live, too few are to spare
+                    assert deaths or ask or not options["patience"]
                     break
                 finally:
                     assert time.monotonic() - start < TIMEOUT + SLACK

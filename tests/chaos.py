@@ -28,7 +28,7 @@ import numpy as np
 import fastgc
 from fastgc.engines import LocalCluster, fork_server
 from fastgc.engines.interface import Event, Kind
-from fastgc.errors import CorruptMessageError
+from fastgc.errors import CorruptMessageError, UnverifiedError
 
 # Seconds between two faults, on average: a new actor takes as many as hundreds of new processes.
 FAULTS = {
@@ -242,14 +242,15 @@ def episode(engine, rng, seconds, counts):
                         counts["WRONG: refused without cause"] += 1
                         print(f"refused: {code!r}, p={p}: {error}", file=sys.stderr)
                     return
+                except UnverifiedError:
+                    counts["rounds refused: too few were left to verify"] += 1
+                    return
                 counts["rounds"] += 1
                 victim = hit.get(report.round)
                 right = np.allclose(out, theta * whole, rtol=1e-6, atol=1e-6)
-                if not right and (victim is None or report.verified):
+                if not right or report.verified < verify:
                     counts["WRONG: gradients"] += 1
                     print(f"wrong: {code!r}, p={p}, {report}", file=sys.stderr)
-                elif not right:
-                    counts["wrong, and said not to be verified"] += 1
                 if set(report.corrupt) - {victim}:
                     counts["WRONG: accused"] += 1
                     print(f"accused: {code!r}, p={p}, {report}", file=sys.stderr)

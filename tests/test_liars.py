@@ -185,12 +185,12 @@ def test_lies_of_any_size(size):
         change = size * np.clip(workers.rng.standard_normal((4, workers.messages[0].size)), -1, 1)
         rnd = workers.lie(dict(zip(bad, change, strict=False)))
         assert set(rnd.corrupt) <= set(bad)
-        if size >= 1e-9:
+        if size >= 1e-3:
             assert sorted(rnd.corrupt) == sorted(bad)
         if rnd.verified:
             assert workers.error() < 1e-10
         else:  # larger than rounding, and not by so much that it is clear whose it is
-            assert size == 1e-12
+            assert size <= 1e-9
             with pytest.raises(CorruptMessageError, match="some of the workers"):
                 rnd.gradient()
 

@@ -610,8 +610,6 @@ def withstands(rule: Rule, survivors: Numbers, sender: Numbers, most: int) -> in
     """
     if isinstance(rule, Waiting):
         return withstands(rule.rule, survivors, sender, most)
-    if rule.missing(survivors):
-        return -1
     if isinstance(rule, Groups):
         ends = np.searchsorted(survivors := np.sort(survivors), rule.first)
         return min(
@@ -623,19 +621,23 @@ def withstands(rule: Rule, survivors: Numbers, sender: Numbers, most: int) -> in
         sent = np.zeros((rule.need.size, workers.size), dtype=np.int64)
         np.add.at(sent, (rule.block[survivors], worker), 1)
         # without those that sent most
-        left = sent.sum(axis=1)[:, None] - np.cumsum(np.sort(sent, axis=1)[:, ::-1], axis=1)
-        return min(most, int((left >= rule.need[:, None]).sum(axis=1).min()))
+        heard = sent.sum(axis=1)
+        left = heard[:, None] - np.cumsum(np.sort(sent, axis=1)[:, ::-1], axis=1)
+        found = int((left >= rule.need[:, None]).sum(axis=1).min())
+        return min(most, found) if (heard >= rule.need).all() else -1
     if isinstance(rule, Cells):
         held = np.zeros((rule.weight.size, workers.size), dtype=np.bool_)
         held[rule.cell[survivors], worker] = True
         holders = held.sum(axis=1)
-        enough = [t for t in range(1, most + 1) if rule.weight[holders > t].sum() >= rule.need]
-        return len(enough)
+        enough = [t for t in range(most + 1) if rule.weight[holders > t].sum() >= rule.need]
+        return len(enough) - 1
     if isinstance(rule, Tiling) and workers.size == survivors.size:
         ends = np.stack([rule.start, rule.stop], axis=1)
         strands = parallel(ends, survivors)
         count = {pair: edges.size for pair, edges in strands.items()}
         return flow(count, 0, rule.k, most + 1)[0] - 1
+    if rule.missing(survivors):
+        return -1
     found = 0
     while found < most and comb(workers.size, found + 1) <= SETS_TAKEN_AWAY:
         for lost in combinations(range(workers.size), found + 1):

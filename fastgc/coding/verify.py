@@ -26,8 +26,8 @@ fail, and the liars are such a set: `fastgc.coding.liars` says how they are foun
 than the liars T explains checks only if some messages of S and T, and no others, can be changed so
 that all checks hold: not of fewer workers than there are messages to spare, and one, in the first
 case; not but of all copies, in the second. With fewer messages nobody is accused, and the round
-raises a `CorruptMessageError`. Once t are, at most e - t others may lie, and one is looked for at
-least.
+raises a `CorruptMessageError`. Once t are, at most e - t others may lie, and at least one
+is looked for.
 
 Of more than e liars nothing is said. Two that send the same, where there are three copies and e is
 1, outvote the third, which is dropped in their place; e = 2 wants five copies to name them, and
@@ -295,10 +295,11 @@ class Inspector:
     def expect(self, liars: int) -> None:
         """Look for so many corrupt workers from now on, until `reset`."""
         self.liars = liars
+        self._awaited = 0  # messages before which there cannot be enough to spare
 
     def reset(self) -> None:
         """Forget all messages, and who was corrupt."""
-        self.liars = self._all_liars
+        self.expect(self._all_liars)
         self._values: list[complex] = []
         self._sizes: list[float] = []
         self._fresh = False  # whether the projection is one that no message was compared by
@@ -327,6 +328,7 @@ class Inspector:
         lists: list[list[Any]] = [self._values, self._sizes, self._scales, self._inside]
         for each in lists:
             each[:] = [each[at] for at in kept]
+        self._awaited = 0
 
     def matter(self, survivors: Numbers, vector: NDArray[Any]) -> NDArray[np.bool_]:
         """Messages of which another of their size would change the gradient beyond rounding."""
@@ -387,12 +389,13 @@ class Inspector:
         if parity is None:
             parity = self._scheme.parity(survivors, self._most)
         covered, bound = self._visible(survivors, parity)
+        if survivors.size < self._awaited:
+            return np.zeros_like(covered)
         if not covered.any() or (spare := self.withstands(survivors)) >= self.liars:
             return covered
-        if (
-            spare >= 0 and not self._scheme.approximate
-        ):  # there are some that could change it unseen
+        if spare >= 0 and not self._scheme.approximate:  # some could change the gradient unseen
             covered[:] = False
+            self._awaited = survivors.size + self.liars - spare
         elif self.liars > 1 or self._scheme.message_count > self._scheme.n:
             senders, norms = self._senders[survivors], self._norms[survivors]
             weight = np.zeros_like(bound)
