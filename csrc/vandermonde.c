@@ -51,9 +51,11 @@ enum { GROUP = 4 }; /* columns that share their reciprocals */
 
 /* Logarithms (base 2) of the mean distance of a node from those before it, in Leja's order. Below the
  * first, nodes are in clusters or of many scales, and the order may lose every digit; below the second
- * it may where most values at the nodes are 0. Circles have 0, intervals of length 2 have -1. */
+ * it may where most values at the nodes are 0, and below the third, for real nodes up to 1. Circles
+ * of radius 1 have 0; intervals of length 2 have -1, if nodes fill them as Chebyshev's do. */
 #define CLUSTERED -5.0
 #define SPREAD -0.5
+#define FILLED -1.1
 
 /* Nodes in the order of elimination, with LANES readable doubles before and after. */
 typedef struct {
@@ -1007,7 +1009,7 @@ fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double
     const int on_ray = choosing && (complex ? are_on_ray(of.nodes, m, key, 1)
                                             : are_on_ray(of.nodes, m, key, 0));
     if (choosing && (complex ? is_sparse(&of, 1) : is_sparse(&of, 0)))
-        by.enough = SPREAD;
+        by.enough = complex ? SPREAD : FILLED + log2(of.largest);
     if (!order && !on_ray) {
         by.apart = complex ? leja(of.nodes, m, orders, work, 1) : leja(of.nodes, m, orders, work, 0);
         by.choosing = choosing && !(by.apart >= by.enough);

@@ -218,9 +218,10 @@ def solve(
         moduli, then Leja's; if neither is, the result is rounded once. Such are nodes in clusters
         or of many scales (one's mean distance, geometrically, from those before it in Leja's order
         is below 2^-5 of the largest), and a column of ``V x = b`` that is mostly 0 unless nodes
-        fill a circle (2^-1/2). In tests on nodes of many kinds the largest error over the largest
-        number is at most ten times that of the best of five orders, or 2^-40 m. Each column for
-        itself.
+        fill a circle (2^-1/2; many may be missing, and digits then be lost: see `refine`) or, as
+        Chebyshev's do, an interval (2^-1.1). In tests on nodes of many kinds the largest error over
+        the largest number is at most ten times that of the best of five orders, or 2^-40 m. Each
+        column for itself.
     refine : int
         If positive, columns that may be off by more than a last rounding are solved in integers,
         with as many digits as it takes: each number is then the exact solution's, rounded once.

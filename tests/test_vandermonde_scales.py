@@ -336,6 +336,19 @@ def test_signs_of_many_scales():
             assert max(far(solve(nodes, given, transpose), true)) <= 1e-14 * largest
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.75, 1.4, 3e-9])
+@pytest.mark.parametrize("m", [5, 24, 80])
+def test_polynomials_that_are_one_at_a_chebyshev_node(m, scale):
+    """Leja's order is good for them, and no other is looked for."""
+    nodes = scale * np.cos((np.arange(m) + 0.5) * np.pi / m)
+    for j in (0, m // 2, m - 1):
+        b = np.eye(m)[j]
+        found, exactly = solve(nodes, b), solve(nodes, b, refine=1)
+        np.testing.assert_array_equal(found, solve(nodes, b, order="leja"))
+        weights = np.abs(exactly) * scale ** np.arange(m)
+        assert (np.abs(found - exactly) * scale ** np.arange(m)).max() <= 1e-12 * weights.max()
+
+
 def test_bounds_of_what_leaves_the_range():
     """Numbers that overflow have the bound Inf, others have bounds; no sum meets two infinities."""
     rng = np.random.default_rng(5)

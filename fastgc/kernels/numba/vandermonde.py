@@ -226,7 +226,7 @@ def _solve_in_order(x, b, rows, powers, transpose, out):
 
 # csrc/vandermonde.c says what these are.
 _UNIT, _ACCURATE, _HARMLESS, _RAY = 2.0**-53 * 1.001, 2.0**-48, 2.0**-32, 2.0**-20
-_CLUSTERED, _SPREAD = -5.0, -0.5
+_CLUSTERED, _SPREAD, _FILLED = -5.0, -0.5, -1.1
 _TINY = 2.0**-1074
 
 
@@ -397,6 +397,17 @@ def _is_sparse(b):
     return 2 * fewest < b.shape[0]
 
 
+def _enough(nodes):
+    """What keeps Leja's order good where most values at the nodes are 0."""
+
+
+@overload(_enough)
+def _enough_of(nodes):
+    if isinstance(nodes.dtype, types.Complex):
+        return lambda nodes: _SPREAD
+    return lambda nodes: _FILLED + np.log2(np.abs(nodes).max())
+
+
 def _is_beside(z, far):
     """Whether the angle between two numbers is nearly 0, or a number is 0."""
 
@@ -420,7 +431,10 @@ def _orders(nodes, b, transpose, choose):
     apart = _fill_leja(nodes, leja)
     if not choose:
         return leja, leja, False, False
-    doubtful = not apart >= (_SPREAD if not transpose and _is_sparse(b) else _CLUSTERED)
+    enough = _CLUSTERED
+    if not transpose and _is_sparse(b):
+        enough = _enough(nodes)
+    doubtful = not apart >= enough
     if not (doubtful or _are_on_ray(nodes)):
         return leja, leja, False, False
     return _rising(nodes), leja, True, doubtful

@@ -70,7 +70,7 @@ def _exponent(x: float) -> int:
 
 # csrc/vandermonde.c says what these are.
 _UNIT, _ACCURATE, _HARMLESS, _RAY = 2.0**-53 * 1.001, 2.0**-48, 2.0**-32, 2.0**-20
-_CLUSTERED, _SPREAD = -5.0, -0.5
+_CLUSTERED, _SPREAD, _FILLED = -5.0, -0.5, -1.1
 _TINY = 2.0**-1074
 
 
@@ -189,7 +189,11 @@ def _solve_scaled(
     if order is not None:
         return _solve_in_order(*given, order, transpose, bounded)
     sparse = not transpose and bool((2 * np.count_nonzero(b, axis=0) < nodes.size).any())
-    doubtful = not _fill_leja(nodes, leja) >= (_SPREAD if sparse else _CLUSTERED)
+    enough = _CLUSTERED
+    if sparse:
+        real = nodes.dtype.kind == "f"
+        enough = _FILLED + np.log2(_larger_part(nodes).max()) if real else _SPREAD
+    doubtful = not _fill_leja(nodes, leja) >= enough
     on_ray = choose and _are_on_ray(nodes)
     if not on_ray and not (choose and doubtful):
         return _solve_in_order(*given, leja, transpose, bounded)
