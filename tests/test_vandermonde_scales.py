@@ -336,7 +336,7 @@ def test_signs_of_many_scales():
             assert max(far(solve(nodes, given, transpose), true)) <= 1e-14 * largest
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.75, 1.4, 3e-9])
+@pytest.mark.parametrize("scale", [1.0, 0.75, 1.4, 3e-3])
 @pytest.mark.parametrize("m", [5, 24, 80])
 def test_polynomials_that_are_one_at_a_chebyshev_node(m, scale):
     """Leja's order is good for them, and no other is looked for."""
