@@ -350,13 +350,14 @@ def _solve(
     if bound is not None:
         for col in approximate:
             _improve(precise, b[:, col], x[:, col], bound[:, col], bool(refine))
+    result: Any = written if out is None else out
     if not return_bound:
-        return written, None
+        return result, None
     assert bound is not None
     if halves:
         parts = bound[:, ::2], bound[:, 1::2]
         bound = np.hypot(*parts) * (1 + 2.0**-50) + np.where(parts[0] + parts[1] > 0, _LEAST, 0.0)
-    return written, bound.reshape(shape)
+    return result, bound.reshape(shape)
 
 
 def _improve(

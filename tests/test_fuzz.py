@@ -1099,6 +1099,7 @@ REASONS = {
     },
     "Scheme.fingerprint": "takes nothing",
     "Scheme.pair_row": "says that there is none",
+    "Scheme.cancelling": "takes whatever a shard is, and says nothing of what it does not know",
     "BoundEncoder.__call__": "takes nothing",
     "Scheme.message_rows": "takes nothing",
     "Scheme.known_stragglers": "takes nothing",

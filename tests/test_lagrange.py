@@ -616,5 +616,6 @@ def test_what_cancels_is_what_rounding_leaves():
     errors = shaken.sum(axis=2) @ X
     found = LagrangeCode(4, load=2).scheme.cancelling((X, y))(theta)
     assert found == pytest.approx((errors**2).sum(axis=1).mean(), rel=0.1)
-    assert LagrangeCode(4, load=2).scheme.cancelling("what a user made of it") is None
+    for other in ("what a user made of it", ("X", "y"), (X.tolist(), y), (X, y[:3]), (y, X), None):
+        assert LagrangeCode(4, load=2).scheme.cancelling(other) is None
     assert ReedSolomon(4, stragglers=1).scheme.cancelling((X, y)) is None

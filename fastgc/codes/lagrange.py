@@ -333,9 +333,12 @@ class LagrangeScheme(Scheme):
         # which its row of X~ enters the gradient: sum_i |x_i|^2 (sum_j |x_ij theta_j|^2 + |y_i|^2).
         if not (isinstance(shard, tuple | list) and len(shard) == 2):
             return None
-        X, y = (np.abs(each.astype(np.complex128)) ** 2 for each in map(np.asarray, shard))
-        if X.ndim != 2 or len(X) != len(y):
+        X, y = shard
+        if not all(isinstance(each, np.ndarray) and each.dtype.kind in "fc" for each in shard):
             return None
+        if X.ndim != 2 or y.ndim < 1 or len(X) != len(y):
+            return None
+        X, y = (np.abs(each.astype(np.complex128)) ** 2 for each in shard)
         with np.errstate(over="ignore", invalid="ignore"):
             rows = X.sum(axis=1)
             of_features, of_labels = rows @ X, float((rows @ y.reshape(len(y), -1)).sum())
