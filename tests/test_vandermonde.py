@@ -218,7 +218,8 @@ def test_nodes_on_a_ray(transpose):
         others = others.astype(complex)
         leja = solve(others, b, transpose, order="leja")
         same = np.array_equal(leja, solve(others, b, transpose))
-        assert same == (others is not nodes and abs(np.angle(others[-1] / others[0])) > 1e-6)
+        # On the ray Leja's order may be taken, too: where the bounds do not tell.
+        assert same or abs(np.angle(others[-1] / others[0])) < 1e-6
 
 
 NUMBERS = st.floats(-8, 8, allow_subnormal=False).filter(lambda a: a == 0 or abs(a) > 1e-3)
