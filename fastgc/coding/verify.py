@@ -54,7 +54,8 @@ is unstable, next to anything passes. Where partial gradients cancel inside mess
 errors are those of the partial gradients: energies tell (`Round.receive`), which engines send with
 each message. A round that is told none takes partial gradients to be as long as messages, and may
 take rounding for a lie. A liar may send any energy; one that is larger than what others say of the
-same partitions is a lie like any other.
+same partitions is a lie like any other. Of codes of the data, where no two workers compute the
+same, none is believed that is larger than e + 1 of them are.
 """
 
 from __future__ import annotations
@@ -483,16 +484,19 @@ class Inspector:
                 largest = max(largest, self._largest / top)
             squares = self._own * sizes**2 + self._parts[survivors] * largest**2
             inside = np.array(self._inside) / top
-            if (told := inside >= 0).any():
+            told = inside >= 0
+            overstated = np.zeros_like(told)
+            if told.any() and self._scheme.codes_data:
+                inside = self._believed(survivors, inside)
+            elif told.any():
                 overstated = self._overstated(survivors, np.where(told, inside, sizes))
                 if overstated.any() and told.all() and self._tells(survivors):
                     named = np.unique(self._senders[survivors[overstated]]).tolist()
                     return Finding(np.zeros(survivors.size, dtype=np.bool_), False, named, [])
+            if told.any():
                 inside[~told] = 0
                 squares += self._terms * inside**2
                 largest = max(largest, float((inside / self._norms[survivors]).max()))
-            else:
-                overstated = told
             least = (self._least / top * np.array(self._scales)) ** 2
             blurred = (sizes > 0).any() & (least > SAFETY**2 * squares)
             squares += least
@@ -510,6 +514,16 @@ class Inspector:
         failure = Failure(parity, senders, values, squares, sums, bound, failed, spare)
         corrupt, suspects = blame(failure, self.liars)
         return Finding(np.zeros(survivors.size, dtype=np.bool_), False, corrupt, suspects)
+
+    def _believed(self, survivors: Numbers, inside: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Roots of energies of codes of the data, none larger than e + 1 workers say.
+
+        Workers compute on data of their own, so none can be told from what others say; but of e + 1
+        one is honest.
+        """
+        each = inside / self._norms[survivors]
+        rank = np.sort(np.where(each >= 0, each, 0))[::-1]
+        return np.minimum(each, rank[min(self.liars, rank.size - 1)]) * self._norms[survivors]
 
     def _overstated(self, survivors: Numbers, inside: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Messages of more energy than their partial gradients can have, by what others say.
