@@ -320,21 +320,33 @@ def bjorck_pereyra(x, b, transpose):
     while len(order) < x.size:
         product = product * np.abs(x - x[order[-1]])
         order.append(int(np.argmax(product)))
-    t, c = x[order].astype(wide), (b if transpose else b[order]).astype(wide)
-    m = t.size
+    c = solved_by_steps(
+        x[order].astype(wide), (b if transpose else b[order]).astype(wide), transpose
+    )
+    if not transpose:
+        return c
+    solved = np.empty_like(c)
+    solved[order] = c
+    return solved
+
+
+def solved_by_steps(x, c, transpose):
+    """A system by the algorithm, nodes as they come, in the arithmetic of whatever arrays hold.
+
+    `c` is overwritten. With `transpose`, the solution's numbers belong to the nodes in this order.
+    """
+    m = len(x)
     if transpose:
         for k in range(m - 1):
-            c[k + 1 :] -= t[k] * c[k:-1]
+            c[k + 1 :] -= c[k:-1] * x[k]
         for k in range(m - 2, -1, -1):
-            c[k + 1 :] /= t[k + 1 :] - t[: m - k - 1]
+            c[k + 1 :] /= x[k + 1 :] - x[: m - k - 1]
             c[k:-1] -= c[k + 1 :]
-        solved = np.empty_like(c)
-        solved[order] = c
-        return solved
+        return c
     for k in range(m - 1):
-        c[k + 1 :] = (c[k + 1 :] - c[k:-1]) / (t[k + 1 :] - t[: m - k - 1])
+        c[k + 1 :] = (c[k + 1 :] - c[k:-1]) / (x[k + 1 :] - x[: m - k - 1])
     for k in range(m - 2, -1, -1):
-        c[k:-1] -= t[k] * c[k + 1 :]
+        c[k:-1] -= c[k + 1 :] * x[k]
     return c
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from kernel_table import decoding_truth, nodes_of
+from kernel_table import decoding_truth, nodes_of, solved_by_steps
 from strength import much
 
 from fastgc import interpolation, kernels, vandermonde
@@ -52,26 +52,8 @@ def exact(nodes, b, transpose):
 
 @functools.cache  # every backend is asked for the same
 def _exact(nodes, b, transpose, number):
-    x, c = [number(z) for z in nodes], [number(z) for z in b]
-    m = len(x)
-    if transpose:
-        for k in range(m - 1):
-            for i in range(m - 1, k, -1):
-                c[i] -= x[k] * c[i - 1]
-    for k in range(m - 2, -1, -1) if transpose else range(m - 1):
-        if transpose:
-            for i in range(k + 1, m):
-                c[i] /= x[i] - x[i - k - 1]
-            for i in range(k, m - 1):
-                c[i] -= c[i + 1]
-        else:
-            for i in range(m - 1, k, -1):
-                c[i] = (c[i] - c[i - 1]) / (x[i] - x[i - k - 1])
-    if not transpose:
-        for k in range(m - 2, -1, -1):
-            for i in range(k, m - 1):
-                c[i] -= x[k] * c[i + 1]
-    return c
+    x, c = (np.array([number(z) for z in a], dtype=object) for a in (nodes, b))
+    return solved_by_steps(x, c, transpose).tolist()
 
 
 def _size(z):

@@ -9,6 +9,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from kernel_table import solved_by_steps
 from strength import much
 
 from fastgc import kernels
@@ -20,29 +21,6 @@ pytestmark = pytest.mark.every_backend
 # ------------------------------------------------------------------------------------- truth
 
 
-def _eliminated(x, c, transpose):
-    """Björck and Pereyra's algorithm, in whatever arithmetic the numbers have."""
-    m = len(x)
-    if transpose:
-        for k in range(m - 1):
-            for i in range(m - 1, k, -1):
-                c[i] -= x[k] * c[i - 1]
-    for k in range(m - 2, -1, -1) if transpose else range(m - 1):
-        if transpose:
-            for i in range(k + 1, m):
-                c[i] /= x[i] - x[i - k - 1]
-            for i in range(k, m - 1):
-                c[i] -= c[i + 1]
-        else:
-            for i in range(m - 1, k, -1):
-                c[i] = (c[i] - c[i - 1]) / (x[i] - x[i - k - 1])
-    if not transpose:
-        for k in range(m - 2, -1, -1):
-            for i in range(k, m - 1):
-                c[i] -= x[k] * c[i + 1]
-    return c
-
-
 def truth(nodes, b, transpose):
     """By rationals if there are few real nodes, else by 700 digits, or as many as it takes.
 
@@ -50,15 +28,17 @@ def truth(nodes, b, transpose):
     double can be.
     """
     if nodes.dtype.kind == "f" and nodes.size <= 16:
-        x, c = ([Fraction(z) for z in a.tolist()] for a in (nodes, b))
-        return [_number(z) for z in _eliminated(x, c, transpose)]
+        x, c = (np.array([Fraction(z) for z in a.tolist()], object) for a in (nodes, b))
+        return [_number(z) for z in solved_by_steps(x, c, transpose)]
     order = np.argsort(np.abs(nodes), kind="stable")
     digits, last = 700, None
     while True:
         with mpmath.workdps(digits):
-            x = [mpmath.mpmathify(z) for z in nodes[order].tolist()]
-            c = [mpmath.mpmathify(z) for z in (b if transpose else b[order]).tolist()]
-            found = _eliminated(x, c, transpose)
+            x, c = (
+                np.array([mpmath.mpmathify(z) for z in a.tolist()], object)
+                for a in (nodes[order], b if transpose else b[order])
+            )
+            found = solved_by_steps(x, c, transpose).tolist()
             if last is not None and all(
                 abs(a - z) <= max(abs(z) * mpmath.mpf(10) ** -40, mpmath.mpf(10) ** -400)
                 for a, z in zip(found, last, strict=True)

@@ -141,7 +141,9 @@ def _blame_by(
         named = _outvoted(failure, used, most)
         if named is None or named:
             return named or set(), set()
-        if sets > FEW_SETS:
+        pairs = np.sort(parity.ends[used], axis=1)
+        copies = workers.size == used.size and bool((pairs == pairs[0]).all())
+        if copies or sets > FEW_SETS:  # of copies, majorities name whom all sets would
             return set(), set(workers.tolist())
     problem = _Problem(failure, checks)
     if most > 1 and sets > FEW_SETS and problem.determined:
@@ -253,7 +255,7 @@ class _Problem:
             self._H = self._H[:, first]
             self._nodes = None if self._nodes is None else self._nodes[first]
             senders = senders[first]
-        self._senders = senders
+        self._columns = [np.flatnonzero(senders == worker) for worker in self.workers]
         spare = failure.spare[used]
         self._whole = self._single and bool((spare == len(H)).all())
 
@@ -298,9 +300,7 @@ class _Problem:
         self, sets: list[tuple[int, ...]]
     ) -> Iterator[tuple[list[tuple[int, ...]], NDArray[np.float64]]]:
         """What is left of the checks, of sets with equally many messages together."""
-        columns = [
-            np.flatnonzero(np.isin(self._senders, [self.workers[i] for i in each])) for each in sets
-        ]
+        columns = [np.concatenate([self._columns[i] for i in each]) for each in sets]
         sizes = np.array([each.size for each in columns])
         for size in np.unique(sizes).tolist():
             which = np.flatnonzero(sizes == size).tolist()
@@ -317,10 +317,13 @@ class _Problem:
     def located(self, most: int) -> tuple[set[int], set[int] | None]:
         """Who is corrupt, and who may be, if any messages can be told from so many others."""
         checks = len(self._H)
+        # With fewer than are found, and e more, others could explain it, whoever they are.
+        if checks <= most:
+            return set(), set(self.workers)
         found = self._located(min(most, checks - 1))
         if found is None:
             return set(), None
-        if checks < len(found) + most:  # others could explain it, whoever they are
+        if checks < len(found) + most:
             return set(), set(self.workers)
         named = {self.workers[at] for at in found}
         rivals = {self.workers[at] for at in self._rivals(found)}

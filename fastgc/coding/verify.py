@@ -523,7 +523,8 @@ class Inspector:
         """
         each = inside / self._norms[survivors]
         rank = np.sort(np.where(each >= 0, each, 0))[::-1]
-        return np.minimum(each, rank[min(self.liars, rank.size - 1)]) * self._norms[survivors]
+        found: NDArray[np.float64] = np.minimum(each, rank[min(self.liars, rank.size - 1)])
+        return found * self._norms[survivors]
 
     def _overstated(self, survivors: Numbers, inside: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Messages of more energy than their partial gradients can have, by what others say.
