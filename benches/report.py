@@ -142,6 +142,7 @@ SECTIONS = (
         "five. PyTorch's fused steps use OpenMP's threads, which spin while they wait.",
     ),
     _bench("Rounds of G-CADA", "adaptive"),
+    _bench("Rounds in which workers lie", "liars"),
     _bench(
         "Engines",
         "engines",

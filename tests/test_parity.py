@@ -453,6 +453,15 @@ def test_who_lies_may_lie_about_its_energy(code, e, claim):
 
 
 @pytest.mark.any_backend
+def test_two_copies_of_an_approximate_code_do_not_tell_of_two_liars():
+    """Both may send the same, and the checks would hold."""
+    for e in (1, 2):
+        with pytest.raises(ValueError, match=f"verify={e + 1} takes messages of .* to spare"):
+            FractionalRepetition(6, stragglers=e, wait=4).round(4, verify=e + 1)
+        FractionalRepetition(6, stragglers=e, wait=4).round(4, verify=e)
+
+
+@pytest.mark.any_backend
 @pytest.mark.parametrize("lies", [False, True])
 @pytest.mark.parametrize(
     ("dtype", "sizes"),
