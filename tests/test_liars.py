@@ -20,7 +20,8 @@ from fastgc import (
     YeAbbe,
 )
 from fastgc.coding import liars
-from fastgc.coding.edges import disjoint_paths, flow, parallel
+from fastgc.coding.edges import Network, parallel
+from fastgc.coding.round import Round
 
 pytestmark = pytest.mark.any_backend
 
@@ -88,6 +89,50 @@ def test_liars_are_named(code, e):
         rnd = workers.lie({i: workers.change() for i in bad})
         assert sorted(rnd.corrupt) == sorted(bad)
         assert workers.error() < 1e-9
+
+
+class Eager(Round):
+    """A round that looks at every message."""
+
+    def _conclude(self, finding):
+        super()._conclude(finding)
+        self._awaited = 0
+
+
+@pytest.mark.parametrize(
+    ("code", "e"),
+    [
+        (BinaryCode(40, stragglers=13), 4),
+        (FractionalRepetition(60, stragglers=11), 5),
+        (ReedSolomon(31, stragglers=10), 4),
+        (ReedSolomon(60, stragglers=11, clusters=3), 5),
+    ],
+    ids=repr,
+)
+def test_rounds_that_skip_messages_which_cannot_tell_end_as_soon(code, e):
+    """But where others are named meanwhile: a message or two later."""
+    workers, later, looks = Workers(code, e), [], dict.fromkeys((Round, Eager), 0)
+    for number in range(much(200, 12)):
+        bad = workers.rng.permutation(code.n)[: 1 + number % e].tolist()
+        changes = {i: workers.change() for i in bad}
+        order, found = workers.rng.permutation(code.n), []
+        for kind in looks:
+            workers.rnd = rnd = kind(code, P, verify=e)
+            inspect = rnd._inspector.inspect
+
+            def counted(survivors, kind=kind, inspect=inspect):
+                looks[kind] += 1
+                return inspect(survivors)
+
+            rnd._inspector.inspect = counted
+            workers.lie(changes, stop=True, order=order)
+            found.append((rnd.survivors.size + len(rnd.corrupt), sorted(rnd.corrupt)))
+        assert found[0][1] == found[1][1]
+        later.append(found[0][0] - found[1][0])
+    assert min(later) == 0
+    assert max(later) <= 2
+    assert np.mean(later) <= 0.1
+    assert looks[Round] < looks[Eager]
 
 
 @pytest.mark.parametrize(
@@ -162,9 +207,9 @@ def test_no_faster_way_names_who_all_sets_do_not(code, e, monkeypatch):
             parity, senders[survivors], sent, squares, sums, bound, failed, spare
         )
         monkeypatch.setattr(liars, "FEW_SETS", -1)
-        fast, _ = liars.blame(failure, e)
+        fast = liars.blame(failure, e).corrupt
         monkeypatch.setattr(liars, "FEW_SETS", 10**9)
-        slow, _ = liars.blame(failure._replace(parity=parity._replace(ends=None)), e)
+        slow = liars.blame(failure._replace(parity=parity._replace(ends=None)), e).corrupt
         monkeypatch.undo()
         assert set(fast) <= set(slow) <= set(bad)
         named += len(fast)
@@ -268,9 +313,14 @@ def test_disjoint_paths_are_as_many_as_the_least_cut(seed, points, edges):
     source, target = rng.permutation(points)[:2].tolist()
     most = int(rng.integers(1, 8))
     expected = min(most, cut(capacity, source, target, range(points)))
-    assert flow(capacity, source, target, most)[0] == expected
-    lists = {pair: each.tolist() for pair, each in strands.items()}
-    paths = disjoint_paths(lists, source, target, most)
+    network = Network(strands)
+    assert network.flow(source, target, most)[0] == expected
+    for pair in strands:
+        rest = {each: count for each, count in capacity.items() if each != pair}
+        others = cut(rest, *pair, range(points))
+        assert network.flow(*pair, most, without=pair)[0] == min(most, others)
+        assert network.others(pair) >= others
+    paths = network.disjoint_paths(source, target, most)
     assert len(paths) == expected
     taken = [edge for path in paths for edge, _ in path]
     assert len(set(taken)) == len(taken)

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Ends", "disjoint_paths", "flow", "parallel"]
+__all__ = ["Ends", "Network", "Pair", "parallel"]
 
 Ends = NDArray[np.int64]  # (messages, 2)
 Pair = tuple[int, int]
@@ -34,89 +34,114 @@ def parallel(ends: Ends, kept: NDArray[np.int64]) -> dict[Pair, NDArray[np.int64
     return dict(zip(zip(low[at].tolist(), high[at].tolist(), strict=True), strands, strict=True))
 
 
-def flow(
-    capacity: Mapping[Pair, int], source: int, target: int, most: int
-) -> tuple[int, dict[Pair, int]]:
-    """How many edges lead from one point to another side by side, up to `most`.
+class Network:
+    """Points joined by edges.
 
     Parameters
     ----------
-    capacity : mapping
-        Number of edges between two points, the lower first.
-    source, target, most : int
-
-    Returns
-    -------
-    found : int
-    along : dict
-        How many of them pass from one point to the next; the other way it is as many less than 0.
-
-    Notes
-    -----
-    Ford and Fulkerson's algorithm (1956) with shortest paths, as Edmonds and Karp's (1972), each as
-    wide as it can be.
+    strands : mapping
+        The edges between two points, the lower of which is named first.
     """
-    near: dict[int, list[int]] = {}
-    room: dict[Pair, int] = {}
-    for (u, v), count in capacity.items():
-        if u != v and count:
-            near.setdefault(u, []).append(v)
-            near.setdefault(v, []).append(u)
-            room[u, v] = room[v, u] = count
-    whole = room.copy()
-    found = 0
-    while found < most:
-        came_from = {source: source}
-        ahead = deque([source])
-        while ahead and target not in came_from:
-            here = ahead.popleft()
-            for there in near.get(here, ()):
-                if there not in came_from and room[here, there]:
-                    came_from[there] = here
-                    ahead.append(there)
-        if target not in came_from:
-            break
-        steps, here = [], target
-        while here != source:
-            steps.append((came_from[here], here))
-            here = came_from[here]
-        wide = min(most - found, *(room[step] for step in steps))
-        for u, v in steps:
-            room[u, v] -= wide
-            room[v, u] += wide
-        found += wide
-    return found, {pair: whole[pair] - left for pair, left in room.items() if left != whole[pair]}
 
+    def __init__(self, strands: Mapping[Pair, Sequence[int] | NDArray[np.int64]]) -> None:
+        self._strands = strands
+        self._near: dict[int, list[int]] = {}
+        self._room: dict[Pair, int] = {}  # each way
+        for (u, v), edges in strands.items():
+            if u != v and len(edges):
+                self._near.setdefault(u, []).append(v)
+                self._near.setdefault(v, []).append(u)
+                self._room[u, v] = self._room[v, u] = len(edges)
 
-def disjoint_paths(
-    strands: Mapping[Pair, Sequence[int]], source: int, target: int, most: int
-) -> list[list[tuple[int, int]]]:
-    """Up to `most` paths that share no edge; of parallel edges, the first are taken first.
+    def others(self, pair: Pair) -> int:
+        """Paths between two points that share no edge, at most, beside the edges that join them."""
+        direct = self._room.get(pair, 0)
+        return min(sum(self._room[u, v] for v in self._near.get(u, ())) for u in pair) - direct
 
-    Returns
-    -------
-    list of list of (edge, sign)
-        Sign 1 where an edge is passed from its lower end to the higher, else -1.
-    """
-    count = {pair: len(edges) for pair, edges in strands.items()}
-    found, along = flow(count, source, target, most)
-    next_of: dict[int, list[int]] = {}
-    for (u, v), passing in along.items():
-        next_of.setdefault(u, []).extend([v] * passing)
-    taken = dict.fromkeys(strands, 0)
-    paths = []
-    for _ in range(found):
-        points = [source]
-        while points[-1] != target:
-            there = next_of[points[-1]].pop()
-            if there in points:  # a circle, which leads nowhere
-                del points[points.index(there) + 1 :]
-            else:
-                points.append(there)
-        path = []
-        for u, v in pairwise(points):
-            pair = (u, v) if u < v else (v, u)
-            path.append((strands[pair][taken[pair]], 1 if u < v else -1))
-            taken[pair] += 1
-        paths.append(path)
-    return paths
+    def flow(
+        self, source: int, target: int, most: int, *, without: Pair | None = None
+    ) -> tuple[int, dict[Pair, int]]:
+        """How many edges lead from one point to another side by side, up to `most`.
+
+        Parameters
+        ----------
+        source, target, most : int
+        without : pair of int, optional
+            Leave out the edges between these points, the lower of which is named first.
+
+        Returns
+        -------
+        found : int
+        along : dict
+            How many of them pass from one point to the next; the other way it is as many less
+            than 0.
+
+        Notes
+        -----
+        Ford and Fulkerson's algorithm (1956) with shortest paths, as Edmonds and Karp's (1972),
+        each as wide as it can be.
+        """
+        room = self._room.copy()
+        if without in room:
+            u, v = without
+            room[u, v] = room[v, u] = 0
+        whole = room.copy()
+        found = 0
+        while found < most:
+            came_from = {source: source}
+            ahead = deque([source])
+            while ahead and target not in came_from:
+                here = ahead.popleft()
+                for there in self._near.get(here, ()):
+                    if there not in came_from and room[here, there]:
+                        came_from[there] = here
+                        ahead.append(there)
+            if target not in came_from:
+                break
+            steps, here = [], target
+            while here != source:
+                steps.append((came_from[here], here))
+                here = came_from[here]
+            wide = min(most - found, *(room[step] for step in steps))
+            for u, v in steps:
+                room[u, v] -= wide
+                room[v, u] += wide
+            found += wide
+        return found, {
+            pair: whole[pair] - left for pair, left in room.items() if left != whole[pair]
+        }
+
+    def disjoint_paths(
+        self, source: int, target: int, most: int, *, without: Pair | None = None
+    ) -> list[list[tuple[int, int]]]:
+        """Up to `most` paths that share no edge; of parallel edges, the first are taken first.
+
+        Parameters are those of `flow`.
+
+        Returns
+        -------
+        list of list of (edge, sign)
+            Sign 1 where an edge is passed from its lower end to the higher, else -1.
+        """
+        found, along = self.flow(source, target, most, without=without)
+        next_of: dict[int, list[int]] = {}
+        for (u, v), passing in along.items():
+            next_of.setdefault(u, []).extend([v] * passing)
+        taken: dict[Pair, int] = {}
+        paths = []
+        for _ in range(found):
+            points = [source]
+            while points[-1] != target:
+                there = next_of[points[-1]].pop()
+                if there in points:  # a circle, which leads nowhere
+                    del points[points.index(there) + 1 :]
+                else:
+                    points.append(there)
+            path = []
+            for u, v in pairwise(points):
+                pair = (u, v) if u < v else (v, u)
+                number = taken.get(pair, 0)
+                path.append((self._strands[pair][number], 1 if u < v else -1))
+                taken[pair] = number + 1
+            paths.append(path)
+        return paths

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .edges import disjoint_paths, parallel
+from .edges import Network, Pair, parallel
 from .parity import Numbers, Parity
 
 __all__ = ["SAFETY", "Failure", "blame"]
@@ -53,6 +53,10 @@ NEIGHBOURS = 6
 
 # Moments are those of roots if they differ from them by no more than this.
 MOMENTS = 1e-9
+
+
+# Of each pair of ends, how many copies disagree with each, and the copies, in this order.
+Votes = dict[Pair, list[tuple[int, int]]]
 
 
 class Failure(NamedTuple):
@@ -86,28 +90,49 @@ class Failure(NamedTuple):
     spare: Numbers
 
 
-def blame(failure: Failure, most: int) -> tuple[list[int], list[tuple[int, ...] | None]]:
+class Blame(NamedTuple):
+    """What failed checks say.
+
+    Attributes
+    ----------
+    corrupt : list of int
+        Workers that must be corrupt.
+    suspects : list of tuple of int or None
+        For each group of checks that tells of nobody for sure: the workers of all sets that explain
+        it; none, if more must lie than may; None, if that cannot be told.
+    more : int
+        How many messages must come at least before each of these groups can tell of somebody,
+        unless others are named meanwhile.
+    """
+
+    corrupt: list[int]
+    suspects: list[tuple[int, ...] | None]
+    more: int
+
+
+class _Verdict(NamedTuple):
+    """The same of one group of checks."""
+
+    surely: set[int]
+    perhaps: set[int] | None
+    more: int = 1
+
+
+def blame(failure: Failure, most: int) -> Blame:
     """Who must be corrupt, and for checks that do not tell, who may be.
 
     Checks that share workers, directly or through others, are looked at together; of each such
     group at most so many workers lie.
-
-    Returns
-    -------
-    corrupt : list of int
-    suspects : list
-        For each group of checks that tells of nobody for sure: the workers of all sets that explain
-        it; none, if more must lie than may; None, if that cannot be told.
     """
-    corrupt: list[int] = []
-    suspects: list[tuple[int, ...] | None] = []
+    found = Blame([], [], 1)
     for checks in _together(failure.parity, failure.senders, failure.failed):
-        surely, perhaps = _blame_by(failure, checks, most)
+        surely, perhaps, more = _blame_by(failure, checks, most)
         if surely:
-            corrupt += sorted(surely)
+            found.corrupt.extend(sorted(surely))
         else:
-            suspects.append(None if perhaps is None else tuple(sorted(perhaps)))
-    return corrupt, suspects
+            found.suspects.append(None if perhaps is None else tuple(sorted(perhaps)))
+            found = found._replace(more=max(found.more, more))
+    return found
 
 
 def _together(
@@ -129,95 +154,99 @@ def _together(
         yield checks
 
 
-def _blame_by(
-    failure: Failure, checks: NDArray[np.bool_], most: int
-) -> tuple[set[int], set[int] | None]:
+def _blame_by(failure: Failure, checks: NDArray[np.bool_], most: int) -> _Verdict:
     """Who is corrupt, and who may be, by these checks."""
     parity = failure.parity
     used = np.unique(parity.position[checks[parity.row]])
     workers = np.unique(failure.senders[used])
     sets = sum(math.comb(workers.size, size) for size in range(1, most + 1))
+    more = 1
     if parity.ends is not None and (parity.ends[used] >= 0).all():
-        named = _outvoted(failure, used, most)
-        if named is None or named:
-            return named or set(), set()
+        named, more = _outvoted(failure, used, most)
+        if named:
+            return _Verdict(named if len(named) <= most else set(), set())
         pairs = np.sort(parity.ends[used], axis=1)
         copies = workers.size == used.size and bool((pairs == pairs[0]).all())
         if copies or sets > FEW_SETS:  # of copies, majorities name whom all sets would
-            return set(), set(workers.tolist())
+            return _Verdict(set(), set(workers.tolist()), more)
     problem = _Problem(failure, checks)
     if most > 1 and sets > FEW_SETS and problem.determined:
         return problem.located(most)
     if most > 1 and sets > SETS_LOOKED_AT:
-        return set(), None
+        return _Verdict(set(), None)
     found = problem.explaining(most)
     surely = set(found[0]).intersection(*found[1:]) if found else set[int]()
-    return surely, set().union(*found)
+    return _Verdict(surely, set().union(*found))
 
 
 # -------------------------------------------------------------------------- edges of a graph
 
 
-def _outvoted(failure: Failure, used: Numbers, most: int) -> set[int] | None:
+def _outvoted(failure: Failure, used: Numbers, most: int) -> tuple[set[int], int]:
     """Workers whose messages disagree with more than may lie that share nothing.
 
-    None if they are more than may lie.
+    And how many messages must come at least before one of them does: each is one more to disagree
+    with, at most.
     """
     ends = failure.parity.ends
     assert ends is not None
     sender = failure.senders
     values = failure.values.copy()  # from the lower end to the higher
     values[used[ends[used, 0] > ends[used, 1]]] *= -1
-    named: set[int] = set()
-    votes: dict[tuple[int, int], tuple[Numbers, Numbers]] = {}
+    votes: Votes = {}
     for pair, copies in parallel(ends, used).items():
         value, square = values[copies], failure.squares[copies]
         apart = np.abs(value[:, None] - value) > SAFETY * np.sqrt(square[:, None] + square)
-        against = apart.sum(axis=1)
-        named |= set(sender[copies[against > most]].tolist())
-        order = np.argsort(against, kind="stable")
-        votes[pair] = copies[order], against[order]
+        against = apart.sum(axis=1).tolist()
+        votes[pair] = sorted(zip(against, copies.tolist(), strict=True))
+    against_most = max(copies[-1][0] for copies in votes.values())
+    named = {at for copies in votes.values() for against, at in copies if against > most}
     if not named and np.unique(sender[used]).size == used.size:
-        named = _outvoted_by_paths(values, failure, votes, most)
-    return None if len(named) > most else named
+        named, against_most = _outvoted_by_paths(values, failure, votes, most)
+    return set(sender[list(named)].tolist()), most + 1 - against_most
 
 
 def _outvoted_by_paths(
-    values: NDArray[Any],
-    failure: Failure,
-    votes: dict[tuple[int, int], tuple[Numbers, Numbers]],
-    most: int,
-) -> set[int]:
+    values: NDArray[Any], failure: Failure, votes: Votes, most: int
+) -> tuple[set[int], int]:
     """The same, of paths between the ends of each message, where its copies do not tell.
 
-    First of those whose copies are against them.
+    First of those whose copies are against them. The messages, and how many disagree with one at
+    most.
     """
-    best = {pair: copies.tolist() for pair, (copies, _) in votes.items()}
-    squares, sender = failure.squares, failure.senders
+    network = Network({pair: [at for _, at in copies] for pair, copies in votes.items()})
+    value, square = values.tolist(), failure.squares.tolist()
+    named: set[int] = set()
+    against_most = 0
     for doubted in (True, False):
-        named: set[int] = set()
-        for pair, (copies, against) in votes.items():
-            agree = copies.size - against  # itself among them
-            asked = (2 * against >= copies.size) == doubted
-            asked &= agree <= most + 1
-            if not asked.any():
+        for pair, copies in votes.items():
+            size = len(copies)
+            asked = [
+                (against, at)
+                for against, at in copies
+                if (2 * against >= size) == doubted and size - against <= most + 1
+            ]
+            if not asked:
                 continue
-            others = {each: edges for each, edges in best.items() if each != pair}
-            paths = disjoint_paths(others, *pair, 2 * most + 2)
-            if copies.size - 1 + len(paths) <= most:
+            possible = asked[-1][0] + network.others(pair)
+            if possible <= most:
+                against_most = max(against_most, possible)
                 continue
-            for at, votes_against in zip(copies[asked], against[asked].tolist(), strict=True):
-                failing = votes_against
-                for path in paths:
-                    edges = [edge for edge, _ in path]
-                    total = sum(sign * values[edge] for edge, sign in path)
-                    within = SAFETY * math.sqrt(squares[edges].sum() + squares[at])
-                    failing += bool(abs(values[at] - total) > within)
-                if failing > most:
-                    named.add(int(sender[at]))
+            paths = network.disjoint_paths(*pair, 2 * most + 2, without=pair)
+            told = [
+                (sum(sign * value[edge] for edge, sign in path), sum(square[e] for e, _ in path))
+                for path in paths
+            ]
+            for against, at in asked:
+                for total, rounding in told:
+                    within = SAFETY * math.sqrt(rounding + square[at])
+                    against += abs(value[at] - total) > within
+                against_most = max(against_most, against)
+                if against > most:
+                    named.add(at)
         if named:
-            return named
-    return set()
+            break
+    return named, against_most
 
 
 # ------------------------------------------------------------------------ any other checks
@@ -255,7 +284,8 @@ class _Problem:
             self._H = self._H[:, first]
             self._nodes = None if self._nodes is None else self._nodes[first]
             senders = senders[first]
-        self._columns = [np.flatnonzero(senders == worker) for worker in self.workers]
+        order = np.argsort(senders, kind="stable")
+        self._columns = np.split(order, np.flatnonzero(np.diff(senders[order])) + 1)
         spare = failure.spare[used]
         self._whole = self._single and bool((spare == len(H)).all())
 
@@ -314,20 +344,17 @@ class _Problem:
 
     # An error locator.
 
-    def located(self, most: int) -> tuple[set[int], set[int] | None]:
+    def located(self, most: int) -> _Verdict:
         """Who is corrupt, and who may be, if any messages can be told from so many others."""
         checks = len(self._H)
-        # With fewer than are found, and e more, others could explain it, whoever they are.
-        if checks <= most:
-            return set(), set(self.workers)
-        found = self._located(min(most, checks - 1))
+        # With checks for fewer than are found, and e more, others could explain it, whoever it is.
+        found = self._located(min(most, checks - most)) if checks > most else None
         if found is None:
-            return set(), None
-        if checks < len(found) + most:
-            return set(), set(self.workers)
+            everyone = None if checks >= 2 * most else set(self.workers)
+            return _Verdict(set(), everyone, max(1, most + 1 - checks))
         named = {self.workers[at] for at in found}
         rivals = {self.workers[at] for at in self._rivals(found)}
-        return (set(), named | rivals) if rivals else (named, set())
+        return _Verdict(set(), named | rivals) if rivals else _Verdict(named, set())
 
     def _rivals(self, found: list[int]) -> list[int]:
         """Columns that explain the checks in the place of one of those found.

@@ -148,6 +148,7 @@ class Round(ShownRound, Gathering):
         if self._inspector is not None:
             self._inspector.reset()
         self._finding: Finding | None = None  # on the messages at hand
+        self._awaited = 0  # messages before which checks that failed are not looked at again
         self._corrupt: list[int] = []
         self._next: dict[int, int] = {}  # of workers that send several: the message due next
         self._scales: list[float] = []  # what messages are to be multiplied by, if they are scaled
@@ -423,8 +424,13 @@ class Round(ShownRound, Gathering):
             if finding.corrupt:
                 self._drop(finding.corrupt)
             else:
-                self._finding = finding
+                self._conclude(finding)
         return self._finding
+
+    def _conclude(self, finding: Finding) -> None:
+        """Go by what parity says until messages come that may change it."""
+        self._finding = finding
+        self._awaited = 0 if finding.holds else self._rows.count + finding.more
 
     def _compared(self) -> bool:
         """Whether all messages that the gradient is decoded from were compared, and fit."""
@@ -437,6 +443,8 @@ class Round(ShownRound, Gathering):
 
     def _settled(self) -> bool:
         """Whether no message to come could say more about what is decoded now."""
+        if self._rows.count < self._awaited and not self._complete:
+            return False
         return self._compared() or (self._decodable and self._complete)
 
     def _require_fresh(self) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from .._arrays import check_integer
-from .edges import flow, parallel
+from .edges import Network, parallel
 from .solve import SOLVED, Equations
 
 __all__ = [
@@ -633,9 +633,8 @@ def withstands(rule: Rule, survivors: Numbers, sender: Numbers, most: int) -> in
         return len(enough) - 1
     if isinstance(rule, Tiling) and workers.size == survivors.size:
         ends = np.stack([rule.start, rule.stop], axis=1)
-        strands = parallel(ends, survivors)
-        count = {pair: edges.size for pair, edges in strands.items()}
-        return flow(count, 0, rule.k, most + 1)[0] - 1
+        network = Network(parallel(ends, survivors))
+        return network.flow(0, rule.k, most + 1)[0] - 1
     if rule.missing(survivors):
         return -1
     found = 0

@@ -374,7 +374,7 @@ class AskingRound(Round):
                 self._finding = None
             else:  # nothing is wrong by more than rounding
                 covered = self._inspector.covered(self.survivors)
-                self._finding = finding._replace(covered=covered, holds=True)
+                self._conclude(finding._replace(covered=covered, holds=True))
 
     def _left(self) -> int:
         """Workers that may still lie, beside those that were found to."""

@@ -27,7 +27,8 @@ than the liars T explains checks only if some messages of S and T, and no others
 that all checks hold: not of fewer workers than there are messages to spare, and one, in the first
 case; not but of all copies, in the second. With fewer messages nobody is accused, and the round
 raises a `CorruptMessageError`. Once t are, at most e - t others may lie, and at least one
-is looked for.
+is looked for. Checks that fail are looked at again when as many messages came as it takes to tell
+who is corrupt: a few later than could be where others are found to be first.
 
 Of more than e liars nothing is said. Two that send the same, where there are three copies and e is
 1, outvote the third, which is dropped in their place; e = 2 wants five copies to name them, and
@@ -242,12 +243,16 @@ class Finding(NamedTuple):
         For checks that failed together, and that do not tell who is corrupt, the workers of all
         sets that explain them; none, if more must be corrupt than may lie; None if that cannot be
         told, either.
+    more : int
+        How many messages must come at least before checks that failed can hold, unless somebody is
+        named meanwhile.
     """
 
     covered: NDArray[np.bool_]
     holds: bool
     corrupt: list[int]
     suspects: list[tuple[int, ...] | None]
+    more: int = 1
 
 
 class Inspector:
@@ -512,8 +517,8 @@ class Inspector:
             return Finding(covered, True, [], [])
         senders, spare = self._senders[survivors], self._spare(survivors)
         failure = Failure(parity, senders, values, squares, sums, bound, failed, spare)
-        corrupt, suspects = blame(failure, self.liars)
-        return Finding(np.zeros(survivors.size, dtype=np.bool_), False, corrupt, suspects)
+        found = blame(failure, self.liars)
+        return Finding(np.zeros(survivors.size, dtype=np.bool_), False, *found)
 
     def _believed(self, survivors: Numbers, inside: NDArray[np.float64]) -> NDArray[np.float64]:
         """Roots of energies of codes of the data, none larger than e + 1 workers say.
