@@ -195,11 +195,12 @@ class BinaryScheme(Scheme):
     def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
         """The messages round a circle of blocks add up to zero."""
         cycles = self.rule.cycles(survivors)
-        sizes = np.array([len(cycle) for cycle in cycles], dtype=np.int64)
+        none = np.empty(0, dtype=np.int64)
+        sizes = np.concatenate([none, *(np.full(*at.shape) for at, _ in cycles)])
         return Parity(
             np.cumsum(sizes) - sizes,
-            np.array([at for cycle in cycles for at in cycle], dtype=np.int64),
-            np.array([sign for cycle in cycles for sign in cycle.values()], dtype=np.float64),
+            np.concatenate([none, *(at.ravel() for at, _ in cycles)]),
+            np.concatenate([none, *(np.tile(signs, len(at)) for at, signs in cycles)], dtype=float),
             np.zeros(sizes.size),
             np.stack([self._start[survivors], self._stop[survivors]], axis=1),
         )

@@ -190,49 +190,56 @@ class Tiling(NamedTuple):
     stop: Numbers
     k: int
 
-    def _edges(self, survivors: Numbers) -> dict[int, list[tuple[int, int, int]]]:
-        """At each point: the other ends of its edges, positions of their messages, and signs."""
-        edges: dict[int, list[tuple[int, int, int]]] = {}
-        starts, stops = self.start[survivors].tolist(), self.stop[survivors].tolist()
-        for at, (start, stop) in enumerate(zip(starts, stops, strict=True)):
-            edges.setdefault(start, []).append((stop, at, 1))
-            edges.setdefault(stop, []).append((start, at, -1))
-        return edges
+    def cycles(self, survivors: Numbers) -> list[tuple[Numbers, list[int]]]:
+        """Messages that add up to zero with coefficients of 1 and -1: a basis of them all.
 
-    def cycles(self, survivors: Numbers) -> list[dict[int, int]]:
-        """Positions and coefficients (1, -1) of messages that add up to zero: a basis of them all.
+        Every further copy of an edge is the first one. Every edge off a spanning forest closes a
+        cycle with the paths to its ends, which are as short as can be.
 
-        Each message off a spanning forest closes a cycle with the paths to its ends, which are as
-        short as can be.
+        Returns
+        -------
+        list of (positions, signs)
+            Cycles of one length each: their messages' positions, a row for each, and coefficients.
         """
-        edges = self._edges(survivors)
-        came_by: dict[int, tuple[int, int, int]] = {}
+        ends = np.stack([self.start, self.stop], axis=1)[survivors]
+        strands = parallel(ends, np.arange(survivors.size))
+        first = {pair: int(copies[0]) for pair, copies in strands.items()}
+        found = [
+            (np.stack([copies[1:], np.full(copies.size - 1, copies[0])], axis=1), [1, -1])
+            for copies in strands.values()
+            if copies.size > 1
+        ]
+        near: dict[int, list[int]] = {}
+        for start, stop in first:
+            near.setdefault(start, []).append(stop)
+            near.setdefault(stop, []).append(start)
+        above: dict[int, int] = {}
         depth: dict[int, int] = {}
-        spare = set(range(survivors.size))
-        for root in edges:
+        for root in near:
             if root in depth:
                 continue
             depth[root] = 0
             ahead = deque([root])
             while ahead:
                 here = ahead.popleft()
-                for there, at, sign in edges[here]:
+                for there in near[here]:
                     if there not in depth:
                         depth[there] = depth[here] + 1
-                        came_by[there] = here, at, sign
-                        spare.discard(at)
+                        above[there] = here
                         ahead.append(there)
-        found = []
-        for at in sorted(spare):
-            cycle = {at: 1}
-            number = int(survivors[at])
-            end, other, way = int(self.start[number]), int(self.stop[number]), 1
-            while end != other:  # from the deeper of the two, one step up
-                if depth[end] < depth[other]:
-                    end, other, way = other, end, -way
-                end, passed, sign = came_by[end]
-                cycle[passed] = way * sign
-            found.append(cycle)
+        for (start, stop), at in first.items():
+            if above.get(start) == stop or above.get(stop) == start:
+                continue
+            cycle, signs = [at], [1]
+            here, there, way = start, stop, 1
+            while here != there:  # from the deeper of the two, one step up
+                if depth[here] < depth[there]:
+                    here, there, way = there, here, -way
+                up = above[here]
+                cycle.append(first[min(here, up), max(here, up)])
+                signs.append(way if up < here else -way)
+                here = up
+            found.append((np.array([cycle]), signs))
         return found
 
     def missing(self, survivors: Numbers) -> int:
