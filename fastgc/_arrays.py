@@ -258,6 +258,13 @@ def at_least(what: str, value: Any, least: int) -> int:
     return number
 
 
+def check_word(what: str, value: object, *known: str) -> None:
+    """Raise ValueError if a word is none of those that are known."""
+    if value not in known:
+        words = " or ".join(f'"{word}"' for word in known)
+        raise ValueError(f"{what} must be {words}, not {value!r}")
+
+
 def check_real(what: str, value: Any, positive: bool = False) -> float:
     """A finite number, not negative or, on demand, positive; or an error."""
     number = _double(what, value)

@@ -47,6 +47,7 @@ from fastgc.torch import (  # noqa: E402
     membership,
 )
 from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
+from fastgc.torch.sampler import Position  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
 # Processes cannot import a test module, but by chance: where the checkout is on the path.
@@ -652,6 +653,7 @@ def test_a_store_that_dies_or_hangs_ends_the_run_in_time(how, tmp_path):
                 for step in range(1000):
                     if (rank, step) == (1, 20):
                         store.set("1/20", b"")
+                    module.zero_grad()
                     losses(module, *samples()[range(BATCH)]).sum().backward()
                     begin = time.monotonic()
                     all_reduce()
@@ -774,6 +776,254 @@ def test_parameters_that_ranks_do_not_use(tmp_path):
     for each in launch(tmp_path, train).values():
         rows = [[3.0] * 2, [3.0] * 2, [0.0] * 2, [0.0] * 2, [0.0] * 2]
         assert each == [[6.0] * 3, [5.0] * 3, None, None, rows]
+
+
+# ------------------------------------------------------------------ what ranks have in common
+
+
+def accumulating(code, calls, of, workers=0, told=None):
+    """A rank whose steps each add up the gradients of several batches."""
+
+    def train(rank, store, life):
+        module, data = net(), samples()
+        optimizer = Momentum(module)
+        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
+        loader = torch.utils.data.DataLoader(
+            data, batch_sampler=sampler, num_workers=workers, persistent_workers=workers > 0
+        )
+        options = {"sampler": sampler, "state": [optimizer], "deadline": 30.0, "settle": 1.5}
+        worst, joined = 0.0, False
+        with CodedAllReduce(
+            module, code, store=store, rank=rank, accumulate=of if told is None else told, **options
+        ) as all_reduce:
+            joined = all_reduce.joined
+            batches = (batch for _ in iter(int, 1) for batch in loader)
+            while (step := all_reduce.step) < calls:
+                optimizer.zero_grad()
+                for _ in range(of):
+                    losses(module, *next(batches)).sum().backward()
+                store.set(f"{rank}/{step}", b"")
+                time.sleep(0.02)
+                all_reduce()
+                whole = sum(
+                    losses(module, *data[order(step * of + each)]).sum() for each in range(of)
+                )
+                truth = flat(torch.autograd.grad(whole, list(module.parameters())))
+                error = (flat(p.grad for p in module.parameters()) - truth).norm()
+                worst = max(worst, float(error / truth.norm()))
+                optimizer.step()
+        return {"worst": worst, "joined": joined, "theta": flat(module.parameters()).numpy()}
+
+    return train
+
+
+def starts_again(ranks):
+    ranks.until("1/5")
+    ranks.signal(0)
+    ranks.start(0)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_rank_that_joins_takes_the_batches_of_the_others(workers, tmp_path):
+    """A step may be of several batches, and a loader may have taken more than those."""
+    code = BinaryCode(N, stragglers=1)
+    trains = [accumulating(code, 30, of, workers) for of in ((1, 3) if workers else (1, 2, 3))]
+    for found in launch_each(tmp_path, trains, [starts_again] * len(trains)):
+        assert sorted(found) == list(range(N))
+        for each in found.values():
+            assert isinstance(each, dict), each
+            assert each["worst"] <= EXACT
+            assert np.array_equal(each["theta"], found[0]["theta"])
+        assert found[0]["joined"]
+
+
+def test_ranks_that_take_other_batches_are_told(tmp_path):
+    def train(way, rank, store, life):
+        code, odd = BinaryCode(N, stragglers=1), rank == 2
+        seed = SEED + (odd and way == "seed")
+        sampler = CodedSampler(samples(), code, 6, rank, seed=seed)
+        with CodedAllReduce(net(), code, store=store, rank=rank, sampler=sampler) as all_reduce:
+            batches = iter(sampler)
+            for step in range(3):
+                next(batches)
+                if way == "two" or (odd and way == "one more" and not step):
+                    next(batches)
+                if way == "ahead":  # as a loader does that has workers
+                    sampler.step += 4 if not step else 1
+                all_reduce()
+
+    errors = {
+        "seed": "samplers differ between ranks 0 and 2",
+        "one more": "batches of the sampler, 1 and 2, differ between ranks 0 and 2",
+        "two": "the sampler gave 2 batches for this step, not 1: accumulate=",
+        "ahead": "the sampler gave 2 batches for this step, not 1: accumulate=",
+    }
+    trains = [functools.partial(train, way) for way in errors]
+    for error, found in zip(errors.values(), launch_each(tmp_path, trains), strict=True):
+        for each in found.values():
+            assert error in each
+
+
+def test_a_sampler_that_is_not_used_is_told_of():
+    sampler = CodedSampler(samples(), Uncoded(1), BATCH, 0)
+    position = Position(sampler, 1)
+    with pytest.raises(RuntimeError, match="the sampler gave 0 batches for this step, not 1"):
+        position.check()
+
+
+@pytest.mark.parametrize("of", [1, 2, 3, 4])
+@pytest.mark.parametrize("ahead", [0, 1, 4])
+@pytest.mark.parametrize("size", [1, 4, 7, 12])
+def test_positions_are_those_of_batches_that_were_used(of, ahead, size):
+    """Whatever a loader takes ahead: never of the next epoch."""
+    sampler = CodedSampler(range(size * 2), Uncoded(1), 2, 0)
+    for begin in range(size if size % of == 0 or not ahead else 1):
+        used = begin
+        position = Position(sampler, of)
+        position.begin(begin)
+        for _ in range(3 * size):
+            if ahead and used % size + of > size:
+                break  # what a step is that two epochs share, no loader tells
+            used += of
+            end = -(-used // size) * size
+            sampler.step = max(sampler.step, min(used + ahead, end))
+            position.check()
+            position.advance()
+            if not ahead or begin % of == 0:
+                assert position.at == used
+
+
+@pytest.mark.parametrize("way", ["none", "in place", "own", "clipped", "one of two"])
+def test_gradients_that_were_zeroed_are_told_from_those_that_were_not(way, tmp_path):
+    def train(rank, store, life):
+        torch.manual_seed(0)
+        module = torch.nn.ParameterList([torch.ones(3), torch.ones(2)])
+        with CodedAllReduce(module, Uncoded(2), store=store, rank=rank) as all_reduce:
+            for step in range(4):
+                for p in module:
+                    if way == "none" or (way == "one of two" and p.numel() == 3):
+                        p.grad = None
+                    elif way in ("in place", "clipped") and p.grad is not None:
+                        p.grad.zero_()
+                if way == "own" and step:
+                    for p in module:
+                        if p.grad is not None:
+                            p.grad.copy_(torch.ones_like(p))
+                else:
+                    sum(p.sum() for p in list(module)[: 1 + step % 2]).backward()
+                all_reduce()
+                if way == "clipped":
+                    torch.nn.utils.clip_grad_norm_(module, 1.0)
+            return module[0].grad.tolist()
+
+    for each in launch(tmp_path, train, count=2).values():
+        assert each == pytest.approx([2.0] * 3) or way == "clipped", each
+        assert isinstance(each, list), each
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_gradient_that_was_not_zeroed_is_told_of(batches, tmp_path):
+    """As where each of several batches is followed by a call."""
+
+    def train(rank, store, life):
+        module = net()
+        with CodedAllReduce(module, Uncoded(2), store=store, rank=rank) as all_reduce:
+            for _ in range(2):
+                for _ in range(batches):
+                    losses(module, *samples()[:4]).sum().backward()
+                all_reduce()
+
+    for each in launch(tmp_path, train, count=2).values():
+        assert "call zero_grad() after each step" in each
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_first_step_in_less_precision_is_not_refused(dtype, tmp_path):
+    def train(rank, store, life):
+        code, module, data = BinaryCode(N, stragglers=1), net(256), samples()
+        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
+        with CodedAllReduce(module, code, store=store, rank=rank, sampler=sampler) as all_reduce:
+            x, y = data[next(iter(sampler))]
+            with torch.autocast("cpu", getattr(torch, dtype)):
+                loss = ((module(x) - y) ** 2).sum() / BATCH
+            loss.backward()
+            all_reduce()
+            return all_reduce.step
+
+    assert set(launch(tmp_path, train).values()) == {1}
+
+
+def test_a_first_step_that_overflows_leaves_the_look_to_the_next(tmp_path):
+    def train(rank, store, life):
+        code = BinaryCode(N, stragglers=1)
+        module, data = net(), samples()
+        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
+        steps = []
+        with CodedAllReduce(module, code, store=store, rank=rank, sampler=sampler) as all_reduce:
+            batches = iter(sampler)
+            for scale in (float("inf"), 1.0):
+                x, y = data[next(batches)]
+                module.zero_grad()
+                (scale * losses(module, x + torch.full((1,), float(rank)), y).sum()).backward()
+                try:
+                    all_reduce()
+                except RuntimeError as error:
+                    return steps, str(error)
+                steps.append(all_reduce.step)
+
+    for steps, error in launch(tmp_path, train).values():
+        assert steps == [1]
+        assert "gradients of the same samples differ" in error
+
+
+def normed(steps, **options):
+    """Ranks of a module with BatchNorm, whose buffers forward changes."""
+
+    def train(rank, store, life):
+        torch.manual_seed(1)
+        module = torch.nn.Sequential(
+            torch.nn.Linear(20, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1)
+        )
+        code, data = FractionalRepetition(N, stragglers=1), samples()
+        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
+        loader = torch.utils.data.DataLoader(data, batch_sampler=sampler)
+        options.setdefault("deadline", 30.0)
+        with CodedAllReduce(
+            module, code, store=store, rank=rank, sampler=sampler, **options
+        ) as all_reduce:
+            while all_reduce.step < steps:
+                for x, y in loader:
+                    if all_reduce.step == steps:
+                        break
+                    module.zero_grad()
+                    losses(module, x, y).sum().backward()
+                    store.set(f"{rank}/{all_reduce.step}", b"")
+                    time.sleep(0.02)
+                    all_reduce()
+                    with torch.no_grad():
+                        for p in module.parameters():
+                            p.sub_(1e-3 * p.grad)
+        state = {name: value.tolist() for name, value in module.state_dict().items()}
+        return state, all_reduce.joined
+
+    return train
+
+
+def test_buffers_that_drift_apart_are_told_of(tmp_path):
+    for each in launch(tmp_path, normed(2)).values():
+        assert "buffers of the module differ between ranks 0 and " in each
+        assert "forward changes them by what a rank computes on" in each
+
+
+def test_the_mean_of_buffers_is_the_same_on_all_ranks(tmp_path):
+    """Also on one that joins: it gets what they were before the step that it joins in."""
+    found = launch(tmp_path, normed(40, buffers="mean"), starts_again)
+    assert sorted(found) == list(range(N))
+    for each in found.values():
+        assert isinstance(each, tuple), each
+        assert each[0] == found[0][0]
+    assert found[0][0]["1.num_batches_tracked"] == 40
+    assert found[0][1]
 
 
 MISTAKES = {

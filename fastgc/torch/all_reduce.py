@@ -22,6 +22,7 @@ same number of steps. Why it holds, also if step t's all-reduce breaks:
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import itertools
 import os
@@ -35,19 +36,34 @@ import torch
 import torch.distributed
 from numpy.typing import NDArray
 
-from .._arrays import check_real
+from .._arrays import at_least, check_real, check_word
 from ..codes import Code
 from ..errors import LeftOutError, NotDecodableError
 from .membership import BrokenGroupError, Members, View, own_store
-from .parameters import Vector, trainable
-from .sampler import CodedSampler, own_rank, real_row
+from .parameters import Buffers, Vector, fingerprint, trainable
+from .sampler import CodedSampler, Position, own_rank, real_row
 
 __all__ = ["Change", "CodedAllReduce", "all_reduce_gradients"]
 
 dist: Any = torch.distributed  # which exports less than it documents, for type checkers
 
-_SAME = 1e-3  # relative difference of gradients that should be equal
+# Relative difference of gradients that should be equal, and of such as were computed in bfloat16 or
+# float16 (measured, in bfloat16: up to 0.02).
+_SAME, _SAME_HALF = 1e-3, 0.1
+_TRIED_EVERY = 1000  # steps
 _SUMS = 8  # further sums that a message has room for
+# What is to be done where ranks differ.
+_START = (
+    " at the start: make it after torch.manual_seed(0) on all ranks, or load the same checkpoint"
+)
+_SAMPLERS = (
+    ": all ranks take the same batches. Their datasets, batch sizes and seeds are the same, and "
+    "where each step adds up the gradients of k batches, accumulate=k says so"
+)
+_BUFFERS = (
+    ": forward changes them by what a rank computes on, as BatchNorm does: take GroupNorm or "
+    'LayerNorm, put such modules in eval(), or take the mean of them: buffers="mean"'
+)
 _count = itertools.count()  # numbers the objects made: all ranks run the same program
 
 
@@ -99,7 +115,9 @@ class CodedAllReduce:
         With real coefficients, and a worker for each rank. Where these are not all one, losses are
         to be multiplied by ``CodedSampler.weights``.
     sampler : CodedSampler, optional
-        Says which step is the first. One that joins is set to the others' step.
+        Says which step is the first. One that joins is set to the others' next batch.
+    accumulate : int
+        Batches of the sampler whose gradients are added up before each call.
     state : iterable
         What else a rank that joins gets from another, besides the module's parameters and buffers:
         optimizers, schedules and others with ``state_dict()`` and ``load_state_dict()``.
@@ -118,6 +136,9 @@ class CodedAllReduce:
     partial : bool
         Whether to go on with an approximation if too few ranks are left, the nearest to the whole
         gradient, of which `residual` says how near.
+    buffers : "error" or "mean"
+        What becomes of buffers that forward changes by what a rank computes on, as BatchNorm's do:
+        an error, or the mean of the ranks'.
 
     Attributes
     ----------
@@ -138,6 +159,12 @@ class CodedAllReduce:
         If an argument does not fit, or the code is not of as many workers as there are ranks.
     RuntimeError
         If parameters differ between ranks at the start, or if there is no store.
+
+    Notes
+    -----
+    The first step, and then each thousandth, looks whether what ranks must have in common is the
+    same: gradients of the same samples, the batches, and buffers. Gradients that overflow, as those
+    of a first step with a `torch.amp.GradScaler`, tell nothing: the next step is looked at.
     """
 
     def __init__(
@@ -153,12 +180,17 @@ class CodedAllReduce:
         deadline: float = 60.0,
         settle: float = 0.3,
         partial: bool = False,
+        accumulate: int = 1,
+        buffers: str = "error",
     ) -> None:
         self._module, self._code = module, code
         self._parameters = trainable(module)
         if sampler is not None and not isinstance(sampler, CodedSampler):
             raise TypeError(f"sampler must be a CodedSampler, not {type(sampler).__name__}")
-        self._sampler, self._state = sampler, list(state)
+        accumulate = at_least("accumulate", accumulate, 1)
+        self._position = None if sampler is None else Position(sampler, accumulate)
+        self._sampler, self._accumulate, self._state = sampler, accumulate, list(state)
+        check_word("buffers", buffers, "error", "mean")
         for each in self._state:
             if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
                 raise TypeError(
@@ -179,8 +211,10 @@ class CodedAllReduce:
         self.changes: list[Change] = []
         self.joined = False
         self._partial = partial
+        self._buffers, self._averaged = Buffers(module), buffers == "mean"
         # The last step's result, and a buffer for this step's: `__call__` swaps them.
-        self._kept, self._next = _Message(self._parameters), _Message(self._parameters)
+        self._kept, self._next = (_Message(module, averages=buffers == "mean") for _ in range(2))
+        self._given = _Given(self._parameters)
         store = own_store() if store is None else store
         # A clone has its own connection: its waits do not block other users of the store.
         store = store.clone() if hasattr(store, "clone") else store
@@ -216,9 +250,11 @@ class CodedAllReduce:
         ValueError
             If the others' module, or state, is of another kind.
         """
-        self._fresh, self._aligned, self._tried = True, 0, False
-        if self._sampler is not None:
-            self.step = self._sampler.step
+        self._fresh, self._aligned, self._compared, self._tried = True, 0, 0, False
+        if self._sampler is not None and self._position is not None:
+            self.step = self._sampler.step // self._accumulate
+            self._position.begin(self._sampler.step)
+        self._given.forget()
         self._members.join()
         try:
             self._in_some_view(lambda view: None)
@@ -273,18 +309,30 @@ class CodedAllReduce:
         FinishedError
             If the others ended the run.
         RuntimeError
-            If the store is gone; if there is no group within twice the deadline; in the first
-            step, if gradients of the same samples differ.
+            If the store is gone; if there is no group within twice the deadline; if ``.grad`` holds
+            the last step's gradient, or batches are not as many as `accumulate` says, or other ones
+            than those of other ranks; in some steps, if gradients of the same samples differ, or
+            buffers do.
         """
         if len(sums) > _SUMS:
             raise ValueError(f"at most {_SUMS} sums may be given, not {len(sums)}")
+        self._given.require_none()
+        if self._position is not None:
+            self._position.check()
         done = self._in_some_view(lambda view: self._all_reduce(view, sums))
         self._kept, self._next = self._next, self._kept
         self.step += 1
-        if done is not None and not self._tried:
-            self._try(done, sums)
-        self._tried = True
-        self._kept.give(self._parameters)
+        if (not self._tried or self.step % _TRIED_EVERY == 0) and bool(
+            torch.isfinite(self._kept.gradient).all()
+        ):
+            if done is not None:
+                self._try(done, sums)
+            self._tried = True
+        self._kept.give()
+        self._given.note()
+        self._buffers.keep()
+        if self._position is not None:
+            self._position.advance()
         return tuple(self._kept.sums[: len(sums)].tolist())
 
     # ------------------------------------------------------------------------------------ the step
@@ -305,9 +353,15 @@ class CodedAllReduce:
                 continue
 
     def _all_reduce(self, view: View, sums: Sequence[float]) -> None:
+        if self._sampler is not None and view.number != self._compared:
+            state = repr(sorted(self._sampler.state_dict().items()))
+            steps, samplers = self._told(view, self._sampler.step, zlib.crc32(state.encode()))
+            self._compare(view, steps, "batches of the sampler, {} and {}, differ", _SAMPLERS)
+            self._compare(view, samplers, "samplers differ", _SAMPLERS)
+            self._compared = view.number
         coefficients, self.residual = self._coefficients(view.ranks)
         own = float(coefficients[view.ranks.index(self.rank)])
-        self._next.take(self._parameters, own, sums)
+        self._next.take(own, 1 / len(view.ranks), sums)
         view.sum(self._next.flat)
 
     def _coefficients(self, ranks: list[int]) -> tuple[NDArray[Any], float]:
@@ -325,9 +379,10 @@ class CodedAllReduce:
             ) from None
 
     def _try(self, view: View, sums: Sequence[float]) -> None:
-        """Compare the first step's result with one decoded from a smaller set of ranks.
+        """Compare what must be the same: buffers, and the step's result.
 
-        They differ if copies of a partition have different gradients.
+        That is compared with one decoded from a smaller set of ranks. They differ if copies of a
+        partition have different gradients.
         """
         ranks = list(view.ranks)
         coefficients, _ = self._coefficients(ranks)
@@ -335,38 +390,41 @@ class CodedAllReduce:
             rest = [r for r in ranks if r != view.ranks[at]]
             if self._code.decodable(rest):
                 ranks = rest
-        if self.residual or len(ranks) == len(view.ranks):
-            return
         others = dict(zip(ranks, self._coefficients(ranks)[0].tolist(), strict=True))
-        self._next.take(self._parameters, others.get(self.rank, 0.0), sums)
+        own = 0 if self._averaged else fingerprint(self._module.buffers())
         try:
+            buffers, halves = self._told(view, own, _in_half(self._parameters))
+            self._compare(view, buffers, "buffers of the module differ", _BUFFERS)
+            if self.residual or len(ranks) == len(view.ranks):
+                return
+            self._next.take(others.get(self.rank, 0.0), 0.0, sums)
             view.sum(self._next.flat)
         except BrokenGroupError:
             return  # all that got here have the step's result
         mine, theirs = self._kept.gradient, self._next.gradient
-        if bool((mine - theirs).abs().max() > _SAME * mine.abs().max()):
+        same = _SAME_HALF if any(halves) else _SAME
+        if bool((mine - theirs).abs().max() > same * mine.abs().max()):
             self._until_all_know(view)
             raise RuntimeError(
                 "gradients of the same samples differ between ranks: each must be of the sum over "
                 "its samples (not the mean, and divided by the same number on all ranks), times "
-                "CodedSampler.weights where the code has some, and without what ranks draw at "
-                "random by themselves (dropout, augmentation)"
+                "CodedSampler.weights where the code has some, without what ranks draw at random "
+                "by themselves (dropout, augmentation), and not depend on which other samples a "
+                "rank has (BatchNorm, but with FractionalRepetition, whose ranks have all or none "
+                "in common)"
             )
 
     # ------------------------------------------------------------------------------- after changes
 
     def _align(self, view: View) -> bool:
         """Bring all members of a new view to the same step; True if this rank got its result so."""
-        rows = torch.zeros(4, self._code.n, dtype=torch.int64)
-        own = _fingerprint(self._parameters) if self._fresh else 0
+        own = fingerprint(self._parameters) if self._fresh else 0
         size = self._next.gradient.numel()
-        rows[:, self.rank] = torch.tensor([self.step, self._fresh, size, own])
-        view.sum(rows)
-        steps, fresh, sizes, prints = rows.tolist()
+        steps, fresh, sizes, prints = self._told(view, self.step, self._fresh, size, own)
         running = [r for r in view.ranks if not fresh[r]]
         if not running:
             for what, values in (("sizes", sizes), ("parameters", prints), ("steps", steps)):
-                self._compare(view, what, values)
+                self._compare(view, values, f"{what} of the module differ", _START)
         elif sizes[self.rank] != sizes[running[0]]:
             raise ValueError(
                 f"this rank's module has {size} trainable parameters, and that of those who are "
@@ -388,15 +446,22 @@ class CodedAllReduce:
         self.changes.append(Change(self.step, view.ranks, view.seconds))
         return behind
 
-    def _compare(self, view: View, what: str, values: list[int]) -> None:
+    def _told(self, view: View, *own: int) -> list[list[int]]:
+        """What each rank says, a list for each of these numbers: of all, those of no member 0."""
+        rows = torch.zeros(len(own), self._code.n, dtype=torch.int64)
+        rows[:, self.rank] = torch.tensor(own)
+        view.sum(rows)
+        found: list[list[int]] = rows.tolist()
+        return found
+
+    def _compare(self, view: View, values: list[int], what: str, why: str) -> None:
+        """Raise RuntimeError on all members, if these are not the same of all."""
         first = view.ranks[0]
         other = next((r for r in view.ranks if values[r] != values[first]), None)
         if other is not None:
             self._until_all_know(view)
-            raise RuntimeError(
-                f"{what} of the module differ between ranks {first} and {other} at the start: "
-                "make it after torch.manual_seed(0) on all ranks, or load the same checkpoint"
-            )
+            what = what.format(values[first], values[other])
+            raise RuntimeError(f"{what} between ranks {first} and {other}{why}")
 
     def _until_all_know(self, view: View) -> None:
         """Wait until all members have seen the same error: one that left early would break it."""
@@ -408,7 +473,8 @@ class CodedAllReduce:
         given = io.BytesIO()
         if self.rank == source:
             states = [each.state_dict() for each in (self._module, *self._state)]
-            torch.save((self.step, self._tried, states), given)
+            at = None if self._position is None else self._position.at
+            torch.save((self.step, at, self._tried, states, self._buffers.kept), given)
         size = torch.tensor([given.tell()])
         view.copy(size, source)
         if self.rank == source:
@@ -418,7 +484,9 @@ class CodedAllReduce:
         view.copy(payload, source)
         if not self._fresh:
             return
-        step, tried, states = torch.load(io.BytesIO(payload.numpy().data), weights_only=False)
+        step, at, tried, states, buffers = torch.load(
+            io.BytesIO(payload.numpy().data), weights_only=False
+        )
         if len(states) != 1 + len(self._state):
             raise ValueError(
                 f"other ranks hand over the state of {len(states) - 1} objects, and this one has "
@@ -426,27 +494,34 @@ class CodedAllReduce:
             )
         for each, found in zip((self._module, *self._state), states, strict=True):
             each.load_state_dict(found)
+        self._buffers.restore(buffers)
         self.step, self._tried, self.joined = step, tried, True
-        if self._sampler is not None:
-            self._sampler.step = step
+        if self._position is not None and at is not None:
+            self._position.begin(at)
 
 
 class _Message:
-    """What is summed: gradients, a flag for each parameter that was used, and further sums."""
+    """What is summed: gradients, a flag for each parameter that was used, buffers, further sums.
 
-    def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
-        size = sum(p.numel() for p in parameters)
-        self.flat = torch.zeros(size + len(parameters) + _SUMS, dtype=parameters[0].dtype)
-        self.gradient = self.flat[:size]
-        self.used, self.sums = self.flat[size:-_SUMS], self.flat[-_SUMS:]
-        self._tensors = Vector(self.flat, parameters).tensors
+    Buffers that are averaged, those of floating-point numbers, are in it at this rank's share.
+    """
+
+    def __init__(self, module: torch.nn.Module, *, averages: bool) -> None:
+        self._module, self._parameters = module, trainable(module)
+        named = dict(module.named_buffers()) if averages else {}
+        floating = {name: each for name, each in named.items() if each.is_floating_point()}
+        size = sum(p.numel() for p in self._parameters)
+        parts = size, len(self._parameters), sum(b.numel() for b in floating.values()), _SUMS
+        self.flat = torch.zeros(sum(parts), dtype=self._parameters[0].dtype)
+        self.gradient, self.used, averaged, self.sums = torch.split(self.flat, list(parts))
+        self._tensors = Vector(self.gradient, self._parameters).tensors
+        averages_of = Vector(averaged, floating.values()).tensors
+        self._averages = dict(zip(floating, averages_of, strict=True))
 
     @torch.no_grad()
-    def take(
-        self, parameters: Sequence[torch.Tensor], coefficient: float, sums: Sequence[float]
-    ) -> None:
+    def take(self, coefficient: float, share: float, sums: Sequence[float]) -> None:
         """Take gradients times a coefficient; a coefficient of 0 takes not even NaN."""
-        for p, mine in zip(parameters, self._tensors, strict=True):
+        for p, mine in zip(self._parameters, self._tensors, strict=True):
             grad = p.grad
             if grad is None or coefficient == 0.0:
                 mine.zero_()
@@ -454,21 +529,97 @@ class _Message:
                 torch.mul(grad, coefficient, out=mine)
             else:
                 mine.copy_(grad.to_dense() if grad.is_sparse else grad).mul_(coefficient)
-        self.used[:] = torch.tensor([p.grad is not None for p in parameters])
+        self.used[:] = torch.tensor([p.grad is not None for p in self._parameters])
+        for mine, buffer in self._averaged():
+            mine.copy_(buffer).mul_(share)
         self.sums.zero_()
         if coefficient != 0.0:
             self.sums[: len(sums)] = coefficient * torch.tensor([float(x) for x in sums])
 
     @torch.no_grad()
-    def give(self, parameters: Sequence[torch.Tensor]) -> None:
-        """Set `.grad` to the sum, of each parameter that any rank used."""
-        for p, used, mine in zip(parameters, self.used.tolist(), self._tensors, strict=True):
+    def give(self) -> None:
+        """Set `.grad` to the sum, of each parameter that any rank used, and buffers to the mean."""
+        for p, used, mine in zip(self._parameters, self.used.tolist(), self._tensors, strict=True):
             if not used:
                 continue
             if p.grad is None or p.grad.is_sparse:
                 p.grad = mine.to(p.device, copy=True)
             else:
                 p.grad.copy_(mine)
+        for mine, buffer in self._averaged():
+            buffer.copy_(mine)
+
+    def _averaged(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        if not self._averages:
+            return []
+        now = dict(self._module.named_buffers())
+        return [(mine, now[name]) for name, mine in self._averages.items()]
+
+
+class _Given:
+    """Gradients that were given, to see whether any was set to zero since.
+
+    Only `backward` writes to a gradient that was not: so often as it adds to it, and no more.
+    """
+
+    def __init__(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        self._parameters, self._added = parameters, [0] * len(parameters)
+        self.forget()
+        own = weakref.ref(self)  # hooks stay as long as the parameters do
+
+        def count(at: int, _: torch.Tensor) -> None:
+            if (given := own()) is not None:
+                given._added[at] += 1
+
+        for at, p in enumerate(parameters):
+            hooked: Any = p  # whose types are not declared
+            hooked.register_post_accumulate_grad_hook(functools.partial(count, at))
+
+    def forget(self) -> None:
+        """None was given."""
+        self._noted: list[tuple[weakref.ref[torch.Tensor], int] | None] = []
+
+    def note(self) -> None:
+        """All gradients that there are were given."""
+        self._noted = [
+            None if p.grad is None else (weakref.ref(p.grad), p.grad._version)
+            for p in self._parameters
+        ]
+        self._added[:] = [0] * len(self._added)
+
+    def require_none(self) -> None:
+        """Raise RuntimeError if none was set to zero, or replaced, and any is in use."""
+        still = [
+            p.grad
+            for p, noted, added in zip(self._parameters, self._noted, self._added, strict=False)
+            if noted is not None
+            and noted[0]() is p.grad is not None
+            and p.grad._version == noted[1] + added
+        ]
+        if len(still) == sum(noted is not None for noted in self._noted) and any(
+            bool(grad.to_dense().any() if grad.is_sparse else grad.any()) for grad in still
+        ):
+            raise RuntimeError(
+                ".grad still holds the gradient of the last step, to which backward() has added: "
+                "call zero_grad() after each step, and where a step adds up the gradients of "
+                "several batches, call this after the last of them"
+            )
+
+
+@torch.no_grad()
+def _in_half(parameters: Sequence[torch.nn.Parameter]) -> bool:
+    """Whether most of the gradients' numbers were computed in bfloat16 or float16.
+
+    The last bits of a float32 are then 0, as they are of one in 256 otherwise; also of the sum of
+    a few.
+    """
+    zero = there = 0
+    for p in parameters:
+        if p.grad is not None and p.grad.dtype == torch.float32 and not p.grad.is_sparse:
+            used = p.grad[p.grad != 0].view(torch.int32)
+            zero += int((used & 0xFF == 0).sum())
+            there += used.numel()
+    return 2 * zero > there
 
 
 def _place(group: Any, rank: int | None) -> tuple[int, int | None]:
@@ -481,14 +632,6 @@ def _place(group: Any, rank: int | None) -> tuple[int, int | None]:
         return int(dist.get_rank()), int(dist.get_world_size())
     world = os.environ.get("WORLD_SIZE")
     return own_rank(), None if world is None else int(world)
-
-
-@torch.no_grad()
-def _fingerprint(parameters: Sequence[torch.Tensor]) -> int:
-    found = 0
-    for p in parameters:
-        found = zlib.crc32(p.detach().cpu().contiguous().view(-1).numpy().data, found)
-    return found
 
 
 _made: dict[torch.nn.Module, CodedAllReduce] = {}
@@ -515,7 +658,8 @@ def all_reduce_gradients(
     sums : sequence of float
         What else is to be summed up over the whole batch.
     **options
-        ``store``, ``rank``, ``deadline``, ``settle``, ``partial``, as of `CodedAllReduce`.
+        ``store``, ``rank``, ``deadline``, ``settle``, ``partial``, ``buffers``, as of
+        `CodedAllReduce`.
 
     Returns
     -------

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from .._arrays import at_least, check_dtype, is_half
+from .._arrays import at_least, check_dtype, check_word, is_half
 from ..codes import BinaryCode, Code
 from ..engines import Cluster, RoundReport, find_engine
 from ..engines.options import RoundKeywords
@@ -152,8 +152,8 @@ class CodedDataParallel:
             raise TypeError(f"loss must be callable, loss(module, batch), not {loss!r}")
         code = BinaryCode(workers, stragglers=stragglers) if code is None else code
         _check_code(code)
-        _check_word("reduction", reduction, "mean", "sum")
-        _check_word("buffers", buffers, "error", "mean")
+        check_word("reduction", reduction, "mean", "sum")
+        check_word("buffers", buffers, "error", "mean")
         if "batch" in options:
             raise TypeError("batches are cut from the dataset: give batch_size, not batch")
         seed = options.setdefault("seed", 0)
@@ -402,11 +402,6 @@ def _check_on_cpu(parameters: Iterable[torch.nn.Parameter]) -> None:
             "the module must be on the CPU, where gradients arrive: module.cpu(); workers "
             'compute where device= says, "cuda:0", say'
         )
-
-
-def _check_word(name: str, value: object, *known: str) -> None:
-    if value not in known:
-        raise ValueError(f'{name} must be "{known[0]}" or "{known[1]}", not {value!r}')
 
 
 def _parts(code: Code, message_dtype: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["Vector", "as_tensor", "dtype_of", "trainable"]
+__all__ = ["Buffers", "Vector", "as_tensor", "dtype_of", "fingerprint", "trainable"]
 
 _REAL: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
@@ -63,6 +64,48 @@ class Vector:
         for each in like:
             begin, self.stop = self.stop, self.stop + each.numel()
             self.tensors.append(flat[begin : self.stop].view(each.shape))
+
+
+@torch.no_grad()
+def fingerprint(tensors: Iterable[torch.Tensor]) -> int:
+    """A number that differs, most likely, where any bit of the tensors does."""
+    found = 0
+    for each in tensors:
+        whole = each.detach().cpu().contiguous().view(-1)
+        found = zlib.crc32(whole.view(torch.uint8).numpy().data, found)
+    return found
+
+
+class Buffers:
+    """A module's buffers, and what they were before a step that is under way."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module = module
+        self._kept: dict[str, tuple[torch.Tensor, int, torch.Tensor]] = {}
+        self.keep()
+
+    @torch.no_grad()
+    def keep(self) -> None:
+        """A step is done: keep what those are that it has changed."""
+        before, self._kept = self._kept, {}
+        for name, now in self._module.named_buffers():
+            known = before.get(name)
+            if known is None or known[0] is not now or known[1] != now._version:
+                known = now, now._version, now.clone()
+            self._kept[name] = known
+
+    @property
+    def kept(self) -> dict[str, torch.Tensor]:
+        """What they were when `keep` was called."""
+        return {name: value for name, (_, _, value) in self._kept.items()}
+
+    @torch.no_grad()
+    def restore(self, values: dict[str, torch.Tensor]) -> None:
+        """Set them to what others kept."""
+        for name, now in self._module.named_buffers():
+            if name in values:
+                now.copy_(values[name])
+        self.keep()
 
 
 def as_tensor(array: NDArray[np.generic]) -> torch.Tensor:

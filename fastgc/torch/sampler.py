@@ -16,7 +16,7 @@ from .._arrays import at_least, check_index
 from ..codes import Code
 from .batches import Batches, edges
 
-__all__ = ["CodedSampler", "own_rank", "real_row"]
+__all__ = ["CodedSampler", "Position", "own_rank", "real_row"]
 
 dist: Any = torch.distributed  # which exports less than it documents, for type checkers
 
@@ -174,3 +174,61 @@ class CodedSampler(Sampler[list[int]]):
             If the state is of another dataset, batch size or seed.
         """
         self._batches.load_state_dict(state)
+
+
+class Position:
+    """Where in a sampler's order the next step begins, also if a loader's workers took some ahead.
+
+    Parameters
+    ----------
+    sampler : CodedSampler
+    accumulate : int
+        Batches of a step.
+
+    Attributes
+    ----------
+    at : int
+        How many batches were taken before it.
+    """
+
+    def __init__(self, sampler: CodedSampler, accumulate: int) -> None:
+        self._sampler, self._accumulate = sampler, accumulate
+        self.begin(sampler.step)
+
+    def begin(self, at: int) -> None:
+        """The next step begins here."""
+        if self._sampler.step != at:
+            self._sampler.step = at
+        self.at = self._taken = self._first = at
+        self._steps = 0  # since `_first`: in this epoch
+        self._ahead = False
+
+    def check(self) -> None:
+        """Raise RuntimeError if a step's batches are not as many as was said, where that shows."""
+        taken, first, steps = self._sampler.step, *self._epoch()
+        size, moved = len(self._sampler), taken - self._taken
+        within = taken % size and self._taken % size and taken // size == self._taken // size
+        wrong = not steps and taken == first
+        if self._ahead and steps and within:
+            wrong = moved != self._accumulate
+        if wrong:
+            raise RuntimeError(
+                f"the sampler gave {moved} batches for this step, not {self._accumulate}: "
+                "accumulate= says of how many batches a step adds up the gradients, and a loader "
+                "takes them from the sampler"
+            )
+
+    def advance(self) -> None:
+        """A step is done, with the batches that were taken."""
+        taken, (self._first, self._steps) = self._sampler.step, self._epoch()
+        if not self._steps:  # a loader takes some ahead when it begins
+            self._ahead |= taken > self._first + self._accumulate
+        self._taken, self._steps = taken, self._steps + 1
+        self.at = self._first + self._accumulate * self._steps if self._ahead else taken
+
+    def _epoch(self) -> tuple[int, int]:
+        """Where the epoch begins of which batches were taken last, and steps since."""
+        taken, before, size = self._sampler.step, self._taken, len(self._sampler)
+        if before and (taken - 1) // size != (before - 1) // size:
+            return (taken - 1) // size * size, 0
+        return self._first, self._steps
