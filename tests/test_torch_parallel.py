@@ -563,8 +563,166 @@ def test_changes_that_workers_do_not_know_of():
             made.backward()
         module.first.bias.requires_grad_(True)
         state = {name: 2 * value for name, value in module.state_dict().items()}
-        module.load_state_dict(state, assign=True)  # other tensors in the parameters' places
+        module.load_state_dict(state)
         made.backward()
+        module.load_state_dict(state, assign=True)  # other tensors in the parameters' places
+        with pytest.raises(RuntimeError, match=r"first.weight was put in the place of one"):
+            made.backward()
+
+
+OUTSIDE = {
+    "a frozen parameter": lambda m: m.first.bias.add_(1),
+    "a buffer": lambda m: m.table.mul_(2),
+    "another buffer": lambda m: setattr(m, "table", m.table + 1),
+    "a state": lambda m: m.load_state_dict({**m.state_dict(), "table": torch.zeros(3)}),
+    "another parameter": lambda m: setattr(m.last, "bias", torch.nn.Parameter(m.last.bias * 2)),
+    "another layer": lambda m: setattr(m, "drop", torch.nn.BatchNorm1d(16, affine=False)),
+    "no buffer": lambda m: delattr(m, "table"),
+}
+
+
+@pytest.mark.parametrize("change", OUTSIDE.values(), ids=OUTSIDE)
+def test_what_workers_are_not_sent_must_not_change(change):
+    """Gradients were those of a module that is no more."""
+    module = net()
+    module.first.bias.requires_grad_(False)
+    module.register_buffer("table", torch.arange(3.0))
+    with coded(module) as made:
+        made.backward()
+        before = {name: value.clone() for name, value in module.state_dict().items()}
+        module.load_state_dict(before)  # which writes all, and changes nothing
+        made.backward()
+        change(module)
+        with pytest.raises(RuntimeError, match=r"[mM]ake a new CodedDataParallel"):
+            made.backward()
+
+
+@pytest.mark.parametrize("hook", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_hooks_of_parameters_are_refused(hook):
+    module = net()
+    with coded(module) as made:
+        getattr(module.last.weight, hook)(lambda found: None)
+        with pytest.raises(RuntimeError, match=r"hook.*is never called"):
+            made.backward()
+
+
+def test_the_state_of_a_run_may_be_loaded_while_it_goes_on():
+    module, other, data = net(), net(), samples()
+    with torch.no_grad():
+        for p in other.parameters():
+            p.add_(0.1)
+    with coded(module, data=data) as made:
+        made.backward()
+        module.load_state_dict(other.state_dict())
+        module.zero_grad()
+        made.backward()
+        plain_step(other, data, 1)
+    for mine, theirs in zip(module.parameters(), other.parameters(), strict=True):
+        assert torch.allclose(mine.grad, theirs.grad, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_same_batch_once_more(workers):
+    """As LBFGS asks for gradients: at several points, of one batch, with the same dropout."""
+    engine = "local" if workers else "simulated"
+    module, data = net(0.5), samples()
+    with coded(module, data=data, engine=engine, num_workers=workers) as made:
+        with pytest.raises(ValueError, match="no batch was taken before"):
+            made.backward(same_batch=True)
+        for step in range(3):
+            found = []
+            for again in (False, True, True):
+                module.zero_grad()
+                result = made.backward(same_batch=again)
+                found.append((result.loss, *(p.grad.clone() for p in module.parameters())))
+            assert made.step == step + 1
+            for first, *others in zip(*found, strict=True):
+                assert all(torch.allclose(torch.as_tensor(first), torch.as_tensor(other))
+                           for other in others)  # fmt: skip
+
+
+def test_lbfgs():
+    data, module = samples(), net(dtype=torch.float64)
+    data = samples(torch.float64)
+    plain = copy.deepcopy(module)
+    mine, theirs = (
+        torch.optim.LBFGS(m.parameters(), max_iter=4, line_search_fn="strong_wolfe")
+        for m in (module, plain)
+    )
+    with coded(module, data=data) as made:
+        for step in range(4):
+            calls = iter(range(100))
+
+            def closure(calls=calls):
+                mine.zero_grad()
+                return made.backward(same_batch=next(calls) > 0).loss
+
+            def plain_closure(step=step):
+                theirs.zero_grad()
+                return plain_step(plain, data, step)
+
+            mine.step(closure)
+            theirs.step(plain_closure)
+    assert far(module, plain) <= 1e-6
+
+
+@contextlib.contextmanager
+def double():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def with_a_constant(module, batch):
+    x, y = batch
+    return functional.cross_entropy(module(x) + torch.full((1,), 1 / 3), y, reduction="sum")
+
+
+MODES = {
+    "no_grad": torch.no_grad,
+    "inference": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "default dtype": double,
+}
+
+
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+@pytest.mark.parametrize("engine", ["simulated", "local"])
+def test_whatever_mode_is_on_gradients_are_the_same(engine, mode):
+    module, data = net(), samples()
+    plain = copy.deepcopy(module)
+    with coded(module, data=data, function=with_a_constant, engine=engine) as made:
+        with mode():
+            result = made.backward()
+        found = with_a_constant(plain, data[order(0)]) / BATCH
+        found.backward()
+    assert result.loss == pytest.approx(float(found.detach()), rel=1e-6)
+    for mine, theirs in zip(module.parameters(), plain.parameters(), strict=True):
+        assert torch.allclose(mine.grad, theirs.grad, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+def test_whatever_mode_it_is_made_in(mode):
+    module, data = net(), samples()
+    with mode(), coded(module, data=data) as made:
+        made.backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in module.parameters())
+
+
+def test_a_tensor_that_is_saved_is_saved_alone(tmp_path):
+    module = net()
+    with coded(module) as made:
+        made.backward()
+        for what in (module.last.bias, module.last.bias.grad):
+            torch.save(what, tmp_path / "file")
+            assert (tmp_path / "file").stat().st_size < 2000
+        torch.save(module.state_dict(), tmp_path / "state")
+    again = net()
+    again.load_state_dict(torch.load(tmp_path / "state"))
+    assert far(module, again) == 0.0
 
 
 def test_a_loss_that_differs_each_time():

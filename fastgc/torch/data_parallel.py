@@ -17,9 +17,9 @@ from ..codes import BinaryCode, Code
 from ..engines import Cluster, RoundReport, find_engine
 from ..engines.options import RoundKeywords
 from ..errors import CorruptMessageError
-from .batches import Batches, Feed
-from .job import CHANGES, Job, Layout, Loss, losses, weights_losses
-from .parameters import Vector, dtype_of, trainable
+from .batches import Batches, Feed, Indices
+from .job import CHANGES, Job, Layout, Loss, losses, plainly, weights_losses
+from .parameters import Unsent, apart, dtype_of, trainable
 from .randomness import seed_all
 
 __all__ = ["CodedDataParallel", "Result"]
@@ -185,12 +185,13 @@ class CodedDataParallel:
 
     def _begin(self) -> None:
         """Make the parameters views of what workers are sent, and note what must not change."""
+        self._last: tuple[int, Indices] | None = None
         self._requires = [p.requires_grad for p in self._module.parameters()]
         self._modes = [m.training for m in self._module.modules()]
-        flat = torch.from_numpy(self._theta)
-        self._views = Vector(flat, self._parameters).tensors
-        self._sent = Vector(flat[self._layout.parameters :], self._buffers).tensors
-        self._grads = [Vector(torch.from_numpy(self._outs[0]), self._parameters).tensors]
+        self._views = apart(self._theta, self._parameters)
+        self._sent = apart(self._theta[self._layout.parameters :], self._buffers)
+        self._grads = [apart(self._outs[0], self._parameters)]
+        self._unsent = Unsent(self._module, [*self._parameters, *self._buffers])
         with torch.no_grad():
             for p, view in zip(self._parameters, self._views, strict=True):
                 p.data = view.copy_(p)
@@ -215,11 +216,17 @@ class CodedDataParallel:
         """Whole batches in an epoch: what is left over of a permutation is left out."""
         return self._batches.per_epoch
 
-    def backward(self) -> Result:
+    def backward(self, same_batch: bool = False) -> Result:
         """Add the next batch's gradient to every parameter's ``.grad``, as a backward pass does.
 
         Parameters that the loss does not depend on keep theirs, None, say. A ``.grad`` that was
         None becomes part of a vector that the next step writes again, unless it is still in use.
+
+        Parameters
+        ----------
+        same_batch : bool
+            Take the last batch once more, and draw the same at random: for optimizers that compare
+            gradients at several points, as `torch.optim.LBFGS` and SAM do.
 
         Returns
         -------
@@ -229,11 +236,22 @@ class CodedDataParallel:
         Raises
         ------
         RuntimeError
-            If ``requires_grad`` of a parameter, or the module's mode, has changed since the start.
+            If ``requires_grad`` of a parameter, the module's mode, a frozen parameter or a buffer
+            has changed since the start, or a parameter was replaced or has a hook.
+        ValueError
+            If there was no batch to take once more.
         WorkerFailedError, NotDecodableError, NonFiniteMessageError, TimeoutError
             As of ``fastgc.engines.LocalCluster.step``; the workers are ended then.
         """
         self._check_unchanged()
+        if not same_batch:
+            self._last = self._batches.step, self._batches.take()
+        elif self._last is None:
+            raise ValueError("same_batch=True, and no batch was taken before")
+        with plainly():
+            return self._backward(*self._last)
+
+    def _backward(self, step: int, indices: Indices) -> Result:
         with torch.no_grad():
             for p, view in zip(self._parameters, self._views, strict=True):
                 if p.data_ptr() != view.data_ptr():  # another tensor was put in its place
@@ -243,11 +261,9 @@ class CodedDataParallel:
         at = int(any(p.grad is not None for p in self._parameters))
         if at == len(self._outs):
             self._outs.append(np.empty_like(self._outs[0]))
-            flat = torch.from_numpy(self._outs[1])
-            self._grads.append(Vector(flat, self._parameters).tensors)
+            self._grads.append(apart(self._outs[1], self._parameters))
         out = self._outs[at]
-        step = self._batches.step
-        self._layout.put(self._theta, step, self._batches.take())
+        self._layout.put(self._theta, step, indices)
         try:
             report = self._cluster.step(self._theta, out)
         except CorruptMessageError as error:
@@ -278,7 +294,7 @@ class CodedDataParallel:
             elif there:
                 p.grad = grad.clone() if added else grad
         if self._buffers:
-            changes = Vector(torch.from_numpy(tail[layout.tensors :]), self._buffers).tensors
+            changes = apart(tail[layout.tensors :], self._buffers)
             for buffer, change in zip(self._buffers, changes, strict=True):
                 buffer.add_(
                     change if buffer.is_floating_point() else change.round().to(buffer.dtype)
@@ -294,6 +310,13 @@ class CodedDataParallel:
             raise RuntimeError(
                 "the module's mode has changed, and workers compute in the one that it had at the "
                 "start: call module.train() (or eval()) before backward()"
+            )
+        self._unsent.check()
+        hooks = ("_backward_hooks", "_post_accumulate_grad_hooks")
+        if any(getattr(p, each, None) for p in self._parameters for each in hooks):
+            raise RuntimeError(
+                "a parameter has a hook (register_hook), which is never called: workers compute "
+                "its gradient. Change .grad after backward() in its place"
             )
 
     def state_dict(self) -> dict[str, Any]:
@@ -319,7 +342,7 @@ class CodedDataParallel:
         before = {name: buffer.clone() for name, buffer in named.items()}
         versions = {name: buffer._version for name, buffer in named.items()}
         written = [p._version for p in self._parameters]
-        with _random_restored():
+        with _random_restored(), plainly():
             try:
                 sums, grads = self._gradients(some)
                 # Some kernels, those of BatchNorm, do not count what they write.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
@@ -20,7 +21,7 @@ from .parameters import Vector, as_tensor, trainable
 from .pickling import pickled
 from .randomness import Drawn, seed_all
 
-__all__ = ["Job", "Layout", "Loss", "losses", "seed_all", "weights_losses"]
+__all__ = ["Job", "Layout", "Loss", "losses", "plainly", "seed_all", "weights_losses"]
 
 Array = NDArray[Any]
 Loss = Callable[[torch.nn.Module, Any], Any]
@@ -154,7 +155,7 @@ class Job:
         self.module, self.loss, self.feed, self.layout = module, loss, feed, layout
         self.partitions, self.seed, self.scale = partitions, seed, scale
         self.buffers, self.device, self.threads = list(buffers), device, threads
-        self.fetching = fetching
+        self.fetching, self.default_dtype = fetching, torch.get_default_dtype()
         self._own: _Replica | None = None
 
     @property
@@ -350,6 +351,10 @@ class _Replica:
 
     def write(self, out: Array, jobs: list[tuple[int, float]]) -> None:
         """Write the sum of partitions' parts, each times its weight."""
+        with plainly(self._job.default_dtype, self._device.type):
+            self._write(out, jobs)
+
+    def _write(self, out: Array, jobs: list[tuple[int, float]]) -> None:
         layout = self._layout
         flat, views = self._tensors(out)
         self._target = views.tensors if self._here is None else self._there.tensors
@@ -445,6 +450,27 @@ CHANGES = (
     "change by its own samples: use GroupNorm or LayerNorm, or track_running_stats=False, or take "
     'the mean of what the partitions make of them: buffers="mean"'
 )
+
+
+@contextlib.contextmanager
+def plainly(dtype: torch.dtype | None = None, device: str = "cpu") -> Iterator[None]:
+    """Compute as a process does that has just started, whatever mode is on: with gradients.
+
+    With this default dtype, if one is given. A loss may still choose modes of its own.
+    """
+    before = torch.get_default_dtype()
+    if dtype is not None and dtype != before:
+        torch.set_default_dtype(dtype)
+    try:
+        with (
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            torch.autocast("cpu", enabled=False),
+            torch.autocast(device, enabled=False),
+        ):
+            yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _move(batch: Any, device: torch.device) -> Any:

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import warnings
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["Buffers", "Vector", "as_tensor", "dtype_of", "fingerprint", "trainable"]
+__all__ = [
+    "Buffers",
+    "Unsent",
+    "Vector",
+    "apart",
+    "as_tensor",
+    "dtype_of",
+    "fingerprint",
+    "trainable",
+]
 
 _REAL: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
@@ -66,6 +76,67 @@ class Vector:
             self.tensors.append(flat[begin : self.stop].view(each.shape))
 
 
+def apart(array: NDArray[Any], like: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors of a `Vector` of an array, each with a storage of its own: saved, it is alone."""
+    found, stop = [], 0
+    for each in like:
+        begin, stop = stop, stop + each.numel()
+        found.append(torch.from_numpy(array[begin:stop]).view(each.shape))
+    return found
+
+
+class Unsent:
+    """What of a module workers got when they started and are not sent again: it must not change.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    sent : iterable of Tensor
+        What they are sent.
+    """
+
+    def __init__(self, module: torch.nn.Module, sent: Iterable[torch.Tensor]) -> None:
+        self._module, self._sent = module, {id(each): each for each in sent}
+        self._known = {
+            name: (each, each._version, fingerprint([each])) for name, each in self._named()
+        }
+        self._names = [name for name, _ in module.named_parameters()]
+
+    def _named(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for name, each in chain(self._module.named_parameters(), self._module.named_buffers()):
+            if id(each) not in self._sent:
+                yield name, each
+
+    def check(self) -> None:
+        """Raise RuntimeError if anything has changed."""
+        seen = 0
+        for name, now in self._named():
+            known = self._known.get(name)
+            seen += known is not None
+            if known is not None and known[0] is now and known[1] == now._version:
+                continue
+            if known is not None and known[2] == fingerprint([now]):
+                self._known[name] = now, now._version, known[2]
+                continue
+            kind = "parameter" if name in self._names else "buffer"
+            how = (
+                "was put in the place of one that workers know"
+                if known is None
+                else "has changed, and workers go on with what it was"
+            )
+            raise RuntimeError(
+                f"{kind} {name} {how}: workers are sent the parameters that required gradients at "
+                "the start, in place, and nothing else. Make a new CodedDataParallel after such a "
+                "change"
+            )
+        if seen < len(self._known):
+            gone = self._known.keys() - {name for name, _ in self._named()}
+            raise RuntimeError(
+                f"{sorted(gone)[0]} is no longer a part of the module, and workers go on with what "
+                "it was: make a new CodedDataParallel after such a change"
+            )
+
+
 @torch.no_grad()
 def fingerprint(tensors: Iterable[torch.Tensor]) -> int:
     """A number that differs, most likely, where any bit of the tensors does."""
@@ -74,6 +145,11 @@ def fingerprint(tensors: Iterable[torch.Tensor]) -> int:
         whole = each.detach().cpu().contiguous().view(-1)
         found = zlib.crc32(whole.view(torch.uint8).numpy().data, found)
     return found
+
+
+# Kernels of BatchNorm do not count that they write to its buffers: those of up to so many numbers
+# are copied whether or not anything has been counted.
+_UNCOUNTED = 1 << 16
 
 
 class Buffers:
@@ -90,8 +166,10 @@ class Buffers:
         before, self._kept = self._kept, {}
         for name, now in self._module.named_buffers():
             known = before.get(name)
-            if known is None or known[0] is not now or known[1] != now._version:
+            if known is None or known[0] is not now:
                 known = now, now._version, now.clone()
+            elif known[1] != now._version or now.numel() <= _UNCOUNTED:
+                known = now, now._version, known[2].copy_(now)
             self._kept[name] = known
 
     @property
