@@ -864,6 +864,58 @@ def test_ranks_that_take_other_batches_are_told(tmp_path):
             assert error in each
 
 
+def in_turns(steps, together):
+    """Two modules, trained in turns: of one `CodedAllReduce`, or of one each."""
+
+    def train(rank, store, life):
+        code, data, modules = BinaryCode(N, stragglers=1), samples(), [net(), net(8)]
+        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
+        options = {"store": store, "rank": rank, "deadline": 10.0}
+        with contextlib.ExitStack() as stack:
+            if together:
+                made = CodedAllReduce(
+                    torch.nn.ModuleList(modules), code, sampler=sampler, **options
+                )
+                reduces = [stack.enter_context(made)] * 2
+            else:
+                reduces = [stack.enter_context(CodedAllReduce(m, code, **options)) for m in modules]
+            batches = (batch for _ in iter(int, 1) for batch in sampler)
+            while (step := reduces[0].step) < steps:
+                turn = step % 2 if together else 0
+                x, y = data[next(batches)]
+                for module, reduce in list(zip(modules, reduces, strict=True))[turn:]:
+                    for each in modules:
+                        each.zero_grad()
+                    losses(module, x, y).sum().backward()
+                    store.set(f"{rank}/{step}", b"")
+                    time.sleep(0.02)
+                    reduce()
+                    with torch.no_grad():
+                        for p in module.parameters():
+                            p.sub_(1e-3 * p.grad)
+                    if together:
+                        break
+            joined = reduces[0].joined
+        return flat(p for module in modules for p in module.parameters()).numpy(), joined
+
+    return train
+
+
+def test_modules_that_are_trained_in_turns(tmp_path):
+    """Of two objects a rank that starts again would wait in one for those who wait in the other."""
+    trains = [in_turns(30, True), in_turns(30, False)]
+    together, apart = launch_each(tmp_path, trains, [starts_again] * 2)
+    for each in together.values():
+        assert isinstance(each, tuple), each
+        assert np.array_equal(each[0], together[0][0])
+    assert [together[rank][1] for rank in range(N)] == [True] + [False] * (N - 1)
+    assert "make one of all modules, CodedAllReduce(torch.nn.ModuleList([a, b])" in apart.pop(0)
+    assert sorted(apart) == without(0)
+    for each in apart.values():
+        assert isinstance(each, tuple), each
+        assert np.array_equal(each[0], apart[1][0])
+
+
 def test_a_sampler_that_is_not_used_is_told_of():
     sampler = CodedSampler(samples(), Uncoded(1), BATCH, 0)
     position = Position(sampler, 1)

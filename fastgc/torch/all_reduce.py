@@ -67,6 +67,9 @@ _BUFFERS = (
 _count = itertools.count()  # numbers the objects made: all ranks run the same program
 
 
+_running: weakref.WeakSet[CodedAllReduce] = weakref.WeakSet()
+
+
 class Change(NamedTuple):
     """A change of who takes part.
 
@@ -162,6 +165,10 @@ class CodedAllReduce:
 
     Notes
     -----
+    Several modules that are trained in turns, as the two of a GAN, are given as one
+    `torch.nn.ModuleList`, and each turn is a step: what has no gradient in it, since its
+    ``zero_grad()`` was called, keeps none.
+
     The first step, and then each thousandth, looks whether what ranks must have in common is the
     same: gradients of the same samples, the batches, and buffers. Gradients that overflow, as those
     of a first step with a `torch.amp.GradScaler`, tell nothing: the next step is looked at.
@@ -224,6 +231,15 @@ class CodedAllReduce:
         enough = code.decodable if not partial else bool
         self._members = Members(own, rank, code.n, enough, deadline, settle)
         self._leave = weakref.finalize(self, self._members.close)
+        if any(other.joined and other._leave.alive for other in _running):
+            self._leave()
+            raise RuntimeError(
+                "this rank has joined others that are running by another CodedAllReduce, in which "
+                "they wait for its gradient, and would wait for them here: where ranks start "
+                "again, make one of all modules, CodedAllReduce(torch.nn.ModuleList([a, b]), ...), "
+                "and call it after each backward()"
+            )
+        _running.add(self)
         self.join()
 
     def __enter__(self) -> Self:
