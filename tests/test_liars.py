@@ -22,6 +22,7 @@ from fastgc import (
 from fastgc.coding import liars
 from fastgc.coding.edges import Network, parallel
 from fastgc.coding.round import Round
+from fastgc.coding.rules import Tiling
 
 pytestmark = pytest.mark.any_backend
 
@@ -214,6 +215,28 @@ def test_no_faster_way_names_who_all_sets_do_not(code, e, monkeypatch):
         assert set(fast) <= set(slow) <= set(bad)
         named += len(fast)
     assert named
+
+
+@settings(deadline=None, max_examples=much(500, 60))
+@given(seed=st.integers(0, 2**32), points=st.integers(2, 9), edges=st.integers(1, 24))
+def test_circles_add_up_to_zero_and_are_all(seed, points, edges):
+    """Of any intervals, also where one is reached from its end alone."""
+    rng = np.random.default_rng(seed)
+    start, stop = np.sort(rng.permuted(np.tile(np.arange(points), (edges, 1)), axis=1)[:, :2]).T
+    survivors = rng.permutation(edges)[: rng.integers(1, edges + 1)]
+    sums = np.zeros((survivors.size, points))  # each interval's, by those up to its ends
+    sums[np.arange(survivors.size), start[survivors]] = -1
+    sums[np.arange(survivors.size), stop[survivors]] = 1
+    checks = []
+    for positions, signs in Tiling(start, stop, points - 1).cycles(survivors):
+        assert set(signs) <= {1, -1}
+        for row in positions:
+            assert len(set(row.tolist())) == row.size
+            checks.append(np.zeros(survivors.size))
+            checks[-1][row] = signs
+            assert not (checks[-1] @ sums).any()
+    assert len(checks) == survivors.size - np.linalg.matrix_rank(sums)
+    assert not checks or np.linalg.matrix_rank(checks) == len(checks)
 
 
 # --------------------------------------------------------------------------- lies that are alike
