@@ -22,6 +22,7 @@ from torch.nn import functional  # noqa: E402
 from fastgc.engines import SimulatedCluster  # noqa: E402
 from fastgc.torch import CodedDataParallel  # noqa: E402
 from fastgc.torch.job import seed_all  # noqa: E402
+from fastgc.torch.parameters import trainable  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
 # Workers cannot import a test module, but by chance: where the checkout is on the path.
@@ -710,6 +711,60 @@ def test_whatever_mode_it_is_made_in(mode):
     with mode(), coded(module, data=data) as made:
         made.backward()
     assert all(p.grad is not None and bool(p.grad.any()) for p in module.parameters())
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoints_of_activations(reentrant):
+    module, data = net(), samples()
+    plain = copy.deepcopy(module)
+
+    def checkpointed(module, batch):
+        x, y = batch
+        middle = torch.utils.checkpoint.checkpoint(
+            lambda x: torch.relu(module.first(x)), x.requires_grad_(), use_reentrant=reentrant
+        )
+        return functional.cross_entropy(module.last(middle), y, reduction="sum")
+
+    module.last.weight.grad = torch.ones_like(module.last.weight)
+    with coded(module, data=data, function=checkpointed) as made:
+        assert bool((module.last.weight.grad == 1).all())
+        module.zero_grad()
+        made.backward()
+    plain_step(plain, data, 0)
+    for mine, theirs in zip(module.parameters(), plain.parameters(), strict=True):
+        assert torch.allclose(mine.grad, theirs.grad, rtol=1e-5, atol=1e-7)
+
+
+def test_modules_in_other_formats_of_memory():
+    """Convolutions whose channels lie last."""
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(
+        torch.nn.Conv2d(4, 4, 2), torch.nn.Flatten(), torch.nn.Linear(4, 5)
+    )
+    module = module.to(memory_format=torch.channels_last)
+    plain = copy.deepcopy(module)
+
+    def of_images(module, batch):
+        x, y = batch
+        return functional.cross_entropy(module(x[:, :16].reshape(-1, 4, 2, 2)), y, reduction="sum")
+
+    with coded(module, function=of_images) as made:
+        made.backward()
+    (of_images(plain, samples()[order(0)]) / BATCH).backward()
+    for mine, theirs in zip(module.parameters(), plain.parameters(), strict=True):
+        assert torch.allclose(mine.grad, theirs.grad, rtol=1e-5, atol=1e-7)
+
+
+def test_modules_that_are_shared_out_are_refused():
+    """As `fully_shard` leaves them: DTensors."""
+
+    class Part(torch.nn.Parameter):
+        placements = ()
+
+    module = net()
+    module.last.bias = Part(module.last.bias.detach())
+    with pytest.raises(TypeError, match=r"last.bias is a part of one that several processes"):
+        trainable(module)
 
 
 def test_a_tensor_that_is_saved_is_saved_alone(tmp_path):

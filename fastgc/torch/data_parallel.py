@@ -377,7 +377,16 @@ class CodedDataParallel:
         loss, sums = losses(self._loss, self._module, self._feed(some))
         if not loss.requires_grad:
             raise TypeError("the loss does not depend on a parameter that requires a gradient")
-        return sums, torch.autograd.grad(loss, self._parameters, allow_unused=True)
+        # By backward(), for torch.autograd.grad does not go with reentrant checkpoints.
+        before = [p.grad for p in self._parameters]
+        try:
+            for p in self._parameters:
+                p.grad = None
+            loss.backward()  # type: ignore[no-untyped-call]
+            return sums, tuple(p.grad for p in self._parameters)
+        finally:
+            for p, grad in zip(self._parameters, before, strict=True):
+                p.grad = grad
 
     @torch.no_grad()
     def _restore(self, named: dict[str, torch.Tensor], before: dict[str, torch.Tensor]) -> None:

@@ -49,6 +49,12 @@ def trainable(module: torch.nn.Module) -> list[torch.nn.Parameter]:
     for name, p in found.items():
         if torch.nn.parameter.is_lazy(p):
             raise ValueError(f"parameter {name} has no shape yet: call the module once before")
+        if hasattr(p, "placements"):
+            raise TypeError(
+                f"parameter {name} is a part of one that several processes share (DTensor, as of "
+                "fully_shard), of which no gradient can be decoded here: give the module as it is "
+                "before that"
+            )
     dtypes = {p.dtype for p in found.values()}
     if len(dtypes) > 1 or not dtypes <= _REAL.keys():
         names = ", ".join(sorted(str(d) for d in dtypes))
