@@ -19,6 +19,7 @@ from fastgc.planning import (
     equal_time_loads,
     generalised_bcc,
     least_time_loads,
+    loads,
     optimal_loads,
 )
 from fastgc.planning.loads import _least_mean, _root
@@ -326,6 +327,30 @@ def test_least_time_is_that_of_the_best_of_all_loads(seed):
         assert found.loads.max() <= most
         if needed > 1:  # a true lower bound of Theorem 2, above that by Chernoff's
             assert _least_mean(needed, shifts, rates) <= least
+
+
+def test_least_time_is_found_where_larger_loads_help_too():
+    """A search from equal loads ended at those, (3, 3)."""
+    found = least_time_loads(3, Heterogeneous([ShiftedExponential(a, 1) for a in (1, 2)]))
+    assert found.loads.tolist() == [2, 1]
+    assert found.time == pytest.approx(4.3333, abs=1e-3)
+
+
+@pytest.mark.long
+def test_searches_end_near_the_least_time(monkeypatch):
+    """Of four workers, all of whose loads are tried here, and whose search is looked at."""
+    rng, above = np.random.default_rng(0), []
+    monkeypatch.setattr(loads, "_ALL", 0)
+    for _ in range(20):
+        needed = int(rng.integers(3, 6))
+        shifts, rates = rng.choice([0.5, 1.0, 2.0, 4.0], 4), rng.choice([0.3, 1.0, 3.0], 4)
+        pairs = zip(shifts.tolist(), rates.tolist(), strict=True)
+        delays = Heterogeneous([ShiftedExponential(*each) for each in pairs])
+        every = itertools.product(range(needed + 1), repeat=4)
+        least = min(received_mean(each, delays, needed) for each in every if sum(each) >= needed)
+        above.append(least_time_loads(needed, delays).time / least)
+    assert max(above) <= 1.05
+    assert np.mean(np.array(above) <= 1 + 1e-6) >= 0.8
 
 
 def test_least_time_may_be_that_of_whole_copies():
