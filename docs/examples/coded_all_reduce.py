@@ -1,6 +1,6 @@
 """A network trained by six ranks, of which one may die at any step; torchrun starts them.
 
-torchrun --nproc-per-node 6 coded_all_reduce.py
+torchrun --nproc-per-node 6 -m fastgc.guard coded_all_reduce.py
 """
 
 import torch

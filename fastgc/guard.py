@@ -1,0 +1,159 @@
+"""``python -m fastgc.guard script.py``: runs a script, and runs it again if it is killed.
+
+torchrun ends all ranks of a machine when a process that it started dies. A guard that is started in
+its place does not die with it::
+
+    torchrun --nproc-per-node 4 -m fastgc.guard script.py --epochs 10
+
+A script that is ended by a signal, as by the kernel for want of memory, is started again; with
+`fastgc.torch.CodedAllReduce` it joins the others, who have lost no step. So is one that ends by a
+`LeftOutError`, for it was late. One that ends by itself, or by an error, ends its guard, with its
+exit status. One that ends by a `FinishedError`, for the others have ended the run, ends it well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from ._arrays import at_least
+from .errors import FinishedError, LeftOutError
+
+__all__ = ["main"]
+
+_LEFT_OUT = 75  # exit status of a script that is to be started again
+_SHORT, _LONGEST_PAUSE = 60.0, 30.0  # seconds
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m fastgc.guard",
+        description="Runs a Python script, and runs it again if it is killed.",
+    )
+    parser.add_argument(
+        "--restarts",
+        type=int,
+        default=10,
+        metavar="R",
+        help="restarts in a row, each of less than a minute, after which it gives up (%(default)s)",
+    )
+    parser.add_argument("--run", action="store_true", help=argparse.SUPPRESS)  # a guard's child
+    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name")
+    parser.add_argument("script", metavar="SCRIPT")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
+    return parser
+
+
+def main() -> None:
+    """Guard a script, as the command line says."""
+    given = _parser().parse_args()
+    if given.run:
+        _run(given.script, given.arguments, given.module)
+        return
+    try:
+        restarts = at_least("--restarts", given.restarts, 0)
+    except ValueError as error:
+        _parser().error(str(error))
+    own = [*(["-m"] if given.module else []), given.script, *given.arguments]
+    sys.exit(_Guard(own, restarts).run())
+
+
+class _Guard:
+    """Runs a script until it ends by itself, or is told to end."""
+
+    def __init__(self, own: list[str], restarts: int) -> None:
+        self._command = [sys.executable, "-m", "fastgc.guard", "--run", *own]
+        self._restarts = restarts
+        self._stopped = 0  # the signal that it was told to end by
+        self._child: subprocess.Popen[bytes] | None = None
+        rank = os.environ.get("RANK")
+        self._name = "the script" if rank is None else f"rank {rank}"
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._stop)
+
+    def _stop(self, number: int, _: object) -> None:
+        self._stopped = number
+        if self._child is not None and self._child.poll() is None:
+            self._child.send_signal(number)
+
+    def run(self) -> int:
+        """The exit status to end with."""
+        short = 0  # lives in a row
+        while True:
+            begin = time.monotonic()
+            status = self._live()
+            if self._stopped:
+                return 128 + self._stopped
+            if status >= 0 and status != _LEFT_OUT:
+                return status
+            why = "was left out" if status >= 0 else f"was killed by {_name_of(-status)}"
+            short = short + 1 if time.monotonic() - begin < _SHORT else 0
+            if short > self._restarts:
+                self._say(f"{why}, {short} times in a row within a minute: it is not started again")
+                return 1
+            self._say(f"{why}, and is started again")
+            self._pause(short)
+
+    def _live(self) -> int:
+        """Run the script once; its exit status, or minus the signal that ended it."""
+        # In a group of its own: what a terminal sends to both is sent on to it once.
+        self._child = subprocess.Popen(self._command, process_group=0)
+        if self._stopped:  # meanwhile
+            self._child.send_signal(self._stopped)
+        return self._child.wait()
+
+    def _pause(self, short: int) -> None:
+        """Wait before another life, longer after each that was short, but for the first."""
+        end = time.monotonic() + (min(2.0 ** (short - 2), _LONGEST_PAUSE) if short > 1 else 0.0)
+        while not self._stopped and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, 0.1))
+
+    def _say(self, what: str) -> None:
+        print(f"fastgc.guard: {self._name} {what}", file=sys.stderr, flush=True)
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _run(script: str, arguments: list[str], module: bool) -> None:
+    """Be the script, as if Python had been started with it."""
+    _end_with_parent()
+    sys.argv = [script, *arguments]
+    try:
+        if module:
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
+        else:
+            sys.path[0] = str(Path(script).resolve().parent)
+            runpy.run_path(script, run_name="__main__")
+    except FinishedError as error:
+        print(f"fastgc.guard: {error}", file=sys.stderr, flush=True)
+    except LeftOutError as error:
+        print(f"fastgc.guard: {error}", file=sys.stderr, flush=True)
+        sys.exit(_LEFT_OUT)
+
+
+def _end_with_parent() -> None:
+    """On Linux: be killed when the guard is, which then can tell nobody to end."""
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    guard = os.getppid()
+    set_death_signal = 1
+    ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
+    if os.getppid() != guard:  # it ended before
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""`python -m fastgc.guard`: a script that is killed runs again, and all else ends as it would."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.any_backend
+
+# Lives are counted in a file; each does what the argument of its number says.
+SCRIPT = """
+import os, pathlib, signal, sys, time
+from fastgc.errors import FinishedError, LeftOutError
+lives = pathlib.Path("lives")
+life = len(lives.read_text()) if lives.exists() else 0
+lives.write_text("." * (life + 1))
+what = sys.argv[1:][min(life, len(sys.argv) - 2)]
+print(life, what, __name__, pathlib.Path(__file__).name, flush=True)
+if what == "late":
+    raise LeftOutError("the others went on")
+if what == "over":
+    raise FinishedError("the run has ended")
+if what == "wait":
+    signal.signal(signal.SIGTERM, lambda *_: (lives.write_text("told"), sys.exit(3)))
+    pathlib.Path("pid").write_text(str(os.getpid()))
+    time.sleep(60)
+if what == "error":
+    raise ArithmeticError("by zero")
+if what.isdigit():
+    sys.exit(int(what))
+os.kill(os.getpid(), getattr(signal, what))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    return tmp_path
+
+
+def start(folder, *arguments, module=False, restarts=None):
+    own = ["-m", "script"] if module else ["script.py"]
+    options = [] if restarts is None else ["--restarts", str(restarts)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "fastgc.guard", *options, *own, *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"RANK": "2", "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+def run(folder, *arguments, **options):
+    guard = start(folder, *arguments, **options)
+    out, errors = guard.communicate(timeout=60)
+    return guard.returncode, out.splitlines(), errors
+
+
+@pytest.mark.parametrize("module", [False, True])
+def test_a_script_that_is_killed_runs_again(module, folder):
+    status, out, errors = run(folder, "SIGKILL", "SIGSEGV", "0", module=module)
+    assert status == 0
+    assert out == [
+        f"{life} {what} __main__ script.py" for life, what in enumerate(("SIGKILL", "SIGSEGV", "0"))
+    ]
+    assert "fastgc.guard: rank 2 was killed by SIGKILL, and is started again" in errors
+    assert "rank 2 was killed by SIGSEGV" in errors
+
+
+@pytest.mark.parametrize(("what", "expected"), [("0", 0), ("7", 7), ("error", 1), ("over", 0)])
+def test_one_that_ends_by_itself_ends_its_guard(what, expected, folder):
+    status, out, errors = run(folder, what)
+    assert (status, len(out)) == (expected, 1)
+    assert ("ArithmeticError: by zero" in errors) == (what == "error")
+    assert ("fastgc.guard: the run has ended" in errors) == (what == "over")
+
+
+def test_one_that_was_left_out_runs_again(folder):
+    status, out, errors = run(folder, "late", "0")
+    assert (status, len(out)) == (0, 2)
+    assert "fastgc.guard: the others went on" in errors
+    assert "rank 2 was left out, and is started again" in errors
+
+
+def test_one_that_is_killed_again_and_again_is_given_up(folder):
+    status, out, errors = run(folder, "SIGKILL", restarts=1)
+    assert (status, len(out)) == (1, 2)
+    assert "was killed by SIGKILL, 2 times in a row within a minute: it is not started" in errors
+
+
+def gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_a_guard_that_is_ended(number, folder):
+    guard = start(folder, "wait")
+    end = time.monotonic() + 60
+    while not (folder / "pid").exists() or not (folder / "pid").read_text():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    child = int((folder / "pid").read_text())
+    guard.send_signal(number)
+    guard.communicate(timeout=60)
+    while not gone(child):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    if number == signal.SIGTERM:
+        assert guard.returncode == 128 + number
+        assert (folder / "lives").read_text() == "told"
+
+
+def test_what_is_wrong_is_told(folder):
+    assert "--restarts must be at least 0, not -1" in run(folder, "0", restarts=-1)[2]
+    guard = [sys.executable, "-m", "fastgc.guard"]
+    missing = subprocess.run([*guard, "none.py"], cwd=folder, capture_output=True, text=True)
+    assert missing.returncode == 1
+    assert "No such file" in missing.stderr or "can't find" in missing.stderr
+
+
+RANK = """
+import os, signal, sys, time, torch
+import fastgc
+from fastgc.torch import CodedAllReduce, CodedSampler
+torch.set_num_threads(1)
+torch.manual_seed(0)
+code = fastgc.BinaryCode(3, stragglers=1)
+x = torch.linspace(-1, 1, 90).reshape(30, 3)
+model = torch.nn.Linear(3, 1)
+sampler = CodedSampler(x, code, 6, seed=1)
+with CodedAllReduce(model, code, sampler=sampler) as all_reduce:
+    while all_reduce.step < 40:
+        for batch in sampler:
+            model.zero_grad()
+            loss = ((model(x[batch]) - 1) ** 2).sum() / 6
+            loss.backward()
+            (mean,) = all_reduce(loss.item())
+            with torch.no_grad():
+                for p in model.parameters():
+                    p.sub_(0.1 * p.grad)
+            step, rank, joined = all_reduce.step, all_reduce.rank, all_reduce.joined
+            if (step, rank, joined, sys.argv[1]) == (10, 1, False, "killed"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            if step > 10 and sys.argv[1] == "killed":
+                time.sleep(0.5)  # so that it is back in time
+            if step == 40:
+                break
+print(f"rank {rank} joined {joined} loss {mean:.6g} {model.bias.item():.6g}", flush=True)
+"""
+
+
+@pytest.mark.long
+def test_a_rank_of_torchrun_that_is_killed_comes_back(tmp_path):
+    """And all end where they end without that."""
+    pytest.importorskip("torch")
+    (tmp_path / "rank.py").write_text(RANK)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
+    found = {}
+    for what in ("killed", "nobody"):
+        done = subprocess.run(
+            [*command, "-m", "fastgc.guard", "rank.py", what],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("joined") == 3, (done.stdout, done.stderr)
+        found[what] = sorted(line for line in done.stdout.split("\n") if "joined" in line)
+    assert [line.split()[3] for line in found["killed"]] == ["False", "True", "False"]
+    ends = {line.split("loss ")[1] for lines in found.values() for line in lines}
+    assert len(ends) == 1
