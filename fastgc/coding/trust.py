@@ -43,9 +43,11 @@ class Trust(NamedTuple):
     Attributes
     ----------
     relative_error : float
-        Estimated error of the gradient over its norm: from rounding, and for codes that are not
-        exact (`Uncoded` with a tolerance) from what is left out. Of integers nothing is rounded: 0
-        then means modulo 2^bits, for whether the gradient fits in its dtype is not looked at.
+        Estimated error over the norm of the decoded gradient: from rounding, and for codes that are
+        not exact from what is left out. It may be above 1: where partial gradients cancel, little
+        of them is left, and what is left out does not cancel with it. Of integers nothing is
+        rounded: 0 then means modulo 2^bits, for whether the gradient fits in its dtype is not
+        looked at.
     growth : float
         By how much decoding multiplies the relative rounding errors of the messages, typically; 1
         or less is as good as adding up the partial gradients themselves. At most it is
@@ -180,13 +182,18 @@ def trust_of(
     squares: NDArray[np.float64],
     form: Format,
     inside: float = math.nan,
+    energies: NDArray[np.float64] | None = None,
 ) -> Trust:
     """How far to trust what this vector decodes to, if it amplifies errors by so much.
 
     `squares`: squared norms of the messages over that of the gradient. `inside`: by how much it
     amplifies errors of messages that were built up by encoders, NaN if that is not known.
+    `energies`: as `squares`, of the partial gradients in each message, times its coefficients;
+    None before there are messages, for partial gradients of equal norm in random directions.
     """
     wrong = scheme.left_out(survivors, vector)
+    if energies is not None and 0 < wrong < math.inf:
+        wrong = _missing(scheme, wrong, _scatter(scheme, survivors, energies))
     if growth_squared < math.inf:
         errors = scheme.vector_errors(survivors, vector)
         if errors is not None:
@@ -202,6 +209,30 @@ def trust_of(
         form.gradient_dtype,
         form.message_dtype,
     )
+
+
+def _scatter(scheme: Scheme, survivors: NDArray[np.int64], energies: NDArray[np.float64]) -> float:
+    """Sum of the partial gradients' squared norms, as messages tell it that hold some of them."""
+    sizes = scheme.row_norms[survivors]
+    told = (sizes > 0) & (sizes < np.inf)
+    return float(np.mean(energies[told] / sizes[told])) if told.any() else math.inf
+
+
+def _missing(scheme: Scheme, residual: float, scatter: float) -> float:
+    """Norm to expect of what is left out, that of the decoded gradient being 1.
+
+    ``sum_j (v_j - 1) g_j`` by the two numbers that are known of v = a_F B_F, its `residual` and its
+    mean, and by the two that are known of the partial gradients: the `scatter`, the sum of their
+    squared norms, and the squared norm of ``sum_j v_j g_j``, which is 1. So partial gradients are
+    taken for one direction that all have in common, and random ones: if they are alike, the sum is
+    long, and what is left out has little to do with the residual; if they cancel, it is short.
+    """
+    k, left = scheme.k, residual**2
+    mean = 1.0 if scheme.unbiased else 1 - left
+    square = left + 2 * mean - 1  # of v, over k
+    common, room = 1 - square * scatter, k * mean**2 - square
+    common = min(max(common / room, 0.0), scatter) if room > 0 else 0.0
+    return math.sqrt(k * (1 - mean) ** 2 * common + left * (scatter - common))
 
 
 def trust_of_sums(
@@ -227,7 +258,10 @@ def trust_of_sums(
         zero = spread == 0 and not inside > 0 and not gradient.any()
         unknown = 0.0 if zero else np.inf
         return Trust(unknown, unknown)
-    return trust_of(scheme, spread / size, vector, survivors, norms / size, form, inside / size)
+    told = np.where(np.isnan(energies), norms, energies)
+    return trust_of(
+        scheme, spread / size, vector, survivors, norms / size, form, inside / size, told / size
+    )
 
 
 class Watch(Protocol):
