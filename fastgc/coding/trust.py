@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._arrays import is_half, is_integer, is_pairs, unit_roundoff
+from .._arrays import is_half, is_integer, is_pairs, least_number, unit_roundoff
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
 from ..kernels.choice import folds_floats
 from ..kernels.rows import DOUBLE, ROUNDING, of_groups, sums_of
@@ -70,21 +70,23 @@ class Trust(NamedTuple):
         steps: float,
         partial_steps: float,
         wrong: float,
-        gradient_dtype: np.dtype[Any],
-        message_dtype: np.dtype[Any],
+        form: Format,
+        rounded: bool = True,
     ) -> Self:
         """Estimate from the messages combined, the roundings in each, and the vector's own error.
 
         `growth_squared` relates the messages combined, `inside` the partial gradients in them, each
         times its coefficients, to the gradient. The latter is NaN if not known; else the messages
         were built up by adding so many partial gradients, one by one. `steps` are those of sums,
-        `partial_steps` those of the gradient's precision before them.
+        `partial_steps` those of the partial gradients' before them. Messages are `rounded` unless
+        each is a partial gradient as it was computed.
         """
         if not growth_squared < np.inf or inside == np.inf:  # beyond float64
             return cls(np.inf, np.inf)
         # Rounding errors add up like a random walk. In the messages, each amplified. In the
         # gradient: one error of the size of a partial sum for each sum (1/3 on average, as they
         # grow), and that of the last rounding.
+        gradient_dtype, message_dtype = form.gradient_dtype, form.message_dtype
         if is_integer(gradient_dtype):  # nothing is rounded
             return cls(wrong, float(np.sqrt(max(growth_squared, inside, 0.0))))
         gradient, message = unit_roundoff(gradient_dtype), unit_roundoff(message_dtype)
@@ -94,17 +96,25 @@ class Trust(NamedTuple):
         amplified, known = growth_squared, inside >= 0
         if known:
             growth_squared = max(growth_squared, inside)
-        squared = sums**2 * (growth_squared * steps + sums_of(terms) / 3 + 1)
-        squared += gradient**2 * growth_squared * partial_steps
-        if known:
+        # Messages may be sums of more precision than those that they are added up in.
+        inner = min(sums, unit_roundoff(form.sum_dtype))
+        squared = inner**2 * growth_squared * steps + sums**2 * (sums_of(terms) / 3 + 1)
+        if inner < sums:
+            squared += sums**2 * amplified
+        squared += unit_roundoff(form.partial_dtype) ** 2 * growth_squared * partial_steps
+        if known and rounded:
             # Each sum was rounded, and they are half as large as all, on average.
-            each = sums if is_half(message_dtype) else message
+            each = unit_roundoff(form.sum_dtype)
             squared += each**2 * inside * (added / 2 + 1) / 3
         # Floats are added up as such, the groups of them in float64, or all in float64.
         if message > sums and not is_half(message_dtype) and folds_floats():
-            squared += message**2 * amplified * (of_groups(terms) + (not known) * of_groups(added))
+            squared += (
+                message**2
+                * amplified
+                * (of_groups(terms) + (rounded and not known) * of_groups(added))
+            )
         # Results of less precision than the sums: each element is rounded once.
-        if message > sums:
+        if message > sums and rounded:
             squared += ROUNDING * message**2 * amplified
         if gradient > sums:
             squared += ROUNDING * gradient**2
@@ -183,6 +193,7 @@ def trust_of(
     form: Format,
     inside: float = math.nan,
     energies: NDArray[np.float64] | None = None,
+    lost: float = 0.0,
 ) -> Trust:
     """How far to trust what this vector decodes to, if it amplifies errors by so much.
 
@@ -190,6 +201,8 @@ def trust_of(
     amplifies errors of messages that were built up by encoders, NaN if that is not known.
     `energies`: as `squares`, of the partial gradients in each message, times its coefficients;
     None before there are messages, for partial gradients of equal norm in random directions.
+    `lost`: the square of what was lost where numbers are too small to be normal, over that of the
+    gradient.
     """
     wrong = scheme.left_out(survivors, vector)
     if energies is not None and 0 < wrong < math.inf:
@@ -198,6 +211,7 @@ def trust_of(
         errors = scheme.vector_errors(survivors, vector)
         if errors is not None:
             wrong = math.hypot(wrong, math.sqrt(float(errors @ squares)))
+        wrong = math.hypot(wrong, math.sqrt(lost))
     return Trust.of(
         growth_squared,
         inside,
@@ -206,9 +220,22 @@ def trust_of(
         scheme.message_roundings,
         scheme.data_roundings,
         wrong,
-        form.gradient_dtype,
-        form.message_dtype,
+        form,
+        not _copied(scheme, survivors, form),
     )
+
+
+def _copied(scheme: Scheme, survivors: NDArray[np.int64], form: Format) -> bool:
+    """Whether each message is a partial gradient as it was computed, and no less precise."""
+    if (
+        scheme.load * scheme.pieces != scheme.messages_per_worker
+        or scheme.is_complex
+        or scheme.codes_data
+    ):
+        return False
+    if unit_roundoff(form.message_dtype) > unit_roundoff(form.partial_dtype):
+        return False
+    return bool((np.abs(scheme.row_norms[survivors] * scheme.wanted - 1) < 4 * DOUBLE).all())
 
 
 def _scatter(scheme: Scheme, survivors: NDArray[np.int64], energies: NDArray[np.float64]) -> float:
@@ -233,6 +260,25 @@ def _missing(scheme: Scheme, residual: float, scatter: float) -> float:
     common, room = 1 - square * scatter, k * mean**2 - square
     common = min(max(common / room, 0.0), scatter) if room > 0 else 0.0
     return math.sqrt(k * (1 - mean) ** 2 * common + left * (scatter - common))
+
+
+def _underflow(scheme: Scheme, form: Format, amplified: float, terms: int) -> float:
+    """Square to expect of what rounding does where numbers are too small to be normal.
+
+    Sums are exact there, and products with integers, but no other product, and nothing that is
+    rounded to another precision. `amplified` is the squared norm of the vector, of so many terms.
+    """
+    if is_integer(form.gradient_dtype) or form.paired:
+        return 0.0
+    products = 0 if scheme.integral else 1
+    lost = products * (scheme.load * least_number(form.sum_dtype) ** 2) * amplified
+    if not form.scaled and form.message_dtype != form.sum_dtype:
+        lost += least_number(form.message_dtype) ** 2 * amplified
+    lost += products * terms * least_number(form.decoded_dtype) ** 2
+    if form.decoded_dtype != form.gradient_dtype:
+        lost += least_number(form.gradient_dtype) ** 2
+    parts = 2 if form.gradient_dtype.kind == "c" else 1
+    return lost * form.gradient_size * parts / 12
 
 
 def trust_of_sums(
@@ -260,7 +306,15 @@ def trust_of_sums(
         return Trust(unknown, unknown)
     told = np.where(np.isnan(energies), norms, energies)
     return trust_of(
-        scheme, spread / size, vector, survivors, norms / size, form, inside / size, told / size
+        scheme,
+        spread / size,
+        vector,
+        survivors,
+        norms / size,
+        form,
+        inside / size,
+        told / size,
+        _underflow(scheme, form, float(squares.sum()), squares.size) / size,
     )
 
 
