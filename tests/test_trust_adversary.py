@@ -13,6 +13,7 @@ from trust_adversary import MOST, Found, Kind
 import fastgc
 from fastgc.codes import catalogue
 from fastgc.coding import round as rounds
+from fastgc.coding import verify
 
 pytestmark = [
     pytest.mark.any_backend,
@@ -138,3 +139,24 @@ def test_numbers_too_small_to_be_normal(code, kind, size):
     error, trusted = played(code, g, kind)
     if trusted < 1:
         assert 0.1 < error / trusted < 4
+
+
+def test_honest_workers_and_liars():
+    """Nobody is accused who did nothing, and nothing wrong is verified."""
+    names = ["rs", "binary", "fractional", "lcc", "cyclic"]
+    assert adversary.play_honest(names, much(20_000, 140), 0)
+    assert adversary.play_lies(names, much(20_000, 100), 0)
+
+
+def test_it_sees_who_is_accused_and_what_is_let_through(monkeypatch):
+    monkeypatch.setattr(verify, "SAFETY", 1e-3)
+    adversary.verifying.cache_clear()
+    assert not adversary.play_honest(["rs", "binary"], 60, 0)
+    adversary.verifying.cache_clear()
+
+    def blind(inspector, survivors):
+        return verify.Finding(np.ones(survivors.size, np.bool_), True, [], [])
+
+    monkeypatch.setattr(verify.Inspector, "inspect", blind)
+    assert not adversary.play_lies(["rs", "binary"], 100, 0)
+    adversary.verifying.cache_clear()

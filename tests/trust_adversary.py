@@ -19,7 +19,9 @@ above `MOST`:
 
 Where something is left out, nobody knows what a partition is that no message holds: a round can
 only take it to be as the others are. There both ratios are medians, of partial gradients whose
-sizes are drawn by one law for all partitions. Alike to within ``sqrt(eps)`` is as good as equal:
+sizes are drawn by one law for all partitions, within a factor of 100. (Where one of them is all
+there is, the error is all with some probability, and else nothing: trust is the root of the mean
+square, of which the median is nothing.) Alike to within ``sqrt(eps)`` is as good as equal:
 squares of norms do not tell more.
 
 *bound* is the error over `fastgc.stability.error_bound`, of all rounds; it must not be above 1.
@@ -30,10 +32,15 @@ That is not too much said, though there may be none, as of two messages that are
 How often it was so, beside an error below 1, is told as *unknown*.
 
 ``--honest N`` plays N rounds with ``verify=`` of honest workers, whose partial gradients cancel,
-are tiny, huge or equal: nobody may be accused, and none refused that trust knows something of.
-``--lies N`` plays N rounds in which as many workers lie as may, by any amount from what rounding
-hides on: no honest one may be accused, and no gradient be verified that is wrong by t times what
-rounding makes of it more often than ``27 (1 + log t) / t`` (`fastgc.coding.verify`).
+are tiny, huge, equal, or 0: nobody may be accused, no round may find contradictions, nor be left
+unverified that would be verified with random partial gradients, unless nothing is known of its
+gradient, because that is 0, its trust above 1, or its numbers too small to be normal.
+
+``--lies N`` plays N rounds in which up to as many workers lie as may: neighbours or any, the same
+or each its own, in all elements or one, by any amount from what rounding hides to what is beyond
+it by far, of their energy, too. No honest one may be accused. A verified gradient may be wrong by
+t times more than ten roundings of one that is decoded without the liars, but no more often than
+``27 (1 + log t) / t`` (`fastgc.coding.verify`), and what chance adds to that.
 """
 
 from __future__ import annotations
@@ -56,7 +63,7 @@ from numpy.typing import NDArray
 import fastgc
 from fastgc import stability
 from fastgc.codes import catalogue
-from fastgc.errors import NonFiniteMessageError
+from fastgc.errors import CorruptMessageError, NonFiniteMessageError, UnverifiedError
 
 MOST = 30.0
 DRAWS = 9
@@ -235,7 +242,10 @@ def drawn(
             g -= (1 - left) * g.mean(axis=0)
     # By a number that is not round, or sums would be exact where digits have cancelled.
     factor = 10.0**law.scale * rng.uniform(1, 2)
-    found: NDArray[Any] = (factor * (g + left * law.common * normal(p))).astype(dtype)
+    g = factor * (g + left * law.common * normal(p))
+    if kind.integer and np.abs(g).sum(axis=0).max() >= 2.0**53:  # sums, and these as floats
+        raise OverflowError
+    found: NDArray[Any] = g.astype(dtype)
     return found
 
 
@@ -590,12 +600,18 @@ def of_a_round(name: str, point: Try, found: Found) -> float:
     if once is None:
         return -1.0
     if once.left_out > LEFT_OUT:
-        over, _ = medians(name, generic(point), found)
-        found.take("optimistic", over, generic(point))
+        over, _ = medians(name, alike(point), found)
+        found.take("optimistic", over, alike(point))
         return over
     ratio = too_little(once)
     found.take("optimistic", ratio, point)
     return ratio
+
+
+def alike(point: Try) -> Try:
+    """A generic point, of sizes that are within a factor of 100."""
+    point = generic(point)
+    return point._replace(law=point.law._replace(spread=min(point.law.spread, 2.0)))
 
 
 def of_a_law(name: str, point: Try, found: Found) -> float:
@@ -606,6 +622,8 @@ def of_a_law(name: str, point: Try, found: Found) -> float:
     once = played(name, point, found)
     if once is None:
         return -1.0
+    if once.left_out > LEFT_OUT:
+        point = alike(point)
     ratio = too_much(once, point.kind)
     if ratio < found.pessimistic / 3:  # the median is not far from it
         return ratio
@@ -621,6 +639,254 @@ def of_a_bound(name: str, point: Try, found: Found) -> float:
     found.last = -1.0
     played(name, point, found)
     return found.last
+
+
+# ------------------------------------------------------------------------------- verified rounds
+
+
+class Case(NamedTuple):
+    """A code whose messages are compared, how many may lie, and what is sent."""
+
+    code: fastgc.Code
+    liars: int
+    kind: Kind
+
+
+def cases(names: list[str]) -> list[Case]:
+    """All that can be verified, of small codes; those most often that take least time."""
+    found = []
+    for code in (code for name in names for code in codes_of(name) if code.n <= 8):
+        for kind in fitting(code):
+            for liars in (1, 2, 3):
+                if np.dtype(kind.gradient).itemsize == 2:  # as of float32
+                    continue
+                with contextlib.suppress(TypeError, ValueError):
+                    verifying(Case(code, liars, kind), 24)
+                    times = 1 if code.scheme.approximate or code.scheme.message_count > 12 else 8
+                    found += [Case(code, liars, kind)] * times
+    return found
+
+
+@cache
+def verifying(case: Case, p: int) -> Any:
+    """A round that verifies."""
+    form = case.code.scheme.format(p, *case.kind)
+    types = p, form.gradient_dtype, form.message_dtype
+    return case.code.round(*types, verify=case.liars, partial_dtype=case.kind.gradient)
+
+
+class Sent(NamedTuple):
+    """A message, and what is told of it."""
+
+    message: NDArray[Any]
+    energy: float
+
+
+def messages_of(case: Case, job: Job) -> list[Sent]:
+    """What honest workers send."""
+    code, kind, p = case.code, case.kind, len(job.partials[0])
+    found = []
+    for worker, index in map(code.scheme.sender, range(code.scheme.message_count)):
+        encoder = code.encoder(worker, p, kind.gradient, index=index, message_dtype=kind.message)
+        for j in code.partitions(worker, index).tolist():
+            encoder.add(j, job.partials[j], job.cancelled[j])
+        found.append(Sent(encoder.message().copy(), encoder.energy))
+    return found
+
+
+def verified(case: Case, sent: list[Sent], order: list[int], p: int) -> Any:
+    """The round that these messages make, as engines do."""
+    rnd = verifying(case, p)
+    rnd.reset()
+    for number in order:
+        worker, index = case.code.scheme.sender(number)
+        if rnd.wants(worker):
+            rnd.receive(worker, sent[number].message, index, energy=sent[number].energy)
+    return rnd
+
+
+HONEST = ["cancelling", "tiny", "huge", "equal", "zeros", "spread", "random"]
+
+
+def honest_job(case: Case, how: str, p: int, rng: np.random.Generator) -> Job:
+    """Partial gradients of one of the ways that `HONEST` names."""
+    code, kind = case.code, case.kind
+    law, sizes = Law(where=str(rng.choice(WHERE))), np.zeros(code.k)
+    digits, (least, most) = -math.log10(kind.unit), kind.extent
+    if how == "cancelling":
+        law = law._replace(kept=float(-rng.uniform(0, digits + 1)), line=bool(rng.random() < 0.3))
+    elif how == "tiny":
+        law = law._replace(scale=float(rng.uniform(least, least / 3)))
+    elif how == "huge":
+        law = law._replace(scale=float(rng.uniform(most / 3, most - 2)))
+    elif how == "spread":
+        sizes = rng.uniform(-digits, 0, code.k)
+    job = job_of(code, law, sizes, p, kind, rng)
+    if how == "equal" and job.exact is None:
+        job.partials[:] = job.partials[0]
+    elif how == "zeros" and job.exact is None:
+        job.partials[rng.random(code.k) < 0.5] = 0
+    return job
+
+
+def play_honest(names: list[str], rounds: int, seed: int) -> bool:
+    """Rounds in which nobody lies; says whether that was seen of all."""
+    rng, every = np.random.default_rng(seed), cases(names)
+    plain: dict[Case, bool] = {}
+    told, fine = Counter[str](), True
+    for number in range(rounds):
+        case, how = every[rng.integers(len(every))], HONEST[number % len(HONEST)]
+        p = int(rng.choice([1, 3, 24, 24]))
+        with np.errstate(all="ignore"):
+            job = honest_job(case, how, p, rng)
+            sent = messages_of(case, job)
+        if not all(np.isfinite(each.message.astype(complex)).all() for each in sent):
+            told["beyond its dtype"] += 1
+            continue
+        order = rng.permutation(len(sent)).tolist()
+        with np.errstate(all="ignore"):
+            rnd = verified(case, sent, order, len(job.partials[0]))
+            what = outcome(rnd, job)
+        if what == "unverified" and known(case, rnd, how, plain):
+            what = "refused"
+        told[what] += 1
+        if what in WRONG:
+            fine = False
+            print(f"{what}: {case}, {how}, round {number} of seed {seed}: {rnd.corrupt}")
+    print(", ".join(f"{count} {what}" for what, count in told.most_common()), flush=True)
+    return fine
+
+
+WRONG = ["accused", "contradiction", "refused", "wrong"]
+
+
+def outcome(rnd: Any, job: Job) -> str:
+    """What becomes of an honest round."""
+    if rnd.corrupt:
+        return "accused"
+    try:
+        decoded = rnd.gradient()
+    except CorruptMessageError:
+        return "contradiction"
+    except (UnverifiedError, OverflowError):
+        return "unverified"
+    if not np.isfinite(decoded).all():
+        return "beyond its dtype"
+    size, trusted, error = norm(decoded), rnd.trust().relative_error, error_of(decoded, job)
+    return "wrong" if size and error > MOST * trusted * size and trusted < 1 else "verified"
+
+
+def known(case: Case, rnd: Any, how: str, plain: dict[Case, bool]) -> bool:
+    """Whether a round should have been verified: a random one is, and something is known."""
+    if how in ("tiny", "huge") or not rnd.decodable or not rnd.trust().relative_error < 1e-2:
+        return False
+    if case not in plain:
+        rng = np.random.default_rng(0)
+        job = honest_job(case, "random", 24, rng)
+        sent = messages_of(case, job)
+        usual = type(rnd)(
+            case.code,
+            len(job.partials[0]),
+            rnd.form.gradient_dtype,
+            rnd.form.message_dtype,
+            verify=case.liars,
+            partial_dtype=case.kind.gradient,
+        )
+        for number, each in enumerate(sent):
+            worker, index = case.code.scheme.sender(number)
+            usual.receive(worker, each.message, index, energy=each.energy)
+        plain[case] = usual.verified
+    return plain[case]
+
+
+def lied(
+    case: Case, sent: list[Sent], liars: NDArray[np.int64], rng: np.random.Generator
+) -> list[Sent]:
+    """The messages, those of liars by something else."""
+    code, unit = case.code, max(case.kind.unit, float(2.0**-11 * (case.kind.sent == np.float16)))
+    size = 10.0 ** rng.uniform(0, -math.log10(unit) + 6) * unit
+    how = str(rng.choice(["each", "equal", "collinear", "element", "stale", "zero"]))
+    claim = float(rng.choice([1.0, 1.0, 0.0, 1e6, math.inf]))
+    same, found = None, list(sent)
+    for number in code.scheme.messages_of(liars).tolist():
+        message, energy = sent[number]
+        wide = message.astype(np.complex128 if message.dtype.kind == "c" else np.float64)
+        length = norm(wide) / math.sqrt(wide.size) or 1.0
+        if how == "collinear":
+            change = size * wide
+        elif how == "stale":
+            change = sent[(number + 1) % len(sent)].message.astype(wide.dtype) - wide
+        elif how == "zero":
+            change = -wide
+        else:
+            if same is None or how != "equal":
+                same = length * size * rng.standard_normal(wide.size)
+            change = same.astype(wide.dtype)
+            if how == "element":
+                change = change * (np.arange(wide.size) == rng.integers(wide.size))
+        found[number] = Sent((wide + change).astype(message.dtype), claim * energy)
+    return found
+
+
+def play_lies(names: list[str], rounds: int, seed: int) -> bool:
+    """Rounds in which some lie; says whether they did no harm."""
+    rng, every = np.random.default_rng(seed), cases(names)
+    told, fine, beyond = Counter[str](), True, []
+    for number in range(rounds):
+        case = every[rng.integers(len(every))]
+        code, count = case.code, case.code.scheme.message_count
+        job = honest_job(case, "random" if rng.random() < 0.7 else "cancelling", 24, rng)
+        p = len(job.partials[0])
+        liars = rng.permutation(code.n)[: rng.integers(1, case.liars + 1)]
+        if rng.random() < 0.4:
+            liars = (liars[0] + np.arange(liars.size)) % code.n
+        honest = messages_of(case, job)
+        with np.errstate(all="ignore"):
+            sent = lied(case, honest, liars, rng)
+        if not all(np.isfinite(each.message.astype(complex)).all() for each in sent):
+            continue
+        order = rng.permutation(count)[rng.integers(0, 1 + (code.stragglers or 0)) :].tolist()
+        with np.errstate(all="ignore"):
+            rnd = verified(case, sent, order, p)
+            what, harm = harm_of(case, rnd, job, honest, liars)
+        told[what] += 1
+        beyond.append(harm)
+        if what == "accused":
+            fine = False
+            print(f"accused: {case}, round {number} of seed {seed}: {rnd.corrupt} by {liars}")
+    print(", ".join(f"{count} {what}" for what, count in told.most_common()))
+    for t in 10.0 ** np.arange(0, 16):
+        more, may = sum(harm > t for harm in beyond), 27 * (1 + math.log(t)) / t * len(beyond)
+        if more:
+            print(f"  wrong by more than {t:.0e} times ten roundings: {more}, at most {may:.3g}")
+        fine &= more <= may + 5 * math.sqrt(may) + 1
+    return fine
+
+
+def harm_of(
+    case: Case, rnd: Any, job: Job, honest: list[Sent], liars: NDArray[np.int64]
+) -> tuple[str, float]:
+    """What becomes of a round with liars, and by how many times ten roundings it is wrong."""
+    if not set(rnd.corrupt) <= set(liars.tolist()):
+        return "accused", 0.0
+    try:
+        decoded = rnd.gradient()
+    except CorruptMessageError:
+        return "contradiction", 0.0
+    except (fastgc.NotDecodableError, OverflowError):
+        return "unverified", 0.0
+    error, trusted = error_of(decoded, job), rnd.trust().relative_error
+    rounding = trusted * norm(decoded)
+    left = np.setdiff1d(rnd.survivors, case.code.scheme.messages_of(liars))
+    if case.code.decodable(left):  # as precise as it would be without them
+        apart = case.code.round(decoded.size, rnd.form.gradient_dtype, rnd.form.message_dtype)
+        for number in left.tolist():
+            worker, index = case.code.scheme.sender(number)
+            apart.receive(worker, honest[number].message, index, energy=honest[number].energy)
+        with contextlib.suppress(OverflowError):
+            rounding = max(rounding, apart.trust().relative_error * norm(apart.gradient()))
+    what = "verified, liars named" if rnd.corrupt else "verified"
+    return what, error / (10 * rounding) if rounding else (math.inf if error else 0.0)
 
 
 # ---------------------------------------------------------------------------------- what is said
@@ -652,10 +918,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="for each code")
     parser.add_argument("--codes", nargs="*", default=list(catalogue.BUILT_IN), help="by name")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--honest", type=int, metavar="N", help="rounds in which nobody lies")
+    parser.add_argument("--lies", type=int, metavar="N", help="rounds in which some lie")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", fastgc.InstabilityWarning)
     np.set_printoptions(precision=2, threshold=50)
-    return int(not searched(options.codes, options.seconds, options.seed))
+    fine = True
+    if options.honest is not None:
+        fine &= play_honest(options.codes, options.honest, options.seed)
+    if options.lies is not None:
+        fine &= play_lies(options.codes, options.lies, options.seed)
+    if options.honest is None is options.lies:
+        fine = searched(options.codes, options.seconds, options.seed)
+    return int(not fine)
 
 
 if __name__ == "__main__":

@@ -254,7 +254,7 @@ class Inspector:
     the largest ``||c_l|| / ||B_l||`` there is stands for the partial gradients, times
     ``sum_j |B_ij|``: what cancels in all messages is then not known. Codes of the data have
     messages whose errors do not shrink with them, as residuals do that fit better and better:
-    theirs is the largest of all rounds that held.
+    theirs is the largest of all rounds that held, of messages that were compared.
 
     Parameters
     ----------
@@ -475,7 +475,8 @@ class Inspector:
         top = sizes.max(initial=0.0) or 1.0
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             sizes /= top
-            largest = float((sizes / self._norms[survivors]).max(initial=0.0))
+            each = sizes / self._norms[survivors]
+            largest = float(each.max(initial=0.0))
             if self._scheme.codes_data:
                 largest = max(largest, self._largest / top)
             squares = self._own * sizes**2 + self._parts[survivors] * largest**2
@@ -492,7 +493,8 @@ class Inspector:
             if told.any():
                 inside[~told] = 0
                 squares += self._terms * inside**2
-                largest = max(largest, float((inside / self._norms[survivors]).max()))
+                each = np.maximum(each, inside / self._norms[survivors])
+                largest = max(largest, float(each.max()))
             least = (self._least / top * np.array(self._scales)) ** 2
             blurred = (sizes > 0).any() & (least > SAFETY**2 * squares)
             squares += least
@@ -502,9 +504,10 @@ class Inspector:
             sums = parity.apply(values)
             failed = np.abs(sums) > bound
         if not failed.any():
-            self._largest = max(self._largest, largest * top)
             # `trust` knows nothing of numbers too small to be normal, either.
             covered = self.covered(survivors, parity) & ~blurred & ~overstated.any()
+            if covered.any():  # others may be a liar's, of any size
+                self._largest = max(self._largest, float(each[covered].max()) * top)
             return Finding(covered, True, [], [])
         senders, spare = self._senders[survivors], self._spare(survivors)
         failure = Failure(parity, senders, values, squares, sums, bound, failed, spare)
