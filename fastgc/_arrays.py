@@ -96,6 +96,12 @@ def unit_roundoff(dtype: np.dtype[Any]) -> float:
     return 2.0**-8 if dtype.name == "bfloat16" else float(np.finfo(dtype).eps) / 2
 
 
+def least_number(dtype: np.dtype[Any]) -> float:
+    """The smallest positive number of its reals, which is not normal."""
+    real = np.empty(0, dtype).real.dtype
+    return float(np.nextafter(np.zeros(1, real), np.ones(1, real))[0])
+
+
 def check_dtype(
     dtype: DTypeLike, halves: bool = False, integers: bool = False, pairs: bool = False
 ) -> np.dtype[Any]:

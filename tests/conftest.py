@@ -40,6 +40,7 @@ for name in (
     "kernel_table",
     "kernels_fuzz",
     "code_table",
+    "trust_adversary",
     "engine_checks",
     "examples",
     "half_messages",

@@ -364,6 +364,22 @@ def test_residuals_that_vanish_are_not_corrupt(code, dtype):
             rnd.gradient()
 
 
+@pytest.mark.any_backend
+@pytest.mark.parametrize("e", [1, 2])
+def test_what_a_liar_sent_in_other_rounds_hides_nothing(e):
+    """A message of any size, before there are others to compare it with."""
+    code = LagrangeCode(8, load=3)
+    job = Job(code)
+    rnd = code.round(job.p, verify=e)
+    for lie in (0.0, 1e20, 0.0):
+        rnd.reset()
+        for i in range(8):
+            if rnd.wants(i):
+                rnd.receive(i, (lie if i < e else 1) * job.messages[i])
+        assert rnd.corrupt == list(range(e))
+        assert job.error(rnd.gradient()) < 1e-9
+
+
 def cancelling(code, rng, dtype, size=1e-4):
     """Partial gradients of which each but the last is nearly what the next takes away."""
     g = rng.standard_normal((code.k, 32))

@@ -402,3 +402,69 @@ def test_figures_of_the_table():
     assert drawn.worst_residual >= drawn.residual > 0
     exact = measure(FractionalRepetition(8, load=2), trials=5)
     assert exact[-3:] == (0, 0, True)
+
+
+LEAVING = [
+    ExpanderCode(12, load=4, wait=8),
+    BernoulliCode(12, load=3, wait=8, seed=1),
+    BIBDCode(13, wait=9),
+    GraphCode(12, degree=3, wait=6),
+    FractionalRepetition(12, load=2, wait=8),
+    LinearCode(np.random.default_rng(0).standard_normal((9, 8)), wait=5),
+    Grouped([FractionalRepetition(6, load=2, wait=3), BIBDCode(7, wait=4)]),
+    Uncoded(12, tolerance=0.3),
+    Uncoded(12, tolerance=0.3, rescale=False),
+    Uncoded(12, load=3, tolerance=0.1),
+]
+
+
+def alike(rng, k, p):
+    """Near to each other."""
+    return rng.standard_normal(p) + 0.1 * rng.standard_normal((k, p))
+
+
+def anyhow(rng, k, p):
+    """In random directions."""
+    return rng.standard_normal((k, p))
+
+
+def cancelling(rng, k, p):
+    """In random directions, but for their sum, which is small."""
+    g = rng.standard_normal((k, p))
+    return g - (1 - 1e-6) * g.mean(axis=0)
+
+
+@pytest.mark.parametrize("drawn", [alike, anyhow, cancelling])
+@pytest.mark.parametrize("code", LEAVING, ids=repr)
+def test_trust_in_what_leaves_something_out_is_of_what_was_decoded(code, drawn):
+    """The median of draws is off by little, and more where energies are not told."""
+    rng, p, off = np.random.default_rng(0), 50, {True: [], False: []}
+    for _ in range(much(60, 12)):
+        g = drawn(rng, code.k, p) * 10.0 ** rng.integers(-9, 9)
+        rounds = {told: code.round(p) for told in off}
+        for worker in rng.permutation(code.n).tolist():
+            for t in range(code.scheme.message_counts[worker]):
+                held = code.partitions(worker, t)
+                encoder = code.encoder(worker, p, index=t)
+                for j in held:
+                    encoder.add(int(j), g[j])
+                for told, rnd in rounds.items():
+                    if not rnd.ready:
+                        message, energy = encoder.message().copy(), encoder.energy
+                        rnd.receive(worker, message, energy=energy if told else np.nan)
+        for told, rnd in rounds.items():
+            trusted, decoded = rnd.trust().relative_error, rnd.gradient()
+            error = np.linalg.norm(decoded - g.sum(axis=0)) / np.linalg.norm(decoded)
+            off[told].append(error / trusted)
+    for told, ratios in off.items():
+        assert (0.5 if told else 0.2) < np.median(ratios) < 2
+        assert max(ratios) < 10
+
+
+def test_nothing_left_out_of_equal_partial_gradients_is_said_to_be_nothing():
+    """The mean of those that came is that of all."""
+    rnd = Uncoded(10, tolerance=0.3).round(4)
+    for worker in range(7):
+        rnd.receive(worker, np.arange(4.0))
+    assert rnd.left_out() == pytest.approx(np.sqrt(3 / 7))
+    assert rnd.trust().relative_error < 1e-7

@@ -156,6 +156,7 @@ class GroupedScheme(Scheme):
         self.stragglers = min(known) if len(known) == len(tolerated) else None
         self.pieces = schemes[0].pieces
         self.exact = all(scheme.exact for scheme in schemes)
+        self.unbiased = all(scheme.exact or scheme.unbiased for scheme in schemes)
         self.integral = all(scheme.integral for scheme in schemes)
         self.is_complex = any(scheme.is_complex for scheme in schemes)
 

@@ -107,13 +107,13 @@ class UncodedScheme(CellScheme):
     def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
         came = int(self.cells.weight @ self.cells.came(survivors))
         # rescaled, what came is wrong by k / came - 1 each, what did not by 1
-        return math.sqrt((self.k - came) / (came if self._rescale else self.k))
+        return math.sqrt((self.k - came) / (came if self.unbiased else self.k))
 
     def known_residuals(self, workers: int) -> Residuals | None:
         came, rest = divmod(workers * self.k, self.n)
         if not self._single or rest or self.k % self.n or came < self._need:
             return None
-        left = math.sqrt((self.k - came) / (came if self._rescale else self.k))
+        left = math.sqrt((self.k - came) / (came if self.unbiased else self.k))
         return Residuals(workers, left, left, 0, True)
 
     @cached_property

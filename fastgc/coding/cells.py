@@ -72,7 +72,7 @@ class CellScheme(Scheme):
         self.n, self.k = sizes.size, int(cuts[-1])
         self.stragglers, self.wait = stragglers, wait
         self._cuts, self._sizes, self._choices, self._together = cuts, sizes, choices, together
-        self._need, self._rescale = self.k if need is None else need, rescale
+        self._need, self.unbiased = self.k if need is None else need, rescale
         self.exact = self._need == self.k and wait is None
         self.integral = self.exact or not rescale
 
@@ -117,7 +117,7 @@ class CellScheme(Scheme):
     def bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
     ) -> VectorFunction:
-        plan = kernels.unchecked.CellsPlan(*self.cells, float(self.k) if self._rescale else 0.0)
+        plan = kernels.unchecked.CellsPlan(*self.cells, float(self.k) if self.unbiased else 0.0)
         if self.wait is None:
             return filling(self, kernels.unchecked.bind_cells(plan, survivors, vector), survivors)
         # One message of each cell that came: no other sum of messages is nearer to the gradient.

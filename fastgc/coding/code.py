@@ -650,6 +650,7 @@ class Code(Recorded):
         verify: bool | int = False,
         check_finite: bool = True,
         device: Any = None,
+        partial_dtype: DTypeLike | None = None,
     ) -> Round:
         """One iteration at the master: messages in, gradient out; reusable.
 
@@ -670,8 +671,11 @@ class Code(Recorded):
             Look for NaN and Inf in each message as it comes: see `Round`.
         device : torch.device or str, optional
             Where messages are, if they are tensors on another device than the CPU.
+        partial_dtype : numpy dtype, optional
+            The workers' partial gradients', where messages are of less precision: see `Round`.
         """
         named: Any = {"tracker": tracker, "verify": verify, "check_finite": check_finite}
+        named["partial_dtype"] = partial_dtype
         if device is not None:
             found: Round = DeviceRound(self, p, dtype, message_dtype, device=device, **named)
         else:
@@ -690,7 +694,8 @@ class Code(Recorded):
         """How far to trust a gradient decoded from these survivors, before any message is there.
 
         For partial gradients of `dtype`, of equal norm in random directions, and messages of
-        `message_dtype` made by `encode`. `Round.trust` says it for the messages that came.
+        `message_dtype` made by `encode`; over the norm that their sum is expected to have.
+        `Round.trust` says it for the messages that came, over the norm of what they decode to.
         """
         checked = self.scheme.check_survivors(survivors)
         return expected_trust(self.scheme, checked, dtype, message_dtype)

@@ -71,6 +71,9 @@ class Round(ShownRound, Gathering):
         finite then is in the gradient, and `trust` reads messages itself. Not with `verify`.
     first_worker : int
         What errors call worker 0, where the code is that of a group among others.
+    partial_dtype : numpy dtype, optional
+        The workers' partial gradients', where messages are of less precision, such as float32 of
+        float64: sums are then rounded once, and what cancels in a message leaves less behind.
 
     Attributes
     ----------
@@ -99,6 +102,7 @@ class Round(ShownRound, Gathering):
         verify: bool | int = False,
         check_finite: bool = True,
         first_worker: int = 0,
+        partial_dtype: DTypeLike | None = None,
     ) -> None:
         if (liars := liars_of(verify)) and not check_finite:
             raise ValueError(
@@ -114,6 +118,15 @@ class Round(ShownRound, Gathering):
                 f"messages of {form.message_dtype} decode to gradients of {form.gradient_dtype}: "
                 f"dtype must be that, not {np.dtype(dtype)}"
             )
+        # As workers have it, who encoded.
+        self._sent = form
+        if partial_dtype is not None:
+            self._sent = scheme.format(p, partial_dtype, form.message_dtype)
+            if self._sent.gradient_dtype != form.gradient_dtype:
+                raise TypeError(
+                    f"partial gradients of {self._sent.partial_dtype} do not decode to gradients "
+                    f"of {form.gradient_dtype}, but to {self._sent.gradient_dtype}"
+                )
         self._rows = form.room(scheme.message_count)
         self._decoder = Decoder(scheme, form.unit)
         survivors = self._decoder.survivors
@@ -125,7 +138,7 @@ class Round(ShownRound, Gathering):
             self._follower = scheme.follower(survivors, self._decoder.vector, form.unit)
         self._tally = None if enough else scheme.rule.tally()
         self._arrivals.once = self._follower is not None
-        self._inspector = Inspector(scheme, form, liars) if liars else None
+        self._inspector = Inspector(scheme, self._sent, liars) if liars else None
         if self._inspector is not None:
             self._inspector.require_enough()
         alone = not (liars or scheme.gated or tracker is not None)
@@ -623,8 +636,8 @@ class Round(ShownRound, Gathering):
             norms[:] = [square_norm(row) for row in self._rows.arrays]
             if self.form.scaled:
                 norms *= np.square(self._scales)
-        survivors, form = self.survivors, self.form
-        return trust_of_sums(self.scheme, gradient, size, vector, survivors, norms, energies, form)
+        survivors, sent = self.survivors, self._sent
+        return trust_of_sums(self.scheme, gradient, size, vector, survivors, norms, energies, sent)
 
 
 class DeviceRound(Round):

@@ -143,6 +143,9 @@ class Scheme(Recorded, ABC):
     exact : bool
         Whether vectors satisfy a_F B_F = 1 by a formula, of which nothing but rounding errors is
         left. Where not, what they leave is computed before anything is said about a gradient.
+    unbiased : bool
+        Whether vectors that leave something out are scaled so that the mean of a_F B_F is 1.
+        Default: False, they are least-squares optima, by which it is 1 - residual^2.
     cache : SurvivorCache or None
         Decoding vectors of the survivor sets used last, where computing one takes longer than
         finding it. ``code.scheme.cache.nbytes = 0`` turns it off, ``code.scheme.cache.info()``
@@ -161,6 +164,7 @@ class Scheme(Recorded, ABC):
     packed: bool = True
     integral: bool = False
     exact: bool = False
+    unbiased: bool = False
     wait: int | None = None
     cache: SurvivorCache[Any] | None = None
     methods: tuple[str, ...] = ("auto",)

@@ -53,6 +53,8 @@ class AskingRound(Round):
         As of `Round`; messages of float32 or float64, or complex.
     liars : int
         Workers that may lie, at most, s: 1 to 4.
+    partial_dtype : numpy dtype, optional
+        As of `Round`.
 
     Attributes
     ----------
@@ -123,12 +125,14 @@ class AskingRound(Round):
         tracker: Watch | None = None,
         *,
         liars: int,
+        partial_dtype: DTypeLike | None = None,
     ) -> None:
         if isinstance(liars, bool) or check_integer("liars", liars) < 1:
             raise ValueError(f"liars must be a number of workers, at least 1, not {liars!r}")
         _require_askable(code.scheme, code.scheme.format(p, dtype, message_dtype))
         self._liars = liars
-        super().__init__(code, p, dtype, message_dtype, tracker, verify=liars)
+        types = p, dtype, message_dtype
+        super().__init__(code, *types, tracker, verify=liars, partial_dtype=partial_dtype)
 
     def reset(self) -> None:
         """Forget all messages, and who lied."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._arrays import is_half, is_integer, is_pairs, unit_roundoff
+from .._arrays import is_half, is_integer, is_pairs, least_number, unit_roundoff
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
 from ..kernels.choice import folds_floats
 from ..kernels.rows import DOUBLE, ROUNDING, of_groups, sums_of
@@ -43,9 +43,11 @@ class Trust(NamedTuple):
     Attributes
     ----------
     relative_error : float
-        Estimated error of the gradient over its norm: from rounding, and for codes that are not
-        exact (`Uncoded` with a tolerance) from what is left out. Of integers nothing is rounded: 0
-        then means modulo 2^bits, for whether the gradient fits in its dtype is not looked at.
+        Estimated error over the norm of the decoded gradient: from rounding, and for codes that are
+        not exact from what is left out. It may be above 1: where partial gradients cancel, little
+        of them is left, and what is left out does not cancel with it. Of integers nothing is
+        rounded: 0 then means modulo 2^bits, for whether the gradient fits in its dtype is not
+        looked at.
     growth : float
         By how much decoding multiplies the relative rounding errors of the messages, typically; 1
         or less is as good as adding up the partial gradients themselves. At most it is
@@ -68,21 +70,23 @@ class Trust(NamedTuple):
         steps: float,
         partial_steps: float,
         wrong: float,
-        gradient_dtype: np.dtype[Any],
-        message_dtype: np.dtype[Any],
+        form: Format,
+        rounded: bool = True,
     ) -> Self:
         """Estimate from the messages combined, the roundings in each, and the vector's own error.
 
         `growth_squared` relates the messages combined, `inside` the partial gradients in them, each
         times its coefficients, to the gradient. The latter is NaN if not known; else the messages
         were built up by adding so many partial gradients, one by one. `steps` are those of sums,
-        `partial_steps` those of the gradient's precision before them.
+        `partial_steps` those of the partial gradients' before them. Messages are `rounded` unless
+        each is a partial gradient as it was computed.
         """
         if not growth_squared < np.inf or inside == np.inf:  # beyond float64
             return cls(np.inf, np.inf)
         # Rounding errors add up like a random walk. In the messages, each amplified. In the
         # gradient: one error of the size of a partial sum for each sum (1/3 on average, as they
         # grow), and that of the last rounding.
+        gradient_dtype, message_dtype = form.gradient_dtype, form.message_dtype
         if is_integer(gradient_dtype):  # nothing is rounded
             return cls(wrong, float(np.sqrt(max(growth_squared, inside, 0.0))))
         gradient, message = unit_roundoff(gradient_dtype), unit_roundoff(message_dtype)
@@ -92,17 +96,25 @@ class Trust(NamedTuple):
         amplified, known = growth_squared, inside >= 0
         if known:
             growth_squared = max(growth_squared, inside)
-        squared = sums**2 * (growth_squared * steps + sums_of(terms) / 3 + 1)
-        squared += gradient**2 * growth_squared * partial_steps
-        if known:
+        # Messages may be sums of more precision than those that they are added up in.
+        inner = min(sums, unit_roundoff(form.sum_dtype))
+        squared = inner**2 * growth_squared * steps + sums**2 * (sums_of(terms) / 3 + 1)
+        if inner < sums:
+            squared += sums**2 * amplified
+        squared += unit_roundoff(form.partial_dtype) ** 2 * growth_squared * partial_steps
+        if known and rounded:
             # Each sum was rounded, and they are half as large as all, on average.
-            each = sums if is_half(message_dtype) else message
+            each = unit_roundoff(form.sum_dtype)
             squared += each**2 * inside * (added / 2 + 1) / 3
         # Floats are added up as such, the groups of them in float64, or all in float64.
         if message > sums and not is_half(message_dtype) and folds_floats():
-            squared += message**2 * amplified * (of_groups(terms) + (not known) * of_groups(added))
+            squared += (
+                message**2
+                * amplified
+                * (of_groups(terms) + (rounded and not known) * of_groups(added))
+            )
         # Results of less precision than the sums: each element is rounded once.
-        if message > sums:
+        if message > sums and rounded:
             squared += ROUNDING * message**2 * amplified
         if gradient > sums:
             squared += ROUNDING * gradient**2
@@ -180,17 +192,26 @@ def trust_of(
     squares: NDArray[np.float64],
     form: Format,
     inside: float = math.nan,
+    energies: NDArray[np.float64] | None = None,
+    lost: float = 0.0,
 ) -> Trust:
     """How far to trust what this vector decodes to, if it amplifies errors by so much.
 
     `squares`: squared norms of the messages over that of the gradient. `inside`: by how much it
     amplifies errors of messages that were built up by encoders, NaN if that is not known.
+    `energies`: as `squares`, of the partial gradients in each message, times its coefficients;
+    None before there are messages, for partial gradients of equal norm in random directions.
+    `lost`: the square of what was lost where numbers are too small to be normal, over that of the
+    gradient.
     """
     wrong = scheme.left_out(survivors, vector)
+    if energies is not None and 0 < wrong < math.inf:
+        wrong = _missing(scheme, wrong, _scatter(scheme, survivors, energies))
     if growth_squared < math.inf:
         errors = scheme.vector_errors(survivors, vector)
         if errors is not None:
             wrong = math.hypot(wrong, math.sqrt(float(errors @ squares)))
+        wrong = math.hypot(wrong, math.sqrt(lost))
     return Trust.of(
         growth_squared,
         inside,
@@ -199,9 +220,65 @@ def trust_of(
         scheme.message_roundings,
         scheme.data_roundings,
         wrong,
-        form.gradient_dtype,
-        form.message_dtype,
+        form,
+        not _copied(scheme, survivors, form),
     )
+
+
+def _copied(scheme: Scheme, survivors: NDArray[np.int64], form: Format) -> bool:
+    """Whether each message is a partial gradient as it was computed, and no less precise."""
+    if (
+        scheme.load * scheme.pieces != scheme.messages_per_worker
+        or scheme.is_complex
+        or scheme.codes_data
+    ):
+        return False
+    if unit_roundoff(form.message_dtype) > unit_roundoff(form.partial_dtype):
+        return False
+    return bool((np.abs(scheme.row_norms[survivors] * scheme.wanted - 1) < 4 * DOUBLE).all())
+
+
+def _scatter(scheme: Scheme, survivors: NDArray[np.int64], energies: NDArray[np.float64]) -> float:
+    """Sum of the partial gradients' squared norms, as messages tell it that hold some of them."""
+    sizes = scheme.row_norms[survivors]
+    told = (sizes > 0) & (sizes < np.inf)
+    return float(np.mean(energies[told] / sizes[told])) if told.any() else math.inf
+
+
+def _missing(scheme: Scheme, residual: float, scatter: float) -> float:
+    """Norm to expect of what is left out, that of the decoded gradient being 1.
+
+    ``sum_j (v_j - 1) g_j`` by the two numbers that are known of v = a_F B_F, its `residual` and its
+    mean, and by the two that are known of the partial gradients: the `scatter`, the sum of their
+    squared norms, and the squared norm of ``sum_j v_j g_j``, which is 1. So partial gradients are
+    taken for one direction that all have in common, and random ones: if they are alike, the sum is
+    long, and what is left out has little to do with the residual; if they cancel, it is short.
+    """
+    k, left = scheme.k, residual**2
+    mean = 1.0 if scheme.unbiased else 1 - left
+    square = left + 2 * mean - 1  # of v, over k
+    common, room = 1 - square * scatter, k * mean**2 - square
+    common = min(max(common / room, 0.0), scatter) if room > 0 else 0.0
+    return math.sqrt(k * (1 - mean) ** 2 * common + left * (scatter - common))
+
+
+def _underflow(scheme: Scheme, form: Format, amplified: float, terms: int) -> float:
+    """Square to expect of what rounding does where numbers are too small to be normal.
+
+    Sums are exact there, and products with integers, but no other product, and nothing that is
+    rounded to another precision. `amplified` is the squared norm of the vector, of so many terms.
+    """
+    if is_integer(form.gradient_dtype) or form.paired:
+        return 0.0
+    products = 0 if scheme.integral else 1
+    lost = products * (scheme.load * least_number(form.sum_dtype) ** 2) * amplified
+    if not form.scaled and form.message_dtype != form.sum_dtype:
+        lost += least_number(form.message_dtype) ** 2 * amplified
+    lost += products * terms * least_number(form.decoded_dtype) ** 2
+    if form.decoded_dtype != form.gradient_dtype:
+        lost += least_number(form.gradient_dtype) ** 2
+    parts = 2 if form.gradient_dtype.kind == "c" else 1
+    return lost * form.gradient_size * parts / 12
 
 
 def trust_of_sums(
@@ -227,7 +304,18 @@ def trust_of_sums(
         zero = spread == 0 and not inside > 0 and not gradient.any()
         unknown = 0.0 if zero else np.inf
         return Trust(unknown, unknown)
-    return trust_of(scheme, spread / size, vector, survivors, norms / size, form, inside / size)
+    told = np.where(np.isnan(energies), norms, energies)
+    return trust_of(
+        scheme,
+        spread / size,
+        vector,
+        survivors,
+        norms / size,
+        form,
+        inside / size,
+        told / size,
+        _underflow(scheme, form, float(squares.sum()), squares.size) / size,
+    )
 
 
 class Watch(Protocol):

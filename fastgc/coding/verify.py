@@ -72,7 +72,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from .._arrays import is_half, is_integer, unit_roundoff
+from .._arrays import is_integer, least_number, unit_roundoff
 from ..errors import CorruptMessageError, UnverifiedError
 from .format import Format
 from .liars import SAFETY, Failure, blame
@@ -141,7 +141,7 @@ class Projection:
         beyond = math.ldexp(1.0, -64) if wide else 1.0
         self.unit = shrink * beyond
         self._sum = np.empty(WIDTH, dtype=np.float64 if wide else np.float32)
-        lost, cut = _smallest(real) * self.unit, _smallest(self._sum.dtype) * beyond
+        lost, cut = least_number(real) * self.unit, least_number(self._sum.dtype) * beyond
         self.least = math.hypot(math.sqrt(size) * lost, math.sqrt(WIDTH) * cut)
         self._rng = np.random.default_rng(secrets.randbits(128)) if rng is None else rng
         each = 2 if paired else 1
@@ -183,11 +183,6 @@ class Projection:
     def _numbers(self, reals: NDArray[Any]) -> NDArray[Any]:
         wide = reals.astype(np.float64, copy=False)
         return wide.view(np.complex128) if self._paired else wide
-
-
-def _smallest(dtype: np.dtype[Any]) -> float:
-    """The smallest positive number."""
-    return float(np.nextafter(np.zeros(1, dtype), np.ones(1, dtype))[0])
 
 
 def _random(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
@@ -264,7 +259,7 @@ class Inspector:
     the largest ``||c_l|| / ||B_l||`` there is stands for the partial gradients, times
     ``sum_j |B_ij|``: what cancels in all messages is then not known. Codes of the data have
     messages whose errors do not shrink with them, as residuals do that fit better and better:
-    theirs is the largest of all rounds that held.
+    theirs is the largest of all rounds that held, of messages that were compared.
 
     Parameters
     ----------
@@ -284,16 +279,17 @@ class Inspector:
         self._projection = projection = Projection(form, scheme.is_complex)
         self._senders = np.repeat(np.arange(scheme.n), scheme.message_counts)
         rounding, sums = unit_roundoff(form.message_dtype), unit_roundoff(form.sum_dtype)
-        steps = scheme.load / scheme.messages_per_worker + 2 + scheme.data_roundings
+        steps, before = scheme.load / scheme.messages_per_worker + 2, scheme.data_roundings
+        partial = unit_roundoff(form.partial_dtype)
         # Squared errors: for a message of norm 1, and for partial gradients of norm 1.
         self._own = rounding**2 + sums**2 * projection.passes
         with np.errstate(over="ignore", invalid="ignore"):
             self._norms = np.sqrt(scheme.row_norms * (scheme.k * scheme.pieces))
-            self._parts = sums**2 * steps * scheme.row_sums**2
+            parts = sums**2 * steps + partial**2 * before
+            self._parts = parts * scheme.row_sums**2
         # For a message of energy 1, to which partial gradients were added one by one.
-        each = sums if is_half(form.message_dtype) else max(sums, rounding)
-        self._terms = each**2 * steps**2
-        self._least = math.sqrt(steps) * projection.least
+        self._terms = (sums * steps + partial * before) ** 2
+        self._least = math.sqrt(steps + before) * projection.least
         self._largest = 0.0
         self._most = max(CHECKS, 2 * MARGIN + 2 * liars)
         self.reset()
@@ -484,7 +480,8 @@ class Inspector:
         top = sizes.max(initial=0.0) or 1.0
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             sizes /= top
-            largest = float((sizes / self._norms[survivors]).max(initial=0.0))
+            each = sizes / self._norms[survivors]
+            largest = float(each.max(initial=0.0))
             if self._scheme.codes_data:
                 largest = max(largest, self._largest / top)
             squares = self._own * sizes**2 + self._parts[survivors] * largest**2
@@ -501,7 +498,8 @@ class Inspector:
             if told.any():
                 inside[~told] = 0
                 squares += self._terms * inside**2
-                largest = max(largest, float((inside / self._norms[survivors]).max()))
+                each = np.maximum(each, inside / self._norms[survivors])
+                largest = max(largest, float(each.max()))
             least = (self._least / top * np.array(self._scales)) ** 2
             blurred = (sizes > 0).any() & (least > SAFETY**2 * squares)
             squares += least
@@ -511,9 +509,10 @@ class Inspector:
             sums = parity.apply(values)
             failed = np.abs(sums) > bound
         if not failed.any():
-            self._largest = max(self._largest, largest * top)
             # `trust` knows nothing of numbers too small to be normal, either.
             covered = self.covered(survivors, parity) & ~blurred & ~overstated.any()
+            if covered.any():  # others may be a liar's, of any size
+                self._largest = max(self._largest, float(each[covered].max()) * top)
             return Finding(covered, True, [], [])
         senders, spare = self._senders[survivors], self._spare(survivors)
         failure = Failure(parity, senders, values, squares, sums, bound, failed, spare)

@@ -142,7 +142,7 @@ class RoundLoop:
         self._last: weakref.ref[Gathering] | None = None  # whose messages lie in the cluster
         self._copies: Array | None = None  # of messages, for rounds that verify them
         self._form = sent = code.scheme.format(self._size, self._dtype, run.message_dtype)
-        self._round: Round | SumRound = _own_round(code, self._size, sent, run, gradient)
+        self._round: Round | SumRound = _own_round(code, self._dtype, sent, run, gradient)
         self._decoded = None  # where to decode to, if messages give less precision than is wanted
         if sent.gradient_dtype != self._dtype:
             self._decoded = np.empty(self._size, dtype=sent.gradient_dtype)
@@ -487,17 +487,22 @@ class RoundLoop:
         raise NotImplementedError
 
 
-def _own_round(code: Code, size: int, form: Any, options: RoundOptions, gradient: object) -> Round:
-    """What collects messages of a cluster, as its options say."""
-    types = size, form.gradient_dtype, form.message_dtype
+def _own_round(
+    code: Code, dtype: np.dtype[Any], form: Any, options: RoundOptions, gradient: object
+) -> Round:
+    """What collects messages of a cluster, as its options say, of partial gradients of `dtype`."""
+    types = form.gradient_size, form.gradient_dtype, form.message_dtype
     if not options.ask:
-        return code.round(*types, tracker=options.tracker, verify=options.verify)
+        return code.round(
+            *types, tracker=options.tracker, verify=options.verify, partial_dtype=dtype
+        )
     if hasattr(gradient, "worker"):
         raise TypeError(
             f"workers cannot be asked about partial gradients of {type(gradient).__name__}, which "
             "computes whole messages: leave ask=True out"
         )
-    return AskingRound(code, *types, options.tracker, liars=int(options.verify))
+    liars = int(options.verify)
+    return AskingRound(code, *types, options.tracker, liars=liars, partial_dtype=dtype)
 
 
 def _sum_round(code: Code, form: Any, options: RoundOptions) -> SumRound | None:
