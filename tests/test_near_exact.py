@@ -1,6 +1,8 @@
 """Near-exact decoding: short vectors whose residual is of the size of rounding errors."""
 
 import itertools
+import math
+import warnings
 
 import mpmath
 import numpy as np
@@ -14,6 +16,7 @@ from fastgc import Grouped, NotDecodableError, ReedSolomon, Uncoded, kernels, st
 from fastgc.codes import reed_solomon
 from fastgc.codes.reed_solomon import ReedSolomonScheme
 from fastgc.coding import near_exact
+from fastgc.coding.clusters import Cluster
 from fastgc.coding.trust import typical_error
 
 UNITS = {np.float64: 2.0**-53, np.float32: 2.0**-24}
@@ -534,6 +537,94 @@ def test_coefficients_near_the_end_of_float64():
     vector = code.decoding_vector(survivors)
     assert np.isfinite(vector).all()
     assert code.scheme.left_out(survivors, vector) > 1
+
+
+# ------------------------------------------------------------------------ what is out of reach
+
+
+@settings(deadline=None, max_examples=much(60, 12))
+@given(
+    n=st.integers(2, 90),
+    root=st.integers(1, 90),
+    unit=st.sampled_from([2.0**-53, 2.0**-24, 2.0**-11]),
+    data=st.data(),
+)
+def test_no_vector_beats_what_rounding_adds_at_least(n, root, unit, data):
+    """Not even those that least squares find, where columns begin at all workers."""
+    root = next(q for q in range(root, root + n) if math.gcd(q, n) == 1)
+    s = data.draw(st.integers(0, n - 1).filter(lambda s: math.gcd(s + 1, n) == 1))
+    cluster = Cluster(0, 0, n, n, s + 1, root % n)
+    least = near_exact.least_rounding(cluster, unit)
+    columns = np.zeros((n, n), dtype=complex)
+    for i in range(n):
+        held, place, _ = cluster.row(i)
+        columns[i, held] = near_exact.tau(n, s + 1, root % n)[place]
+    lost = data.draw(st.integers(0, s))
+    at = np.random.default_rng(lost).permutation(n)[lost:]
+    rounding = 2 * unit * np.sqrt(near_exact.row_square(cluster, n))
+    system = np.concatenate([columns[at].T / np.sqrt(n), rounding * np.eye(at.size)])
+    target = np.r_[np.full(n, 1 / np.sqrt(n)), np.zeros(at.size)]
+    found = np.linalg.lstsq(system, target, rcond=1e-18)[0]
+    assert np.linalg.norm(system @ found - target) >= (1 - 1e-9) * least / np.hypot(1, least)
+    assert least == pytest.approx(rounding / np.sqrt(n), rel=1e-12)
+
+
+def test_the_law_of_the_papers_root():
+    """Errors grow in n with the power s: u (n / 2 pi)^s / ((s/2)!)^2 times the vector's length."""
+    unit = UNITS[np.float64]
+    for n, s in [(128, 4), (128, 8), (256, 8), (256, 12), (1024, 4), (1024, 6), (1024, 8)]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", fastgc.InstabilityWarning)
+            code = ReedSolomon(n, stragglers=s, root=1)
+        law = unit * (n / (2 * np.pi)) ** s / math.gamma(s / 2 + 1) ** 2
+        least = near_exact.least_rounding(code.scheme._clusters[0], unit)
+        # |tau(x)| is n / prod |1 - alpha^r|, r = -x .. s-x but 0, and |1 - alpha^r| < 2 pi |r| / n
+        exactly = 2 * unit * (n / (2 * np.pi)) ** s * math.comb(2 * s, s) ** 0.5 / math.factorial(s)
+        assert exactly < least < 1.5 * exactly
+        assert 2 * law < least < 4 * law
+        measured_over_law = []
+        for seed in range(9):
+            survivors = np.random.default_rng(seed).permutation(n)[s:]
+            length = np.sqrt(n) * np.linalg.norm(code.decoding_vector(survivors, "locator"))
+            error = measured(code, survivors, np.float64, seed, p=4, method="locator")[0]
+            measured_over_law.append(error / (law * length))
+        assert 1 < np.median(measured_over_law) < 6
+    cluster = Cluster(0, 0, 4096, 4096, 9, 1)
+    larger = cluster._replace(m=8192, k=8192)
+    growth = near_exact.least_rounding(larger, unit) / near_exact.least_rounding(cluster, unit)
+    assert growth == pytest.approx(2**8, rel=1e-4)
+
+
+@pytest.mark.parametrize(("n", "s"), [(4096, 12), (1 << 15, 150), (1 << 15, 159)])
+@pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
+def test_what_cannot_help_is_not_tried(n, s, monkeypatch):
+    """Nothing is left of the gradient, or coefficients of B are beyond float64: vectors are not."""
+    code = ReedSolomon(n, stragglers=s, root=1)
+    for name in ("near_exact", "minimum_norm", "weighted_minimum_norm"):
+        monkeypatch.setattr(kernels.unchecked, name, None)
+    survivors = np.random.default_rng(0).permutation(n)[s:]
+    exact = code.decoding_vector(survivors, "locator")
+    np.testing.assert_array_equal(code.decoding_vector(survivors), exact)
+    np.testing.assert_array_equal(code.stream(survivors).vector(survivors), exact)
+
+
+@pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
+def test_equations_too_large_for_memory_are_not_made(monkeypatch):
+    code = ReedSolomon(256, stragglers=8, root=1)
+    survivors = without(code, code.scheme.rings()[0][:8])
+    assert near_exact.least_rounding(code.scheme._clusters[0], UNITS[np.float64]) > 1e-8
+    called = []
+    original = kernels.unchecked.weighted_minimum_norm
+    monkeypatch.setattr(
+        kernels.unchecked,
+        "weighted_minimum_norm",
+        lambda *arguments: called.append(arguments) or original(*arguments),
+    )
+    for most, calls in ((256 * 8, 1), (256 * 8 - 1, 0)):
+        monkeypatch.setattr(near_exact, "WEIGHTED_ENTRIES", most)
+        called.clear()
+        code.decoding_vector(survivors)
+        assert len(called) == calls
 
 
 # ------------------------------------------------------------------------ columns that are alike

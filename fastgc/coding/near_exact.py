@@ -56,8 +56,9 @@ WORTHWHILE, AFFORDABLE = 1 << 31, 1 << 36
 # is computed anew by `kernels.weighted_minimum_norm`: up to 0.15 seconds.
 ANEW = 1 << 28
 
-# Entries of the projector on what a code's columns map to zero, at most: 16 megabytes.
-ENTRIES = 1 << 20
+# Entries of the projector on what a code's columns map to zero, at most: 16 megabytes. And those of
+# the equations of `kernels.weighted_minimum_norm`, workers times stragglers: 64 megabytes an array.
+ENTRIES, WEIGHTED_ENTRIES = 1 << 20, 1 << 22
 
 # A vector by transforms is rounded up to so many times as much as messages are, times the square
 # root of n: measured, for patterns of stragglers that leave it short enough, and n up to 65536. By
@@ -116,6 +117,20 @@ def row_square(cluster: Cluster, k: int) -> float:
     return total / (m * k)
 
 
+def least_rounding(cluster: Cluster, unit: float) -> float:
+    """What rounding of messages adds to the gradient at least, whoever straggles; may be Inf.
+
+    That of ``a = 1 / m`` for all m workers: ``2 u`` times the root of a row's mean square over m.
+    The values of a polynomial p with p(0) = 1/m have this length at least, stragglers' included.
+
+    Of any vector of a code whose columns begin at each worker alike, the expected error is at least
+    ``r / sqrt(1 + r^2)`` of this r. For ``a B - 1`` is as large as its mean at least, which is the
+    sum of a less 1, and a sum is at most sqrt(m) times the length.
+    """
+    square = row_square(cluster, cluster.k) / cluster.m
+    return 2 * unit * math.sqrt(square) if square < math.inf else math.inf
+
+
 def row_squares(clusters: Sequence[Cluster], k: int) -> NDArray[np.float64]:
     """`row_square` of each cluster."""
     known: dict[Cluster, float] = {}
@@ -166,7 +181,8 @@ def nearer_vector(
 
     With an `exact` one, whose entries may be beyond float64: in each cluster that of the vectors
     whose expected error is smallest, of what it leaves out and of rounding; and the exact one where
-    its |a_F|^2 is at most `kept`.
+    its |a_F|^2 is at most `kept`. Where no polynomial can be twice as good, or good at all, none is
+    computed.
     """
     vector = np.empty(survivors.size, dtype=np.complex128)
     limit = math.sqrt(unit)
@@ -187,6 +203,9 @@ def nearer_vector(
             if _error(alone, members, choices[-1], unit) <= kept_error(unit):
                 vector[at] = choices[-1]
                 continue
+        if any(_hardly_improved(alone, members, each, unit) for each in choices):
+            vector[at] = min(choices, key=lambda each: _error(alone, members, each, unit))
+            continue
         roots = np.sort(c.q * lost % c.m)
         values = kernels.unchecked.near_exact(roots, c.m, c.tolerance, unit)
         near = values[turns]
@@ -199,13 +218,28 @@ def nearer_vector(
             continue
         choices.append(near)
         errors = [_error(alone, members, each, unit) for each in choices]
-        if min(errors) > limit and 0 < c.m * roots.size**2 <= ANEW:
+        steps, entries = c.m * roots.size**2, c.m * roots.size
+        if min(errors) > limit and 0 < steps <= ANEW and entries <= WEIGHTED_ENTRIES:
             weights = _weights(alone, unit)
             if weights is not None:
                 choices.append(kernels.unchecked.weighted_minimum_norm(roots, weights)[turns])
                 errors.append(_error(alone, members, choices[-1], unit))
         vector[at] = choices[int(np.argmin(errors))]
     return vector
+
+
+def _hardly_improved(
+    alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.complex128], unit: float
+) -> bool:
+    """Whether no polynomial can leave half of a vector's error, or any of the gradient."""
+    least, length = least_rounding(alone, unit), square(vector)
+    if not length < math.inf:
+        return False
+    if least >= 1:
+        return True
+    if alone.m * length > 4:  # rounding is but a part of the error
+        return False
+    return _error(alone, survivors, vector, unit) <= 2 * least
 
 
 def _error(
@@ -216,12 +250,15 @@ def _error(
     Of exact vectors, too, something is left out: a product of many factors is rounded as often, and
     their sums over the rows cancel. `vector` may be in pairs, of shape (f, 2).
     """
+    row = row_square(alone, alone.k)
+    if row == math.inf:
+        return math.inf
     with np.errstate(over="ignore", invalid="ignore"):
         if vector.ndim > 1:  # pairs
             left, vector = square(_lacking(alone, survivors, vector)), vector[:, 0]
         else:
             left = square(lacking([alone], survivors, vector))
-        total = left / alone.k + (2 * unit) ** 2 * row_square(alone, alone.k) * square(vector)
+        total = left / alone.k + (2 * unit) ** 2 * row * square(vector)
     return math.sqrt(total) if total < math.inf else math.inf
 
 
@@ -239,6 +276,8 @@ def _circulant(alone: Cluster) -> kernels.Circulant | None:
     steps = [g for g in range(2, min(common, ENTRIES // m) + 1) if common % g == 0]
     step = max(steps, default=1)
     if step == 1 or m // step > m - weights[0]:
+        return None
+    if row_square(alone, alone.k) == math.inf:
         return None
     column = np.zeros(m, dtype=np.complex128)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -537,10 +576,11 @@ def pair_vector(
         if method != "near-exact":
             vector[at] = kernels.unchecked.locator_pairs(roots, c.m, circle(c.m))[turns]
             length = square(vector[at, 0])
-            error = _error(alone, members, vector[at], PAIR)
             if method == "locator" or 2 * PAIR * math.sqrt(row * length) <= kept_error(PAIR):
                 continue
         if method == "near-exact" or c.tolerance**3 <= AFFORDABLE_IN_PAIRS:
+            if method != "near-exact":
+                error = _error(alone, members, vector[at], PAIR)
             near = kernels.unchecked.near_exact_pairs(roots, c.m, c.tolerance, circle(c.m))[turns]
             if method == "near-exact" or _error(alone, members, near, PAIR) < error:
                 vector[at] = near
