@@ -638,7 +638,7 @@ def test_shortest_vectors_by_all_shifts(m, step):
         column = np.zeros(m, dtype=complex)
         column[:weight] = rng.standard_normal((weight, 2)) @ [1, 1j]
         columns = np.stack([np.roll(column, step * j) for j in range(m // step)], axis=1)
-        shifts = kernels.Circulant.of(column, step)
+        shifts = kernels.Circulant.by_shifts(column, step)
         most = m - m // step
         for count in (0, 1, most // 2, most) if weight == m else (most // 3,):
             lost = rng.permutation(m)[:count]
@@ -651,18 +651,77 @@ def test_shortest_vectors_by_all_shifts(m, step):
             np.testing.assert_allclose(found @ columns, 1, atol=1e-10 * size)
 
 
+@pytest.mark.parametrize(("m", "columns", "rank"), [(6, 2, 2), (9, 5, 5), (12, 7, 3), (8, 8, 4)])
+def test_shortest_vectors_by_any_columns(m, columns, rank):
+    """Against the pseudoinverse; columns may depend on each other."""
+    rng = np.random.default_rng(m)
+
+    def normal(*shape):
+        return rng.standard_normal((*shape, 2)) @ [1, 1j]
+
+    # a constant row among them, so that some vector has product 1 with all
+    matrix = normal(m, rank) @ np.concatenate([np.ones((1, columns)), normal(rank - 1, columns)])
+    projector = kernels.Projector.of(matrix)
+    for count in range(m - rank + 1):
+        lost = rng.permutation(m)[:count]
+        came = np.setdiff1d(np.arange(m), lost)
+        wanted = np.ones(columns) @ np.linalg.pinv(matrix[came], rcond=1e-12)
+        found = kernels.minimum_norm(projector, lost)
+        size = np.linalg.norm(wanted)
+        np.testing.assert_allclose(found[came], wanted, rtol=0, atol=1e-8 * size)
+        assert np.abs(found[lost]).max(initial=0) < 1e-10 * size
+        np.testing.assert_allclose(found @ matrix, 1, atol=1e-10 * size)
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("n", "k", "s", "most"),
+    [
+        (200, 80, 50, 1e-14),
+        (256, 100, 65, 3e-14),
+        (300, 299, 99, 3e-13),
+        (195, 533, 116, 1e-10),
+        (300, 120, 30, 1e-14),
+    ],
+)
+def test_no_pattern_does_harm_where_columns_of_two_weights_are_few(n, k, s, most):
+    code = ReedSolomon(n, k, stragglers=s)
+    circle = code.scheme.rings()[0]
+    exact = []
+    for width in (1, 1.3, 1.6, 2, 2.5, 3):
+        places = np.floor(np.arange(code.stragglers) * width).astype(int)
+        survivors = without(code, circle[places[places < n]])
+        assert measured(code, survivors, np.float64, 0, p=4)[0] < most
+        exact.append(measured(code, survivors, np.float64, 0, p=4, method="locator")[0])
+    assert max(exact) > 1e-8
+
+
 def test_no_vector_by_all_shifts():
     column = np.array([1, 0, 0, 0], dtype=complex)
-    assert np.isnan(kernels.minimum_norm(kernels.Circulant.of(column, 2), np.array([2]))).all()
+    assert np.isnan(
+        kernels.minimum_norm(kernels.Circulant.by_shifts(column, 2), np.array([2]))
+    ).all()
 
 
 @pytest.mark.parametrize(
-    ("n", "k", "s"), [(8, 8, 3), (9, 9, 2), (10, 5, 3), (10, 10, 4), (9, 3, 4), (9, 9, 5)]
+    ("n", "k", "s"),
+    [
+        (8, 8, 3),
+        (9, 9, 2),
+        (10, 5, 3),
+        (10, 10, 4),
+        (9, 3, 4),
+        (9, 9, 5),
+        (10, 3, 2),  # from here on columns of two weights
+        (8, 3, 4),
+        (9, 4, 3),
+        (9, 14, 2),
+    ],
 )
 def test_every_set_where_columns_are_alike(n, k, s):
     """The shortest of exact vectors, also of more survivors than are needed."""
     code = ReedSolomon(n, k, stragglers=s)
-    assert near_exact._circulant(code.scheme._clusters[0]) is not None
+    assert near_exact._projector(code.scheme._clusters[0]) is not None
     B = code.matrix()
     for count in range(s + 1):
         for lost in itertools.combinations(range(n), count):
@@ -678,8 +737,8 @@ def test_tables_of_columns_that_are_alike_have_a_size(monkeypatch):
     survivors = without(code, code.scheme.rings()[0][:7])
     for entries, step in ((1000, 8), (191, 4), (95, 2)):
         monkeypatch.setattr(near_exact, "ENTRIES", entries)
-        near_exact._circulant.cache_clear()
-        assert near_exact._circulant(code.scheme._clusters[0]).projector.shape == (
+        near_exact._projector.cache_clear()
+        assert near_exact._projector(code.scheme._clusters[0]).projector.shape == (
             step,
             step,
             24 // step,
@@ -687,20 +746,22 @@ def test_tables_of_columns_that_are_alike_have_a_size(monkeypatch):
         vector = code.decoding_vector(survivors, "near-exact")
         np.testing.assert_allclose(vector @ code.matrix()[survivors], 1, atol=1e-12)
     monkeypatch.setattr(near_exact, "ENTRIES", 47)
-    near_exact._circulant.cache_clear()
-    assert near_exact._circulant(code.scheme._clusters[0]) is None
-    near_exact._circulant.cache_clear()
+    near_exact._projector.cache_clear()
+    assert near_exact._projector(code.scheme._clusters[0]) is None
+    near_exact._projector.cache_clear()
 
 
 def test_which_columns_are_alike():
     def shifts(*args, **kwargs):
-        return near_exact._circulant(ReedSolomon(*args, **kwargs).scheme._clusters[0])
+        return near_exact._projector(ReedSolomon(*args, **kwargs).scheme._clusters[0])
 
     assert shifts(192, stragglers=80).projector.shape == (3, 3, 64)
     assert shifts(20, 10, load=3).projector.shape == (2, 2, 10)
     assert shifts(20, stragglers=5).projector.shape == (2, 2, 10)
     assert shifts(20, stragglers=6) is None  # 7 of 20
-    assert shifts(21, 20, stragglers=5) is None  # columns of two weights
+    assert shifts(21, 20, stragglers=4) is None  # columns of two weights, and 17 survivors
+    assert shifts(21, 20, stragglers=5).projector.shape == (21, 21)
+    assert shifts(1100, 300, stragglers=5) is None  # too many entries
     assert shifts(12, stragglers=7).projector.shape == (4, 4, 3)
     assert shifts(12, stragglers=8) is None  # 4 columns, and 4 survivors
     with pytest.warns(fastgc.InstabilityWarning):
@@ -726,7 +787,7 @@ def test_where_the_shortest_exact_vector_is_long():
     code = ReedSolomon(192, load=82)
     lost = np.sort(code.scheme.rings()[0][:81])
     survivors = without(code, lost)
-    shifts = near_exact._circulant(code.scheme._clusters[0])
+    shifts = near_exact._projector(code.scheme._clusters[0])
     shortest = kernels.minimum_norm(shifts, lost)[survivors]
     for method in ("auto", "near-exact"):
         vector = code.decoding_vector(survivors, method)

@@ -164,8 +164,8 @@ class ReedSolomon(Code):
     - ``"near-exact"``: a_i = p(alpha^i) with a polynomial p that nearly vanishes on the stragglers,
       and is small on the survivors. What it leaves out, which `residual` and `trust` tell, is of
       the size of rounding errors. O(s^3), or less where stragglers are neighbours. At n = 1000,
-      s = 100 it takes the error from 1e+13 to 3e-15 where these are. But if all columns have one
-      weight, and that and n a common factor, the shortest exact vector, where that will do;
+      s = 100 it takes the error from 1e+13 to 3e-15 where these are. But if fewer columns are
+      different than workers survive, the shortest exact vector, where that will do;
     - ``"auto"``: "spread", or "fft" where that is faster (``fastgc info`` says from where on) and
       as good; from n = 16384 or so on, survivors are no longer chosen. But "near-exact", in each
       cluster, where that vector would lose more than three eighths of the digits of messages (an

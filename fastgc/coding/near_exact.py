@@ -174,7 +174,8 @@ def nearer_vector(
 ) -> NDArray[np.complex128]:
     """The near-exact vector of survivors that suffice.
 
-    If columns of B are alike, the shortest exact one comes first, and is kept if it will do.
+    If there are few different columns, the shortest exact one comes first, and is kept if it will
+    do.
 
     Where half of the digits are lost all the same, of another kind: p vanishes on the stragglers,
     has any degree, and what its higher powers leave out of the gradient is held down.
@@ -197,9 +198,9 @@ def nearer_vector(
         alone = c._replace(first_worker=0, first_partition=0)
         members = survivors[at] - c.first_worker
         lost = unnamed(c.m, members)
-        circulant = _circulant(alone) if lost.size**3 <= WORTHWHILE else None
-        if circulant is not None:
-            choices.append(kernels.unchecked.minimum_norm(circulant, lost)[members])
+        projector = _projector(alone) if lost.size**3 <= WORTHWHILE else None
+        if projector is not None:
+            choices.append(kernels.unchecked.minimum_norm(projector, lost)[members])
             if _error(alone, members, choices[-1], unit) <= kept_error(unit):
                 vector[at] = choices[-1]
                 continue
@@ -263,27 +264,36 @@ def _error(
 
 
 @lru_cache(maxsize=16)
-def _circulant(alone: Cluster) -> kernels.Circulant | None:
-    """B's columns, if they are shifts of tau by multiples of more than 1, and independent.
+def _projector(alone: Cluster) -> kernels.Projector | None:
+    """On what B maps to zero, if it has fewer different columns than there may be survivors.
 
-    None also where they are beyond float64.
+    Then there is a choice of exact vectors. None also where columns are beyond float64, or where
+    the projector would have too many entries.
 
-    Columns of one weight d are laid end to end around the circle of m workers, and begin at all
-    multiples of what d and m have in common. Fewer columns than survivors leave a choice.
+    Columns are laid end to end around the circle of m workers. Those of one weight d begin at all
+    multiples of what d and m have in common, and are shifts of tau by these.
     """
     m, weights = alone.m, alone.weights
-    common = math.gcd(weights[0], m) if len(weights) == 1 else 1
-    steps = [g for g in range(2, min(common, ENTRIES // m) + 1) if common % g == 0]
-    step = max(steps, default=1)
-    if step == 1 or m // step > m - weights[0]:
-        return None
     if row_square(alone, alone.k) == math.inf:
         return None
-    column = np.zeros(m, dtype=np.complex128)
-    with np.errstate(over="ignore", invalid="ignore"):
+    if len(weights) == 1:
+        common = math.gcd(weights[0], m)
+        steps = [g for g in range(2, min(common, ENTRIES // m) + 1) if common % g == 0]
+        step = max(steps, default=1)
+        if step == 1 or m // step > m - weights[0]:
+            return None
+        column = np.zeros(m, dtype=np.complex128)
         column[: weights[0]] = tau(m, weights[0], alone.q)
-        circulant = kernels.Circulant.of(column, step)
-    return circulant if np.isfinite(circulant.projector).all() else None
+        with np.errstate(over="ignore", invalid="ignore"):
+            found: kernels.Projector = kernels.Circulant.by_shifts(column, step)
+        return found if np.isfinite(found.projector).all() else None
+    different = np.unique(np.stack(alone.columns()), axis=1)
+    if different.shape[1] >= m - alone.tolerance or m * m > ENTRIES:
+        return None
+    columns = np.zeros((m, different.shape[1]), dtype=np.complex128)
+    for at, (first, d) in enumerate(different.T.tolist()):
+        columns[(first + np.arange(d)) % m, at] = tau(m, d, alone.q)
+    return kernels.Projector.of(columns)
 
 
 @lru_cache(maxsize=16)

@@ -17,7 +17,8 @@ norm. So the parameter of this ridge regression is known, ``2 u sqrt(n)`` for x.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ from .numpy.pairs import divide
 __all__ = [
     "CauchyElimination",
     "Circulant",
+    "Projector",
     "locator_pairs",
     "minimum_norm",
     "near_exact",
@@ -405,31 +407,90 @@ def weighted_minimum_norm(
 _LITTLE = 2.0**-46  # of a vector's norm
 
 
-class Circulant(NamedTuple):
-    """A matrix whose columns are cyclic shifts of one column by multiples of a step, transformed.
+_NEGLIGIBLE = 1e-12  # singular values, over the largest one
+
+
+@dataclass(frozen=True, eq=False)
+class Projector:
+    """On what a matrix of m rows maps to zero from the left.
+
+    Attributes
+    ----------
+    whole : (m,) complex128 array
+        The shortest vector that has product 1 with all columns.
+    projector : (m, m) complex128 array
+    """
+
+    whole: NDArray[np.complex128]
+    projector: NDArray[np.complex128]
+
+    @classmethod
+    def of(cls, columns: NDArray[np.complex128]) -> Projector:
+        """Of columns that may depend on each other, up to a singular value of 1e-12 of the largest.
+
+        O(m^2 columns), once for a code.
+        """
+        q, r = np.linalg.qr(columns)
+        u, sizes, v = np.linalg.svd(r)
+        rank = int(np.count_nonzero(sizes > _NEGLIGIBLE * sizes[0]))
+        u, v = q @ u[:, :rank], v[:rank]
+        whole = u.conj() @ (v.conj().sum(axis=1) / sizes[:rank])
+        projector = -u.conj() @ u.T
+        projector[np.diag_indices_from(projector)] += 1
+        return cls(whole, projector)
+
+    def check(self) -> None:
+        """TypeError or ValueError if it was not made by `of`."""
+        wanted = {"whole": "m", "projector": "m m"}
+        self._check(wanted, {"m": np.size(self.whole)})
+
+    def _check(self, wanted: dict[str, str], sizes: dict[str, int]) -> None:
+        name = type(self).__name__
+        for each, shape in wanted.items():
+            part, dtype = getattr(self, each), np.float64 if each == "energy" else np.complex128
+            if not (isinstance(part, np.ndarray) and part.dtype == dtype):
+                raise TypeError(f"{each} of a {name} must be an array of {np.dtype(dtype)}")
+            expected = tuple(sizes[size] for size in shape.split())
+            if part.shape != expected:
+                raise ValueError(
+                    f"{each} of a {name} must have shape {expected}, as its classmethod makes it, "
+                    f"not {part.shape}"
+                )
+
+    def among(self, lost: NDArray[np.int64]) -> NDArray[np.complex128]:
+        """Its rows and columns of these numbers: (s, s)."""
+        found: NDArray[np.complex128] = self.projector[lost[:, None], lost]
+        return found
+
+    def less(self, lost: NDArray[np.int64], z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """`whole` less the columns of these numbers times z."""
+        found: NDArray[np.complex128] = self.whole - self.projector[:, lost] @ z
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Circulant(Projector):
+    """Of a matrix whose columns are cyclic shifts of one by multiples of a step, transformed.
 
     What it maps to zero from the left is invariant under these shifts, too, and so is the projector
     on it: that has as many entries as the step has rows.
 
     Attributes
     ----------
+    whole : (m,) complex128 array
+    projector : (step, step, m // step) complex128 array
+        Of row ``i`` and column ``j``: at ``i % step, j % step, (i // step - j // step) mod`` that.
     spectrum : (m,) complex128 array
         The column's transform.
     energy : (m // step,) float64 array
         Of each product of a vector with all shifts, transformed: what the shifts have of it.
-    whole : (m,) complex128 array
-        The shortest vector, if nobody is absent.
-    projector : (step, step, m // step) complex128 array
-        Of row ``i`` and column ``j``: at ``i % step, j % step, (i // step - j // step) mod`` that.
     """
 
     spectrum: NDArray[np.complex128]
     energy: NDArray[np.float64]
-    whole: NDArray[np.complex128]
-    projector: NDArray[np.complex128]
 
     @classmethod
-    def of(cls, column: NDArray[np.complex128], step: int) -> Circulant:
+    def by_shifts(cls, column: NDArray[np.complex128], step: int) -> Circulant:
         """Of a column of m entries, of which a step that divides m makes independent shifts."""
         m = column.size
         spectrum = np.fft.fft(column)
@@ -441,33 +502,47 @@ class Circulant(NamedTuple):
         ones = np.zeros(m // step)
         ones[0] = m // step
         whole = np.fft.ifft(spectrum * np.tile(ones / energy, step)).conj()
-        return cls(spectrum, energy, whole, projector)
+        return cls(whole, projector, spectrum, energy)
+
+    def check(self) -> None:
+        """TypeError or ValueError if it was not made by `by_shifts`."""
+        m, step = np.size(self.whole), max(len(np.atleast_1d(self.projector)), 1)
+        wanted = {"whole": "m", "projector": "g g t", "spectrum": "m", "energy": "t"}
+        self._check(wanted, {"m": m, "g": step, "t": m // step})
+
+    def among(self, lost: NDArray[np.int64]) -> NDArray[np.complex128]:
+        """Rows and columns of the projector."""
+        block, phase = np.divmod(lost, len(self.projector))
+        # negative ones count from the end
+        at = phase[:, None], phase, block[:, None] - block
+        found: NDArray[np.complex128] = self.projector[at]
+        return found
+
+    def less(self, lost: NDArray[np.int64], z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """`whole` less columns of the projector times z, by transforms."""
+        step = len(self.projector)
+        at = np.zeros(self.whole.size, dtype=np.complex128)
+        at[lost] = z
+        mapped = (self.spectrum.conj() * np.fft.fft(at.conj())).reshape(step, -1).sum(axis=0) / step
+        kept = np.fft.ifft(self.spectrum * np.tile(mapped / self.energy, step)).conj()
+        found: NDArray[np.complex128] = self.whole - at + kept
+        return found
 
 
-def _check_circulant(circulant: Circulant, lost: NDArray[np.int64]) -> None:
-    parts = {name: getattr(circulant, name) for name in Circulant._fields}
-    for name, part in parts.items():
-        wanted = np.float64 if name == "energy" else np.complex128
-        if not (isinstance(part, np.ndarray) and part.dtype == wanted):
-            raise TypeError(f"circulant.{name} must be an array of {np.dtype(wanted)}")
-    m, step = circulant.whole.size, len(circulant.projector) if circulant.projector.ndim else 0
-    if not step or m % step:
-        raise ValueError("circulant must be made by Circulant.of: its step does not divide m")
-    shapes = (m,), (m // step,), (m,), (step, step, m // step)
-    if tuple(part.shape for part in parts.values()) != shapes:
-        raise ValueError(f"circulant must be made by Circulant.of: its shapes are not {shapes}")
-    check_numbers_below("lost", lost, m)
+def _check_projector(projector: Projector, lost: NDArray[np.int64]) -> None:
+    projector.check()
+    check_numbers_below("lost", lost, projector.whole.size)
 
 
-@takes(_check_circulant, circulant=Circulant, lost=reads("int64", "s"))
-def minimum_norm(circulant: Circulant, lost: NDArray[np.int64]) -> NDArray[np.complex128]:
-    """The shortest vector that is 0 at some entries and has product 1 with all shifts of a column.
+@takes(_check_projector, projector=Projector, lost=reads("int64", "s"))
+def minimum_norm(projector: Projector, lost: NDArray[np.int64]) -> NDArray[np.complex128]:
+    """The shortest vector that is 0 at some entries and has product 1 with all columns of a matrix.
 
-    O(s^3 + m log m). NaN where there is none.
+    O(s^3 + m s), or O(s^3 + m log m) with a `Circulant`. NaN where there is none.
 
     Parameters
     ----------
-    circulant : Circulant
+    projector : Projector
     lost : (s,) int64 array
         The entries that are 0, but for rounding.
 
@@ -482,20 +557,14 @@ def minimum_norm(circulant: Circulant, lost: NDArray[np.int64]) -> NDArray[np.co
     rounding does harm to these entries only, and if much is left of them it is solved for once
     more.
     """
-    spectrum, energy, whole, projector = circulant
-    step = len(projector)
-    block, phase = np.divmod(lost, step)
-    system = projector[phase[:, None], phase, block[:, None] - block]  # negative ones from the end
-    found, z = whole, np.zeros(lost.size, dtype=np.complex128)
+    system = projector.among(lost)
+    found, z = projector.whole, np.zeros(lost.size, dtype=np.complex128)
     for _ in range(2):
         if np.linalg.norm(found[lost]) <= _LITTLE * np.linalg.norm(found):
             break
         try:
             z = z + np.linalg.solve(system, found[lost])
         except np.linalg.LinAlgError:
-            return np.full(whole.size, np.nan, dtype=np.complex128)
-        at = np.zeros(whole.size, dtype=np.complex128)
-        at[lost] = z
-        mapped = (spectrum.conj() * np.fft.fft(at.conj())).reshape(step, -1).sum(axis=0) / step
-        found = whole - at + np.fft.ifft(spectrum * np.tile(mapped / energy, step)).conj()
+            return np.full(projector.whole.size, np.nan, dtype=np.complex128)
+        found = projector.less(lost, z)
     return found
