@@ -53,9 +53,9 @@ __all__ = [
 WORTHWHILE, AFFORDABLE = 1 << 31, 1 << 36
 
 # Steps, workers times stragglers^2, up to which a vector by which half of the digits are still lost
-# is computed anew by `kernels.weighted_minimum_norm`: up to 40 milliseconds. It leaves up to a
-# tenth, a third of random sets at n = 2048 and s = 256, where it would take 0.13 seconds.
-ANEW = 1 << 26
+# is computed anew by `kernels.weighted_minimum_norm`, up to 40 milliseconds; and one by which five
+# eighths are, up to 0.15 seconds. No random set of 2048 workers with 256 stragglers is of these.
+ANEW, ANEW_IN_NEED = 1 << 26, 1 << 28
 
 # Entries of the projector on what a code's columns map to zero, at most: 16 megabytes. And those of
 # the equations of `kernels.weighted_minimum_norm`, workers times stragglers: 64 megabytes an array.
@@ -213,15 +213,20 @@ def nearer_vector(
         near = values[turns]
         # A quick look first: what is left out passes through rows of about one norm.
         row = row_square(c, c.k)
-        about = math.sqrt(row * (square(values[roots]) + (2 * unit) ** 2 * square(near)))
-        longer = (not 2 * unit * math.sqrt(row * square(each)) <= about for each in choices)
+        rounding = 2 * unit * math.sqrt(row)
+        about = math.sqrt(row * square(values[roots]) + rounding**2 * square(near))
+        longer = (not rounding * math.sqrt(square(each)) <= about for each in choices)
         if about <= limit and all(longer):
             vector[at] = near
             continue
-        choices.append(near)
-        errors = [_error(alone, members, each, unit) for each in choices]
+        error = _error(alone, members, near, unit)
+        # Of those that rounding alone makes worse, what they leave out is not computed.
+        choices = [each for each in choices if rounding * math.sqrt(square(each)) < error]
+        errors = [error, *(_error(alone, members, each, unit) for each in choices)]
+        choices.insert(0, near)
         steps, entries = c.m * roots.size**2, c.m * roots.size
-        if min(errors) > limit and 0 < steps <= ANEW and entries <= WEIGHTED_ENTRIES:
+        most = ANEW_IN_NEED if min(errors) > unit**0.375 else ANEW
+        if min(errors) > limit and 0 < steps <= most and entries <= WEIGHTED_ENTRIES:
             weights = _weights(alone, unit)
             if weights is not None:
                 choices.append(kernels.unchecked.weighted_minimum_norm(roots, weights)[turns])
