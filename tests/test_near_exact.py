@@ -480,6 +480,39 @@ def test_where_polynomials_do_not_do(n, s, width, part):
     assert cost(code, survivors, vector) <= 2 * cost(code, survivors, least)
 
 
+@pytest.mark.parametrize("width", [48, 55, 61])
+def test_what_no_vector_can_beat(width):
+    """The dual of least squares: for A^* y = 0, |A a - b| is |y^* b| / |y| at least, for any a."""
+    code = ReedSolomon(64, stragglers=32)
+    survivors = without(code, dense_at_its_ends(code, 32, width, 0.2))
+    vector = code.decoding_vector(survivors)
+    message = 2 * UNITS[np.float64] * code.scheme.row_norms[0] ** 0.5
+    system = np.concatenate([code.matrix()[survivors].T / 8, message * np.eye(32)])
+    target = np.r_[np.full(64, 1 / 8), np.zeros(32)]
+    with mpmath.workdps(50):
+        A, b = mpmath.matrix(system.tolist()), mpmath.matrix(target.tolist())
+        y = b - A * mpmath.lu_solve(A.H * A, A.H * b)
+        error = mpmath.norm(A * mpmath.matrix(vector.tolist()) - b)
+        # |A^* y| |a|, with |a| at most the error over that of a message, is what y still lacks
+        proven = abs((y.H * b)[0]) - mpmath.norm(A.H * y) * error / message
+        least = float(proven / mpmath.norm(y))
+    assert 0 < least <= float(error) < 3 * least
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize(
+    ("width", "part"), [(970, 0.1), (820, 0), (860, 0.3), (900, 0), (930, 0), (940, 0.1), (960, 0)]
+)
+def test_half_of_a_thousand_workers(width, part):
+    """The gradient keeps three digits, of whichever windows the stragglers are."""
+    code = ReedSolomon(1024, stragglers=512)
+    survivors = without(code, dense_at_its_ends(code, 512, width, part))
+    vector = code.decoding_vector(survivors)
+    rounding = 2 * UNITS[np.float64] * code.scheme.row_norms[0] ** 0.5
+    left = code.scheme.left_out(survivors, vector)
+    assert np.hypot(left, rounding * np.linalg.norm(vector)) < 1e-3
+
+
 def test_whitened_values():
     """Zero where they are to be, and of all such the nearest to a constant's spectrum."""
     rng = np.random.default_rng(0)
