@@ -202,6 +202,9 @@ def test_what_is_left_out_is_what_the_rows_say(n, k, s, clusters, packed):
     wanted = np.linalg.norm(missing) / np.sqrt(k)
     assert code.scheme.left_out(survivors, vector) == pytest.approx(wanted, rel=1e-12)
     assert code.residual(survivors, vector) == pytest.approx(wanted, rel=1e-12)
+    if packed and len(code.scheme._clusters) == 1:
+        left = near_exact._left(code.scheme._clusters[0], survivors, vector)
+        assert np.sqrt(left / k) == pytest.approx(wanted, rel=1e-12)
 
 
 def test_what_is_left_out_by_unequal_clusters():

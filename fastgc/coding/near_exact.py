@@ -264,7 +264,7 @@ def _error(
         if vector.ndim > 1:  # pairs
             left, vector = square(_lacking(alone, survivors, vector)), vector[:, 0]
         else:
-            left = square(lacking([alone], survivors, vector))
+            left = _left(alone, survivors, vector)
         total = left / alone.k + (2 * unit) ** 2 * row * square(vector)
     return math.sqrt(total) if total < math.inf else math.inf
 
@@ -337,6 +337,25 @@ def _spectrum(m: int, d: int, q: int) -> NDArray[np.complex128]:
     found: NDArray[np.complex128] = np.conj(np.fft.fft(np.conj(padded)))
     found.flags.writeable = False
     return found
+
+
+@lru_cache(maxsize=16)
+def _begin(alone: Cluster) -> list[tuple[int, NDArray[np.int64]]]:
+    """Weights of columns, and how many of each begin at each worker."""
+    first, weight = alone.columns()
+    return [(d, np.bincount(first[weight == d], minlength=alone.m)) for d in alone.weights]
+
+
+def _left(alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.complex128]) -> float:
+    """Squared norm of what `lacking` gives of one cluster."""
+    of_all = np.zeros(alone.m, dtype=np.complex128)
+    of_all[survivors] = vector
+    transformed: NDArray[Any] = np.fft.fft(of_all)
+    total = 0.0
+    for d, counts in _begin(alone):
+        missing = np.fft.ifft(transformed * _spectrum(alone.m, d, alone.q)) - 1
+        total += float(counts @ (missing.real**2 + missing.imag**2))
+    return total
 
 
 def lacking(
