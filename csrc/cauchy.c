@@ -223,13 +223,21 @@ static void closed_form(const side *rows, const side *columns, int64_t rank, int
     const side pivots = {columns->high, columns->low, NULL, rank};
     for (int64_t k = 0; k < rank; k++)
         factor[k] = distance(columns, k, rows, k) / columns->weight[k];
-    for (int64_t j = 1; j < rank; j++) {
-        int64_t k = 0;
-        for (; k + LANES <= j; k += LANES)
-            store(factor + k, load(factor + k) * apart(&pivots, k, rows->high[j], rows->low[j]) *
-                                  reciprocal(apart(&pivots, k, columns->high[j], columns->low[j])));
-        for (; k < j; k++)
-            factor[k] *= distance(columns, k, rows, j) / distance(columns, k, columns, j);
+    enum { AT_ONCE = 4 }; /* factors for a division */
+    for (int64_t j = 1, next; j < rank; j = next) {
+        next = j + AT_ONCE < rank ? j + AT_ONCE : rank;
+        int64_t full = 0;
+        for (; full + LANES <= j; full += LANES) {
+            vector over = spread(1), under = spread(1);
+            for (int64_t i = j; i < next; i++) {
+                over *= apart(&pivots, full, rows->high[i], rows->low[i]);
+                under *= apart(&pivots, full, columns->high[i], columns->low[i]);
+            }
+            store(factor + full, load(factor + full) * over * reciprocal(under));
+        }
+        for (int64_t i = j; i < next; i++)
+            for (int64_t k = full; k < i; k++)
+                factor[k] *= distance(columns, k, rows, i) / distance(columns, k, columns, i);
     }
     for (int64_t l = rank; l < columns->size; l++) {
         double *const column = out + (l - rank) * stride;
@@ -294,11 +302,14 @@ fgc_status FGC_AT_LEVEL(fgc_cauchy_ridge)(const double *x, const double *y, cons
         }
         if (t == most || rounding > LARGER * LARGER * least)
             break;
-        int64_t p = find(rows.weight, t, s, most_g), q;
+        int64_t p = find(rows.weight, t, s, most_g), q = -1;
         for (;;) { /* each pivot is larger than that before */
             const double most_row = line(&columns, t, rows.high[p], rows.low[p], -rows.weight[p],
                                          under, row);
-            q = find(row, t, c, most_row);
+            const int64_t better = find(row, t, c, most_row);
+            if (better == q)
+                break;
+            q = better;
             const double most_column = line(&rows, t, columns.high[q], columns.low[q],
                                             columns.weight[q], over, column);
             if (!(most_column > fabs(column[p])))

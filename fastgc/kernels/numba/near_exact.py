@@ -142,12 +142,15 @@ def _eliminate(x, y, g, h, left, unit, size, from_, moved, upper):
             rank, least = t, bias + rounding
         if t == min(s, c) or rounding > LARGER**2 * least:
             break
-        p = _largest(g, t, s)
+        p, q = _largest(g, t, s), -1
         while True:  # each pivot is larger than that before
             for k in range(t, c):
                 under[k] = 1 / _apart(y, k, x, p)
                 row[k] = -g[p] * h[k] * under[k]
-            q = _largest(row, t, c)
+            better = _largest(row, t, c)
+            if better == q:
+                break
+            q = better
             for i in range(t, s):
                 over[i] = 1 / _apart(x, i, y, q)
                 column[i] = g[i] * h[q] * over[i]
