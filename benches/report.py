@@ -361,7 +361,7 @@ def _draw_scaling(found: Mapping[str, tuple[Any, Any, float]], path: Path) -> No
         Line(f"{method}: n^{exponent:.2f}", sizes, times)
         for method, (sizes, times, exponent) in found.items()
     ]
-    title = "Decoding vector, s = n/8"
+    title = "Decoding vector, s = n/8, best-spread stragglers"
     panel = Panel(title, "n", "time (s)", lines, log_x=True, log_y=True)
     figure = plotting.panel_figure([panel])
     figure.axes[0].legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))

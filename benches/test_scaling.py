@@ -1,5 +1,7 @@
 """The decoding vector's time against n, by every method and by others' solvers: s = n/8.
 
+And by which workers straggle: users meet random sets, and neighbours on the circle.
+
 All on one thread: those of BLAS that wait for a busy core would say nothing of the method.
 """
 
@@ -57,7 +59,8 @@ def case(n, s):
     # about the golden section of the circle: a search for the best root would take longer
     code = fastgc.ReedSolomon(n, stragglers=s, root=int(0.382 * n) | 1)
     code.scheme.cache = None  # or "auto" would look up a set that comes again
-    # Neighbours straggle: of so many at random, some entries would be beyond float64.
+    # The first workers straggle, whom this root spreads best: of so many at random, some entries
+    # would be beyond float64.
     survivors = np.random.default_rng(n).permutation(np.arange(s, n))
     return code, survivors
 
@@ -110,3 +113,53 @@ def test_method(benchmark, note, method, n):
     benchmark.group = f"scaling, {method}"
     benchmark.pedantic(call, rounds=rounds, iterations=calls)
     note(scaling=method, n=n, order=ORDERS[method])
+
+
+# As many workers, and stragglers, as in the test above, and the papers' sizes.
+OF_SETS = [(64, 8), (256, 32), (1000, 100), (2048, 256), (4096, 512), (10000, 1000)]
+SETS = ("random", "neighbouring", "best-spread")
+MOST_SETS, LONGEST_OF_SETS = 1000, 4.0  # sets, and seconds for all of them
+
+
+def stragglers(kind, code, rng):
+    """Random workers, neighbours anywhere on the circle, or workers at even distances on it."""
+    n, s = code.n, code.stragglers
+    if kind == "random":
+        return rng.permutation(n)[:s]
+    places = np.arange(s) if kind == "neighbouring" else np.arange(s) * n // s
+    return code.scheme.rings()[0][(places + rng.integers(n)) % n]
+
+
+def fastest(call):
+    """Seconds of the fastest of nine calls."""
+    times = []
+    for _ in range(9):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+@pytest.mark.parametrize(("n", "s"), OF_SETS)
+@pytest.mark.parametrize("kind", SETS)
+def test_set(benchmark, note, kind, n, s):
+    """A call for each set, by "auto" with the default root; and what a pair of transforms takes."""
+    code = fastgc.ReedSolomon(n, stragglers=s)
+    code.scheme.cache = None
+    decode, rng = code.decoder(), np.random.default_rng(n)
+    survivors = []
+
+    def draw():
+        survivors[:] = [np.setdiff1d(np.arange(n), stragglers(kind, code, rng))]
+
+    x = rng.standard_normal(n) + 1j * rng.standard_normal(n)
+    draw()
+    decode(survivors[0])  # prepares tables
+    took = fastest(lambda: decode(survivors[0]))
+    pair = fastest(lambda: np.fft.ifft(np.fft.fft(x)))
+    rounds = int(min(MOST_SETS, max(20, LONGEST_OF_SETS / took)))
+    benchmark.group = f"decoding vector by set, {kind}"
+    benchmark.pedantic(lambda: decode(survivors[0]), setup=draw, rounds=rounds, iterations=1)
+    found = np.array(benchmark.stats.stats.data) if benchmark.enabled else np.array([took])
+    p99 = float(np.quantile(found, 0.99))
+    note(set=kind, n=n, s=s, p99=p99, worst=float(found.max()), pairs=p99 / pair)

@@ -173,7 +173,9 @@ def _shortest(rng):
     m = step * int(rng.integers(2, 6))
     column = rng.standard_normal(m) + 1j * rng.standard_normal(m)
     lost = rng.permutation(m)[:1].astype(np.int64)
-    return {"circulant": kernels.Circulant.of(column, step), "lost": lost}
+    if rng.integers(2):
+        return {"projector": kernels.Projector.of(column[:, None]), "lost": lost}
+    return {"projector": kernels.Circulant.by_shifts(column, step), "lost": lost}
 
 
 def _weighted(rng):

@@ -125,6 +125,18 @@ def test_sizes_that_are_missing_are_dashes():
     assert (slow[at], fast[at]) == ("–", "4 µs")
 
 
+def test_times_by_set_of_stragglers():
+    done = {
+        kind: Bench(1e-5, set=kind, n=2048, s=256, p99=1e-4, worst=2e-3, pairs=2.2)
+        for kind in ("random", "neighbouring", "best-spread")
+    }
+    title, (head, row) = tables._by_set(done)
+    assert "median, 99th" in title
+    assert head[1:] == list(done)
+    assert row == ["2,048, 256", *["10 µs, 100 µs, 2 ms (2)"] * 3]
+    assert "stragglers that are spread best" in tables._scaling(scaling_of(fast={16: 1, 32: 2}))[0]
+
+
 def test_tables_and_pictures(tmp_path):
     pytest.importorskip("matplotlib")
     done = {**scaling_of(fast={16: 1e-6, 32: 2e-6}), **ROOFLINE}

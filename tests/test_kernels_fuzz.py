@@ -153,7 +153,7 @@ REFUSED = {
     ),
     "no circulant": (
         lambda: kernels.minimum_norm(kernels.Circulant(X, X, X, X), np.array([0])),
-        "circulant",
+        "must be an array of complex128",
     ),
 }
 

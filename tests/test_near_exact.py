@@ -1,6 +1,8 @@
 """Near-exact decoding: short vectors whose residual is of the size of rounding errors."""
 
 import itertools
+import math
+import warnings
 
 import mpmath
 import numpy as np
@@ -14,6 +16,7 @@ from fastgc import Grouped, NotDecodableError, ReedSolomon, Uncoded, kernels, st
 from fastgc.codes import reed_solomon
 from fastgc.codes.reed_solomon import ReedSolomonScheme
 from fastgc.coding import near_exact
+from fastgc.coding.clusters import Cluster
 from fastgc.coding.trust import typical_error
 
 UNITS = {np.float64: 2.0**-53, np.float32: 2.0**-24}
@@ -199,6 +202,9 @@ def test_what_is_left_out_is_what_the_rows_say(n, k, s, clusters, packed):
     wanted = np.linalg.norm(missing) / np.sqrt(k)
     assert code.scheme.left_out(survivors, vector) == pytest.approx(wanted, rel=1e-12)
     assert code.residual(survivors, vector) == pytest.approx(wanted, rel=1e-12)
+    if packed and len(code.scheme._clusters) == 1:
+        left = near_exact._left(code.scheme._clusters[0], survivors, vector)
+        assert np.sqrt(left / k) == pytest.approx(wanted, rel=1e-12)
 
 
 def test_what_is_left_out_by_unequal_clusters():
@@ -477,6 +483,39 @@ def test_where_polynomials_do_not_do(n, s, width, part):
     assert cost(code, survivors, vector) <= 2 * cost(code, survivors, least)
 
 
+@pytest.mark.parametrize("width", [48, 55, 61])
+def test_what_no_vector_can_beat(width):
+    """The dual of least squares: for A^* y = 0, |A a - b| is |y^* b| / |y| at least, for any a."""
+    code = ReedSolomon(64, stragglers=32)
+    survivors = without(code, dense_at_its_ends(code, 32, width, 0.2))
+    vector = code.decoding_vector(survivors)
+    message = 2 * UNITS[np.float64] * code.scheme.row_norms[0] ** 0.5
+    system = np.concatenate([code.matrix()[survivors].T / 8, message * np.eye(32)])
+    target = np.r_[np.full(64, 1 / 8), np.zeros(32)]
+    with mpmath.workdps(50):
+        A, b = mpmath.matrix(system.tolist()), mpmath.matrix(target.tolist())
+        y = b - A * mpmath.lu_solve(A.H * A, A.H * b)
+        error = mpmath.norm(A * mpmath.matrix(vector.tolist()) - b)
+        # |A^* y| |a|, with |a| at most the error over that of a message, is what y still lacks
+        proven = abs((y.H * b)[0]) - mpmath.norm(A.H * y) * error / message
+        least = float(proven / mpmath.norm(y))
+    assert 0 < least <= float(error) < 3 * least
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize(
+    ("width", "part"), [(970, 0.1), (820, 0), (860, 0.3), (900, 0), (930, 0), (940, 0.1), (960, 0)]
+)
+def test_half_of_a_thousand_workers(width, part):
+    """The gradient keeps three digits, of whichever windows the stragglers are."""
+    code = ReedSolomon(1024, stragglers=512)
+    survivors = without(code, dense_at_its_ends(code, 512, width, part))
+    vector = code.decoding_vector(survivors)
+    rounding = 2 * UNITS[np.float64] * code.scheme.row_norms[0] ** 0.5
+    left = code.scheme.left_out(survivors, vector)
+    assert np.hypot(left, rounding * np.linalg.norm(vector)) < 1e-3
+
+
 def test_whitened_values():
     """Zero where they are to be, and of all such the nearest to a constant's spectrum."""
     rng = np.random.default_rng(0)
@@ -536,6 +575,94 @@ def test_coefficients_near_the_end_of_float64():
     assert code.scheme.left_out(survivors, vector) > 1
 
 
+# ------------------------------------------------------------------------ what is out of reach
+
+
+@settings(deadline=None, max_examples=much(60, 12))
+@given(
+    n=st.integers(2, 90),
+    root=st.integers(1, 90),
+    unit=st.sampled_from([2.0**-53, 2.0**-24, 2.0**-11]),
+    data=st.data(),
+)
+def test_no_vector_beats_what_rounding_adds_at_least(n, root, unit, data):
+    """Not even those that least squares find, where columns begin at all workers."""
+    root = next(q for q in range(root, root + n) if math.gcd(q, n) == 1)
+    s = data.draw(st.integers(0, n - 1).filter(lambda s: math.gcd(s + 1, n) == 1))
+    cluster = Cluster(0, 0, n, n, s + 1, root % n)
+    least = near_exact.least_rounding(cluster, unit)
+    columns = np.zeros((n, n), dtype=complex)
+    for i in range(n):
+        held, place, _ = cluster.row(i)
+        columns[i, held] = near_exact.tau(n, s + 1, root % n)[place]
+    lost = data.draw(st.integers(0, s))
+    at = np.random.default_rng(lost).permutation(n)[lost:]
+    rounding = 2 * unit * np.sqrt(near_exact.row_square(cluster, n))
+    system = np.concatenate([columns[at].T / np.sqrt(n), rounding * np.eye(at.size)])
+    target = np.r_[np.full(n, 1 / np.sqrt(n)), np.zeros(at.size)]
+    found = np.linalg.lstsq(system, target, rcond=1e-18)[0]
+    assert np.linalg.norm(system @ found - target) >= (1 - 1e-9) * least / np.hypot(1, least)
+    assert least == pytest.approx(rounding / np.sqrt(n), rel=1e-12)
+
+
+def test_the_law_of_the_papers_root():
+    """Errors grow in n with the power s: u (n / 2 pi)^s / ((s/2)!)^2 times the vector's length."""
+    unit = UNITS[np.float64]
+    for n, s in [(128, 4), (128, 8), (256, 8), (256, 12), (1024, 4), (1024, 6), (1024, 8)]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", fastgc.InstabilityWarning)
+            code = ReedSolomon(n, stragglers=s, root=1)
+        law = unit * (n / (2 * np.pi)) ** s / math.gamma(s / 2 + 1) ** 2
+        least = near_exact.least_rounding(code.scheme._clusters[0], unit)
+        # |tau(x)| is n / prod |1 - alpha^r|, r = -x .. s-x but 0, and |1 - alpha^r| < 2 pi |r| / n
+        exactly = 2 * unit * (n / (2 * np.pi)) ** s * math.comb(2 * s, s) ** 0.5 / math.factorial(s)
+        assert exactly < least < 1.5 * exactly
+        assert 2 * law < least < 4 * law
+        measured_over_law = []
+        for seed in range(9):
+            survivors = np.random.default_rng(seed).permutation(n)[s:]
+            length = np.sqrt(n) * np.linalg.norm(code.decoding_vector(survivors, "locator"))
+            error = measured(code, survivors, np.float64, seed, p=4, method="locator")[0]
+            measured_over_law.append(error / (law * length))
+        assert 1 < np.median(measured_over_law) < 6
+    cluster = Cluster(0, 0, 4096, 4096, 9, 1)
+    larger = cluster._replace(m=8192, k=8192)
+    growth = near_exact.least_rounding(larger, unit) / near_exact.least_rounding(cluster, unit)
+    assert growth == pytest.approx(2**8, rel=1e-4)
+
+
+@pytest.mark.parametrize(("n", "s"), [(4096, 12), (1 << 15, 150), (1 << 15, 159)])
+@pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
+def test_what_cannot_help_is_not_tried(n, s, monkeypatch):
+    """Nothing is left of the gradient, or coefficients of B are beyond float64: vectors are not."""
+    code = ReedSolomon(n, stragglers=s, root=1)
+    for name in ("near_exact", "minimum_norm", "weighted_minimum_norm"):
+        monkeypatch.setattr(kernels.unchecked, name, None)
+    survivors = np.random.default_rng(0).permutation(n)[s:]
+    exact = code.decoding_vector(survivors, "locator")
+    np.testing.assert_array_equal(code.decoding_vector(survivors), exact)
+    np.testing.assert_array_equal(code.stream(survivors).vector(survivors), exact)
+
+
+@pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
+def test_equations_too_large_for_memory_are_not_made(monkeypatch):
+    code = ReedSolomon(256, stragglers=8, root=1)
+    survivors = without(code, code.scheme.rings()[0][:8])
+    assert near_exact.least_rounding(code.scheme._clusters[0], UNITS[np.float64]) > 1e-8
+    called = []
+    original = kernels.unchecked.weighted_minimum_norm
+    monkeypatch.setattr(
+        kernels.unchecked,
+        "weighted_minimum_norm",
+        lambda *arguments: called.append(arguments) or original(*arguments),
+    )
+    for most, calls in ((256 * 8, 1), (256 * 8 - 1, 0)):
+        monkeypatch.setattr(near_exact, "WEIGHTED_ENTRIES", most)
+        called.clear()
+        code.decoding_vector(survivors)
+        assert len(called) == calls
+
+
 # ------------------------------------------------------------------------ columns that are alike
 
 
@@ -547,7 +674,7 @@ def test_shortest_vectors_by_all_shifts(m, step):
         column = np.zeros(m, dtype=complex)
         column[:weight] = rng.standard_normal((weight, 2)) @ [1, 1j]
         columns = np.stack([np.roll(column, step * j) for j in range(m // step)], axis=1)
-        shifts = kernels.Circulant.of(column, step)
+        shifts = kernels.Circulant.by_shifts(column, step)
         most = m - m // step
         for count in (0, 1, most // 2, most) if weight == m else (most // 3,):
             lost = rng.permutation(m)[:count]
@@ -560,18 +687,77 @@ def test_shortest_vectors_by_all_shifts(m, step):
             np.testing.assert_allclose(found @ columns, 1, atol=1e-10 * size)
 
 
+@pytest.mark.parametrize(("m", "columns", "rank"), [(6, 2, 2), (9, 5, 5), (12, 7, 3), (8, 8, 4)])
+def test_shortest_vectors_by_any_columns(m, columns, rank):
+    """Against the pseudoinverse; columns may depend on each other."""
+    rng = np.random.default_rng(m)
+
+    def normal(*shape):
+        return rng.standard_normal((*shape, 2)) @ [1, 1j]
+
+    # a constant row among them, so that some vector has product 1 with all
+    matrix = normal(m, rank) @ np.concatenate([np.ones((1, columns)), normal(rank - 1, columns)])
+    projector = kernels.Projector.of(matrix)
+    for count in range(m - rank + 1):
+        lost = rng.permutation(m)[:count]
+        came = np.setdiff1d(np.arange(m), lost)
+        wanted = np.ones(columns) @ np.linalg.pinv(matrix[came], rcond=1e-12)
+        found = kernels.minimum_norm(projector, lost)
+        size = np.linalg.norm(wanted)
+        np.testing.assert_allclose(found[came], wanted, rtol=0, atol=1e-8 * size)
+        assert np.abs(found[lost]).max(initial=0) < 1e-10 * size
+        np.testing.assert_allclose(found @ matrix, 1, atol=1e-10 * size)
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("n", "k", "s", "most"),
+    [
+        (200, 80, 50, 1e-14),
+        (256, 100, 65, 3e-14),
+        (300, 299, 99, 3e-13),
+        (195, 533, 116, 1e-10),
+        (300, 120, 30, 1e-14),
+    ],
+)
+def test_no_pattern_does_harm_where_columns_of_two_weights_are_few(n, k, s, most):
+    code = ReedSolomon(n, k, stragglers=s)
+    circle = code.scheme.rings()[0]
+    exact = []
+    for width in (1, 1.3, 1.6, 2, 2.5, 3):
+        places = np.floor(np.arange(code.stragglers) * width).astype(int)
+        survivors = without(code, circle[places[places < n]])
+        assert measured(code, survivors, np.float64, 0, p=4)[0] < most
+        exact.append(measured(code, survivors, np.float64, 0, p=4, method="locator")[0])
+    assert max(exact) > 1e-8
+
+
 def test_no_vector_by_all_shifts():
     column = np.array([1, 0, 0, 0], dtype=complex)
-    assert np.isnan(kernels.minimum_norm(kernels.Circulant.of(column, 2), np.array([2]))).all()
+    assert np.isnan(
+        kernels.minimum_norm(kernels.Circulant.by_shifts(column, 2), np.array([2]))
+    ).all()
 
 
 @pytest.mark.parametrize(
-    ("n", "k", "s"), [(8, 8, 3), (9, 9, 2), (10, 5, 3), (10, 10, 4), (9, 3, 4), (9, 9, 5)]
+    ("n", "k", "s"),
+    [
+        (8, 8, 3),
+        (9, 9, 2),
+        (10, 5, 3),
+        (10, 10, 4),
+        (9, 3, 4),
+        (9, 9, 5),
+        (10, 3, 2),  # from here on columns of two weights
+        (8, 3, 4),
+        (9, 4, 3),
+        (9, 14, 2),
+    ],
 )
 def test_every_set_where_columns_are_alike(n, k, s):
     """The shortest of exact vectors, also of more survivors than are needed."""
     code = ReedSolomon(n, k, stragglers=s)
-    assert near_exact._circulant(code.scheme._clusters[0]) is not None
+    assert near_exact._projector(code.scheme._clusters[0]) is not None
     B = code.matrix()
     for count in range(s + 1):
         for lost in itertools.combinations(range(n), count):
@@ -587,8 +773,8 @@ def test_tables_of_columns_that_are_alike_have_a_size(monkeypatch):
     survivors = without(code, code.scheme.rings()[0][:7])
     for entries, step in ((1000, 8), (191, 4), (95, 2)):
         monkeypatch.setattr(near_exact, "ENTRIES", entries)
-        near_exact._circulant.cache_clear()
-        assert near_exact._circulant(code.scheme._clusters[0]).projector.shape == (
+        near_exact._projector.cache_clear()
+        assert near_exact._projector(code.scheme._clusters[0]).projector.shape == (
             step,
             step,
             24 // step,
@@ -596,20 +782,22 @@ def test_tables_of_columns_that_are_alike_have_a_size(monkeypatch):
         vector = code.decoding_vector(survivors, "near-exact")
         np.testing.assert_allclose(vector @ code.matrix()[survivors], 1, atol=1e-12)
     monkeypatch.setattr(near_exact, "ENTRIES", 47)
-    near_exact._circulant.cache_clear()
-    assert near_exact._circulant(code.scheme._clusters[0]) is None
-    near_exact._circulant.cache_clear()
+    near_exact._projector.cache_clear()
+    assert near_exact._projector(code.scheme._clusters[0]) is None
+    near_exact._projector.cache_clear()
 
 
 def test_which_columns_are_alike():
     def shifts(*args, **kwargs):
-        return near_exact._circulant(ReedSolomon(*args, **kwargs).scheme._clusters[0])
+        return near_exact._projector(ReedSolomon(*args, **kwargs).scheme._clusters[0])
 
     assert shifts(192, stragglers=80).projector.shape == (3, 3, 64)
     assert shifts(20, 10, load=3).projector.shape == (2, 2, 10)
     assert shifts(20, stragglers=5).projector.shape == (2, 2, 10)
     assert shifts(20, stragglers=6) is None  # 7 of 20
-    assert shifts(21, 20, stragglers=5) is None  # columns of two weights
+    assert shifts(21, 20, stragglers=4) is None  # columns of two weights, and 17 survivors
+    assert shifts(21, 20, stragglers=5).projector.shape == (21, 21)
+    assert shifts(1100, 300, stragglers=5) is None  # too many entries
     assert shifts(12, stragglers=7).projector.shape == (4, 4, 3)
     assert shifts(12, stragglers=8) is None  # 4 columns, and 4 survivors
     with pytest.warns(fastgc.InstabilityWarning):
@@ -635,7 +823,7 @@ def test_where_the_shortest_exact_vector_is_long():
     code = ReedSolomon(192, load=82)
     lost = np.sort(code.scheme.rings()[0][:81])
     survivors = without(code, lost)
-    shifts = near_exact._circulant(code.scheme._clusters[0])
+    shifts = near_exact._projector(code.scheme._clusters[0])
     shortest = kernels.minimum_norm(shifts, lost)[survivors]
     for method in ("auto", "near-exact"):
         vector = code.decoding_vector(survivors, method)

@@ -53,11 +53,13 @@ __all__ = [
 WORTHWHILE, AFFORDABLE = 1 << 31, 1 << 36
 
 # Steps, workers times stragglers^2, up to which a vector by which half of the digits are still lost
-# is computed anew by `kernels.weighted_minimum_norm`: up to 0.15 seconds.
-ANEW = 1 << 28
+# is computed anew by `kernels.weighted_minimum_norm`, up to 40 milliseconds; and one by which five
+# eighths are, up to 0.15 seconds. No random set of 2048 workers with 256 stragglers is of these.
+ANEW, ANEW_IN_NEED = 1 << 26, 1 << 28
 
-# Entries of the projector on what a code's columns map to zero, at most: 16 megabytes.
-ENTRIES = 1 << 20
+# Entries of the projector on what a code's columns map to zero, at most: 16 megabytes. And those of
+# the equations of `kernels.weighted_minimum_norm`, workers times stragglers: 64 megabytes an array.
+ENTRIES, WEIGHTED_ENTRIES = 1 << 20, 1 << 22
 
 # A vector by transforms is rounded up to so many times as much as messages are, times the square
 # root of n: measured, for patterns of stragglers that leave it short enough, and n up to 65536. By
@@ -116,6 +118,20 @@ def row_square(cluster: Cluster, k: int) -> float:
     return total / (m * k)
 
 
+def least_rounding(cluster: Cluster, unit: float) -> float:
+    """What rounding of messages adds to the gradient at least, whoever straggles; may be Inf.
+
+    That of ``a = 1 / m`` for all m workers: ``2 u`` times the root of a row's mean square over m.
+    The values of a polynomial p with p(0) = 1/m have this length at least, stragglers' included.
+
+    Of any vector of a code whose columns begin at each worker alike, the expected error is at least
+    ``r / sqrt(1 + r^2)`` of this r. For ``a B - 1`` is as large as its mean at least, which is the
+    sum of a less 1, and a sum is at most sqrt(m) times the length.
+    """
+    square = row_square(cluster, cluster.k) / cluster.m
+    return 2 * unit * math.sqrt(square) if square < math.inf else math.inf
+
+
 def row_squares(clusters: Sequence[Cluster], k: int) -> NDArray[np.float64]:
     """`row_square` of each cluster."""
     known: dict[Cluster, float] = {}
@@ -159,14 +175,16 @@ def nearer_vector(
 ) -> NDArray[np.complex128]:
     """The near-exact vector of survivors that suffice.
 
-    If columns of B are alike, the shortest exact one comes first, and is kept if it will do.
+    If there are few different columns, the shortest exact one comes first, and is kept if it will
+    do.
 
     Where half of the digits are lost all the same, of another kind: p vanishes on the stragglers,
     has any degree, and what its higher powers leave out of the gradient is held down.
 
     With an `exact` one, whose entries may be beyond float64: in each cluster that of the vectors
     whose expected error is smallest, of what it leaves out and of rounding; and the exact one where
-    its |a_F|^2 is at most `kept`.
+    its |a_F|^2 is at most `kept`. Where no polynomial can be twice as good, or good at all, none is
+    computed.
     """
     vector = np.empty(survivors.size, dtype=np.complex128)
     limit = math.sqrt(unit)
@@ -181,31 +199,54 @@ def nearer_vector(
         alone = c._replace(first_worker=0, first_partition=0)
         members = survivors[at] - c.first_worker
         lost = unnamed(c.m, members)
-        circulant = _circulant(alone) if lost.size**3 <= WORTHWHILE else None
-        if circulant is not None:
-            choices.append(kernels.unchecked.minimum_norm(circulant, lost)[members])
+        projector = _projector(alone) if lost.size**3 <= WORTHWHILE else None
+        if projector is not None:
+            choices.append(kernels.unchecked.minimum_norm(projector, lost)[members])
             if _error(alone, members, choices[-1], unit) <= kept_error(unit):
                 vector[at] = choices[-1]
                 continue
+        if any(_hardly_improved(alone, members, each, unit) for each in choices):
+            vector[at] = min(choices, key=lambda each: _error(alone, members, each, unit))
+            continue
         roots = np.sort(c.q * lost % c.m)
         values = kernels.unchecked.near_exact(roots, c.m, c.tolerance, unit)
         near = values[turns]
         # A quick look first: what is left out passes through rows of about one norm.
         row = row_square(c, c.k)
-        about = math.sqrt(row * (square(values[roots]) + (2 * unit) ** 2 * square(near)))
-        longer = (not 2 * unit * math.sqrt(row * square(each)) <= about for each in choices)
+        rounding = 2 * unit * math.sqrt(row)
+        about = math.sqrt(row * square(values[roots]) + rounding**2 * square(near))
+        longer = (not rounding * math.sqrt(square(each)) <= about for each in choices)
         if about <= limit and all(longer):
             vector[at] = near
             continue
-        choices.append(near)
-        errors = [_error(alone, members, each, unit) for each in choices]
-        if min(errors) > limit and 0 < c.m * roots.size**2 <= ANEW:
+        error = _error(alone, members, near, unit)
+        # Of those that rounding alone makes worse, what they leave out is not computed.
+        choices = [each for each in choices if rounding * math.sqrt(square(each)) < error]
+        errors = [error, *(_error(alone, members, each, unit) for each in choices)]
+        choices.insert(0, near)
+        steps, entries = c.m * roots.size**2, c.m * roots.size
+        most = ANEW_IN_NEED if min(errors) > unit**0.375 else ANEW
+        if min(errors) > limit and 0 < steps <= most and entries <= WEIGHTED_ENTRIES:
             weights = _weights(alone, unit)
             if weights is not None:
                 choices.append(kernels.unchecked.weighted_minimum_norm(roots, weights)[turns])
                 errors.append(_error(alone, members, choices[-1], unit))
         vector[at] = choices[int(np.argmin(errors))]
     return vector
+
+
+def _hardly_improved(
+    alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.complex128], unit: float
+) -> bool:
+    """Whether no polynomial can leave half of a vector's error, or any of the gradient."""
+    least, length = least_rounding(alone, unit), square(vector)
+    if not length < math.inf:
+        return False
+    if least >= 1:
+        return True
+    if alone.m * length > 4:  # rounding is but a part of the error
+        return False
+    return _error(alone, survivors, vector, unit) <= 2 * least
 
 
 def _error(
@@ -216,35 +257,49 @@ def _error(
     Of exact vectors, too, something is left out: a product of many factors is rounded as often, and
     their sums over the rows cancel. `vector` may be in pairs, of shape (f, 2).
     """
+    row = row_square(alone, alone.k)
+    if row == math.inf:
+        return math.inf
     with np.errstate(over="ignore", invalid="ignore"):
         if vector.ndim > 1:  # pairs
             left, vector = square(_lacking(alone, survivors, vector)), vector[:, 0]
         else:
-            left = square(lacking([alone], survivors, vector))
-        total = left / alone.k + (2 * unit) ** 2 * row_square(alone, alone.k) * square(vector)
+            left = _left(alone, survivors, vector)
+        total = left / alone.k + (2 * unit) ** 2 * row * square(vector)
     return math.sqrt(total) if total < math.inf else math.inf
 
 
 @lru_cache(maxsize=16)
-def _circulant(alone: Cluster) -> kernels.Circulant | None:
-    """B's columns, if they are shifts of tau by multiples of more than 1, and independent.
+def _projector(alone: Cluster) -> kernels.Projector | None:
+    """On what B maps to zero, if it has fewer different columns than there may be survivors.
 
-    None also where they are beyond float64.
+    Then there is a choice of exact vectors. None also where columns are beyond float64, or where
+    the projector would have too many entries.
 
-    Columns of one weight d are laid end to end around the circle of m workers, and begin at all
-    multiples of what d and m have in common. Fewer columns than survivors leave a choice.
+    Columns are laid end to end around the circle of m workers. Those of one weight d begin at all
+    multiples of what d and m have in common, and are shifts of tau by these.
     """
     m, weights = alone.m, alone.weights
-    common = math.gcd(weights[0], m) if len(weights) == 1 else 1
-    steps = [g for g in range(2, min(common, ENTRIES // m) + 1) if common % g == 0]
-    step = max(steps, default=1)
-    if step == 1 or m // step > m - weights[0]:
+    if row_square(alone, alone.k) == math.inf:
         return None
-    column = np.zeros(m, dtype=np.complex128)
-    with np.errstate(over="ignore", invalid="ignore"):
+    if len(weights) == 1:
+        common = math.gcd(weights[0], m)
+        steps = [g for g in range(2, min(common, ENTRIES // m) + 1) if common % g == 0]
+        step = max(steps, default=1)
+        if step == 1 or m // step > m - weights[0]:
+            return None
+        column = np.zeros(m, dtype=np.complex128)
         column[: weights[0]] = tau(m, weights[0], alone.q)
-        circulant = kernels.Circulant.of(column, step)
-    return circulant if np.isfinite(circulant.projector).all() else None
+        with np.errstate(over="ignore", invalid="ignore"):
+            found: kernels.Projector = kernels.Circulant.by_shifts(column, step)
+        return found if np.isfinite(found.projector).all() else None
+    different = np.unique(np.stack(alone.columns()), axis=1)
+    if different.shape[1] >= m - alone.tolerance or m * m > ENTRIES:
+        return None
+    columns = np.zeros((m, different.shape[1]), dtype=np.complex128)
+    for at, (first, d) in enumerate(different.T.tolist()):
+        columns[(first + np.arange(d)) % m, at] = tau(m, d, alone.q)
+    return kernels.Projector.of(columns)
 
 
 @lru_cache(maxsize=16)
@@ -282,6 +337,25 @@ def _spectrum(m: int, d: int, q: int) -> NDArray[np.complex128]:
     found: NDArray[np.complex128] = np.conj(np.fft.fft(np.conj(padded)))
     found.flags.writeable = False
     return found
+
+
+@lru_cache(maxsize=16)
+def _begin(alone: Cluster) -> list[tuple[int, NDArray[np.int64]]]:
+    """Weights of columns, and how many of each begin at each worker."""
+    first, weight = alone.columns()
+    return [(d, np.bincount(first[weight == d], minlength=alone.m)) for d in alone.weights]
+
+
+def _left(alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.complex128]) -> float:
+    """Squared norm of what `lacking` gives of one cluster."""
+    of_all = np.zeros(alone.m, dtype=np.complex128)
+    of_all[survivors] = vector
+    transformed: NDArray[Any] = np.fft.fft(of_all)
+    total = 0.0
+    for d, counts in _begin(alone):
+        missing = np.fft.ifft(transformed * _spectrum(alone.m, d, alone.q)) - 1
+        total += float(counts @ (missing.real**2 + missing.imag**2))
+    return total
 
 
 def lacking(
@@ -537,10 +611,11 @@ def pair_vector(
         if method != "near-exact":
             vector[at] = kernels.unchecked.locator_pairs(roots, c.m, circle(c.m))[turns]
             length = square(vector[at, 0])
-            error = _error(alone, members, vector[at], PAIR)
             if method == "locator" or 2 * PAIR * math.sqrt(row * length) <= kept_error(PAIR):
                 continue
         if method == "near-exact" or c.tolerance**3 <= AFFORDABLE_IN_PAIRS:
+            if method != "near-exact":
+                error = _error(alone, members, vector[at], PAIR)
             near = kernels.unchecked.near_exact_pairs(roots, c.m, c.tolerance, circle(c.m))[turns]
             if method == "near-exact" or _error(alone, members, near, PAIR) < error:
                 vector[at] = near

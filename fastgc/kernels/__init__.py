@@ -27,7 +27,7 @@ from .choice import backend, backends, use_backend
 from .contract import checked, contract_of
 from .cyclic import Status
 from .dispatch import checked_kernel
-from .near_exact import Circulant
+from .near_exact import Circulant, Projector
 from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows
 
 if TYPE_CHECKING:  # to a type checker, a kernel is the NumPy function
@@ -52,6 +52,7 @@ __all__ = [
     "REAL",
     "REAL_PART",
     "Circulant",
+    "Projector",
     "Rows",
     "Status",
     "backend",

@@ -10,13 +10,15 @@ c + 1, and the stragglers' roots given, the first sum is what is left out of the
 second what rounding messages by a unit u adds to it: both pass through rows of B, which are of one
 norm. So the parameter of this ridge regression is known, ``2 u sqrt(n)`` for x.
 
-`minimum_norm` and `weighted_minimum_norm` are asked where these are not good enough. These two and
-`CauchyElimination` are by LAPACK and long vectors through NumPy, and so the same for every backend.
+`minimum_norm` and `weighted_minimum_norm` are asked where these are not good enough. These two are
+by LAPACK and long vectors through NumPy, and so the same for every backend.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,8 +31,8 @@ from .dispatch import kernel
 from .numpy.pairs import divide
 
 __all__ = [
-    "CauchyElimination",
     "Circulant",
+    "Projector",
     "locator_pairs",
     "minimum_norm",
     "near_exact",
@@ -38,15 +40,13 @@ __all__ = [
     "weighted_minimum_norm",
 ]
 
-# From so many products s c^2 on, a QR factorisation takes half a second and more: elimination is
-# tried first, which takes O(s) for a degree of freedom and is up to 8 times less precise. It will
-# do if a decoded gradient has a relative error of so many u. Beyond the last bound, half a minute
-# and gigabytes, there is nothing else.
-_MANY = 2.0**33
-_ENOUGH = 1e7
-_TOO_MANY = 2.0**40
+# From so many roots, or degrees, on, elimination takes less time than a QR factorisation.
+_FROM = 80
+# Squared norm, over the least there is, up to which what is left of roots is solved for once more.
+_SHORT = 1e4
 
 _ridge, _ridge_pairs = kernel(plain.ridge), kernel(plain.ridge_pairs)
+_cauchy_ridge = kernel(plain.cauchy_ridge)
 _leja_order = kernel(plain.leja_order)
 _locator_values = kernel(plain.locator_values)
 
@@ -72,8 +72,9 @@ def _check_circle(circle: NDArray[np.float64], n: int) -> None:
 def near_exact(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArray[np.complex128]:
     """Values at all n-th roots of unity of the polynomial that nearly vanishes at some.
 
-    Takes O(s c^2) where that is below a second, in strips of columns that stay in a cache; for
-    larger problems O((s + c) r) and r^2 c, with r degrees of freedom that matter.
+    For few roots, or of a low degree, the least there is, in O(s c^2). Else up to a few times as
+    much, in O((s + c) r), with r degrees of freedom that matter: about s^2 / n and a few tens for
+    neighbours on the circle, all where stragglers are spread.
 
     Parameters
     ----------
@@ -90,10 +91,8 @@ def near_exact(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArray
     (n,) complex128 array
         ``p(exp(2 pi i t / n))``, t = 0 .. n-1.
     """
-    if turns.size * float(c) ** 2 > _MANY:
-        values, error = _eliminated(turns, n, c, unit)
-        if error <= _ENOUGH * unit or turns.size * float(c) ** 2 > _TOO_MANY:
-            return values
+    if min(turns.size, c) >= _FROM:
+        return _eliminated(turns, n, c, unit)
     x = np.zeros(n, dtype=np.complex128)
     x[0] = 1 / n
     if turns.size and c:
@@ -173,185 +172,83 @@ def locator_pairs(
     return out
 
 
-def _eliminated(
-    turns: NDArray[np.int64], n: int, c: int, unit: float
-) -> tuple[NDArray[np.complex128], float]:
-    """The better of two polynomials, and the relative error of a gradient decoded by it."""
-    elimination = CauchyElimination(turns, n, c, unit)
-    found = []
-    for rank in elimination.ranks:
-        values = elimination.solve(rank)
-        left, size = np.linalg.norm(values[turns]), np.linalg.norm(values)
-        # rows of B have the norm n / sqrt(c + 1) at least, and partials are of one size
-        error = math.hypot(left, 2 * unit * size) * math.sqrt(n / (c + 1))
-        found.append((values, error))
-    return min(found, key=lambda each: each[1])
-
-
-_STRIP = 64  # unknowns that a triangular system is solved for at a time
-# What the size of z is taken for, over that of the parts it is a sum of: two guesses at where to
-# stop, whose results are compared.
-_MARGINS = (4.0, 64.0)
-_NOTHING = 1e-18  # of the first pivot
-
-
-def _back(triangle: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
-    """Solve with an upper triangle."""
-    y = y.copy()
-    for end in range(len(y), 0, -_STRIP):
-        start = max(end - _STRIP, 0)
-        y[start:end] = np.linalg.solve(triangle[start:end, start:end], y[start:end])
-        y[:start] -= triangle[:start, start:end] @ y[start:end]
-    return y
-
-
-class CauchyElimination:
-    """The same polynomial by elimination in a Cauchy matrix, for as many steps as pay.
-
-    In the basis of the c Dirichlet kernels at c points ``psi_k`` equispaced on the circle (a
-    unitary transform of the coefficients), and after a diagonal phase, the equations of the s given
-    roots are
-
-        C z = b,   C[i, k] = g_i h_k / sin(phi_i - psi_k),   C real, b complex,
-
-    with half angles phi, psi. Eliminating row p and column q leaves another such matrix, with
-
-        g_i *= sin(phi_i - phi_p) / sin(phi_i - psi_q)
-        h_k *= sin(psi_k - psi_q) / sin(psi_k - phi_p)
-
-    (Gohberg, Kailath and Olshevsky 1995), so that a step takes O(s + c), only multiplies, and keeps
-    the high relative accuracy of every entry, however small (Demmel 1999). With rook pivots, r
-    steps give the r degrees of freedom that matter: about s^2 / n and a few tens for neighbours on
-    the circle, all where stragglers are spread. Steps end where what is left of the right-hand side
-    meets the rounding that the solution's size brings; of solutions to these equations the shortest
-    is taken.
-
-    Parameters
-    ----------
-    turns : (s,) int64 array
-    n, c : int
-    unit : float
-        As of `fastgc.kernels.near_exact`; s and c are not 0.
+class _Cauchy(NamedTuple):
+    """The equations of roots, ``C z = b``: C[i, k] = g_i h_k / (x_i - y_k), of all n roots.
 
     Attributes
     ----------
-    ranks : list of int
-        Numbers of steps to choose from.
+    x, y : (2, n) and (2, c) float64 arrays
+    g, h : (n,) and (c,) float64 arrays
+    turned : (c,) complex128 array
+        What z is multiplied by before the transform to coefficients.
+    back : (c,) complex128 array
+        What that is multiplied by: coefficients of z^1 .. z^c.
     """
 
-    def __init__(self, turns: NDArray[np.int64], n: int, c: int, unit: float) -> None:
-        self.turns, self.n, self.c = turns, n, c
-        k = np.arange(c)
-        # Half angles are whole numbers of pi / common; psi is one more than it would be, and never
-        # one of phi. The nearest root is near[k] and the rest of the angle is small.
-        self.common = 2 * math.lcm(n, c)
-        unit_of_n = self.common // n
-        self._psi = self.common // c * k + 1
-        near = (self._psi + unit_of_n // 2) // unit_of_n
-        rest = np.pi / self.common * (self._psi - near * unit_of_n)
-        self._grid = np.sin(np.pi / c * np.arange(1 - c, c))
-        angle = np.mod(c * (unit_of_n * turns - 1), 2 * self.common)
-        g = np.sin(np.pi / self.common * angle) / math.sqrt(c)
-        self._eliminate(g, np.where(k % 2 == 0, 1.0, -1.0), near, np.cos(rest), np.sin(rest), unit)
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    g: NDArray[np.float64]
+    h: NDArray[np.float64]
+    turned: NDArray[np.complex128]
+    back: NDArray[np.complex128]
 
-    def _eliminate(
-        self,
-        g: NDArray[np.float64],
-        h: NDArray[np.float64],
-        near: NDArray[np.int64],
-        cosine: NDArray[np.float64],
-        sine: NDArray[np.float64],
-        unit: float,
-    ) -> None:
-        turns, n, c = self.turns, self.n, self.c
-        roots = circle(n)
-        cosines, sines = roots.real.copy(), roots.imag.copy()
-        left = -self.phase(-1) / n  # of the right-hand side
-        self.rows: list[int] = []
-        self.columns: list[int] = []
-        lower: list[NDArray[np.float64]] = []
-        upper: list[NDArray[np.float64]] = []
-        growth, first, best = 1 / n, 0.0, [(math.inf, 0)] * len(_MARGINS)
-        while True:
-            bias = float(np.linalg.norm(left))
-            rounding = [margin * unit * math.sqrt(growth) for margin in _MARGINS]
-            best = [
-                min(old, (math.hypot(bias, e), len(lower)))
-                for old, e in zip(best, rounding, strict=True)
-            ]
-            if len(lower) == min(turns.size, c) or rounding[0] > 4 * best[0][0]:
-                break
-            p = int(np.argmax(np.abs(g)))
-            while True:  # each pivot is larger than that before
-                d = (turns[p] - near) % (2 * n)
-                under = 1 / (sines[d] * cosine - cosines[d] * sine)
-                row = g[p] * h * under
-                q = int(np.argmax(np.abs(row)))
-                d = (turns - near[q]) % (2 * n)
-                over = 1 / (sines[d] * cosine[q] - cosines[d] * sine[q])
-                column = g * h[q] * over
-                better = int(np.argmax(np.abs(column)))
-                if not abs(column[better]) > abs(column[p]):
-                    break
-                p = better
-            pivot = column[p]
-            first = first or abs(pivot)
-            if abs(pivot) <= _NOTHING * first:
-                break
-            y = left[p] / pivot
-            left = left - column * y
-            left[p] = 0
-            growth += abs(y) ** 2
-            self.rows.append(p)
-            self.columns.append(q)
-            lower.append(column)
-            upper.append(row / pivot)
-            g = g * sines[(turns - turns[p]) % (2 * n)] * over
-            h = h * self._grid[c - 1 - q : 2 * c - 1 - q] * -under
-            g[p], h[q] = 0, 0
-        self.ranks = sorted({rank for _, rank in best})
-        self._lower, self._upper = np.array(lower), np.array(upper)
 
-    def phase(self, sign: int) -> NDArray[np.complex128]:
-        """That of each root's equation."""
-        return circle(self.n)[sign * self.turns * (self.c + 1) % (2 * self.n)]
+@lru_cache(maxsize=4)
+def _cauchy(n: int, c: int) -> _Cauchy:
+    """In the basis of the c Dirichlet kernels at c points psi equispaced on the circle.
 
-    def solve(self, rank: int, refine: int = 1) -> NDArray[np.complex128]:
-        """The polynomial's values at all roots of unity, by so many steps of elimination."""
-        x = np.zeros(self.n, dtype=np.complex128)
-        x[0] = 1 / self.n
-        values = np.full(self.n, 1 / self.n, dtype=np.complex128)
-        columns = np.array(self.columns[:rank], dtype=np.int64)
-        rows = np.array(self.rows[:rank], dtype=np.int64)
-        others = np.setdiff1d(np.arange(self.c), columns)
-        # from the last to the first, this is an upper triangle
-        lower = self._lower[:rank, rows[::-1]].T[:, ::-1]
-        triangle = self._upper[:rank, columns]
-        w = _back(triangle, self._upper[:rank, others])
-        by_row = 2 * rank < self.c
-        small = w @ w.T if by_row else w.T @ w
-        small[np.diag_indices_from(small)] += 1
-        for _ in range(1 + refine):
-            b = self.phase(-1) * -values[self.turns]
-            basic = _back(triangle, _back(lower, b[rows[::-1]])[::-1])
-            z = np.zeros(self.c, dtype=np.complex128)
-            if by_row:
-                z[columns] = np.linalg.solve(small, basic)
-                z[others] = w.T @ z[columns]
-            else:
-                z[others] = np.linalg.solve(small, w.T @ basic)
-                z[columns] = basic - w @ z[others]
-            x[1 : self.c + 1] += self._coefficients(z)
-            values = np.fft.ifft(x, norm="forward")
-        return values
+    That is a unitary transform of the coefficients. After a diagonal phase, entries are
+    ``sin(c (phi_i - psi_0)) (-1)^k / sqrt(c)`` over ``sin(phi_i - psi_k)``, with half angles phi
+    and psi, and ``sin(phi - psi) = cos(phi) cos(psi) (tan(phi) - tan(psi))``.
 
-    def _coefficients(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        c, common = self.c, self.common
-        m = np.arange(1, c + 1)
-        turned = np.exp(1j * np.pi / common * np.mod(self._psi * (c + 1), 2 * common))
-        spectrum = np.fft.fft(z * turned)[m % c]
-        found: NDArray[np.complex128] = spectrum * np.exp(-2j * np.pi / common * m) / math.sqrt(c)
-        return found
+    Tangents are sums of two numbers, for their differences to be as precise as they are; in
+    extended precision, where there is one.
+    """
+    # Half angles are whole numbers of pi / common; those of psi are odd, of phi even. Then all are
+    # turned by a quarter of a step, so that no tangent is Inf.
+    common = 2 * math.lcm(n, c)
+    phi = common // n * np.arange(n)
+    psi = common // c * np.arange(c) + 1
+    pi = 4 * np.arctan(np.longdouble(1))
+
+    def nodes(turns: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        angles = pi * (2 * turns - 1).astype(np.longdouble) / (2 * common)
+        tangents = np.tan(angles)
+        high = tangents.astype(np.float64)
+        return np.stack([high, (tangents - high).astype(np.float64)]), np.cos(angles).astype(float)
+
+    x, of_x = nodes(phi)
+    y, of_y = nodes(psi)
+    g = np.sin(np.pi / common * (c * (phi - 1) % (2 * common))) / math.sqrt(c) / of_x
+    h = np.where(np.arange(c) % 2 == 0, 1.0, -1.0) / of_y
+    turned = np.exp(1j * np.pi / common * (psi * (c + 1) % (2 * common)))
+    back = np.exp(-2j * np.pi / common * np.arange(1, c + 1)) / math.sqrt(c)
+    return _Cauchy(x, y, g, h, turned, back)
+
+
+def _eliminated(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArray[np.complex128]:
+    """The same polynomial, nearly, by elimination in a Cauchy matrix.
+
+    Where it is as short as exact ones of spread roots are, what is left is solved for once more.
+    """
+    tables = _cauchy(n, c)
+    x, g = np.ascontiguousarray(tables.x[:, turns]), tables.g[turns]
+    phase = circle(n)[-turns * (c + 1) % (2 * n)]
+    coefficients = np.zeros(n, dtype=np.complex128)
+    coefficients[0] = 1 / n
+    values = np.full(n, 1 / n, dtype=np.complex128)
+    z = np.empty(c, dtype=np.complex128)
+    size = 1 / n
+    for _ in range(2):
+        _cauchy_ridge(x, tables.y, g, tables.h, phase * -values[turns], unit, size, z)
+        spectrum = np.fft.fft(z * tables.turned)
+        coefficients[1:c] += spectrum[1:] * tables.back[:-1]
+        coefficients[c] += spectrum[0] * tables.back[-1]
+        values = np.fft.ifft(coefficients, norm="forward")
+        left, size = float(np.linalg.norm(values[turns])), float(np.linalg.norm(values)) ** 2
+        if left <= 4 * unit * math.sqrt(size) or size * n > _SHORT:
+            break
+    return values
 
 
 def _check_weights(turns: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
@@ -405,31 +302,90 @@ def weighted_minimum_norm(
 _LITTLE = 2.0**-46  # of a vector's norm
 
 
-class Circulant(NamedTuple):
-    """A matrix whose columns are cyclic shifts of one column by multiples of a step, transformed.
+_NEGLIGIBLE = 1e-12  # singular values, over the largest one
+
+
+@dataclass(frozen=True, eq=False)
+class Projector:
+    """On what a matrix of m rows maps to zero from the left.
+
+    Attributes
+    ----------
+    whole : (m,) complex128 array
+        The shortest vector that has product 1 with all columns.
+    projector : (m, m) complex128 array
+    """
+
+    whole: NDArray[np.complex128]
+    projector: NDArray[np.complex128]
+
+    @classmethod
+    def of(cls, columns: NDArray[np.complex128]) -> Projector:
+        """Of columns that may depend on each other, up to a singular value of 1e-12 of the largest.
+
+        O(m^2 columns), once for a code.
+        """
+        q, r = np.linalg.qr(columns)
+        u, sizes, v = np.linalg.svd(r)
+        rank = int(np.count_nonzero(sizes > _NEGLIGIBLE * sizes[0]))
+        u, v = q @ u[:, :rank], v[:rank]
+        whole = u.conj() @ (v.conj().sum(axis=1) / sizes[:rank])
+        projector = -u.conj() @ u.T
+        projector[np.diag_indices_from(projector)] += 1
+        return cls(whole, projector)
+
+    def check(self) -> None:
+        """TypeError or ValueError if it was not made by `of`."""
+        wanted = {"whole": "m", "projector": "m m"}
+        self._check(wanted, {"m": np.size(self.whole)})
+
+    def _check(self, wanted: dict[str, str], sizes: dict[str, int]) -> None:
+        name = type(self).__name__
+        for each, shape in wanted.items():
+            part, dtype = getattr(self, each), np.float64 if each == "energy" else np.complex128
+            if not (isinstance(part, np.ndarray) and part.dtype == dtype):
+                raise TypeError(f"{each} of a {name} must be an array of {np.dtype(dtype)}")
+            expected = tuple(sizes[size] for size in shape.split())
+            if part.shape != expected:
+                raise ValueError(
+                    f"{each} of a {name} must have shape {expected}, as its classmethod makes it, "
+                    f"not {part.shape}"
+                )
+
+    def among(self, lost: NDArray[np.int64]) -> NDArray[np.complex128]:
+        """Its rows and columns of these numbers: (s, s)."""
+        found: NDArray[np.complex128] = self.projector[lost[:, None], lost]
+        return found
+
+    def less(self, lost: NDArray[np.int64], z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """`whole` less the columns of these numbers times z."""
+        found: NDArray[np.complex128] = self.whole - self.projector[:, lost] @ z
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Circulant(Projector):
+    """Of a matrix whose columns are cyclic shifts of one by multiples of a step, transformed.
 
     What it maps to zero from the left is invariant under these shifts, too, and so is the projector
     on it: that has as many entries as the step has rows.
 
     Attributes
     ----------
+    whole : (m,) complex128 array
+    projector : (step, step, m // step) complex128 array
+        Of row ``i`` and column ``j``: at ``i % step, j % step, (i // step - j // step) mod`` that.
     spectrum : (m,) complex128 array
         The column's transform.
     energy : (m // step,) float64 array
         Of each product of a vector with all shifts, transformed: what the shifts have of it.
-    whole : (m,) complex128 array
-        The shortest vector, if nobody is absent.
-    projector : (step, step, m // step) complex128 array
-        Of row ``i`` and column ``j``: at ``i % step, j % step, (i // step - j // step) mod`` that.
     """
 
     spectrum: NDArray[np.complex128]
     energy: NDArray[np.float64]
-    whole: NDArray[np.complex128]
-    projector: NDArray[np.complex128]
 
     @classmethod
-    def of(cls, column: NDArray[np.complex128], step: int) -> Circulant:
+    def by_shifts(cls, column: NDArray[np.complex128], step: int) -> Circulant:
         """Of a column of m entries, of which a step that divides m makes independent shifts."""
         m = column.size
         spectrum = np.fft.fft(column)
@@ -441,33 +397,47 @@ class Circulant(NamedTuple):
         ones = np.zeros(m // step)
         ones[0] = m // step
         whole = np.fft.ifft(spectrum * np.tile(ones / energy, step)).conj()
-        return cls(spectrum, energy, whole, projector)
+        return cls(whole, projector, spectrum, energy)
+
+    def check(self) -> None:
+        """TypeError or ValueError if it was not made by `by_shifts`."""
+        m, step = np.size(self.whole), max(len(np.atleast_1d(self.projector)), 1)
+        wanted = {"whole": "m", "projector": "g g t", "spectrum": "m", "energy": "t"}
+        self._check(wanted, {"m": m, "g": step, "t": m // step})
+
+    def among(self, lost: NDArray[np.int64]) -> NDArray[np.complex128]:
+        """Rows and columns of the projector."""
+        block, phase = np.divmod(lost, len(self.projector))
+        # negative ones count from the end
+        at = phase[:, None], phase, block[:, None] - block
+        found: NDArray[np.complex128] = self.projector[at]
+        return found
+
+    def less(self, lost: NDArray[np.int64], z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """`whole` less columns of the projector times z, by transforms."""
+        step = len(self.projector)
+        at = np.zeros(self.whole.size, dtype=np.complex128)
+        at[lost] = z
+        mapped = (self.spectrum.conj() * np.fft.fft(at.conj())).reshape(step, -1).sum(axis=0) / step
+        kept = np.fft.ifft(self.spectrum * np.tile(mapped / self.energy, step)).conj()
+        found: NDArray[np.complex128] = self.whole - at + kept
+        return found
 
 
-def _check_circulant(circulant: Circulant, lost: NDArray[np.int64]) -> None:
-    parts = {name: getattr(circulant, name) for name in Circulant._fields}
-    for name, part in parts.items():
-        wanted = np.float64 if name == "energy" else np.complex128
-        if not (isinstance(part, np.ndarray) and part.dtype == wanted):
-            raise TypeError(f"circulant.{name} must be an array of {np.dtype(wanted)}")
-    m, step = circulant.whole.size, len(circulant.projector) if circulant.projector.ndim else 0
-    if not step or m % step:
-        raise ValueError("circulant must be made by Circulant.of: its step does not divide m")
-    shapes = (m,), (m // step,), (m,), (step, step, m // step)
-    if tuple(part.shape for part in parts.values()) != shapes:
-        raise ValueError(f"circulant must be made by Circulant.of: its shapes are not {shapes}")
-    check_numbers_below("lost", lost, m)
+def _check_projector(projector: Projector, lost: NDArray[np.int64]) -> None:
+    projector.check()
+    check_numbers_below("lost", lost, projector.whole.size)
 
 
-@takes(_check_circulant, circulant=Circulant, lost=reads("int64", "s"))
-def minimum_norm(circulant: Circulant, lost: NDArray[np.int64]) -> NDArray[np.complex128]:
-    """The shortest vector that is 0 at some entries and has product 1 with all shifts of a column.
+@takes(_check_projector, projector=Projector, lost=reads("int64", "s"))
+def minimum_norm(projector: Projector, lost: NDArray[np.int64]) -> NDArray[np.complex128]:
+    """The shortest vector that is 0 at some entries and has product 1 with all columns of a matrix.
 
-    O(s^3 + m log m). NaN where there is none.
+    O(s^3 + m s), or O(s^3 + m log m) with a `Circulant`. NaN where there is none.
 
     Parameters
     ----------
-    circulant : Circulant
+    projector : Projector
     lost : (s,) int64 array
         The entries that are 0, but for rounding.
 
@@ -482,20 +452,14 @@ def minimum_norm(circulant: Circulant, lost: NDArray[np.int64]) -> NDArray[np.co
     rounding does harm to these entries only, and if much is left of them it is solved for once
     more.
     """
-    spectrum, energy, whole, projector = circulant
-    step = len(projector)
-    block, phase = np.divmod(lost, step)
-    system = projector[phase[:, None], phase, block[:, None] - block]  # negative ones from the end
-    found, z = whole, np.zeros(lost.size, dtype=np.complex128)
+    system = projector.among(lost)
+    found, z = projector.whole, np.zeros(lost.size, dtype=np.complex128)
     for _ in range(2):
         if np.linalg.norm(found[lost]) <= _LITTLE * np.linalg.norm(found):
             break
         try:
             z = z + np.linalg.solve(system, found[lost])
         except np.linalg.LinAlgError:
-            return np.full(whole.size, np.nan, dtype=np.complex128)
-        at = np.zeros(whole.size, dtype=np.complex128)
-        at[lost] = z
-        mapped = (spectrum.conj() * np.fft.fft(at.conj())).reshape(step, -1).sum(axis=0) / step
-        found = whole - at + np.fft.ifft(spectrum * np.tile(mapped / energy, step)).conj()
+            return np.full(projector.whole.size, np.nan, dtype=np.complex128)
+        found = projector.less(lost, z)
     return found

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .pairs import Pair, add, divide, multiply, negate, square_root, total
 
-__all__ = ["locator_values", "ridge", "ridge_pairs"]
+__all__ = ["cauchy_ridge", "locator_values", "ridge", "ridge_pairs"]
 
 BLOCK = 64  # unknowns that a triangular system is solved for at a time
 
@@ -54,13 +54,123 @@ def ridge(
     system[:s, c], system[:s, c + 1] = target.real, target.imag
     r: Any = np.linalg.qr(system, mode="r")
     y: NDArray[Any] = r[:c, c] + 1j * r[:c, c + 1]
-    for end in range(c, 0, -BLOCK):
-        start = max(end - BLOCK, 0)
-        y[start:end] = np.linalg.solve(r[start:end, start:end], y[start:end])
-        y[:start] -= r[:start, start:end] @ y[start:end]
+    y = _back(r[:c, :c], y)
     cosine, sine = y[:half] / math.sqrt(2), y[half : 2 * half] / math.sqrt(2)
     out[:half], out[half : c - half] = cosine + 1j * sine, y[2 * half :]
     out[c - half :] = (cosine - 1j * sine)[::-1]
+
+
+def _back(triangle: NDArray[np.float64], y: NDArray[Any]) -> NDArray[Any]:
+    """Solve with an upper triangle."""
+    y = y.copy()
+    for end in range(len(y), 0, -BLOCK):
+        start = max(end - BLOCK, 0)
+        y[start:end] = np.linalg.solve(triangle[start:end, start:end], y[start:end])
+        y[:start] -= triangle[:start, start:end] @ y[start:end]
+    return y
+
+
+# What the size of a solution is taken for, over that of the parts it is a sum of; how much larger
+# than the least an error may be before steps end; and a pivot over the first that is but rounding.
+MARGIN, LARGER, NOTHING = 64.0, 4.0, 1e-18
+
+
+def cauchy_ridge(
+    x: NDArray[np.float64],
+    y: NDArray[np.float64],
+    g: NDArray[np.float64],
+    h: NDArray[np.float64],
+    b: NDArray[np.complex128],
+    unit: float,
+    size: float,
+    out: NDArray[np.complex128],
+) -> None:
+    """Write to `out` a short z that nearly solves ``C z = b``, C[i, k] = g_i h_k / (x_i - y_k).
+
+    By as many steps of elimination as pay: until what is left of b meets the rounding by a unit
+    that the size of z brings. O((s + c) r) for r steps, and r (c - r) for a few times to shorten z.
+
+    Parameters
+    ----------
+    x, y : (2, s) and (2, c) float64 arrays
+        Nodes, all different, each as a sum of two numbers.
+    g, h : (s,) and (c,) float64 arrays
+        Not 0; s and c are not, either.
+    b : (s,) complex128 array
+    unit : float
+    size : float
+        Square of what z is added to.
+    out : (c,) complex128 array
+        Contiguous.
+
+    Notes
+    -----
+    Eliminating row p and column q leaves another such matrix, with
+
+        g_i *= (x_i - x_p) / (x_i - y_q)
+        h_k *= (y_k - y_q) / (y_k - x_p)
+
+    (Gohberg, Kailath and Olshevsky 1995), so that a step takes O(s + c), only multiplies, and keeps
+    the high relative accuracy of every entry, however small (Demmel 1999). Pivots are the largest
+    of their rows and columns. Of solutions to the equations of these steps the shortest is taken.
+    """
+    c = h.size
+    left, g, h = b.copy(), g.copy(), h.copy()
+    rows: list[int] = []
+    columns: list[int] = []
+    upper: list[NDArray[np.float64]] = []
+    parts: list[complex] = []
+    rank, least, first = 0, math.inf, 0.0
+    while True:
+        bias, rounding = float(np.linalg.norm(left)), MARGIN * unit * math.sqrt(size)
+        if math.hypot(bias, rounding) < least:
+            rank, least = len(rows), math.hypot(bias, rounding)
+        if len(rows) == min(g.size, c) or rounding > LARGER * least:
+            break
+        p = int(np.argmax(np.abs(g)))
+        while True:  # each pivot is larger than that before
+            under = 1 / _apart(y, x[:, p])
+            row = -g[p] * h * under
+            q = int(np.argmax(np.abs(row)))
+            over = 1 / _apart(x, y[:, q])
+            column = g * h[q] * over
+            better = int(np.argmax(np.abs(column)))
+            if not abs(column[better]) > abs(column[p]):
+                break
+            p = better
+        pivot = column[p]
+        first = first or abs(pivot)
+        if not abs(pivot) > NOTHING * first:
+            break
+        part = left[p] / pivot
+        left = left - column * part
+        size += abs(part) ** 2
+        rows.append(p)
+        columns.append(q)
+        upper.append(row / pivot)
+        parts.append(part)
+        g = g * _apart(x, x[:, p]) * over
+        h = h * _apart(y, y[:, q]) * under
+        left[p] = g[p] = h[q] = 0
+    out[:] = 0
+    if not rank:
+        return
+    pivots = np.array(columns[:rank])
+    others = np.setdiff1d(np.arange(c), pivots)
+    equations = np.array(upper[:rank])
+    basic = _back(equations[:, pivots], np.array(parts[:rank]))
+    w = _back(equations[:, pivots], equations[:, others])
+    if 2 * rank < c:
+        out[pivots] = np.linalg.solve(np.eye(rank) + w @ w.T, basic)
+        out[others] = w.T @ out[pivots]
+    else:
+        out[others] = np.linalg.solve(np.eye(c - rank) + w.T @ w, w.T @ basic)
+        out[pivots] = basic - w @ out[others]
+
+
+def _apart(nodes: NDArray[np.float64], node: NDArray[np.float64]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = (nodes[0] - node[0]) + (nodes[1] - node[1])
+    return found
 
 
 _UNIT = 2.0**-106
