@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import errno
 import functools
+import itertools
 import math
 import os
 import pickle
@@ -34,6 +35,7 @@ from fastgc import (
     FractionalRepetition,
     LagrangeCode,
     LeftOutError,
+    NotDecodableError,
     ReedSolomon,
     Uncoded,
 )
@@ -46,8 +48,9 @@ from fastgc.torch import (  # noqa: E402
     all_reduce_gradients,
     membership,
 )
+from fastgc.torch.all_reduce import _Reactive  # noqa: E402
 from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
-from fastgc.torch.sampler import Position  # noqa: E402
+from fastgc.torch.sampler import Position, owners  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
 # Processes cannot import a test module, but by chance: where the checkout is on the path.
@@ -776,6 +779,191 @@ def test_parameters_that_ranks_do_not_use(tmp_path):
     for each in launch(tmp_path, train).values():
         rows = [[3.0] * 2, [3.0] * 2, [0.0] * 2, [0.0] * 2, [0.0] * 2]
         assert each == [[6.0] * 3, [5.0] * 3, None, None, rows]
+
+
+# ------------------------------------------------------------------------- reactive redundancy
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_owners_hold_what_they_own_and_none_has_more_than_must_be(seed):
+    rng = np.random.default_rng(seed)
+    n, k = rng.integers(1, 6, 2).tolist()
+    holders = [sorted(rng.permutation(n)[: rng.integers(1, n + 1)].tolist()) for _ in range(k)]
+    ranks = rng.permutation(n)[: rng.integers(1, n + 1)].tolist()
+    if any(not set(ranks) & set(each) for each in holders):
+        with pytest.raises(NotDecodableError, match="no rank is left that holds partitions"):
+            owners(holders, ranks)
+        return
+    found = owners(holders, ranks)
+    assert found == owners(holders, ranks[::-1])
+    every = list(itertools.product(*[sorted(set(ranks) & set(each)) for each in holders]))
+    assert tuple(found) in every
+    counts = [np.bincount(each, minlength=n) for each in every]
+    mine = np.bincount(found, minlength=n)
+    assert mine.max() == min(each.max() for each in counts)
+    assert np.count_nonzero(mine) == max(map(np.count_nonzero, counts))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        BinaryCode(6, stragglers=2),
+        BinaryCode(6, 12, stragglers=1),
+        FractionalRepetition(6, stragglers=2),
+        CyclicRepetition(5, stragglers=2),
+    ],
+    ids=repr,
+)
+def test_whoever_dies_in_whatever_order_each_partition_is_computed_once(code):
+    """All orders of up to s deaths: in each step those who are left take over what is lost."""
+    for deaths in itertools.permutations(range(code.n), code.stragglers):
+        there = list(range(code.n))
+        data = range(2 * code.k)
+        samplers = [CodedSampler(data, code, 2 * code.k, r) for r in there]
+        calls = [[] for _ in there]
+        each = [
+            _Reactive(code, r, [], samplers[r], 1, lambda i, mine=calls[r]: mine.extend(i))
+            for r in there
+        ]
+        for reactive in each:
+            reactive.own(there)
+        batches = [next(iter(sampler)) for sampler in samplers]
+        assert sorted(itertools.chain(*batches)) == sorted(set(itertools.chain(*batches)))
+        for r in there:
+            each[r].begin(0, [])
+        for dead in deaths:  # all of them within one step
+            there.remove(dead)
+            had = [[int(j in reactive.done) for reactive in each] for j in range(code.k)]
+            for r in range(code.n):
+                if r not in there:
+                    had = [[0 if at == r else x for at, x in enumerate(row)] for row in had]
+            for r in there:
+                each[r].take_over(there, had)
+            done = [j for r in there for j in each[r].done]
+            assert sorted(done) == list(range(code.k))
+            assert sum(len(batches[r]) + len(calls[r]) for r in there) == len(data)
+
+
+def reacting(code, steps, trouble=lambda moment, rank, step, life: None, workers=0, of=1):
+    """What each rank does: with dropout's like, an own random number for each gradient it draws."""
+
+    def train(rank, store, life):
+        module, data = net(), samples()
+        optimizer = Momentum(module)
+        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
+        loader = torch.utils.data.DataLoader(
+            data, batch_sampler=sampler, num_workers=workers, persistent_workers=workers > 0
+        )
+        computed, worst = [], 0.0
+
+        def compute(x, y):
+            computed.append(len(x))
+            loss = losses(module, x, y).sum()
+            loss.backward()
+            return [loss.item()]
+
+        with CodedAllReduce(
+            module,
+            code,
+            store=store,
+            rank=rank,
+            sampler=sampler,
+            state=[optimizer],
+            redundancy="reactive",
+            recompute=lambda indices: compute(*data[indices]),
+            accumulate=of,
+            deadline=30.0,
+            settle=3.0,
+        ) as all_reduce:
+            joined = all_reduce.joined
+            batches = (batch for _ in iter(int, 1) for batch in loader)
+            while (step := all_reduce.step) < steps:
+                optimizer.zero_grad()
+                loss = sum(compute(*next(batches))[0] for _ in range(of))
+                store.set(f"{rank}/{step}", b"")
+                trouble("before", rank, step, life)
+                (total,) = all_reduce(loss)
+                trouble("after", rank, step, life)
+                whole = sum(
+                    losses(module, *data[order(of * step + each)]).sum() for each in range(of)
+                )
+                truth = flat(torch.autograd.grad(whole, list(module.parameters())))
+                error = (flat(p.grad for p in module.parameters()) - truth).norm()
+                worst = max(worst, float(error / truth.norm()))
+                assert total == pytest.approx(whole.item(), rel=1e-5)
+                optimizer.step()
+        return {
+            "worst": worst,
+            "computed": sum(computed),
+            "theta": flat(module.parameters()).numpy(),
+            "joined": joined,
+            "ranks": all_reduce.ranks,
+        }
+
+    return train
+
+
+def check_reacting(found, ranks=range(N)):
+    assert sorted(found) == sorted(ranks)
+    for each in found.values():
+        assert isinstance(each, dict), each
+        assert each["worst"] <= EXACT
+        assert np.array_equal(each["theta"], found[min(found)]["theta"])
+
+
+def test_nothing_is_computed_twice_while_nobody_dies(tmp_path):
+    codes = [BinaryCode(N, stragglers=2), CyclicRepetition(N, stragglers=2), Uncoded(N)]
+    for found in launch_each(tmp_path, [reacting(code, 8) for code in codes]):
+        check_reacting(found)
+        assert sum(each["computed"] for each in found.values()) == 8 * BATCH
+
+
+def test_what_a_rank_that_dies_owed_is_computed_in_the_same_step(tmp_path):
+    code = BinaryCode(N, stragglers=1)
+    cases = [(rank, (moment, 4)) for rank in (0, 4) for moment in ("before", "after")]
+    trains = [reacting(code, 8, kill(*case)) for case in cases]
+    for (rank, _), found in zip(cases, launch_each(tmp_path, trains), strict=True):
+        check_reacting(found, without(rank))
+        assert found[1]["ranks"] == without(rank)
+
+
+def test_two_that_die_at_once_and_come_back(tmp_path):
+    def director(ranks):
+        ranks.until("1/5")
+        for rank in (0, 3):
+            ranks.signal(rank)
+        for rank in (3, 0):
+            ranks.start(rank)
+
+    def slow(moment, rank, step, life):
+        time.sleep(0.03 if moment == "before" else 0)
+
+    trains = [
+        reacting(CyclicRepetition(N, stragglers=2), 40, slow),
+        reacting(BinaryCode(N, stragglers=2), 40, slow, of=2),
+        reacting(BinaryCode(N, stragglers=2), 40, slow, workers=1),
+    ]
+    for found in launch_each(tmp_path, trains, [director] * 3):
+        check_reacting(found)
+        assert [found[r]["joined"] for r in range(N)] == [r in (0, 3) for r in range(N)]
+
+
+def test_what_reactive_redundancy_takes():
+    sampler = CodedSampler(samples(), BinaryCode(4, stragglers=1), BATCH, 0)
+    options = {"rank": 0, "store": object(), "redundancy": "reactive"}
+    code = BinaryCode(4, stragglers=1)
+    for more, error in [
+        ({}, "takes sampler=, which gives"),
+        ({"sampler": sampler}, "takes sampler=, which gives"),
+        ({"sampler": sampler, "recompute": len, "partial": True}, "partial=True is for"),
+        ({"redundancy": "lazy"}, 'redundancy must be "proactive" or "reactive", not'),
+        ({"redundancy": "proactive", "recompute": len}, "recompute= is for redundancy"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=re.escape(error)):
+            CodedAllReduce(net(), code, **options | more)
+    few = BinaryCode(4, 2, stragglers=1)
+    with pytest.raises(ValueError, match="has 2 partitions, fewer than ranks"):
+        CodedAllReduce(net(), few, **options | {"sampler": sampler, "recompute": len})
 
 
 # ------------------------------------------------------------------ what ranks have in common

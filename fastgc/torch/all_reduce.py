@@ -41,7 +41,7 @@ from ..codes import Code
 from ..errors import LeftOutError, NotDecodableError
 from .membership import BrokenGroupError, Members, View, own_store
 from .parameters import Buffers, Vector, fingerprint, trainable
-from .sampler import CodedSampler, Position, own_rank, real_row
+from .sampler import CodedSampler, Position, own_rank, owners, real_row
 
 __all__ = ["Change", "CodedAllReduce", "all_reduce_gradients"]
 
@@ -142,6 +142,13 @@ class CodedAllReduce:
     buffers : "error" or "mean"
         What becomes of buffers that forward changes by what a rank computes on, as BatchNorm's do:
         an error, or the mean of the ranks'.
+    redundancy : "proactive" or "reactive"
+        Whether each partition is computed by all ranks that hold it, by the code, or by one of
+        them, and by another in the step in which that one dies. See Notes.
+    recompute : callable, optional
+        For reactive redundancy: ``recompute(indices)`` adds the gradient of these samples of the
+        dataset to ``.grad``, as the loop does for those that the sampler gives it, and returns
+        what is to be added to the call's sums, in a sequence, or None.
 
     Attributes
     ----------
@@ -165,6 +172,14 @@ class CodedAllReduce:
 
     Notes
     -----
+    Reactive redundancy (Gupta, Vaidya 2019) costs nothing until it is needed: each partition of a
+    batch is computed once, by a rank that owns it, as without a code, and sums are plain. When a
+    rank dies, others that hold its partitions compute them in the same step, which takes so much
+    longer, and own them from then on. `sampler` gives each rank the samples that it owns, and
+    weights of 1. Ranks that are slow are waited for: proactive redundancy is for those. What is
+    computed once need not be the same on all ranks: dropout, augmentation and BatchNorm are no
+    trouble. A sum counts only if each partition is in it exactly once, which it tells itself.
+
     Several modules that are trained in turns, as the two of a GAN, are given as one
     `torch.nn.ModuleList`, and each turn is a step: what has no gradient in it, since its
     ``zero_grad()`` was called, keeps none.
@@ -189,6 +204,8 @@ class CodedAllReduce:
         partial: bool = False,
         accumulate: int = 1,
         buffers: str = "error",
+        redundancy: str = "proactive",
+        recompute: Callable[[list[int]], Sequence[float] | None] | None = None,
     ) -> None:
         self._module, self._code = module, code
         self._parameters = trainable(module)
@@ -218,9 +235,30 @@ class CodedAllReduce:
         self.changes: list[Change] = []
         self.joined = False
         self._partial = partial
+        check_word("redundancy", redundancy, "proactive", "reactive")
+        self._reactive: _Reactive | None = None
+        if redundancy == "reactive":
+            if isinstance(code, Code) and code.k < code.n:
+                raise ValueError(
+                    f"{code!r} has {code.k} partitions, fewer than ranks: some would own none. "
+                    f"Take k={code.n} or more"
+                )
+            if sampler is None or not callable(recompute):
+                raise TypeError(
+                    'redundancy="reactive" takes sampler=, which gives each rank the samples that '
+                    "it owns, and recompute=, which computes those of ranks that died"
+                )
+            if partial:
+                raise ValueError('partial=True is for redundancy="proactive"')
+            self._reactive = _Reactive(code, rank, self._parameters, sampler, accumulate, recompute)
+        elif recompute is not None:
+            raise ValueError('recompute= is for redundancy="reactive"')
         self._buffers, self._averaged = Buffers(module), buffers == "mean"
         # The last step's result, and a buffer for this step's: `__call__` swaps them.
-        self._kept, self._next = (_Message(module, averages=buffers == "mean") for _ in range(2))
+        counted = 0 if self._reactive is None else code.k
+        self._kept, self._next = (
+            _Message(module, averages=self._averaged, counted=counted) for _ in range(2)
+        )
         self._given = _Given(self._parameters)
         store = own_store() if store is None else store
         # A clone has its own connection: its waits do not block other users of the store.
@@ -228,8 +266,8 @@ class CodedAllReduce:
         restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         who = "world" if group is None else str(group.group_name)
         own = dist.PrefixStore(f"fastgc/all_reduce/{restarts}/{who}/{next(_count)}", store)
-        enough = code.decodable if not partial else bool
-        self._members = Members(own, rank, code.n, enough, deadline, settle)
+        enough = code.decodable if self._reactive is None else self._reactive.enough
+        self._members = Members(own, rank, code.n, bool if partial else enough, deadline, settle)
         self._leave = weakref.finalize(self, self._members.close)
         if any(other.joined and other._leave.alive for other in _running):
             self._leave()
@@ -335,6 +373,8 @@ class CodedAllReduce:
         self._given.require_none()
         if self._position is not None:
             self._position.check()
+            if self._reactive is not None:
+                self._reactive.begin(self._position.at, sums)
         done = self._in_some_view(lambda view: self._all_reduce(view, sums))
         self._kept, self._next = self._next, self._kept
         self.step += 1
@@ -347,8 +387,9 @@ class CodedAllReduce:
         self._kept.give()
         self._given.note()
         self._buffers.keep()
-        if self._position is not None:
+        if self._position is not None and self._sampler is not None:
             self._position.advance()
+            self._sampler.forget(self._position.at)
         return tuple(self._kept.sums[: len(sums)].tolist())
 
     # ------------------------------------------------------------------------------------ the step
@@ -369,16 +410,52 @@ class CodedAllReduce:
                 continue
 
     def _all_reduce(self, view: View, sums: Sequence[float]) -> None:
+        if self._reactive is not None:
+            self._sum_once(view, self._reactive)
+            return
         if self._sampler is not None and view.number != self._compared:
-            state = repr(sorted(self._sampler.state_dict().items()))
-            steps, samplers = self._told(view, self._sampler.step, zlib.crc32(state.encode()))
-            self._compare(view, steps, "batches of the sampler, {} and {}, differ", _SAMPLERS)
-            self._compare(view, samplers, "samplers differ", _SAMPLERS)
+            self._compare_samplers(view, self._sampler)
             self._compared = view.number
         coefficients, self.residual = self._coefficients(view.ranks)
         own = float(coefficients[view.ranks.index(self.rank)])
         self._next.take(own, 1 / len(view.ranks), sums)
         view.sum(self._next.flat)
+
+    def _sum_once(self, view: View, reactive: _Reactive) -> None:
+        """Sum up what ranks have, and what they compute for others, until each partition is once.
+
+        All members see the same sums, so that all do the same. What each has they tell when the
+        view is new, and when a sum says that it is not each partition once: a loader has taken
+        batches ahead, of which others are the owners by now.
+        """
+        if view.number == self._compared:
+            self._next.take(1.0, 1 / len(view.ranks), reactive.sums, reactive.done)
+            view.sum(self._next.flat)
+            if self._next.complete:
+                return
+        had = self._compare_samplers(view, reactive.sampler, reactive.done)
+        reactive.take_over(view.ranks, had)
+        self._compared = view.number
+        self._next.take(1.0, 1 / len(view.ranks), reactive.sums, reactive.done)
+        view.sum(self._next.flat)
+        if not self._next.complete:
+            raise RuntimeError(
+                "ranks do not agree on who computes what: their codes differ, or a sampler was "
+                "used by another loop"
+            )
+
+    def _compare_samplers(
+        self, view: View, sampler: CodedSampler, done: Iterable[int] = ()
+    ) -> list[list[int]]:
+        """Raise RuntimeError if ranks have taken different batches; who has which partitions."""
+        state = repr(sorted(sampler.state_dict().items()))
+        had = np.zeros(self._code.k, dtype=np.int64)
+        had[list(done)] = 1
+        own = sampler.step, zlib.crc32(state.encode()), *had.tolist()
+        steps, samplers, *found = self._told(view, *own)
+        self._compare(view, steps, "batches of the sampler, {} and {}, differ", _SAMPLERS)
+        self._compare(view, samplers, "samplers differ", _SAMPLERS)
+        return found
 
     def _coefficients(self, ranks: list[int]) -> tuple[NDArray[Any], float]:
         """Return the ranks' coefficients and the residual that these leave."""
@@ -400,19 +477,19 @@ class CodedAllReduce:
         That is compared with one decoded from a smaller set of ranks. They differ if copies of a
         partition have different gradients.
         """
-        ranks = list(view.ranks)
-        coefficients, _ = self._coefficients(ranks)
+        ranks, once = list(view.ranks), self._reactive is not None
+        coefficients = np.zeros(0) if once else self._coefficients(ranks)[0]
         for at in np.argsort(-np.abs(coefficients)).tolist():
             rest = [r for r in ranks if r != view.ranks[at]]
             if self._code.decodable(rest):
                 ranks = rest
-        others = dict(zip(ranks, self._coefficients(ranks)[0].tolist(), strict=True))
         own = 0 if self._averaged else fingerprint(self._module.buffers())
         try:
             buffers, halves = self._told(view, own, _in_half(self._parameters))
             self._compare(view, buffers, "buffers of the module differ", _BUFFERS)
             if self.residual or len(ranks) == len(view.ranks):
                 return
+            others = dict(zip(ranks, self._coefficients(ranks)[0].tolist(), strict=True))
             self._next.take(others.get(self.rank, 0.0), 0.0, sums)
             view.sum(self._next.flat)
         except BrokenGroupError:
@@ -459,6 +536,8 @@ class CodedAllReduce:
                 self._hand_over(view, source)
         self._members.hold(view)
         self._fresh, self._aligned, self.ranks = False, view.number, view.ranks
+        if self._reactive is not None:
+            self._reactive.own(view.ranks)
         self.changes.append(Change(self.step, view.ranks, view.seconds))
         return behind
 
@@ -522,21 +601,27 @@ class _Message:
     Buffers that are averaged, those of floating-point numbers, are in it at this rank's share.
     """
 
-    def __init__(self, module: torch.nn.Module, *, averages: bool) -> None:
+    def __init__(self, module: torch.nn.Module, *, averages: bool, counted: int) -> None:
         self._module, self._parameters = module, trainable(module)
         named = dict(module.named_buffers()) if averages else {}
         floating = {name: each for name, each in named.items() if each.is_floating_point()}
         size = sum(p.numel() for p in self._parameters)
-        parts = size, len(self._parameters), sum(b.numel() for b in floating.values()), _SUMS
+        means = sum(b.numel() for b in floating.values())
+        parts = [size, len(self._parameters), means, counted, _SUMS]
         self.flat = torch.zeros(sum(parts), dtype=self._parameters[0].dtype)
-        self.gradient, self.used, averaged, self.sums = torch.split(self.flat, list(parts))
+        self.gradient, self.used, averaged, self._counts, self.sums = torch.split(self.flat, parts)
         self._tensors = Vector(self.gradient, self._parameters).tensors
         averages_of = Vector(averaged, floating.values()).tensors
         self._averages = dict(zip(floating, averages_of, strict=True))
 
     @torch.no_grad()
-    def take(self, coefficient: float, share: float, sums: Sequence[float]) -> None:
-        """Take gradients times a coefficient; a coefficient of 0 takes not even NaN."""
+    def take(
+        self, coefficient: float, share: float, sums: Sequence[float], done: Iterable[int] = ()
+    ) -> None:
+        """Take gradients times a coefficient, those of partitions that are `done`.
+
+        A coefficient of 0 takes not even NaN.
+        """
         for p, mine in zip(self._parameters, self._tensors, strict=True):
             grad = p.grad
             if grad is None or coefficient == 0.0:
@@ -548,6 +633,8 @@ class _Message:
         self.used[:] = torch.tensor([p.grad is not None for p in self._parameters])
         for mine, buffer in self._averaged():
             mine.copy_(buffer).mul_(share)
+        self._counts.zero_()
+        self._counts[list(done)] = 1.0
         self.sums.zero_()
         if coefficient != 0.0:
             self.sums[: len(sums)] = coefficient * torch.tensor([float(x) for x in sums])
@@ -565,11 +652,104 @@ class _Message:
         for mine, buffer in self._averaged():
             buffer.copy_(mine)
 
+    @property
+    def complete(self) -> bool:
+        """Whether each partition is in it once."""
+        return bool((self._counts == 1).all())
+
     def _averaged(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         if not self._averages:
             return []
         now = dict(self._module.named_buffers())
         return [(mine, now[name]) for name, mine in self._averages.items()]
+
+
+class _Reactive:
+    """Who owns which partitions, and what is in this rank's ``.grad`` in this step.
+
+    Attributes
+    ----------
+    sampler : CodedSampler
+    done : set of int
+        Partitions whose gradients are in ``.grad``.
+    sums : list of float
+        The call's further sums, of the same.
+    """
+
+    def __init__(
+        self,
+        code: Code,
+        rank: int,
+        parameters: Sequence[torch.nn.Parameter],
+        sampler: CodedSampler,
+        accumulate: int,
+        recompute: Callable[[list[int]], Sequence[float] | None],
+    ) -> None:
+        self._rank, self._parameters, self.sampler = rank, parameters, sampler
+        self._accumulate, self._recompute = accumulate, recompute
+        self._holders: list[list[int]] = [[] for _ in range(code.k)]
+        for r in range(code.n):
+            for j in code.partitions(r).tolist():
+                self._holders[j].append(r)
+        self.done: set[int] = set()
+        self.sums: list[float] = []
+        self._batches: list[int] = []
+
+    def enough(self, ranks: Iterable[int]) -> bool:
+        """Whether these ranks hold all partitions."""
+        there = set(ranks)
+        return all(not there.isdisjoint(each) for each in self._holders)
+
+    def own(self, ranks: list[int]) -> None:
+        """Batches to come are of what this rank owns among these."""
+        if self.enough(ranks):
+            of = owners(self._holders, ranks)
+            own = [j for j, r in enumerate(of) if r == self._rank]
+            # No batch is empty: who owns nothing computes what another does, and leaves it out.
+            held = (j for j, each in enumerate(self._holders) if self._rank in each)
+            self.sampler.give(own or list(itertools.islice(held, 1)))
+
+    def begin(self, at: int, sums: Sequence[float]) -> None:
+        """A step begins with what the loop has computed, of the batch that begins there."""
+        self._batches = list(range(at, at + self._accumulate))
+        given = [set(self.sampler.given(batch)) for batch in self._batches]
+        # What is not of all its batches cannot be told apart from the rest, and is left out.
+        self.done = given[0] if all(each == given[0] for each in given) else set()
+        self.sums = [float(x) for x in sums]
+        if not self.done:
+            self._drop()
+
+    def take_over(self, ranks: list[int], had: list[list[int]]) -> None:
+        """Compute what this rank owes in this step, of which others say what they had.
+
+        `had` is a row for each partition, with 1 for each rank that has it. The first rank's are
+        kept; a rank that has one of them too leaves all of its own, which are one sum.
+        """
+        kept: dict[int, int] = {}
+        for r in ranks:
+            mine = [j for j, row in enumerate(had) if row[r]]
+            if not any(j in kept for j in mine):
+                kept |= dict.fromkeys(mine, r)
+        lost = [j for j in range(len(had)) if j not in kept]
+        of = owners([self._holders[j] for j in lost], ranks)
+        if self._rank not in kept.values():
+            self._drop()
+        more = [j for j, r in zip(lost, of, strict=True) if r == self._rank]
+        if more:
+            for batch in self._batches:
+                found = self._recompute(self.sampler.samples(batch, more)) or [0.0] * len(self.sums)
+                if len(found) != len(self.sums):
+                    raise ValueError(
+                        f"recompute returned {len(found)} sums, and the call was given "
+                        f"{len(self.sums)}: they are those of the call, of other samples"
+                    )
+                self.sums = [x + float(y) for x, y in zip(self.sums, found, strict=True)]
+            self.done |= set(more)
+
+    def _drop(self) -> None:
+        for p in self._parameters:
+            p.grad = None
+        self.done, self.sums = set(), [0.0] * len(self.sums)
 
 
 class _Given:

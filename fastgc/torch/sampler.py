@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from torch.utils.data import Sampler
 
 from .._arrays import at_least, check_index
 from ..codes import Code
-from .batches import Batches, edges
+from ..errors import NotDecodableError
+from .batches import Batches, Indices, edges
 
-__all__ = ["CodedSampler", "Position", "own_rank", "real_row"]
+__all__ = ["CodedSampler", "Position", "own_rank", "owners", "real_row"]
 
 dist: Any = torch.distributed  # which exports less than it documents, for type checkers
 
@@ -120,11 +122,12 @@ class CodedSampler(Sampler[list[int]]):
     ) -> None:
         partitions, row = real_row(code, own_rank() if rank is None else rank)
         self._batches = Batches(dataset, batch_size, code.k, seed, order)
-        bounds = edges(self._batches.size, code.k)
-        parts = [range(bounds[j], bounds[j + 1]) for j in partitions.tolist()]
-        self._own = np.array([i for part in parts for i in part], np.int64)
-        counts = [len(part) for part in parts]
+        self._bounds = edges(self._batches.size, code.k)
+        self._partitions: list[int] = partitions.tolist()
+        self._own = self._places(self._partitions)
+        counts = np.diff(self._bounds)[partitions]
         self.weights = torch.from_numpy(np.repeat(row, counts)).to(torch.get_default_dtype())
+        self._taken: dict[int, tuple[list[int], Indices]] | None = None
 
     @property
     def step(self) -> int:
@@ -159,7 +162,37 @@ class CodedSampler(Sampler[list[int]]):
         """Batches until the end of the epoch."""
         epoch = self.epoch
         while self.epoch == epoch:
-            yield self._batches.take()[0, self._own].tolist()
+            batch = self._batches.take()[0]
+            if self._taken is not None:
+                self._taken[self.step - 1] = self._partitions, batch
+            yield batch[self._own].tolist()
+
+    def _places(self, partitions: list[int]) -> Indices:
+        """Where in a batch the samples of these partitions are."""
+        bounds = self._bounds
+        return np.array([i for j in partitions for i in range(bounds[j], bounds[j + 1])], np.int64)
+
+    def give(self, partitions: list[int]) -> None:
+        """Give the samples of these partitions, each of weight 1, in batches to come."""
+        self._partitions, self._own = partitions, self._places(partitions)
+        self.weights = torch.ones(())
+        if self._taken is None:
+            self._taken = {}
+
+    def given(self, at: int) -> list[int]:
+        """Partitions of which it gave samples of this batch."""
+        return self._taken[at][0] if self._taken and at in self._taken else []
+
+    def samples(self, at: int, partitions: list[int]) -> list[int]:
+        """The samples of these partitions, of a batch of which it gave some."""
+        assert self._taken is not None
+        found: list[int] = self._taken[at][1][self._places(partitions)].tolist()
+        return found
+
+    def forget(self, before: int) -> None:
+        """Batches before this one are done with."""
+        for at in [at for at in self._taken or () if at < before]:
+            del self._taken[at]  # type: ignore[union-attr]
 
     def state_dict(self) -> dict[str, Any]:
         """What `load_state_dict` goes on from, also on other ranks and of other codes."""
@@ -232,3 +265,64 @@ class Position:
         if before and (taken - 1) // size != (before - 1) // size:
             return (taken - 1) // size * size, 0
         return self._first, self._steps
+
+
+def owners(holders: Sequence[Sequence[int]], ranks: Iterable[int]) -> list[int]:
+    """One holder for each partition, among these ranks, so that the largest share is the least.
+
+    Parameters
+    ----------
+    holders : sequence of sequences of int
+        Of each partition, the ranks that hold it.
+    ranks : iterable of int
+        Those that are there.
+
+    Raises
+    ------
+    NotDecodableError
+        If none of them holds some partition.
+
+    Notes
+    -----
+    A bipartite matching in which each rank has one place, by augmenting paths, and one more while
+    there are partitions that found none: as many ranks as can be own something. The same ranks have
+    the same owners, in whatever order they are given.
+    """
+    there = sorted(set(ranks))
+    able = [[r for r in there if r in each] for each in holders]
+    if lost := [j for j, each in enumerate(able) if not each]:
+        raise NotDecodableError(f"no rank is left that holds partitions {lost}", 1)
+    own: dict[int, set[int]] = {r: set() for r in there}
+    of: list[int] = [-1] * len(able)
+    left, places = list(range(len(able))), 0
+    while left:
+        places += 1
+        left = [j for j in left if not _place_by_path(j, able, own, of, places)]
+    return of
+
+
+def _place_by_path(
+    j: int, able: list[list[int]], own: dict[int, set[int]], of: list[int], places: int
+) -> bool:
+    """Give a partition to a rank with a place, others moving on for it; whether there is one."""
+    came_from: dict[
+        int, tuple[int, int]
+    ] = {}  # of a rank: the partition that goes there, from where
+    ahead = deque([(j, -1)])
+    while ahead:
+        part, here = ahead.popleft()
+        for r in sorted(able[part], key=lambda r: len(own[r])):
+            if r in came_from:
+                continue
+            came_from[r] = part, here
+            if len(own[r]) < places:
+                while r >= 0:
+                    part, here = came_from[r]
+                    if here >= 0:
+                        own[here].discard(part)
+                    own[r].add(part)
+                    of[part] = r
+                    r = here
+                return True
+            ahead.extend((other, r) for other in sorted(own[r]))
+    return False
