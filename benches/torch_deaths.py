@@ -3,10 +3,10 @@
     python benches/torch_deaths.py [--quick] [--steps 200] [--deaths 5] [--width 3000]
 
 Processes of one thread each, a multilayer perceptron, SGD with momentum. Without faults all ranks
-of both have as many samples in a step, so that coding's own price, its load, is left out: the batch
-that a code with load 2 gets done so is half as large. With faults a random rank is killed at a
-random instant, another one is started in its place, and every step of every rank is compared to the
-gradient of the whole batch.
+compute as many samples in a step. With proactive redundancy the batch that gets done so is half as
+large, for the load is 2; with reactive redundancy it is the whole one, as with DDP. With faults a
+random rank is killed at a random instant, another one is started in its place, and every step of
+every rank is compared to the gradient of the whole batch.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from fastgc.progress import markdown_table
 from fastgc.torch import CodedAllReduce, CodedSampler
 
 RANKS, OWN, INPUTS = 6, 8, 256  # OWN: samples of a rank in a step
+WAYS = ("proactive", "reactive")
 SAMPLES = 1200
 
 
@@ -66,17 +67,19 @@ def ddp(rank, port, width, steps, found):
     dist.destroy_process_group()
 
 
-def coded(rank, port, width, steps, truth, found):
+def coded(rank, port, width, steps, way, truth, found):
     """What a rank does; with `truth` it compares its steps to those of the whole batch."""
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
     module, data, code = network(width), samples(), fastgc.BinaryCode(RANKS, stragglers=1)
-    optimizer, batch = optimizer_of(module), RANKS * OWN // 2
+    optimizer, batch = optimizer_of(module), RANKS * OWN // (2 if way == "proactive" else 1)
+    recompute = lambda lost: (loss(module, data[lost]) / batch).backward()  # noqa: E731
     sampler = CodedSampler(data, code, batch, rank)
     everything = CodedSampler(data, fastgc.Uncoded(1), batch, 0)
     times, errors = [], []
+    options = {"redundancy": way, "recompute": recompute if way == "reactive" else None}
     all_reduce = CodedAllReduce(
-        module, code, sampler=sampler, state=[optimizer], store=store, rank=rank
+        module, code, sampler=sampler, state=[optimizer], store=store, rank=rank, **options
     )
     store.add("in", 1)
     with all_reduce:
@@ -116,14 +119,14 @@ def ddp_times(width, steps):
     return found.get()
 
 
-def coded_run(width, steps, deaths):
+def coded_run(width, steps, way, deaths):
     """What ranks tell, and how many of them were killed."""
     context = mp.get_context("spawn")
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
     def start(rank):
         process = context.Process(
-            target=coded, args=(rank, store.port, width, steps, deaths > 0, found)
+            target=coded, args=(rank, store.port, width, steps, way, deaths > 0, found)
         )
         process.start()
         return process
@@ -158,21 +161,37 @@ def main():
     if given.quick:
         width, steps, deaths, runs = 100, 60, 1, 1
     torch.set_num_threads(1)
-    times = {"DDP": [], "CodedAllReduce": []}
+    times = {"DDP": []} | {way: [] for way in WAYS}
     for _ in range(runs):
         times["DDP"] += ddp_times(width, 15)[3:]
-        results, _ = coded_run(width, 15, 0)
-        times["CodedAllReduce"] += next(r for r in results if r[0] == 0)[2][3:]
+        for way in WAYS:
+            results, _ = coded_run(width, 15, way, 0)
+            times[way] += next(r for r in results if r[0] == 0)[2][3:]
     parameters = sum(p.numel() for p in network(width).parameters())
-    ms = [statistics.median(each) * 1e3 for each in times.values()]
-    row = [f"{parameters / 1e6:.1f}M", *(f"{each:.1f}" for each in ms), f"{ms[1] / ms[0]:.2f}"]
-    title = f"Milliseconds of a step without faults, medians; {RANKS} ranks, {OWN} samples each."
-    print(markdown_table(title, ["parameters", *times, "ratio"], [row]), flush=True)
-    results, killed = coded_run(width, steps, deaths)
+    rows = []
+    for way, each in times.items():
+        ms, last = 1e3 * statistics.median(each), 1e3 * float(np.quantile(each, 0.9))
+        batch = RANKS * OWN // (2 if way == "proactive" else 1)
+        ratio = statistics.median(each) / statistics.median(times["DDP"])
+        rows.append([way, str(batch), f"{ms:.1f}", f"{last:.1f}", f"{ratio:.2f}"])
+    size = f"{parameters / 1e6:.1f}M parameters"
+    title = f"A step without faults; {RANKS} ranks, {OWN} samples each, {size}."
+    head = ["redundancy", "batch", "median, ms", "p90, ms", "of DDP's"]
+    print(markdown_table(title, head, rows), flush=True)
+    rows = [faults(width, steps, way, deaths) for way in WAYS]
+    head = ["redundancy", "killed", "steps", "lost", "largest error of a step", "regroup, ms"]
+    head += ["longest", "group of one who joins, ms", "ranks at the end, copies the same"]
+    print(markdown_table("With faults.", head, rows))
+
+
+def faults(width, steps, way, deaths):
+    """A row of what became of a run."""
+    results, killed = coded_run(width, steps, way, deaths)
     regroups = [each for r in results for each in r[4]]
     lost = [seconds for _, ranks, seconds in regroups if ranks < RANKS]
     joins = [seconds for _, ranks, seconds in regroups if ranks == RANKS]
     row = [
+        way,
         killed,
         steps,
         sum(steps - r[1] for r in results),
@@ -182,9 +201,7 @@ def main():
         f"{statistics.median(joins) * 1e3:.0f}" if joins else "–",
         f"{len(results)}, {'yes' if len({r[5] for r in results}) == 1 else 'no'}",
     ]
-    head = ["killed", "steps", "lost", "largest error of a step", "regroup, ms", "longest"]
-    head += ["group of one who joins, ms", "ranks at the end, copies the same"]
-    print(markdown_table("With faults.", head, [[str(each) for each in row]]))
+    return [str(each) for each in row]
 
 
 if __name__ == "__main__":

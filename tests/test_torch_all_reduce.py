@@ -844,6 +844,39 @@ def test_whoever_dies_in_whatever_order_each_partition_is_computed_once(code):
             assert sum(len(batches[r]) + len(calls[r]) for r in there) == len(data)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_ranks_have_each_partition_is_in_the_sum_once(seed):
+    """Also what several have: as a loader gives it that took batches before others died."""
+    rng = np.random.default_rng(seed)
+    code, there = BinaryCode(5, 10, stragglers=2), [0, 2, 3, 4]
+    had = [[0] * code.n for _ in range(code.k)]
+    done = {}
+    for r in there:
+        held = code.partitions(r).tolist()
+        given = rng.permutation(held)[: rng.integers(0, len(held) + 1)].tolist()
+        sampler = CodedSampler(range(20), code, 20, r)
+        p = torch.nn.Parameter(torch.zeros(1))
+        sampler.give(given)
+        next(iter(sampler))
+
+        def compute(samples, p=p):
+            p.grad = (0 if p.grad is None else p.grad) + torch.tensor([float(len(samples))])
+            return [float(sum(samples))]
+
+        own = _Reactive(code, r, [p], sampler, 1, compute)
+        p.grad = torch.tensor([2.0 * len(given)])
+        own.begin(0, [float(sum(sampler.samples(0, given)))])
+        assert own.done == set(given)
+        for j in given:
+            had[j][r] = 1
+        done[r] = own, p
+    for own, _ in done.values():
+        own.take_over(there, had)
+    assert sorted(j for own, _ in done.values() for j in own.done) == list(range(code.k))
+    assert sum(own.sums[0] for own, _ in done.values()) == sum(range(20))
+    assert sum(0.0 if p.grad is None else float(p.grad) for _, p in done.values()) == 20.0
+
+
 def reacting(code, steps, trouble=lambda moment, rank, step, life: None, workers=0, of=1):
     """What each rank does: with dropout's like, an own random number for each gradient it draws."""
 
@@ -876,6 +909,7 @@ def reacting(code, steps, trouble=lambda moment, rank, step, life: None, workers
             settle=3.0,
         ) as all_reduce:
             joined = all_reduce.joined
+            store.set(f"{rank}/life/{life}", b"")
             batches = (batch for _ in iter(int, 1) for batch in loader)
             while (step := all_reduce.step) < steps:
                 optimizer.zero_grad()
@@ -946,6 +980,30 @@ def test_two_that_die_at_once_and_come_back(tmp_path):
     for found in launch_each(tmp_path, trains, [director] * 3):
         check_reacting(found)
         assert [found[r]["joined"] for r in range(N)] == [r in (0, 3) for r in range(N)]
+
+
+def test_owners_killed_at_random_instants_come_back(tmp_path):
+    deaths, between = 6 if strength.LONG else 2, 20
+
+    def director(ranks):
+        rng = np.random.default_rng()
+        for death in range(deaths):
+            dying = rng.permutation(N)[: rng.integers(1, 3)].tolist()
+            ranks.until(f"{dying[0]}/{10 + between * death}")
+            time.sleep(0.1 * rng.random())
+            for rank in dying:
+                ranks.signal(rank)
+            time.sleep(rng.choice([0.0, 0.5]))  # before the others know, and after
+            for rank in dying:
+                ranks.start(rank)
+            for rank in dying:
+                ranks.until(f"{rank}/life/{ranks.lives[rank]}")
+
+    def slow(moment, rank, step, life):
+        time.sleep(0.02 if moment == "before" else 0)
+
+    steps = 20 + between * (deaths + 1)
+    check_reacting(launch(tmp_path, reacting(BinaryCode(N, stragglers=2), steps, slow), director))
 
 
 def test_what_reactive_redundancy_takes():

@@ -176,9 +176,10 @@ class CodedAllReduce:
     batch is computed once, by a rank that owns it, as without a code, and sums are plain. When a
     rank dies, others that hold its partitions compute them in the same step, which takes so much
     longer, and own them from then on. `sampler` gives each rank the samples that it owns, and
-    weights of 1. Ranks that are slow are waited for: proactive redundancy is for those. What is
-    computed once need not be the same on all ranks: dropout, augmentation and BatchNorm are no
-    trouble. A sum counts only if each partition is in it exactly once, which it tells itself.
+    weights of 1. What is computed once need not be the same on all ranks: dropout, augmentation and
+    BatchNorm are no trouble. A sum counts only if each partition is in it exactly once, which it
+    tells itself. With either redundancy ranks that are slow are waited for, up to `deadline`:
+    `CodedDataParallel` waits for none.
 
     Several modules that are trained in turns, as the two of a GAN, are given as one
     `torch.nn.ModuleList`, and each turn is a step: what has no gradient in it, since its
