@@ -999,9 +999,11 @@ class Group:
         self.absent = set()  # ranks that need not come back
         self.pending, self.planned = [], itertools.count()
         self.events = []  # when, to which rank, and what was done
+        self.reactive = bool(rng.random() < 0.5)
 
     def __repr__(self):
-        return f"{self.code}, late {self.delays}, {self.acts}, at last {self.last}"
+        way = "reactive" if self.reactive else "proactive"
+        return f"{self.code}, {way}, late {self.delays}, {self.acts}, at last {self.last}"
 
     def _drawn(self, rng, struck):
         hard = rng.random() < 0.6
@@ -1101,7 +1103,13 @@ class Group:
         import torch
         from torch.distributed import TCPStore
 
-        from fastgc.torch import CodedAllReduce
+        from fastgc.torch import CodedAllReduce, CodedSampler
+
+        def compute(partitions):
+            """Add their gradients to `.grad`; and a sum."""
+            mine = torch.from_numpy(each[partitions].sum(axis=0))
+            module[0].grad = mine if module[0].grad is None else module[0].grad + mine
+            return [float(each[partitions, 0].sum())]
 
         def note(what, step):
             line = f"{time.monotonic()} {rank} {life} {step} {what}\n"
@@ -1116,7 +1124,10 @@ class Group:
         theta = module[0].data
         options = {"deadline": DEADLINE, "settle": SETTLE, "state": [counter]}
         own = list(self.code.partitions(rank))
-        weights = self.code.coefficients(rank).astype(float)
+        if self.reactive:
+            batch = range(self.code.k)  # of one sample for each partition
+            sampler = CodedSampler(batch, self.code, self.code.k, rank, order=batch)
+            options |= {"sampler": sampler, "redundancy": "reactive", "recompute": compute}
         before = files()
         note("begins", 0)
         with CodedAllReduce(module, self.code, store=store, rank=rank, **options) as all_reduce:
@@ -1126,9 +1137,10 @@ class Group:
                 if counter.count != step or not np.array_equal(theta.numpy(), expected):
                     return f"WRONG: {theta.numpy()} and {counter.count} in step {step}"
                 each = parts(step, expected, self.code.k)
-                module[0].grad = torch.from_numpy(weights @ each[own])
+                module[0].grad = None
+                given = compute(next(iter(sampler)) if self.reactive else own)
                 try:
-                    sums = all_reduce(float(weights @ each[own, 0]))
+                    sums = all_reduce(*given)
                 except fastgc.LeftOutError:
                     note("left out", step)
                     if not self.come_back(all_reduce):
