@@ -48,8 +48,8 @@ __all__ = [
     "unnamed",
 ]
 
-# Steps, degree^3, up to which a near-exact vector is computed where the exact one would do, about a
-# second; and where that would not.
+# Degree^3 up to which a near-exact vector is computed where the exact one would do, about ten
+# milliseconds; and where that would not, some tenths of a second.
 WORTHWHILE, AFFORDABLE = 1 << 31, 1 << 36
 
 # Steps, workers times stragglers^2, up to which a vector by which half of the digits are still lost
@@ -90,7 +90,7 @@ def longest_kept(row: float, unit: float, m: int = 0) -> float:
 
 
 def affordable(clusters: Sequence[Cluster], exact_will_do: bool) -> bool:
-    """Whether near-exact vectors take no more than a second or so; a minute where they must."""
+    """Whether near-exact vectors take milliseconds at most; tenths of a second where they must."""
     steps = max(c.tolerance for c in clusters) ** 3
     return steps <= (WORTHWHILE if exact_will_do else AFFORDABLE)
 
