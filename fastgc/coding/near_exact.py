@@ -54,7 +54,7 @@ WORTHWHILE, AFFORDABLE = 1 << 31, 1 << 36
 
 # Steps, workers times stragglers^2, up to which a vector by which half of the digits are still lost
 # is computed anew by `kernels.weighted_minimum_norm`, up to 40 milliseconds; and one by which five
-# eighths are, up to 0.15 seconds. No random set of 2048 workers with 256 stragglers is of these.
+# eighths are, up to 0.15 seconds. No one of 3000 random sets of 2048 workers, 256 stragglers is.
 ANEW, ANEW_IN_NEED = 1 << 26, 1 << 28
 
 # Entries of the projector on what a code's columns map to zero, at most: 16 megabytes. And those of

@@ -271,17 +271,18 @@ def _eliminated(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArra
     phase = circle(n)[-turns * (c + 1) % (2 * n)]
     coefficients = np.zeros(n, dtype=np.complex128)
     coefficients[0] = 1 / n
-    values = np.full(n, 1 / n, dtype=np.complex128)
+    left = np.full(turns.size, 1 / n, dtype=np.complex128)
     z = np.empty(c, dtype=np.complex128)
     size = 1 / n
     for _ in range(2):
-        _cauchy_ridge(x, tables.y, g, tables.h, phase * -values[turns], unit, size, z)
+        _cauchy_ridge(x, tables.y, g, tables.h, phase * -left, unit, size, z)
         spectrum = np.fft.fft(z * tables.turned)
         coefficients[1:c] += spectrum[1:] * tables.back[:-1]
         coefficients[c] += spectrum[0] * tables.back[-1]
-        values = np.fft.ifft(coefficients, norm="forward")
-        left, size = float(np.linalg.norm(values[turns])), float(np.linalg.norm(values)) ** 2
-        if left <= 4 * unit * math.sqrt(size) or size * n > _SHORT:
+        values: NDArray[np.complex128] = np.fft.ifft(coefficients, norm="forward")
+        left = values[turns]
+        size = n * float(np.linalg.norm(coefficients[: c + 1])) ** 2
+        if np.linalg.norm(left) <= 4 * unit * math.sqrt(size) or size * n > _SHORT:
             break
     return values
 
