@@ -483,6 +483,16 @@ def test_where_polynomials_do_not_do(n, s, width, part):
     assert cost(code, survivors, vector) <= 2 * cost(code, survivors, least)
 
 
+@pytest.mark.parametrize("seed", [47, 210, 239])
+def test_random_sets_take_no_long_way(seed, monkeypatch):
+    """The worst of three hundred lose a little over half of the digits: n s^2 steps gain one."""
+    monkeypatch.setattr(kernels.unchecked, "weighted_minimum_norm", None)
+    code = ReedSolomon(2048, stragglers=256)
+    lost = np.random.default_rng(seed).permutation(2048)[:256]
+    survivors = without(code, lost)
+    assert 1e-9 < code.scheme.left_out(survivors, code.decoding_vector(survivors)) < 1e-6
+
+
 @pytest.mark.parametrize("width", [48, 55, 61])
 def test_what_no_vector_can_beat(width):
     """The dual of least squares: for A^* y = 0, |A a - b| is |y^* b| / |y| at least, for any a."""

@@ -147,7 +147,7 @@ def test_backends_agree(n, dtype, data):
     expected = by_numpy(turns, n, c, unit)
     within = 2.0 if dtype == "float64" else 1 + 1e-9
     if min(s, c) >= module._FROM:
-        within = 10.0  # by elimination
+        within = 10.0  # perhaps by elimination
     assert cost(found, turns, unit) <= within * cost(expected, turns, unit)
 
 
@@ -273,6 +273,26 @@ def test_nodes_are_those_of_the_equations():
         )
 
 
+@pytest.mark.any_backend
+def test_nodes_are_precise():
+    """Differences of tangents, as near as half angles may be: pi / (2 n c)."""
+    n, c = 1009, 200
+    tables = module._cauchy(n, c)
+    chosen = np.arange(0, n, 53)
+    with mpmath.workdps(50):
+        common = 4 * n * c
+        for i in chosen:
+            phi = mpmath.pi * (4 * c * int(i) - 1) / common
+            gap = [abs(4 * c * int(i) - 4 * n * k - 2) for k in range(c)]
+            for k in (int(np.argmin(gap)), 7):
+                psi = mpmath.pi * (4 * n * k + 1) / common
+                apart = tables.x[0, i] - tables.y[0, k] + (tables.x[1, i] - tables.y[1, k])
+                wanted = mpmath.tan(phi) - mpmath.tan(psi)
+                assert abs(apart / wanted - 1) < 4 * UNITS["float64"]
+            found = mpmath.mpf(tables.x[0, i]) + mpmath.mpf(tables.x[1, i])
+            assert abs(found / mpmath.tan(phi) - 1) < 1e-26
+
+
 def cauchy(s, c, seed):
     """Interlacing nodes, some of them close to others, and weights; the matrix."""
     rng = np.random.default_rng(seed)
@@ -318,10 +338,11 @@ def test_way_by_size(monkeypatch):
     calls = []
     monkeypatch.setattr(module, "_FROM", 40)
     monkeypatch.setattr(module, "_eliminated", lambda *arguments: calls.append(arguments))
-    for s, c in ((39, 60), (60, 39), (40, 40), (41, 90)):
+    monkeypatch.setattr(module, "_FROM_PRODUCTS", 700)
+    for s, c, n in ((39, 60, 100), (60, 39, 100), (40, 40, 91), (40, 40, 92), (41, 90, 91)):
         calls.clear()
-        kernels.near_exact(np.arange(s), 100, c, UNITS["float64"])
-        assert len(calls) == (min(s, c) >= 40)
+        kernels.near_exact(np.arange(s), n, c, UNITS["float64"])
+        assert len(calls) == (min(s, c) >= 40 and n < 92)
 
 
 @pytest.mark.any_backend

@@ -115,9 +115,9 @@ class ReedSolomon(Code):
         Give `stragglers`, `load` or both.
     root : "stable" or int, default "stable"
         The evaluation root is exp(2 pi i root / n), for a `root` coprime to n. The papers' is 1:
-        its rounding errors are about ``u (n / 2 pi)^s / ((s/2)!)^2`` times the vector's length, of
-        which sqrt(n) |a| is meant, u the unit roundoff. Nothing is left with 8 stragglers at
-        n = 1024, and with 12 at 256. "stable" is the root with the smallest largest ``|B_ij|``.
+        its rounding errors are about ``u (n / 2 pi)^s / ((s/2)!)^2`` times ``sqrt(n) |a|``, u the
+        unit roundoff and a the decoding vector. Nothing is left with 8 stragglers at n = 1024, and
+        with 12 at 256. "stable" is the root with the smallest largest ``|B_ij|``.
     packed : bool, default True
         Send real gradients as pairs taken for complex numbers, so that messages are as long as the
         gradient. False: as many complex numbers, as in the paper.

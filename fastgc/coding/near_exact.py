@@ -48,13 +48,13 @@ __all__ = [
     "unnamed",
 ]
 
-# Steps, degree^3, up to which a near-exact vector is computed where the exact one would do, about a
-# second; and where that would not.
+# Degree^3 up to which a near-exact vector is computed where the exact one would do, about ten
+# milliseconds; and where that would not, some tenths of a second.
 WORTHWHILE, AFFORDABLE = 1 << 31, 1 << 36
 
 # Steps, workers times stragglers^2, up to which a vector by which half of the digits are still lost
 # is computed anew by `kernels.weighted_minimum_norm`, up to 40 milliseconds; and one by which five
-# eighths are, up to 0.15 seconds. No random set of 2048 workers with 256 stragglers is of these.
+# eighths are, up to 0.15 seconds. No one of 3000 random sets of 2048 workers, 256 stragglers is.
 ANEW, ANEW_IN_NEED = 1 << 26, 1 << 28
 
 # Entries of the projector on what a code's columns map to zero, at most: 16 megabytes. And those of
@@ -90,7 +90,7 @@ def longest_kept(row: float, unit: float, m: int = 0) -> float:
 
 
 def affordable(clusters: Sequence[Cluster], exact_will_do: bool) -> bool:
-    """Whether near-exact vectors take no more than a second or so; a minute where they must."""
+    """Whether near-exact vectors take milliseconds at most; tenths of a second where they must."""
     steps = max(c.tolerance for c in clusters) ** 3
     return steps <= (WORTHWHILE if exact_will_do else AFFORDABLE)
 

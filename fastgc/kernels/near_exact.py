@@ -28,7 +28,7 @@ from . import numpy as plain
 from .contract import check_numbers_below, reads, takes
 from .cyclic import circle
 from .dispatch import kernel
-from .numpy.pairs import divide
+from .numpy.pairs import Pair, add, divide, multiply, negate
 
 __all__ = [
     "Circulant",
@@ -40,8 +40,9 @@ __all__ = [
     "weighted_minimum_norm",
 ]
 
-# From so many roots, or degrees, on, elimination takes less time than a QR factorisation.
-_FROM = 80
+# Elimination takes less time than a QR factorisation from so many roots, or degrees, on. Where
+# s c^2 is less than so many n, the transform of length n takes as long as either.
+_FROM, _FROM_PRODUCTS = 80, 1024
 # Squared norm, over the least there is, up to which what is left of roots is solved for once more.
 _SHORT = 1e4
 
@@ -91,7 +92,7 @@ def near_exact(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArray
     (n,) complex128 array
         ``p(exp(2 pi i t / n))``, t = 0 .. n-1.
     """
-    if min(turns.size, c) >= _FROM:
+    if min(turns.size, c) >= _FROM and turns.size * c**2 >= _FROM_PRODUCTS * n:
         return _eliminated(turns, n, c, unit)
     x = np.zeros(n, dtype=np.complex128)
     x[0] = 1 / n
@@ -201,29 +202,63 @@ def _cauchy(n: int, c: int) -> _Cauchy:
     ``sin(c (phi_i - psi_0)) (-1)^k / sqrt(c)`` over ``sin(phi_i - psi_k)``, with half angles phi
     and psi, and ``sin(phi - psi) = cos(phi) cos(psi) (tan(phi) - tan(psi))``.
 
-    Tangents are sums of two numbers, for their differences to be as precise as they are; in
-    extended precision, where there is one.
+    Tangents are sums of two numbers, for their differences to be as precise as they are: half
+    angles may be no more than ``pi / (2 n c)`` apart.
     """
     # Half angles are whole numbers of pi / common; those of psi are odd, of phi even. Then all are
-    # turned by a quarter of a step, so that no tangent is Inf.
+    # turned by half a step, so that no tangent is Inf.
     common = 2 * math.lcm(n, c)
     phi = common // n * np.arange(n)
     psi = common // c * np.arange(c) + 1
-    pi = 4 * np.arctan(np.longdouble(1))
-
-    def nodes(turns: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        angles = pi * (2 * turns - 1).astype(np.longdouble) / (2 * common)
-        tangents = np.tan(angles)
-        high = tangents.astype(np.float64)
-        return np.stack([high, (tangents - high).astype(np.float64)]), np.cos(angles).astype(float)
-
-    x, of_x = nodes(phi)
-    y, of_y = nodes(psi)
+    x, of_x = _tangents(-1, 2 * common // n, n, 2 * common)
+    y, of_y = _tangents(1, 2 * common // c, c, 2 * common)
     g = np.sin(np.pi / common * (c * (phi - 1) % (2 * common))) / math.sqrt(c) / of_x
     h = np.where(np.arange(c) % 2 == 0, 1.0, -1.0) / of_y
     turned = np.exp(1j * np.pi / common * (psi * (c + 1) % (2 * common)))
     back = np.exp(-2j * np.pi / common * np.arange(1, c + 1)) / math.sqrt(c)
     return _Cauchy(x, y, g, h, turned, back)
+
+
+_PI = 3.141592653589793, 1.2246467991473532e-16
+_TERMS = 46  # of Taylor's series: pi^p / p! is below 1e-33 then
+
+
+def _sines(turns: NDArray[np.int64], of: int) -> tuple[Pair, Pair]:
+    """Sine and cosine of ``pi turns / of``, in -pi .. pi, by Taylor's series in pairs."""
+    zero = np.zeros(turns.size)
+    angle = divide(multiply((turns.astype(np.float64), zero), _PI), (float(of), 0.0))
+    term: Pair = zero + 1, zero
+    sums = [term, (zero, zero)]
+    inverses = np.stack(divide((1.0, 0.0), (np.arange(1.0, _TERMS + 1), 0.0)), axis=1)
+    for power, inverse in enumerate(inverses.tolist(), 1):
+        term = multiply(multiply(term, angle), inverse)
+        sums[power % 2] = add(sums[power % 2], negate(term) if power & 2 else term)
+    return sums[1], sums[0]
+
+
+def _tangents(
+    first: int, step: int, count: int, of: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Tangents of ``pi (first + j step) / of``, j = 0 .. count-1, as sums of two, and cosines.
+
+    By sums of about sqrt(count) angles and as many.
+    """
+    block = math.isqrt(count) + 1
+    many = first + step * np.arange(0, count, block, dtype=np.int64)
+    sine, cosine = _sines(np.append(many, step * np.arange(block, dtype=np.int64)), of)
+
+    def product(one: Pair, other: Pair) -> Pair:
+        high, low = multiply(
+            (one[0][: many.size, None], one[1][: many.size, None]),
+            (other[0][many.size :], other[1][many.size :]),
+        )
+        return high.reshape(-1)[:count], low.reshape(-1)[:count]
+
+    sine, cosine = (
+        add(product(sine, cosine), product(cosine, sine)),
+        add(product(cosine, cosine), negate(product(sine, sine))),
+    )
+    return np.stack(divide(sine, cosine)), cosine[0]
 
 
 def _eliminated(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArray[np.complex128]:
@@ -236,17 +271,18 @@ def _eliminated(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArra
     phase = circle(n)[-turns * (c + 1) % (2 * n)]
     coefficients = np.zeros(n, dtype=np.complex128)
     coefficients[0] = 1 / n
-    values = np.full(n, 1 / n, dtype=np.complex128)
+    left = np.full(turns.size, 1 / n, dtype=np.complex128)
     z = np.empty(c, dtype=np.complex128)
     size = 1 / n
     for _ in range(2):
-        _cauchy_ridge(x, tables.y, g, tables.h, phase * -values[turns], unit, size, z)
+        _cauchy_ridge(x, tables.y, g, tables.h, phase * -left, unit, size, z)
         spectrum = np.fft.fft(z * tables.turned)
         coefficients[1:c] += spectrum[1:] * tables.back[:-1]
         coefficients[c] += spectrum[0] * tables.back[-1]
-        values = np.fft.ifft(coefficients, norm="forward")
-        left, size = float(np.linalg.norm(values[turns])), float(np.linalg.norm(values)) ** 2
-        if left <= 4 * unit * math.sqrt(size) or size * n > _SHORT:
+        values: NDArray[np.complex128] = np.fft.ifft(coefficients, norm="forward")
+        left = values[turns]
+        size = n * float(np.linalg.norm(coefficients[: c + 1])) ** 2
+        if np.linalg.norm(left) <= 4 * unit * math.sqrt(size) or size * n > _SHORT:
             break
     return values
 
