@@ -70,6 +70,9 @@ _count = itertools.count()  # numbers the objects made: all ranks run the same p
 _running: weakref.WeakSet[CodedAllReduce] = weakref.WeakSet()
 
 
+Recompute = Callable[[list[int]], Sequence[float] | None]
+
+
 class Change(NamedTuple):
     """A change of who takes part.
 
@@ -206,7 +209,7 @@ class CodedAllReduce:
         accumulate: int = 1,
         buffers: str = "error",
         redundancy: str = "proactive",
-        recompute: Callable[[list[int]], Sequence[float] | None] | None = None,
+        recompute: Recompute | None = None,
     ) -> None:
         self._module, self._code = module, code
         self._parameters = trainable(module)
@@ -236,24 +239,10 @@ class CodedAllReduce:
         self.changes: list[Change] = []
         self.joined = False
         self._partial = partial
-        check_word("redundancy", redundancy, "proactive", "reactive")
+        reacting = _check_redundancy(code, redundancy, sampler, recompute, partial)
         self._reactive: _Reactive | None = None
-        if redundancy == "reactive":
-            if isinstance(code, Code) and code.k < code.n:
-                raise ValueError(
-                    f"{code!r} has {code.k} partitions, fewer than ranks: some would own none. "
-                    f"Take k={code.n} or more"
-                )
-            if sampler is None or not callable(recompute):
-                raise TypeError(
-                    'redundancy="reactive" takes sampler=, which gives each rank the samples that '
-                    "it owns, and recompute=, which computes those of ranks that died"
-                )
-            if partial:
-                raise ValueError('partial=True is for redundancy="proactive"')
-            self._reactive = _Reactive(code, rank, self._parameters, sampler, accumulate, recompute)
-        elif recompute is not None:
-            raise ValueError('recompute= is for redundancy="reactive"')
+        if reacting is not None:
+            self._reactive = _Reactive(code, rank, self._parameters, accumulate, *reacting)
         self._buffers, self._averaged = Buffers(module), buffers == "mean"
         # The last step's result, and a buffer for this step's: `__call__` swaps them.
         counted = 0 if self._reactive is None else code.k
@@ -261,14 +250,9 @@ class CodedAllReduce:
             _Message(module, averages=self._averaged, counted=counted) for _ in range(2)
         )
         self._given = _Given(self._parameters)
-        store = own_store() if store is None else store
-        # A clone has its own connection: its waits do not block other users of the store.
-        store = store.clone() if hasattr(store, "clone") else store
-        restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        who = "world" if group is None else str(group.group_name)
-        own = dist.PrefixStore(f"fastgc/all_reduce/{restarts}/{who}/{next(_count)}", store)
         enough = code.decodable if self._reactive is None else self._reactive.enough
-        self._members = Members(own, rank, code.n, bool if partial else enough, deadline, settle)
+        place = _store(store, group), rank, code.n
+        self._members = Members(*place, bool if partial else enough, deadline, settle)
         self._leave = weakref.finalize(self, self._members.close)
         if any(other.joined and other._leave.alive for other in _running):
             self._leave()
@@ -665,6 +649,34 @@ class _Message:
         return [(mine, now[name]) for name, mine in self._averages.items()]
 
 
+def _check_redundancy(
+    code: Code,
+    redundancy: str,
+    sampler: CodedSampler | None,
+    recompute: Recompute | None,
+    partial: bool,
+) -> tuple[CodedSampler, Recompute] | None:
+    """What reactive redundancy needs, if it is asked for."""
+    check_word("redundancy", redundancy, "proactive", "reactive")
+    if redundancy == "proactive":
+        if recompute is not None:
+            raise ValueError('recompute= is for redundancy="reactive"')
+        return None
+    if code.k < code.n:
+        raise ValueError(
+            f"{code!r} has {code.k} partitions, fewer than ranks: some would own none. Take "
+            f"k={code.n} or more"
+        )
+    if sampler is None or recompute is None or not callable(recompute):
+        raise TypeError(
+            'redundancy="reactive" takes sampler=, which gives each rank the samples that it owns, '
+            "and recompute=, which computes those of ranks that died"
+        )
+    if partial:
+        raise ValueError('partial=True is for redundancy="proactive"')
+    return sampler, recompute
+
+
 class _Reactive:
     """Who owns which partitions, and what is in this rank's ``.grad`` in this step.
 
@@ -682,9 +694,9 @@ class _Reactive:
         code: Code,
         rank: int,
         parameters: Sequence[torch.nn.Parameter],
-        sampler: CodedSampler,
         accumulate: int,
-        recompute: Callable[[list[int]], Sequence[float] | None],
+        sampler: CodedSampler,
+        recompute: Recompute,
     ) -> None:
         self._rank, self._parameters, self.sampler = rank, parameters, sampler
         self._accumulate, self._recompute = accumulate, recompute
@@ -817,6 +829,16 @@ def _in_half(parameters: Sequence[torch.nn.Parameter]) -> bool:
             zero += int((used & 0xFF == 0).sum())
             there += used.numel()
     return 2 * zero > there
+
+
+def _store(store: Any, group: Any) -> Any:
+    """Where ranks of one `CodedAllReduce` find each other."""
+    store = own_store() if store is None else store
+    # A clone has its own connection: its waits do not block other users of the store.
+    store = store.clone() if hasattr(store, "clone") else store
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    who = "world" if group is None else str(group.group_name)
+    return dist.PrefixStore(f"fastgc/all_reduce/{restarts}/{who}/{next(_count)}", store)
 
 
 def _place(group: Any, rank: int | None) -> tuple[int, int | None]:
