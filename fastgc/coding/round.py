@@ -19,7 +19,7 @@ from ..errors import CorruptMessageError, NotDecodableError
 from ..kernels import Status
 from .approximation import Partial, nearest_vector
 from .display import ShownRound
-from .format import square_norm
+from .format import Format, square_norm
 from .gathering import Gathering
 from .plan import Decoder, Plan, fitting, warn_of_doubt
 from .rules import Blocks, Cells
@@ -118,15 +118,7 @@ class Round(ShownRound, Gathering):
                 f"messages of {form.message_dtype} decode to gradients of {form.gradient_dtype}: "
                 f"dtype must be that, not {np.dtype(dtype)}"
             )
-        # As workers have it, who encoded.
-        self._sent = form
-        if partial_dtype is not None:
-            self._sent = scheme.format(p, partial_dtype, form.message_dtype)
-            if self._sent.gradient_dtype != form.gradient_dtype:
-                raise TypeError(
-                    f"partial gradients of {self._sent.partial_dtype} do not decode to gradients "
-                    f"of {form.gradient_dtype}, but to {self._sent.gradient_dtype}"
-                )
+        self._sent = self._as_sent(p, partial_dtype)
         self._rows = form.room(scheme.message_count)
         self._decoder = Decoder(scheme, form.unit)
         survivors = self._decoder.survivors
@@ -153,6 +145,19 @@ class Round(ShownRound, Gathering):
         self._list = self._rows.arrays.append
         self._received: Any = self._rows  # what is combined
         self.reset()
+
+    def _as_sent(self, p: int, partial_dtype: DTypeLike | None) -> Format:
+        """The format as workers have it, who encode."""
+        form = self.form
+        if partial_dtype is None:
+            return form
+        sent = self.scheme.format(p, partial_dtype, form.message_dtype)
+        if sent.gradient_dtype != form.gradient_dtype:
+            raise TypeError(
+                f"partial gradients of {sent.partial_dtype} do not decode to gradients of "
+                f"{form.gradient_dtype}, but to {sent.gradient_dtype}"
+            )
+        return sent
 
     def reset(self) -> None:
         """Forget all messages."""

@@ -217,14 +217,8 @@ class CodedAllReduce:
             raise TypeError(f"sampler must be a CodedSampler, not {type(sampler).__name__}")
         accumulate = at_least("accumulate", accumulate, 1)
         self._position = None if sampler is None else Position(sampler, accumulate)
-        self._sampler, self._accumulate, self._state = sampler, accumulate, list(state)
+        self._sampler, self._accumulate, self._state = sampler, accumulate, _states(state)
         check_word("buffers", buffers, "error", "mean")
-        for each in self._state:
-            if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
-                raise TypeError(
-                    f"state must be of what has state_dict() and load_state_dict(), as optimizers "
-                    f"have, not {type(each).__name__}"
-                )
         rank, world = _place(group, rank)
         if isinstance(code, Code) and world not in (None, code.n):
             raise ValueError(
@@ -254,6 +248,10 @@ class CodedAllReduce:
         place = _store(store, group), rank, code.n
         self._members = Members(*place, bool if partial else enough, deadline, settle)
         self._leave = weakref.finalize(self, self._members.close)
+        self._require_no_other()
+        self.join()
+
+    def _require_no_other(self) -> None:
         if any(other.joined and other._leave.alive for other in _running):
             self._leave()
             raise RuntimeError(
@@ -263,7 +261,6 @@ class CodedAllReduce:
                 "and call it after each backward()"
             )
         _running.add(self)
-        self.join()
 
     def __enter__(self) -> Self:
         return self
@@ -829,6 +826,17 @@ def _in_half(parameters: Sequence[torch.nn.Parameter]) -> bool:
             zero += int((used & 0xFF == 0).sum())
             there += used.numel()
     return 2 * zero > there
+
+
+def _states(given: Iterable[Any]) -> list[Any]:
+    states = list(given)
+    for each in states:
+        if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
+            raise TypeError(
+                f"state must be of what has state_dict() and load_state_dict(), as optimizers "
+                f"have, not {type(each).__name__}"
+            )
+    return states
 
 
 def _store(store: Any, group: Any) -> Any:

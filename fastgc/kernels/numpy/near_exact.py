@@ -127,17 +127,7 @@ def cauchy_ridge(
             rank, least = len(rows), math.hypot(bias, rounding)
         if len(rows) == min(g.size, c) or rounding > LARGER * least:
             break
-        p = int(np.argmax(np.abs(g)))
-        while True:  # each pivot is larger than that before
-            under = 1 / _apart(y, x[:, p])
-            row = -g[p] * h * under
-            q = int(np.argmax(np.abs(row)))
-            over = 1 / _apart(x, y[:, q])
-            column = g * h[q] * over
-            better = int(np.argmax(np.abs(column)))
-            if not abs(column[better]) > abs(column[p]):
-                break
-            p = better
+        p, q, row, under, column, over = _pivot(x, g, y, h)
         pivot = column[p]
         first = first or abs(pivot)
         if not abs(pivot) > NOTHING * first:
@@ -166,6 +156,33 @@ def cauchy_ridge(
     else:
         out[others] = np.linalg.solve(np.eye(c - rank) + w.T @ w, w.T @ basic)
         out[pivots] = basic - w @ out[others]
+
+
+def _pivot(
+    x: NDArray[np.float64],
+    g: NDArray[Any],
+    y: NDArray[np.float64],
+    h: NDArray[Any],
+) -> tuple[int, int, NDArray[Any], NDArray[np.float64], NDArray[Any], NDArray[np.float64]]:
+    """An entry that is the largest of its row and column.
+
+    Returns
+    -------
+    p, q : int
+    row, under, column, over : arrays
+        Row p, column q, and the reciprocals of the differences of nodes in them.
+    """
+    p = int(np.argmax(np.abs(g)))
+    while True:  # each is larger than that before
+        under = 1 / _apart(y, x[:, p])
+        row = -g[p] * h * under
+        q = int(np.argmax(np.abs(row)))
+        over = 1 / _apart(x, y[:, q])
+        column = g * h[q] * over
+        better = int(np.argmax(np.abs(column)))
+        if not abs(column[better]) > abs(column[p]):
+            return p, q, row, under, column, over
+        p = better
 
 
 def _apart(nodes: NDArray[np.float64], node: NDArray[np.float64]) -> NDArray[np.float64]:
