@@ -668,6 +668,11 @@ def cases(names: list[str]) -> list[Case]:
 
 
 @cache
+def kept(case: Case, p: int) -> Any:
+    """A round that verifies, used again."""
+    return verifying(case, p)
+
+
 def verifying(case: Case, p: int) -> Any:
     """A round that verifies."""
     form = case.code.scheme.format(p, *case.kind)
@@ -695,8 +700,11 @@ def messages_of(case: Case, job: Job) -> list[Sent]:
 
 
 def verified(case: Case, sent: list[Sent], order: list[int], p: int) -> Any:
-    """The round that these messages make, as engines do."""
-    rnd = verifying(case, p)
+    """The round that these messages make, as engines do.
+
+    Those of codes of the data know how large messages of these data were before.
+    """
+    rnd = verifying(case, p) if case.code.scheme.codes_data else kept(case, p)
     rnd.reset()
     for number in order:
         worker, index = case.code.scheme.sender(number)
@@ -784,14 +792,7 @@ def known(case: Case, rnd: Any, how: str, plain: dict[Case, bool]) -> bool:
         rng = np.random.default_rng(0)
         job = honest_job(case, "random", 24, rng)
         sent = messages_of(case, job)
-        usual = type(rnd)(
-            case.code,
-            len(job.partials[0]),
-            rnd.form.gradient_dtype,
-            rnd.form.message_dtype,
-            verify=case.liars,
-            partial_dtype=case.kind.gradient,
-        )
+        usual = verifying(case, len(job.partials[0]))
         for number, each in enumerate(sent):
             worker, index = case.code.scheme.sender(number)
             usual.receive(worker, each.message, index, energy=each.energy)
