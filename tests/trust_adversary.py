@@ -14,8 +14,9 @@ above `MOST`:
 - *pessimistic*, the trusted error over the true one. Trust is an estimate of a typical error, and a
   single round may have none by chance, or because its numbers are round. So it is the median of
   `DRAWS` rounds of the same messages, whose partial gradients are drawn anew by the same law, none
-  of them too small to be normal, or of two bytes, which are round numbers to sums of four; and an
-  error below the last rounding of the gradient counts as that rounding.
+  of them too small to be normal, or of two bytes, which are round numbers to sums of four, nor all
+  multiples of one vector, whose sums are exact in all elements or in none; and an error below the
+  last rounding of the gradient counts as that rounding.
 
 Where something is left out, nobody knows what a partition is that no message holds: a round can
 only take it to be as the others are. There both ratios are medians, of partial gradients whose
@@ -590,7 +591,7 @@ def climb(
 def generic(point: Try) -> Try:
     """The same, without what makes sums exact: what cancels is the sum of all, not of two."""
     least, law = point.kind.extent[0], point.law
-    law = law._replace(where="all", scale=max(law.scale, 0.5 * least))
+    law = law._replace(where="all", line=False, scale=max(law.scale, 0.5 * least))
     return point._replace(law=law, p=max(point.p, 24))
 
 
