@@ -10,8 +10,8 @@
 
 enum { BLOCK = 64 };
 
-/* Factors multiplied between two normalisations. Smaller differences count as none, so that such a
- * run stays within a double. */
+/* Factors multiplied between two normalisations. Points that smaller differences belong to are gone
+ * over again, one factor after the other, so that such a run stays within a double. */
 enum { RUN = 4 };
 #define NEAREST 0x1p-250
 #define FARTHEST 0x1p239 /* of points from nodes: a run of such factors stays within a double */
@@ -20,6 +20,19 @@ typedef struct {
     double re[BLOCK], im[BLOCK];
     int64_t exponent[BLOCK], hit[BLOCK];
 } products;
+
+/* A difference that is nearer to 0 than NEAREST over a power of two: its exponent, else 0. */
+static FGC_INLINE int64_t bring_up(double *dr, double *di, const int complex)
+{
+    const double size = complex ? greater(fabs(*dr), fabs(*di)) : fabs(*dr);
+    if (!(size < NEAREST))
+        return 0;
+    int e = 0;
+    (void)frexp(size, &e);
+    *dr = ldexp(*dr, -e);
+    *di = complex ? ldexp(*di, -e) : 0;
+    return e;
+}
 
 /* Multiplies by the differences to `count` nodes, and normalises. */
 static FGC_INLINE void run(const double *nodes, int64_t first, const int count, const double *zr,
@@ -49,6 +62,46 @@ static FGC_INLINE void run(const double *nodes, int64_t first, const int count, 
     }
 }
 
+/* Nodes nearer to a point than NEAREST. */
+static FGC_INLINE int64_t near_nodes(const double *nodes, int64_t m, double zr, double zi,
+                                     const int complex)
+{
+    int64_t count = 0;
+    for (int64_t j = 0; j < m; j++) {
+        const double dr = fabs(zr - nodes[complex ? 2 * j : j]);
+        count += (complex ? greater(dr, fabs(zi - nodes[2 * j + 1])) : dr) < NEAREST;
+    }
+    return count;
+}
+
+/* The product at one point, factor by factor, where some are small. */
+static void careful_product(const double *nodes, int64_t m, double zr, double zi, products *out,
+                            int t, const int complex)
+{
+    double re = 1, im = 0;
+    int64_t exponent = 0, hit = -1;
+    for (int64_t j = 0; j < m; j++) {
+        double dr = zr - nodes[complex ? 2 * j : j], di = complex ? zi - nodes[2 * j + 1] : 0;
+        if (dr == 0 && di == 0) {
+            hit = j;
+            continue;
+        }
+        const int64_t up = bring_up(&dr, &di, complex);
+        hit = up && hit == -1 ? -2 : hit;
+        const double before = re;
+        re = complex ? re * dr - im * di : re * dr;
+        im = complex ? before * di + im * dr : 0;
+        const int64_t e = exponent_of(complex ? greater(fabs(re), fabs(im)) : re);
+        re *= power_of_two(-e);
+        im *= power_of_two(-e);
+        exponent += up + e;
+    }
+    out->re[t] = re;
+    out->im[t] = im;
+    out->exponent[t] = exponent;
+    out->hit[t] = hit;
+}
+
 /* Of one block of points, all of it. */
 static FGC_INLINE void block_products(const double *nodes, int64_t m, const double *zr,
                                       const double *zi, products *out, const int complex)
@@ -64,6 +117,15 @@ static FGC_INLINE void block_products(const double *nodes, int64_t m, const doub
         run(nodes, j, RUN, zr, zi, out, complex);
     for (; j < m; j++)
         run(nodes, j, 1, zr, zi, out, complex);
+    for (int t = 0; t < BLOCK; t++) {
+        const int64_t hit = out->hit[t];
+        if (hit < 0)
+            continue;
+        const int is_node = zr[t] == nodes[complex ? 2 * hit : hit] &&
+                            (!complex || zi[t] == nodes[2 * hit + 1]);
+        if (!is_node || near_nodes(nodes, m, zr[t], zi[t], complex) > 1)
+            careful_product(nodes, m, zr[t], zi[t], out, t, complex);
+    }
 }
 
 /* The block of points from `done` on, in planar layout, the rest of it filled with the last. */
@@ -118,19 +180,20 @@ typedef struct {
 } line;
 
 /* Adds l_j(z) = p 2^e w_j / (z - x_j) to the row, whatever the exponents; z is no node. */
-static FGC_INLINE void add_any(line l, double zr, double zi, double pr, double pi, int64_t e,
+static void add_any(line l, double zr, double zi, double pr, double pi, int64_t e,
                                const int complex)
 {
     for (int64_t j = 0; j < l.m; j++) {
         /* in two steps: one factor alone may be out of range */
-        const int64_t whole = e + (l.exponent ? l.exponent[j] : l.common), half = whole >> 1;
+        double dr = zr - l.xr[j], di = complex ? zi - l.xi[j] : 0;
+        const int64_t up = bring_up(&dr, &di, complex);
+        const int64_t whole = e + (l.exponent ? l.exponent[j] : l.common) - up, half = whole >> 1;
         const double a = power_of_two(within(half)), b = power_of_two(within(whole - half));
-        const double dr = zr - l.xr[j];
         if (!complex) {
             l.re[j] += pr * l.wr[j] / dr * a * b;
             continue;
         }
-        const double di = zi - l.xi[j], inverse = 1 / (dr * dr + di * di);
+        const double inverse = 1 / (dr * dr + di * di);
         const double qr = (pr * dr + pi * di) * inverse, qi = (pi * dr - pr * di) * inverse;
         l.re[j] += (qr * l.wr[j] - qi * l.wi[j]) * a * b;
         l.im[j] += (qr * l.wi[j] + qi * l.wr[j]) * a * b;
@@ -187,7 +250,7 @@ static FGC_INLINE void rows(const double *nodes, const double *weights, const in
             block_products(nodes, m, zr, zi, &of, complex);
         }
         const int64_t e = of.exponent[t] + most;
-        const int in_range = of.hit[t] < 0 && alike && e > -400 && e < 400;
+        const int in_range = of.hit[t] == -1 && alike && e > -400 && e < 400;
         const double scale = in_range ? power_of_two(e) : 0;
         if (!sum && !in_range)
             memset(l.re, 0, (size_t)(2 * l.padded) * sizeof(double)); /* and im, which follows */
@@ -288,7 +351,7 @@ static void careful_value(const terms *t, double zr, double zi, double *out, con
 {
     const line l = *t->careful;
     for (int64_t j = l.m; j-- > 0;)
-        if (greater(fabs(zr - l.xr[j]), complex ? fabs(zi - l.xi[j]) : 0) < NEAREST) {
+        if (zr == l.xr[j] && (!complex || zi == l.xi[j])) {
             out[0] = t->values[complex ? 2 * j : j];
             if (complex)
                 out[1] = t->values[2 * j + 1];
@@ -297,7 +360,9 @@ static void careful_value(const terms *t, double zr, double zi, double *out, con
     double pr = 1, pi = 0;
     int64_t e = 0;
     for (int64_t j = 0; j < l.m; j++) {
-        const double dr = zr - l.xr[j], di = complex ? zi - l.xi[j] : 0, before = pr;
+        double dr = zr - l.xr[j], di = complex ? zi - l.xi[j] : 0;
+        e += bring_up(&dr, &di, complex);
+        const double before = pr;
         pr = complex ? pr * dr - pi * di : pr * dr;
         pi = complex ? before * di + pi * dr : 0;
         const int64_t size = exponent_of(complex ? greater(fabs(pr), fabs(pi)) : pr);

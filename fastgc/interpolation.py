@@ -87,8 +87,8 @@ def _refuse(nodes: NDArray[Any]) -> NoReturn:
     if nodes[i] == nodes[j]:
         raise ValueError(f"nodes {i} and {j} are both {nodes[i]}: nodes must be distinct")
     raise ValueError(
-        f"nodes {i} and {j}, {nodes[i]} and {nodes[j]}, are nearer to each other than 2^-250 times "
-        "the largest part of a node: such nodes must be interpolated at apart from the others"
+        f"nodes {i} and {j}, {nodes[i]} and {nodes[j]}, are as good as equal beside the largest "
+        "part of a node: over that, no double tells them apart"
     )
 
 
@@ -137,7 +137,7 @@ def weights(nodes: ArrayLike) -> NDArray[Any]:
     TypeError
         If the nodes are no numbers.
     ValueError
-        If two nodes coincide (are nearer than 2^-250 times the largest), or one is not finite, or
+        If two nodes coincide (or would, over the largest part of a node), or one is not finite, or
         there is none.
     """
     nodes = check_line("nodes", nodes)

@@ -365,6 +365,34 @@ def test_residuals_that_vanish_are_not_corrupt(code, dtype):
 
 
 @pytest.mark.any_backend
+@pytest.mark.parametrize("size", [1e-280, 1e-290, 1e-300, 1e-305, 1e-310, 1e-320])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize(
+    "code",
+    [
+        CyclicRepetition(8, stragglers=2, seed=8),
+        ReedSolomon(8, stragglers=2),
+        fastgc.LinearCode(
+            np.random.default_rng(0).standard_normal((8, 5)) * 10.0 ** np.arange(-4, 4)[:, None]
+        ),
+    ],
+    ids=lambda code: type(code).__name__,
+)
+def test_projections_too_small_to_be_normal_accuse_nobody(code, dtype, size):
+    rng = np.random.default_rng(0)
+    rnd = code.round(24, dtype, verify=1)
+    for _ in range(much(200, 20)):
+        g = (size * rng.standard_normal((code.k, 24))).astype(dtype)
+        rnd.reset()
+        for i in rng.permutation(code.n).tolist():
+            message, energy = told(code, i, g, dtype)
+            rnd.receive(i, message, energy=energy)
+        assert rnd.corrupt == []
+        with pytest.raises(UnverifiedError):
+            rnd.gradient()
+
+
+@pytest.mark.any_backend
 @pytest.mark.parametrize("e", [1, 2])
 def test_what_a_liar_sent_in_other_rounds_hides_nothing(e):
     """A message of any size, before there are others to compare it with."""

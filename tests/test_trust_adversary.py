@@ -150,13 +150,13 @@ def test_honest_workers_and_liars():
 
 def test_it_sees_who_is_accused_and_what_is_let_through(monkeypatch):
     monkeypatch.setattr(verify, "SAFETY", 1e-3)
-    adversary.verifying.cache_clear()
+    adversary.kept.cache_clear()
     assert not adversary.play_honest(["rs", "binary"], 60, 0)
-    adversary.verifying.cache_clear()
+    adversary.kept.cache_clear()
 
     def blind(inspector, survivors):
         return verify.Finding(np.ones(survivors.size, np.bool_), True, [], [])
 
     monkeypatch.setattr(verify.Inspector, "inspect", blind)
     assert not adversary.play_lies(["rs", "binary"], 100, 0)
-    adversary.verifying.cache_clear()
+    adversary.kept.cache_clear()

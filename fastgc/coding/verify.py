@@ -141,7 +141,10 @@ class Projection:
         beyond = math.ldexp(1.0, -64) if wide else 1.0
         self.unit = shrink * beyond
         self._sum = np.empty(WIDTH, dtype=np.float64 if wide else np.float32)
-        lost, cut = least_number(real) * self.unit, least_number(self._sum.dtype) * beyond
+        # Of elements, of sums of them, and of products with either, which are doubles.
+        least = least_number(np.dtype(np.float64))
+        lost = max(least_number(real) * self.unit, least)
+        cut = max(least_number(self._sum.dtype) * beyond, least)
         self.least = math.hypot(math.sqrt(size) * lost, math.sqrt(WIDTH) * cut)
         self._rng = np.random.default_rng(secrets.randbits(128)) if rng is None else rng
         each = 2 if paired else 1

@@ -30,6 +30,14 @@ def _factor(d, one):
 
 
 @njit
+def _normal(x):
+    """A number over a power of two, its larger part in [1, 2), and the exponent."""
+    e = math.frexp(larger_part(x))[1] - 1
+    half = e >> 1  # one factor alone may be out of range
+    return times(times(x, power_of_two(-half)), power_of_two(half - e)), e
+
+
+@njit
 def _multiply_nodes(nodes, j, points, mantissa, exponent):
     """Multiply by the differences to four nodes and normalise; whether one counts as none."""
     x0, x1, x2, x3 = nodes[j], nodes[j + 1], nodes[j + 2], nodes[j + 3]
@@ -64,7 +72,14 @@ def lagrange_products(nodes, points, mantissa, exponent, hit):
             if _multiply_nodes(x, j, z, product, power):
                 for t in range(j, min(j + 4, nodes.size)):
                     for i in range(z.size):
-                        equal[i] = t if larger_part(z[i] - nodes[t]) < _NEAREST else equal[i]
+                        d = z[i] - nodes[t]
+                        if larger_part(d) == 0:
+                            equal[i] = t
+                        elif larger_part(d) < _NEAREST:  # and was left out
+                            d, e = _normal(d)
+                            product[i], f = _normal(product[i] * d)
+                            power[i] += e + f
+                            equal[i] = -2 if equal[i] == -1 else equal[i]
 
 
 @njit
@@ -87,8 +102,9 @@ def _add_two_rows(nodes, weights, y, z, p, q, row):
 def _add_any(nodes, weights, weight_exponent, z, p, exponent, row):
     """Add p 2^exponent weights[j] / (z - nodes[j]), whatever the exponents."""
     for j in range(nodes.size):
-        value = over(p, z - nodes[j]) * weights[j]
-        e = exponent + weight_exponent[j]
+        d, e = _normal(z - nodes[j])
+        value = over(p, d) * weights[j]
+        e = exponent + weight_exponent[j] - e
         half = e >> 1  # one factor alone may be out of range
         row[j] += times(times(value, power_of_two(half)), power_of_two(e - half))
 
@@ -110,7 +126,7 @@ def _bases(nodes, weights, weight_exponent, points, rows):
     usual, count = np.empty(points.size, np.int64), 0
     for i in range(points.size):
         e = exponent[i] + most
-        if hit[i] < 0 and alike and abs(e) < 400:
+        if hit[i] == -1 and alike and abs(e) < 400:
             mantissa[i] = times(mantissa[i], power_of_two(e))
             usual[count] = i
             count += 1
@@ -194,10 +210,9 @@ def _value(nodes, weights, weight_exponent, values, z, row):
     """The value at one point that is no node, from its row of the basis."""
     product, exponent = nodes.dtype.type(1), 0
     for j in range(nodes.size):
-        product *= z - nodes[j]
-        e = (bits_of(larger_part(product)) >> 52) - 1023
-        product = times(product, double_of((1023 - e) << 52))
-        exponent += e
+        d, e = _normal(z - nodes[j])
+        product, f = _normal(product * d)
+        exponent += e + f
     row[:] = 0
     _add_any(nodes, weights, weight_exponent, z, product, exponent, row)
     total = nodes.dtype.type(0)
@@ -218,7 +233,7 @@ def _evaluate(nodes, weights, weight_exponent, values, points, scale, out):
     for i in range(points.size):
         z, hit = times(points[i], scale), -1
         for j in range(nodes.size):
-            hit = j if larger_part(z - nodes[j]) < _NEAREST else hit
+            hit = j if larger_part(z - nodes[j]) == 0 else hit
         if hit >= 0:
             out[i] = values[hit]
         else:

@@ -37,8 +37,8 @@ def lagrange_products(
 ) -> None:
     """``mantissa[i] 2^exponent[i] = prod_j (points[i] - nodes[j])``.
 
-    A node nearer than 2^-250 is left out of the product: ``hit[i]`` is the last such one, -1 if
-    there is none.
+    Nodes that are the point are left out of the product: ``hit[i]`` is the last of them. If there
+    is none, it is -1, or -2 where a node is nearer than 2^-250.
 
     Parameters
     ----------
@@ -53,13 +53,23 @@ def lagrange_products(
     hit[:] = -1
     for at in range(0, nodes.size, 4):
         factors = points[:, None] - nodes[at : at + 4]
-        row, column = np.nonzero(_larger_part(factors) < 2.0**-250)
+        row, column = np.nonzero(_larger_part(factors) == 0)
         hit[row] = at + column
         factors[row, column] = 1.0
-        mantissa *= factors.prod(axis=1)
-        shift = np.frexp(_larger_part(mantissa))[1] - 1
+        # Four of them leave the range of a double.
+        near = _larger_part(factors) < 2.0**-250
+        hit[near.any(axis=1) & (hit == -1)] = -2
+        shift = np.where(near, _exponent(factors), 0)
+        exponent += shift.sum(axis=1)
+        mantissa *= _ldexp(factors, -shift).prod(axis=1)
+        shift = _exponent(mantissa)
         mantissa[:] = _ldexp(mantissa, -shift)
         exponent += shift
+
+
+def _exponent(x: NDArray[Any]) -> NDArray[np.int64]:
+    exponent: NDArray[np.int64] = np.frexp(_larger_part(x))[1].astype(np.int64) - 1
+    return exponent
 
 
 def _larger_part(x: NDArray[Any]) -> NDArray[Any]:
@@ -68,7 +78,7 @@ def _larger_part(x: NDArray[Any]) -> NDArray[Any]:
 
 
 def _ldexp(x: NDArray[Any], exponent: NDArray[Any]) -> NDArray[Any]:
-    exponent = np.clip(exponent, -4000, 4000).astype(np.intc)  # which ldexp takes
+    exponent = np.clip(exponent, -9000, 9000).astype(np.intc)  # which ldexp takes
     scaled: NDArray[Any] = np.empty_like(x)
     with np.errstate(over="ignore", under="ignore"):
         scaled.real = np.ldexp(x.real, exponent)
@@ -120,8 +130,9 @@ def lagrange_basis(
     lagrange_products(nodes, points, mantissa, exponent, hit)
     difference = points[:, None] - nodes
     difference[hit >= 0] = 1.0
-    quotient = mantissa[:, None] / difference * weights
-    values = _ldexp(quotient, exponent[:, None] + weight_exponent)
+    shift = _exponent(difference)
+    quotient = mantissa[:, None] / _ldexp(difference, -shift) * weights
+    values = _ldexp(quotient, exponent[:, None] + weight_exponent - shift)
     values[hit >= 0] = 0.0
     values[hit >= 0, hit[hit >= 0]] = 1.0
     out[...] = values if out.ndim == 2 else values.sum(axis=0)
@@ -223,7 +234,7 @@ def lagrange_evaluate(
         basis = np.empty((points.size, nodes.size), nodes.dtype)
         lagrange_basis(nodes, weights, weight_exponent, points, basis)
         out[:] = basis @ values
-    row, column = np.nonzero(_larger_part(points[:, None] - nodes) < 2.0**-250)
+    row, column = np.nonzero(_larger_part(points[:, None] - nodes) == 0)
     out[row] = values[column]
     return True
 
