@@ -822,7 +822,7 @@ def test_whoever_dies_in_whatever_order_each_partition_is_computed_once(code):
         samplers = [CodedSampler(data, code, 2 * code.k, r) for r in there]
         calls = [[] for _ in there]
         each = [
-            _Reactive(code, r, [], samplers[r], 1, lambda i, mine=calls[r]: mine.extend(i))
+            _Reactive(code, r, [], 1, samplers[r], lambda i, mine=calls[r]: mine.extend(i))
             for r in there
         ]
         for reactive in each:
@@ -863,7 +863,7 @@ def test_whatever_ranks_have_each_partition_is_in_the_sum_once(seed):
             p.grad = (0 if p.grad is None else p.grad) + torch.tensor([float(len(samples))])
             return [float(sum(samples))]
 
-        own = _Reactive(code, r, [p], sampler, 1, compute)
+        own = _Reactive(code, r, [p], 1, sampler, compute)
         p.grad = torch.tensor([2.0 * len(given)])
         own.begin(0, [float(sum(sampler.samples(0, given)))])
         assert own.done == set(given)

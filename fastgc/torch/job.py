@@ -462,15 +462,25 @@ def plainly(dtype: torch.dtype | None = None, device: str = "cpu") -> Iterator[N
     if dtype is not None and dtype != before:
         torch.set_default_dtype(dtype)
     try:
-        with (
-            torch.inference_mode(False),
-            torch.enable_grad(),
-            torch.autocast("cpu", enabled=False),
-            torch.autocast(device, enabled=False),
-        ):
+        with contextlib.ExitStack() as modes:
+            modes.enter_context(torch.inference_mode(False))
+            modes.enter_context(torch.enable_grad())
+            # Only where it is on: within another, one of the loss's own would keep its copies of
+            # parameters until the end, and add up gradients of all partitions in less precision.
+            for kind in {"cpu", device}:
+                if _casts(kind):
+                    modes.enter_context(torch.autocast(kind, enabled=False))
             yield
     finally:
         torch.set_default_dtype(before)
+
+
+def _casts(kind: str) -> bool:
+    """Whether autocast is on for a kind of device."""
+    try:
+        return torch.is_autocast_enabled(kind)
+    except TypeError:  # before PyTorch 2.4
+        return torch.is_autocast_cpu_enabled() if kind == "cpu" else torch.is_autocast_enabled()
 
 
 def _move(batch: Any, device: torch.device) -> Any:
