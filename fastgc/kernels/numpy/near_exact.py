@@ -105,7 +105,7 @@ def cauchy_ridge(
 
     Notes
     -----
-    Eliminating row p and column q leaves another such matrix, with
+    Eliminating row p and column q leaves another such matrix, with::
 
         g_i *= (x_i - x_p) / (x_i - y_q)
         h_k *= (y_k - y_q) / (y_k - x_p)
