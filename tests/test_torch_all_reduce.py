@@ -877,16 +877,13 @@ def test_whatever_ranks_have_each_partition_is_in_the_sum_once(seed):
     assert sum(0.0 if p.grad is None else float(p.grad) for _, p in done.values()) == 20.0
 
 
-def reacting(code, steps, trouble=lambda moment, rank, step, life: None, workers=0, of=1):
+def reacting(code, steps, trouble=lambda moment, rank, step, life: None, ahead=0, of=1):
     """What each rank does: with dropout's like, an own random number for each gradient it draws."""
 
     def train(rank, store, life):
         module, data = net(), samples()
         optimizer = Momentum(module)
         sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
-        loader = torch.utils.data.DataLoader(
-            data, batch_sampler=sampler, num_workers=workers, persistent_workers=workers > 0
-        )
         computed, worst = [], 0.0
 
         def compute(x, y):
@@ -910,7 +907,7 @@ def reacting(code, steps, trouble=lambda moment, rank, step, life: None, workers
         ) as all_reduce:
             joined = all_reduce.joined
             store.set(f"{rank}/life/{life}", b"")
-            batches = (batch for _ in iter(int, 1) for batch in loader)
+            batches = loading(data, sampler, ahead)
             while (step := all_reduce.step) < steps:
                 optimizer.zero_grad()
                 loss = sum(compute(*next(batches))[0] for _ in range(of))
@@ -961,6 +958,12 @@ def test_what_a_rank_that_dies_owed_is_computed_in_the_same_step(tmp_path):
         assert found[1]["ranks"] == without(rank)
 
 
+def test_batches_that_a_loader_took_of_the_owners_before(tmp_path):
+    code = BinaryCode(N, stragglers=1)
+    found = launch(tmp_path, reacting(code, 9, kill(4, ("before", 4)), ahead=2))
+    check_reacting(found, without(4))
+
+
 def test_two_that_die_at_once_and_come_back(tmp_path):
     def director(ranks):
         ranks.until("1/5")
@@ -975,7 +978,7 @@ def test_two_that_die_at_once_and_come_back(tmp_path):
     trains = [
         reacting(CyclicRepetition(N, stragglers=2), 40, slow),
         reacting(BinaryCode(N, stragglers=2), 40, slow, of=2),
-        reacting(BinaryCode(N, stragglers=2), 40, slow, workers=1),
+        reacting(BinaryCode(N, stragglers=2), 40, slow, ahead=2),
     ]
     for found in launch_each(tmp_path, trains, [director] * 3):
         check_reacting(found)
@@ -1027,23 +1030,32 @@ def test_what_reactive_redundancy_takes():
 # ------------------------------------------------------------------ what ranks have in common
 
 
-def accumulating(code, calls, of, workers=0, told=None):
+def loading(data, sampler, ahead):
+    """Batches for ever, as of a DataLoader whose workers have taken so many more of an epoch."""
+    while True:
+        coming = []
+        for indices in sampler:
+            coming.append(indices)
+            if len(coming) > ahead:
+                yield data[coming.pop(0)]
+        while coming:
+            yield data[coming.pop(0)]
+
+
+def accumulating(code, calls, of, ahead=0, told=None):
     """A rank whose steps each add up the gradients of several batches."""
 
     def train(rank, store, life):
         module, data = net(), samples()
         optimizer = Momentum(module)
         sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
-        loader = torch.utils.data.DataLoader(
-            data, batch_sampler=sampler, num_workers=workers, persistent_workers=workers > 0
-        )
         options = {"sampler": sampler, "state": [optimizer], "deadline": 30.0, "settle": 1.5}
         worst, joined = 0.0, False
         with CodedAllReduce(
             module, code, store=store, rank=rank, accumulate=of if told is None else told, **options
         ) as all_reduce:
             joined = all_reduce.joined
-            batches = (batch for _ in iter(int, 1) for batch in loader)
+            batches = loading(data, sampler, ahead)
             while (step := all_reduce.step) < calls:
                 optimizer.zero_grad()
                 for _ in range(of):
@@ -1069,11 +1081,11 @@ def starts_again(ranks):
     ranks.start(0)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_rank_that_joins_takes_the_batches_of_the_others(workers, tmp_path):
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_a_rank_that_joins_takes_the_batches_of_the_others(ahead, tmp_path):
     """A step may be of several batches, and a loader may have taken more than those."""
     code = BinaryCode(N, stragglers=1)
-    trains = [accumulating(code, 30, of, workers) for of in ((1, 3) if workers else (1, 2, 3))]
+    trains = [accumulating(code, 30, of, ahead) for of in ((1, 3) if ahead else (1, 2, 3))]
     for found in launch_each(tmp_path, trains, [starts_again] * len(trains)):
         assert sorted(found) == list(range(N))
         for each in found.values():
@@ -1321,6 +1333,7 @@ def test_the_mean_of_buffers_is_the_same_on_all_ranks(tmp_path):
         assert isinstance(each, tuple), each
         assert each[0] == found[0][0]
     assert found[0][0]["1.num_batches_tracked"] == 40
+    assert all(0 < x < 10 for x in found[0][0]["1.running_var"])
     assert found[0][1]
 
 

@@ -678,6 +678,7 @@ def double():
 
 
 def with_a_constant(module, batch):
+    assert torch.get_default_dtype() == torch.float32
     x, y = batch
     return functional.cross_entropy(module(x) + torch.full((1,), 1 / 3), y, reduction="sum")
 
