@@ -425,6 +425,46 @@ def test_a_rank_that_is_killed_within_a_sum_costs_no_step(rank, tmp_path):
     went_on_without(rank, found)
 
 
+def test_a_rank_that_is_killed_is_not_alive_while_forks_of_it_are(tmp_path):
+    """As a DataLoader's workers: they held its sockets, and the others waited for `deadline`."""
+
+    def trouble(moment, rank, step, life):
+        if (rank, moment, step) == (4, "before", 4):
+            if not os.fork():
+                signal.pause()  # until the job ends
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    code = BinaryCode(N, stragglers=1)
+    found = launch(tmp_path, training(code, 8, trouble, deadline=10 * SECONDS))
+    check(found, 8, without(4))
+    went_on_without(4, found)
+
+
+def test_a_fork_of_a_rank_lets_go_of_what_leads_to_the_others_alone(tmp_path):
+    def train(rank, store, life):
+        kept = socket.create_connection(("127.0.0.1", store.port))
+        module, code = net(), BinaryCode(N, stragglers=1)
+        with CodedAllReduce(module, code, store=store, rank=rank) as all_reduce:
+            read, write = os.pipe()
+            if not (fork := os.fork()):
+                held = [
+                    os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")[:-1]
+                ]
+                open_ones = sum(each.startswith("socket") for each in held)
+                os.write(write, f"{kept.getpeername()[1] == store.port} {open_ones}".encode())
+                os._exit(0)
+            os.waitpid(fork, 0)
+            told = os.read(read, 100).decode().split()
+            mine = len(membership._sockets_open())
+            losses(module, *samples()[range(BATCH)]).sum().backward()
+            all_reduce()
+        return told[0], int(told[1]), mine
+
+    for same, held, mine in launch(tmp_path, train).values():
+        assert same == "True"
+        assert 1 <= held <= mine - 2 * (N - 1)  # a line, and a pair of gloo's, to each other rank
+
+
 def test_a_rank_that_is_killed_in_the_first_or_the_last_step(tmp_path):
     moments = [("before", 0), ("before", 7), ("after", 7), ("end", 8)]
     for found in launch_each(tmp_path, [is_killed(2, at) for at in moments]):

@@ -9,7 +9,8 @@ How a rank knows that another is gone: each listens, and every other holds an id
 The kernel keeps it open while a process is stopped or holds the GIL, and closes it when the process
 ends. A connection may also break by itself: so whoever sees that it was closed connects again, and
 only if that is refused takes the other for dead. Gloo's own sockets close as well: whoever sees
-that drops the group, which closes its sockets too, so that nobody goes on waiting for data.
+that drops the group, which closes its sockets too, so that nobody goes on waiting for data. Forks
+of a rank, such as the workers of a DataLoader, let go of all these sockets: they may outlive it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ import math
 import os
 import selectors
 import socket
+import stat
 import threading
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
 from typing import Any
@@ -426,6 +429,7 @@ class Members:
         def build() -> None:
             # For each wait of gloo's, which tries five times to reach one that does not answer.
             seconds = min(_BUILD, self.deadline / 3)
+            before = _sockets_open()
             try:
                 options = dist.ProcessGroupGloo._Options()
                 options._timeout = timedelta(seconds=seconds)
@@ -434,6 +438,7 @@ class Members:
                 group = dist.ProcessGroupGloo(store, lives.index(life), len(lives), options)
             except Exception:  # a member died, or does not answer
                 group = None
+            lines.hold(_sockets_open() - before)
             with self._changed:
                 if not self._over.is_set():
                     self._made = (record.epoch, group)
@@ -565,6 +570,24 @@ class _Lines:
         self._dead: dict[Life, float] = {}
         self._refused: dict[Life, float] = {}  # who is not there, or behind a wall; since when
         self._cut: dict[Life, str] = {}  # whom this rank cannot reach, and why
+        self._of_groups: set[_Socket] = set()
+        _all_lines.add(self)
+
+    def hold(self, opened: set[_Socket]) -> None:
+        """Take note of a group's sockets: of those that were opened while it was made."""
+        hosts = {self.host, *(host for host, _ in self._addresses.values())}
+        self._of_groups &= _sockets_open()
+        self._of_groups |= {each for each in opened if _leads_to(each[0], hosts)}
+
+    def let_go(self) -> None:
+        """In a fork: hold nothing by which others would take the rank for alive."""
+        held = self._of_groups & _sockets_open()
+        own = [self._listener, *self._sockets.values()]
+        null = os.open(os.devnull, os.O_RDWR)
+        # Their numbers stay in use: whoever knows them closes them once more.
+        for fd in {*(fd for fd, _ in held), *(each.fileno() for each in own)} - {-1}:
+            os.dup2(null, fd, inheritable=False)
+        os.close(null)
 
     def watch(self, lives: set[Life], address: Callable[[Life], tuple[str, int] | None]) -> None:
         """Hold connections to these lives, and no others."""
@@ -688,6 +711,46 @@ class _Lines:
         self._begun.pop(life, None)
         self._selector.unregister(made)
         made.close()
+
+
+_Socket = tuple[int, int]  # its number, and that of its inode, which no later one has
+
+_all_lines: weakref.WeakSet[_Lines] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    for lines in list(_all_lines):
+        lines.let_go()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
+
+
+def _sockets_open() -> set[_Socket]:
+    """Sockets of this process; none where that cannot be told."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/dev/fd"):
+            with contextlib.suppress(OSError):
+                status = os.fstat(int(name))
+                if stat.S_ISSOCK(status.st_mode):
+                    found.add((int(name), status.st_ino))
+    return found
+
+
+def _leads_to(fd: int, hosts: set[str]) -> bool:
+    """Whether a socket is connected to one of these hosts, or listens for them."""
+    try:
+        with socket.socket(fileno=os.dup(fd)) as copy:
+            if copy.family not in (socket.AF_INET, socket.AF_INET6):
+                return False
+            try:
+                return copy.getpeername()[0] in hosts
+            except OSError:  # not connected
+                return copy.getsockname()[0] in hosts
+    except OSError:
+        return False
 
 
 def _own_host() -> tuple[str, socket.AddressFamily]:
