@@ -498,7 +498,8 @@ def test_what_no_vector_can_beat(width):
     """The dual of least squares: for A^* y = 0, |A a - b| is |y^* b| / |y| at least, for any a."""
     code = ReedSolomon(64, stragglers=32)
     survivors = without(code, dense_at_its_ends(code, 32, width, 0.2))
-    vector = code.decoding_vector(survivors)
+    # Rounded as products are, also where "auto" takes transforms, as it does with NumPy's kernels.
+    vector = code.decoding_vector(survivors, "locator")
     message = 2 * UNITS[np.float64] * code.scheme.row_norms[0] ** 0.5
     system = np.concatenate([code.matrix()[survivors].T / 8, message * np.eye(32)])
     target = np.r_[np.full(64, 1 / 8), np.zeros(32)]
@@ -510,6 +511,8 @@ def test_what_no_vector_can_beat(width):
         proven = abs((y.H * b)[0]) - mpmath.norm(A.H * y) * error / message
         least = float(proven / mpmath.norm(y))
     assert 0 < least <= float(error) < 3 * least
+    chosen = np.linalg.norm(system @ code.decoding_vector(survivors) - target)
+    assert least <= chosen < (3 if kernels.backend() == "c" else 5) * least
 
 
 @pytest.mark.few(1)
@@ -634,7 +637,8 @@ def test_the_law_of_the_papers_root():
             length = np.sqrt(n) * np.linalg.norm(code.decoding_vector(survivors, "locator"))
             error = measured(code, survivors, np.float64, seed, p=4, method="locator")[0]
             measured_over_law.append(error / (law * length))
-        assert 1 < np.median(measured_over_law) < 6
+        # NumPy's messages are rounded at each of their terms, those of C in groups of them.
+        assert 1 < np.median(measured_over_law) < (10 if kernels.backend() == "numpy" else 6)
     cluster = Cluster(0, 0, 4096, 4096, 9, 1)
     larger = cluster._replace(m=8192, k=8192)
     growth = near_exact.least_rounding(larger, unit) / near_exact.least_rounding(cluster, unit)
@@ -649,9 +653,11 @@ def test_what_cannot_help_is_not_tried(n, s, monkeypatch):
     for name in ("near_exact", "minimum_norm", "weighted_minimum_norm"):
         monkeypatch.setattr(kernels.unchecked, name, None)
     survivors = np.random.default_rng(0).permutation(n)[s:]
-    exact = code.decoding_vector(survivors, "locator")
-    np.testing.assert_array_equal(code.decoding_vector(survivors), exact)
-    np.testing.assert_array_equal(code.stream(survivors).vector(survivors), exact)
+    exact = [code.decoding_vector(survivors, method).tobytes() for method in ("locator", "fft")]
+    assert (
+        code.decoding_vector(survivors).tobytes() in exact[: 1 if kernels.backend() == "c" else 2]
+    )
+    assert code.stream(survivors).vector(survivors).tobytes() in exact
 
 
 @pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
