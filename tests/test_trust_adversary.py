@@ -11,6 +11,7 @@ from strength import much
 from trust_adversary import MOST, Found, Kind
 
 import fastgc
+from fastgc import kernels
 from fastgc.codes import catalogue
 from fastgc.coding import round as rounds
 from fastgc.coding import verify
@@ -138,7 +139,9 @@ def test_numbers_too_small_to_be_normal(code, kind, size):
         return
     error, trusted = played(code, g, kind)
     if trusted < 1:
-        assert 0.1 < error / trusted < 4
+        assert error / trusted < 4
+        # NumPy's kernels round doubles once, at the end: exactly, where sums are representable.
+        assert error / trusted > 0.1 or kernels.backend() == "numpy"
 
 
 def test_honest_workers_and_liars():
