@@ -140,8 +140,8 @@ def test_numbers_too_small_to_be_normal(code, kind, size):
     error, trusted = played(code, g, kind)
     if trusted < 1:
         assert error / trusted < 4
-        # NumPy's kernels round doubles once, at the end: exactly, where sums are representable.
-        assert error / trusted > 0.1 or kernels.backend() == "numpy"
+        # The other kernels round doubles once, at the end: exactly, where sums are representable.
+        assert error / trusted > 0.1 or kernels.backend() != "c"
 
 
 def test_honest_workers_and_liars():
