@@ -1275,7 +1275,8 @@ class Group:
             pid = self.pids[rank]
             hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
             files_of = os.listdir(f"/proc/{pid}/fd")
-            soft = hard if room is None else max(map(int, files_of), default=3) + 1 + room
+            most = max(map(int, files_of), default=3) if room else 3  # numbers below may be free
+            soft = hard if room is None else most + room
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(soft, hard), hard))
 
     def act(self, act):

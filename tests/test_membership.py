@@ -8,7 +8,9 @@ import errno
 import importlib.util
 import itertools
 import json
+import os
 import random
+import resource
 import socket
 import time
 from pathlib import Path
@@ -133,6 +135,39 @@ def test_who_says_that_another_refuses_it_stays():
     assert agreement.reachable([low, high], {high: [low]}, [low]) == {low}
 
 
+def test_who_has_no_file_descriptors_is_left_out_before_others():
+    """It says that of itself: with one other rank, the cuts do not tell whose fault it is."""
+    low, high, third = (Life(rank, 1) for rank in range(3))
+    own_fault = {low: [low, high, third]}
+    for needed in ([], [high], [low, high], [low, high, third]):
+        assert agreement.reachable([low, high], own_fault, needed) == {high}
+        assert agreement.reachable([low, high, third], own_fault, needed) == {high, third}
+    assert agreement.reachable([low, high], own_fault, [low]) == {low}
+    assert agreement.reachable([low], own_fault, []) == {low}
+    all_of_them = {life: [low, high, third] for life in (low, high, third)}
+    assert len(agreement.reachable([low, high, third], all_of_them, [])) == 1
+
+
+def test_a_rank_without_file_descriptors_says_so():
+    lines = lines_between(3)
+    mine = lines[Life(0, 1)]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        assert not mine.lacks_files
+        most = max(map(int, os.listdir("/proc/self/fd")))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(most + 1, soft), hard))
+        assert len(mine.cut_off(most + 2, [], True)) == 2
+        assert mine.lacks_files
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert len(mine.cut_off(2, [], False)) == 2  # what was made meanwhile may have failed
+        assert mine.cut_off(2, [], True) == ()
+        assert not mine.lacks_files
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for each in lines.values():
+            each.close()
+
+
 def test_who_is_gone():
     a, b = Life(0, 1), Life(1, 1)
     seen = Seen(Record(1, (a, b)), begun=False, newest=(1, 2), dead={a})
@@ -232,7 +267,7 @@ def test_a_connection_that_breaks_is_no_death():
             old = mine._sockets[b]
             old.shutdown(socket.SHUT_RDWR)
             until(lambda: not mine.dead() and mine._sockets.get(b, old) is not old)  # noqa: B023
-            assert mine.cut_off(2, [b]) == ()
+            assert mine.cut_off(2, [b], True) == ()
         theirs.close()
         until(mine.dead)
         assert mine.dead([b]) == {b}
@@ -255,11 +290,11 @@ def test_who_answers_behind_a_wall_is_not_dead(monkeypatch):
         assert mine.dead([b], 4) == frozenset()
         mine.watch({b}, lambda life: theirs.address)
         assert mine.dead([b], 4) == frozenset()
-        assert mine.cut_off(2, [b]) == (b,)
+        assert mine.cut_off(2, [b], True) == (b,)
         monkeypatch.undo()
         mine.watch({b}, lambda life: theirs.address)
         until(lambda: not mine.dead([b], 5) and not mine._begun)
-        assert mine.cut_off(2, [b]) == ()
+        assert mine.cut_off(2, [b], True) == ()
     finally:
         for each in lines.values():
             each.close()
@@ -297,7 +332,7 @@ class NotYet(Exception):
 class Lines:
     """Connections: who is there, and whom pairs of ranks cannot reach."""
 
-    host, address = "", ("", 0)
+    host, address, lacks_files = "", ("", 0), False
 
     def __init__(self, world, rank):
         self.world, self.rank, self.lives = world, rank, set()
@@ -308,7 +343,7 @@ class Lines:
     def dead(self, answers=(), epoch=None):
         return frozenset(self.lives - set(self.world.alive))
 
-    def cut_off(self, count, answers):
+    def cut_off(self, count, answers, grouped):
         pairs = self.world.cuts
         lives = self.lives & set(self.world.alive)
         return tuple(sorted(x for x in lives if frozenset((x.rank, self.rank)) in pairs))

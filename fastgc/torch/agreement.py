@@ -95,7 +95,7 @@ class Answer(NamedTuple):
     in_vain : bool
         Whether it has waited for about the deadline.
     cut_off : tuple of Life
-        Whom it cannot reach.
+        Whom it cannot reach; and itself, if it knows that this is its own fault.
     """
 
     holds: bool = False
@@ -326,13 +326,14 @@ def reachable(
 ) -> set[Life]:
     """Of these lives, some that all reach each other.
 
-    The one with the most cuts is left out first; of several those that are not `needed`, then those
+    The one with the most cuts is left out first, and whoever cuts itself off has one more; of
+    several those that are not `needed`, then those
     that report no cut, which may have died after they answered, then those of higher ranks. The
     last of those that are needed stays: it alone can replace the record.
     """
     here = set(lives)
-    pairs = {frozenset((a, b)) for a in here for b in cut_off.get(a, ()) if b in here and a != b}
-    while pairs:
+    pairs = {frozenset((a, b)) for a in here for b in cut_off.get(a, ()) if b in here}
+    while any(len(pair) == 2 for pair in pairs):
         cuts = {life: sum(life in pair for pair in pairs) for life in here}
         last = here.intersection(needed)
         others = here - last if len(last) == 1 else here

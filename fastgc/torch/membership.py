@@ -390,10 +390,12 @@ class Members:
 
     def _now(self, seen: Seen) -> Own:
         """What this rank knows of itself, and would answer."""
-        cut_off = self._lines.cut_off(self._count, seen.answers)
+        cut_off = self._lines.cut_off(self._count, seen.answers, self._view is not None)
         with self._changed:
             own, since = self._own, self.since
             assert own is not None
+            if cut_off and self._lines.lacks_files:
+                cut_off = tuple(sorted({*cut_off, own.life}))
             waited = 0.0 if since is None else self.clock() - since
             return own._replace(
                 answer=Answer(
@@ -618,9 +620,17 @@ class _Lines:
         refused = {r for r, since in self._refused.items() if now - since > self._patience}
         return frozenset(set(self._dead) | (refused - set(answers)))
 
-    def cut_off(self, count: int, answers: Collection[Life]) -> tuple[Life, ...]:
-        """Whom this rank cannot reach: all, if it has no file descriptors for a group."""
+    def cut_off(self, count: int, answers: Collection[Life], grouped: bool) -> tuple[Life, ...]:
+        """Whom this rank cannot reach: all, if it has no file descriptors for a group.
+
+        A lack of them is remembered until this rank is `grouped`: making a group may have failed
+        for it, and freed them.
+        """
         others = set(self._sockets) | set(self._cut)
+        if grouped:
+            for life in set(self._sockets) - set(self._begun):
+                if self._cut.get(life) in _NO_FILES:
+                    del self._cut[life]
         for life in set(self._refused).intersection(answers):
             self._cut[life] = "connections are refused"
         with contextlib.ExitStack() as opened:
@@ -631,6 +641,11 @@ class _Lines:
                 for life in others:
                     self._cut.setdefault(life, error.strerror or str(error))
         return tuple(sorted(set(self._cut) - set(self._dead)))
+
+    @property
+    def lacks_files(self) -> bool:
+        """Whether this rank cannot reach others because it has no file descriptors."""
+        return not _NO_FILES.isdisjoint(self._cut.values())
 
     def report(self) -> str:
         """Whom this rank cannot reach, in words."""
@@ -713,6 +728,7 @@ class _Lines:
         made.close()
 
 
+_NO_FILES = {os.strerror(errno.EMFILE), os.strerror(errno.ENFILE)}
 _Socket = tuple[int, int]  # its number, and that of its inode, which no later one has
 
 _all_lines: weakref.WeakSet[_Lines] = weakref.WeakSet()
