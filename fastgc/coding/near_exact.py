@@ -97,8 +97,9 @@ def affordable(clusters: Sequence[Cluster], exact_will_do: bool) -> bool:
 
 def square(vector: NDArray[np.complex128]) -> float:
     """Squared norm of a vector; Inf or NaN where that is beyond float64."""
+    parts = vector.ravel().view(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.linalg.norm(vector)) ** 2
+        return float(parts.dot(parts))
 
 
 @lru_cache(maxsize=4096)
