@@ -289,6 +289,58 @@ def test_the_smaller_of_two_errors_is_taken(way, monkeypatch):
     assert min(taken.values()) > 3
 
 
+@pytest.mark.parametrize(("n", "s", "clusters"), [(256, 56, 1), (300, 100, 1), (400, 60, 3)])
+def test_a_precision_that_is_good_enough(n, s, clusters):
+    """Exact vectors are kept up to it, by every door; beyond, vectors are those of other codes."""
+    unit, precision = UNITS[np.float64], 1e-4
+    exactly = ReedSolomon(n, stragglers=s, clusters=clusters)
+    enough = ReedSolomon(n, stragglers=s, clusters=clusters, precision=precision)
+    assert enough.scheme.precision == precision
+    row = np.sqrt(exactly.scheme._row_squares.max())
+    rng = np.random.default_rng(0)
+    taken = {"exact": 0, "near-exact": 0}
+    ring = exactly.scheme.rings()[0]
+    for width in range(s, ring.size + 1, 2):
+        survivors = without(exactly, ring[rng.permutation(width)[:s]])
+        plain = exactly.decoding_vector(survivors, "fft" if s > 100 else "spread")
+        expected = 2 * unit * np.linalg.norm(plain) * row
+        vector = enough.decoding_vector(survivors)
+        error = np.hypot(
+            enough.scheme.left_out(survivors, vector), 2 * unit * np.linalg.norm(vector) * row
+        )
+        if expected < precision / (4 * np.sqrt(n)):  # products and transforms round besides
+            taken["exact"] += expected > near_exact.kept_error(unit)
+            np.testing.assert_allclose(vector, plain, rtol=1e-9, atol=0)
+            np.testing.assert_allclose(enough.stream(survivors).vector(), plain, rtol=1e-9)
+            rnd = enough.round(1, dtype=np.complex128)
+            sent = vector.conj() / abs(vector)
+            for worker, message in zip(survivors.tolist(), sent, strict=True):
+                rnd.receive(worker, message[None])
+            np.testing.assert_allclose(rnd.gradient(), abs(vector).sum(), rtol=1e-9)
+        better = exactly.decoding_vector(survivors)
+        if expected > precision:
+            taken["near-exact"] += 1
+            if clusters == 1:
+                np.testing.assert_array_equal(vector, better)
+        least = np.hypot(
+            exactly.scheme.left_out(survivors, better), 2 * unit * np.linalg.norm(better) * row
+        )
+        assert error <= max(precision, 2 * least)
+    assert min(taken.values()) >= 2, taken
+
+
+def test_a_precision_is_a_number():
+    for wrong in (-1e-3, np.nan, np.inf, "1e-3x"):
+        with pytest.raises((ValueError, TypeError), match="precision"):
+            ReedSolomon(8, stragglers=2, precision=wrong)
+
+
+def test_the_expected_error_knows_the_precision():
+    """Of random stragglers, whose exact vectors are kept by one code and replaced by the other."""
+    fine, coarse = (ReedSolomon(4096, stragglers=300, precision=e) for e in (0.0, 1e-3))
+    assert fine.scheme.typical_error() < 1e-9 < coarse.scheme.typical_error() < 1e-3
+
+
 def test_what_transforms_round():
     """No more than is allowed for where that decides, and not much less of neighbours."""
     unit, most = UNITS[np.float64], 0.0

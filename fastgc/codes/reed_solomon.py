@@ -20,6 +20,7 @@ from .._arrays import (
     check_index,
     check_integer,
     check_output,
+    check_real,
     check_workers,
     unit_roundoff,
 )
@@ -53,7 +54,7 @@ from ..coding.near_exact import (
 from ..coding.parity import CHECKS, Parity
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme
-from ..coding.trust import DOUBLE, check_stability
+from ..coding.trust import DOUBLE, UNSTABLE, check_stability
 from ..kernels import fourier
 from ..kernels.cyclic import (
     LOCATOR,
@@ -132,6 +133,10 @@ class ReedSolomon(Code):
         together. In clusters of more than s + 1 it should be workers of like speed: then number
         them by speed. In clusters of s + 1 the first to come will do, and the fastest should be
         apart. Default: all are equally fast.
+    precision : float, default 0
+        A relative error of gradients that is good enough. "auto" then keeps exact vectors whose
+        expected error is no larger, and does not compute near-exact ones instead of them. That
+        saves time where hundreds of stragglers are tolerated.
     strict : bool, default False
         Refuse codes that lose more than half of float64's digits when as many random workers
         straggle as may; else an `InstabilityWarning` says so.
@@ -173,7 +178,7 @@ class ReedSolomon(Code):
     - ``"auto"``: "spread", or "fft" where that is faster (``fastgc info`` says from where on) and
       as good; from n = 16384 or so on, survivors are no longer chosen. But "near-exact", in each
       cluster, where that vector would lose more than three eighths of the digits of messages (an
-      error of 1e-10 in float64), and "near-exact" fewer.
+      error of 1e-10 in float64), or an error of `precision`, and "near-exact" fewer.
 
     Where entries are beyond float64, ``log=True`` still gives their logarithms.
 
@@ -204,9 +209,11 @@ class ReedSolomon(Code):
         packed: bool = True,
         clusters: Literal["auto"] | int = 1,
         speeds: Sequence[float] | None = None,
+        precision: float = 0.0,
         strict: bool = False,
     ) -> None:
         n, k = check_sizes(n, k)
+        precision = check_real("precision", precision)
         load = None if load is None else check_integer("load", load)
         stragglers = None if stragglers is None else check_integer("stragglers", stragglers)
         root = root if root == "stable" else check_integer('root, unless "stable",', root)
@@ -228,9 +235,9 @@ class ReedSolomon(Code):
             made.append(Cluster(first_worker, first_partition, m, share, w, q))
             first_worker += m
             first_partition += share
-        super().__init__(ReedSolomonScheme(tuple(made), packed=bool(packed)))
+        super().__init__(ReedSolomonScheme(tuple(made), packed=bool(packed), precision=precision))
         other = 'root="stable"' if root != "stable" else 'clusters="auto"'
-        check_stability(self.scheme, strict, f"use {other}")
+        check_stability(self.scheme, strict, f"use {other}", limit=max(UNSTABLE, precision))
 
     def stream(self, members: ArrayLike = (), *, message_dtype: DTypeLike = np.float64) -> Stream:
         """Decoding vector of the workers that are there, current while they come and go.
@@ -257,8 +264,10 @@ class ReedSolomonScheme(Scheme):
     stragglers: int
     methods = METHODS
 
-    def __init__(self, clusters: tuple[Cluster, ...], *, packed: bool) -> None:
-        self._clusters, self.packed = clusters, packed
+    def __init__(
+        self, clusters: tuple[Cluster, ...], *, packed: bool, precision: float = 0.0
+    ) -> None:
+        self._clusters, self.packed, self.precision = clusters, packed, precision
         self.clusters = len(clusters)
         self.n, self.k = sum(c.m for c in clusters), sum(c.k for c in clusters)
         self.load = max(c.w for c in clusters)
@@ -295,7 +304,7 @@ class ReedSolomonScheme(Scheme):
         """As for any code, from a sample of the survivors' coefficients: a few milliseconds."""
         largest = max(self._clusters, key=lambda c: c.m)
         s = -(-self.stragglers * largest.m // self.n)  # its share; the whole, if it is alone
-        return typical_error(largest, s)
+        return typical_error(largest, s, self.precision)
 
     @property
     def loads(self) -> NDArray[np.int64]:
@@ -415,7 +424,7 @@ class ReedSolomonScheme(Scheme):
                 chosen = self.check_survivors(survivors[:f])
                 if self.rule.missing(chosen):
                     self.raise_too_few(chosen)
-                vector[:f] = nearer_vector(self._clusters, chosen, unit)
+                vector[:f] = nearer_vector(self._clusters, chosen, unit, precision=self.precision)
                 status = Status.OK
             elif method in SOLVERS:
                 chosen = self.check_survivors(survivors[:f])
@@ -456,7 +465,9 @@ class ReedSolomonScheme(Scheme):
     def _longest(self, unit: float, by_transforms: bool = False) -> float:
         """Squared norm up to which "auto" keeps an exact vector."""
         m = max(c.m for c in self._clusters) if by_transforms else 0
-        return longest_kept(float(self._row_squares.max()), unit, m)
+        products = max(c.tolerance for c in self._clusters) / 4 * (DOUBLE / unit) ** 2
+        precision = self.precision / math.sqrt(1 + products)
+        return longest_kept(float(self._row_squares.max()), unit, m, precision)
 
     def _replace(
         self,
@@ -473,7 +484,9 @@ class ReedSolomonScheme(Scheme):
         if not affordable(self._clusters, enough):
             return bool(status == Status.IMPRECISE)
         kept = longest / self.clusters if self.clusters > 1 else 0.0
-        vector[:] = nearer_vector(self._clusters, survivors, unit, vector.copy(), kept)
+        vector[:] = nearer_vector(
+            self._clusters, survivors, unit, vector.copy(), kept, self.precision
+        )
         return True
 
     def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:

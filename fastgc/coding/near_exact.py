@@ -70,22 +70,22 @@ ROUNDED = 4.0
 SAMPLED = 128
 
 
-def kept_error(unit: float) -> float:
-    """Expected error up to which an exact vector is kept: 1e-10 of messages of float64.
+def kept_error(unit: float, precision: float = 0.0) -> float:
+    """Expected error up to which an exact vector is kept: 1e-10 of messages of float64, or more.
 
     Of what rounding of messages leads to, which has then cost three eighths of their digits. A
     near-exact vector takes ten times as long, and random stragglers of codes of a hundred tolerated
     gain a factor of five by it in every other set.
     """
-    return float(unit**0.625)
+    return max(float(unit**0.625), precision)
 
 
-def longest_kept(row: float, unit: float, m: int = 0) -> float:
+def longest_kept(row: float, unit: float, m: int = 0, precision: float = 0.0) -> float:
     """Squared norm of the longest exact vector that is kept, with rows of mean square `row`.
 
     By transforms of length m, or by products, of which what they were rounded by is not counted.
     """
-    longest = (kept_error(unit) / (2 * unit)) ** 2 / row
+    longest = (kept_error(unit, precision) / (2 * unit)) ** 2 / row
     return longest / (1 + m * (ROUNDED * DOUBLE / unit) ** 2)
 
 
@@ -173,6 +173,7 @@ def nearer_vector(
     unit: float,
     exact: NDArray[np.complex128] | None = None,
     kept: float = 0.0,
+    precision: float = 0.0,
 ) -> NDArray[np.complex128]:
     """The near-exact vector of survivors that suffice.
 
@@ -203,7 +204,7 @@ def nearer_vector(
         projector = _projector(alone) if lost.size**3 <= WORTHWHILE else None
         if projector is not None:
             choices.append(kernels.unchecked.minimum_norm(projector, lost)[members])
-            if _error(alone, members, choices[-1], unit) <= kept_error(unit):
+            if _error(alone, members, choices[-1], unit) <= kept_error(unit, precision):
                 vector[at] = choices[-1]
                 continue
         if any(_hardly_improved(alone, members, each, unit) for each in choices):
@@ -386,7 +387,7 @@ def lacking(
     return found
 
 
-def typical_error(cluster: Cluster, s: int) -> float:
+def typical_error(cluster: Cluster, s: int, precision: float) -> float:
     """Median relative error in float64 that s random stragglers of a cluster lead to.
 
     Of exact vectors from a sample of coefficients; of near-exact ones, where "auto" would take
@@ -408,7 +409,7 @@ def typical_error(cluster: Cluster, s: int) -> float:
         if s < cluster.tolerance:
             log_square = min(log_square, 0)  # "spread" sees to that
         log_error = (log_square + log_row + math.log(steps)) / 2 + math.log(DOUBLE)
-        if log_error > math.log(kept_error(DOUBLE)):
+        if log_error > math.log(kept_error(DOUBLE, precision)):
             near = _near_growth(cluster.m, cluster.tolerance, s, steps, rng)
             log_error = min(log_error, (math.log(near / cluster.m) + log_row) / 2)
         found.append(log_error)
