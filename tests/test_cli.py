@@ -507,7 +507,8 @@ def test_lists_of_codes():
         (["--code", "rs:root=4"], "not coprime"),
         (
             ["--code", "rs:roots=1"],
-            "rs takes stragglers, load, root, packed, clusters, speeds, precision, strict, once each",
+            "rs takes stragglers, load, root, packed, clusters, speeds, precision, strict, "
+            "once each",
         ),
         (["--code", "rs:root"], "once each; expected key=value"),
         (["--code", "rs:clusters=9"], "clusters must be"),

@@ -43,7 +43,7 @@ from .membership import BrokenGroupError, Members, View, own_store
 from .parameters import Buffers, Vector, fingerprint, trainable
 from .sampler import CodedSampler, Position, own_rank, owners, real_row
 
-__all__ = ["Change", "CodedAllReduce", "all_reduce_gradients"]
+__all__ = ["Change", "CodedAllReduce", "all_reduce_gradients", "place_of"]
 
 dist: Any = torch.distributed  # which exports less than it documents, for type checkers
 
@@ -219,7 +219,7 @@ class CodedAllReduce:
         self._position = None if sampler is None else Position(sampler, accumulate)
         self._sampler, self._accumulate, self._state = sampler, accumulate, _states(state)
         check_word("buffers", buffers, "error", "mean")
-        rank, world = _place(group, rank)
+        rank, world = place_of(group, rank)
         if isinstance(code, Code) and world not in (None, code.n):
             raise ValueError(
                 f"a code of {code.n} workers needs {code.n} ranks "
@@ -849,7 +849,7 @@ def _store(store: Any, group: Any) -> Any:
     return dist.PrefixStore(f"fastgc/all_reduce/{restarts}/{who}/{next(_count)}", store)
 
 
-def _place(group: Any, rank: int | None) -> tuple[int, int | None]:
+def place_of(group: Any, rank: int | None) -> tuple[int, int | None]:
     """The rank of this process, and the number of ranks where it is known."""
     if group is not None:
         return int(dist.get_rank(group)), int(dist.get_world_size(group))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple, Self, Unpack
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Self, Unpack, cast
 
 import numpy as np
 import torch
@@ -15,18 +13,23 @@ from torch.utils.data import default_collate
 from .._arrays import at_least, check_dtype, check_word, is_half
 from ..codes import BinaryCode, Code
 from ..engines import Cluster, RoundReport, find_engine
-from ..engines.options import RoundKeywords
+from ..engines.options import RoundKeywords, check_names
 from ..errors import CorruptMessageError
 from .batches import Batches, Feed, Indices
-from .job import CHANGES, Job, Layout, Loss, losses, plainly, weights_losses
+from .job import CHANGES, Job, Layout, Loss, losses, moved, plainly, weights_losses
 from .parameters import Unsent, apart, dtype_of, trainable
-from .randomness import seed_all
+from .peers import PeerKeywords, Peers, world_size
+from .randomness import restored, seed_all
 
 __all__ = ["CodedDataParallel", "Result"]
 
 _SAME = 1e-3  # relative difference of losses that should be equal
 _SAMPLES = 8  # that losses are tried on
 _PARTS = 3  # of a number that is sent in halves: of bfloat16 they have 24 bits
+
+
+class _Keywords(RoundKeywords, PeerKeywords, total=False):
+    """Options of all engines."""
 
 
 class Result(NamedTuple):
@@ -59,7 +62,7 @@ class CodedDataParallel:
     module : torch.nn.Module
         On the CPU, with parameters of one dtype, float32 or float64. Those that are frozen now stay
         frozen; tied ones are sent once. Workers compute in the mode (``train()``, ``eval()``) that
-        it is in now.
+        it is in now. With ``engine="all-reduce"`` it may be on any device.
     loss : callable
         ``loss(module, batch)`` returns the **sum** of the losses of a batch's samples, a tensor, or
         a tuple of it and further sums (of hits, of tokens), which are decoded as exactly.
@@ -73,9 +76,11 @@ class CodedDataParallel:
         Samples of a step, of all workers together.
     workers, stragglers : int
         Of the default code: how many there are, and how many may be missing.
-    engine : "local", "mpi", "ray", "simulated", "torch" or callable
+    engine : "local", "mpi", "ray", "simulated", "torch", "all-reduce" or callable
         Where workers run, as of `fastgc.train`. Under MPI and torchrun ("torch") all ranks run the
-        same program; only rank 0 leaves this, and the others exit when its program ends.
+        same program; only rank 0 leaves this, and the others exit when its program ends. With
+        "all-reduce" there is no master: all ranks of torchrun go through the same loop, and have
+        the same gradient after each step (`CodedAllReduce`).
     reduction : "mean" or "sum"
         Whether gradients, and ``Result.loss``, are divided by `batch_size`.
     sampler : iterable of int, optional
@@ -98,6 +103,9 @@ class CodedDataParallel:
         Those of `fastgc.engines.RoundOptions` (``timeout=``, ``verify=``, ``message_dtype=``, ...)
         but `batch`. The `seed` is also that of the order of samples, and of what is drawn while a
         partition is computed (dropout, augmentation): alike by all workers that compute it.
+        Of "all-reduce": ``seed``; ``redundancy``, ``state``, ``group``, ``store``, ``rank``,
+        ``deadline`` and ``settle`` as of `CodedAllReduce`; and ``first_step``, the number of steps
+        of the run that this one goes on with.
 
     Raises
     ------
@@ -109,6 +117,11 @@ class CodedDataParallel:
 
     Notes
     -----
+    With ``engine="all-reduce", redundancy="reactive"`` each sample is computed once, as with
+    DistributedDataParallel; what a rank that dies owed, others compute in the same step. A rank
+    that is started again gets parameters, and what `state` names, from the others, and goes on at
+    ``coded.step``: count steps by that.
+
     `loss` and `module` are pickled by value if they are not importable: lambdas, classes of
     ``__main__`` and those of notebooks work.
 
@@ -140,30 +153,52 @@ class CodedDataParallel:
         device: Any = None,
         threads: int = 1,
         num_workers: int = 0,
-        **options: Unpack[RoundKeywords],
+        **options: Unpack[_Keywords],
     ) -> None:
-        start: Any = find_engine(engine)
+        peers = _check_options(engine, options, device)
+        start: Any = None if peers else find_engine(engine)
         # Where all processes run the same program, the others compute until this one ends.
         if hasattr(start, "serve_all") and start.serve_all():
             raise SystemExit(0)
         self._module = module
         self._parameters = trainable(module)
+        self._device = self._parameters[0].device
         if not callable(loss):
             raise TypeError(f"loss must be callable, loss(module, batch), not {loss!r}")
-        code = BinaryCode(workers, stragglers=stragglers) if code is None else code
+        if code is None:
+            count = world_size(cast(PeerKeywords, options), workers) if peers else workers
+            code = BinaryCode(count, stragglers=stragglers)
         _check_code(code)
+        if not peers:
+            _check_on_cpu(self._parameters)
         check_word("reduction", reduction, "mean", "sum")
         check_word("buffers", buffers, "error", "mean")
-        if "batch" in options:
-            raise TypeError("batches are cut from the dataset: give batch_size, not batch")
         seed = options.setdefault("seed", 0)
-        _check_on_cpu(self._parameters)
         ahead = at_least("num_workers", num_workers, 0)
         self._batches = Batches(dataset, batch_size, code.k, seed, sampler, ahead)
         self._scale = 1.0 / self._batches.size if reduction == "mean" else 1.0
         self._feed = Feed(dataset, default_collate if collate_fn is None else collate_fn)
         self._loss, self._k, self._weighted = loss, code.k, weights_losses(code)
+        self._peers: Peers | None = None
         changed, sums = self._try(code.k, buffers)
+        if peers:
+            own = {name: value for name, value in options.items() if name != "seed"}
+            self._peers = Peers(
+                module,
+                loss,
+                dataset,
+                code,
+                batch_size,
+                feed=self._feed,
+                scale=self._scale,
+                seed=seed,
+                sampler=sampler,
+                ahead=ahead,
+                buffers=buffers,
+                one_by_one=bool(changed),
+                options=cast(PeerKeywords, own),
+            )
+            return
         self._buffers = [dict(module.named_buffers())[name] for name in changed]
         self._layout = layout = Layout(
             sum(p.numel() for p in self._parameters),
@@ -180,7 +215,8 @@ class CodedDataParallel:
         self._outs = [np.empty(layout.message_size, dtype)]
         what = (module, loss, self._feed, layout, code.k, seed, self._scale, changed)
         job, shards = Job(*what, device, threads, ahead), [None] * code.scheme.shard_count
-        self._cluster: Cluster = start(code, shards, job, layout.message_size, dtype, **options)
+        rounds = cast(RoundKeywords, options)
+        self._cluster: Cluster = start(code, shards, job, layout.message_size, dtype, **rounds)
         self._begin()
 
     def _begin(self) -> None:
@@ -199,17 +235,38 @@ class CodedDataParallel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self._peers is not None:
+            self._peers.all_reduce.__exit__(kind)
+        else:
+            self.close()
 
     def close(self) -> None:
-        """End the workers; a second call does nothing. The module stays as it is."""
-        self._cluster.close()
+        """End the workers; a second call does nothing. The module stays as it is.
+
+        Of "all-reduce": wait until all ranks have the last step's result.
+        """
+        if self._peers is not None:
+            self._peers.all_reduce.close()
+        else:
+            self._cluster.close()
+
+    def join(self) -> None:
+        """Of "all-reduce", after a `LeftOutError`: take what the others have, and take part again.
+
+        Raises
+        ------
+        FinishedError, RuntimeError, ValueError
+            As of `CodedAllReduce.join`.
+        """
+        if self._peers is None:
+            raise RuntimeError('join() is for engine="all-reduce": a master has all that there is')
+        self._peers.all_reduce.join()
 
     @property
     def step(self) -> int:
         """How many steps there were, those of a run that this one goes on with counted."""
-        return self._batches.step
+        return self._batches.step if self._peers is None else self._peers.sampler.step
 
     @property
     def steps_per_epoch(self) -> int:
@@ -242,7 +299,14 @@ class CodedDataParallel:
             If there was no batch to take once more.
         WorkerFailedError, NotDecodableError, NonFiniteMessageError, TimeoutError
             As of ``fastgc.engines.LocalCluster.step``; the workers are ended then.
+        NotDecodableError, LeftOutError, FinishedError
+            Of "all-reduce", as of `CodedAllReduce`.
         """
+        if self._peers is not None:
+            if same_batch:
+                raise ValueError('same_batch=True is for engines with a master, not "all-reduce"')
+            (total, *sums), report = self._peers.backward()
+            return Result(total, tuple(sums), report)
         self._check_unchanged()
         if not same_batch:
             self._last = self._batches.step, self._batches.take()
@@ -321,7 +385,7 @@ class CodedDataParallel:
 
     def state_dict(self) -> dict[str, Any]:
         """Where in which order of batches it is: with the module's and the optimizer's, a run."""
-        return {"batches": self._batches.state_dict()}
+        return {"batches": (self._peers.sampler if self._peers else self._batches).state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there.
@@ -330,7 +394,15 @@ class CodedDataParallel:
         ------
         ValueError
             If the state is of another dataset, batch size or seed.
+        RuntimeError
+            Of "all-reduce".
         """
+        if self._peers is not None:
+            raise RuntimeError(
+                'ranks of engine="all-reduce" have begun already, and one that was started again '
+                "has what the others have: load states before, and give first_step=, the `step` of "
+                "that run"
+            )
         self._batches.load_state_dict(state["batches"])
 
     # ------------------------------------------------------------------ what is tried at the start
@@ -342,7 +414,7 @@ class CodedDataParallel:
         before = {name: buffer.clone() for name, buffer in named.items()}
         versions = {name: buffer._version for name, buffer in named.items()}
         written = [p._version for p in self._parameters]
-        with _random_restored(), plainly():
+        with restored(self._device), plainly(device=self._device.type):
             try:
                 sums, grads = self._gradients(some)
                 # Some kernels, those of BatchNorm, do not count what they write.
@@ -374,7 +446,7 @@ class CodedDataParallel:
 
     def _gradients(self, some: range) -> tuple[list[float], tuple[torch.Tensor | None, ...]]:
         seed_all(0)
-        loss, sums = losses(self._loss, self._module, self._feed(some))
+        loss, sums = self._losses(some)
         if not loss.requires_grad:
             raise TypeError("the loss does not depend on a parameter that requires a gradient")
         # By backward(), for torch.autograd.grad does not go with reentrant checkpoints.
@@ -387,6 +459,9 @@ class CodedDataParallel:
         finally:
             for p, grad in zip(self._parameters, before, strict=True):
                 p.grad = grad
+
+    def _losses(self, some: range) -> tuple[torch.Tensor, list[float]]:
+        return losses(self._loss, self._module, moved(self._feed(some), self._device))
 
     @torch.no_grad()
     def _restore(self, named: dict[str, torch.Tensor], before: dict[str, torch.Tensor]) -> None:
@@ -406,9 +481,7 @@ class CodedDataParallel:
             found = []
             for parts in ([some], [some[:half], some[half:]]):
                 seed_all(0)
-                found.append(
-                    sum(float(losses(self._loss, self._module, self._feed(i))[0]) for i in parts)
-                )
+                found.append(sum(float(self._losses(i)[0]) for i in parts))
         except Exception:  # of modules that compute something else in this mode
             return
         finally:
@@ -426,6 +499,24 @@ class CodedDataParallel:
             f"loss must return the sum over the batch's samples: of {len(some)} samples it is "
             f"{whole:.6g}, but of the first {half} and the others together {parts_:.6g}"
         )
+
+
+def _check_options(engine: Any, options: _Keywords, device: Any) -> bool:
+    """Whether there is no master; TypeError for options of the other kind of engines."""
+    peers = list(PeerKeywords.__annotations__)
+    if engine == "all-reduce":
+        check_names(options, ["seed", *peers], 'engine="all-reduce"')
+        if device is not None:
+            raise TypeError(
+                'engine="all-reduce" computes where the module is: module.to(device), not device='
+            )
+        return True
+    for name in peers:
+        if name in options:
+            raise TypeError(f'{name}= is for engine="all-reduce", not {engine!r}')
+    if "batch" in options:
+        raise TypeError("batches are cut from the dataset: give batch_size, not batch")
+    return False
 
 
 def _check_on_cpu(parameters: Iterable[torch.nn.Parameter]) -> None:
@@ -464,15 +555,3 @@ def _alike(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
         return a is b
     a, b = (g.to_dense() if g.is_sparse else g for g in (a, b))
     return bool((a - b).abs().max() <= _SAME * a.abs().max())
-
-
-@contextmanager
-def _random_restored() -> Iterator[None]:
-    """Leave what the program draws at random as if nothing had been drawn."""
-    states = np.random.get_state(), random.getstate()  # noqa: NPY002
-    with torch.random.fork_rng(devices=[]):
-        try:
-            yield
-        finally:
-            np.random.set_state(states[0])  # noqa: NPY002
-            random.setstate(states[1])

@@ -21,7 +21,7 @@ from .parameters import Vector, as_tensor, trainable
 from .pickling import pickled
 from .randomness import Drawn, seed_all
 
-__all__ = ["Job", "Layout", "Loss", "losses", "plainly", "seed_all", "weights_losses"]
+__all__ = ["Job", "Layout", "Loss", "losses", "moved", "plainly", "seed_all", "weights_losses"]
 
 Array = NDArray[Any]
 Loss = Callable[[torch.nn.Module, Any], Any]
@@ -408,7 +408,7 @@ class _Replica:
             batch = job.feed(indices.tolist())
         else:
             batch = self._loader.take(self.step, partitions[0], indices)
-        batch = _move(batch, self._device)
+        batch = moved(batch, self._device)
         versions = [b._version for b in self._module.buffers()]
         found = losses(job.loss, self._module, batch)
         if not job.buffers and [b._version for b in self._module.buffers()] != versions:
@@ -483,14 +483,14 @@ def _casts(kind: str) -> bool:
         return torch.is_autocast_cpu_enabled() if kind == "cpu" else torch.is_autocast_enabled()
 
 
-def _move(batch: Any, device: torch.device) -> Any:
+def moved(batch: Any, device: torch.device) -> Any:
     """A batch with its tensors on a device."""
     if isinstance(batch, torch.Tensor):
         return batch.to(device)
     if isinstance(batch, dict):
-        return {key: _move(value, device) for key, value in batch.items()}
+        return {key: moved(value, device) for key, value in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(_move(value, device) for value in batch))
+        return type(batch)(*(moved(value, device) for value in batch))
     if isinstance(batch, list | tuple):
-        return type(batch)(_move(value, device) for value in batch)
+        return type(batch)(moved(value, device) for value in batch)
     return batch

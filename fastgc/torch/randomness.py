@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 
-__all__ = ["Drawn", "seed_all"]
+__all__ = ["Drawn", "restored", "seed_all"]
 
 
 def seed_all(*numbers: int) -> None:
@@ -17,6 +19,21 @@ def seed_all(*numbers: int) -> None:
     torch.manual_seed(seed[0] | (seed[1] & 0x7FFFFFFF) << 32)
     np.random.seed(seed[0])  # noqa: NPY002
     random.seed(seed[0])
+
+
+@contextmanager
+def restored(device: torch.device | None = None) -> Iterator[None]:
+    """Leave generators, that of a device included, as if nothing had been drawn."""
+    states = np.random.get_state(), random.getstate()  # noqa: NPY002
+    own: dict[str, Any] = {"devices": []}
+    if device is not None and device.type != "cpu":
+        own = {"devices": [device], "device_type": device.type}
+    with torch.random.fork_rng(**own):
+        try:
+            yield
+        finally:
+            np.random.set_state(states[0])  # noqa: NPY002
+            random.setstate(states[1])
 
 
 class Drawn(NamedTuple):

@@ -119,11 +119,13 @@ class CodedSampler(Sampler[list[int]]):
         *,
         seed: int = 0,
         order: Iterable[int] | None = None,
+        _ahead: int = 0,
     ) -> None:
         partitions, row = real_row(code, own_rank() if rank is None else rank)
-        self._batches = Batches(dataset, batch_size, code.k, seed, order)
+        self._batches = Batches(dataset, batch_size, code.k, seed, order, _ahead)
         self._bounds = edges(self._batches.size, code.k)
         self._partitions: list[int] = partitions.tolist()
+        self._row: list[float] = row.tolist()
         self._own = self._places(self._partitions)
         counts = np.diff(self._bounds)[partitions]
         self.weights = torch.from_numpy(np.repeat(row, counts)).to(torch.get_default_dtype())
@@ -162,10 +164,23 @@ class CodedSampler(Sampler[list[int]]):
         """Batches until the end of the epoch."""
         epoch = self.epoch
         while self.epoch == epoch:
-            batch = self._batches.take()[0]
-            if self._taken is not None:
-                self._taken[self.step - 1] = self._partitions, batch
-            yield batch[self._own].tolist()
+            yield self.take()[0][self._own].tolist()
+
+    def take(self) -> Indices:
+        """The next batch's indices, of all partitions, and those that come after it, a row each."""
+        rows = self._batches.take()
+        if self._taken is not None:
+            self._taken[self.step - 1] = self._partitions, rows[0]
+        return rows
+
+    @property
+    def own(self) -> list[tuple[int, float]]:
+        """Partitions of this rank in batches to come, and what their losses are multiplied by."""
+        return list(zip(self._partitions, self._row, strict=True))
+
+    def of(self, batch: Indices, partitions: list[int]) -> Indices:
+        """The samples of these partitions."""
+        return batch[self._places(partitions)]
 
     def _places(self, partitions: list[int]) -> Indices:
         """Where in a batch the samples of these partitions are."""
@@ -175,6 +190,7 @@ class CodedSampler(Sampler[list[int]]):
     def give(self, partitions: list[int]) -> None:
         """Give the samples of these partitions, each of weight 1, in batches to come."""
         self._partitions, self._own = partitions, self._places(partitions)
+        self._row = [1.0] * len(partitions)
         self.weights = torch.ones(())
         if self._taken is None:
             self._taken = {}
@@ -186,7 +202,7 @@ class CodedSampler(Sampler[list[int]]):
     def samples(self, at: int, partitions: list[int]) -> list[int]:
         """The samples of these partitions, of a batch of which it gave some."""
         assert self._taken is not None
-        found: list[int] = self._taken[at][1][self._places(partitions)].tolist()
+        found: list[int] = self.of(self._taken[at][1], partitions).tolist()
         return found
 
     def forget(self, before: int) -> None:

@@ -1,0 +1,204 @@
+"""Steps of a module that all ranks train alike, without a master, by a loss of its samples."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable
+from typing import Any, TypedDict
+
+import numpy as np
+import torch
+
+from ..codes import Code
+from ..engines import RoundReport
+from .all_reduce import CodedAllReduce, place_of
+from .batches import Feed, Indices, Loader
+from .job import Loss, losses, moved, plainly
+from .parameters import trainable
+from .randomness import Drawn, restored, seed_all
+from .sampler import CodedSampler
+
+__all__ = ["PeerKeywords", "Peers", "world_size"]
+
+
+class PeerKeywords(TypedDict, total=False):
+    """Options of ``engine="all-reduce"``, as of `CodedAllReduce`; and the step to begin at."""
+
+    redundancy: str
+    state: Iterable[Any]
+    group: Any
+    store: Any
+    rank: int | None
+    deadline: float
+    settle: float
+    first_step: int
+
+
+def world_size(options: PeerKeywords, default: int) -> int:
+    """How many ranks there are, where that is known."""
+    return place_of(options.get("group"), options.get("rank"))[1] or default
+
+
+class Peers:
+    """Computes this rank's partitions of each batch, and sums up what all ranks have.
+
+    Parameters
+    ----------
+    module, loss, dataset, code, batch_size, sampler, buffers
+        As of `CodedDataParallel`.
+    feed : Feed
+    scale : float
+        Multiplies losses.
+    seed : int
+    ahead : int
+        Processes that fetch samples, and batches that they fetch ahead.
+    one_by_one : bool
+        Whether each partition goes through the module by itself.
+    options : PeerKeywords
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        loss: Loss,
+        dataset: Any,
+        code: Code,
+        batch_size: int,
+        *,
+        feed: Feed,
+        scale: float,
+        seed: int,
+        sampler: Iterable[int] | None,
+        ahead: int,
+        buffers: str,
+        one_by_one: bool,
+        options: PeerKeywords,
+    ) -> None:
+        self._module, self._loss, self._feed = module, loss, feed
+        self._n, self._k = code.n, code.k
+        self._scale, self._seed, self._one_by_one = scale, seed, one_by_one
+        self._parameters = trainable(module)
+        self._device = self._parameters[0].device
+        self._reactive = options.get("redundancy") == "reactive"
+        rank = place_of(options.get("group"), options.get("rank"))[0]
+        self.sampler = CodedSampler(
+            dataset, code, batch_size, rank, seed=seed, order=sampler, _ahead=ahead
+        )
+        # Forked before there are sockets and threads of a group.
+        self._loader = Loader(feed, seed, ahead) if ahead else None
+        given: dict[str, Any] = {**options, "buffers": buffers}
+        self.sampler.step = given.pop("first_step", 0)
+        if self._reactive:
+            given["recompute"] = self._recompute
+        self.all_reduce = CodedAllReduce(module, code, sampler=self.sampler, **given)
+
+    def backward(self) -> tuple[tuple[float, ...], RoundReport]:
+        """Add the next batch's gradient to every ``.grad``; its loss, further sums and a report."""
+        before = [p.grad for p in self._parameters]
+        try:
+            for p in self._parameters:
+                p.grad = None
+            rows = self.sampler.take()
+            own = self._compute(rows)
+            begin = time.perf_counter()
+            sums = self.all_reduce(*own)
+            seconds = time.perf_counter() - begin
+        except BaseException:
+            for p, grad in zip(self._parameters, before, strict=True):
+                p.grad = grad
+            raise
+        with torch.no_grad():
+            for p, grad in zip(self._parameters, before, strict=True):
+                if grad is not None:
+                    p.grad = grad if p.grad is None else grad.add_(p.grad)
+        return sums, self._report(seconds)
+
+    def _report(self, seconds: float) -> RoundReport:
+        ranks = np.array(self.all_reduce.ranks, dtype=np.int64)
+        lost = tuple(sorted(set(range(self._n)) - set(self.all_reduce.ranks)))
+        views = [set(change.ranks) for change in self.all_reduce.changes]
+        deaths = sum(len(a - b) for a, b in itertools.pairwise(views))
+        return RoundReport(
+            self.all_reduce.step - 1,
+            ranks,
+            len(ranks),
+            seconds,
+            0.0,
+            0,
+            lost,
+            ranks.copy(),
+            np.full(len(ranks), seconds),
+            deaths=deaths,
+            residual=self.all_reduce.residual,
+        )
+
+    # ------------------------------------------------------------------------- what a rank computes
+
+    def _compute(self, rows: Indices) -> list[float]:
+        """Gradients of this rank's partitions, in ``.grad``, and their loss and sums."""
+        step, jobs = self.sampler.step - 1, self.sampler.own
+        with plainly(device=self._device.type), restored(self._device):
+            if self._loader is not None:
+                self._loader.begin(step)
+                for at, batch in enumerate(rows, step):
+                    if batch[0] >= 0:
+                        for partitions in self._passes(jobs):
+                            self._loader.ask(at, partitions[0], self.sampler.of(batch, partitions))
+            sums = self._by_passes(step, rows[0], jobs)
+            if sums is None:  # something was drawn: this once, and from now on by partitions
+                for p in self._parameters:
+                    p.grad = None
+                sums = self._by_passes(step, rows[0], jobs)
+                assert sums is not None
+        return sums
+
+    def _passes(self, jobs: list[tuple[int, float]]) -> list[list[int]]:
+        """Partitions that go through the module together.
+
+        With reactive redundancy, all: nobody else computes them, so that nothing has to be alike.
+        """
+        partitions = [j for j, _ in jobs]
+        alike = len({weight for _, weight in jobs}) == 1
+        together = self._reactive or (alike and not self._one_by_one)
+        return [partitions] if together else [[j] for j in partitions]
+
+    def _by_passes(
+        self, step: int, batch: Indices, jobs: list[tuple[int, float]]
+    ) -> list[float] | None:
+        """None if random numbers were drawn for several partitions at once, which others draw too.
+
+        Nothing was added to gradients then.
+        """
+        weights, passes, total = dict(jobs), self._passes(jobs), None
+        for partitions in passes:
+            indices = self.sampler.of(batch, partitions)
+            seed_all(self._seed, step, partitions[0])
+            before = Drawn.now(self._device)
+            if self._loader is None:
+                samples = self._feed(indices.tolist())
+            else:
+                samples = self._loader.take(step, partitions[0], indices)
+            loss, sums = losses(self._loss, self._module, moved(samples, self._device))
+            shared = len(partitions) > 1 and not self._reactive
+            if shared and Drawn.now(self._device) != before:
+                self._one_by_one = True
+                return None
+            weight = weights[partitions[0]]
+            found = self._add(loss, sums, weight)
+            total = found if total is None else [a + b for a, b in zip(total, found, strict=True)]
+        assert total is not None
+        return total
+
+    def _add(self, loss: torch.Tensor, sums: list[float], weight: float = 1.0) -> list[float]:
+        weighted = loss * (weight * self._scale)
+        if weighted.requires_grad:
+            torch.autograd.backward(weighted)
+        return [weighted.detach().item(), *(weight * x for x in sums)]
+
+    def _recompute(self, indices: list[int]) -> list[float]:
+        """Add the gradient of samples that another rank owned; their loss and sums."""
+        with plainly(device=self._device.type), restored(self._device):
+            seed_all(self._seed, self.all_reduce.step, self._k + indices[0])
+            samples = moved(self._feed(indices), self._device)
+            return self._add(*losses(self._loss, self._module, samples))

@@ -1,0 +1,241 @@
+"""`CodedDataParallel` without a master: the same loop on all ranks, by ``engine="all-reduce"``.
+
+Ranks are those of `test_torch_all_reduce`.
+"""
+
+import importlib.util
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastgc import BinaryCode, CyclicRepetition, LeftOutError, ReedSolomon
+
+torch = pytest.importorskip("torch")
+cloudpickle = pytest.importorskip("cloudpickle")
+from fastgc.torch import CodedDataParallel  # noqa: E402
+
+pytestmark = pytest.mark.any_backend
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+spec = importlib.util.spec_from_file_location(
+    "groups_of_ranks", Path(__file__).with_name("test_torch_all_reduce.py")
+)
+ranks = sys.modules["groups_of_ranks"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(ranks)
+BATCH, EXACT, N, SEED = ranks.BATCH, ranks.EXACT, ranks.N, ranks.SEED
+Momentum, flat, launch, order = ranks.Momentum, ranks.flat, ranks.launch, ranks.order
+samples = ranks.samples
+
+end_of_jobs = ranks.end_of_jobs
+STEPS = 10
+
+
+class Net(torch.nn.Sequential):
+    """With dropout, on demand."""
+
+    def __init__(self, dropout=0.0):
+        torch.manual_seed(3)
+        drops = [torch.nn.Dropout(dropout)] if dropout else []
+        super().__init__(torch.nn.Linear(20, 32), torch.nn.Tanh(), *drops, torch.nn.Linear(32, 1))
+
+
+def loss(module, batch):
+    x, y = batch
+    found = module(x)
+    return ((found - y) ** 2).sum(), float((found.detach() > 0).sum())
+
+
+def coded(module, code, optimizer, rank, store, **options):
+    return CodedDataParallel(
+        module,
+        loss,
+        samples(),
+        code,
+        batch_size=BATCH,
+        engine="all-reduce",
+        state=[optimizer],
+        rank=rank,
+        store=store,
+        seed=SEED,
+        deadline=30.0,
+        settle=1.5,
+        **options,
+    )
+
+
+def training(code, steps=STEPS, dropout=0.0, trouble=lambda rank, step, life: None, **options):
+    """What each rank does; tells how far off its worst step was, where nothing is drawn."""
+
+    def train(rank, store, life):
+        module, data = Net(dropout), samples()
+        optimizer, worst, sums = Momentum(module), 0.0, []
+        with coded(module, code, optimizer, rank, store, **options) as parallel:
+            store.set(f"{rank}/life/{life}", b"")
+            while parallel.step < steps:
+                step = parallel.step
+                optimizer.zero_grad()
+                trouble(rank, step, life)
+                store.set(f"{rank}/{step}", b"")
+                drawn = torch.get_rng_state()
+                try:
+                    result = parallel.backward()
+                except LeftOutError:
+                    parallel.join()
+                    continue
+                assert torch.equal(torch.get_rng_state(), drawn)
+                sums.append((result.loss, *result.sums))
+                if not dropout:
+                    whole, hits = loss(module, data[order(step)])
+                    truth = flat(torch.autograd.grad(whole / BATCH, list(module.parameters())))
+                    error = (flat(p.grad for p in module.parameters()) - truth).norm()
+                    worst = max(worst, float(error / truth.norm()))
+                    assert result.loss == pytest.approx(whole.item() / BATCH, rel=1e-5)
+                    assert result.sums == pytest.approx((hits,), rel=1e-5)
+                optimizer.step()
+            report = result.report
+        return {
+            "worst": worst,
+            "steps": parallel.step,
+            "theta": flat(module.parameters()).numpy(),
+            "momentum": flat(optimizer.momentum).numpy(),
+            "sums": sums,
+            "survivors": report.survivors.tolist(),
+            "lost": report.lost,
+        }
+
+    return train
+
+
+def simulated(code, dropout):
+    """Losses of the same run with a master."""
+    module = Net(dropout)
+    optimizer, found = Momentum(module), []
+    options = {"batch_size": BATCH, "engine": "simulated", "seed": SEED}
+    with CodedDataParallel(module, loss, samples(), code, **options) as parallel:
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            result = parallel.backward()
+            found.append((result.loss, *result.sums))
+            optimizer.step()
+    return found, flat(module.parameters()).numpy()
+
+
+CODES = [BinaryCode(N, stragglers=2), CyclicRepetition(N, stragglers=1)]
+
+
+def test_the_loop_of_a_master_on_all_ranks(tmp_path):
+    """Also where the loss draws random numbers: what copies draw is alike."""
+    cases = [(code, dropout) for code in CODES for dropout in (0.0, 0.3)]
+    trains = [training(code, dropout=dropout) for code, dropout in cases]
+    trains.append(training(CODES[0], num_workers=2))
+    trains.append(training(CODES[0], redundancy="reactive", num_workers=1))
+    trains.append(training(CODES[0], redundancy="reactive"))
+    results = ranks.launch_each(tmp_path, trains)
+    for (code, dropout), found in zip([*cases, *[(CODES[0], 0.0)] * 3], results, strict=True):
+        sums, theta = simulated(code, dropout)
+        assert sorted(found) == list(range(N))
+        for each in found.values():
+            assert isinstance(each, dict), each
+            assert each["worst"] <= EXACT
+            np.testing.assert_allclose(each["sums"], sums, rtol=1e-5)
+            assert abs(each["theta"] - theta).max() <= 1e-5 * abs(theta).max()
+            assert np.array_equal(each["theta"], found[0]["theta"])
+            assert (each["survivors"], each["lost"]) == (list(range(N)), ())
+
+
+@pytest.mark.parametrize("redundancy", ["proactive", "reactive"])
+def test_a_rank_that_dies_and_comes_back(redundancy, tmp_path):
+    def trouble(rank, step, life):
+        if (rank, step, life) == (4, 3, 0):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if step > 5:  # until the other is there again
+            time.sleep(0.02)
+
+    def director(group):
+        group.until("1/5")
+        os.waitpid(group.pids.pop(4), 0)
+        group.start(4)
+
+    train = training(BinaryCode(N, stragglers=1), 150, trouble=trouble, redundancy=redundancy)
+    found = launch(tmp_path, train, director)
+    ranks.check(found, 150)
+    assert {tuple(each["survivors"]) for each in found.values()} == {tuple(range(N))}
+
+
+def test_gradients_are_added_to_what_is_there(tmp_path):
+    def train(rank, store, life):
+        module = Net()
+        before = torch.ones_like(module[0].bias)
+        with coded(module, CODES[0], Momentum(module), rank, store) as parallel:
+            module[0].bias.grad = before.clone()
+            parallel.backward()
+            whole = loss(module, samples()[order(0)])[0] / BATCH
+            truth = torch.autograd.grad(whole, list(module.parameters()))
+            return [
+                float((p.grad - g - (before if p is module[0].bias else 0)).abs().max())
+                for p, g in zip(module.parameters(), truth, strict=True)
+            ]
+
+    for errors in launch(tmp_path, train).values():
+        assert max(errors) < 1e-6
+
+
+def test_a_run_goes_on_at_a_step(tmp_path):
+    def train(rank, store, life):
+        module = Net()
+        found = coded(module, CODES[0], Momentum(module), rank, store, first_step=5)
+        with found as parallel:
+            result = parallel.backward()
+            with pytest.raises(RuntimeError, match="first_step="):
+                parallel.load_state_dict(parallel.state_dict())
+            whole = loss(module, samples()[order(5)])[0] / BATCH
+            return parallel.step, parallel.steps_per_epoch, result.loss - whole.item()
+
+    for step, per_epoch, difference in launch(tmp_path, train).values():
+        assert (step, per_epoch) == (6, 3)
+        assert abs(difference) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"timeout": 3.0}, "engine=\"all-reduce\" has no option 'timeout'; it takes seed, redun"),
+        ({"device": "cpu"}, "computes where the module is"),
+        ({"engine": "simulated", "deadline": 3.0}, 'deadline= is for engine="all-reduce", not'),
+        ({"code": ReedSolomon(6, stragglers=2)}, "has complex coefficients"),
+        ({"rank": 6}, "rank 6 does not exist"),
+        ({"redundancy": "lazy"}, 'redundancy must be "proactive" or "reactive"'),
+        ({"num_workers": -1}, "num_workers must be"),
+        ({"buffers": "drop"}, 'buffers must be "error" or "mean"'),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:ReedSolomon has complex")
+def test_mistakes_are_told_before_ranks_meet(change, error):
+    given = {"code": CODES[0], "engine": "all-reduce", "rank": 0, "store": object()} | change
+    if given["engine"] == "simulated":
+        del given["rank"], given["store"]
+    code = given.pop("code")
+    with pytest.raises((TypeError, ValueError), match=re.escape(error)):
+        CodedDataParallel(Net(), loss, samples(), code, batch_size=BATCH, **given)
+
+
+def test_what_needs_a_master_or_none(tmp_path):
+    def train(rank, store, life):
+        module = Net()
+        with coded(module, CODES[0], Momentum(module), rank, store) as parallel:
+            parallel.backward()
+            with pytest.raises(ValueError, match="same_batch=True is for engines with a master"):
+                parallel.backward(same_batch=True)
+
+    assert set(launch(tmp_path, train).values()) == {None}
+    options = {"batch_size": BATCH, "engine": "simulated"}
+    with (
+        CodedDataParallel(Net(), loss, samples(), CODES[0], **options) as parallel,
+        pytest.raises(RuntimeError, match='join\\(\\) is for engine="all-reduce"'),
+    ):
+        parallel.join()
