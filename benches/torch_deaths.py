@@ -1,12 +1,15 @@
 """Steps of `CodedAllReduce` beside DistributedDataParallel (gloo), and while ranks are killed.
 
-    python benches/torch_deaths.py [--quick] [--steps 200] [--deaths 5] [--width 3000]
+    python benches/torch_deaths.py [--quick] [--steps 200] [--deaths 20] [--width 3000]
 
 Processes of one thread each, a multilayer perceptron, SGD with momentum. Without faults all ranks
-compute as many samples in a step. With proactive redundancy the batch that gets done so is half as
-large, for the load is 2; with reactive redundancy it is the whole one, as with DDP. With faults a
-random rank is killed at a random instant, another one is started in its place, and every step of
-every rank is compared to the gradient of the whole batch.
+compute as many samples in a step: really, and by sleeping besides, as if each rank were a machine.
+With proactive redundancy the batch that gets done so is half as large, for the load is 2; with
+reactive redundancy it is the whole one, as with DDP, however many stragglers the code tolerates.
+
+With faults random ranks are killed at random instants: one, two at once, or a second one while the
+others regroup. Others are started in their place, and every step of every rank is compared to the
+gradient of the whole batch.
 """
 
 from __future__ import annotations
@@ -30,8 +33,13 @@ from fastgc.progress import markdown_table
 from fastgc.torch import CodedAllReduce, CodedSampler
 
 RANKS, OWN, INPUTS = 6, 8, 256  # OWN: samples of a rank in a step
-WAYS = ("proactive", "reactive")
+# What is timed: redundancy, and stragglers that the code tolerates.
+WAYS = (("proactive", 1), ("reactive", 1), ("reactive", 2), ("reactive", 4))
+DEADLY = (("proactive", 2), ("reactive", 2))  # with faults
 SAMPLES = 1200
+SLEEP = 0.3  # seconds, of a rank that is a machine
+PAUSE = 0.1  # of a step with faults, so that who starts is back in time
+REGROUPING = 0.02  # seconds after a death
 
 
 def network(width):
@@ -48,7 +56,14 @@ def flat(tensors):
     return torch.cat([t.detach().reshape(-1) for t in tensors])
 
 
-def ddp(rank, port, width, steps, found):
+def work(module, batch, divisor, seconds):
+    """Add a gradient to `.grad`, and sleep so long for as many samples as a rank has."""
+    found = loss(module, batch) / divisor
+    time.sleep(seconds * len(batch[0]) / OWN)
+    found.backward()
+
+
+def ddp(rank, port, width, steps, sleep, found):
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=RANKS)
@@ -58,7 +73,7 @@ def ddp(rank, port, width, steps, found):
         begin = time.perf_counter()
         part = np.random.default_rng(step).permutation(SAMPLES)[: RANKS * OWN][rank::RANKS]
         optimizer.zero_grad()
-        (loss(module, data[part]) / OWN).backward()
+        work(module, data[part], OWN, sleep)
         optimizer.step()
         times.append(time.perf_counter() - begin)
     if rank == 0:
@@ -67,27 +82,31 @@ def ddp(rank, port, width, steps, found):
     dist.destroy_process_group()
 
 
-def coded(rank, port, width, steps, way, truth, found):
+def coded(rank, port, width, steps, sleep, way, stragglers, truth, found):
     """What a rank does; with `truth` it compares its steps to those of the whole batch."""
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
-    module, data, code = network(width), samples(), fastgc.BinaryCode(RANKS, stragglers=1)
-    optimizer, batch = optimizer_of(module), RANKS * OWN // (2 if way == "proactive" else 1)
-    recompute = lambda lost: (loss(module, data[lost]) / batch).backward()  # noqa: E731
+    module, data = network(width), samples()
+    code = fastgc.BinaryCode(RANKS, stragglers=stragglers)
+    optimizer, batch = optimizer_of(module), batch_of(way, stragglers)
+    recompute = lambda lost: work(module, data[lost], batch, sleep)  # noqa: E731
     sampler = CodedSampler(data, code, batch, rank)
     everything = CodedSampler(data, fastgc.Uncoded(1), batch, 0)
     times, errors = [], []
     options = {"redundancy": way, "recompute": recompute if way == "reactive" else None}
-    all_reduce = CodedAllReduce(
-        module, code, sampler=sampler, state=[optimizer], store=store, rank=rank, **options
-    )
+    try:
+        all_reduce = CodedAllReduce(
+            module, code, sampler=sampler, state=[optimizer], store=store, rank=rank, **options
+        )
+    except fastgc.FinishedError:  # it was started too late
+        return
     store.add("in", 1)
     with all_reduce:
         while all_reduce.step < steps:
             for own in sampler:
                 begin = time.perf_counter()
                 optimizer.zero_grad()
-                (loss(module, data[own]) / batch).backward()
+                recompute(own)
                 if rank == 0 or not truth:
                     store.set("step", str(all_reduce.step))
                 all_reduce()
@@ -107,42 +126,70 @@ def coded(rank, port, width, steps, way, truth, found):
     found.put((rank, all_reduce.step, times, max(errors, default=0.0), regroups, sums))
 
 
+def batch_of(way, stragglers):
+    """Samples of a step, so that each rank computes OWN of them."""
+    return RANKS * OWN // (1 + stragglers if way == "proactive" else 1)
+
+
 def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
 
 
-def ddp_times(width, steps):
-    found = mp.get_context("spawn").SimpleQueue()
-    mp.spawn(ddp, (free_port(), width, steps, found), RANKS)
-    return found.get()
+def starter():
+    """Starts processes that need not import torch."""
+    context = mp.get_context("forkserver")
+    context.set_forkserver_preload(["torch_loop", "fastgc.torch"])
+    return context
 
 
-def coded_run(width, steps, way, deaths):
+def ddp_times(width, steps, sleep):
+    context = starter()
+    found, port = context.Queue(), free_port()
+    processes = [
+        context.Process(target=ddp, args=(rank, port, width, steps, sleep, found))
+        for rank in range(RANKS)
+    ]
+    for process in processes:
+        process.start()
+    times = found.get(timeout=600.0)
+    for process in processes:
+        process.join()
+    return times
+
+
+def coded_run(width, steps, sleep, way, stragglers, deaths=0):
     """What ranks tell, and how many of them were killed."""
-    context = mp.get_context("spawn")
+    context = starter()
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
     def start(rank):
-        process = context.Process(
-            target=coded, args=(rank, store.port, width, steps, way, deaths > 0, found)
-        )
+        what = (rank, store.port, width, steps, sleep, way, stragglers, deaths > 0, found)
+        process = context.Process(target=coded, args=what)
         process.start()
         return process
 
     found = context.Manager().Queue()  # which a process that is killed leaves unlocked
     processes, rng, killed = [start(rank) for rank in range(RANKS)], np.random.default_rng(0), 0
-    for at in np.linspace(0, steps, deaths + 2)[1:-1].astype(int).tolist():
+    turn = 0
+    while killed < deaths:
+        # One, two at once, one and another while the others regroup.
+        count = min(1 + (turn % 3 > 0), deaths - killed, stragglers)
+        at = int((killed + 1) * steps / (deaths + 2))
         while int(store.get("step")) < at:
             time.sleep(0.01)
-        time.sleep(0.5 * rng.random())
-        rank = int(rng.integers(1, RANKS))  # but the one that tells the step
-        os.kill(processes[rank].pid, signal.SIGKILL)
-        processes[rank].join()
-        processes[rank] = start(rank)
-        killed += 1
-        while store.add("in", 0) < RANKS + killed and processes[rank].is_alive():
+        time.sleep(0.1 * rng.random())
+        struck = rng.choice(np.arange(1, RANKS), count, replace=False).tolist()  # 0 tells the step
+        for number, rank in enumerate(struck):
+            if number and turn % 3 == 2:
+                time.sleep(REGROUPING)
+            os.kill(processes[rank].pid, signal.SIGKILL)
+        for rank in struck:
+            processes[rank].join()
+            processes[rank] = start(rank)
+        killed, turn = killed + count, turn + 1
+        while store.add("in", 0) < RANKS + killed and processes[struck[0]].is_alive():
             time.sleep(0.01)
     for process in processes:
         process.join()
@@ -154,44 +201,61 @@ def main():
     parser.add_argument("--quick", action="store_true", help="a small module, few steps")
     parser.add_argument("--runs", type=int, default=3, help="of each contestant without faults")
     parser.add_argument("--steps", type=int, default=200, help="with faults")
-    parser.add_argument("--deaths", type=int, default=5)
+    parser.add_argument("--deaths", type=int, default=20)
     parser.add_argument("--width", type=int, default=3000, help="of layers; 3000: 9.8M parameters")
+    parser.add_argument("--small", type=int, default=400, help="of layers, with faults")
     given = parser.parse_args()
-    width, steps, deaths, runs = given.width, given.steps, given.deaths, given.runs
+    width, small, steps, deaths, runs = (
+        given.width,
+        given.small,
+        given.steps,
+        given.deaths,
+        given.runs,
+    )
     if given.quick:
-        width, steps, deaths, runs = 100, 60, 1, 1
+        width, small, steps, deaths, runs = 100, 100, 60, 2, 1
     torch.set_num_threads(1)
-    times = {"DDP": []} | {way: [] for way in WAYS}
-    for _ in range(runs):
-        times["DDP"] += ddp_times(width, 15)[3:]
-        for way in WAYS:
-            results, _ = coded_run(width, 15, way, 0)
-            times[way] += next(r for r in results if r[0] == 0)[2][3:]
     parameters = sum(p.numel() for p in network(width).parameters())
-    rows = []
-    for way, each in times.items():
-        ms, last = 1e3 * statistics.median(each), 1e3 * float(np.quantile(each, 0.9))
-        batch = RANKS * OWN // (2 if way == "proactive" else 1)
-        ratio = statistics.median(each) / statistics.median(times["DDP"])
-        rows.append([way, str(batch), f"{ms:.1f}", f"{last:.1f}", f"{ratio:.2f}"])
     size = f"{parameters / 1e6:.1f}M parameters"
-    title = f"A step without faults; {RANKS} ranks, {OWN} samples each, {size}."
-    head = ["redundancy", "batch", "median, ms", "p90, ms", "of DDP's"]
-    print(markdown_table(title, head, rows), flush=True)
-    rows = [faults(width, steps, way, deaths) for way in WAYS]
+    for sleep in (0.0, 0.1 * SLEEP if given.quick else SLEEP):
+        times = {"DDP": []} | {way: [] for way in WAYS}
+        for _ in range(runs):
+            times["DDP"] += ddp_times(width, 15, sleep)[3:]
+            for way in WAYS:
+                results, _ = coded_run(width, 15, sleep, *way)
+                times[way] += next(r for r in results if r[0] == 0)[2][3:]
+        besides = f", {1e3 * sleep:.0f} ms of sleep besides" if sleep else ""
+        title = f"A step without faults; {RANKS} ranks, {OWN} samples each, {size}{besides}."
+        head = ["redundancy", "batch", "median, ms", "p90, ms", "of DDP's"]
+        rows = [timed(way, each, times["DDP"]) for way, each in times.items()]
+        print(markdown_table(title, head, rows), flush=True)
+    rows = [faults(small, steps, *way, deaths) for way in DEADLY]
     head = ["redundancy", "killed", "steps", "lost", "largest error of a step", "regroup, ms"]
     head += ["longest", "group of one who joins, ms", "ranks at the end, copies the same"]
     print(markdown_table("With faults.", head, rows))
 
 
-def faults(width, steps, way, deaths):
+def timed(way, times, others):
+    """A row of a table of steps."""
+    name, stragglers = (way, 0) if way == "DDP" else way
+    median, last = statistics.median(times), float(np.quantile(times, 0.9))
+    return [
+        f"{name}, s = {stragglers}" if stragglers else name,
+        str(batch_of(name, stragglers)),
+        f"{1e3 * median:.1f}",
+        f"{1e3 * last:.1f}",
+        f"{median / statistics.median(others):.2f}",
+    ]
+
+
+def faults(width, steps, way, stragglers, deaths):
     """A row of what became of a run."""
-    results, killed = coded_run(width, steps, way, deaths)
+    results, killed = coded_run(width, steps, PAUSE, way, stragglers, deaths)
     regroups = [each for r in results for each in r[4]]
     lost = [seconds for _, ranks, seconds in regroups if ranks < RANKS]
     joins = [seconds for _, ranks, seconds in regroups if ranks == RANKS]
     row = [
-        way,
+        f"{way}, s = {stragglers}",
         killed,
         steps,
         sum(steps - r[1] for r in results),

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -239,3 +240,37 @@ def test_what_needs_a_master_or_none(tmp_path):
         pytest.raises(RuntimeError, match='join\\(\\) is for engine="all-reduce"'),
     ):
         parallel.join()
+
+
+@pytest.mark.long
+def test_the_example_is_the_plain_loop_though_a_rank_is_killed(tmp_path):
+    """By torchrun, whose guards start the rank again."""
+    pytest.importorskip("sklearn")
+    example = Path(__file__).resolve().parents[1] / "docs" / "examples" / "coded_ranks.py"
+    text, place = example.read_text(encoding="utf-8"), "        optimizer.zero_grad()\n"
+    death = """
+        died = os.path.exists("died")
+        if os.environ["RANK"] == "2" and coded.step == 25 and not died:
+            open("died", "w").close()
+            os.kill(os.getpid(), 9)
+        if coded.step > 30:
+            import time; time.sleep(0.5)  # so that it is back in time
+"""
+    assert text.count(place) == 1
+    (tmp_path / "dies.py").write_text(text.replace(place, death + place), encoding="utf-8")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
+    done = subprocess.run(
+        [*command, "-m", "fastgc.guard", "dies.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "died").exists()
+    found = re.findall(r"^(\d+): loss ([\d.]+), ranks (.*)$", done.stdout, re.M)
+    assert [step for step, *_ in found] == ["20", "40", "60"], done.stdout + done.stderr
+    for (_, loss, _), truth in zip(found, ranks.lines_of_the_plain_loop(), strict=True):
+        assert float(loss) == pytest.approx(truth, abs=2e-4)
+    assert found[-1][-1] == "[0, 1, 2, 3]"
