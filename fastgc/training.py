@@ -387,6 +387,7 @@ class Training:
             form.gradient_dtype,
             form.message_dtype,
             verify=self.how.verify,
+            partial_dtype=form.partial_dtype,
         )
         same = form.gradient_dtype == self.gradient.dtype
         decoded = self.gradient if same else np.empty(self.gradient.size, form.gradient_dtype)

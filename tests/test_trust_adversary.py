@@ -93,6 +93,27 @@ def test_messages_of_less_precision_than_the_sums_they_hold(message):
         assert 0.2 < error / trusted < 2
 
 
+def test_groups_know_the_partial_gradients_precision():
+    """Each group's round is one of its code alone."""
+    code = fastgc.codes.Grouped([fastgc.FractionalRepetition(4, stragglers=3)] * 2)
+    rng = np.random.default_rng(0)
+    g = rng.standard_normal((code.k, 50))
+    g[:4] -= (1 - 1e-6) * g[:4].mean(axis=0)  # which cancels before it is rounded
+    rnd = code.group_round(50, np.float32, np.float32, partial_dtype=np.float64)
+    alone = code.codes[0].round(50, np.float32, np.float32, partial_dtype=np.float64)
+    rnd.reset([0, 1])
+    for worker in range(code.n):
+        encoder = code.encoder(worker, 50, np.float64, message_dtype=np.float32)
+        for j in code.partitions(worker).tolist():
+            encoder.add(j, g[j])
+        rnd.receive(worker, encoder.message(), energy=encoder.energy)
+        if worker < 4:
+            alone.receive(worker, encoder.message(), energy=encoder.energy)
+    assert rnd.of(0).trust() == alone.trust()
+    error = np.linalg.norm(rnd.of(0).gradient() - g[:4].sum(axis=0))
+    assert 0.2 < error / rnd.of(0).trust().relative_error / np.linalg.norm(g[:4].sum(axis=0)) < 2
+
+
 def test_data_of_more_precision_than_messages():
     """Rounding of the data is that of the partial gradients, not of the messages."""
     code = fastgc.LagrangeCode(8, load=2, messages=2)

@@ -129,9 +129,12 @@ class Grouped(Code):
         message_dtype: DTypeLike | None = None,
         *,
         verify: bool | int = False,
+        partial_dtype: DTypeLike | None = None,
     ) -> GroupedRound:
         """Rounds of some of the groups, each decoded for itself; parameters as of `round`."""
-        return GroupedRound(self, p, dtype, message_dtype, verify=verify)
+        return GroupedRound(
+            self, p, dtype, message_dtype, verify=verify, partial_dtype=partial_dtype
+        )
 
     def __repr__(self) -> str:
         return repr(self.scheme)
@@ -273,7 +276,7 @@ class GroupedRound(Gathering):
     code : Grouped
     p : int
         The gradient dimension.
-    dtype, message_dtype : numpy dtype
+    dtype, message_dtype, partial_dtype : numpy dtype
         As in `Round`.
     verify : bool or int, default False
         As in `Round`, in each group.
@@ -290,11 +293,13 @@ class GroupedRound(Gathering):
         message_dtype: DTypeLike | None = None,
         *,
         verify: bool | int = False,
+        partial_dtype: DTypeLike | None = None,
     ) -> None:
         self.code, self.scheme = code, code.scheme
         self.form = self.scheme.format(p, dtype, message_dtype)
+        named: Any = {"verify": verify, "partial_dtype": partial_dtype}
         self._rounds = [
-            Round(inner, p, dtype, message_dtype, verify=verify, first_worker=first)
+            Round(inner, p, dtype, message_dtype, first_worker=first, **named)
             for inner, first in zip(code.codes, self.scheme.first_worker, strict=False)
         ]
         self.reset([])
