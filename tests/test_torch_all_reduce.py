@@ -48,7 +48,7 @@ from fastgc.torch import (  # noqa: E402
     all_reduce_gradients,
     membership,
 )
-from fastgc.torch.all_reduce import _Reactive  # noqa: E402
+from fastgc.torch.all_reduce import _Pace, _Reactive  # noqa: E402
 from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
 from fastgc.torch.sampler import Position, owners  # noqa: E402
 
@@ -675,6 +675,57 @@ def test_who_holds_the_interpreter_is_not_left_out(tmp_path):
     found = launch(tmp_path, training(code, 10, trouble, settle=0.3))
     check(found, 10, without(4))
     went_on_without(4, found)
+
+
+def test_who_is_late_by_the_pace_of_steps_is_left_out(tmp_path):
+    """Long before a minute is over: it waits until the others have done more steps."""
+
+    def train(rank, store, life):
+        def trouble(moment, r, step, life):
+            slowly(moment, r, step, life)
+            if (moment, r, step) == ("before", 3, 40):
+                store.wait(["1/60"])
+            if step > 60:  # so that it is back in time
+                time.sleep(0.02)
+
+        work = training(BinaryCode(N, stragglers=1), 160, trouble, deadline="auto", settle=0.3)
+        return work(rank, store, life)
+
+    found = launch(tmp_path, train)
+    check(found, 160)
+    assert {rank: each["left out"] for rank, each in found.items()} == {
+        rank: int(rank == 3) for rank in range(N)
+    }
+
+
+def test_the_pace_of_steps(monkeypatch):
+    """Ten times the quantile, not below a second, not of a view that is new."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    pace = _Pace()
+
+    def steps(count, seconds, view=1):
+        for _ in range(count):
+            now[0] += seconds
+            pace.note(view)
+
+    steps(20, 0.5)
+    assert pace.patience(1) is None  # the first one began before
+    steps(1, 0.5)
+    assert pace.patience(1) == pytest.approx(5.0)
+    assert pace.patience(2) is None
+    steps(1, 30.0, view=2)  # others regrouped
+    assert pace.patience(2) == pytest.approx(5.0)
+    steps(1, 7.0, view=None)
+    assert pace.patience(2) is None
+    steps(1, 7.0, view=2)
+    assert pace.patience(2) == pytest.approx(5.0)
+    steps(100, 0.01, view=2)
+    assert pace.patience(2) == 1.0
+    steps(4, 2.0, view=2)
+    assert pace.patience(2) == 1.0
+    steps(6, 2.0, view=2)
+    assert pace.patience(2) == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])

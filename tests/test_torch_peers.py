@@ -63,13 +63,13 @@ def coded(module, code, optimizer, rank, store, **options):
         rank=rank,
         store=store,
         seed=SEED,
-        deadline=30.0,
-        settle=1.5,
-        **options,
+        **{"deadline": 30.0, "settle": 1.5, **options},
     )
 
 
-def training(code, steps=STEPS, dropout=0.0, trouble=lambda rank, step, life: None, **options):
+def training(
+    code, steps=STEPS, dropout=0.0, trouble=lambda rank, step, life, store: None, **options
+):
     """What each rank does; tells how far off its worst step was, where nothing is drawn."""
 
     def train(rank, store, life):
@@ -80,8 +80,8 @@ def training(code, steps=STEPS, dropout=0.0, trouble=lambda rank, step, life: No
             while parallel.step < steps:
                 step = parallel.step
                 optimizer.zero_grad()
-                trouble(rank, step, life)
                 store.set(f"{rank}/{step}", b"")
+                trouble(rank, step, life, store)
                 drawn = torch.get_rng_state()
                 try:
                     result = parallel.backward()
@@ -151,7 +151,7 @@ def test_the_loop_of_a_master_on_all_ranks(tmp_path):
 
 @pytest.mark.parametrize("redundancy", ["proactive", "reactive"])
 def test_a_rank_that_dies_and_comes_back(redundancy, tmp_path):
-    def trouble(rank, step, life):
+    def trouble(rank, step, life, store):
         if (rank, step, life) == (4, 3, 0):
             os.kill(os.getpid(), signal.SIGKILL)
         if step > 5:  # until the other is there again
@@ -166,6 +166,24 @@ def test_a_rank_that_dies_and_comes_back(redundancy, tmp_path):
     found = launch(tmp_path, train, director)
     ranks.check(found, 150)
     assert {tuple(each["survivors"]) for each in found.values()} == {tuple(range(N))}
+
+
+def test_what_a_late_rank_owes_is_computed_by_others(tmp_path):
+    """It goes on when the others have done more steps, and joins them."""
+
+    def trouble(rank, step, life, store):
+        if (rank, step) == (2, 40):
+            store.wait(["0/60"])
+        if step > 60:
+            time.sleep(0.02)
+
+    options = {"redundancy": "reactive", "deadline": "auto", "settle": 0.3}
+    train = training(BinaryCode(N, stragglers=1), 160, trouble=trouble, **options)
+    found = launch(tmp_path, train)
+    ranks.check(found, 160)
+    assert {rank: len(each["sums"]) == 160 for rank, each in found.items()} == {
+        rank: rank != 2 for rank in range(N)
+    }
 
 
 def test_gradients_are_added_to_what_is_there(tmp_path):

@@ -26,10 +26,12 @@ import functools
 import io
 import itertools
 import os
+import time
 import weakref
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -51,6 +53,8 @@ dist: Any = torch.distributed  # which exports less than it documents, for type 
 # float16 (measured, in bfloat16: up to 0.02).
 _SAME, _SAME_HALF = 1e-3, 0.1
 _TRIED_EVERY = 1000  # steps
+# Who is late in a step: a factor of a quantile of what steps took, once there were so many.
+_DEADLINE, _SHORTEST, _FACTOR, _QUANTILE, _STEPS = 60.0, 1.0, 10.0, 0.95, 20
 _SUMS = 8  # further sums that a message has room for
 # What is to be done where ranks differ.
 _START = (
@@ -134,9 +138,12 @@ class CodedAllReduce:
         with whose process all ranks end.
     rank : int, optional
         Default: that of torch.distributed or torchrun.
-    deadline : float
+    deadline : float or "auto"
         Seconds after which ranks that are alive, but hang, are given up. So long, too, ranks that
-        died are waited for, to be started again, where the others are too few.
+        died are waited for, to be started again, where the others are too few. "auto": 60 seconds;
+        but who is late in a step, ten times what 95 of the last 100 steps took at most, and one
+        second at least, from the second step of a group on, once there were 20 steps. What one rank
+        alone does now and then, as saving a checkpoint, may take no longer then.
     settle : float
         Seconds that a rank for which others waited so long has to answer.
     partial : bool
@@ -203,7 +210,7 @@ class CodedAllReduce:
         group: Any = None,
         store: Any = None,
         rank: int | None = None,
-        deadline: float = 60.0,
+        deadline: float | Literal["auto"] = 60.0,
         settle: float = 0.3,
         partial: bool = False,
         accumulate: int = 1,
@@ -226,7 +233,9 @@ class CodedAllReduce:
                 f"(torchrun --nproc-per-node {code.n}), not {world}"
             )
         real_row(code, rank)
-        check_real("deadline", deadline, positive=True)
+        self._pace = _Pace() if deadline == "auto" else None
+        seconds = _DEADLINE if deadline == "auto" else float(deadline)
+        check_real('deadline, unless "auto",', seconds, positive=True)
         check_real("settle", settle, positive=True)
         self.rank, self.step, self.residual = rank, 0, 0.0
         self.ranks: list[int] = []
@@ -246,7 +255,7 @@ class CodedAllReduce:
         self._given = _Given(self._parameters)
         enough = code.decodable if self._reactive is None else self._reactive.enough
         place = _store(store, group), rank, code.n
-        self._members = Members(*place, bool if partial else enough, deadline, settle)
+        self._members = Members(*place, bool if partial else enough, seconds, settle)
         self._leave = weakref.finalize(self, self._members.close)
         self._require_no_other()
         self.join()
@@ -360,6 +369,8 @@ class CodedAllReduce:
         done = self._in_some_view(lambda view: self._all_reduce(view, sums))
         self._kept, self._next = self._next, self._kept
         self.step += 1
+        if self._pace is not None:
+            self._pace.note(None if done is None else done.number)
         if (not self._tried or self.step % _TRIED_EVERY == 0) and bool(
             torch.isfinite(self._kept.gradient).all()
         ):
@@ -401,7 +412,11 @@ class CodedAllReduce:
         coefficients, self.residual = self._coefficients(view.ranks)
         own = float(coefficients[view.ranks.index(self.rank)])
         self._next.take(own, 1 / len(view.ranks), sums)
-        view.sum(self._next.flat)
+        view.sum(self._next.flat, self._patience(view))
+
+    def _patience(self, view: View) -> float | None:
+        """Seconds for which others are waited for in a step; None: for the deadline."""
+        return None if self._pace is None else self._pace.patience(view.number)
 
     def _sum_once(self, view: View, reactive: _Reactive) -> None:
         """Sum up what ranks have, and what they compute for others, until each partition is once.
@@ -412,7 +427,7 @@ class CodedAllReduce:
         """
         if view.number == self._compared:
             self._next.take(1.0, 1 / len(view.ranks), reactive.sums, reactive.done)
-            view.sum(self._next.flat)
+            view.sum(self._next.flat, self._patience(view))
             if self._next.complete:
                 return
         had = self._compare_samplers(view, reactive.sampler, reactive.done)
@@ -575,6 +590,27 @@ class CodedAllReduce:
         self.step, self._tried, self.joined = step, tried, True
         if self._position is not None and at is not None:
             self._position.begin(at)
+
+
+class _Pace:
+    """What steps took, between others of the same view."""
+
+    def __init__(self) -> None:
+        self._seconds: deque[float] = deque(maxlen=100)
+        self._ended, self._view = 0.0, -1  # of the last step
+
+    def note(self, view: int | None) -> None:
+        """A step has ended, in a view, or in None because others had its result."""
+        now = time.monotonic()
+        if view is not None and view == self._view:
+            self._seconds.append(now - self._ended)
+        self._ended, self._view = now, -1 if view is None else view
+
+    def patience(self, view: int) -> float | None:
+        """Seconds for a step in this view, if enough is known; ranks that join take their time."""
+        if view != self._view or len(self._seconds) < _STEPS:
+            return None
+        return max(_SHORTEST, _FACTOR * float(np.quantile(self._seconds, _QUANTILE)))
 
 
 class _Message:

@@ -91,9 +91,12 @@ class View:
         self.number, self.ranks, self.seconds = number, ranks, seconds
         self._group, self._members = group, members
 
-    def sum(self, tensor: torch.Tensor) -> None:
-        """Sum over all ranks, in place. All get the same bits: one rank sums each number."""
-        self._do(dist.AllreduceOptions(), "allreduce", tensor)
+    def sum(self, tensor: torch.Tensor, patience: float | None = None) -> None:
+        """Sum over all ranks, in place. All get the same bits: one rank sums each number.
+
+        Others are waited for `patience` seconds at most, by default the deadline.
+        """
+        self._do(dist.AllreduceOptions(), "allreduce", tensor, patience)
 
     def copy(self, tensor: torch.Tensor, rank: int) -> None:
         """Copy `rank`'s tensor to all."""
@@ -101,10 +104,13 @@ class View:
         options.rootRank, options.rootTensor = self.ranks.index(rank), 0
         self._do(options, "broadcast", tensor)
 
-    def _do(self, options: Any, what: str, tensor: torch.Tensor) -> None:
+    def _do(
+        self, options: Any, what: str, tensor: torch.Tensor, patience: float | None = None
+    ) -> None:
         members = self._members
-        options.timeout = timedelta(seconds=members.deadline)  # for each wait for others' data
-        members.since = members.clock()
+        patience = members.deadline if patience is None else min(patience, members.deadline)
+        options.timeout = timedelta(seconds=patience)  # for each wait for others' data
+        members.wait_for_others(patience)
         try:
             getattr(self._group, what)([tensor], options).wait()
         except RuntimeError as error:  # raised by gloo
@@ -134,6 +140,7 @@ class Members:
         self.deadline, self._settle = deadline, settle
         # When the main thread began to wait for others; None while it does something else.
         self.since: float | None = None
+        self._patience = deadline  # seconds from then on
         self._board = _Board(store)
         self._rank, self._count, self._enough = rank, count, enough
         self._changed = threading.Condition()
@@ -176,6 +183,10 @@ class Members:
             self._changed.notify_all()
         self.since = None
 
+    def wait_for_others(self, seconds: float) -> None:
+        """Begin to wait for them, for so long."""
+        self._patience, self.since = seconds, self.clock()
+
     def clock(self) -> float:
         """Seconds, by which others are waited for: without those in which this process was away.
 
@@ -203,14 +214,14 @@ class Members:
             If there is no view within twice the deadline, or if the store is gone.
         """
         if self.since is None:
-            self.since = self.clock()
+            self.wait_for_others(self.deadline)
 
         def there() -> View | None:
             own, view = self._own, self._view
             return None if own is None or view is None or view.number <= own.broken else view
 
         view: View = self._await(there, "there is no group of ranks")
-        self.since = self.clock()
+        self.wait_for_others(self.deadline)
         return view
 
     def hold(self, view: View) -> None:
@@ -400,7 +411,7 @@ class Members:
             return own._replace(
                 answer=Answer(
                     waits=since is not None,
-                    in_vain=waited > _LATE * self.deadline,
+                    in_vain=waited > _LATE * self._patience,
                     cut_off=cut_off,
                 )
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ class PeerKeywords(TypedDict, total=False):
     group: Any
     store: Any
     rank: int | None
-    deadline: float
+    deadline: float | Literal["auto"]
     settle: float
     first_step: int
 
