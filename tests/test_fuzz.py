@@ -730,6 +730,12 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         assignment=[[0, 1, 3], [2, 1], [3, 2, 0]],
         ordered=True,
     ),
+    "Placed": _plain(
+        fastgc.codes.Placed,
+        code=fastgc.BinaryCode(4, stragglers=1),
+        domains=[0, 0, 1, 1],
+        order=[0, 2, 1, 3],
+    ),
     "RandomAssignment": _plain(
         fastgc.RandomAssignment, n=3, k=5, load=[3, 4, 1], send="together", seed=4
     ),
@@ -750,6 +756,9 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "Grouped.members": _of_code("members", fastgc.Grouped, group=1),
     "Grouped.partitions_of": _of_code("partitions_of", fastgc.Grouped, group=1),
     "Grouped.group_of": _of_code("group_of", fastgc.Grouped, worker=1),
+    "Code.placed": _plain(
+        fastgc.BinaryCode(4, stragglers=1).placed, domains={"a": [0, 2], "b": [1, 3]}, strict=False
+    ),
     "Scheme.check_survivors": _of_survivors("check_survivors"),
     "Code.residual": _of_survivors("residual"),
     "Scheme.format": _of_code("format", p=5, dtype="float64", message_dtype=None),
