@@ -7,8 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from code_table import SMALL, SMALL_IDS
-from hypothesis import given
-from hypothesis import strategies as st
+from strength import much
 
 import fastgc
 from fastgc import BinaryCode, CyclicRepetition, FractionalRepetition, Grouped, ReedSolomon
@@ -183,7 +182,7 @@ def test_any_of_equal_domains_may_be_lost_at_load_2(kind):
 def test_an_odd_number_of_workers_has_no_order_of_a_binary_code():
     # Of its two classes one has a worker more: no domains of a size > 1 add up to either.
     for nodes, ranks in EQUAL:
-        if (nodes * ranks) % 2 and ranks > 1 and nodes * ranks <= 27:
+        if (nodes * ranks) % 2 and ranks > 1 and nodes * ranks <= much(63, 21):
             code = BinaryCode(nodes * ranks, stragglers=1)
             does = rf"Grouped\(\[CyclicRepetition\({nodes}, stragglers=1\)\] \* {ranks}\) does"
             with pytest.raises(ValueError, match=rf"blocks do not fit each other.* {does}"):
@@ -193,7 +192,7 @@ def test_an_odd_number_of_workers_has_no_order_of_a_binary_code():
 
 def test_groups_of_one_worker_a_domain_do_for_any_equal_domains():
     rng = np.random.default_rng(0)
-    for nodes, ranks in EQUAL:
+    for nodes, ranks in EQUAL[:: much(1, 5)]:
         labels = by_node(nodes, ranks)
         code = Grouped([CyclicRepetition(nodes, stragglers=1)] * ranks).placed(labels, strict=True)
         assert code.load == 2
@@ -203,16 +202,33 @@ def test_groups_of_one_worker_a_domain_do_for_any_equal_domains():
         assert code.residual(came) < 1e-8
 
 
-@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
-def test_dealing_finds_an_order_of_copies_if_there_is_one(sizes, data):
-    n = sum(sizes)
-    if n > 8:
-        return
-    block = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
-    _, block = np.unique(block, return_inverse=True)
-    held = np.bincount(block)
-    need = np.array([data.draw(st.integers(0, int(count))) for count in held])
-    rule = Blocks(block.reshape(-1).astype(np.int64), need.astype(np.int64))
+def ways_to_add_up(n, largest=None):
+    """Descending positive numbers of sum n."""
+    if n == 0:
+        yield []
+    for first in range(min(n, largest or n), 0, -1):
+        for rest in ways_to_add_up(n - first, first):
+            yield [first, *rest]
+
+
+FEW = [
+    (sizes, held, need)
+    for n in range(1, 6)
+    for sizes in ways_to_add_up(n)
+    for held in ways_to_add_up(n)
+    for need in itertools.product(*(range(count + 1) for count in held))
+]
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_dealing_finds_an_order_of_copies_if_there_is_one(part):
+    for sizes, held, need in FEW[part::4]:
+        check_dealing(sizes, held, need)
+
+
+def check_dealing(sizes, held, need):
+    n, rng = sum(sizes), np.random.default_rng(len(need))
+    rule = Blocks(rng.permutation(np.repeat(np.arange(len(held)), held)), np.array(need))
     best = most(rule, sizes)
     sets, why = _by_copies(rule, sizes)
     assert bool(sets) == (not why) == (best == len(sizes))
