@@ -46,6 +46,7 @@ from fastgc.torch import (  # noqa: E402
     CodedAllReduce,
     CodedSampler,
     all_reduce_gradients,
+    hosts,
     membership,
 )
 from fastgc.torch.all_reduce import _Reactive  # noqa: E402
@@ -414,6 +415,50 @@ def went_on_without(rank, found):
     for each in found.values():
         assert each["ranks"] == without(rank)
         assert (each["changes"], each["left out"]) == (1, 0)
+
+
+def test_a_node_that_dies_costs_no_step(tmp_path):
+    # Ranks are numbered node by node: neighbours, which hold a binary code's copies, die together.
+    def on_two_nodes(rank, store, life):
+        code = BinaryCode(N, stragglers=1).placed(
+            hosts(N, rank=rank, store=store, host=f"node{rank // 3}"), strict=True
+        )
+
+        trouble = kill(rank, ("before", 4)) if rank < 3 else kill(None, None)
+        return training(code, 8, trouble, settle=3.0)(rank, store, life)
+
+    found = launch(tmp_path, on_two_nodes)
+    check(found, 8, [3, 4, 5])
+    assert all(each["ranks"] == [3, 4, 5] for each in found.values())
+
+
+def test_hosts_are_those_of_the_first_time():
+    store = torch.distributed.HashStore()
+    found = {}
+
+    def tell(rank, host):
+        found[rank] = hosts(3, rank=rank, store=store, host=host)
+
+    threads = [threading.Thread(target=tell, args=each) for each in ((0, "a"), (2, "b"), (1, "a"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert found == {rank: ["a", "a", "b"] for rank in range(3)}
+    assert hosts(3, rank=1, store=store, host="c") == ["a", "a", "b"]
+    with pytest.raises(TypeError, match="host must be the name"):
+        hosts(3, rank=1, store=store, host="")
+    with pytest.raises(ValueError, match="rank 3 does not exist"):
+        hosts(3, rank=3, store=store)
+
+
+def test_hosts_of_a_process_alone(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("RANK", "0")
+    assert hosts(store=torch.distributed.HashStore()) == [socket.gethostname()]
+    monkeypatch.delenv("WORLD_SIZE")
+    with pytest.raises(RuntimeError, match="how many ranks there are"):
+        hosts(store=torch.distributed.HashStore())
 
 
 @pytest.mark.parametrize("rank", [0, 4])
