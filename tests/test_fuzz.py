@@ -491,6 +491,7 @@ def _solve(rng):
 
 
 PARETO, LATE = delays.Pareto(1.0, 2.5), delays.ShiftedExponential(0.5, 2.0)
+OUTAGES = delays.Outages(delays.Pareto(1.0, 2.0), ["a", "a", "b"], 0.5, 60.0)
 MIXED = delays.Heterogeneous([delays.ShiftedExponential(0.5, 1.0 + i) for i in range(12)])
 PAIR = delays.Heterogeneous([delays.ShiftedExponential(0.5, 1.0 + i) for i in range(2)])
 LINE = np.linspace(-1.0, 1.0, 5)
@@ -794,6 +795,14 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "Empirical": _plain(delays.Empirical, samples=np.ones((3, 2)), per="round"),
     "Heterogeneous": _plain(delays.Heterogeneous, models=[PARETO, PARETO]),
     "Mixture": _plain(delays.Mixture, models=[PARETO, PARETO], weights=[0.25, 0.75]),
+    "Outages": _plain(
+        delays.Outages, model=None, domains=["a", "a", "b"], probability=0.5, seconds=60.0
+    ),
+    "Outages.sample": _plain(OUTAGES.sample, round=3, workers=3, seed=1),
+    "Outages.draw": lambda rng: Call(
+        partial(OUTAGES.draw, np.random.default_rng(0)), {"rounds": 3, "workers": 3}
+    ),
+    "Outages.tail_indices": _plain(OUTAGES.tail_indices, workers=3),
     "Delays.sample": lambda rng: Call(
         _distribution(rng).sample, {"round": 3, "workers": 4, "seed": 1}
     ),

@@ -52,31 +52,16 @@ ALL_TRIED = 12  # workers up to which all orders are tried
 LOOKED_AT, STRIDES, IMPROVED = 2000, 64, 4
 
 
-def labels_of(domains: Domains, n: int) -> list[Hashable]:
+def labels_of(domains: Domains, n: int | None = None) -> list[Hashable]:
     """The label of each worker's domain.
 
     Raises
     ------
     TypeError, ValueError
-        If they are not those of n workers, each in one domain; says which.
+        If they are not those of n workers (default: of any number), each in one domain; says which.
     """
     if isinstance(domains, Mapping):
-        found: dict[int, Hashable] = {}
-        for label, members in domains.items():
-            if not isinstance(members, Iterable):
-                raise TypeError(f"domains[{label!r}] must be the workers of it, not {members!r}")
-            for member in members:
-                worker = check_index(f"a worker of domains[{label!r}]", member, n)
-                if worker in found:
-                    raise ValueError(
-                        f"worker {worker} must be in one domain, not in {found[worker]!r} and "
-                        f"{label!r}"
-                    )
-                found[worker] = label
-        if len(found) < n:
-            left = next(worker for worker in range(n) if worker not in found)
-            raise ValueError(f"domains must have all of {n} workers: {left} is in none")
-        return [found[worker] for worker in range(n)]
+        return _labels_of_mapping(domains, n)
     if isinstance(domains, str) or not isinstance(domains, Iterable):
         raise TypeError(
             "domains must be the label of each worker's domain, as in ['a', 'a', 'b', 'b'], or a "
@@ -84,7 +69,7 @@ def labels_of(domains: Domains, n: int) -> list[Hashable]:
         )
     tolist = getattr(domains, "tolist", None)  # of arrays, whose scalars are numbers then
     labels = list(domains) if tolist is None else list(tolist())
-    if len(labels) != n:
+    if n is not None and len(labels) != n:
         raise ValueError(f"domains must have a label for each of {n} workers, not {len(labels)}")
     for worker, label in enumerate(labels):
         try:
@@ -94,6 +79,27 @@ def labels_of(domains: Domains, n: int) -> list[Hashable]:
                 f"domains[{worker}] must be a label, such as a name or a number, not {label!r}"
             ) from None
     return labels
+
+
+def _labels_of_mapping(domains: Mapping[Any, Iterable[int]], n: int | None) -> list[Hashable]:
+    members: list[tuple[Hashable, int]] = []
+    for label, workers in domains.items():
+        if not isinstance(workers, Iterable):
+            raise TypeError(f"domains[{label!r}] must be the workers of it, not {workers!r}")
+        members += [(label, worker) for worker in workers]
+    n = len(members) if n is None else n
+    found: dict[int, Hashable] = {}
+    for label, member in members:
+        worker = check_index(f"a worker of domains[{label!r}]", member, n)
+        if worker in found:
+            raise ValueError(
+                f"worker {worker} must be in one domain, not in {found[worker]!r} and {label!r}"
+            )
+        found[worker] = label
+    if len(found) < n:
+        left = next(worker for worker in range(n) if worker not in found)
+        raise ValueError(f"domains must have all of {n} workers: {left} is in none")
+    return [found[worker] for worker in range(n)]
 
 
 def members_of(labels: Sequence[Hashable]) -> dict[Hashable, list[int]]:
@@ -242,8 +248,9 @@ def _found(scheme: Scheme, loss: _Loss, domains: Sequence[Sequence[int]]) -> _Se
         sets = _by_trying_all(loss, sizes)
         why = why or "all orders of its workers were tried"
     else:
-        sets, tried = _by_search(loss, domains)
-        why = why or _too_large(scheme, max(sizes)) or f"none was found among {tried}"
+        why = why or _too_large(scheme, max(sizes))
+        sets, tried = _by_search(loss, domains, lost=bool(why))
+        why = why or f"none was found among {tried}"
     return _Sets(sets, why)
 
 
@@ -404,8 +411,12 @@ def _by_trying_all(loss: _Loss, sizes: Sequence[int]) -> list[list[int]]:
     return sets[::-1]
 
 
-def _by_search(loss: _Loss, domains: Sequence[Sequence[int]]) -> tuple[list[list[int]], int]:
+def _by_search(
+    loss: _Loss, domains: Sequence[Sequence[int]], lost: int
+) -> tuple[list[list[int]], int]:
     """Workers of each domain by search, and how many orders were looked at.
+
+    It ends when no more domains than `lost` may not be lost: when none can be better.
 
     Workers are dealt to the domains at all strides; the best of these orders are improved by
     exchanges of two workers, as long as that does not make it worse.
@@ -417,7 +428,7 @@ def _by_search(loss: _Loss, domains: Sequence[Sequence[int]]) -> tuple[list[list
         sets = [[next(workers) for _ in ranks] for ranks in domains]
         tried += 1
         cost = _cost(loss(each) for each in sets)
-        if not cost[0]:
+        if cost[0] <= lost:
             return sets, tried
         ranked.append((cost, stride, sets))
     ranked.sort(key=lambda each: each[:2])
@@ -430,7 +441,7 @@ def _by_search(loss: _Loss, domains: Sequence[Sequence[int]]) -> tuple[list[list
             cost = _cost(missing)
             if cost < least:
                 best, least = [list(each) for each in sets], cost
-            if not cost[0]:
+            if cost[0] <= lost:
                 return best, tried
             if loss.looked >= until:
                 break

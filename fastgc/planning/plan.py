@@ -21,12 +21,13 @@ from .. import kernels
 from .._arrays import at_least, check_cost, check_integer, check_real
 from .._extras import one_thread_of_blas
 from .._shown import duration, html_table, plural, short
-from ..codes import Code, catalogue
+from ..codes import Code, Placed, catalogue
 from ..codes.binary import ASSIGNMENTS
 from ..coding.arguments import unasked
 from ..coding.clusters import check_speeds
+from ..coding.placement import placement
 from ..coding.trust import UNSTABLE
-from ..delays import DelayModel
+from ..delays import DelayModel, Outages
 from ..delays.interface import check_model, sample
 from ..errors import InstabilityWarning
 from ..simulation import Simulation, simulate
@@ -249,7 +250,8 @@ def plan(
     n : int
         Workers.
     delays : DelayModel, optional
-        How late workers are. Default: not at all.
+        How late workers are. Default: not at all. Where they are `fastgc.delays.Outages`, workers
+        of all codes are dealt out to their domains (`fastgc.Code.placed`).
     cost : float or (n,) array
         Seconds to compute one partial gradient.
     k : int, optional
@@ -392,6 +394,10 @@ class _Trials:
                 f"a worker must hold {code.load} partitions, and memory is {self.memory}"
             )
         require_mean(code, self.delays, self.how["interrupted"])
+        if isinstance(self.delays, Outages) and not isinstance(code, Placed):
+            # What it does not survive makes its rounds long, by which it is ranked.
+            domains = self.delays.domains
+            code = Placed(code, domains, placement(code.scheme, domains).order)
         return code
 
     def ways(self, name: str | Code) -> list[str | Code]:
