@@ -307,12 +307,15 @@ def test_no_order_of_few_workers_is_better(code):
 def test_orders_of_many_workers_are_searched():
     # Neither copies nor two paths; not in the order of their numbers, nor dealt at any stride.
     rng = np.random.default_rng(5)
-    for code in (BinaryCode(20, stragglers=2), fastgc.GraphCode(20, degree=4, seed=3)):
-        for nodes, ranks in ((4, 5), (5, 4)):
-            labels = rng.permutation(by_node(nodes, ranks)).tolist()
-            placed = code.placed(labels, strict=True)
-            assert sorted(survived(placed, labels)) == list(range(nodes))
-            assert placed == code.placed(labels)
+    for code, nodes in (
+        (BinaryCode(20, stragglers=2), 4),
+        (fastgc.GraphCode(20, degree=4, seed=3), 5),
+        (fastgc.RandomAssignment(20, load=4, seed=1), 2),  # only after some exchanges
+    ):
+        labels = rng.permutation(by_node(nodes, 20 // nodes)).tolist()
+        placed = code.placed(labels, strict=True)
+        assert sorted(survived(placed, labels)) == list(range(nodes))
+        assert placed == code.placed(labels)
 
 
 def test_what_waits_for_some_is_placed_for_exact_rounds():
@@ -344,9 +347,14 @@ def test_what_waits_for_some_is_placed_for_exact_rounds():
             "a domain has 13 workers, and the others hold",
         ),
         (
-            fastgc.LinearCode(np.eye(14) + np.eye(14, k=1), stragglers=0),
+            fastgc.BernoulliCode(14, load=4, seed=1, wait=7),
             by_node(7, 2),
-            "none was found among|may be lost together|holds",
+            "the messages of all its workers do not suffice",
+        ),
+        (
+            fastgc.RandomAssignment(14, load=4),
+            [i // 2 for i in range(14)],
+            r"its workers [\d, ]+ cannot be spared even alone",
         ),
     ],
 )
@@ -358,6 +366,12 @@ def test_it_is_said_why_a_domain_cannot_be_lost(code, domains, said):
         placed = code.placed(domains)
     assert placed.n == code.n
     assert set(placed.survived) < set(members_of(list(domains)))
+
+
+def test_a_search_in_vain_proves_nothing(monkeypatch):
+    monkeypatch.setattr(fastgc.coding.placement, "IMPROVED", 0)
+    with pytest.raises(ValueError, match="none was found among 20; Grouped"):
+        fastgc.RandomAssignment(20, load=4, seed=1).placed(by_node(2, 10), strict=True)
 
 
 def test_losses_are_a_sentence():

@@ -244,11 +244,11 @@ def _found(scheme: Scheme, loss: _Loss, domains: Sequence[Sequence[int]]) -> _Se
                 return _Sets(sets, "")
             if why:
                 break
+    why = why or _never(loss, scheme.n) or _too_large(scheme, max(sizes))
     if scheme.n <= ALL_TRIED:
         sets = _by_trying_all(loss, sizes)
         why = why or "all orders of its workers were tried"
     else:
-        why = why or _too_large(scheme, max(sizes))
         sets, tried = _by_search(loss, domains, lost=bool(why))
         why = why or f"none was found among {tried}"
     return _Sets(sets, why)
@@ -369,6 +369,14 @@ def _by_paths(rule: Rule, sizes: Sequence[int]) -> tuple[list[list[int]], str]:
         )
     left = [list(path) for path in paths]
     return [[left[d not in first].pop(0) for _ in range(size)] for d, size in enumerate(sizes)], ""
+
+
+def _never(loss: _Loss, n: int) -> str:
+    """Which worker cannot be lost, alone or with others."""
+    if loss(()):
+        return "the messages of all its workers do not suffice"
+    needed = [worker for worker in range(n) if loss((worker,))]
+    return f"its workers {listed(needed)} cannot be spared even alone" if needed else ""
 
 
 def _too_large(scheme: Scheme, largest: int) -> str:
