@@ -2,7 +2,9 @@
 
 import itertools
 import pickle
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -324,6 +326,22 @@ def test_what_waits_for_some_is_placed_for_exact_rounds():
     assert waiting.residual([1, 2, 4, 5]) > 0.5
     placed = waiting.placed({"a": [0, 3], "b": [1, 4], "c": [2, 5]}, strict=True)
     assert placed.residual([1, 2, 4, 5]) < 1e-12
+
+
+def test_the_table_of_the_page():
+    page = (Path(__file__).parents[1] / "docs" / "clusters.md").read_text("utf-8")
+    rows = [row.split(" | ") for row in re.findall(r"^\| (\d+ × \d+ \| .*) \|$", page, re.M)]
+    assert len(rows) == 6
+    for shape, *told in rows:
+        nodes, ranks = map(int, shape.split(" × "))
+        in_turn = [i % nodes for i in range(nodes * ranks)]
+        found = [
+            f"{len(survived(code, labels))} → {len(survived(code.placed(labels), labels))}"
+            for kind in (BinaryCode, FractionalRepetition)
+            for code in [kind(nodes * ranks, stragglers=1)]
+            for labels in (by_node(nodes, ranks), in_turn)
+        ]
+        assert told == found, shape
 
 
 # ------------------------------------------------------------------------------------ what is said
