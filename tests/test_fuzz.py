@@ -799,6 +799,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         delays.Outages, model=None, domains=["a", "a", "b"], probability=0.5, seconds=60.0
     ),
     "Outages.sample": _plain(OUTAGES.sample, round=3, workers=3, seed=1),
+    "Outages.placed": _plain(OUTAGES.placed, code=fastgc.FractionalRepetition(3, stragglers=2)),
     "Outages.draw": lambda rng: Call(
         partial(OUTAGES.draw, np.random.default_rng(0)), {"rounds": 3, "workers": 3}
     ),

@@ -1,6 +1,7 @@
 """Delays of workers that are out together, and what becomes of rounds and plans by them."""
 
 import itertools
+import json
 import math
 import pickle
 
@@ -90,9 +91,58 @@ def test_plans_place_their_codes():
         assert choice.code.domains == {node: [2 * node, 2 * node + 1] for node in range(4)}
         if choice.code.stragglers:
             assert choice.code.survived == (0, 1, 2, 3)
+    with pytest.raises(ValueError, match="for each of 6 workers, not 8"):
+        outages.placed(BinaryCode(6, stragglers=1))
     own = Placed(BinaryCode(8, stragglers=1), nodes, range(8))
     [choice] = planning.plan(8, outages, 0.001, codes=[own], rounds=50).choices
     assert choice.code is own
+
+
+def test_a_text_says_which_nodes_fail():
+    found = delays.parse(
+        "0.5*exponential:mean=1 + 0.5*pareto:scale=1,shape=2 | Outages: sizes=3/2/1, "
+        "probability=0.25, seconds=60"
+    )
+    model = delays.Mixture([Exponential(1.0), Pareto(1.0, 2.0)], [0.5, 0.5])
+    assert found == Outages(model, [0, 0, 0, 1, 1, 2], 0.25, 60)
+    alone = delays.parse("none|outages:sizes=2,probability=0,seconds=1")
+    assert alone == Outages(None, [0, 0], 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sizes=3/0/1,probability=0.1,seconds=6", "sizes must be workers of each node"),
+        ("sizes=3/x,probability=0.1,seconds=6", "sizes must be workers of each node"),
+        ("sizes=3/2,probability=2,seconds=6", "probability must be in 0 .. 1"),
+        ("sizes=3/2,probability=0.1", "seconds"),
+        ("sizes=1000000/1,probability=0.1,seconds=6", "at most 1000000 workers"),
+        ("sizes=3/2,probability=0.1,seconds=6,nodes=2", "it takes"),
+    ],
+)
+def test_texts_are_checked(text, said):
+    with pytest.raises(ValueError, match=said):
+        delays.parse("none | outages: " + text)
+    with pytest.raises(ValueError, match="of a computation"):
+        delays.parse(
+            "shifted-exponential:shift=1,rate=1 | outages:sizes=2/2,probability=0.1,seconds=6"
+        )
+
+
+def test_commands_deal_workers_out():
+    pytest.importorskip("typer")
+    from typer.testing import CliRunner
+
+    from fastgc.cli import app
+
+    text = "none | outages: sizes=4/4, probability=0.1, seconds=60"
+    sizes = ["-n", "8", "--rounds", "4000", "--delays", text, "--json"]
+    done = CliRunner().invoke(app, ["simulate", "binary", "-s", "1", *sizes])
+    assert done.exit_code == 0, done.output
+    # both nodes are out in one of a hundred rounds; not dealt out, one of them is enough
+    lost = 0.01
+    error = 60 * math.sqrt(lost * (1 - lost) / 4000)
+    assert abs(json.loads(done.stdout)["binary"]["mean"] - 60 * lost) < 5 * error
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_real
-from ..coding.placement import Domains, labels_of
+from ..coding.code import Code, Placed
+from ..coding.placement import Domains, labels_of, placement
 from .distributions import check_counts
 from .interface import DelayModel, Per, check_model, per_of, sample, tails
 
@@ -109,6 +110,24 @@ class Outages:
             own = np.array(rows).reshape(rounds, workers)
         times: Array = own + self._outages(rng, rounds)
         return times
+
+    def placed(self, code: Code) -> Placed:
+        """The code with its workers dealt out to these domains, as well as can be.
+
+        As `fastgc.Code.placed`, but without a warning where not any domain may be lost: that makes
+        rounds long, which is what is looked at. A code that is placed is left as it is.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is no code, or one of another number of workers.
+        """
+        if not isinstance(code, Code):
+            raise TypeError(f"code must be a code of fastgc, not {code!r}")
+        if isinstance(code, Placed):
+            return code
+        labels_of(self.domains, code.n)
+        return Placed(code, self.domains, placement(code.scheme, self.domains).order)
 
     def _outages(self, rng: np.random.Generator, rounds: int) -> Array:
         kinds = list(dict.fromkeys(self.domains))

@@ -21,11 +21,10 @@ from .. import kernels
 from .._arrays import at_least, check_cost, check_integer, check_real
 from .._extras import one_thread_of_blas
 from .._shown import duration, html_table, plural, short
-from ..codes import Code, Placed, catalogue
+from ..codes import Code, catalogue
 from ..codes.binary import ASSIGNMENTS
 from ..coding.arguments import unasked
 from ..coding.clusters import check_speeds
-from ..coding.placement import placement
 from ..coding.trust import UNSTABLE
 from ..delays import DelayModel, Outages
 from ..delays.interface import check_model, sample
@@ -394,11 +393,7 @@ class _Trials:
                 f"a worker must hold {code.load} partitions, and memory is {self.memory}"
             )
         require_mean(code, self.delays, self.how["interrupted"])
-        if isinstance(self.delays, Outages) and not isinstance(code, Placed):
-            # What it does not survive makes its rounds long, by which it is ranked.
-            domains = self.delays.domains
-            code = Placed(code, domains, placement(code.scheme, domains).order)
-        return code
+        return self.delays.placed(code) if isinstance(self.delays, Outages) else code
 
     def ways(self, name: str | Code) -> list[str | Code]:
         """The code without speeds, and if it takes them in all ways with them."""
