@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,7 @@ from fastgc.torch import (  # noqa: E402
     membership,
 )
 from fastgc.torch.all_reduce import _Reactive  # noqa: E402
+from fastgc.torch.domains import warn_of_host  # noqa: E402
 from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
 from fastgc.torch.sampler import Position, owners  # noqa: E402
 
@@ -430,6 +432,58 @@ def test_a_node_that_dies_costs_no_step(tmp_path):
     found = launch(tmp_path, on_two_nodes)
     check(found, 8, [3, 4, 5])
     assert all(each["ranks"] == [3, 4, 5] for each in found.values())
+
+
+def test_a_machine_that_cannot_be_spared_is_warned_of(tmp_path):
+    def on_two_nodes(rank, store, life):
+        os.environ |= {
+            "RANK": f"{rank}",
+            "LOCAL_RANK": f"{rank % 3}",
+            "LOCAL_WORLD_SIZE": "3",
+            "WORLD_SIZE": f"{N}",
+        }
+        nodes = [each // 3 for each in range(N)]
+        said = []
+        for code in (BinaryCode(N, stragglers=1), BinaryCode(N, stragglers=1).placed(nodes)):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", UserWarning)
+                with CodedAllReduce(net(), code, store=store, rank=rank):
+                    pass
+            said.append([str(w.message) for w in caught if "this machine" in str(w.message)])
+        return said
+
+    found = launch(tmp_path, on_two_nodes)
+    for rank, (plainly, placed) in found.items():
+        assert placed == []
+        assert len(plainly) == (rank % 3 == 0), plainly
+        for each in plainly:
+            assert f"with ranks {rank} to {rank + 2}, the others cannot go on" in each
+            assert "code.placed(fastgc.torch.hosts())" in each
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"RANK": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "3", "WORLD_SIZE": "6"}, True),
+        ({"RANK": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "3", "WORLD_SIZE": "6"}, False),
+        ({"RANK": "0", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "6", "WORLD_SIZE": "6"}, False),
+        ({"RANK": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "WORLD_SIZE": "6"}, False),
+        ({"RANK": "0", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "3", "WORLD_SIZE": "9"}, False),
+        ({"RANK": "0"}, False),
+    ],
+)
+def test_machines_are_as_torchrun_says(told, says, monkeypatch):
+    for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    code = FractionalRepetition(N, 3, stragglers=1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_host(code, lambda ranks: ranks != [0, 1, 2])
+        warn_of_host(code, code.decodable)
+        warn_of_host(Uncoded(N), lambda ranks: False)
+    assert len(caught) == says
 
 
 def test_hosts_are_those_of_the_first_time():

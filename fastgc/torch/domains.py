@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed
 
 from .._arrays import at_least, check_index
+from ..codes import Code
+from ..errors import warn_caller
 from .membership import own_store
 from .sampler import own_rank
 
-__all__ = ["hosts"]
+__all__ = ["hosts", "warn_of_host"]
 
 dist: Any = torch.distributed  # which exports less than it documents, for type checkers
 
@@ -74,3 +77,32 @@ def hosts(
     store = dist.PrefixStore(f"fastgc/hosts/{restarts}", store)
     store.compare_set(str(rank), "", host)  # unless an earlier life of this rank has said it
     return [store.get(str(other)).decode() for other in range(ranks)]
+
+
+def warn_of_host(code: Code, enough: Callable[[list[int]], bool]) -> None:
+    """Warn on one rank of a machine whose loss the others do not survive, as torchrun numbers them.
+
+    Nothing is said of ranks that torchrun did not start, or that are on one machine; nor of a code
+    that tolerates no loss, or of a machine with one rank, whose loss is any rank's.
+
+    Parameters
+    ----------
+    code : Code
+    enough : callable
+        Whether these ranks can go on.
+    """
+    try:
+        names = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE")
+        rank, local, here, world = (int(os.environ[name]) for name in names)
+    except (KeyError, ValueError):
+        return
+    if local or world != code.n or not 1 < here < world or code.stragglers == 0:
+        return
+    first, end = rank, rank + here
+    if not enough([other for other in range(world) if not first <= other < end]):
+        warn_caller(
+            f"if this machine is lost, with ranks {first} to {end - 1}, the others cannot go on: "
+            f"they lack what only these hold of {code!r}. Deal its workers out to the machines, on "
+            "all ranks and for the sampler, too: code = code.placed(fastgc.torch.hosts())",
+            UserWarning,
+        )
