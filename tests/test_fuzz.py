@@ -491,6 +491,7 @@ def _solve(rng):
 
 
 PARETO, LATE = delays.Pareto(1.0, 2.5), delays.ShiftedExponential(0.5, 2.0)
+OUTAGES = delays.Outages(delays.Pareto(1.0, 2.0), ["a", "a", "b"], 0.5, 60.0)
 MIXED = delays.Heterogeneous([delays.ShiftedExponential(0.5, 1.0 + i) for i in range(12)])
 PAIR = delays.Heterogeneous([delays.ShiftedExponential(0.5, 1.0 + i) for i in range(2)])
 LINE = np.linspace(-1.0, 1.0, 5)
@@ -730,6 +731,12 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         assignment=[[0, 1, 3], [2, 1], [3, 2, 0]],
         ordered=True,
     ),
+    "Placed": _plain(
+        fastgc.codes.Placed,
+        code=fastgc.BinaryCode(4, stragglers=1),
+        domains=[0, 0, 1, 1],
+        order=[0, 2, 1, 3],
+    ),
     "RandomAssignment": _plain(
         fastgc.RandomAssignment, n=3, k=5, load=[3, 4, 1], send="together", seed=4
     ),
@@ -750,6 +757,9 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "Grouped.members": _of_code("members", fastgc.Grouped, group=1),
     "Grouped.partitions_of": _of_code("partitions_of", fastgc.Grouped, group=1),
     "Grouped.group_of": _of_code("group_of", fastgc.Grouped, worker=1),
+    "Code.placed": _plain(
+        fastgc.BinaryCode(4, stragglers=1).placed, domains={"a": [0, 2], "b": [1, 3]}, strict=False
+    ),
     "Scheme.check_survivors": _of_survivors("check_survivors"),
     "Code.residual": _of_survivors("residual"),
     "Scheme.format": _of_code("format", p=5, dtype="float64", message_dtype=None),
@@ -785,6 +795,15 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "Empirical": _plain(delays.Empirical, samples=np.ones((3, 2)), per="round"),
     "Heterogeneous": _plain(delays.Heterogeneous, models=[PARETO, PARETO]),
     "Mixture": _plain(delays.Mixture, models=[PARETO, PARETO], weights=[0.25, 0.75]),
+    "Outages": _plain(
+        delays.Outages, model=None, domains=["a", "a", "b"], probability=0.5, seconds=60.0
+    ),
+    "Outages.sample": _plain(OUTAGES.sample, round=3, workers=3, seed=1),
+    "Outages.placed": _plain(OUTAGES.placed, code=fastgc.FractionalRepetition(3, stragglers=2)),
+    "Outages.draw": lambda rng: Call(
+        partial(OUTAGES.draw, np.random.default_rng(0)), {"rounds": 3, "workers": 3}
+    ),
+    "Outages.tail_indices": _plain(OUTAGES.tail_indices, workers=3),
     "Delays.sample": lambda rng: Call(
         _distribution(rng).sample, {"round": 3, "workers": 4, "seed": 1}
     ),

@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -46,9 +47,11 @@ from fastgc.torch import (  # noqa: E402
     CodedAllReduce,
     CodedSampler,
     all_reduce_gradients,
+    hosts,
     membership,
 )
 from fastgc.torch.all_reduce import _Pace, _Reactive  # noqa: E402
+from fastgc.torch.domains import warn_of_host  # noqa: E402
 from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
 from fastgc.torch.sampler import Position, owners  # noqa: E402
 
@@ -414,6 +417,102 @@ def went_on_without(rank, found):
     for each in found.values():
         assert each["ranks"] == without(rank)
         assert (each["changes"], each["left out"]) == (1, 0)
+
+
+def test_a_node_that_dies_costs_no_step(tmp_path):
+    # Ranks are numbered node by node: neighbours, which hold a binary code's copies, die together.
+    def on_two_nodes(rank, store, life):
+        code = BinaryCode(N, stragglers=1).placed(
+            hosts(N, rank=rank, store=store, host=f"node{rank // 3}"), strict=True
+        )
+
+        trouble = kill(rank, ("before", 4)) if rank < 3 else kill(None, None)
+        return training(code, 8, trouble, settle=3.0)(rank, store, life)
+
+    found = launch(tmp_path, on_two_nodes)
+    check(found, 8, [3, 4, 5])
+    assert all(each["ranks"] == [3, 4, 5] for each in found.values())
+
+
+def test_a_machine_that_cannot_be_spared_is_warned_of(tmp_path):
+    def on_two_nodes(rank, store, life):
+        os.environ |= {
+            "RANK": f"{rank}",
+            "LOCAL_RANK": f"{rank % 3}",
+            "LOCAL_WORLD_SIZE": "3",
+            "WORLD_SIZE": f"{N}",
+        }
+        nodes = [each // 3 for each in range(N)]
+        said = []
+        for code in (BinaryCode(N, stragglers=1), BinaryCode(N, stragglers=1).placed(nodes)):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", UserWarning)
+                with CodedAllReduce(net(), code, store=store, rank=rank):
+                    pass
+            said.append([str(w.message) for w in caught if "this machine" in str(w.message)])
+        return said
+
+    found = launch(tmp_path, on_two_nodes)
+    for rank, (plainly, placed) in found.items():
+        assert placed == []
+        assert len(plainly) == (rank % 3 == 0), plainly
+        for each in plainly:
+            assert f"with ranks {rank} to {rank + 2}, the others cannot go on" in each
+            assert "code.placed(fastgc.torch.hosts())" in each
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"RANK": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "3", "WORLD_SIZE": "6"}, True),
+        ({"RANK": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "3", "WORLD_SIZE": "6"}, False),
+        ({"RANK": "0", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "6", "WORLD_SIZE": "6"}, False),
+        ({"RANK": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "WORLD_SIZE": "6"}, False),
+        ({"RANK": "0", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "3", "WORLD_SIZE": "9"}, False),
+        ({"RANK": "0"}, False),
+    ],
+)
+def test_machines_are_as_torchrun_says(told, says, monkeypatch):
+    for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    code = FractionalRepetition(N, 3, stragglers=1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_host(code, lambda ranks: ranks != [0, 1, 2])
+        warn_of_host(code, code.decodable)
+        warn_of_host(Uncoded(N), lambda ranks: False)
+    assert len(caught) == says
+
+
+def test_hosts_are_those_of_the_first_time():
+    store = torch.distributed.HashStore()
+    found = {}
+
+    def tell(rank, host):
+        found[rank] = hosts(3, rank=rank, store=store, host=host)
+
+    threads = [threading.Thread(target=tell, args=each) for each in ((0, "a"), (2, "b"), (1, "a"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert found == {rank: ["a", "a", "b"] for rank in range(3)}
+    assert hosts(3, rank=1, store=store, host="c") == ["a", "a", "b"]
+    with pytest.raises(TypeError, match="host must be the name"):
+        hosts(3, rank=1, store=store, host="")
+    with pytest.raises(ValueError, match="rank 3 does not exist"):
+        hosts(3, rank=3, store=store)
+
+
+def test_hosts_of_a_process_alone(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("RANK", "0")
+    assert hosts(store=torch.distributed.HashStore()) == [socket.gethostname()]
+    monkeypatch.delenv("WORLD_SIZE")
+    with pytest.raises(RuntimeError, match="how many ranks there are"):
+        hosts(store=torch.distributed.HashStore())
 
 
 @pytest.mark.parametrize("rank", [0, 4])

@@ -124,6 +124,7 @@ def _simulate_each(
 
     A code that was named must exist; of all codes those that cannot be are left out.
     """
+    from ..delays import Outages
     from ..progress import task_bar
     from ..simulation import follow
     from ..simulation import simulate as run
@@ -145,6 +146,8 @@ def _simulate_each(
         for name in chosen:
             try:
                 code = catalogue.make(name, what.workers, what.partitions, s, what.seed)
+                if isinstance(model, Outages):
+                    code = model.placed(code)
                 found[name] = run(code, model, rounds=what.rounds, request=what.request, **how)
                 if what.timeline is not None:
                     followed[name] = follow(code, model, rounds=DRAWN, **how)

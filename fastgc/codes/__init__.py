@@ -1,7 +1,7 @@
 """Gradient codes, one file per scheme: see `fastgc.coding` for what serves them all."""
 
 from .._shown import listing
-from ..coding.code import Code, Recovery
+from ..coding.code import Code, Placed, Recovery
 from ..coding.plan import BoundDecoder, BoundEncoder, Decoder, Encoder
 from ..coding.round import Round
 from ..coding.scheme import Residuals, Scheme
@@ -49,6 +49,7 @@ __all__ = [
     "LagrangeCode",
     "LinearCode",
     "PartialWork",
+    "Placed",
     "RandomAssignment",
     "RaptorCode",
     "Recovery",

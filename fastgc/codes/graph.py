@@ -232,6 +232,10 @@ class Parts(NamedTuple):
             tally.add(message)
         return -(-tally.lacking // 2)  # an edge joins two components
 
+    def renumbered(self, number: NDArray[np.int64]) -> Parts:
+        """As `fastgc.coding.rules.renumbered`."""
+        return self._replace(ends=self.ends[number])
+
     def tally(self) -> Tally:
         return _PartsTally(self)
 

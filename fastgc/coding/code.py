@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, overload
 
@@ -17,11 +17,23 @@ from .._arrays import (
     check_workers,
     view_of,
 )
-from ..errors import NotDecodableError
+from .._shown import listed
+from ..errors import NotDecodableError, warn_caller
 from ..kernels.rows import DOUBLE
 from . import approximation, display
 from .approximation import Partial, nearest_vector
 from .arguments import Recorded
+from .placement import (
+    Domains,
+    PlacedScheme,
+    check_order,
+    labels_of,
+    losses,
+    members_of,
+    placement,
+    survived,
+    what_would_do,
+)
 from .plan import BoundDecoder, BoundEncoder, Decoder, Encoder, Plan, decode, encode
 from .round import DeviceRound, Round
 from .scheme import Residuals, Scheme
@@ -30,7 +42,7 @@ from .trust import Approximation, Trust, Watch, expected_trust, warn_of_precisio
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Code", "Recovery"]
+__all__ = ["Code", "Placed", "Recovery"]
 
 
 class Recovery(NamedTuple):
@@ -765,6 +777,66 @@ class Code(Recorded):
         load = messages * self.scheme.message_weight / trials
         return Recovery(workers / trials, messages / trials, load)
 
+    # ----------------------------------------------------------------------- who does whose work
+
+    def placed(self, domains: Domains, *, strict: bool = False) -> Placed:
+        """The same code with its workers dealt out so that any one domain may be lost.
+
+        Deaths come by node and by zone: those of one domain die together. Which of the workers
+        share it decides whether the others suffice, and costs nothing. The order is that of the
+        numbers where it will do; else it is found by theory, by trying all orders of up to 12
+        workers, or by search.
+
+        Parameters
+        ----------
+        domains : sequence of n labels, or mapping of labels to workers
+            In which domain each worker is: ``["a", "a", "b", "b"]``, ``{"a": [0, 1], "b": [2,
+            3]}``. Those of ranks of PyTorch are ``fastgc.torch.hosts()``.
+        strict : bool, default False
+            Raise an error where not any one domain may be lost, instead of a warning.
+
+        Returns
+        -------
+        Placed
+
+        Raises
+        ------
+        TypeError, ValueError
+            If domains are not those of n workers, or with `strict` one of them may not be lost;
+            says why.
+
+        Warns
+        -----
+        UserWarning
+            If a domain may not be lost in the best order that was found; says which, and why.
+
+        Examples
+        --------
+        >>> import fastgc
+        >>> code, nodes = fastgc.BinaryCode(6, stragglers=1), [0, 0, 0, 1, 1, 1]
+        >>> code.decodable([3, 4, 5])  # node 0 is lost
+        False
+        >>> placed = code.placed(nodes)
+        >>> placed.decodable([3, 4, 5]), placed.order.tolist()
+        (True, [0, 2, 4, 1, 3, 5])
+        >>> print(placed.losses)
+        any one of 2 domains may be lost, of 3 workers
+        """
+        labels = labels_of(domains, self.n)
+        found = placement(self.scheme, labels)
+        if found.why:
+            members = members_of(labels)
+            lost = listed(each for each in members if each not in found.survived)
+            which = "every domain" if not found.survived else f"domains {lost}"
+            text = (
+                f"{self!r} does not survive the loss of {which} in any order of its workers that "
+                f"was found: {found.why}; {what_would_do(members)}"
+            )
+            if strict:
+                raise ValueError(text)
+            warn_caller(text, UserWarning)
+        return Placed(self, labels, found.order)
+
     # ------------------------------------------------------------------------------ to look at
 
     def draw(self, ax: Axes | None = None) -> Axes:
@@ -848,3 +920,53 @@ class _RowScheme(Scheme):
 
 # Names by which a scheme says something that a code says by its scheme alone.
 _HOOKS = {name for name in dir(Scheme) if not name.startswith("_")} - {*dir(Code), "row", "wait"}
+
+
+class Placed(Code):
+    """A code whose workers are dealt out to domains: worker i does what ``order[i]`` of it does.
+
+    Made by `Code.placed`, which finds the order.
+
+    Parameters
+    ----------
+    code : Code
+    domains : sequence of n labels, or mapping of labels to workers
+        As of `Code.placed`.
+    order : sequence of n int
+        Each worker of `code` once.
+
+    Attributes
+    ----------
+    code : Code
+        The code, as it was numbered.
+    order : (n,) int64 array
+    domains : dict
+        Of each label, its workers.
+    survived : tuple of labels
+        Domains of which any one may be lost, all of its workers at a time.
+    losses : str
+        The same in a sentence.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `code` is none, or an argument is not of its n workers.
+    """
+
+    scheme: PlacedScheme
+
+    def __init__(self, code: Code, domains: Domains, order: ArrayLike) -> None:
+        if not isinstance(code, Code):
+            raise TypeError(f"code must be a code of fastgc, not {code!r}")
+        self.code, self.order = code, check_order(order, code.n)
+        self._labels = labels_of(domains, code.n)
+        self.domains = members_of(self._labels)
+        super().__init__(PlacedScheme(code.scheme, self.order))
+
+    @cached_property
+    def survived(self) -> tuple[Hashable, ...]:
+        return survived(self.code.scheme, self.domains, self.order)
+
+    @property
+    def losses(self) -> str:
+        return losses(self.domains, self.survived)

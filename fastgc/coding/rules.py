@@ -26,6 +26,7 @@ __all__ = [
     "Cells",
     "Follower",
     "Groups",
+    "Renumbered",
     "Rule",
     "Span",
     "Tally",
@@ -33,6 +34,7 @@ __all__ = [
     "Waiting",
     "check_wait",
     "first_positions",
+    "renumbered",
     "side_by_side",
     "tolerated",
     "withstands",
@@ -104,6 +106,10 @@ class Blocks(NamedTuple):
     def tally(self) -> Tally:
         return _BlocksTally(self.block.tolist(), self.need.tolist())
 
+    def renumbered(self, number: Numbers) -> Blocks:
+        """As the function `renumbered`."""
+        return self._replace(block=self.block[number])
+
     def enough(self) -> kernels.unchecked.Enough:
         """The same for ``kernels.unchecked.Arrivals``."""
         return kernels.unchecked.Enough.of_blocks(self.block, self.need)
@@ -152,6 +158,10 @@ class Cells(NamedTuple):
 
     def tally(self) -> Tally:
         return _CellsTally(self.cell.tolist(), self.weight.tolist(), self.need)
+
+    def renumbered(self, number: Numbers) -> Cells:
+        """As the function `renumbered`."""
+        return self._replace(cell=self.cell[number])
 
     def enough(self) -> kernels.unchecked.Enough:
         """The same for ``kernels.unchecked.Arrivals``."""
@@ -267,6 +277,10 @@ class Tiling(NamedTuple):
                         ahead.appendleft((there, so_far))
         return done[self.k]
 
+    def renumbered(self, number: Numbers) -> Tiling:
+        """As the function `renumbered`."""
+        return self._replace(start=self.start[number], stop=self.stop[number])
+
     def tally(self) -> Tally:
         return _TilingTally(self.start.tolist(), self.stop.tolist(), self.k)
 
@@ -373,6 +387,10 @@ class Waiting(NamedTuple):
         rest = int(np.sort(due)[whole : self.wait].sum())
         return min(self.rule.missing(survivors), rest)
 
+    def renumbered(self, number: Numbers) -> Waiting:
+        """As the function `renumbered`."""
+        return Waiting(renumbered(self.rule, number), self.sender[number], self.wait)
+
     def tally(self) -> Tally:
         return _WaitingTally(self.rule.tally(), self.sender, self.wait)
 
@@ -396,6 +414,37 @@ class _WaitingTally:
         if not self._ready:  # it may take linear algebra to find out
             self._ready = self._lacking <= 0 or self._tally.add(message)
         return self._ready
+
+
+class Renumbered(NamedTuple):
+    """A rule of messages that are called otherwise: message m is ``number[m]`` of the rule."""
+
+    rule: Rule
+    number: Numbers
+
+    def missing(self, survivors: Numbers) -> int:
+        return self.rule.missing(self.number[survivors])
+
+    def tally(self) -> Tally:
+        return _RenumberedTally(self.rule.tally(), self.number)
+
+
+class _RenumberedTally:
+    def __init__(self, tally: Tally, number: Numbers) -> None:
+        self._tally, self._number = tally, number.tolist()
+
+    def reset(self) -> None:
+        self._tally.reset()
+
+    def add(self, message: int) -> bool:
+        return self._tally.add(self._number[message])
+
+
+def renumbered(rule: Rule, number: Numbers) -> Rule:
+    """The same rule where message m is what ``number[m]`` was: of its own kind, if that can be."""
+    own = getattr(rule, "renumbered", None)
+    found: Rule = Renumbered(rule, number) if own is None else own(number)
+    return found
 
 
 def side_by_side(rules: Sequence[Rule], first: Sequence[int]) -> Rule:
@@ -479,6 +528,14 @@ class Span(NamedTuple):
         lacking = ~(self.equations(survivors).rows != 0).any(axis=0)
         largest = (self.equations(rest).rows != 0).sum(axis=1).max()
         return max(1, -(-int(lacking.sum()) // max(int(largest), 1)))
+
+    def renumbered(self, number: Numbers) -> Span:
+        """As the function `renumbered`."""
+        return Span(
+            lambda came: self.equations(number[came]),
+            lambda came: self.residual(number[came]),
+            self.messages,
+        )
 
     def spare(self) -> NDArray[np.float64] | None:
         """Numbers by which to tell quickly whether messages suffice, by those that did not come.
@@ -617,6 +674,9 @@ def withstands(rule: Rule, survivors: Numbers, sender: Numbers, most: int) -> in
     """
     if isinstance(rule, Waiting):
         return withstands(rule.rule, survivors, sender, most)
+    if isinstance(rule, Renumbered):
+        senders = sender[np.argsort(rule.number)]
+        return withstands(rule.rule, rule.number[survivors], senders, most)
     if isinstance(rule, Groups):
         ends = np.searchsorted(survivors := np.sort(survivors), rule.first)
         return min(

@@ -6,6 +6,7 @@ from .empirical import Empirical
 from .fit import Fit, fit
 from .interface import DelayModel
 from .mixtures import Heterogeneous, Mixture
+from .outages import Outages
 from .text import parse, register
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Fit",
     "Heterogeneous",
     "Mixture",
+    "Outages",
     "Pareto",
     "ShiftedExponential",
     "fit",

@@ -66,7 +66,7 @@ class Delays(ABC):
         TypeError
             If one is not an integer.
         """
-        _check_counts(round=round, workers=workers, seed=seed)
+        check_counts(round=round, workers=workers, seed=seed)
         # A spawn key, unlike further entropy, keeps round 0 apart from a plain use of the seed.
         stream = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(round,)))
         times: Array = self._draw(stream, 1, workers)[0]
@@ -94,7 +94,7 @@ class Delays(ABC):
         TypeError
             If one is not an integer.
         """
-        _check_counts(rounds=rounds, workers=workers)
+        check_counts(rounds=rounds, workers=workers)
         return self._draw(rng, rounds, workers)
 
     def order_statistic_mean(self, f: int, n: int) -> float:
@@ -480,7 +480,7 @@ def _harmonic_difference(f: int, n: int) -> float:
     return math.fsum([first, math.log1p((n - low) / low), *rest])
 
 
-def _check_counts(**counts: int) -> None:
+def check_counts(**counts: int) -> None:
     for name, value in counts.items():
         if check_integer(name, value) < 0:
             raise ValueError(f"{name} must not be negative, got {value}")

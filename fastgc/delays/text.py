@@ -12,6 +12,7 @@ from .distributions import Distribution, Exponential, Pareto, ShiftedExponential
 from .empirical import Empirical
 from .interface import DelayModel, check_model
 from .mixtures import Heterogeneous, Mixture
+from .outages import Outages
 
 __all__ = ["FORMS", "MODELS", "others", "parse", "register", "written"]
 
@@ -31,7 +32,8 @@ FORMS = (
     '"exponential: mean=0.01" or "empirical: FILE" (a table of rounds and workers: csv, txt, npy, '
     "npz, json, parquet; in seconds, or with unit=ms), each with per=round or "
     'per=computation (times the load) if need be; "0.9*MODEL + 0.1*MODEL" mixes, "95 of MODEL; 5 '
-    'of MODEL" makes workers differ, the same ones in all rounds; a class that can be '
+    'of MODEL" makes workers differ, the same ones in all rounds; "MODEL | outages: sizes=4/4/4, '
+    'probability=0.001, seconds=60" lets nodes of so many workers fail; a class that can be '
     'imported is "module:Class:key=value"'
 )
 
@@ -39,6 +41,7 @@ _MOST_WORKERS = 10**6
 
 _CLASS = re.compile(r"[^:=]+:[^:=]+(:|$)")  # module:Class, whatever its arguments
 _FILE = re.compile(r"(.*?)((?:,\s*(?:per|unit)\s*=[^,=]*)*)", re.IGNORECASE | re.DOTALL)
+_FAILING = re.compile(r"(.*)\|\s*outages\s*:(.*)", re.IGNORECASE | re.DOTALL)
 _OPTION = re.compile(r",\s*(per|unit)\s*=([^,=]*)", re.IGNORECASE)  # that follow its name
 _WEIGHT = r"\s*[\d.]+(?:e[+-]?\d+)?\s*"
 
@@ -112,7 +115,9 @@ def parse(text: str) -> DelayModel | None:
         - recorded times, ``"empirical:FILE"``, or ``"empirical:FILE,unit=ms"``: a file that
           `Empirical.read` reads, whole rounds of so many workers where it has several of both,
         - a mixture, ``"0.9*pareto:... + 0.1*exponential:..."``,
-        - unlike workers, ``"95 of exponential:... ; 5 of pareto:..."``, 100 in all.
+        - unlike workers, ``"95 of exponential:... ; 5 of pareto:..."``, 100 in all,
+        - any of these, and nodes or zones of so many workers that fail (`Outages`), numbered one
+          after the other: ``"pareto:... | outages:sizes=4/4/4,probability=0.001,seconds=60"``.
 
         Mixtures and unlike workers are made of models that are a `Distribution`. A model may end in
         ``",per=round"`` or ``",per=computation"``, one that others have added if it has such a
@@ -141,6 +146,8 @@ def parse(text: str) -> DelayModel | None:
         raise ValueError(f"the text of a delay model is empty: expected {_expected()}")
     if text.strip().lower() == "none":
         return None
+    if failing := _FAILING.fullmatch(text):
+        return _outages(text, *failing.groups())
     groups = text.split(";")
     if len(groups) == 1 and not _counted(text):
         return _mixture(text)
@@ -158,6 +165,25 @@ def parse(text: str) -> DelayModel | None:
             )
         models += [_distribution(counted[2], _mixture(counted[2]))] * int(counted[1])
     return Heterogeneous(models)
+
+
+def _outages(text: str, model: str, listed: str) -> Outages:
+    what = f"delay model {text.strip()!r}"
+
+    def outages(sizes: Any, probability: float, seconds: float) -> Outages:
+        each = sizes if isinstance(sizes, list | tuple) else [sizes]
+        if not all(type(size) is int and size > 0 for size in each):
+            raise ValueError(f"sizes must be workers of each node, as in 4/4/4, not {sizes!r}")
+        if sum(each) > _MOST_WORKERS:
+            raise ValueError(f"at most {_MOST_WORKERS} workers in all")
+        labels = [node for node, size in enumerate(each) for _ in range(size)]
+        return Outages(parse(model), labels, probability, seconds)
+
+    arguments = read_arguments(outages, listed, what)
+    try:
+        return outages(**arguments)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from error
 
 
 def _counted(text: str) -> re.Match[str] | None:

@@ -26,7 +26,7 @@ from ..codes.binary import ASSIGNMENTS
 from ..coding.arguments import unasked
 from ..coding.clusters import check_speeds
 from ..coding.trust import UNSTABLE
-from ..delays import DelayModel
+from ..delays import DelayModel, Outages
 from ..delays.interface import check_model, sample
 from ..errors import InstabilityWarning
 from ..simulation import Simulation, simulate
@@ -249,7 +249,8 @@ def plan(
     n : int
         Workers.
     delays : DelayModel, optional
-        How late workers are. Default: not at all.
+        How late workers are. Default: not at all. Where they are `fastgc.delays.Outages`, workers
+        of all codes are dealt out to their domains (`fastgc.Code.placed`).
     cost : float or (n,) array
         Seconds to compute one partial gradient.
     k : int, optional
@@ -392,7 +393,7 @@ class _Trials:
                 f"a worker must hold {code.load} partitions, and memory is {self.memory}"
             )
         require_mean(code, self.delays, self.how["interrupted"])
-        return code
+        return self.delays.placed(code) if isinstance(self.delays, Outages) else code
 
     def ways(self, name: str | Code) -> list[str | Code]:
         """The code without speeds, and if it takes them in all ways with them."""

@@ -18,6 +18,7 @@ except ImportError as error:
 from .._shown import listing
 from .all_reduce import Change, CodedAllReduce, all_reduce_gradients
 from .data_parallel import CodedDataParallel, Result
+from .domains import hosts
 from .sampler import CodedSampler
 
 __all__ = [
@@ -27,5 +28,6 @@ __all__ = [
     "CodedSampler",
     "Result",
     "all_reduce_gradients",
+    "hosts",
 ]
 __dir__ = listing(__all__)

@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 from .._arrays import at_least, check_real, check_word
 from ..codes import Code
 from ..errors import LeftOutError, NotDecodableError
+from .domains import warn_of_host
 from .membership import BrokenGroupError, Members, View, own_store
 from .parameters import Buffers, Vector, fingerprint, trainable
 from .sampler import CodedSampler, Position, own_rank, owners, real_row
@@ -180,6 +181,12 @@ class CodedAllReduce:
     RuntimeError
         If parameters differ between ranks at the start, or if there is no store.
 
+    Warns
+    -----
+    UserWarning
+        If torchrun started several ranks on this machine and others elsewhere, and the others could
+        not go on without these: `fastgc.Code.placed` is for that.
+
     Notes
     -----
     Reactive redundancy (Gupta, Vaidya 2019) costs nothing until it is needed: each partition of a
@@ -254,6 +261,8 @@ class CodedAllReduce:
         )
         self._given = _Given(self._parameters)
         enough = code.decodable if self._reactive is None else self._reactive.enough
+        if not partial and group is None:
+            warn_of_host(code, enough)
         place = _store(store, group), rank, code.n
         self._members = Members(*place, bool if partial else enough, seconds, settle)
         self._leave = weakref.finalize(self, self._members.close)

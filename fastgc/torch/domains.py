@@ -1,0 +1,108 @@
+"""Which ranks are on one machine, and die with it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed
+
+from .._arrays import at_least, check_index
+from ..codes import Code
+from ..errors import warn_caller
+from .membership import own_store
+from .sampler import own_rank
+
+__all__ = ["hosts", "warn_of_host"]
+
+dist: Any = torch.distributed  # which exports less than it documents, for type checkers
+
+
+def hosts(
+    ranks: int | None = None,
+    *,
+    host: str | None = None,
+    rank: int | None = None,
+    store: Any = None,
+) -> list[str]:
+    """The machine of each rank: the domains of `fastgc.Code.placed`.
+
+    To be called on all ranks, which wait for each other; then each makes the same code::
+
+        code = fastgc.BinaryCode(8, stragglers=1).placed(hosts())
+
+    Parameters
+    ----------
+    ranks : int, optional
+        How many there are. Default: as torch.distributed or torchrun says.
+    host : str, optional
+        What this rank's machine is called: or its rack, or its zone, where these are what dies.
+        Default: its hostname.
+    rank : int, optional
+        Default: that of torch.distributed or torchrun.
+    store : torch.distributed.Store, optional
+        By which ranks tell each other. Default: that of torchrun, else of ``init_process_group``.
+
+    Returns
+    -------
+    list of str
+        A label for each rank, in order. A rank that starts again gets those of the first time,
+        wherever it is now: what the others compute follows from them. With
+        `fastgc.torch.CodedDataParallel` rank 0 is the master: workers' are ``hosts()[1:]``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `ranks` is no number of ranks, or `rank` none of them.
+    RuntimeError
+        If there is no store, or a rank is not there in time, as the store has it.
+    """
+    if ranks is None:
+        told = dist.get_world_size() if dist.is_initialized() else os.environ.get("WORLD_SIZE")
+        if told is None:
+            raise RuntimeError(
+                "it is not known how many ranks there are: start them by torchrun, or give ranks="
+            )
+        ranks = int(told)
+    ranks = at_least("ranks", ranks, 1)
+    rank = check_index("rank", own_rank() if rank is None else rank, ranks)
+    host = socket.gethostname() if host is None else host
+    if not isinstance(host, str) or not host:
+        raise TypeError(f"host must be the name of a machine, not {host!r}")
+    store = own_store() if store is None else store
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    store = dist.PrefixStore(f"fastgc/hosts/{restarts}", store)
+    store.compare_set(str(rank), "", host)  # unless an earlier life of this rank has said it
+    return [store.get(str(other)).decode() for other in range(ranks)]
+
+
+def warn_of_host(code: Code, enough: Callable[[list[int]], bool]) -> None:
+    """Warn on one rank of a machine whose loss the others do not survive, as torchrun numbers them.
+
+    Nothing is said of ranks that torchrun did not start, or that are on one machine; nor of a code
+    that tolerates no loss, or of a machine with one rank, whose loss is any rank's.
+
+    Parameters
+    ----------
+    code : Code
+    enough : callable
+        Whether these ranks can go on.
+    """
+    try:
+        names = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE")
+        rank, local, here, world = (int(os.environ[name]) for name in names)
+    except (KeyError, ValueError):
+        return
+    if local or world != code.n or not 1 < here < world or code.stragglers == 0:
+        return
+    first, end = rank, rank + here
+    if not enough([other for other in range(world) if not first <= other < end]):
+        warn_caller(
+            f"if this machine is lost, with ranks {first} to {end - 1}, the others cannot go on: "
+            f"they lack what only these hold of {code!r}. Deal its workers out to the machines, on "
+            "all ranks and for the sampler, too: code = code.placed(fastgc.torch.hosts())",
+            UserWarning,
+        )
