@@ -47,6 +47,7 @@ CODES = (
     "bcc",
     "random",
     "uncoded",
+    "reactive",
     "uc-mmc",
 )
 
@@ -155,7 +156,7 @@ def _ranked(choices: list[Choice]) -> list[Choice]:
     ranked: list[Choice] = []
     while left:
         same = [choice for choice in left if alike(choice, left[0])] or left[:1]
-        ranked.append(min(same, key=lambda choice: (choice.code.load, choice.time)))
+        ranked.append(min(same, key=lambda choice: (choice.code.scheme.stored, choice.time)))
         left.remove(ranked[-1])
     return ranked
 
@@ -387,9 +388,9 @@ class _Trials:
         """The code; ValueError if it does not fit."""
         seed = self.how["seed"]
         code = name if isinstance(name, Code) else made(name, self.n, self.k, stragglers, seed)
-        if code.load > self.memory:
+        if code.scheme.stored > self.memory:
             raise ValueError(
-                f"a worker must hold {code.load} partitions, and memory is {self.memory}"
+                f"a worker must hold {code.scheme.stored} partitions, and memory is {self.memory}"
             )
         require_mean(code, self.delays, self.how["interrupted"])
         return code
@@ -506,8 +507,10 @@ class _Search:
 
 
 def _same(code: Code, other: Code) -> bool:
-    """Whether the workers of both codes send the same."""
+    """Whether the workers of both codes hold and send the same."""
     if (code.load, code.scheme.message_count) != (other.load, other.scheme.message_count):
+        return False
+    if code.scheme.spare != other.scheme.spare:
         return False
     if repr(code) == repr(other):
         return True
