@@ -192,7 +192,7 @@ class Dues:
         `has`: whether the answer is of use.
         """
         asked = self._open.get(worker)
-        if asked is None or asked is not what:
+        if asked is None or what is not asked:
             return None
         self._close(worker)
         if has:
