@@ -120,6 +120,23 @@ def test_the_least_makespan_decides_who_is_asked():
     assert dues.questions() == []
 
 
+def test_a_holder_is_asked_for_one_share_at_a_time_and_for_none_again():
+    dues = Dues([[0, 1, 2], [1, 2, 3], [2, 3, 0], [3, 0, 1]], 1.0)
+    dues.begin(0.0, asks=True)
+    dues.came(2, 0.1)
+    dues.elapse(1.0)
+    [(worker, what)] = dues.questions()
+    assert (worker, what) == (2, Share(0))
+    assert dues.answers(2, what, 1.1, has=False) is None  # it has lost it
+    [(worker, what)] = dues.questions()
+    assert (worker, what) == (2, Share(1))
+    assert dues.answers(2, what, 1.2, has=True) == 1
+    assert dues.questions() == []  # not for share 0 again
+    dues.came(1, 1.3)
+    assert dues.questions() == [(1, Share(0))]
+    assert dues.missing == {0, 3}
+
+
 def test_who_does_not_answer_is_asked_no_more_and_still_counts():
     dues = Dues([[0, 1, 2], [1, 2, 0], [2, 0, 1]], 1.0)
     dues.begin(0.0, asks=True)
@@ -221,6 +238,13 @@ def test_what_a_round_requires():
     rnd.require(np.array([1, 3]))
     with pytest.raises(NotDecodableError, match=r"partitions of workers \[1\]"):
         rnd.require(np.array([0, 3]))
+    rnd.receive(2, np.ones(1))
+    rnd.straggles(2)  # after its own share came
+    rnd.straggles(1)
+    rnd.require(np.array([0, 1, 2, 3]))  # worker 1 is back
+    with pytest.raises(NotDecodableError, match=r"partitions of workers \[1\]"):
+        rnd.require(np.array([0, 2, 3]))
+    rnd.reset()
     rnd.begin(Host(clock=lambda: 0.0, asks=False))
     with pytest.raises(NotDecodableError, match=r"workers \[0, 2\]"):
         rnd.require(np.array([1, 3]))
