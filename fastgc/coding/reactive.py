@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from .. import kernels
 from .._arrays import check_index, check_real
 from ..errors import NotDecodableError
 from .gathering import Costs, Host
@@ -149,6 +150,11 @@ class Dues:
         return first if self._late else min(first, self._begun + self._span)
 
     @property
+    def calm(self) -> bool:
+        """Whether nobody is known to be dead or late."""
+        return not (self._late or self._dead or self._absent)
+
+    @property
     def awaited(self) -> Collection[int]:
         """Workers that owe an answer."""
         return self._open
@@ -213,7 +219,7 @@ class Dues:
 
     def _wanted(self) -> set[int]:
         """Shares that are late, or lost, and that nobody is at."""
-        if not (self._late or self._dead or self._absent) or not self._asks:
+        if self.calm or not self._asks:
             return set()
         wanted = self.missing if self._late else self.missing & (self._dead | self._absent)
         return wanted.difference(self._open[worker].worker for worker in self._until)
@@ -325,8 +331,9 @@ class ReactiveRound(Round):
 
     def _begin(self, host: Host | None) -> None:
         self._clock = _no_clock if host is None else host.clock
+        self._begun = self._clock()
         asks, least = (False, 0.0) if host is None else (host.asks, host.least_wait)
-        self._dues.begin(self._clock(), asks=asks, least=least if least < math.inf else 0.0)
+        self._dues.begin(self._begun, asks=asks, least=least if least < math.inf else 0.0)
         self._stood_in = set[int]()  # whose share came from another
 
     @property
@@ -358,8 +365,16 @@ class ReactiveRound(Round):
         self._dues.came(int(worker), self._clock())
         return self.ready
 
-    def intake(self, when: NDArray[np.float64]) -> None:
-        """None: each message is to be received."""
+    def intake(self, when: NDArray[np.float64]) -> kernels.unchecked.Arrivals | None:
+        """As of `Round`; None once somebody fails: who is done can then be asked at once."""
+        return super().intake(when) if self._dues.calm else None
+
+    def follow(self) -> list[int]:
+        """As of `Round`."""
+        numbers = super().follow()
+        for number in numbers:
+            self._dues.came(number, self._begun + float(self._arrivals.when[number]))
+        return numbers
 
     def straggles(self, worker: int) -> None:
         """Note that a worker has died: others are asked for what it owes."""
