@@ -137,6 +137,8 @@ class Dues:
         self._open: dict[int, Share] = {}  # of workers that owe an answer
         self._until: dict[int, float] = {}  # when another one is to be asked as well
         self._before: set[tuple[int, int]] = set()  # worker and share: not to be asked again
+        self._askers: dict[int, list[int]] = {}  # by share, all that were asked for it
+        self._at: set[int] = set()  # shares that somebody is at who still has time
         self._new: list[tuple[int, Share]] = []  # questions that are not put yet
         self.asked = 0
         self._span = self.seconds
@@ -146,7 +148,7 @@ class Dues:
         """When `elapse` is to be called; inf: not before more happens."""
         if not (self._asks and self.missing):
             return math.inf
-        first = min(self._until.values(), default=math.inf)
+        first = next(iter(self._until.values()), math.inf)  # who was asked first has the least
         return first if self._late else min(first, self._begun + self._span)
 
     @property
@@ -173,12 +175,14 @@ class Dues:
 
     def _have(self, share: int) -> None:
         self.missing.discard(share)
-        for worker in [i for i, what in self._open.items() if what.worker == share]:
-            self._close(worker)
+        for worker in self._askers.pop(share, ()):
+            if worker in self._open and self._open[worker].worker == share:
+                self._close(worker)
 
     def _close(self, worker: int) -> None:
-        self._open.pop(worker, None)
-        self._until.pop(worker, None)
+        what = self._open.pop(worker, None)
+        if self._until.pop(worker, None) is not None and what is not None:
+            self._at.discard(what.worker)
 
     def dies(self, worker: int, now: float) -> None:
         """A worker is gone; others are asked for what it owes."""
@@ -189,7 +193,9 @@ class Dues:
     def elapse(self, now: float) -> None:
         """It is `due`: ask for what is late, and others beside those that do not answer."""
         self._late |= now >= self._begun + self._span
-        self._until = {i: until for i, until in self._until.items() if until > now}
+        for worker in [i for i, until in self._until.items() if until <= now]:
+            del self._until[worker]
+            self._at.discard(self._open[worker].worker)
         self._ask(now)
 
     def answers(self, worker: int, what: object, now: float, *, has: bool) -> int | None:
@@ -222,20 +228,28 @@ class Dues:
         if self.calm or not self._asks:
             return set()
         wanted = self.missing if self._late else self.missing & (self._dead | self._absent)
-        return wanted.difference(self._open[worker].worker for worker in self._until)
+        return wanted - self._at
 
     def _ask_one(self, worker: int, now: float) -> None:
         """Ask a worker that is done now; all others that are could not be asked before."""
-        if (wanted := self._wanted()) and worker not in self._open:
-            for share in self._others[worker]:
-                if share in wanted and (worker, share) not in self._before:
-                    self._put(worker, share, now)
-                    return
+        if self.calm or not self._asks or worker in self._open:
+            return
+        for share in self._others[worker]:
+            if (
+                share in self.missing
+                and share not in self._at
+                and (self._late or share in self._dead or share in self._absent)
+                and (worker, share) not in self._before
+            ):
+                self._put(worker, share, now)
+                return
 
     def _put(self, worker: int, share: int, now: float) -> None:
         self._open[worker] = what = Share(share)
         self._until[worker] = now + self._patience(now)
         self._before.add((worker, share))
+        self._askers.setdefault(share, []).append(worker)
+        self._at.add(share)
         self._new.append((worker, what))
 
     def _ask(self, now: float) -> None:

@@ -61,6 +61,7 @@ _BY_SPEED = {
 }
 
 _GRID = 32  # loads of a code that are simulated first, and then again around the best
+_FEW = 5  # the same of codes that are simulated event by event: numbers of holders
 _SETS = 9  # sets of survivors over which decoding is timed and its stability judged
 _TOLD_APART = 1 << 16  # coefficients, at most, that are compared to tell codes apart
 _TIMED = 0.05  # seconds of decoding, after which no further set is timed
@@ -468,13 +469,14 @@ class _Search:
         return [choice() for _, choice in self._tried]
 
     def run(self, n: int) -> None:
-        grid = np.unique(np.round(np.geomspace(1, n, _GRID)).astype(int) - 1).tolist()
+        most = _FEW if self.name.partition(":")[0] == "reactive" else _GRID
+        grid = np.unique(np.round(np.geomspace(1, n, most)).astype(int) - 1).tolist()
         times = self._times(grid)
         best = int(np.argmin(times))
         near: list[int] = []
         if times[best] < math.inf:
             low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-            near = np.unique(np.linspace(low, high, _GRID).astype(int)).tolist()
+            near = np.unique(np.linspace(low, high, most).astype(int)).tolist()
         self._times(near)
 
     def _times(self, stragglers: list[int]) -> list[float]:
