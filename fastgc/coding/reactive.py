@@ -257,14 +257,18 @@ class Dues:
         if not (wanted := self._wanted()):
             return
         idle = self._own - self._dead - self._open.keys()
-        able = {}
-        for share in sorted(wanted):
-            free = idle.intersection(self._holders[share])
-            if free := {worker for worker in free if (worker, share) not in self._before}:
-                able[share] = sorted(free)
-        for share, worker in zip(able, owners(list(able.values()), idle), strict=True):
-            if worker not in self._open:  # one at a time: others may be done before
-                self._put(worker, share, now)
+        left = sorted(wanted)
+        while left and idle:  # no more shares at a time than there are workers for
+            some, left = left[: len(idle)], left[len(idle) :]
+            able = {}
+            for share in some:
+                free = idle.intersection(self._holders[share])
+                if free := {worker for worker in free if (worker, share) not in self._before}:
+                    able[share] = sorted(free)
+            for share, worker in zip(able, owners(list(able.values()), idle), strict=True):
+                if worker not in self._open:  # one at a time: others may be done before
+                    self._put(worker, share, now)
+            idle -= self._open.keys()
 
     def _patience(self, now: float) -> float:
         """Seconds that who is asked now has, who took no more for its own share."""
