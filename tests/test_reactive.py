@@ -136,6 +136,16 @@ def test_a_holder_is_asked_for_one_share_at_a_time_and_for_none_again():
     assert dues.questions() == [(1, Share(0))]
     assert dues.missing == {0, 3}
 
+    dues = Dues([[0, 2], [1, 2], [2, 3], [3, 2]], 1.0)  # worker 3 is done, and of no use
+    dues.begin(0.0, asks=True)
+    dues.came(2, 0.1)
+    dues.came(3, 0.1)
+    dues.elapse(1.0)
+    [(worker, what)] = dues.questions()
+    assert (worker, what) == (2, Share(0))
+    dues.answers(2, what, 1.1, has=True)
+    assert dues.questions() == [(2, Share(1))]
+
 
 def test_who_does_not_answer_is_asked_no_more_and_still_counts():
     dues = Dues([[0, 1, 2], [1, 2, 0], [2, 0, 1]], 1.0)
