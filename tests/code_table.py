@@ -43,6 +43,7 @@ SMALL = [
     fastgc.Uncoded(3, 6, load=3),
     fastgc.PartialWork(4, load=2),
     fastgc.PartialWork(3, 4, assignment=[[0, 1, 3], [2, 1], [3, 2, 0]]),
+    fastgc.Reactive(4, 6, holders=3),
     fastgc.LagrangeCode(7, load=2),
     fastgc.LagrangeCode(6, 5, load=4, messages=1, nodes="roots"),
     fastgc.LagrangeCode(3, 3, load=2, messages=2),

@@ -18,6 +18,7 @@ SIMULATED = [
     conformance.recorded_survivors_give_the_same_bits,
     conformance.rounds_of_ones_own_end_when_they_say,
     conformance.messages_sent_together_wait_for_the_last,
+    conformance.holders_are_asked_for_what_is_late,
     conformance.rounds_are_numbered,
     conformance.gradients_are_told_partition_and_round,
     conformance.only_those_asked_take_part,

@@ -737,6 +737,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         domains=[0, 0, 1, 1],
         order=[0, 2, 1, 3],
     ),
+    "Reactive": _plain(fastgc.Reactive, n=4, k=6, holders=3, deadline=0.5),
     "RandomAssignment": _plain(
         fastgc.RandomAssignment, n=3, k=5, load=[3, 4, 1], send="together", seed=4
     ),
@@ -771,6 +772,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         codes.make, {"text": "rs:root=1", "n": 6, "k": 7, "stragglers": 2, "seed": 0}
     ),
     "Scheme.message_number": _of_code("message_number", worker=0, index=0),
+    "Scheme.holders_of": _of_code("holders_of", worker=0),
     "Scheme.sender": _of_code("sender", number=0),
     "Scheme.messages_of": _of_code("messages_of", workers=[0]),
     "Code.partitions": _of_code("partitions", worker=0, index=0),
@@ -1138,10 +1140,16 @@ REASONS = {
             "GroupedRound": "begin",
             "SumRound": "begin elapse hear questions require straggles",
             "AskingRound": "begin elapse hear questions receive straggles",
+            "ReactiveRound": "begin elapse hear questions require straggles",
         }.items()
         for event in events.split()
     },
     "AskingRound": "as Round, and tests/test_suspects.py",
+    "ReactiveRound": "as Round, and tests/test_reactive.py",
+    "ReactiveRound.intake": "as Round.intake",
+    "ReactiveRound.follow": "takes nothing",
+    "ReactiveRound.receive": "as Round.receive",
+    "ReactiveRound.reset": "takes nothing",
     "AskingRound.answer": "tests/test_suspects.py",
     "AskingRound.reset": "takes nothing",
     "AskingRound.settle": "takes functions, whose answers tests/test_suspects.py forges",

@@ -15,7 +15,14 @@ import numpy as np
 import pytest
 from worker_processes import pids, runs, wait_for_ends
 
-from fastgc import BinaryCode, CyclicRepetition, ReedSolomon, Uncoded, WorkerFailedError
+from fastgc import (
+    BinaryCode,
+    CyclicRepetition,
+    Reactive,
+    ReedSolomon,
+    Uncoded,
+    WorkerFailedError,
+)
 
 torch = pytest.importorskip("torch")
 cloudpickle = pytest.importorskip("cloudpickle")
@@ -113,9 +120,9 @@ class Killer:
             each.join()
 
 
-def trained(parts, data, steps, state=None, survivors=None):
+def trained(code, parts, data, steps, state=None, survivors=None):
     """Train while workers are killed; losses, messages received, deaths, and where it stops."""
-    code, first = BinaryCode(N, stragglers=1), 0
+    first = 0
     if state is not None:
         for each, of in zip(parts, state, strict=False):
             each.load_state_dict(of)
@@ -146,22 +153,23 @@ def trained(parts, data, steps, state=None, survivors=None):
         return losses, received, deaths, [each.state_dict() for each in (*parts, coded)]
 
 
-def test_a_transformer_trains_as_on_one_process_and_goes_on_to_the_bit(tmp_path):
+@pytest.mark.parametrize("code", [BinaryCode(N, stragglers=1), Reactive(N, holders=2)], ids=repr)
+def test_a_transformer_trains_as_on_one_process_and_goes_on_to_the_bit(tmp_path, code):
     """Dropout, AdamW, a cosine schedule, clipping and autocast, whoever dies meanwhile."""
     data = sentences()
     parts = training()
-    losses, received, deaths, _ = trained(parts, data, STEPS)
+    losses, received, deaths, _ = trained(code, parts, data, STEPS)
     assert deaths > 0
     expected = list(plain_curve(data))
     np.testing.assert_allclose(losses, expected, rtol=1e-3)
     assert np.mean(losses[-5:]) < 0.5 * losses[0]  # it learns
 
     again, half = training(), STEPS // 2
-    *_, state = trained(again, data, half, survivors=received.__getitem__)
+    *_, state = trained(code, again, data, half, survivors=received.__getitem__)
     torch.save(state, tmp_path / "run.pt")
     resumed = training()
     state = torch.load(tmp_path / "run.pt")
-    rest, _, deaths, _ = trained(resumed, data, STEPS, state, received.__getitem__)
+    rest, _, deaths, _ = trained(code, resumed, data, STEPS, state, received.__getitem__)
     assert deaths > 0
     assert rest == losses[half:]
     for p, q in zip(resumed[0].parameters(), parts[0].parameters(), strict=True):

@@ -47,8 +47,8 @@ class Rounds(Sizes):
     processors: str = options.processors()
     request: float = option(
         0.0,
-        "Seconds that it takes to ask workers for sums, of codes that send them on request "
-        "(partial-work).",
+        "Seconds that it takes to ask workers, of codes that ask them for sums (partial-work) or "
+        "for what others owe (reactive).",
         min=0.0,
     )
     plot: Path | None = options.picture("Plot how many rounds are over when to this file.")

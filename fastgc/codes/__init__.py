@@ -3,6 +3,7 @@
 from .._shown import listing
 from ..coding.code import Code, Placed, Recovery
 from ..coding.plan import BoundDecoder, BoundEncoder, Decoder, Encoder
+from ..coding.reactive import ReactiveRound, Share
 from ..coding.round import Round
 from ..coding.scheme import Residuals, Scheme
 from ..coding.sums import Request, SumRound
@@ -23,6 +24,7 @@ from .linear import LinearCode
 from .partial_work import PartialWork
 from .random_assignment import RandomAssignment
 from .raptor import RaptorCode
+from .reactive import Reactive
 from .reed_solomon import ReedSolomon, Stream
 from .uncoded import Uncoded
 from .ye_abbe import YeAbbe
@@ -52,12 +54,15 @@ __all__ = [
     "Placed",
     "RandomAssignment",
     "RaptorCode",
+    "Reactive",
+    "ReactiveRound",
     "Recovery",
     "ReedSolomon",
     "Request",
     "Residuals",
     "Round",
     "Scheme",
+    "Share",
     "Stream",
     "SumRound",
     "Trust",

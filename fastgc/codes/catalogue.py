@@ -26,6 +26,7 @@ from .linear import LinearCode
 from .partial_work import PartialWork
 from .random_assignment import RandomAssignment, UncoveredError
 from .raptor import RaptorCode
+from .reactive import Reactive
 from .reed_solomon import ReedSolomon
 from .uncoded import Uncoded
 from .ye_abbe import YeAbbe
@@ -152,6 +153,12 @@ _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
         PartialWork,
         "sums on request",
         lambda load, **_: {"load": load},
+    ),
+    (
+        "reactive",
+        Reactive,
+        "computed again where workers fail",
+        lambda s, **_: {"holders": max(s, 1) + 1},
     ),
     (
         "uc-mmc-pg",

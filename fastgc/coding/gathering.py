@@ -195,8 +195,8 @@ class Gathering:
     def questions(self) -> Sequence[tuple[int, Any]]:
         """Workers to be asked, and for what; each is told once. Default: nobody is.
 
-        What they are asked is a `fastgc.codes.Request` for a sum, or the seed of what
-        `fastgc.codes.AskingRound.answer` answers.
+        What they are asked is a `fastgc.codes.Request` for a sum, a `fastgc.codes.Share` of another
+        worker, or the seed of what `fastgc.codes.AskingRound.answer` answers.
         """
         return ()
 
@@ -228,7 +228,10 @@ class Gathering:
         """The messages are no longer what they were. Default: nobody reads them."""
 
     def intake(self, when: NDArray[np.float64]) -> Any:
-        """What takes messages where they lie, as `Round.intake`. Default: nothing does."""
+        """What takes messages where they lie, as `Round.intake`. Default: nothing does.
+
+        Asked again while it does: None ends that, and each message is received from then on.
+        """
         return None
 
     def follow(self) -> list[int]:

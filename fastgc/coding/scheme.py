@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -155,6 +155,14 @@ class Scheme(Recorded, ABC):
     on_request : bool
         Whether workers keep their messages, tell when they have each, and are asked for one sum of
         them (`fastgc.codes.SumRound`), by engines that can ask. Others let them send each message.
+    spare : int
+        How many workers beside its own hold what a message consists of, at least: they are asked
+        for it, by engines that can ask, if its own worker fails (`fastgc.codes.ReactiveRound`).
+        Default: 0, workers hold what they compute.
+    deadline : float or "auto"
+        When those are asked, of codes whose `spare` is not 0: as of `fastgc.Reactive`.
+    stored : int
+        Partitions that a worker holds, the largest number; the `load`, unless it has `spare`.
     """
 
     n: int = _Required("workers")  # type: ignore[assignment]
@@ -169,6 +177,8 @@ class Scheme(Recorded, ABC):
     cache: SurvivorCache[Any] | None = None
     methods: tuple[str, ...] = ("auto",)
     on_request: bool = False
+    spare: int = 0
+    deadline: float | Literal["auto"] = "auto"
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -222,6 +232,33 @@ class Scheme(Recorded, ABC):
     def load(self) -> int:
         """Partitions per worker, w: the largest, where workers differ."""
         return int(self.loads.max())
+
+    def holders_of(self, worker: int) -> list[int]:
+        """Workers that hold what this worker's message consists of: itself, and `spare` others.
+
+        A worker that holds what others compute sends one message. Default: itself.
+        """
+        return [check_index("worker", worker, self.n)]
+
+    @cached_property
+    def held_for(self) -> list[list[int]]:
+        """By worker, the others whose messages it can compute: `holders_of` from the other side."""
+        found: list[list[int]] = [[] for _ in range(self.n)]
+        if self.spare:
+            for worker in range(self.n):
+                for holder in self.holders_of(worker):
+                    if holder != worker:
+                        found[holder].append(worker)
+        return found
+
+    @cached_property
+    def stored(self) -> int:
+        """Partitions that a worker holds, those it need not compute included: the most of any."""
+        if not self.spare:
+            return self.load
+        loads = self.loads
+        held = (loads[i] + loads[mine].sum() for i, mine in enumerate(self.held_for))
+        return int(max(held))
 
     @cached_property
     def message_counts(self) -> Sequence[int]:

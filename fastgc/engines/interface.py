@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .._arrays import at_least
 from .._shown import duration, listed, plural
-from ..codes import Code, Request
+from ..codes import Code, Request, Share
 from ..coding.format import Format
 from ..coding.gathering import Gathering
 from ..delays import DelayModel
@@ -94,8 +94,8 @@ class RoundReport(NamedTuple):
         Whether every message that the gradient is decoded from was compared with others, and found
         to fit (`fastgc.Round.verified`).
     asks : int
-        Questions that workers were asked: for sums of what they computed (`fastgc.PartialWork`), or
-        as suspects (``ask=True``).
+        Questions that workers were asked: for sums of what they computed (`fastgc.PartialWork`),
+        for what others owe (`fastgc.Reactive`), or as suspects (``ask=True``).
     computed : int
         Partial gradients that the master computed itself, to tell which suspects lie.
     """
@@ -316,10 +316,17 @@ class Task:
     asks: bool = False
 
     def data(self, worker: int) -> list[list[tuple[int, Any]]]:
-        """(partition, shard) of each of a worker's messages: what it has to be brought once."""
+        """What a worker has to be brought once: (partition, shard) of each of its messages.
+
+        After those of its own, the messages that it may be asked for in the place of others
+        (`fastgc.codes.Share`), in the order of ``code.scheme.held_for[worker]``.
+        """
+        scheme = self.code.scheme
+        own = [(worker, index) for index in range(scheme.message_counts[worker])]
+        others = [(other, None) for other in scheme.held_for[worker]] if self.asks else []
         return [
-            [(int(j), self.shards[j]) for j in self.code.partitions(worker, index)]
-            for index in range(self.code.scheme.message_counts[worker])
+            [(int(j), self.shards[j]) for j in self.code.partitions(*each)]
+            for each in [*own, *others]
         ]
 
     def without_data(self) -> Task:
@@ -328,7 +335,7 @@ class Task:
 
     def answer_form(self, worker: int, question: Question) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Shape and dtype of what a worker answers."""
-        if isinstance(question.what, Request):
+        if isinstance(question.what, Request | Share):
             return (self.message_size,), self.message_dtype
         kind = np.complex128 if self.code.scheme.is_complex else np.float64
         return (self.code.partitions(worker).size, self.code.scheme.pieces + 1), np.dtype(kind)
@@ -357,15 +364,16 @@ class Question(NamedTuple):
         How many the cluster had asked before.
     round : int
         The round that it is about.
-    what : Request or int
-        A sum of messages that the worker has computed in this round. Or a seed, and what it answers
-        is `fastgc.codes.AskingRound.answer` on its partial gradients of this round, which it
-        computes once more for that.
+    what : Request, Share or int
+        A sum of messages that the worker has computed in this round; the message of another
+        worker, which it computes for that. Or a seed, and what it answers is
+        `fastgc.codes.AskingRound.answer` on its partial gradients of this round, which it computes
+        once more.
     """
 
     number: int
     round: int
-    what: Request | int
+    what: Request | Share | int
 
 
 class Transport(Protocol):

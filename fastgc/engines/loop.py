@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .._arrays import check_dtype, check_index, check_vector
-from ..codes import AskingRound, Code, Round, SumRound
+from ..codes import AskingRound, Code, ReactiveRound, Round, SumRound
 from ..coding.gathering import Gathering, Host
 from ..coding.round import Chosen
 from ..delays.interface import per_of
@@ -158,7 +158,7 @@ class RoundLoop:
             sent.message_dtype,
             per_of(run.delays) == "computation",
             self._parameters,
-            asks=self._sums is not None or run.ask,
+            asks=self._sums is not None or run.ask or isinstance(self._round, ReactiveRound),
         )
         self._asked_keywords = asked_of(gradient)
         self._start_workers()
@@ -334,6 +334,7 @@ class RoundLoop:
             rnd, single = Chosen(rnd, options.survivors(number), asked, options.partial), False
         elif len(asked) < self._code.n:
             rnd.require(self._code.scheme.messages_of(asked))
+        self._when.fill(math.nan)
         run = Run(rnd, asked, self._when, delays, rnd.least, single=single)
         self._hand_out(run, theta)
         return run
@@ -387,7 +388,9 @@ class RoundLoop:
             return
         if rnd.linger is not None and run.until == -math.inf:
             run.until = run.start + (1 + rnd.linger) * passed
-        run.when[self._first[worker] + index] = passed
+        at = self._first[worker] + index
+        if run.when[at] != run.when[at]:  # else another has sent it in its place
+            run.when[at] = passed
         message = event.message
         assert message is not None
         if self._exposed and rnd.verifies:
@@ -492,6 +495,8 @@ def _own_round(
 ) -> Round:
     """What collects messages of a cluster, as its options say, of partial gradients of `dtype`."""
     types = form.gradient_size, form.gradient_dtype, form.message_dtype
+    if code.scheme.spare and not options.verify:
+        return ReactiveRound(code, *types, options.tracker, partial_dtype=dtype)
     if not options.ask:
         return code.round(
             *types, tracker=options.tracker, verify=options.verify, partial_dtype=dtype

@@ -189,6 +189,8 @@ class Master(RoundLoop):
             self._intake = self.transport.intake = None
 
     def _wait(self, run: Run, until: float) -> Event | None:
+        if self._intake is not None and run.rnd.intake(run.when) is None:
+            self._over()  # the round is to hear of each message from now on
         if not self._inbox:
             # Half of what is lacking at a time: what came is looked at while the rest is waited
             # for, and the last one alone at last.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from bisect import insort
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, Unpack
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import check_cost, check_real
 from .._shown import duration, plural
-from ..codes import AskingRound, Code, Encoder, Request
+from ..codes import AskingRound, Code, Encoder, Request, Share
 from ..delays.interface import per_of
 from .interface import Event, Gradient, Kind, RoundReport
 from .loop import RoundLoop, Run
@@ -42,10 +43,10 @@ class SimulatedCluster(RoundLoop):
     cost : float or (n,) array
         Seconds to compute one partial gradient, of each worker if they differ.
     request : float
-        Seconds of a round trip, which it takes to ask workers: for sums (`PartialWork`), or as
-        suspects (``ask=True``), who then take the time of their computation once more, and have
-        ``answer_timeout`` simulated seconds for all that. What the master computes itself takes
-        none, as decoding does.
+        Seconds of a round trip, which it takes to ask workers: for sums (`PartialWork`), for what
+        others owe (`Reactive`), which they then compute, or as suspects (``ask=True``), who then
+        take the time of their computation once more, and have ``answer_timeout`` simulated seconds
+        for all that. What the master computes itself takes none, as decoding does.
     receive : float
         Seconds that the master's link is busy with a message that arrived, one after another.
     overhead : float
@@ -100,7 +101,8 @@ class SimulatedCluster(RoundLoop):
         self._order: list[int] = []  # numbers of the messages of this round, in order of arrival
         self._arrival: list[float] = []  # of each message, by its number
         self._came, self._sender = 0, -1  # messages that have come, and who sent the last
-        self._answers: deque[tuple[float, int, int, Any]] = deque()  # to come: when, and what
+        self._answers: list[tuple[float, int, int, Any]] = []  # to come: when, and what; in order
+        self._free = np.zeros(code.n)  # when each is done with the shares that it was asked for
         self._cancelled = Cancelling(self._task)
         self._partials: dict[int, Array] = {}  # of this round, each computed when first asked for
         self._theta: Array = np.empty(0)
@@ -132,12 +134,14 @@ class SimulatedCluster(RoundLoop):
         self._theta.flags.writeable = False
         self._partials.clear()
         self._answers.clear()
+        self._free[:] = 0.0
         self._asked.clear()
         sender, begin, work = self._senders, self._late, self._work
         if per_of(self._options.delays) == "computation":
             work = work + run.delays
         else:
             begin = begin + run.delays
+        self._each = work / self._loads
         arrival = begin[sender] + work[sender] * self._code.scheme.message_shares
         due = np.arange(sender.size)
         if len(run.asked) < self._code.n:
@@ -150,7 +154,7 @@ class SimulatedCluster(RoundLoop):
     def _wait(self, run: Run, until: float) -> Event | None:
         keeps = run.rnd.keeps
         while self._answers and self._answers[0][2] not in run.rnd.awaited:  # it is too late
-            del self._asked[self._answers.popleft()[1]]
+            del self._asked[self._answers.pop(0)[1]]
         due = self._answers[0][0] if self._answers else math.inf
         if self._came < len(self._order) and not (self._answers and keeps):
             number = self._order[self._came]
@@ -167,7 +171,7 @@ class SimulatedCluster(RoundLoop):
                     event.message, event.energy = self._message(worker, index)
                 return event
         if self._answers and due <= until:
-            _, number, worker, what = self._answers.popleft()
+            _, number, worker, what = self._answers.pop(0)
             self._elapsed = due
             answer, energy = self._answer(worker, what)
             return Event(Kind.ANSWER, worker, self._number, number, answer, energy=energy)
@@ -184,17 +188,25 @@ class SimulatedCluster(RoundLoop):
         return super()._lingers(run)
 
     def _ask(self, run: Run, asked: dict[int, tuple[int, Any]]) -> None:
-        """Sums come one after another; suspects first compute again, all at once."""
+        """Sums come one after another; suspects first compute again, all at once.
+
+        Who is asked for another's share begins with it when it is done with those before.
+        """
         again = max(float(self._work[worker]) for worker, _ in asked.values())
         for place, (number, (worker, what)) in enumerate(asked.items(), 1):
-            if isinstance(what, Request):
+            if isinstance(what, Share):
+                begin = max(self._elapsed, self._free[worker])
+                work = self._each[worker] * self._loads[what.worker]
+                self._free[worker] = end = float(begin + (self._request + work))
+                at = end + self._receive
+            elif isinstance(what, Request):
                 at = self._elapsed + self._request + self._receive * place
             else:
                 at = self._elapsed + (self._request + again + self._receive * len(asked))
-            self._answers.append((at, number, worker, what))
+            insort(self._answers, (at, number, worker, what), key=itemgetter(0))
 
     def _at_work(self, run: Run) -> bool:
-        if self._answers:
+        if self._answers or run.rnd.due < math.inf:
             return True
         if self._came == len(self._order):
             return False
@@ -215,6 +227,9 @@ class SimulatedCluster(RoundLoop):
                 f"round {self._number} was not decodable after {self._timeout} simulated s"
             )
 
+    def _over(self) -> None:
+        self._elapsed = 0.0  # the next round begins
+
     def _report(self, run: Run) -> RoundReport:
         self._pass(run.wait)
         return super()._report(run)
@@ -230,7 +245,7 @@ class SimulatedCluster(RoundLoop):
             worker, arrival = self._senders[number], self._arrival[number]
             if self._late[worker] <= after < arrival:
                 late[worker] = arrival - after
-        self._late = late
+        self._late = np.maximum(late, self._free - after)
 
     def _message(self, worker: int, index: int) -> tuple[Array, float]:
         """What a worker sends, and its energy."""
@@ -244,8 +259,10 @@ class SimulatedCluster(RoundLoop):
             finish(worker, self._form, encoder.sums, message)
         return message, encoder.energy
 
-    def _answer(self, worker: int, what: Request | int) -> tuple[Array, float]:
-        """What a worker answers, and the energy of a sum."""
+    def _answer(self, worker: int, what: Request | Share | int) -> tuple[Array, float]:
+        """What a worker answers, and the energy of a sum or message."""
+        if isinstance(what, Share):
+            return self._message(what.worker, 0)
         if isinstance(what, Request):
             return what.sum_of([self._message(worker, at) for at in what.indices.tolist()])
         code = self._code

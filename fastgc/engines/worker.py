@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from ..codes import AskingRound, Request
+from ..codes import AskingRound, Request, Share
 from .interface import Gradient, Kind, Messages, Question, Task
 
 __all__ = [
@@ -192,8 +192,12 @@ class Worker:
         data: list[list[tuple[int, Any]]],
         out: Sequence[Array] | None = None,
     ) -> None:
-        self.number, self.message_count = number, len(data)
+        self.number, self.message_count = number, task.code.scheme.message_counts[number]
         self._together = bool(task.code.scheme.sends_together[number])
+        data, others = data[: self.message_count], data[self.message_count :]
+        # Of other workers, what it holds of their messages, and what computes these if it is asked.
+        self._others = dict(zip(task.code.scheme.held_for[number], others, strict=False))
+        self._instead: dict[int, Messages] = {}
         self._asked, self._task = task.asks, task
         self._round = -1
         self._theta: Array = np.empty(0)  # of this round
@@ -291,17 +295,38 @@ class Worker:
 
         Returns
         -------
-        The answer, and the energy of a sum; or None, where the worker is at another round, or has
-        not computed what is asked for.
+        The answer, and the energy of a sum or message; or None, where the worker is at another
+        round, has not computed what is asked for, or does not hold it.
         """
         kept = self._kept
         if question.round != self._round:
             return None
+        if isinstance(question.what, Share):
+            return self._share(question.what.worker, out)
         if not isinstance(question.what, Request):
             return self._claims(question.what, out)
         if not all(index in kept for index in question.what.indices.tolist()):
             return None
         return question.what.sum_of([kept[i] for i in question.what.indices.tolist()], out)
+
+    def _share(self, owner: int, out: Array | None) -> tuple[Array, float] | None:
+        """The message of another worker, which it computes as that one does."""
+        if owner not in self._others:
+            return None
+        with self._computing:
+            theta, round = self._theta.copy(), self._round  # which the next round may overwrite
+            if owner not in self._instead:
+                own = getattr(self._task.gradient, "worker", None)
+                self._instead[owner] = (
+                    _Encoded(owner, self._task, [self._others[owner]], None)
+                    if own is None
+                    else own(owner, self._task, None)
+                )
+            theta.flags.writeable = False
+            message, energy = self._instead[owner](theta, 0, round)
+        if out is not None:
+            out[:] = message
+        return message if out is None else out, energy
 
     def _claims(self, seed: int, out: Array | None) -> tuple[Array, float]:
         """What its partial gradients contributed, which it computes once more."""

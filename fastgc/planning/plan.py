@@ -47,6 +47,7 @@ CODES = (
     "bcc",
     "random",
     "uncoded",
+    "reactive",
     "uc-mmc",
 )
 
@@ -60,6 +61,7 @@ _BY_SPEED = {
 }
 
 _GRID = 32  # loads of a code that are simulated first, and then again around the best
+_FEW = 5  # the same of codes that are simulated event by event: numbers of holders
 _SETS = 9  # sets of survivors over which decoding is timed and its stability judged
 _TOLD_APART = 1 << 16  # coefficients, at most, that are compared to tell codes apart
 _TIMED = 0.05  # seconds of decoding, after which no further set is timed
@@ -155,7 +157,7 @@ def _ranked(choices: list[Choice]) -> list[Choice]:
     ranked: list[Choice] = []
     while left:
         same = [choice for choice in left if alike(choice, left[0])] or left[:1]
-        ranked.append(min(same, key=lambda choice: (choice.code.load, choice.time)))
+        ranked.append(min(same, key=lambda choice: (choice.code.scheme.stored, choice.time)))
         left.remove(ranked[-1])
     return ranked
 
@@ -388,9 +390,9 @@ class _Trials:
         """The code; ValueError if it does not fit."""
         seed = self.how["seed"]
         code = name if isinstance(name, Code) else made(name, self.n, self.k, stragglers, seed)
-        if code.load > self.memory:
+        if code.scheme.stored > self.memory:
             raise ValueError(
-                f"a worker must hold {code.load} partitions, and memory is {self.memory}"
+                f"a worker must hold {code.scheme.stored} partitions, and memory is {self.memory}"
             )
         require_mean(code, self.delays, self.how["interrupted"])
         return self.delays.placed(code) if isinstance(self.delays, Outages) else code
@@ -468,13 +470,14 @@ class _Search:
         return [choice() for _, choice in self._tried]
 
     def run(self, n: int) -> None:
-        grid = np.unique(np.round(np.geomspace(1, n, _GRID)).astype(int) - 1).tolist()
+        most = _FEW if self.name.partition(":")[0] == "reactive" else _GRID
+        grid = np.unique(np.round(np.geomspace(1, n, most)).astype(int) - 1).tolist()
         times = self._times(grid)
         best = int(np.argmin(times))
         near: list[int] = []
         if times[best] < math.inf:
             low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-            near = np.unique(np.linspace(low, high, _GRID).astype(int)).tolist()
+            near = np.unique(np.linspace(low, high, most).astype(int)).tolist()
         self._times(near)
 
     def _times(self, stragglers: list[int]) -> list[float]:
@@ -507,8 +510,10 @@ class _Search:
 
 
 def _same(code: Code, other: Code) -> bool:
-    """Whether the workers of both codes send the same."""
+    """Whether the workers of both codes hold and send the same."""
     if (code.load, code.scheme.message_count) != (other.load, other.scheme.message_count):
+        return False
+    if code.scheme.spare != other.scheme.spare:
         return False
     if repr(code) == repr(other):
         return True

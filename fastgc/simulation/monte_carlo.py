@@ -48,6 +48,7 @@ from .rounds import (
     Kernel,
     MessageByMessage,
     OnRequest,
+    Reacting,
     RoundByRound,
     SharedProcessors,
     Simulator,
@@ -175,7 +176,9 @@ def simulate(
 
     Workers that send sums on request (`PartialWork`) keep their messages until all that is needed
     was computed by anybody. Those that the master then asks answer at once, with one message each,
-    and only these are counted and received.
+    and only these are counted and received. Those of `Reactive` are asked for what others owe, as
+    `fastgc.codes.ReactiveRound` says: each begins with that when it was asked, and is done with
+    what it was asked before.
 
     Parameters
     ----------
@@ -205,12 +208,12 @@ def simulate(
         message after message to ``code.round`` until it is ready, which any code can. They agree
         round by round, unless rounds wait for better messages than those that suffice, or for more
         (`LagrangeCode`, where workers send several). Default: what rounds do, by the kernel for
-        codes that have a rule which it knows, and do not wait. Workers are asked for sums by
-        "auto" only, and where `processors` are not shared; else they send every message, as with
+        codes that have a rule which it knows, and do not wait. Workers are asked by "auto"
+        only, and where `processors` are not shared; else they send every message, as with
         engines that cannot ask.
     request : float
         Seconds of a round trip: from the moment when the master asks for sums until they begin to
-        come.
+        come; beside the work, where it asks for what others owe.
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
 
@@ -234,8 +237,9 @@ def simulate(
     """
     if method not in ("auto", "kernel", "round"):
         raise ValueError(f'method must be "auto", "kernel" or "round", not {method!r}')
+    asks = method == "auto" and processors is None
     rounds, seed, work, how, mean_exists = _checked(
-        code, delays, cost, receive, overhead, rounds, seed, interrupted
+        code, delays, cost, receive, overhead, rounds, seed, interrupted, asks
     )
     request = check_real("request", request)
     if processors is not None and method != "auto":
@@ -319,10 +323,12 @@ def follow(
     >>> ax = fastgc.plotting.timeline(followed)
     """
     rounds, seed, work, how, _ = _checked(
-        code, delays, cost, receive, overhead, rounds, seed, interrupted
+        code, delays, cost, receive, overhead, rounds, seed, interrupted, processors is None
     )
     found: list[FollowedRound] = []
     run: RoundByRound = MessageByMessage(code, found.append)
+    if code.scheme.spare:
+        run = Reacting(code, 0.0, found.append)
     if processors is not None:
         run = SharedProcessors(code, processors, found.append)
     for first, count, drawn in draw(code, delays, work, how.receive, rounds, seed, rounds):
@@ -339,6 +345,7 @@ def _checked(
     rounds: int,
     seed: int,
     interrupted: bool,
+    asks: bool,
 ) -> tuple[int, int, NDArray[np.float64], Conditions, bool | None]:
     """Check: rounds, seed, seconds of work of each worker, conditions, whether a mean exists."""
     if not isinstance(code, Code):
@@ -356,7 +363,7 @@ def _checked(
             f"cost is too large for loads up to {code.scheme.loads.max()} and {rounds} rounds: "
             f"{cost!r}"
         )
-    return rounds, seed, work, how, require_mean(code, delays, how.interrupted)
+    return rounds, seed, work, how, require_mean(code, delays, how.interrupted, asks)
 
 
 def _simulator(
@@ -377,6 +384,8 @@ def _simulator(
         return FirstWorkers(code, watch)
     if method == "round" or rule is None:
         return MessageByMessage(code, watch)
+    if method == "auto" and code.scheme.spare:
+        return Reacting(code, request)
     if method == "auto" and code.scheme.on_request and isinstance(code.scheme.rule, Cells):
         return OnRequest(code, request)
     if method == "auto" and code.scheme.waits:
@@ -384,11 +393,13 @@ def _simulator(
     return Kernel(rule) if judge is None else Kernel(rule, judge.take, judge.most)
 
 
-def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bool | None:
+def require_mean(
+    code: Code, delays: DelayModel | None, interrupted: bool, asks: bool = True
+) -> bool | None:
     """Whether a round's mean time exists, in the worst case; raise ValueError if it does not.
 
     None: it is unknown, as the delays do not say how heavy their tails are, or the code does not
-    say how many stragglers it tolerates.
+    say how many stragglers it tolerates. `asks`: whether workers are asked for what others owe.
 
     A round is unboundedly late when some s + 1 workers are (s is n - f where a code waits for f).
     With power tails, its exponent is the sum of theirs, which must exceed 1. Workers that are not
@@ -400,6 +411,8 @@ def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bo
         # whatever the code tolerates, the mean exists where that of each worker's delay does
         return True if least[0] > 1 else None
     spared = code.n - code.scheme.awaited
+    if asks and code.scheme.deadline != math.inf:  # holders are asked for what others owe
+        spared += code.scheme.spare
     needed = spared + 1
     if not interrupted and index[needed - 1] <= 1:
         raise ValueError(

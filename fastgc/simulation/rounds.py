@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import check_real, check_reals
 from .._shown import duration, plural
 from ..codes import Code
+from ..coding.reactive import Dues
 from ..coding.rules import Cells, Span, Waiting
 from ..coding.solve import SOLVED
 from ..kernels.unchecked import Completion, CompletionPlan, DelayPlan, completion
@@ -28,6 +29,7 @@ __all__ = [
     "MessageByMessage",
     "OnRequest",
     "Outcome",
+    "Reacting",
     "RoundByRound",
     "SharedProcessors",
     "Simulator",
@@ -326,6 +328,79 @@ class OnRequest(Simulator):
         done = computed(ready, begin, work, self._loads, sent)
         times = ready[:, 0] + self._request + receive * asked
         return times, asked, done.sum(axis=1).astype(np.int64)
+
+
+class Reacting(RoundByRound):
+    """Rounds of a code whose workers are asked for what others owe, as `ReactiveRound` does.
+
+    Parameters
+    ----------
+    code : Code
+        With `spare` holders, whose workers send one message each.
+    request : float
+        Seconds of the round trip that it takes to ask, before the work itself.
+    """
+
+    def __init__(self, code: Code, request: float, watch: Watch | None = None) -> None:
+        super().__init__(code, watch)
+        scheme = code.scheme
+        self._dues = Dues([scheme.holders_of(i) for i in range(code.n)], scheme.deadline)
+        self._request, self._loads = request, scheme.loads
+
+    def _one(self, wait: Array, work: Array, late: Array, how: Conditions) -> Outcome:
+        begin = late + wait
+        own, each = begin + work, work / self._loads
+        dues, order = self._dues, np.argsort(own, kind="stable").tolist()
+        arrival, n, at, now, asked = own.tolist(), len(order), 0, 0.0, 0
+        free, done = np.zeros(n), 0
+        answers: list[tuple[float, int, int, Any, float]] = []  # to come, with when they began
+        begun: list[tuple[int, int, float, float]] = []
+        received: list[int] = []
+        times: list[float] = []
+        dues.begin(now, asks=True)
+        through = link_times(own[order], how.receive)
+        if dues.in_time(through.tolist()):
+            now, at, received, times = float(through[-1]), n, order, through.tolist()
+        while dues.missing:
+            while answers and answers[0][2] not in dues.awaited:  # it is too late
+                heappop(answers)
+            answer = answers[0][0] if answers else math.inf
+            message = max(now, arrival[order[at]]) + how.receive if at < n else math.inf
+            due = dues.due
+            if message <= due and message < answer:
+                now, worker = message, order[at]
+                at += 1
+                received.append(worker)
+                times.append(now)
+                dues.came(worker, now)
+            elif answer <= due:
+                now, _, worker, what, _ = heappop(answers)
+                if (share := dues.answers(worker, what, now, has=True)) is not None:
+                    received.append(share)
+                    times.append(now)
+            else:
+                now = due
+                dues.elapse(now)
+            for worker, what in dues.questions():
+                start = max(now, float(free[worker]))
+                seconds = float(each[worker] * self._loads[what.worker])
+                free[worker] = end = start + (self._request + seconds)
+                heappush(answers, (end + how.receive, asked, worker, what, start))
+                begun.append((worker, what.worker, end - seconds, seconds))
+                asked += 1
+        for _, share, start, seconds in begun:
+            part = (now - start) / seconds if seconds > 0 else float(now >= start)
+            done += math.floor(int(self._loads[share]) * min(max(part, 0.0), 1.0) + 1e-9)
+        if not how.interrupted:
+            after = now + how.overhead
+            finish_messages(own, np.arange(n), after, late)
+            np.maximum(late, free - after, out=late)
+        mine = np.zeros(n)
+        mine[own <= now] = 1.0
+        done += int(computed(now, begin, work, self._loads, mine).sum())
+        came = np.array(received, dtype=np.int64)
+        senders = np.unique(came).size
+        return now, came, np.array(times), came, senders, done
 
 
 def computed(

@@ -359,6 +359,23 @@ def who_does_not_answer_is_passed_over(engine: Engine) -> None:
             assert len(silent) == 1
 
 
+def holders_are_asked_for_what_is_late(engine: Engine) -> None:
+    """A round ends without who is late, exactly, if workers can be asked; so does the next one."""
+    code = codes.Reactive(WORKERS, 6, holders=3, deadline=0.1)
+    shards, p, out = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0], 5, np.empty(5)
+    delays = Delays([ABSENT, 0.0, 0.0, 0.0], [0.0] * WORKERS, [ABSENT, ABSENT, 0.0, 0.0])
+    with engine(code, shards, np.multiply, p, delays=delays) as cluster:
+        if isinstance(cluster, Master) and not getattr(cluster.transport, "asks", False):
+            return
+        for number in range(4):
+            report = cluster.step(np.full(p, number + 1.0), out)
+            np.testing.assert_array_equal(out, 63.0 * (number + 1))
+            assert sorted(report.received.tolist()) == [0, 1, 2, 3]
+            assert (report.refused, report.residual) == (0, 0.0)
+            assert number % 2 or report.asks
+            assert report.wait_seconds < ABSENT / 2, "it waited for who is late"
+
+
 def suspects_are_asked(engine: Engine) -> None:
     """With two copies of each partition one liar is named, whoever answers, and whatever."""
     code = codes.FractionalRepetition(WORKERS, stragglers=1)
@@ -642,6 +659,7 @@ CHECKS: list[Callable[[Engine], None]] = [
     messages_sent_together_wait_for_the_last,
     sums_are_asked_for,
     who_does_not_answer_is_passed_over,
+    holders_are_asked_for_what_is_late,
     suspects_are_asked,
     rounds_are_numbered,
     gradients_are_told_partition_and_round,

@@ -157,6 +157,7 @@ class Job:
         self.buffers, self.device, self.threads = list(buffers), device, threads
         self.fetching, self.default_dtype = fetching, torch.get_default_dtype()
         self._own: _Replica | None = None
+        self._taken = False  # whether a worker of this process computes with the module
 
     @property
     def parameters(self) -> int:
@@ -179,13 +180,20 @@ class Job:
         self._own.write(out, [(partition, 1.0)])
 
     def worker(self, number: int, task: Task, out: Sequence[Array] | None) -> Worker:
-        """What computes a worker's messages."""
-        return Worker(self, number, task, out)
+        """What computes a worker's messages; another one's in its place, if there is one already.
+
+        That has a copy of the module, and fetches its samples itself.
+        """
+        first, self._taken = not self._taken, True
+        loader = Loader(self.feed, self.seed, self.fetching) if first and self.fetching else None
+        module = self.module if first else copy.deepcopy(self.module)
+        return Worker(self, number, task, out, module, loader)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         buffers: list[pickle.PickleBuffer] = []
         apart = buffers.append if protocol.__index__() >= 5 else None  # so that engines may share
-        return _load, (pickled(self.__dict__ | {"_own": None}, apart), buffers)
+        state = self.__dict__ | {"_own": None, "_taken": False}
+        return _load, (pickled(state, apart), buffers)
 
 
 def _load(state: bytes, buffers: list[Any]) -> Job:
@@ -202,12 +210,19 @@ class Worker:
     Others are encoded from the partial gradients, one backward pass each.
     """
 
-    def __init__(self, job: Job, number: int, task: Task, out: Sequence[Array] | None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        number: int,
+        task: Task,
+        out: Sequence[Array] | None,
+        module: torch.nn.Module,
+        loader: Loader | None,
+    ) -> None:
         torch.set_num_threads(job.threads)
-        # Forked before a device is touched, which forks cannot use.
-        loader = Loader(job.feed, job.seed, job.fetching) if job.fetching else None
+        # The loader was forked before a device is touched, which forks cannot use.
         device = job.device(number) if callable(job.device) else job.device
-        self._replica = _Replica(job, job.module, device, loader)
+        self._replica = _Replica(job, module, device, loader)
         self._jobs: list[list[tuple[int, float]]] = []
         self._slots: list[Array] = []
         self._encoders: list[Any] = []

@@ -1,0 +1,443 @@
+"""Reactive redundancy: many hold a share of the work, one computes it (Gupta, Vaidya 2019).
+
+Each worker's message is its share of the gradient, which other workers hold, too. Nobody computes
+what another one owes before it is late, or dead: then the master asks one that is done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Collection, Sequence
+from statistics import median
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from .. import kernels
+from .._arrays import check_index, check_real
+from ..errors import NotDecodableError
+from .gathering import Costs, Host
+from .owners import owners
+from .round import Round
+from .scheme import Coded
+from .trust import Watch
+
+__all__ = ["Deadline", "Dues", "ReactiveRound", "Share", "check_deadline"]
+
+Deadline = float | Literal["auto"]
+
+# deadline="auto": this many times the median of so many rounds.
+_FACTOR, _RECENT = 2.0, 32
+
+
+class Share(NamedTuple):
+    """What a worker is asked for: the message of another one, whose partitions it holds.
+
+    Attributes
+    ----------
+    worker : int
+        Whose message it is.
+    """
+
+    worker: int
+
+
+def check_deadline(deadline: Deadline) -> Deadline:
+    """Seconds, as a float, or "auto"; ValueError or TypeError if it is neither."""
+    if isinstance(deadline, str):
+        if deadline != "auto":
+            raise ValueError(f'deadline must be seconds or "auto", not {deadline!r}')
+        return "auto"
+    if deadline == math.inf:  # the dead alone are stood in for
+        return math.inf
+    return check_real("deadline", deadline, positive=True)
+
+
+class Dues:
+    """Who owes what in a round, and whom to ask in its place: the rule, without any message.
+
+    Parameters
+    ----------
+    holders : sequence of n sequences of int
+        Of each worker's share, the workers that hold it: the worker itself, and others.
+    deadline : float or "auto"
+        As of `fastgc.Reactive`.
+
+    Attributes
+    ----------
+    missing : set of int
+        Shares that nobody has sent yet.
+    asked : int
+        Questions of this round.
+
+    Notes
+    -----
+    A share is asked for once its owner is dead, or the deadline has passed: of a holder whose own
+    share came, that is alive, and owes no other. Who had not come when the last round ended is not
+    waited for until the deadline. What is asked for at once goes to holders by the
+    least makespan (`owners`). If a holder does not answer for as long as the round had taken when
+    it was asked, and as the deadline, another one is asked as well, and the first answer counts.
+    No holder is asked for a share twice: however many are silent, a round calls `elapse` no more
+    often than workers hold shares of others.
+    """
+
+    def __init__(self, holders: Sequence[Sequence[int]], deadline: Deadline) -> None:
+        self._holders, self._deadline = [list(each) for each in holders], deadline
+        self._others: list[list[int]] = [[] for _ in holders]  # shares that each holds for others
+        for share, each in enumerate(self._holders):
+            for worker in each:
+                if worker != share:
+                    self._others[worker].append(share)
+        # All shares but those of which the holders could all fail.
+        self._usual = max(1, len(holders) + 1 - min(map(len, holders)))
+        self._recent: deque[float] = deque(maxlen=_RECENT)
+        self._pace = math.nan  # seconds until the usual shares had come, in this round
+        self._own: set[int] = set()  # workers that have sent their own share
+        self._absent: set[int] = set()  # that had not when the last round ended
+        self._span = self._least = math.inf
+        self.missing: set[int] = set()
+        self.begin(0.0, asks=False)
+
+    @property
+    def seconds(self) -> float:
+        """From a round's beginning to its deadline; inf: there is none yet."""
+        if self._deadline != "auto":
+            return self._deadline
+        return self._after(median(self._recent)) if self._recent else math.inf
+
+    def _after(self, pace: float) -> float:
+        return max(_FACTOR * pace, self._least)
+
+    def in_time(self, times: Sequence[float]) -> bool:
+        """Whether a round that has just begun asks nobody, if shares come then; if so it is over.
+
+        `times`: of all shares, ascending.
+        """
+        pace = times[self._usual - 1] - self._begun
+        span = self._after(pace) if self._span == math.inf == self.seconds else self._span
+        if self._absent or times[-1] > self._begun + span:
+            return False
+        self._pace, self._own, self.missing = pace, set(range(len(times))), set()
+        return True
+
+    def begin(self, now: float, *, asks: bool, least: float = 0.0) -> None:
+        """Begin a round; the last one is over. `least`: seconds until an automatic deadline."""
+        self._least = least
+        workers = range(len(self._holders))
+        if self._own:
+            self._absent = set(workers) - self._own
+        if self._pace == self._pace:
+            self._recent.append(self._pace)
+        self._asks, self._begun, self._pace = asks, now, math.nan
+        self.missing, self._own = set(workers), set()
+        self._dead: set[int] = set()
+        self._late = False  # whether the deadline has passed
+        self._open: dict[int, Share] = {}  # of workers that owe an answer
+        self._until: dict[int, float] = {}  # when another one is to be asked as well
+        self._before: set[tuple[int, int]] = set()  # worker and share: not to be asked again
+        self._askers: dict[int, list[int]] = {}  # by share, all that were asked for it
+        self._at: set[int] = set()  # shares that somebody is at who still has time
+        self._new: list[tuple[int, Share]] = []  # questions that are not put yet
+        self.asked = 0
+        self._span = self.seconds
+
+    @property
+    def due(self) -> float:
+        """When `elapse` is to be called; inf: not before more happens."""
+        if not (self._asks and self.missing):
+            return math.inf
+        first = next(iter(self._until.values()), math.inf)  # who was asked first has the least
+        return first if self._late else min(first, self._begun + self._span)
+
+    @property
+    def calm(self) -> bool:
+        """Whether nobody is known to be dead or late."""
+        return not (self._late or self._dead or self._absent)
+
+    @property
+    def awaited(self) -> Collection[int]:
+        """Workers that owe an answer."""
+        return self._open
+
+    def came(self, worker: int, now: float) -> None:
+        """A worker has sent its own share, also if another one did before: it can be asked now."""
+        self._own.add(worker)
+        self._dead.discard(worker)
+        self._have(worker)
+        if len(self._own) <= self._usual:
+            self._pace = now - self._begun
+            first = self._deadline == "auto" and not self._recent
+            if first and len(self._own) == self._usual:
+                self._span = self._after(self._pace)
+        self._ask_one(worker, now)
+
+    def _have(self, share: int) -> None:
+        self.missing.discard(share)
+        for worker in self._askers.pop(share, ()):
+            if worker in self._open and self._open[worker].worker == share:
+                self._close(worker)
+
+    def _close(self, worker: int) -> None:
+        what = self._open.pop(worker, None)
+        if self._until.pop(worker, None) is not None and what is not None:
+            self._at.discard(what.worker)
+
+    def dies(self, worker: int, now: float) -> None:
+        """A worker is gone; others are asked for what it owes."""
+        self._dead.add(worker)
+        self._close(worker)
+        self._ask(now)
+
+    def elapse(self, now: float) -> None:
+        """It is `due`: ask for what is late, and others beside those that do not answer."""
+        self._late |= now >= self._begun + self._span
+        for worker in [i for i, until in self._until.items() if until <= now]:
+            del self._until[worker]
+            self._at.discard(self._open[worker].worker)
+        self._ask(now)
+
+    def answers(self, worker: int, what: object, now: float, *, has: bool) -> int | None:
+        """The share that comes with an answer; None: it was not asked for, or came before.
+
+        `has`: whether the answer is of use.
+        """
+        asked = self._open.get(worker)
+        if asked is None or what is not asked:
+            return None
+        self._close(worker)
+        if has:
+            self._have(asked.worker)
+            self._ask_one(worker, now)
+        else:
+            self._ask(now)
+        return asked.worker if has else None
+
+    def questions(self) -> list[tuple[int, Share]]:
+        """Whom to ask for what; each is told once."""
+        if not self._new:
+            return []
+        new = [(worker, what) for worker, what in self._new if self._open.get(worker) is what]
+        self._new = []
+        self.asked += len(new)
+        return new
+
+    def _wanted(self) -> set[int]:
+        """Shares that are late, or lost, and that nobody is at."""
+        if self.calm or not self._asks:
+            return set()
+        wanted = self.missing if self._late else self.missing & (self._dead | self._absent)
+        return wanted - self._at
+
+    def _ask_one(self, worker: int, now: float) -> None:
+        """Ask a worker that is done now; all others that are could not be asked before."""
+        if self.calm or not self._asks or worker in self._open:
+            return
+        for share in self._others[worker]:
+            if (
+                share in self.missing
+                and share not in self._at
+                and (self._late or share in self._dead or share in self._absent)
+                and (worker, share) not in self._before
+            ):
+                self._put(worker, share, now)
+                return
+
+    def _put(self, worker: int, share: int, now: float) -> None:
+        self._open[worker] = what = Share(share)
+        self._until[worker] = now + self._patience(now)
+        self._before.add((worker, share))
+        self._askers.setdefault(share, []).append(worker)
+        self._at.add(share)
+        self._new.append((worker, what))
+
+    def _ask(self, now: float) -> None:
+        """Ask all that are done for what is late, or lost, unless somebody was asked."""
+        if not (wanted := self._wanted()):
+            return
+        idle = self._own - self._dead - self._open.keys()
+        left = sorted(wanted)
+        while left and idle:  # no more shares at a time than there are workers for
+            some, left = left[: len(idle)], left[len(idle) :]
+            able = {}
+            for share in some:
+                free = idle.intersection(self._holders[share])
+                if free := {worker for worker in free if (worker, share) not in self._before}:
+                    able[share] = sorted(free)
+            for share, worker in zip(able, owners(list(able.values()), idle), strict=True):
+                if worker not in self._open:  # one at a time: others may be done before
+                    self._put(worker, share, now)
+            idle -= self._open.keys()
+
+    def _patience(self, now: float) -> float:
+        """Seconds that who is asked now has, who took no more for its own share."""
+        span = self._span if self._span < math.inf else self._least
+        return max(now - self._begun, span)
+
+    def lost(self, messages: Collection[int]) -> list[int]:
+        """Shares that nobody could send, if these are the messages that came or can yet."""
+        alive = {m for m in messages if m in self.missing or m not in self._dead}
+        return [
+            share
+            for share in sorted(self.missing)
+            if alive.isdisjoint(self._holders[share] if self._asks else [share])
+        ]
+
+
+class ReactiveRound(Round):
+    """One iteration at a master that asks holders for what workers owe, if they are late or dead.
+
+    A round is ready when every worker's share has come, from itself or from another: the first to
+    come is taken, and the other dropped. It gives the same gradient, to the last bit: holders
+    encode a share as its owner does.
+
+    Parameters
+    ----------
+    code : Code
+        Such as `fastgc.Reactive`.
+    p, dtype, message_dtype, tracker, partial_dtype
+        As of `Round`.
+
+    Raises
+    ------
+    TypeError
+        If nobody holds what others compute in this code.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgc
+    >>> code = fastgc.Reactive(3, holders=2)
+    >>> rnd = fastgc.codes.ReactiveRound(code, p=1)
+    >>> from fastgc.coding.gathering import Host
+    >>> rnd.begin(Host(clock=lambda: 0.0))
+    >>> rnd.straggles(1)  # it has died
+    >>> rnd.receive(0, np.array([1.0])), rnd.receive(2, np.array([4.0]))
+    (False, False)
+    >>> [(worker, what)] = rnd.questions()  # who holds its share, and is done
+    >>> worker, what
+    (2, Share(worker=1))
+    >>> rnd.hear(worker, what, np.array([2.0])).tolist(), rnd.gradient().tolist()
+    ([1], [7.0])
+    """
+
+    def __init__(
+        self,
+        code: Coded,
+        p: int,
+        dtype: DTypeLike = np.float64,
+        message_dtype: DTypeLike | None = None,
+        tracker: Watch | None = None,
+        *,
+        partial_dtype: DTypeLike | None = None,
+    ) -> None:
+        scheme = code.scheme
+        if not scheme.spare:
+            raise TypeError(f"workers of {code!r} hold nothing of what others compute")
+        self._dues = Dues([scheme.holders_of(i) for i in range(scheme.n)], scheme.deadline)
+        self._clock: Any = _no_clock
+        super().__init__(code, p, dtype, message_dtype, tracker, partial_dtype=partial_dtype)
+
+    def reset(self) -> None:
+        """Forget all messages, but not how long rounds took."""
+        self._begin(None)
+        super().reset()
+
+    def begin(self, host: Host) -> None:
+        """Begin; holders are asked if the host can ask."""
+        self._begin(host)
+
+    def _begin(self, host: Host | None) -> None:
+        self._clock = _no_clock if host is None else host.clock
+        self._begun = self._clock()
+        asks, least = (False, 0.0) if host is None else (host.asks, host.least_wait)
+        self._dues.begin(self._begun, asks=asks, least=least if least < math.inf else 0.0)
+        self._stood_in = set[int]()  # whose share came from another
+
+    @property
+    def due(self) -> float:  # type: ignore[override]
+        """The deadline, or when a holder that was asked is passed over."""
+        return self._dues.due
+
+    @property
+    def awaited(self) -> Collection[int]:
+        """Workers that were asked, and owe an answer."""
+        return self._dues.awaited
+
+    @property
+    def costs(self) -> Costs:  # type: ignore[override]
+        """Questions that were asked."""
+        return Costs(self._dues.asked)
+
+    def receive(
+        self,
+        worker: int,
+        message: ArrayLike,
+        index: int | None = None,
+        *,
+        energy: float = math.nan,
+    ) -> bool:
+        """Take a worker's message, as of `Round`; one that another has sent before is dropped."""
+        if worker not in self._stood_in:
+            super().receive(worker, message, index, energy=energy)
+        self._dues.came(int(worker), self._clock())
+        return self.ready
+
+    def intake(self, when: NDArray[np.float64]) -> kernels.unchecked.Arrivals | None:
+        """As of `Round`; None once somebody fails: who is done can then be asked at once."""
+        return super().intake(when) if self._dues.calm else None
+
+    def follow(self) -> list[int]:
+        """As of `Round`."""
+        numbers = super().follow()
+        for number in numbers:
+            self._dues.came(number, self._begun + float(self._arrivals.when[number]))
+        return numbers
+
+    def straggles(self, worker: int) -> None:
+        """Note that a worker has died: others are asked for what it owes."""
+        super().straggles(worker)
+        self._dues.dies(check_index("worker", worker, self.scheme.n), self._clock())
+
+    def elapse(self) -> None:
+        """Ask others for what is late."""
+        self._dues.elapse(self._clock())
+
+    def questions(self) -> list[tuple[int, Share]]:
+        """Holders to be asked, and for whose share; each is told once."""
+        return self._dues.questions()
+
+    def hear(
+        self, worker: int, what: Any, answer: NDArray[Any] | None, *, energy: float = math.nan
+    ) -> NDArray[np.int64]:
+        """Take the share that a worker was asked for; None: it cannot compute it.
+
+        Returns its number; of one that came too late, or does not fit, none.
+        """
+        form = self.form
+        fits = (
+            answer is not None
+            and answer.shape == (form.message_size,)
+            and answer.dtype == form.message_dtype
+        )
+        share = self._dues.answers(worker, what, self._clock(), has=fits)
+        if share is None or answer is None:
+            return self.survivors[:0]
+        # A worker's answer lies where its next one will.
+        message = answer.copy()
+        form.require_finite(worker, message[: form.length])
+        super().receive(share, message, energy=energy)
+        self._stood_in.add(share)
+        return np.array([share])
+
+    def require(self, messages: NDArray[np.int64]) -> None:
+        """Raise NotDecodableError unless workers of these messages hold all that is missing."""
+        checked = self.scheme.check_survivors(messages)
+        if lost := self._dues.lost(set(checked.tolist())):
+            raise NotDecodableError(
+                f"no worker is left that holds the partitions of workers {lost}", len(lost)
+            )
+
+
+def _no_clock() -> float:
+    return 0.0
