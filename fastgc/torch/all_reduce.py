@@ -38,18 +38,17 @@ from numpy.typing import NDArray
 
 from .._arrays import at_least, check_real, check_word
 from ..codes import Code
-from ..errors import LeftOutError, NotDecodableError
+from ..errors import CorruptMessageError, LeftOutError, NotDecodableError
+from .audit import SAME, SAME_HALF, Audit, Verdict, in_half, majority
 from .membership import BrokenGroupError, Members, View, own_store
 from .parameters import Buffers, Vector, fingerprint, trainable
+from .randomness import undrawn
 from .sampler import CodedSampler, Position, own_rank, owners, real_row
 
-__all__ = ["Change", "CodedAllReduce", "all_reduce_gradients"]
+__all__ = ["Change", "CodedAllReduce", "Fault", "all_reduce_gradients"]
 
 dist: Any = torch.distributed  # which exports less than it documents, for type checkers
 
-# Relative difference of gradients that should be equal, and of such as were computed in bfloat16 or
-# float16 (measured, in bfloat16: up to 0.02).
-_SAME, _SAME_HALF = 1e-3, 0.1
 _TRIED_EVERY = 1000  # steps
 _SUMS = 8  # further sums that a message has room for
 # What is to be done where ranks differ.
@@ -89,6 +88,24 @@ class Change(NamedTuple):
     step: int
     ranks: list[int]
     seconds: float
+
+
+class Fault(NamedTuple):
+    """What an audit has shown.
+
+    Attributes
+    ----------
+    step : int
+        In which it was seen.
+    rank : int
+        Whose gradient, or parameters, differed from those of others.
+    left_out : bool
+        Whether it was left out, since it had erred before; else only its share of that step was.
+    """
+
+    step: int
+    rank: int
+    left_out: bool
 
 
 class CodedAllReduce:
@@ -152,6 +169,10 @@ class CodedAllReduce:
         For reactive redundancy: ``recompute(indices)`` adds the gradient of these samples of the
         dataset to ``.grad``, as the loop does for those that the sampler gives it, and returns
         what is to be added to the call's sums, in a sequence, or None.
+    audit : int, optional
+        For reactive redundancy: in each so many-th step, and the first, ranks compute each other's
+        shares, to find a rank that errs (`fastgc.torch.audit`). `recompute` is then asked for any
+        samples of a batch, and what it computes must be the same on all ranks. Default: never.
 
     Attributes
     ----------
@@ -165,6 +186,8 @@ class CodedAllReduce:
         Whether it came to others that were running, and got what they have.
     residual : float
         Of the last step's decoding vector; 0 where it was exact.
+    faults : list of Fault
+        That audits have shown while this rank took part.
 
     Raises
     ------
@@ -183,6 +206,14 @@ class CodedAllReduce:
     BatchNorm are no trouble. A sum counts only if each partition is in it exactly once, which it
     tells itself. With either redundancy ranks that are slow are waited for, up to `deadline`:
     `CodedDataParallel` waits for none.
+
+    With ``audit=m`` a rank that computes wrong gradients, without an error, is outvoted by two
+    others, who see to it that the step is right, and left out when it is outvoted again: there a
+    `CorruptMessageError` is raised, and the others go on. It costs at most a share of 1/m of the
+    time, and finds what changes the gradient of a rank by more than 1e-3 of its norm, or a tenth
+    where it is computed in bfloat16 or float16. Parameters are compared to the last bit in the same
+    steps: where those of a minority differ, it gets a `LeftOutError`, and others' by `join`. A
+    `torch.amp.GradScaler` belongs in `state`: its overflows are no faults.
 
     Several modules that are trained in turns, as the two of a GAN, are given as one
     `torch.nn.ModuleList`, and each turn is a step: what has no gradient in it, since its
@@ -210,6 +241,7 @@ class CodedAllReduce:
         buffers: str = "error",
         redundancy: str = "proactive",
         recompute: Recompute | None = None,
+        audit: int | None = None,
     ) -> None:
         self._module, self._code = module, code
         self._parameters = trainable(module)
@@ -231,12 +263,19 @@ class CodedAllReduce:
         self.rank, self.step, self.residual = rank, 0, 0.0
         self.ranks: list[int] = []
         self.changes: list[Change] = []
+        self.faults: list[Fault] = []
         self.joined = False
         self._partial = partial
         reacting = _check_redundancy(code, redundancy, sampler, recompute, partial)
         self._reactive: _Reactive | None = None
         if reacting is not None:
             self._reactive = _Reactive(code, rank, self._parameters, accumulate, *reacting)
+        self._audit: Audit | None = None
+        if audit is not None:
+            if self._reactive is None:
+                raise ValueError('audit= is for redundancy="reactive"')
+            scaled = any(isinstance(each, torch.amp.GradScaler) for each in self._state)
+            self._audit = Audit(rank, code.n, at_least("audit", audit, 1), scaled)
         self._buffers, self._averaged = Buffers(module), buffers == "mean"
         # The last step's result, and a buffer for this step's: `__call__` swaps them.
         counted = 0 if self._reactive is None else code.k
@@ -349,6 +388,8 @@ class CodedAllReduce:
             the last step's gradient, or batches are not as many as `accumulate` says, or other ones
             than those of other ranks; in some steps, if gradients of the same samples differ, or
             buffers do.
+        CorruptMessageError
+            If an audit has shown that this rank errs; or one of two, if there is no third.
         """
         if len(sums) > _SUMS:
             raise ValueError(f"at most {_SUMS} sums may be given, not {len(sums)}")
@@ -410,14 +451,17 @@ class CodedAllReduce:
         view is new, and when a sum says that it is not each partition once: a loader has taken
         batches ahead, of which others are the owners by now.
         """
-        if view.number == self._compared:
+        audit = self._audit if self._audit is not None and self._audit.due(self.step) else None
+        if view.number == self._compared and audit is None:
             self._next.take(1.0, 1 / len(view.ranks), reactive.sums, reactive.done)
             view.sum(self._next.flat)
             if self._next.complete:
                 return
         had = self._compare_samplers(view, reactive.sampler, reactive.done)
-        reactive.take_over(view.ranks, had)
+        shares = reactive.take_over(view.ranks, had)
         self._compared = view.number
+        if audit is not None:
+            self._look(view, audit, reactive, shares)
         self._next.take(1.0, 1 / len(view.ranks), reactive.sums, reactive.done)
         view.sum(self._next.flat)
         if not self._next.complete:
@@ -425,6 +469,84 @@ class CodedAllReduce:
                 "ranks do not agree on who computes what: their codes differ, or a sampler was "
                 "used by another loop"
             )
+
+    def _look(
+        self, view: View, audit: Audit, reactive: _Reactive, shares: dict[int, list[int]]
+    ) -> None:
+        """Audit all ranks, and see to it that the step is right.
+
+        Raises
+        ------
+        BrokenGroupError
+            If ranks are named: the others go on without them.
+        """
+        drawn = int.from_bytes(os.urandom(4), "little")
+        prints, secrets = self._told(view, fingerprint(self._parameters), drawn)
+        right = majority({r: prints[r] for r in view.ranks})
+        if right is None:
+            self._until_all_know(view)
+            raise RuntimeError("parameters differ between ranks, and no majority has the same")
+        self._leave_out(
+            view,
+            [r for r in view.ranks if prints[r] != right],
+            LeftOutError(
+                f"parameters of rank {self.rank} differ from those of most other ranks: its "
+                "optimizer, or its memory, has erred; join() gets those of the others"
+            ),
+        )
+
+        def compute(partitions: list[int]) -> tuple[torch.Tensor, bool]:
+            with undrawn(self._parameters[0].device), self._buffers.unchanged():
+                found = reactive.apart(partitions)
+            return _flat(self._parameters, found), in_half(found)
+
+        mine = [p.grad for p in self._parameters]
+        own = _flat(self._parameters, mine), in_half(mine)
+        verdict = audit.look(view, sum(secrets), shares, own, compute)
+        self._follow(view, reactive, shares, verdict)
+
+    def _follow(
+        self, view: View, reactive: _Reactive, shares: dict[int, list[int]], verdict: Verdict
+    ) -> None:
+        """Do what follows from an audit."""
+        if verdict.unlike or verdict.undecided:
+            self._until_all_know(view)
+            a, b = verdict.unlike or verdict.undecided
+            what = f"gradients of the same samples differ between ranks {a} and {b}"
+            if verdict.unlike:
+                raise RuntimeError(
+                    f"{what}, and from a third one: audit= needs gradients that are the same "
+                    "whoever computes them, without what ranks draw at random (dropout, "
+                    "augmentation)"
+                )
+            raise CorruptMessageError(
+                f"{what}: one of them errs, and there is no third rank to tell which", (a, b)
+            )
+        self.faults += [
+            Fault(self.step, r, False) for r in verdict.outvoted if r not in verdict.named
+        ]
+        self._leave_out(
+            view,
+            verdict.named,
+            CorruptMessageError(
+                f"rank {self.rank} computes wrong gradients: twice two others agreed on another "
+                "one. Its device errs; the others go on without it",
+                (self.rank,),
+            ),
+        )
+        reactive.replace(verdict.instead, shares)
+
+    def _leave_out(self, view: View, ranks: Sequence[int], error: Exception) -> None:
+        """These get the error; the others go on in another view, if there are any of these."""
+        if not ranks:
+            return
+        self.faults += [Fault(self.step, r, True) for r in ranks]
+        self._until_all_know(view)
+        if self.rank in ranks:
+            self._members.close()
+            raise error
+        self._members.failed(view.number)
+        raise BrokenGroupError
 
     def _compare_samplers(
         self, view: View, sampler: CodedSampler, done: Iterable[int] = ()
@@ -467,7 +589,7 @@ class CodedAllReduce:
                 ranks = rest
         own = 0 if self._averaged else fingerprint(self._module.buffers())
         try:
-            buffers, halves = self._told(view, own, _in_half(self._parameters))
+            buffers, halves = self._told(view, own, in_half(p.grad for p in self._parameters))
             self._compare(view, buffers, "buffers of the module differ", _BUFFERS)
             if self.residual or len(ranks) == len(view.ranks):
                 return
@@ -477,7 +599,7 @@ class CodedAllReduce:
         except BrokenGroupError:
             return  # all that got here have the step's result
         mine, theirs = self._kept.gradient, self._next.gradient
-        same = _SAME_HALF if any(halves) else _SAME
+        same = SAME_HALF if any(halves) else SAME
         if bool((mine - theirs).abs().max() > same * mine.abs().max()):
             self._until_all_know(view)
             raise RuntimeError(
@@ -520,6 +642,8 @@ class CodedAllReduce:
         self._fresh, self._aligned, self.ranks = False, view.number, view.ranks
         if self._reactive is not None:
             self._reactive.own(view.ranks)
+        if self._audit is not None:
+            self._audit.forget()
         self.changes.append(Change(self.step, view.ranks, view.seconds))
         return behind
 
@@ -729,11 +853,12 @@ class _Reactive:
         if not self.done:
             self._drop()
 
-    def take_over(self, ranks: list[int], had: list[list[int]]) -> None:
+    def take_over(self, ranks: list[int], had: list[list[int]]) -> dict[int, list[int]]:
         """Compute what this rank owes in this step, of which others say what they had.
 
         `had` is a row for each partition, with 1 for each rank that has it. The first rank's are
-        kept; a rank that has one of them too leaves all of its own, which are one sum.
+        kept; a rank that has one of them too leaves all of its own, which are one sum. Returns what
+        each rank has now.
         """
         kept: dict[int, int] = {}
         for r in ranks:
@@ -744,7 +869,30 @@ class _Reactive:
         of = owners([self._holders[j] for j in lost], ranks)
         if self._rank not in kept.values():
             self._drop()
-        more = [j for j, r in zip(lost, of, strict=True) if r == self._rank]
+        self._add([j for j, r in zip(lost, of, strict=True) if r == self._rank])
+        kept |= dict(zip(lost, of, strict=True))
+        return {r: [j for j in range(len(had)) if kept[j] == r] for r in ranks}
+
+    def replace(self, instead: dict[int, int], shares: dict[int, list[int]]) -> None:
+        """For ranks whose shares are wrong others compute them."""
+        if self._rank in instead:
+            self._drop()
+        self._add([j for r, other in instead.items() if other == self._rank for j in shares[r]])
+
+    def apart(self, partitions: list[int]) -> list[torch.Tensor | None]:
+        """The gradients of these partitions alone; ``.grad`` stays what it is."""
+        mine = [p.grad for p in self._parameters]
+        for p in self._parameters:
+            p.grad = None
+        try:
+            for batch in self._batches if partitions else ():
+                self._recompute(self.sampler.samples(batch, partitions))
+            return [p.grad for p in self._parameters]
+        finally:
+            for p, grad in zip(self._parameters, mine, strict=True):
+                p.grad = grad
+
+    def _add(self, more: list[int]) -> None:
         if more:
             for batch in self._batches:
                 found = self._recompute(self.sampler.samples(batch, more)) or [0.0] * len(self.sums)
@@ -760,6 +908,18 @@ class _Reactive:
         for p in self._parameters:
             p.grad = None
         self.done, self.sums = set(), [0.0] * len(self.sums)
+
+
+@torch.no_grad()
+def _flat(
+    parameters: Sequence[torch.nn.Parameter], gradients: Sequence[torch.Tensor | None]
+) -> torch.Tensor:
+    """Gradients as one vector on the CPU."""
+    flat = torch.zeros(sum(p.numel() for p in parameters), dtype=parameters[0].dtype)
+    for mine, grad in zip(Vector(flat, parameters).tensors, gradients, strict=True):
+        if grad is not None:
+            mine.copy_(grad.to_dense() if grad.is_sparse else grad)
+    return flat
 
 
 class _Given:
@@ -810,22 +970,6 @@ class _Given:
                 "call zero_grad() after each step, and where a step adds up the gradients of "
                 "several batches, call this after the last of them"
             )
-
-
-@torch.no_grad()
-def _in_half(parameters: Sequence[torch.nn.Parameter]) -> bool:
-    """Whether most of the gradients' numbers were computed in bfloat16 or float16.
-
-    The last bits of a float32 are then 0, as they are of one in 256 otherwise; also of the sum of
-    a few.
-    """
-    zero = there = 0
-    for p in parameters:
-        if p.grad is not None and p.grad.dtype == torch.float32 and not p.grad.is_sparse:
-            used = p.grad[p.grad != 0].view(torch.int32)
-            zero += int((used & 0xFF == 0).sum())
-            there += used.numel()
-    return 2 * zero > there
 
 
 def _states(given: Iterable[Any]) -> list[Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 
-__all__ = ["Drawn", "seed_all"]
+__all__ = ["Drawn", "seed_all", "undrawn"]
 
 
 def seed_all(*numbers: int) -> None:
@@ -47,6 +49,18 @@ class Drawn(NamedTuple):
         name, keys, *rest = self.numpy
         np.random.set_state((name, np.frombuffer(keys, np.uint32), *rest))  # noqa: NPY002
         random.setstate(self.python)
+
+
+@contextlib.contextmanager
+def undrawn(device: torch.device) -> Iterator[None]:
+    """Within, numbers are drawn that do not count: those drawn after it are as if it were not."""
+    drawn = Drawn.now()
+    own = {} if device.type == "cpu" else {"device_type": device.type}
+    try:
+        with torch.random.fork_rng([device] if own else [], **own):
+            yield
+    finally:
+        drawn.restore()
 
 
 def _bytes(state: torch.Tensor) -> bytes:
