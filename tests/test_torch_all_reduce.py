@@ -1231,6 +1231,49 @@ def test_a_rank_whose_parameters_are_wrong_gets_those_of_the_others(tmp_path):
         assert each["faults"] == [(8, 3, True)]
 
 
+def sums_wrongly(how, many, faulty=3, since=4):
+    """Of one rank so many sums of gradients are wrong: before they are sent, or for it alone."""
+
+    def erring(rank, step, module, apart):
+        if (rank, step, apart) != (faulty, since, True) or hasattr(View, "left"):
+            return
+        whole, View.left = View.sum, many
+
+        def wrong(view, tensor):
+            errs = View.left > 0 and tensor.numel() > 700 and tensor.dtype == torch.float32
+            View.left -= errs
+            if errs and how == "sent":
+                tensor[100] += 1.0
+            whole(view, tensor)
+            if errs and how == "got":
+                tensor[100] += 1.0
+
+        View.sum = wrong
+
+    return erring
+
+
+def test_a_sum_that_is_wrong_is_made_again_and_who_alone_has_it_is_left_out(tmp_path):
+    cases = [("sent", 1), ("got", 1), ("sent", 9), ("got", 9)]
+    trains = [audited(BinaryCode(N, stragglers=1), 9, 4, sums_wrongly(*case)) for case in cases]
+    each_case = launch_each(tmp_path, trains)
+    for (how, many), found in zip(cases, each_case, strict=True):
+        if (how, many) == ("sent", 9):
+            for error in found.values():
+                assert "the sum of gradients is not that of what ranks have sent, twice" in error
+            continue
+        if many == 9:
+            error = found.pop(3)
+            assert "CorruptMessageError: the sum of gradients that rank 3 has is wrong" in error
+        for rank, each in found.items():
+            assert isinstance(each, dict), each
+            assert max(each["errors"]) <= EXACT
+            assert each["left out"] == (how == "got" and rank == 3)
+            times_left_out = 0 if how == "sent" else 1 + (many == 9)
+            assert each["faults"] == [(4, 3, True)] * times_left_out
+            assert np.array_equal(each["theta"], found[0]["theta"])
+
+
 def test_two_ranks_that_differ_are_told_that_there_is_no_third(tmp_path):
     found = launch(tmp_path, audited(BinaryCode(2, stragglers=1), 9, 4, times(1.5, 1, 5)), count=2)
     for error in found.values():

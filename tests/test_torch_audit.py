@@ -260,6 +260,24 @@ def test_who_erred_once_is_looked_at_for_some_steps_and_forgiven():
     assert look_all(audits, gradient)[0].named == (1,)
 
 
+def test_sums_that_are_not_those_of_what_was_told():
+    ranks = range(4)
+    gradient = lambda rank, owner: share(owner, 9000)  # noqa: E731
+    total = sum(share(r, 9000) for r in ranks)
+    audits = audits_of(ranks)
+    assert audits[0].adds_up(total)  # nothing is known
+    look_all(audits, gradient)
+    assert all(audit.adds_up(total) for audit in audits.values())
+    for element, change in ((0, 1.0), (4095, -0.1), (8999, 0.1), (7, math.inf), (7, math.nan)):
+        wrong = total.clone()
+        wrong[element] += change
+        assert not any(audit.adds_up(wrong) for audit in audits.values())
+    look_all(audits, lambda rank, owner: share(owner) * math.nan)
+    assert audits[0].adds_up(torch.zeros(50))  # overflow
+    look_all(audits, lambda rank, owner: share(owner) * (1 + (rank == owner == 1)))
+    assert audits[0].adds_up(torch.zeros(50))  # the auditor's share is in it, not rank 1's
+
+
 def test_two_ranks_and_one():
     def gradient(rank, owner):
         return share(owner) * (2.0 if rank == 1 else 1.0)

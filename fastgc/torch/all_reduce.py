@@ -464,6 +464,16 @@ class CodedAllReduce:
             self._look(view, audit, reactive, shares)
         self._next.take(1.0, 1 / len(view.ranks), reactive.sums, reactive.done)
         view.sum(self._next.flat)
+        if audit is not None and self._errs_in_sum(view, audit):
+            self._next.take(1.0, 1 / len(view.ranks), reactive.sums, reactive.done)
+            view.sum(self._next.flat)
+            if self._errs_in_sum(view, audit):
+                self._until_all_know(view)
+                raise CorruptMessageError(
+                    "the sum of gradients is not that of what ranks have sent, twice: one of their "
+                    "machines errs where it adds up or sends",
+                    tuple(view.ranks),
+                )
         if not self._next.complete:
             raise RuntimeError(
                 "ranks do not agree on who computes what: their codes differ, or a sampler was "
@@ -489,10 +499,9 @@ class CodedAllReduce:
         self._leave_out(
             view,
             [r for r in view.ranks if prints[r] != right],
-            LeftOutError(
-                f"parameters of rank {self.rank} differ from those of most other ranks: its "
-                "optimizer, or its memory, has erred; join() gets those of the others"
-            ),
+            f"parameters of rank {self.rank} differ from those of most other ranks: its optimizer, "
+            "or its memory, has erred",
+            forgives=True,
         )
 
         def compute(partitions: list[int]) -> tuple[torch.Tensor, bool]:
@@ -500,10 +509,25 @@ class CodedAllReduce:
                 found = reactive.apart(partitions)
             return _flat(self._parameters, found), in_half(found)
 
-        mine = [p.grad for p in self._parameters]
-        own = _flat(self._parameters, mine), in_half(mine)
+        self._next.take(1.0, 0.0, ())
+        own = self._next.gradient, in_half(p.grad for p in self._parameters)
         verdict = audit.look(view, sum(secrets), shares, own, compute)
         self._follow(view, reactive, shares, verdict)
+
+    def _errs_in_sum(self, view: View, audit: Audit) -> bool:
+        """Whether the sum is wrong; a rank that alone says so is left out."""
+        (wrong,) = self._told(view, not audit.adds_up(self._next.gradient))
+        at_odds = [r for r in view.ranks if wrong[r]]
+        if 2 * len(at_odds) > len(view.ranks):
+            return True
+        self._leave_out(
+            view,
+            at_odds,
+            f"the sum of gradients that rank {self.rank} has is wrong, and that of most other "
+            "ranks is right: its memory, or what brings it messages, has erred",
+            forgives=True,
+        )
+        return False
 
     def _follow(
         self, view: View, reactive: _Reactive, shares: dict[int, list[int]], verdict: Verdict
@@ -528,25 +552,29 @@ class CodedAllReduce:
         self._leave_out(
             view,
             verdict.named,
-            CorruptMessageError(
-                f"rank {self.rank} computes wrong gradients: twice two others agreed on another "
-                "one. Its device errs; the others go on without it",
-                (self.rank,),
-            ),
+            f"rank {self.rank} computes wrong gradients: two others agreed on another one, twice",
         )
         reactive.replace(verdict.instead, shares)
 
-    def _leave_out(self, view: View, ranks: Sequence[int], error: Exception) -> None:
-        """These get the error; the others go on in another view, if there are any of these."""
+    def _leave_out(
+        self, view: View, ranks: Sequence[int], why: str, forgives: bool = False
+    ) -> None:
+        """These get an error; the others go on in another view, if there are any of these.
+
+        Who can be mended by what the others have may join them again, once.
+        """
         if not ranks:
             return
+        again = any(each.rank == self.rank and each.left_out for each in self.faults)
         self.faults += [Fault(self.step, r, True) for r in ranks]
         self._until_all_know(view)
-        if self.rank in ranks:
-            self._members.close()
-            raise error
-        self._members.failed(view.number)
-        raise BrokenGroupError
+        if self.rank not in ranks:
+            self._members.failed(view.number)
+            raise BrokenGroupError
+        self._members.close()
+        if forgives and not again:
+            raise LeftOutError(f"{why}; join() gets what the others have")
+        raise CorruptMessageError(f"{why}; the others go on without it", (self.rank,))
 
     def _compare_samplers(
         self, view: View, sampler: CodedSampler, done: Iterable[int] = ()

@@ -27,6 +27,9 @@ samples in the same order.
 - Overflow: with a `torch.amp.GradScaler` one of two may overflow by the last bit. That tells
   nothing: the scaler skips the step. The next one is audited, too, and the third such one in a row
   counts.
+- The sum: its projections are the sums of those that ranks told. If they are not, a machine or a
+  wire has erred in between, and ranks sum up again.
+- Parameters: their fingerprints are compared in the same steps. They are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -55,6 +58,7 @@ __all__ = [
 # Relative difference of gradients that should be equal, and of such as were computed in bfloat16 or
 # float16 (measured, in bfloat16: up to 0.02).
 SAME, SAME_HALF = 1e-3, 0.1
+_ADDED = 1e-4  # relative difference of a sum from what it should be
 _PROJECTIONS = 8
 _WIDTH = 3 + _PROJECTIONS  # numbers of a sketch
 _CLEAR = 8.0
@@ -224,6 +228,7 @@ class Audit:
         """Members have changed: those that join know nothing of the audits before."""
         self._again = self._overflows = 0
         self._outvoted: set[int] = set()
+        self._told: tuple[Signs, list[Sketch]] | None = None
 
     def due(self, step: int) -> bool:
         """Whether a step is to be audited."""
@@ -264,6 +269,7 @@ class Audit:
                 tell(1, owner, compute(shares[owner]))
         view.sum(told)
         mine, others = told.tolist()
+        self._told = signs, [Sketch.read(mine[r]) for r in ring]
         pairs = {r: (Sketch.read(mine[r]), Sketch.read(others[r])) for r in ring}
         differing = [r for r in ring if self._tells(pairs[r]) and pairs[r][0].differs(pairs[r][1])]
         self._note_overflow(pairs.values())
@@ -282,6 +288,18 @@ class Audit:
             {r: (*pairs[r], Sketch.read(thirds[r])) for r in differing},
             {r: (r, auditor[r], arbiter[r]) for r in differing},
         )
+
+    def adds_up(self, total: torch.Tensor) -> bool:
+        """Whether the sum of gradients is that of what ranks told; True if that is not known."""
+        if self._told is None:
+            return True
+        signs, each = self._told
+        if not all(one.finite for one in each):
+            return True
+        found = Sketch.of(total, False, signs)
+        truth = np.sum([one.projections for one in each], 0)
+        error = np.abs(np.subtract(found.projections, truth)).max()
+        return found.finite and bool(error <= _ADDED * sum(one.norm for one in each))
 
     def _tells(self, pair: tuple[Sketch, Sketch]) -> bool:
         """Whether a pair's difference counts, or is overflow that may be an accident."""
@@ -327,6 +345,8 @@ class Audit:
             ),
             (),
         )
+        if instead:
+            self._told = None  # others' gradients are in the sum
         if outvoted:
             self._again, self._outvoted = _AGAIN, self._outvoted | outvoted
         elif self._again:
