@@ -1262,16 +1262,17 @@ def test_a_sum_that_is_wrong_is_made_again_and_who_alone_has_it_is_left_out(tmp_
             for error in found.values():
                 assert "the sum of gradients is not that of what ranks have sent, twice" in error
             continue
-        if many == 9:
-            error = found.pop(3)
-            assert "CorruptMessageError: the sum of gradients that rank 3 has is wrong" in error
+        if many == 9:  # the second time: in the same step, or by what came of the next ones
+            assert "fastgc.errors.CorruptMessageError: " in found.pop(3)
         for rank, each in found.items():
             assert isinstance(each, dict), each
-            assert max(each["errors"]) <= EXACT
             assert each["left out"] == (how == "got" and rank == 3)
-            times_left_out = 0 if how == "sent" else 1 + (many == 9)
-            assert each["faults"] == [(4, 3, True)] * times_left_out
             assert np.array_equal(each["theta"], found[0]["theta"])
+            left_out = [step for step, r, out in each["faults"] if (r, out) == (3, True)]
+            assert len(left_out) == len(each["faults"]) == (how == "got") * (1 + (many == 9))
+            assert left_out[:1] in ([], [4])
+            if many == 1:
+                assert max(each["errors"]) <= EXACT
 
 
 def test_two_ranks_that_differ_are_told_that_there_is_no_third(tmp_path):

@@ -457,11 +457,13 @@ class CodedAllReduce:
             view.sum(self._next.flat)
             if self._next.complete:
                 return
-        had = self._compare_samplers(view, reactive.sampler, reactive.done)
+        drawn = int.from_bytes(os.urandom(4), "little")
+        more = () if audit is None else (fingerprint(self._parameters), drawn)
+        had, more_of_all = self._compare_samplers(view, reactive.sampler, reactive.done, more)
         shares = reactive.take_over(view.ranks, had)
         self._compared = view.number
         if audit is not None:
-            self._look(view, audit, reactive, shares)
+            self._look(view, audit, reactive, shares, *more_of_all)
         self._next.take(1.0, 1 / len(view.ranks), reactive.sums, reactive.done)
         view.sum(self._next.flat)
         if audit is not None and self._errs_in_sum(view, audit):
@@ -481,17 +483,23 @@ class CodedAllReduce:
             )
 
     def _look(
-        self, view: View, audit: Audit, reactive: _Reactive, shares: dict[int, list[int]]
+        self,
+        view: View,
+        audit: Audit,
+        reactive: _Reactive,
+        shares: dict[int, list[int]],
+        prints: list[int],
+        secrets: list[int],
     ) -> None:
         """Audit all ranks, and see to it that the step is right.
+
+        All ranks know the fingerprints of all parameters, and the numbers that ranks have drawn.
 
         Raises
         ------
         BrokenGroupError
             If ranks are named: the others go on without them.
         """
-        drawn = int.from_bytes(os.urandom(4), "little")
-        prints, secrets = self._told(view, fingerprint(self._parameters), drawn)
         right = majority({r: prints[r] for r in view.ranks})
         if right is None:
             self._until_all_know(view)
@@ -577,17 +585,24 @@ class CodedAllReduce:
         raise CorruptMessageError(f"{why}; the others go on without it", (self.rank,))
 
     def _compare_samplers(
-        self, view: View, sampler: CodedSampler, done: Iterable[int] = ()
-    ) -> list[list[int]]:
-        """Raise RuntimeError if ranks have taken different batches; who has which partitions."""
+        self,
+        view: View,
+        sampler: CodedSampler,
+        done: Iterable[int] = (),
+        more: Sequence[int] = (),
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Raise RuntimeError if ranks have taken different batches.
+
+        Returns who has which partitions, and what else ranks tell.
+        """
         state = repr(sorted(sampler.state_dict().items()))
         had = np.zeros(self._code.k, dtype=np.int64)
         had[list(done)] = 1
-        own = sampler.step, zlib.crc32(state.encode()), *had.tolist()
+        own = sampler.step, zlib.crc32(state.encode()), *more, *had.tolist()
         steps, samplers, *found = self._told(view, *own)
         self._compare(view, steps, "batches of the sampler, {} and {}, differ", _SAMPLERS)
         self._compare(view, samplers, "samplers differ", _SAMPLERS)
-        return found
+        return found[len(more) :], found[: len(more)]
 
     def _coefficients(self, ranks: list[int]) -> tuple[NDArray[Any], float]:
         """Return the ranks' coefficients and the residual that these leave."""
