@@ -1200,6 +1200,17 @@ def test_a_rank_that_errs_always_is_named_and_the_others_go_on(tmp_path):
             assert each["faults"] == [(seen, faulty, False), (seen + 1, faulty, True)]
 
 
+def test_what_would_spoil_the_parameters_is_found_in_its_step(tmp_path):
+    faults = [times(math.nan, 2, 3), times(1e20, 1, 3), times(math.nan, 5, 3, 4)]
+    trains = [audited(BinaryCode(N, stragglers=1), 8, 100, each) for each in faults]
+    for faulty, found in zip((2, 1, 5), launch_each(tmp_path, trains), strict=True):
+        if faulty != 5:
+            assert "computes wrong gradients" in found.pop(faulty)
+        check_audited(found, 8, sorted(found))
+        named = [(4, faulty, True)] if faulty != 5 else []
+        assert found[0]["faults"] == [(3, faulty, False), *named]
+
+
 def test_a_rank_that_errs_once_stays(tmp_path):
     """Its share is left out of the step: also where it is not finite, but not where AMP is."""
     code, one = BinaryCode(N, stragglers=1), functools.partial(times, faulty=2, since=4, until=5)

@@ -211,7 +211,8 @@ class CodedAllReduce:
     others, who see to it that the step is right, and left out when it is outvoted again: there a
     `CorruptMessageError` is raised, and the others go on. It costs at most a share of 1/m of the
     time, and finds what changes the gradient of a rank by more than 1e-3 of its norm, or a tenth
-    where it is computed in bfloat16 or float16. Parameters are compared to the last bit in the same
+    where it is computed in bfloat16 or float16. A step whose gradients are not finite, or ten times
+    as large as those before, is audited, too. Parameters are compared to the last bit in the same
     steps: where those of a minority differ, it gets a `LeftOutError`, and others' by `join`. A
     `torch.amp.GradScaler` belongs in `state`: its overflows are no faults.
 
@@ -453,10 +454,11 @@ class CodedAllReduce:
         """
         audit = self._audit if self._audit is not None and self._audit.due(self.step) else None
         if view.number == self._compared and audit is None:
-            self._next.take(1.0, 1 / len(view.ranks), reactive.sums, reactive.done)
-            view.sum(self._next.flat)
+            self._sum_up(view, reactive)
             if self._next.complete:
-                return
+                if self._audit is None or not self._audit.rises(self._next.norms):
+                    return
+                audit = self._audit
         drawn = int.from_bytes(os.urandom(4), "little")
         more = () if audit is None else (fingerprint(self._parameters), drawn)
         had, more_of_all = self._compare_samplers(view, reactive.sampler, reactive.done, more)
@@ -464,11 +466,9 @@ class CodedAllReduce:
         self._compared = view.number
         if audit is not None:
             self._look(view, audit, reactive, shares, *more_of_all)
-        self._next.take(1.0, 1 / len(view.ranks), reactive.sums, reactive.done)
-        view.sum(self._next.flat)
+        self._sum_up(view, reactive)
         if audit is not None and self._errs_in_sum(view, audit):
-            self._next.take(1.0, 1 / len(view.ranks), reactive.sums, reactive.done)
-            view.sum(self._next.flat)
+            self._sum_up(view, reactive)
             if self._errs_in_sum(view, audit):
                 self._until_all_know(view)
                 raise CorruptMessageError(
@@ -481,6 +481,14 @@ class CodedAllReduce:
                 "ranks do not agree on who computes what: their codes differ, or a sampler was "
                 "used by another loop"
             )
+        if audit is not None:
+            audit.rises(self._next.norms)
+
+    def _sum_up(self, view: View, reactive: _Reactive) -> None:
+        self._next.take(1.0, 1 / len(view.ranks), reactive.sums, reactive.done)
+        if self._audit is not None:
+            self._next.tell_norm()
+        view.sum(self._next.flat)
 
     def _look(
         self,
@@ -747,6 +755,8 @@ class CodedAllReduce:
 class _Message:
     """What is summed: gradients, a flag for each parameter that was used, buffers, further sums.
 
+    The last number is for the gradients' norms, where ranks tell them.
+
     Buffers that are averaged, those of floating-point numbers, are in it at this rank's share.
     """
 
@@ -756,9 +766,11 @@ class _Message:
         floating = {name: each for name, each in named.items() if each.is_floating_point()}
         size = sum(p.numel() for p in self._parameters)
         means = sum(b.numel() for b in floating.values())
-        parts = [size, len(self._parameters), means, counted, _SUMS]
+        parts = [size, len(self._parameters), means, counted, _SUMS, 1]
         self.flat = torch.zeros(sum(parts), dtype=self._parameters[0].dtype)
-        self.gradient, self.used, averaged, self._counts, self.sums = torch.split(self.flat, parts)
+        self.gradient, self.used, averaged, self._counts, self.sums, self._norms = torch.split(
+            self.flat, parts
+        )
         self._tensors = Vector(self.gradient, self._parameters).tensors
         averages_of = Vector(averaged, floating.values()).tensors
         self._averages = dict(zip(floating, averages_of, strict=True))
@@ -800,6 +812,15 @@ class _Message:
                 p.grad.copy_(mine)
         for mine, buffer in self._averaged():
             buffer.copy_(mine)
+
+    def tell_norm(self) -> None:
+        """Tell the norm of what was taken."""
+        self._norms.fill_(torch.linalg.vector_norm(self.gradient))
+
+    @property
+    def norms(self) -> float:
+        """The sum of the norms that ranks have told."""
+        return float(self._norms)
 
     @property
     def complete(self) -> bool:

@@ -29,6 +29,9 @@ samples in the same order.
   counts.
 - The sum: its projections are the sums of those that ranks told. If they are not, a machine or a
   wire has erred in between, and ranks sum up again.
+- NaN, and what is very large, would spoil the parameters before the next audit: a step in which the
+  ranks' norms are `_RISE` times those of the step before is audited before anybody uses it. Ranks
+  add up their norms in the message, so that all have the same bits of it.
 - Parameters: their fingerprints are compared in the same steps. They are the same to the last bit.
 """
 
@@ -63,6 +66,7 @@ _PROJECTIONS = 8
 _WIDTH = 3 + _PROJECTIONS  # numbers of a sketch
 _CLEAR = 8.0
 _AGAIN = 3  # steps that are audited after one in which a rank was outvoted
+_RISE = 10.0
 _COLUMNS = 4096
 
 Compute = Callable[[list[int]], tuple[torch.Tensor, bool]]
@@ -229,10 +233,20 @@ class Audit:
         self._again = self._overflows = 0
         self._outvoted: set[int] = set()
         self._told: tuple[Signs, list[Sketch]] | None = None
+        self._norms: float | None = None
 
     def due(self, step: int) -> bool:
         """Whether a step is to be audited."""
         return step % self._every == 0 or self._again > 0
+
+    def rises(self, norms: float) -> bool:
+        """Whether the sum of all ranks' norms says that this step is to be audited; it is kept."""
+        if self._scaled and not math.isfinite(norms):
+            return False  # the scaler skips it
+        before, self._norms = self._norms, norms
+        if before is None or not math.isfinite(before):
+            return False
+        return not norms <= _RISE * before
 
     def look(
         self,
