@@ -157,7 +157,7 @@ def main():
         outcomes.setdefault(fault[0], []).append(outcome(results, *fault[1:], every))
     rows = []
     for name, each in outcomes.items():
-        audits = [a for a, _, _ in each if a]
+        audits = [a for a, _, _ in each if a is not None]
         rows.append(
             [
                 name,
@@ -177,8 +177,9 @@ def outcome(results, who, since, every):
     faults = next(each[1] for rank, each in results.items() if rank != who)
     out = [step for step, rank, left_out in faults if rank == who and left_out]
     seen = [step for step, rank, _ in faults if rank == who]
-    # The first audit is that of the next step of which `every` is a divisor, then each step is.
-    audits = out[0] - (-(-since // every) * every) + 1 if out else None
+    # Those in which it was not seen, and those in which it was.
+    missed = sum(step % every == 0 for step in range(since, seen[0])) if seen else 0
+    audits = missed + len(seen) if out else None
     return audits, bool(seen), sum(rank != who for _, rank, _ in faults)
 
 

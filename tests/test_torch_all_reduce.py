@@ -1303,6 +1303,35 @@ def test_gradients_that_are_drawn_at_random_are_no_ranks_fault(tmp_path):
         assert "audit= needs gradients that are the same whoever computes them" in error
 
 
+def test_a_rank_that_joins_those_who_look_at_another_again(tmp_path):
+    """What it cannot know is forgotten: all must be of one mind about which steps are audited."""
+
+    def director(ranks):
+        ranks.until("dies")
+        os.waitpid(ranks.pids.pop(4), 0)
+        ranks.start(4)
+
+    def train(rank, store, life):
+        def erring(rank, step, module, apart):
+            times(1.5, 2, 4, 5)(rank, step, module, apart)
+            if step in (5, 6, 7) and apart is None:
+                time.sleep(0.3)  # it comes within these steps, most likely
+            if (rank, step, apart, life) == (4, 5, False, 0):
+                store.set("dies", b"")
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        return audited(BinaryCode(N, stragglers=1), 14, 4, erring)(rank, store, life)
+
+    found = launch(tmp_path, train, director)
+    for each in found.values():
+        assert isinstance(each, dict), each
+        assert max(each["errors"]) <= EXACT
+        assert each["ranks"] == list(range(N))
+        assert np.array_equal(each["theta"], found[0]["theta"])
+    assert found[0]["faults"] == [(4, 2, False)]
+    assert found[4]["faults"] == []
+
+
 def test_a_rank_that_is_killed_in_an_audit_costs_no_step(tmp_path):
     def erring(rank, step, module, apart):
         if (rank, step, apart) == (4, 4, True):

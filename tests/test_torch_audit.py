@@ -162,6 +162,11 @@ def test_numbers_of_half_precision_are_seen_also_where_they_are_few():
         assert in_half([few])
         assert in_half([full, None, few])
         assert not in_half([full, few[:1000]])
+    large, rows = torch.randn(1 << 20, generator=rng), torch.zeros(1 << 10, 1 << 10)
+    assert not in_half([large])
+    assert in_half([large.bfloat16().float().view(1 << 10, -1).mT])
+    rows[3, 5] = large.bfloat16().float()[0]
+    assert in_half([rows])
     assert not in_half([full])
     assert not in_half([None])
     assert not in_half([full.double()])

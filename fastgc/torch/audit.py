@@ -68,6 +68,7 @@ _CLEAR = 8.0
 _AGAIN = 3  # steps that are audited after one in which a rank was outvoted
 _RISE = 10.0
 _COLUMNS = 4096
+_SAMPLE = 1 << 15  # numbers of a tensor
 
 Compute = Callable[[list[int]], tuple[torch.Tensor, bool]]
 
@@ -77,13 +78,17 @@ def in_half(gradients: Iterable[torch.Tensor | None]) -> bool:
     """Whether some of the gradients' numbers, one in 16, were computed in bfloat16 or float16.
 
     The last bits of a float32 are then 0, as they are of one in 256 otherwise; also of the sum of
-    a few.
+    a few. Of a large tensor some numbers tell.
     """
     zero = there = 0
     for grad in gradients:
         if grad is not None and grad.dtype == torch.float32 and not grad.is_sparse:
-            used = grad[grad != 0].view(torch.int32)
-            zero += int((used & 0xFF == 0).sum())
+            flat = grad.reshape(-1)
+            some = flat[:: max(1, flat.numel() // _SAMPLE)]
+            used = some[some != 0]
+            if not used.numel():  # where few rows of an embedding are used
+                used = flat[flat != 0]
+            zero += int((used.view(torch.int32) & 0xFF == 0).sum())
             there += used.numel()
     return 16 * zero > there
 
@@ -142,7 +147,9 @@ class Sketch(NamedTuple):
     @classmethod
     def of(cls, flat: torch.Tensor, half: bool, signs: Signs) -> Self:
         """The sketch of a vector on the CPU."""
-        norm = float(torch.linalg.vector_norm(flat, dtype=torch.float64))
+        norm = float(torch.linalg.vector_norm(flat))
+        if not math.isfinite(norm):  # squares may overflow
+            norm = float(torch.linalg.vector_norm(flat, dtype=torch.float64))
         if not math.isfinite(norm):
             return cls(False, half, 0.0, (0.0,) * _PROJECTIONS)
         most = torch.finfo(torch.float32).max  # in which sums may overflow
