@@ -454,7 +454,8 @@ class CodedAllReduce:
         """
         audit = self._audit if self._audit is not None and self._audit.due(self.step) else None
         if view.number == self._compared and audit is None:
-            self._sum_up(view, reactive)
+            self._take_once(view, reactive)
+            view.sum(self._next.flat)
             if self._next.complete:
                 if self._audit is None or not self._audit.rises(self._next.norms):
                     return
@@ -464,11 +465,13 @@ class CodedAllReduce:
         had, more_of_all = self._compare_samplers(view, reactive.sampler, reactive.done, more)
         shares = reactive.take_over(view.ranks, had)
         self._compared = view.number
+        self._take_once(view, reactive)
         if audit is not None:
             self._look(view, audit, reactive, shares, *more_of_all)
-        self._sum_up(view, reactive)
+        view.sum(self._next.flat)
         if audit is not None and self._errs_in_sum(view, audit):
-            self._sum_up(view, reactive)
+            self._take_once(view, reactive)
+            view.sum(self._next.flat)
             if self._errs_in_sum(view, audit):
                 self._until_all_know(view)
                 raise CorruptMessageError(
@@ -484,11 +487,10 @@ class CodedAllReduce:
         if audit is not None:
             audit.rises(self._next.norms)
 
-    def _sum_up(self, view: View, reactive: _Reactive) -> None:
+    def _take_once(self, view: View, reactive: _Reactive) -> None:
         self._next.take(1.0, 1 / len(view.ranks), reactive.sums, reactive.done)
         if self._audit is not None:
             self._next.tell_norm()
-        view.sum(self._next.flat)
 
     def _look(
         self,
@@ -525,7 +527,6 @@ class CodedAllReduce:
                 found = reactive.apart(partitions)
             return _flat(self._parameters, found), in_half(found)
 
-        self._next.take(1.0, 0.0, ())
         own = self._next.gradient, in_half(p.grad for p in self._parameters)
         verdict = audit.look(view, sum(secrets), shares, own, compute)
         self._follow(view, reactive, shares, verdict)
@@ -570,7 +571,9 @@ class CodedAllReduce:
             verdict.named,
             f"rank {self.rank} computes wrong gradients: two others agreed on another one, twice",
         )
-        reactive.replace(verdict.instead, shares)
+        if verdict.instead:
+            reactive.replace(verdict.instead, shares)
+            self._take_once(view, reactive)
 
     def _leave_out(
         self, view: View, ranks: Sequence[int], why: str, forgives: bool = False
