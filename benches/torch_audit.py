@@ -20,7 +20,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from torch_deaths import OWN, loss, network, samples
+from torch_deaths import loss, network, samples
 from torch_loop import optimizer_of
 
 import fastgc
@@ -28,7 +28,7 @@ from fastgc.errors import CorruptMessageError
 from fastgc.progress import markdown_table
 from fastgc.torch import CodedAllReduce, CodedSampler
 
-RANKS = 4
+RANKS, OWN = 4, 64  # OWN: samples of a rank in a step
 
 
 def flip(bit):
