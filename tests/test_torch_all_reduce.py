@@ -1077,7 +1077,7 @@ def audited(code, steps, every, erring=lambda rank, step, module, apart: None, s
 
     def train(rank, store, life):
         module, data = net(), samples()
-        module.register_buffer("computed", torch.zeros(()))
+        module.register_buffer("computed", torch.zeros((), dtype=torch.int64))
         optimizer = Momentum(module)
         sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
         errors, left_out, computed = [], 0, 0

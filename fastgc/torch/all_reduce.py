@@ -209,12 +209,12 @@ class CodedAllReduce:
 
     With ``audit=m`` a rank that computes wrong gradients, without an error, is outvoted by two
     others, who see to it that the step is right, and left out when it is outvoted again: there a
-    `CorruptMessageError` is raised, and the others go on. It costs at most a share of 1/m of the
-    time, and finds what changes the gradient of a rank by more than 1e-3 of its norm, or a tenth
-    where it is computed in bfloat16 or float16. A step whose gradients are not finite, or ten times
-    as large as those before, is audited, too. Parameters are compared to the last bit in the same
-    steps: where those of a minority differ, it gets a `LeftOutError`, and others' by `join`. A
-    `torch.amp.GradScaler` belongs in `state`: its overflows are no faults.
+    `CorruptMessageError` is raised, and the others go on. It costs 1/m of the time that computing
+    takes, and a little more, and finds what changes the gradient of a rank by more than 1e-3 of its
+    norm, or a tenth where it is computed in bfloat16 or float16. A step whose gradients are not
+    finite, or ten times as large as those before, is audited, too. Parameters are compared to the
+    last bit in the same steps: where those of a minority differ, it gets a `LeftOutError`, and
+    others' by `join`. A `torch.amp.GradScaler` belongs in `state`: its overflows are no faults.
 
     Several modules that are trained in turns, as the two of a GAN, are given as one
     `torch.nn.ModuleList`, and each turn is a step: what has no gradient in it, since its

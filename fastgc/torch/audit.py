@@ -1,10 +1,11 @@
 """Audits: a rank whose gradients are wrong is found by others that compute the same ones.
 
 A device may err without an error: it computes some number wrongly, each time. It cannot find that
-itself, for a replay on it gives the same. So in every m-th step each rank computes, besides its own
-share of the batch, that of one other rank, its owner, and both tell a few random projections of
-what they have found. This costs one share more in a step of m, at most 1/m of the time; all shares
-are audited at once, since ranks that waited for one audit would wait for all of them.
+itself, for a replay on it gives the same. So in every m-th step each rank computes, besides the
+share of the batch that it owns, the share of another owner, and both tell a few random projections
+of what they have found. This takes 1/m of the time that computing takes, and a few passes over the
+gradients. All shares are audited at once, since ranks that waited for one audit would wait for all
+of them.
 
 What is compared is the gradient that is going to be summed up, as the loop computed it, so that no
 way of computing it is left unaudited. The auditor calls the loop's `recompute`, with the same
