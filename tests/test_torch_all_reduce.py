@@ -1072,7 +1072,9 @@ def test_what_reactive_redundancy_takes():
 # -------------------------------------------------------------------------------------- audits
 
 
-def audited(code, steps, every, erring=lambda rank, step, module, apart: None, state=()):
+def audited(
+    code, steps, every, erring=lambda rank, step, module, apart: None, state=(), of=1, ahead=0
+):
     """What each rank does; `erring` does to its gradients, or to it, what a faulty device does."""
 
     def train(rank, store, life):
@@ -1103,21 +1105,22 @@ def audited(code, steps, every, erring=lambda rank, step, module, apart: None, s
             recompute=lambda indices: compute(*data[indices], apart=True),
             audit=every,
             buffers="mean",
+            accumulate=of,
             deadline=30.0,
             settle=3.0,
         ) as all_reduce:
-            batches = loading(data, sampler, 0)
+            batches = loading(data, sampler, ahead)
             while (step := all_reduce.step) < steps:
                 optimizer.zero_grad()
-                loss = compute(*next(batches))
+                loss = sum(compute(*next(batches))[0] for _ in range(of))
                 try:
-                    (total,) = all_reduce(*loss)
+                    (total,) = all_reduce(loss)
                 except LeftOutError:
                     left_out += 1
                     all_reduce.join()
-                    batches = loading(data, sampler, 0)
+                    batches = loading(data, sampler, ahead)
                     continue
-                whole = losses(module, *data[order(step)]).sum()
+                whole = sum(losses(module, *data[order(at)]).sum() for at in steps_of(step, of))
                 truth = flat(torch.autograd.grad(whole, list(module.parameters())))
                 error = (flat(p.grad for p in module.parameters()) - truth).norm()
                 errors.append(float(error / truth.norm()))
@@ -1138,6 +1141,11 @@ def audited(code, steps, every, erring=lambda rank, step, module, apart: None, s
         }
 
     return train
+
+
+def steps_of(step, of):
+    """Batches of a step."""
+    return range(of * step, of * step + of)
 
 
 def times(factor, faulty, since, until=math.inf):
@@ -1178,6 +1186,25 @@ def test_honest_ranks_are_not_accused_and_audits_leave_no_trace(tmp_path):
     for r in range(N):
         for what in ("theta", "buffer", "drawn"):
             assert np.array_equal(others[0][r][what], without_audits[r][what])
+
+
+def test_audits_of_several_batches_and_of_those_that_a_loader_took_ahead(tmp_path):
+    code = BinaryCode(N, stragglers=1)
+    trains = [
+        audited(code, 8, 2, times(1.5, 3, since), of=of, ahead=ahead)
+        for since in (99, 4)
+        for of, ahead in ((2, 0), (1, 2))
+    ]
+    *honest, two, ahead = launch_each(tmp_path, trains)
+    for found in (two, ahead):
+        assert "computes wrong gradients" in found.pop(3)
+    named = [(4, 3, False), (5, 3, True)]
+    for each, faults in [(each, []) for each in honest] + [(two, named), (ahead, named)]:
+        for rank in each.values():
+            assert isinstance(rank, dict), rank
+            assert max(rank["errors"]) <= EXACT
+            assert rank["faults"] == faults
+            assert np.array_equal(rank["theta"], each[0]["theta"])
 
 
 def test_a_rank_that_errs_always_is_named_and_the_others_go_on(tmp_path):
