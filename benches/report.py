@@ -201,6 +201,12 @@ SECTIONS = (
         "in which a rank may answer that is there, but busy.",
     ),
     Section(
+        "Audits of ranks, and ranks that err",
+        "python benches/torch_audit.py",
+        "Four ranks of one thread each, on fewer cores. An audited step computes twice as much. A "
+        "fault begins at random between audits, which come every fifth step here.",
+    ),
+    Section(
         "Near-exact decoding vectors",
         "python benches/near_exact.py",
         note="Errors are those of decoded gradients, messages being of float64; of exact vectors "

@@ -68,13 +68,13 @@ class NonFiniteMessageError(ValueError):
 
 
 class CorruptMessageError(ValueError):
-    """Messages contradict each other, and which one is corrupt cannot be told.
+    """Messages contradict each other, and which one is corrupt cannot be told, or it is one's own.
 
     Attributes
     ----------
     suspects : tuple of int
         Workers that may be to blame, each alone, or where more than one may lie, together; none,
-        if it takes more than may.
+        if it takes more than may. A rank that audits have named: this rank alone.
     """
 
     def __init__(self, message: str, suspects: tuple[int, ...]) -> None:

@@ -169,6 +169,7 @@ def test_every_benchmark_with_a_table_is_in_a_section():
         "no_loss",
         "pairs",
         "partial_work",
+        "torch_audit",
         "torch_deaths",
         "torch_loop",
         "vandermonde_orders",

@@ -1209,12 +1209,315 @@ def test_what_reactive_redundancy_takes():
         ({"sampler": sampler, "recompute": len, "partial": True}, "partial=True is for"),
         ({"redundancy": "lazy"}, 'redundancy must be "proactive" or "reactive", not'),
         ({"redundancy": "proactive", "recompute": len}, "recompute= is for redundancy"),
+        ({"redundancy": "proactive", "audit": 9}, "audit= is for redundancy"),
+        ({"sampler": sampler, "recompute": len, "audit": 0}, "audit must be at least 1"),
     ]:
         with pytest.raises((TypeError, ValueError), match=re.escape(error)):
             CodedAllReduce(net(), code, **options | more)
     few = BinaryCode(4, 2, stragglers=1)
     with pytest.raises(ValueError, match="has 2 partitions, fewer than ranks"):
         CodedAllReduce(net(), few, **options | {"sampler": sampler, "recompute": len})
+
+
+# -------------------------------------------------------------------------------------- audits
+
+
+def audited(
+    code, steps, every, erring=lambda rank, step, module, apart: None, state=(), of=1, ahead=0
+):
+    """What each rank does; `erring` does to its gradients, or to it, what a faulty device does."""
+
+    def train(rank, store, life):
+        module, data = net(), samples()
+        module.register_buffer("computed", torch.zeros((), dtype=torch.int64))
+        optimizer = Momentum(module)
+        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
+        errors, left_out, computed = [], 0, 0
+
+        def compute(x, y, apart=False):
+            nonlocal computed
+            computed += 1
+            module.computed += 1
+            torch.rand(1)
+            loss = losses(module, x, y).sum()
+            loss.backward()
+            erring(rank, all_reduce.step, module, apart)
+            return [loss.item()]
+
+        with CodedAllReduce(
+            module,
+            code,
+            store=store,
+            rank=rank,
+            sampler=sampler,
+            state=[optimizer, *state],
+            redundancy="reactive",
+            recompute=lambda indices: compute(*data[indices], apart=True),
+            audit=every,
+            buffers="mean",
+            accumulate=of,
+            deadline=30.0,
+            settle=3.0,
+        ) as all_reduce:
+            batches = loading(data, sampler, ahead)
+            while (step := all_reduce.step) < steps:
+                optimizer.zero_grad()
+                loss = sum(compute(*next(batches))[0] for _ in range(of))
+                try:
+                    (total,) = all_reduce(loss)
+                except LeftOutError:
+                    left_out += 1
+                    all_reduce.join()
+                    batches = loading(data, sampler, ahead)
+                    continue
+                whole = sum(losses(module, *data[order(at)]).sum() for at in steps_of(step, of))
+                truth = flat(torch.autograd.grad(whole, list(module.parameters())))
+                error = (flat(p.grad for p in module.parameters()) - truth).norm()
+                errors.append(float(error / truth.norm()))
+                if not errors[-1] > EXACT:
+                    assert total == pytest.approx(whole.item(), rel=1e-5)
+                if math.isfinite(errors[-1]):  # as a GradScaler does
+                    optimizer.step()
+                erring(rank, step, module, None)
+        return {
+            "errors": errors,
+            "faults": [tuple(each) for each in all_reduce.faults],
+            "ranks": all_reduce.ranks,
+            "theta": flat(module.parameters()).numpy(),
+            "computed": computed,
+            "buffer": module.computed.item(),
+            "drawn": torch.rand(1).item(),
+            "left out": left_out,
+        }
+
+    return train
+
+
+def steps_of(step, of):
+    """Batches of a step."""
+    return range(of * step, of * step + of)
+
+
+def times(factor, faulty, since, until=math.inf):
+    """One element of a rank's gradient is wrong, whatever it is computed for."""
+
+    def erring(rank, step, module, apart):
+        if rank == faulty and since <= step < until and apart is not None:
+            module[0].weight.grad[5, 7] *= factor
+
+    return erring
+
+
+def check_audited(found, steps, ranks, wrong=()):
+    """All steps are right but for these, and what is said is the same on all ranks."""
+    first = found[ranks[0]]
+    for r in ranks:
+        assert isinstance(found[r], dict), found[r]
+        assert np.array_equal(found[r]["theta"], first["theta"])
+        assert found[r]["faults"] == first["faults"]
+        errors = found[r]["errors"]
+        assert [step for step in range(steps) if errors[step] > EXACT] == list(wrong)
+        assert len(errors) == steps
+    if not wrong:
+        truth = plain(steps).numpy()
+        assert abs(first["theta"] - truth).max() <= 1e-5 * abs(truth).max()
+
+
+def test_honest_ranks_are_not_accused_and_audits_leave_no_trace(tmp_path):
+    code = BinaryCode(N, stragglers=1)
+    codes = [code, code, CyclicRepetition(N, stragglers=2), Uncoded(3)]
+    trains = [audited(code, 12, every) for code, every in zip(codes, (None, 1, 4, 2), strict=True)]
+    without_audits, *others = launch_each(tmp_path, trains, counts=[N, N, N, 3])
+    for found, looks in zip(others, (12, 3, 6), strict=True):
+        check_audited(found, 12, sorted(found))
+        for each in found.values():
+            assert each["faults"] == []
+            assert each["computed"] == 12 + looks
+    for r in range(N):
+        for what in ("theta", "buffer", "drawn"):
+            assert np.array_equal(others[0][r][what], without_audits[r][what])
+
+
+def test_audits_of_several_batches_and_of_those_that_a_loader_took_ahead(tmp_path):
+    code = BinaryCode(N, stragglers=1)
+    trains = [
+        audited(code, 8, 2, times(1.5, 3, since), of=of, ahead=ahead)
+        for since in (99, 4)
+        for of, ahead in ((2, 0), (1, 2))
+    ]
+    *honest, two, ahead = launch_each(tmp_path, trains)
+    for found in (two, ahead):
+        assert "computes wrong gradients" in found.pop(3)
+    named = [(4, 3, False), (5, 3, True)]
+    for each, faults in [(each, []) for each in honest] + [(two, named), (ahead, named)]:
+        for rank in each.values():
+            assert isinstance(rank, dict), rank
+            assert max(rank["errors"]) <= EXACT
+            assert rank["faults"] == faults
+            assert np.array_equal(rank["theta"], each[0]["theta"])
+
+
+def test_a_rank_that_errs_always_is_named_and_the_others_go_on(tmp_path):
+    cases = [
+        (BinaryCode(N, stragglers=1), 4, 10),
+        (FractionalRepetition(N, stragglers=2), 0, 12),
+        (CyclicRepetition(3, stragglers=1), 1, 10),
+    ]
+    trains = [audited(code, 18, 5, times(1.5, *case)) for code, *case in cases]
+    counts = [code.n for code, *_ in cases]
+    each_case = launch_each(tmp_path, trains, counts=counts)
+    for (code, faulty, since), found in zip(cases, each_case, strict=True):
+        error = found.pop(faulty)
+        assert f"CorruptMessageError: rank {faulty} computes wrong gradients" in error
+        seen = -(-since // 5) * 5
+        check_audited(found, 18, sorted(found), range(since, seen))
+        rest = [r for r in range(code.n) if r != faulty]
+        for each in found.values():
+            assert each["ranks"] == rest
+            assert each["faults"] == [(seen, faulty, False), (seen + 1, faulty, True)]
+
+
+def test_what_would_spoil_the_parameters_is_found_in_its_step(tmp_path):
+    faults = [times(math.nan, 2, 3), times(1e20, 1, 3), times(math.nan, 5, 3, 4)]
+    trains = [audited(BinaryCode(N, stragglers=1), 8, 100, each) for each in faults]
+    for faulty, found in zip((2, 1, 5), launch_each(tmp_path, trains), strict=True):
+        if faulty != 5:
+            assert "computes wrong gradients" in found.pop(faulty)
+        check_audited(found, 8, sorted(found))
+        named = [(4, faulty, True)] if faulty != 5 else []
+        assert found[0]["faults"] == [(3, faulty, False), *named]
+
+
+def test_a_rank_that_errs_once_stays(tmp_path):
+    """Its share is left out of the step: also where it is not finite, but not where AMP is."""
+    code, one = BinaryCode(N, stragglers=1), functools.partial(times, faulty=2, since=4, until=5)
+    errs = [one(1.5), one(math.nan), one(math.nan)]
+    states = [(), (), (torch.amp.GradScaler("cpu"),)]
+    trains = [audited(code, 10, 4, each, state) for each, state in zip(errs, states, strict=True)]
+    *found, scaled = launch_each(tmp_path, trains)
+    for each in found:
+        check_audited(each, 10, range(N))
+        assert each[0]["faults"] == [(4, 2, False)]
+        assert sum(rank["computed"] for rank in each.values()) > 10 * N
+    for rank in scaled.values():
+        assert math.isnan(rank["errors"][4])
+        assert rank["faults"] == []
+
+
+def test_a_rank_whose_parameters_are_wrong_gets_those_of_the_others(tmp_path):
+    @torch.no_grad()
+    def erring(rank, step, module, apart):
+        if (rank, step, apart) == (3, 6, None):
+            module[2].weight[0, 5] += 1e-6
+
+    found = launch(tmp_path, audited(BinaryCode(N, stragglers=1), 12, 4, erring))
+    for rank, each in found.items():
+        assert isinstance(each, dict), each
+        assert each["left out"] == (rank == 3)
+        assert np.array_equal(each["theta"], found[0]["theta"])
+        assert each["ranks"] == list(range(N))
+        assert each["faults"] == [(8, 3, True)]
+
+
+def sums_wrongly(how, many, faulty=3, since=4):
+    """Of one rank so many sums of gradients are wrong: before they are sent, or for it alone."""
+
+    def erring(rank, step, module, apart):
+        if (rank, step, apart) != (faulty, since, True) or hasattr(View, "left"):
+            return
+        whole, View.left = View.sum, many
+
+        def wrong(view, tensor):
+            errs = View.left > 0 and tensor.numel() > 700 and tensor.dtype == torch.float32
+            View.left -= errs
+            if errs and how == "sent":
+                tensor[100] += 1.0
+            whole(view, tensor)
+            if errs and how == "got":
+                tensor[100] += 1.0
+
+        View.sum = wrong
+
+    return erring
+
+
+def test_a_sum_that_is_wrong_is_made_again_and_who_alone_has_it_is_left_out(tmp_path):
+    cases = [("sent", 1), ("got", 1), ("sent", 9), ("got", 9)]
+    trains = [audited(BinaryCode(N, stragglers=1), 9, 4, sums_wrongly(*case)) for case in cases]
+    each_case = launch_each(tmp_path, trains)
+    for (how, many), found in zip(cases, each_case, strict=True):
+        if (how, many) == ("sent", 9):
+            for error in found.values():
+                assert "the sum of gradients is not that of what ranks have sent, twice" in error
+            continue
+        if many == 9:  # the second time: in the same step, or by what came of the next ones
+            assert "fastgc.errors.CorruptMessageError: " in found.pop(3)
+        for rank, each in found.items():
+            assert isinstance(each, dict), each
+            assert each["left out"] == (how == "got" and rank == 3)
+            assert np.array_equal(each["theta"], found[0]["theta"])
+            left_out = [step for step, r, out in each["faults"] if (r, out) == (3, True)]
+            assert len(left_out) == len(each["faults"]) == (how == "got") * (1 + (many == 9))
+            assert left_out[:1] in ([], [4])
+            if many == 1:
+                assert max(each["errors"]) <= EXACT
+
+
+def test_two_ranks_that_differ_are_told_that_there_is_no_third(tmp_path):
+    found = launch(tmp_path, audited(BinaryCode(2, stragglers=1), 9, 4, times(1.5, 1, 5)), count=2)
+    for error in found.values():
+        assert "CorruptMessageError: gradients of the same samples differ between ranks" in error
+
+
+def test_gradients_that_are_drawn_at_random_are_no_ranks_fault(tmp_path):
+    def erring(rank, step, module, apart):
+        generator = torch.Generator().manual_seed(10 * rank + bool(apart))
+        for p in module.parameters():
+            if p.grad is not None:
+                p.grad *= torch.randint(2, p.shape, generator=generator)
+
+    for error in launch(tmp_path, audited(BinaryCode(N, stragglers=1), 9, 4, erring)).values():
+        assert "audit= needs gradients that are the same whoever computes them" in error
+
+
+def test_a_rank_that_joins_those_who_look_at_another_again(tmp_path):
+    """What it cannot know is forgotten: all must be of one mind about which steps are audited."""
+
+    def director(ranks):
+        ranks.until("dies")
+        os.waitpid(ranks.pids.pop(4), 0)
+        ranks.start(4)
+
+    def train(rank, store, life):
+        def erring(rank, step, module, apart):
+            times(1.5, 2, 4, 5)(rank, step, module, apart)
+            if step in (5, 6, 7) and apart is None:
+                time.sleep(0.3)  # it comes within these steps, most likely
+            if (rank, step, apart, life) == (4, 5, False, 0):
+                store.set("dies", b"")
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        return audited(BinaryCode(N, stragglers=1), 14, 4, erring)(rank, store, life)
+
+    found = launch(tmp_path, train, director)
+    for each in found.values():
+        assert isinstance(each, dict), each
+        assert max(each["errors"]) <= EXACT
+        assert each["ranks"] == list(range(N))
+        assert np.array_equal(each["theta"], found[0]["theta"])
+    assert found[0]["faults"] == [(4, 2, False)]
+    assert found[4]["faults"] == []
+
+
+def test_a_rank_that_is_killed_in_an_audit_costs_no_step(tmp_path):
+    def erring(rank, step, module, apart):
+        if (rank, step, apart) == (4, 4, True):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    found = launch(tmp_path, audited(BinaryCode(N, stragglers=1), 9, 4, erring))
+    check_audited(found, 9, without(4))
+    assert found[0]["faults"] == []
+    assert found[0]["ranks"] == without(4)
 
 
 # ------------------------------------------------------------------ what ranks have in common

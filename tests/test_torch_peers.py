@@ -135,7 +135,7 @@ def test_the_loop_of_a_master_on_all_ranks(tmp_path):
     trains = [training(code, dropout=dropout) for code, dropout in cases]
     trains.append(training(CODES[0], num_workers=2))
     trains.append(training(CODES[0], redundancy="reactive", num_workers=1))
-    trains.append(training(CODES[0], redundancy="reactive"))
+    trains.append(training(CODES[0], redundancy="reactive", audit=2))
     results = ranks.launch_each(tmp_path, trains)
     for (code, dropout), found in zip([*cases, *[(CODES[0], 0.0)] * 3], results, strict=True):
         sums, theta = simulated(code, dropout)
@@ -147,6 +147,17 @@ def test_the_loop_of_a_master_on_all_ranks(tmp_path):
             assert abs(each["theta"] - theta).max() <= 1e-5 * abs(theta).max()
             assert np.array_equal(each["theta"], found[0]["theta"])
             assert (each["survivors"], each["lost"]) == (list(range(N)), ())
+
+
+def test_audits_know_what_was_drawn(tmp_path):
+    """A share that is computed again is the same to rounding, also with dropout."""
+    options = {"dropout": 0.3, "redundancy": "reactive", "audit": 1}
+    trains = [training(CODES[0], **options, num_workers=ahead) for ahead in (0, 1)]
+    first, second = ranks.launch_each(tmp_path, trains)
+    for found in (first, second):
+        for each in found.values():
+            assert isinstance(each, dict), each
+            assert np.array_equal(each["theta"], first[0]["theta"])
 
 
 @pytest.mark.parametrize("redundancy", ["proactive", "reactive"])

@@ -16,7 +16,7 @@ except ImportError as error:
     ) from error
 
 from .._shown import listing
-from .all_reduce import Change, CodedAllReduce, all_reduce_gradients
+from .all_reduce import Change, CodedAllReduce, Fault, all_reduce_gradients
 from .data_parallel import CodedDataParallel, Result
 from .domains import hosts
 from .sampler import CodedSampler
@@ -26,6 +26,7 @@ __all__ = [
     "CodedAllReduce",
     "CodedDataParallel",
     "CodedSampler",
+    "Fault",
     "Result",
     "all_reduce_gradients",
     "hosts",

@@ -40,19 +40,18 @@ from numpy.typing import NDArray
 
 from .._arrays import at_least, check_real, check_word
 from ..codes import Code
-from ..errors import LeftOutError, NotDecodableError
+from ..errors import CorruptMessageError, LeftOutError, NotDecodableError
+from .audit import SAME, SAME_HALF, Audit, Verdict, in_half, majority
 from .domains import warn_of_host
 from .membership import BrokenGroupError, Members, View, own_store
 from .parameters import Buffers, Vector, fingerprint, trainable
+from .randomness import restored
 from .sampler import CodedSampler, Position, own_rank, owners, real_row
 
-__all__ = ["Change", "CodedAllReduce", "all_reduce_gradients", "place_of"]
+__all__ = ["Change", "CodedAllReduce", "Fault", "all_reduce_gradients", "place_of"]
 
 dist: Any = torch.distributed  # which exports less than it documents, for type checkers
 
-# Relative difference of gradients that should be equal, and of such as were computed in bfloat16 or
-# float16 (measured, in bfloat16: up to 0.02).
-_SAME, _SAME_HALF = 1e-3, 0.1
 _TRIED_EVERY = 1000  # steps
 # Who is late in a step: a factor of a quantile of what steps took, once there were so many.
 _DEADLINE, _SHORTEST, _FACTOR, _QUANTILE, _STEPS = 60.0, 1.0, 10.0, 0.95, 20
@@ -94,6 +93,24 @@ class Change(NamedTuple):
     step: int
     ranks: list[int]
     seconds: float
+
+
+class Fault(NamedTuple):
+    """What an audit has shown.
+
+    Attributes
+    ----------
+    step : int
+        In which it was seen.
+    rank : int
+        Whose gradient, or parameters, differed from those of others.
+    left_out : bool
+        Whether it was left out, since it had erred before; else only its share of that step was.
+    """
+
+    step: int
+    rank: int
+    left_out: bool
 
 
 class CodedAllReduce:
@@ -160,6 +177,10 @@ class CodedAllReduce:
         For reactive redundancy: ``recompute(indices)`` adds the gradient of these samples of the
         dataset to ``.grad``, as the loop does for those that the sampler gives it, and returns
         what is to be added to the call's sums, in a sequence, or None.
+    audit : int, optional
+        For reactive redundancy: in each so many-th step, and the first, ranks compute each other's
+        shares, to find a rank that errs (`fastgc.torch.audit`). `recompute` is then asked for any
+        samples of a batch, and what it computes must be the same on all ranks. Default: never.
 
     Attributes
     ----------
@@ -173,6 +194,8 @@ class CodedAllReduce:
         Whether it came to others that were running, and got what they have.
     residual : float
         Of the last step's decoding vector; 0 where it was exact.
+    faults : list of Fault
+        That audits have shown while this rank took part.
 
     Raises
     ------
@@ -197,6 +220,15 @@ class CodedAllReduce:
     BatchNorm are no trouble. A sum counts only if each partition is in it exactly once, which it
     tells itself. With either redundancy ranks that are slow are waited for, up to `deadline`:
     `CodedDataParallel` waits for none.
+
+    With ``audit=m`` a rank that computes wrong gradients, without an error, is outvoted by two
+    others, who see to it that the step is right, and left out when it is outvoted again: there a
+    `CorruptMessageError` is raised, and the others go on. It costs 1/m of the time that computing
+    takes, and a little more, and finds what changes the gradient of a rank by more than 1e-3 of its
+    norm, or a tenth where it is computed in bfloat16 or float16. A step whose gradients are not
+    finite, or ten times as large as those before, is audited, too. Parameters are compared to the
+    last bit in the same steps: where those of a minority differ, it gets a `LeftOutError`, and
+    others' by `join`. A `torch.amp.GradScaler` belongs in `state`: its overflows are no faults.
 
     Several modules that are trained in turns, as the two of a GAN, are given as one
     `torch.nn.ModuleList`, and each turn is a step: what has no gradient in it, since its
@@ -224,6 +256,7 @@ class CodedAllReduce:
         buffers: str = "error",
         redundancy: str = "proactive",
         recompute: Recompute | None = None,
+        audit: int | None = None,
     ) -> None:
         self._module, self._code = module, code
         self._parameters = trainable(module)
@@ -247,12 +280,19 @@ class CodedAllReduce:
         self.rank, self.step, self.residual = rank, 0, 0.0
         self.ranks: list[int] = []
         self.changes: list[Change] = []
+        self.faults: list[Fault] = []
         self.joined = False
         self._partial = partial
         reacting = _check_redundancy(code, redundancy, sampler, recompute, partial)
         self._reactive: _Reactive | None = None
         if reacting is not None:
             self._reactive = _Reactive(code, rank, self._parameters, accumulate, *reacting)
+        self._audit: Audit | None = None
+        if audit is not None:
+            if self._reactive is None:
+                raise ValueError('audit= is for redundancy="reactive"')
+            scaled = any(isinstance(each, torch.amp.GradScaler) for each in self._state)
+            self._audit = Audit(rank, code.n, at_least("audit", audit, 1), scaled)
         self._buffers, self._averaged = Buffers(module), buffers == "mean"
         # The last step's result, and a buffer for this step's: `__call__` swaps them.
         counted = 0 if self._reactive is None else code.k
@@ -367,6 +407,8 @@ class CodedAllReduce:
             the last step's gradient, or batches are not as many as `accumulate` says, or other ones
             than those of other ranks; in some steps, if gradients of the same samples differ, or
             buffers do.
+        CorruptMessageError
+            If an audit has shown that this rank errs; or one of two, if there is no third.
         """
         if len(sums) > _SUMS:
             raise ValueError(f"at most {_SUMS} sums may be given, not {len(sums)}")
@@ -434,34 +476,168 @@ class CodedAllReduce:
         view is new, and when a sum says that it is not each partition once: a loader has taken
         batches ahead, of which others are the owners by now.
         """
-        if view.number == self._compared:
-            self._next.take(1.0, 1 / len(view.ranks), reactive.sums, reactive.done)
+        audit = self._audit if self._audit is not None and self._audit.due(self.step) else None
+        if view.number == self._compared and audit is None:
+            self._take_once(view, reactive)
             view.sum(self._next.flat, self._patience(view))
             if self._next.complete:
-                return
-        had = self._compare_samplers(view, reactive.sampler, reactive.done)
-        reactive.take_over(view.ranks, had)
+                if self._audit is None or not self._audit.rises(self._next.norms):
+                    return
+                audit = self._audit
+        drawn = int.from_bytes(os.urandom(4), "little")
+        more = () if audit is None else (fingerprint(self._parameters), drawn)
+        had, more_of_all = self._compare_samplers(view, reactive.sampler, reactive.done, more)
+        shares = reactive.take_over(view.ranks, had)
         self._compared = view.number
-        self._next.take(1.0, 1 / len(view.ranks), reactive.sums, reactive.done)
+        self._take_once(view, reactive)
+        if audit is not None:
+            self._look(view, audit, reactive, shares, *more_of_all)
         view.sum(self._next.flat)
+        if audit is not None and self._errs_in_sum(view, audit):
+            self._take_once(view, reactive)
+            view.sum(self._next.flat)
+            if self._errs_in_sum(view, audit):
+                self._until_all_know(view)
+                raise CorruptMessageError(
+                    "the sum of gradients is not that of what ranks have sent, twice: one of their "
+                    "machines errs where it adds up or sends",
+                    tuple(view.ranks),
+                )
         if not self._next.complete:
             raise RuntimeError(
                 "ranks do not agree on who computes what: their codes differ, or a sampler was "
                 "used by another loop"
             )
+        if audit is not None:
+            audit.rises(self._next.norms)
+
+    def _take_once(self, view: View, reactive: _Reactive) -> None:
+        self._next.take(1.0, 1 / len(view.ranks), reactive.sums, reactive.done)
+        if self._audit is not None:
+            self._next.tell_norm()
+
+    def _look(
+        self,
+        view: View,
+        audit: Audit,
+        reactive: _Reactive,
+        shares: dict[int, list[int]],
+        prints: list[int],
+        secrets: list[int],
+    ) -> None:
+        """Audit all ranks, and see to it that the step is right.
+
+        All ranks know the fingerprints of all parameters, and the numbers that ranks have drawn.
+
+        Raises
+        ------
+        BrokenGroupError
+            If ranks are named: the others go on without them.
+        """
+        right = majority({r: prints[r] for r in view.ranks})
+        if right is None:
+            self._until_all_know(view)
+            raise RuntimeError("parameters differ between ranks, and no majority has the same")
+        self._leave_out(
+            view,
+            [r for r in view.ranks if prints[r] != right],
+            f"parameters of rank {self.rank} differ from those of most other ranks: its optimizer, "
+            "or its memory, has erred",
+            forgives=True,
+        )
+
+        def compute(partitions: list[int]) -> tuple[torch.Tensor, bool]:
+            with restored(self._parameters[0].device), self._buffers.unchanged():
+                found = reactive.apart(partitions)
+            return _flat(self._parameters, found), in_half(found)
+
+        own = self._next.gradient, in_half(p.grad for p in self._parameters)
+        verdict = audit.look(view, sum(secrets), shares, own, compute)
+        self._follow(view, reactive, shares, verdict)
+
+    def _errs_in_sum(self, view: View, audit: Audit) -> bool:
+        """Whether the sum is wrong; a rank that alone says so is left out."""
+        (wrong,) = self._told(view, not audit.adds_up(self._next.gradient))
+        at_odds = [r for r in view.ranks if wrong[r]]
+        if 2 * len(at_odds) > len(view.ranks):
+            return True
+        self._leave_out(
+            view,
+            at_odds,
+            f"the sum of gradients that rank {self.rank} has is wrong, and that of most other "
+            "ranks is right: its memory, or what brings it messages, has erred",
+            forgives=True,
+        )
+        return False
+
+    def _follow(
+        self, view: View, reactive: _Reactive, shares: dict[int, list[int]], verdict: Verdict
+    ) -> None:
+        """Do what follows from an audit."""
+        if verdict.unlike or verdict.undecided:
+            self._until_all_know(view)
+            a, b = verdict.unlike or verdict.undecided
+            what = f"gradients of the same samples differ between ranks {a} and {b}"
+            if verdict.unlike:
+                raise RuntimeError(
+                    f"{what}, and from a third one: audit= needs gradients that are the same "
+                    "whoever computes them, without what ranks draw at random (dropout, "
+                    "augmentation)"
+                )
+            raise CorruptMessageError(
+                f"{what}: one of them errs, and there is no third rank to tell which", (a, b)
+            )
+        self.faults += [
+            Fault(self.step, r, False) for r in verdict.outvoted if r not in verdict.named
+        ]
+        self._leave_out(
+            view,
+            verdict.named,
+            f"rank {self.rank} computes wrong gradients: two others agreed on another one, twice",
+        )
+        if verdict.instead:
+            reactive.replace(verdict.instead, shares)
+            self._take_once(view, reactive)
+
+    def _leave_out(
+        self, view: View, ranks: Sequence[int], why: str, forgives: bool = False
+    ) -> None:
+        """These get an error; the others go on in another view, if there are any of these.
+
+        Who can be mended by what the others have may join them again, once.
+        """
+        if not ranks:
+            return
+        again = any(each.rank == self.rank and each.left_out for each in self.faults)
+        self.faults += [Fault(self.step, r, True) for r in ranks]
+        self._until_all_know(view)
+        if self.rank not in ranks:
+            self._members.failed(view.number)
+            raise BrokenGroupError
+        self._members.close()
+        if forgives and not again:
+            raise LeftOutError(f"{why}; join() gets what the others have")
+        raise CorruptMessageError(f"{why}; the others go on without it", (self.rank,))
 
     def _compare_samplers(
-        self, view: View, sampler: CodedSampler, done: Iterable[int] = ()
-    ) -> list[list[int]]:
-        """Raise RuntimeError if ranks have taken different batches; who has which partitions."""
+        self,
+        view: View,
+        sampler: CodedSampler,
+        done: Iterable[int] = (),
+        more: Sequence[int] = (),
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Raise RuntimeError if ranks have taken different batches.
+
+        Returns who has which partitions, and what else ranks tell.
+        """
         state = repr(sorted(sampler.state_dict().items()))
         had = np.zeros(self._code.k, dtype=np.int64)
         had[list(done)] = 1
-        own = sampler.step, zlib.crc32(state.encode()), *had.tolist()
+        own = sampler.step, zlib.crc32(state.encode()), *more, *had.tolist()
         steps, samplers, *found = self._told(view, *own)
         self._compare(view, steps, "batches of the sampler, {} and {}, differ", _SAMPLERS)
         self._compare(view, samplers, "samplers differ", _SAMPLERS)
-        return found
+        return found[len(more) :], found[: len(more)]
 
     def _coefficients(self, ranks: list[int]) -> tuple[NDArray[Any], float]:
         """Return the ranks' coefficients and the residual that these leave."""
@@ -491,7 +667,7 @@ class CodedAllReduce:
                 ranks = rest
         own = 0 if self._averaged else fingerprint(self._module.buffers())
         try:
-            buffers, halves = self._told(view, own, _in_half(self._parameters))
+            buffers, halves = self._told(view, own, in_half(p.grad for p in self._parameters))
             self._compare(view, buffers, "buffers of the module differ", _BUFFERS)
             if self.residual or len(ranks) == len(view.ranks):
                 return
@@ -501,7 +677,7 @@ class CodedAllReduce:
         except BrokenGroupError:
             return  # all that got here have the step's result
         mine, theirs = self._kept.gradient, self._next.gradient
-        same = _SAME_HALF if any(halves) else _SAME
+        same = SAME_HALF if any(halves) else SAME
         if bool((mine - theirs).abs().max() > same * mine.abs().max()):
             self._until_all_know(view)
             raise RuntimeError(
@@ -544,6 +720,8 @@ class CodedAllReduce:
         self._fresh, self._aligned, self.ranks = False, view.number, view.ranks
         if self._reactive is not None:
             self._reactive.own(view.ranks)
+        if self._audit is not None:
+            self._audit.forget()
         self.changes.append(Change(self.step, view.ranks, view.seconds))
         return behind
 
@@ -625,6 +803,8 @@ class _Pace:
 class _Message:
     """What is summed: gradients, a flag for each parameter that was used, buffers, further sums.
 
+    The last number is for the gradients' norms, where ranks tell them.
+
     Buffers that are averaged, those of floating-point numbers, are in it at this rank's share.
     """
 
@@ -634,9 +814,11 @@ class _Message:
         floating = {name: each for name, each in named.items() if each.is_floating_point()}
         size = sum(p.numel() for p in self._parameters)
         means = sum(b.numel() for b in floating.values())
-        parts = [size, len(self._parameters), means, counted, _SUMS]
+        parts = [size, len(self._parameters), means, counted, _SUMS, 1]
         self.flat = torch.zeros(sum(parts), dtype=self._parameters[0].dtype)
-        self.gradient, self.used, averaged, self._counts, self.sums = torch.split(self.flat, parts)
+        self.gradient, self.used, averaged, self._counts, self.sums, self._norms = torch.split(
+            self.flat, parts
+        )
         self._tensors = Vector(self.gradient, self._parameters).tensors
         averages_of = Vector(averaged, floating.values()).tensors
         self._averages = dict(zip(floating, averages_of, strict=True))
@@ -678,6 +860,15 @@ class _Message:
                 p.grad.copy_(mine)
         for mine, buffer in self._averaged():
             buffer.copy_(mine)
+
+    def tell_norm(self) -> None:
+        """Tell the norm of what was taken."""
+        self._norms.fill_(torch.linalg.vector_norm(self.gradient))
+
+    @property
+    def norms(self) -> float:
+        """The sum of the norms that ranks have told."""
+        return float(self._norms)
 
     @property
     def complete(self) -> bool:
@@ -774,11 +965,12 @@ class _Reactive:
         if not self.done:
             self._drop()
 
-    def take_over(self, ranks: list[int], had: list[list[int]]) -> None:
+    def take_over(self, ranks: list[int], had: list[list[int]]) -> dict[int, list[int]]:
         """Compute what this rank owes in this step, of which others say what they had.
 
         `had` is a row for each partition, with 1 for each rank that has it. The first rank's are
-        kept; a rank that has one of them too leaves all of its own, which are one sum.
+        kept; a rank that has one of them too leaves all of its own, which are one sum. Returns what
+        each rank has now.
         """
         kept: dict[int, int] = {}
         for r in ranks:
@@ -789,7 +981,30 @@ class _Reactive:
         of = owners([self._holders[j] for j in lost], ranks)
         if self._rank not in kept.values():
             self._drop()
-        more = [j for j, r in zip(lost, of, strict=True) if r == self._rank]
+        self._add([j for j, r in zip(lost, of, strict=True) if r == self._rank])
+        kept |= dict(zip(lost, of, strict=True))
+        return {r: [j for j in range(len(had)) if kept[j] == r] for r in ranks}
+
+    def replace(self, instead: dict[int, int], shares: dict[int, list[int]]) -> None:
+        """For ranks whose shares are wrong others compute them."""
+        if self._rank in instead:
+            self._drop()
+        self._add([j for r, other in instead.items() if other == self._rank for j in shares[r]])
+
+    def apart(self, partitions: list[int]) -> list[torch.Tensor | None]:
+        """The gradients of these partitions alone; ``.grad`` stays what it is."""
+        mine = [p.grad for p in self._parameters]
+        for p in self._parameters:
+            p.grad = None
+        try:
+            for batch in self._batches if partitions else ():
+                self._recompute(self.sampler.samples(batch, partitions))
+            return [p.grad for p in self._parameters]
+        finally:
+            for p, grad in zip(self._parameters, mine, strict=True):
+                p.grad = grad
+
+    def _add(self, more: list[int]) -> None:
         if more:
             for batch in self._batches:
                 found = self._recompute(self.sampler.samples(batch, more)) or [0.0] * len(self.sums)
@@ -805,6 +1020,18 @@ class _Reactive:
         for p in self._parameters:
             p.grad = None
         self.done, self.sums = set(), [0.0] * len(self.sums)
+
+
+@torch.no_grad()
+def _flat(
+    parameters: Sequence[torch.nn.Parameter], gradients: Sequence[torch.Tensor | None]
+) -> torch.Tensor:
+    """Gradients as one vector on the CPU."""
+    flat = torch.zeros(sum(p.numel() for p in parameters), dtype=parameters[0].dtype)
+    for mine, grad in zip(Vector(flat, parameters).tensors, gradients, strict=True):
+        if grad is not None:
+            mine.copy_(grad.to_dense() if grad.is_sparse else grad)
+    return flat
 
 
 class _Given:
@@ -855,22 +1082,6 @@ class _Given:
                 "call zero_grad() after each step, and where a step adds up the gradients of "
                 "several batches, call this after the last of them"
             )
-
-
-@torch.no_grad()
-def _in_half(parameters: Sequence[torch.nn.Parameter]) -> bool:
-    """Whether most of the gradients' numbers were computed in bfloat16 or float16.
-
-    The last bits of a float32 are then 0, as they are of one in 256 otherwise; also of the sum of
-    a few.
-    """
-    zero = there = 0
-    for p in parameters:
-        if p.grad is not None and p.grad.dtype == torch.float32 and not p.grad.is_sparse:
-            used = p.grad[p.grad != 0].view(torch.int32)
-            zero += int((used & 0xFF == 0).sum())
-            there += used.numel()
-    return 2 * zero > there
 
 
 def _states(given: Iterable[Any]) -> list[Any]:

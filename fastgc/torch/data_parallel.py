@@ -103,9 +103,9 @@ class CodedDataParallel:
         Those of `fastgc.engines.RoundOptions` (``timeout=``, ``verify=``, ``message_dtype=``, ...)
         but `batch`. The `seed` is also that of the order of samples, and of what is drawn while a
         partition is computed (dropout, augmentation): alike by all workers that compute it.
-        Of "all-reduce": ``seed``; ``redundancy``, ``state``, ``group``, ``store``, ``rank``,
-        ``deadline`` and ``settle`` as of `CodedAllReduce`; and ``first_step``, the number of steps
-        of the run that this one goes on with.
+        Of "all-reduce": ``seed``; ``redundancy``, ``audit``, ``state``, ``group``, ``store``,
+        ``rank``, ``deadline`` and ``settle`` as of `CodedAllReduce`; and ``first_step``, the number
+        of steps of the run that this one goes on with.
 
     Raises
     ------

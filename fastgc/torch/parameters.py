@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 import zlib
 from collections.abc import Iterable, Iterator
@@ -182,6 +183,17 @@ class Buffers:
     def kept(self) -> dict[str, torch.Tensor]:
         """What they were when `keep` was called."""
         return {name: value for name, (_, _, value) in self._kept.items()}
+
+    @contextlib.contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Within, they may change: afterwards they are what they were."""
+        before = {name: now.clone() for name, now in self._module.named_buffers()}
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for name, now in self._module.named_buffers():
+                    now.copy_(before[name])
 
     @torch.no_grad()
     def restore(self, values: dict[str, torch.Tensor]) -> None:

@@ -32,6 +32,7 @@ class PeerKeywords(TypedDict, total=False):
     rank: int | None
     deadline: float | Literal["auto"]
     settle: float
+    audit: int | None
     first_step: int
 
 
@@ -144,7 +145,8 @@ class Peers:
                 for at, batch in enumerate(rows, step):
                     if batch[0] >= 0:
                         for partitions in self._passes(jobs):
-                            self._loader.ask(at, partitions[0], self.sampler.of(batch, partitions))
+                            indices = self.sampler.of(batch, partitions)
+                            self._loader.ask(at, self._drawn_for(partitions, indices), indices)
             sums = self._by_passes(step, rows[0], jobs)
             if sums is None:  # something was drawn: this once, and from now on by partitions
                 for p in self._parameters:
@@ -173,12 +175,13 @@ class Peers:
         weights, passes, total = dict(jobs), self._passes(jobs), None
         for partitions in passes:
             indices = self.sampler.of(batch, partitions)
-            seed_all(self._seed, step, partitions[0])
+            number = self._drawn_for(partitions, indices)
+            seed_all(self._seed, step, number)
             before = Drawn.now(self._device)
             if self._loader is None:
                 samples = self._feed(indices.tolist())
             else:
-                samples = self._loader.take(step, partitions[0], indices)
+                samples = self._loader.take(step, number, indices)
             loss, sums = losses(self._loss, self._module, moved(samples, self._device))
             shared = len(partitions) > 1 and not self._reactive
             if shared and Drawn.now(self._device) != before:
@@ -189,6 +192,10 @@ class Peers:
             total = found if total is None else [a + b for a, b in zip(total, found, strict=True)]
         assert total is not None
         return total
+
+    def _drawn_for(self, partitions: list[int], indices: Indices) -> int:
+        """What random numbers depend on besides the step: alike for all who compute the same."""
+        return self._k + int(indices[0]) if self._reactive else partitions[0]
 
     def _add(self, loss: torch.Tensor, sums: list[float], weight: float = 1.0) -> list[float]:
         weighted = loss * (weight * self._scale)

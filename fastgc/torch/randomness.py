@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -19,21 +19,6 @@ def seed_all(*numbers: int) -> None:
     torch.manual_seed(seed[0] | (seed[1] & 0x7FFFFFFF) << 32)
     np.random.seed(seed[0])  # noqa: NPY002
     random.seed(seed[0])
-
-
-@contextmanager
-def restored(device: torch.device | None = None) -> Iterator[None]:
-    """Leave generators, that of a device included, as if nothing had been drawn."""
-    states = np.random.get_state(), random.getstate()  # noqa: NPY002
-    own: dict[str, Any] = {"devices": []}
-    if device is not None and device.type != "cpu":
-        own = {"devices": [device], "device_type": device.type}
-    with torch.random.fork_rng(**own):
-        try:
-            yield
-        finally:
-            np.random.set_state(states[0])  # noqa: NPY002
-            random.setstate(states[1])
 
 
 class Drawn(NamedTuple):
@@ -64,6 +49,18 @@ class Drawn(NamedTuple):
         name, keys, *rest = self.numpy
         np.random.set_state((name, np.frombuffer(keys, np.uint32), *rest))  # noqa: NPY002
         random.setstate(self.python)
+
+
+@contextlib.contextmanager
+def restored(device: torch.device | None = None) -> Iterator[None]:
+    """Leave generators, that of a device included, as if nothing had been drawn within."""
+    drawn, own = Drawn.now(), device is not None and device.type != "cpu"
+    of_device = {"device_type": device.type} if own and device is not None else {}
+    try:
+        with torch.random.fork_rng([device] if own else [], **of_device):
+            yield
+    finally:
+        drawn.restore()
 
 
 def _bytes(state: torch.Tensor) -> bytes:

@@ -1,0 +1,187 @@
+"""What audits of `CodedAllReduce` cost, and how soon a rank that errs is named.
+
+    python benches/torch_audit.py [--quick] [--every 50] [--width 3000] [--faulty 20]
+
+Processes of one thread each, a multilayer perceptron, SGD with momentum, reactive redundancy. The
+cost is that of a step which is audited over one which is not, medians of one run in which they take
+turns, spread over so many steps. Of runs with a fault each, from a random step on, a random rank
+computes one of its gradients' numbers wrongly, whatever it computes it for: times 1.5, with another
+sign, with its highest or lowest bit of the exponent turned, NaN, or all numbers by a hundredth too
+large; or it errs in one step alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch_deaths import loss, network, samples
+from torch_loop import optimizer_of
+
+import fastgc
+from fastgc.errors import CorruptMessageError
+from fastgc.progress import markdown_table
+from fastgc.torch import CodedAllReduce, CodedSampler
+
+RANKS, OWN = 4, 64  # OWN: samples of a rank in a step
+
+
+def flip(bit):
+    def fault(numbers, at):
+        numbers.view(torch.int32)[at] ^= 1 << bit
+
+    return fault
+
+
+def scale(factor):
+    def fault(numbers, at):
+        numbers[at] *= factor
+
+    return fault
+
+
+FAULTS = {
+    "one number times 1.5": scale(1.5),
+    "one sign": scale(-1.0),
+    "highest bit of an exponent": flip(30),
+    "lowest bit of an exponent": flip(23),
+    "NaN": scale(float("nan")),
+    "all numbers times 1.01": lambda numbers, at: numbers.mul_(1.01),
+    "one step alone, times 100": scale(100.0),
+}
+
+
+def trained(rank, port, jobs, found):
+    """What a rank does: one training after the other."""
+    torch.set_num_threads(1)
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    found.put((rank, [train(rank, store, *job) for job in jobs]))
+
+
+def train(rank, store, width, steps, every, fault):
+    """Times of steps, and faults that were seen; (name, who errs, since when) or None is the fault.
+
+    None, if this rank was left out.
+    """
+    module, data, code = network(width), samples(), fastgc.BinaryCode(RANKS, stragglers=1)
+    optimizer, batch = optimizer_of(module), RANKS * OWN
+    sampler, times = CodedSampler(data, code, batch, rank), []
+
+    def compute(indices):
+        (loss(module, data[indices]) / batch).backward()
+        if fault is not None:
+            name, faulty, since = fault
+            until = since + 1 if "alone" in name else steps
+            if rank == faulty and since <= all_reduce.step < until:
+                with torch.no_grad():
+                    last = module[-1].weight.grad.view(-1)
+                    FAULTS[name](last, int(last.abs().argmax()))
+
+    options = {"redundancy": "reactive", "recompute": compute, "audit": every}
+    all_reduce = CodedAllReduce(
+        module, code, sampler=sampler, state=[optimizer], store=store, rank=rank, **options
+    )
+    try:
+        with all_reduce:
+            while all_reduce.step < steps:
+                for own in sampler:
+                    begin = time.perf_counter()
+                    optimizer.zero_grad()
+                    compute(own)
+                    all_reduce()
+                    optimizer.step()
+                    times.append(time.perf_counter() - begin)
+                    if all_reduce.step == steps:
+                        break
+    except CorruptMessageError:
+        return None
+    return times, [tuple(each) for each in all_reduce.faults]
+
+
+def run(jobs):
+    """What each rank found in each training, which is (width, steps, every, fault)."""
+    context = mp.get_context("spawn")
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    found = context.Manager().Queue()
+    processes = [
+        context.Process(target=trained, args=(r, store.port, jobs, found)) for r in range(RANKS)
+    ]
+    for each in processes:
+        each.start()
+    for each in processes:
+        each.join()
+    each_rank = dict(found.get() for _ in range(found.qsize()))
+    return [{r: each_rank[r][at] for r in sorted(each_rank)} for at in range(len(jobs))]
+
+
+def cost(width, steps, every):
+    """Seconds of a step, of an audited one, and the share that audits take of every so many."""
+    ((times, _), *_) = run([(width, steps, 2, None)])[0].values()
+    times = times[3:]  # the first of these is not audited
+    plain, audited = (statistics.median(times[at::2]) for at in (0, 1))
+    more = audited - plain
+    return plain, audited, more / (every * plain + more)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a small module, few steps and runs")
+    parser.add_argument("--every", type=int, default=50, help="steps from one audit to the next")
+    parser.add_argument("--width", type=int, default=3000, help="of layers; 3000: 9.8M parameters")
+    parser.add_argument("--faulty", type=int, default=21, help="runs with a fault")
+    given = parser.parse_args()
+    width, steps, faulty = given.width, 43, given.faulty
+    if given.quick:
+        width, steps, faulty = 100, 23, len(FAULTS)
+    torch.set_num_threads(1)
+    plain, audited, share = cost(width, steps, given.every)
+    parameters = sum(p.numel() for p in network(width).parameters())
+    title = f"{RANKS} ranks, {OWN} samples each, {parameters / 1e6:.1f}M parameters."
+    head = ["a step, ms", "an audited one", f"share of audits in each {given.every}th"]
+    row = [f"{1e3 * plain:.1f}", f"{1e3 * audited:.1f}", f"{100 * share:.1f} %"]
+    print(markdown_table(title, head, [row]), flush=True)
+    rng, jobs, outcomes = np.random.default_rng(0), [], {}
+    every = 5  # audits tell as much if there are more of them
+    for number in range(faulty):
+        name = list(FAULTS)[number % len(FAULTS)]
+        who, since = int(rng.integers(RANKS)), int(rng.integers(3, 3 + 2 * every))
+        if "alone" in name:
+            since -= since % every  # or nobody looks
+        jobs.append((100, since + 3 * every, every, (name, who, since)))
+    for (*_, fault), results in zip(jobs, run(jobs), strict=True):
+        outcomes.setdefault(fault[0], []).append(outcome(results, *fault[1:], every))
+    rows = []
+    for name, each in outcomes.items():
+        audits = [a for a, _, _ in each if a is not None]
+        rows.append(
+            [
+                name,
+                str(len(each)),
+                str(len(audits)),
+                str(max(audits)) if audits else "–",
+                str(sum(seen for _, seen, _ in each)),
+                str(sum(others for _, _, others in each)),
+            ]
+        )
+    head = ["fault", "runs", "rank left out", "audits until then", "seen", "others accused"]
+    print(markdown_table("Ranks that err.", head, rows))
+
+
+def outcome(results, who, since, every):
+    """Audits until the rank was left out, or None; whether it was seen; how many others were."""
+    faults = next(each[1] for rank, each in results.items() if rank != who)
+    out = [step for step, rank, left_out in faults if rank == who and left_out]
+    seen = [step for step, rank, _ in faults if rank == who]
+    # Those in which it was not seen, and those in which it was.
+    missed = sum(step % every == 0 for step in range(since, seen[0])) if seen else 0
+    audits = missed + len(seen) if out else None
+    return audits, bool(seen), sum(rank != who for _, rank, _ in faults)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,432 @@
+"""Audits without processes: what is told, who is outvoted, and that honest ranks never are."""
+
+import itertools
+import math
+import threading
+
+import numpy as np
+import pytest
+import strength
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("cloudpickle")
+from fastgc.torch.audit import (  # noqa: E402
+    SAME,
+    SAME_HALF,
+    Audit,
+    Signs,
+    Sketch,
+    Verdict,
+    in_half,
+    majority,
+    odd_one,
+)
+
+pytestmark = pytest.mark.any_backend
+
+
+class Views:
+    """Views of ranks that are threads."""
+
+    def __init__(self, ranks):
+        self.ranks, self.given = ranks, []
+        self.barrier = threading.Barrier(len(ranks), self.add)
+
+    def add(self):
+        total = torch.stack(self.given).sum(0)
+        for each in self.given:
+            each.copy_(total)
+        self.given = []
+
+    def sum(self, tensor):
+        self.given.append(tensor)
+        self.barrier.wait()
+
+
+def look_all(audits, gradient, secret=1, half=False):
+    """The verdict of all ranks on ``gradient(rank, owner)``, and how many each has computed."""
+    ((found, computed),) = look_often(audits, [gradient], secret, half)
+    return found, computed
+
+
+def look_often(audits, gradients, secret, half):
+    """Those on several, one after the other."""
+    view = Views(sorted(audits))
+    shares = {r: [10 * r, 10 * r + 1] for r in view.ranks}
+    verdicts = {r: [] for r in view.ranks}
+    computed = {r: [0] * len(gradients) for r in view.ranks}
+
+    def rank(r):
+        for at, gradient in enumerate(gradients):
+
+            def compute(partitions, at=at, gradient=gradient):
+                computed[r][at] += 1
+                assert partitions == shares[partitions[0] // 10]
+                return gradient(r, partitions[0] // 10), half
+
+            own = gradient(r, r), half
+            verdicts[r].append(audits[r].look(view, secret + at, shares, own, compute))
+
+    threads = [threading.Thread(target=rank, args=(r,)) for r in view.ranks]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    first = verdicts[view.ranks[0]]
+    assert all(each == first for each in verdicts.values())
+    return [(verdict, {r: computed[r][at] for r in view.ranks}) for at, verdict in enumerate(first)]
+
+
+def audits_of(ranks, scaled=False, every=1000):
+    return {r: Audit(r, max(ranks) + 1, every, scaled) for r in ranks}
+
+
+def share(owner, size=50):
+    return torch.randn(size, generator=torch.Generator().manual_seed(owner))
+
+
+# ------------------------------------------------------------------------------- what is told
+
+
+@pytest.mark.parametrize("size", [1, 50, 4095, 4096, 4097, 13000])
+def test_projections_are_those_on_products_of_signs(size):
+    signs = Signs(size, 5)
+    columns = min(size, 4096)
+    rows = -(-size // columns)
+    generator = torch.Generator().manual_seed(5)
+    left = 2 * torch.randint(2, (rows, 8), generator=generator).double() - 1
+    right = 2 * torch.randint(2, (columns, 8), generator=generator).double() - 1
+    each = (left[:, None] * right).reshape(-1, 8)[:size]
+    for dtype, within in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
+        flat = torch.randn(size, generator=generator, dtype=dtype)
+        truth = flat.double() @ each
+        assert (signs.of(flat) - truth).abs().max() <= within * flat.norm()
+    alone = torch.zeros(size)
+    alone[size // 2] = 3.0
+    assert signs.of(alone).abs().tolist() == [3.0] * 8
+    assert not torch.equal(each, (left * 0)[:1].repeat(size, 1))
+
+
+def test_distances_are_those_of_the_vectors_on_average():
+    rng = torch.Generator().manual_seed(0)
+    a = torch.randn(5000, generator=rng)
+    ratios = []
+    for seed in range(200):
+        b = a + 0.01 * torch.randn(5000, generator=rng)
+        truth = float((a - b).norm() / max(a.norm(), b.norm()))
+        signs = Signs(5000, seed)
+        x, y = Sketch.of(a, False, signs), Sketch.of(b, False, signs)
+        assert x.distance(y) == y.distance(x)
+        ratios.append(x.distance(y) / truth)
+    assert np.mean(np.square(ratios)) == pytest.approx(1.0, abs=0.15)
+
+
+def test_distances_of_what_is_zero_huge_or_not_finite():
+    signs = Signs(3, 0)
+    one, zero, huge, nan, inf = (
+        Sketch.of(torch.tensor(values), False, signs)
+        for values in (
+            [1.0, 2.0, 3.0],
+            [0.0] * 3,
+            [3e38, 3e38, 3e38],
+            [1.0, math.nan, 3.0],
+            [1.0, -math.inf, 3.0],
+        )
+    )
+    assert zero.distance(zero) == one.distance(one) == huge.distance(huge) == 0.0
+    assert nan.distance(inf) == nan.distance(nan) == 0.0
+    for a, b in itertools.permutations([one, zero, huge], 2):
+        assert 0.1 < a.distance(b) < 10.0
+    for a in (one, zero, huge):
+        assert a.distance(nan) == inf.distance(a) == math.inf
+    for each in (one, zero, huge, nan):
+        assert Sketch.read(each.row()) == each
+        assert all(map(math.isfinite, each.row()))
+
+
+def test_limits_are_those_of_the_precision_of_either():
+    def sketch(value, half):
+        return Sketch(True, half, 1.0, (value,) * 8)
+
+    for ours, theirs in itertools.product([False, True], repeat=2):
+        limit = SAME_HALF if ours or theirs else SAME
+        for away, differs in ((0.9, False), (1.1, True)):
+            assert sketch(0.5, ours).differs(sketch(0.5 + away * limit, theirs)) == differs
+
+
+def test_numbers_of_half_precision_are_seen_also_where_they_are_few():
+    rng = torch.Generator().manual_seed(0)
+    full = torch.randn(100_000, generator=rng)
+    for dtype in (torch.bfloat16, torch.float16):
+        few = torch.randn(10_000, generator=rng).to(dtype).float()
+        assert in_half([few])
+        assert in_half([full, None, few])
+        assert not in_half([full, few[:1000]])
+    large, rows = torch.randn(1 << 20, generator=rng), torch.zeros(1 << 10, 1 << 10)
+    assert not in_half([large])
+    assert in_half([large.bfloat16().float().view(1 << 10, -1).mT])
+    rows[3, 5] = large.bfloat16().float()[0]
+    assert in_half([rows])
+    assert not in_half([full])
+    assert not in_half([None])
+    assert not in_half([full.double()])
+
+
+def test_the_majority_is_more_than_half():
+    assert majority({0: 5, 2: 5, 3: 7}) == 5
+    assert majority({0: 5, 2: 7}) is None
+    assert majority({0: 5, 1: 6, 2: 7}) is None
+    assert majority({4: 9}) == 9
+
+
+# ------------------------------------------------------------------------------- who is outvoted
+
+
+def test_the_odd_one_is_away_from_two_that_agree():
+    signs = Signs(50, 0)
+
+    def sketch(*noise):
+        return Sketch.of(share(1) + sum(noise), False, signs)
+
+    small, large = 1e-7 * share(2), 0.3 * share(3)
+    for at in range(3):
+        three = [sketch(), sketch(small), sketch(2 * small)]
+        three[at] = sketch(large)
+        assert odd_one(three) == at
+        three[at] = Sketch.of(share(1) * math.nan, False, signs)
+        assert odd_one(three) == at
+    assert odd_one([sketch(), sketch(small), sketch(-small)]) is None
+    assert odd_one([sketch(), sketch(large), sketch(0.3 * share(4))]) is None  # all unlike
+    assert odd_one([sketch(), sketch(), sketch(1e-4 * share(3))]) is None  # rounding
+    # One is away, the others are so from each other by more than an eighth of that.
+    assert odd_one([sketch(), sketch(large / 4), sketch(-large)]) is None
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 7])
+def test_who_errs_is_outvoted_then_named_and_nobody_else(count):
+    ranks = list(range(2, 2 + count))
+    for secret, faulty in itertools.product(range(8), ranks):
+        audits = audits_of(ranks)
+
+        def gradient(rank, owner, faulty=faulty):
+            found = share(owner)
+            found[7] *= 1.5 if rank == faulty else 1.0
+            return found
+
+        first, computed = look_all(audits, gradient, secret)
+        assert (first.outvoted, first.named) == ((faulty,), ())
+        (wrong, other), *rest = first.instead.items()
+        assert (wrong, rest) == (faulty, [])
+        assert other in ranks
+        assert other != faulty
+        assert sum(computed.values()) == count + 2
+        assert all(audit.due(1) for audit in audits.values())
+        second, _ = look_all(audits, gradient, secret + 100)
+        assert (second.outvoted, second.named) == ((faulty,), (faulty,))
+
+
+def test_who_errs_in_its_own_share_alone_or_as_an_auditor_alone():
+    ranks = list(range(4))
+    for faulty, own in itertools.product(ranks, [True, False]):
+
+        def gradient(rank, owner, faulty=faulty, own=own):
+            return share(owner) * (2.0 if rank == faulty and (rank == owner) == own else 1.0)
+
+        verdict, _ = look_all(audits_of(ranks), gradient)
+        assert verdict.outvoted == (faulty,)
+        assert list(verdict.instead) == ([faulty] if own else [])
+
+
+def test_ranks_that_agree_compute_one_share_more_and_are_not_looked_at_again():
+    audits = audits_of(range(5))
+    verdict, computed = look_all(audits, lambda rank, owner: share(owner))
+    assert verdict == Verdict()
+    assert set(computed.values()) == {1}
+    assert [audits[0].due(step) for step in (0, 1, 999, 1000, 2001)] == [1, 0, 0, 1, 0]
+
+
+def test_who_erred_once_is_looked_at_for_some_steps_and_forgiven():
+    def gradient(rank, owner):
+        return share(owner) * (2.0 if rank == 1 and errs else 1.0)
+
+    audits, errs = audits_of(range(4)), True
+    assert look_all(audits, gradient)[0].outvoted == (1,)
+    errs, looks = False, 0
+    while audits[0].due(1):
+        assert look_all(audits, gradient)[0] == Verdict()
+        looks += 1
+    assert looks == 3
+    errs = True
+    assert look_all(audits, gradient)[0].named == ()
+    for audit in audits.values():
+        audit.forget()
+    assert not audits[0].due(1)
+    assert look_all(audits, gradient)[0].named == ()
+    assert look_all(audits, gradient)[0].named == (1,)
+
+
+def test_sums_that_are_not_those_of_what_was_told():
+    ranks = range(4)
+    gradient = lambda rank, owner: share(owner, 9000)  # noqa: E731
+    total = sum(share(r, 9000) for r in ranks)
+    audits = audits_of(ranks)
+    assert audits[0].adds_up(total)  # nothing is known
+    look_all(audits, gradient)
+    assert all(audit.adds_up(total) for audit in audits.values())
+    for element, change in ((0, 1.0), (4095, -0.1), (8999, 0.1), (7, math.inf), (7, math.nan)):
+        wrong = total.clone()
+        wrong[element] += change
+        assert not any(audit.adds_up(wrong) for audit in audits.values())
+    look_all(audits, lambda rank, owner: share(owner) * math.nan)
+    assert audits[0].adds_up(torch.zeros(50))  # overflow
+    look_all(audits, lambda rank, owner: share(owner) * (1 + (rank == owner == 1)))
+    assert audits[0].adds_up(torch.zeros(50))  # the auditor's share is in it, not rank 1's
+
+
+def test_norms_that_rise_are_looked_at_but_those_that_a_scaler_skips():
+    told = [1.0, 9.0, 91.0, 100.0, 0.1, 1.1, math.inf, math.nan, 1.0, math.nan, 1.0, 11.0]
+    rise = [2, 5]  # 91 after 9, 1.1 after 0.1
+    for scaled, which in ((False, [*rise, 6, 9, 11]), (True, [*rise, 11])):
+        audit = Audit(0, 3, 100, scaled)
+        assert [at for at, norms in enumerate(told) if audit.rises(norms)] == which
+        audit.forget()
+        assert not audit.rises(1000.0)
+
+
+def test_two_ranks_and_one():
+    def gradient(rank, owner):
+        return share(owner) * (2.0 if rank == 1 else 1.0)
+
+    assert look_all(audits_of([0, 1]), gradient)[0].undecided == (0, 1)
+    assert look_all(audits_of([0, 2]), gradient)[0] == Verdict()
+    assert look_all(audits_of([1]), gradient)[0] == Verdict()
+
+
+def test_what_is_random_is_nobodys_fault():
+    def gradient(rank, owner):
+        return share(owner) * torch.randint(2, (50,), generator=drop[rank]) * 2.0
+
+    for seed in range(20):
+        drop = {r: torch.Generator().manual_seed(100 * seed + r) for r in range(5)}
+        verdict, _ = look_all(audits_of(range(5)), gradient, seed)
+        assert len(verdict.unlike) == 2
+
+
+def test_one_that_overflows_counts_where_nothing_scales_or_the_third_time():
+    def gradient(rank, owner):
+        return share(owner) * (math.inf if rank == 1 or every else 1.0)
+
+    every = True
+    assert look_all(audits_of(range(4)), gradient)[0] == Verdict()
+    every = False
+    assert look_all(audits_of(range(4)), gradient)[0].outvoted == (1,)
+    audits = audits_of(range(4), scaled=True)
+    for outvoted in ((), (), (1,)):
+        assert look_all(audits, gradient)[0].outvoted == outvoted
+        assert audits[0].due(1)
+    audits = audits_of(range(4), scaled=True)
+    for every in (False, True, False, True):
+        assert look_all(audits, gradient)[0] == Verdict()
+        assert audits[0].due(1) == (not every)
+
+
+# ------------------------------------------------------------------------------- honest ranks
+
+
+def gradients(count, dtype, devices, seed, scale=None):
+    """Of many small nets: each device's of the same samples, which it sums up in its own order.
+
+    A perceptron with ReLU, of three layers. Products are rounded to `dtype`, and summed up in
+    float32, as by autocast; in float16 what is too large for it is infinite.
+    """
+    rng = torch.Generator().manual_seed(seed)
+    batch, inputs, width = 8, 12, 16
+    x = torch.randn(count, batch, inputs, generator=rng)
+    y = torch.randn(count, batch, 1, generator=rng)
+    a = torch.randn(count, inputs, width, generator=rng) / inputs**0.5
+    b = torch.randn(count, width, width, generator=rng) / width**0.5
+    c = torch.randn(count, width, 1, generator=rng) / width**0.5
+    scale = torch.ones(count, 1, 1) if scale is None else scale
+
+    def near(t):
+        return t.to(dtype).float()
+
+    for _ in range(devices):
+        samples, ins, units, others = (
+            torch.randperm(m, generator=rng) for m in (batch, inputs, width, width)
+        )
+        u, v = x[:, samples][:, :, ins], y[:, samples]
+        p, q, r = a[:, ins][:, :, units], b[:, units][:, :, others], c[:, others]
+        u, p, q, r = map(near, (u, p, q, r))
+        s = near(u @ p)
+        h = s.relu()
+        t = near(h @ q)
+        k = t.relu()
+        out = near(k @ r)
+        d = near(2 * (out - v) * scale / batch)
+        e = near(d @ r.mT) * (t > 0)
+        f = near(e @ q.mT) * (s > 0)
+        found = near(u.mT @ f), near(h.mT @ e), near(k.mT @ d)
+        back = [torch.argsort(each) for each in (ins, units, others)]
+        yield torch.cat(
+            [
+                found[0][:, back[0]][:, :, back[1]].flatten(1),
+                found[1][:, back[1]][:, :, back[2]].flatten(1),
+                found[2][:, back[2]].flatten(1),
+            ],
+            1,
+        )
+
+
+def near_each_other(of, within):
+    """In which steps all devices have found the same, of all shares, up to this."""
+    near = torch.ones(len(of[0][0]), dtype=torch.bool)
+    for each in of:
+        for a, b in itertools.combinations(each, 2):
+            both = a.isfinite().all(1) & b.isfinite().all(1)
+            neither = ~a.isfinite().all(1) & ~b.isfinite().all(1)
+            away = (a.double() - b.double()).norm(dim=1) / a.double().norm(dim=1)
+            near &= neither | (both & (away <= within))
+    return near
+
+
+def accusations(dtype, steps, seed=0):
+    """In how many steps, all audited, an honest one of three ranks is outvoted, or named.
+
+    Steps in which no two differ by a tenth of the limit are not looked at: nobody could be.
+    """
+    ranks, chunk = range(3), min(steps, 500)
+    audits = audits_of(ranks, scaled=dtype is torch.float16)
+    rng = torch.Generator().manual_seed(seed)
+    what = ("outvoted", "named", "unlike", "overflow", "one overflows", "looked at")
+    counts = dict.fromkeys(what, 0)
+    for at in range(seed, seed + steps, chunk):
+        of = []
+        for owner in ranks:
+            scale = None
+            if dtype is torch.float16:  # such that some overflow
+                scale = torch.exp2(8 + 10 * torch.rand(chunk, 1, 1, generator=rng))
+            of.append(list(gradients(chunk, dtype, 3, 3 * at + owner, scale)))
+        finite = torch.stack([torch.stack([g.isfinite().all(1) for g in each]) for each in of])
+        counts["overflow"] += int((~finite).any(0).any(0).sum())
+        counts["one overflows"] += int((finite.any(1) & ~finite.all(1)).any(0).sum())
+        half = in_half(g for each in of for g in each)
+        assert half == (dtype is not torch.float32)
+        near = near_each_other(of, (SAME_HALF if half else SAME) / 10)
+        counts["looked at"] += len(near) - int(near.sum())
+        of_each = [
+            lambda rank, owner, at=at, of=of: of[owner][rank][at]
+            for at in (~near).nonzero().flatten().tolist()
+        ]
+        for verdict, _ in look_often(audits, of_each, at, half):
+            for what in ("outvoted", "named", "unlike"):
+                counts[what] += len(getattr(verdict, what)) > 0
+    return counts
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_no_honest_rank_is_accused_whatever_it_rounds(dtype):
+    counts = accusations(getattr(torch, dtype), strength.much(100_000, 1000))
+    assert counts["named"] == counts["unlike"] == 0
+    if dtype == "float16":
+        assert counts["overflow"] > 0
