@@ -1696,6 +1696,61 @@ def test_positions_are_those_of_batches_that_were_used(of, ahead, size):
                 assert position.at == used
 
 
+@pytest.mark.parametrize("way", ["shared", "left out"])
+@pytest.mark.parametrize("of", [2, 3, 4])
+@pytest.mark.parametrize("ahead", [0, 1, 2, 5])
+@pytest.mark.parametrize("size", [3, 5, 7, 8, 11])
+def test_positions_where_an_epoch_does_not_end_with_a_step(of, ahead, size, way):
+    """The last batches are of a step with the first of the next epoch, or of none: or an error."""
+    if of > size:
+        pytest.skip("an epoch has no step of its own")
+    sampler = CodedSampler(range(size * 2), Uncoded(1), 2, 0)
+    position, used, told = Position(sampler, of), 0, 0
+    found = ""
+    for step in range(4 * size):
+        begins = used
+        if way == "left out" and used % size + of > size:
+            begins = used = -(-used // size) * size
+        used += of
+        sampler.step = max(sampler.step, min(used + ahead, -(-used // size) * size))
+        try:
+            position.check()
+        except RuntimeError as error:
+            found = str(error)
+            break
+        if step:
+            assert position.at == begins
+        told += 1
+        position.advance()
+    if found:
+        assert "cannot be told" in found
+        assert size % of
+        assert of + ahead >= size  # a loader had taken all of an epoch when its first step ended
+    else:
+        assert told == 4 * size
+
+
+def test_what_a_loader_takes_ahead_is_handed_over():
+    """One that joins at the end of an epoch, of which a batch is left."""
+    sampler = CodedSampler(range(14), Uncoded(1), 2, 0)  # seven batches
+    for lead, taken, at in [(0, 8, 6), (0, 9, 7), (2, 10, 6), (2, 11, 7), (None, 8, 6)]:
+        position = Position(sampler, 2)
+        position.begin(6, lead)
+        sampler.step = taken
+        position.check()
+        assert position.at == at
+    for lead, taken, error in [
+        (None, 9, "cannot be told"),
+        (3, 14, "cannot be told"),
+        (0, 10, "a step has 3 batches of an epoch after 1 that were left"),
+    ]:
+        position = Position(sampler, 2)
+        position.begin(6, lead)
+        sampler.step = taken
+        with pytest.raises(RuntimeError, match=error):
+            position.check()
+
+
 @pytest.mark.parametrize("way", ["none", "in place", "own", "clipped", "one of two"])
 def test_gradients_that_were_zeroed_are_told_from_those_that_were_not(way, tmp_path):
     def train(rank, store, life):

@@ -752,7 +752,7 @@ class CodedAllReduce:
         given = io.BytesIO()
         if self.rank == source:
             states = [each.state_dict() for each in (self._module, *self._state)]
-            at = None if self._position is None else self._position.at
+            at = None if self._position is None else (self._position.at, self._position.lead)
             torch.save((self.step, at, self._tried, states, self._buffers.kept), given)
         size = torch.tensor([given.tell()])
         view.copy(size, source)
@@ -776,7 +776,7 @@ class CodedAllReduce:
         self._buffers.restore(buffers)
         self.step, self._tried, self.joined = step, tried, True
         if self._position is not None and at is not None:
-            self._position.begin(at)
+            self._position.begin(*at)
 
 
 class _Pace:

@@ -237,22 +237,33 @@ class Position:
     ----------
     at : int
         How many batches were taken before it.
+    lead : int or None
+        How many batches a loader takes ahead; None: that is not known.
     """
 
     def __init__(self, sampler: CodedSampler, accumulate: int) -> None:
         self._sampler, self._accumulate = sampler, accumulate
         self.begin(sampler.step)
 
-    def begin(self, at: int) -> None:
-        """The next step begins here."""
+    def begin(self, at: int, lead: int | None = None) -> None:
+        """The next step begins here; loaders of others take so many batches ahead."""
         if self._sampler.step != at:
             self._sampler.step = at
         self.at = self._taken = self._first = at
         self._steps = 0  # since `_first`: in this epoch
         self._ahead = False
+        self.lead = lead
 
     def check(self) -> None:
-        """Raise RuntimeError if a step's batches are not as many as was said, where that shows."""
+        """Find where this step began, if an epoch has ended since.
+
+        Raises
+        ------
+        RuntimeError
+            If a step's batches are not as many as was said, where that shows; or if the last ones
+            of an epoch were left out, or are of a step with the first ones of the next, and what a
+            loader takes ahead hides which.
+        """
         taken, first, steps = self._sampler.step, *self._epoch()
         size, moved = len(self._sampler), taken - self._taken
         within = taken % size and self._taken % size and taken // size == self._taken // size
@@ -265,12 +276,39 @@ class Position:
                 "accumulate= says of how many batches a step adds up the gradients, and a loader "
                 "takes them from the sampler"
             )
+        left = first - self.at  # batches at the end of an epoch that no step has had
+        if not steps and left > 0:
+            lead = self.lead
+            if lead is None and self._taken == self.at and moved == self._accumulate:
+                lead = 0
+            if lead is None or (lead and taken % size == 0):
+                raise RuntimeError(
+                    f"an epoch has {size} batches, and a step {self._accumulate}: whether the last "
+                    f"{left} were left out cannot be told, for a loader takes all batches of an "
+                    "epoch ahead. Take a batch_size of which an epoch has a multiple of "
+                    "accumulate, or a loader with fewer workers"
+                )
+            new = taken - first - lead  # batches of the new epoch
+            if new == self._accumulate:
+                self.at = first
+            elif new + left != self._accumulate:
+                raise RuntimeError(
+                    f"a step has {new} batches of an epoch after {left} that were left of the last "
+                    f"one, and not {self._accumulate}, as accumulate= says"
+                )
 
     def advance(self) -> None:
         """A step is done, with the batches that were taken."""
         taken, (self._first, self._steps) = self._sampler.step, self._epoch()
         if not self._steps:  # a loader takes some ahead when it begins
-            self._ahead |= taken > self._first + self._accumulate
+            of_before = max(self._first - self.at, 0)
+            lead = taken - self._first - (self._accumulate - of_before)
+            if taken % len(self._sampler):
+                self.lead = lead
+            elif lead > 0 and not self.lead:  # or more: it had no more to take
+                self.lead = None
+            self._ahead |= lead > 0
+            self._first = self.at
         self._taken, self._steps = taken, self._steps + 1
         self.at = self._first + self._accumulate * self._steps if self._ahead else taken
 
