@@ -100,7 +100,10 @@ def opened(
         Or `error`: if it is a folder, a pipe, a device or too large.
     OSError
         If it is not there, or cannot be read.
+    TypeError
+        If `path` is none.
     """
+    os.fspath(path)  # numbers would be those of open files
     most = _memory() if limit is None else limit
     _check_kind(path, os.stat(path, follow_symlinks=links), what, error)
     # A pipe, should one have come there meanwhile, is opened without waiting for its writer.

@@ -376,6 +376,14 @@ def test_files_that_are_not_there(tmp_path, read):
             read(tmp_path / f"absent.{kind}")
 
 
+@pytest.mark.parametrize("read", [Empirical.read, data.load, data.read_idx, checkpoint.read])
+@pytest.mark.parametrize("path", [0, np.int64(0), np.arange(2), None], ids=repr)
+def test_what_is_no_path_is_refused(path, read):
+    """Numbers are not taken for open files."""
+    with pytest.raises(TypeError, match=r"os\.PathLike"):
+        read(path)
+
+
 def test_every_reader_is_tried():
     """Who else opens files of others, or calls a parser, does so through `fastgc._files`."""
     tried = functools.reduce(set.union, (set(readers) for *_, readers in READ), set())
