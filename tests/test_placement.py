@@ -17,7 +17,7 @@ from fastgc.codes import Placed
 from fastgc.coding.placement import _by_copies, _by_paths, members_of, placement
 from fastgc.coding.rules import Blocks, Groups, Renumbered, renumbered, withstands
 from fastgc.coding.scheme import Scheme
-from fastgc.testing.codes import CHECKS, Subject, simulation_is_its_rounds
+from fastgc.testing.codes import CHECKS, Subject
 
 pytestmark = pytest.mark.any_backend
 
@@ -74,14 +74,10 @@ def labels_for(sizes):
 def test_a_placed_code_is_that_code(code):
     order = np.random.default_rng(code.n).permutation(code.n)
     placed = Placed(code, ["all"] * code.n, order)
-    # rounds of partial work are simulated on request, and differ of the code itself, too
-    checks = [
-        each for each in CHECKS if not (each is simulation_is_its_rounds and code.scheme.on_request)
-    ]
     subject = Subject(placed, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for check in checks:
+        for check in CHECKS:
             check(subject)
     for rank, worker in enumerate(order):
         assert placed.partitions(rank).tolist() == code.partitions(worker).tolist()
