@@ -196,9 +196,9 @@ SECTIONS = (
     Section(
         "Deaths of ranks, and a step without any beside DistributedDataParallel",
         "python benches/torch_deaths.py",
-        "Six ranks of one thread each; `--steps 1000 --deaths 40` takes longer. Errors are "
-        "relative to the gradient of the whole batch. Of what regrouping takes, 300 ms are those "
-        "in which a rank may answer that is there, but busy.",
+        "Six ranks of one thread each; `--steps 1000 --deaths 100` takes minutes. Deaths come one "
+        "at a time, two at once, and a second one while the others regroup. Errors are relative to "
+        "the gradient of the whole batch.",
     ),
     Section(
         "Audits of ranks, and ranks that err",
