@@ -1092,7 +1092,6 @@ REASONS = {
     "planning.sweep": "computes nothing by itself: test_sweep.py",
     "planning.sweep_panels": "of cells, which planning.sweep makes: test_sweep.py",
     "RaptorCode.peel": "checks as decoding_vector: test_raptor.py",
-    "Code.draw": "draws: test_plotting.py",
     "Simulation": "made by simulation.simulate",
     "SequentialCluster": "starts worker processes, or what an engine does",
     **{

@@ -879,16 +879,6 @@ def test_pictures_of_the_readme_are_drawn(tmp_path):
 # ------------------------------------------------------------------------- objects draw themselves
 
 
-def test_codes_draw_themselves():
-    code = fastgc.BinaryCode(6, stragglers=1)
-    ax = code.draw()
-    np.testing.assert_array_equal(
-        ax.images[0].get_array(), plotting.assignment(code).images[0].get_array()
-    )
-    mine = new_figure().add_subplot()
-    assert code.draw(mine) is mine
-
-
 def test_histories_draw_themselves(tmp_path):
     code = fastgc.Uncoded(4, 8, load=4)
     late = fastgc.delays.Exponential(0.01)

@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -236,6 +237,17 @@ def test_nobody_is_waited_for_once_messages_tell():
     rnd.hear(0, seed, replies([5.0])([0], seed)[0])
     assert (rnd.ready, rnd.costs) == (True, Costs(asks=2))
     np.testing.assert_array_equal(rnd.gradient(), np.ones(4))
+
+
+def test_what_is_beyond_float64_contradicts_itself():
+    """Of a number whose modulus is no float64 Python's own abs would raise OverflowError."""
+    code = fastgc.FractionalRepetition(4, stragglers=1)
+    rnd = AskingRound(code, P, liars=1)
+    rnd.receive(1, np.ones(P))
+    large = complex(1.5e308, 1.5e308)
+    rnd._sampling = SimpleNamespace(of_message=lambda message: (large, 1.0), unit=2.0**-53)
+    rnd._claims[1] = np.zeros((code.partitions(1).size, 2), dtype=np.complex128)
+    assert rnd._contradicts_itself(1)
 
 
 def test_a_contradiction_that_nobody_settles_is_an_error():

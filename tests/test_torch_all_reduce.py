@@ -1427,12 +1427,12 @@ def sums_wrongly(how, many, faulty=3, since=4):
             return
         whole, View.left = View.sum, many
 
-        def wrong(view, tensor):
+        def wrong(view, tensor, patience=None):
             errs = View.left > 0 and tensor.numel() > 700 and tensor.dtype == torch.float32
             View.left -= errs
             if errs and how == "sent":
                 tensor[100] += 1.0
-            whole(view, tensor)
+            whole(view, tensor, patience)
             if errs and how == "got":
                 tensor[100] += 1.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, overload
+from typing import Any, ClassVar, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -38,9 +38,6 @@ from .plan import BoundDecoder, BoundEncoder, Decoder, Encoder, Plan, decode, en
 from .round import DeviceRound, Round
 from .scheme import Residuals, Scheme
 from .trust import Approximation, Trust, Watch, expected_trust, warn_of_precision
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["Code", "Placed", "Recovery"]
 
@@ -838,21 +835,6 @@ class Code(Recorded):
         return Placed(self, labels, found.order)
 
     # ------------------------------------------------------------------------------ to look at
-
-    def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw who computes what, with which coefficients.
-
-        `ax`, the result and errors are those of `fastgc.plotting.assignment`.
-
-        Examples
-        --------
-        >>> import fastgc
-        >>> ax = fastgc.BinaryCode(12, stragglers=3).draw()
-        >>> ax.figure.savefig("code.png")  # doctest: +SKIP
-        """
-        from ..plotting.rounds import assignment
-
-        return assignment(self, ax)
 
     def table(self, workers: Iterable[int] | None = None, digits: int = 3) -> str:
         """The encoding matrix B as a text to print: what each worker computes and sends.

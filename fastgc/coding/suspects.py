@@ -443,7 +443,8 @@ class AskingRound(Round):
             parts = (np.abs(coefficients).sum(axis=1) * np.abs(claims[:, -1])).sum()
             roundings = size + (len(claims) + 2) * parts
             within = SAFETY * self._sampling.unit * roundings
-            return not abs(sent - said) <= within < math.inf
+            # Python's own abs raises an error beyond float64.
+            return not float(np.abs(sent - said)) <= within < math.inf
 
     def _claimed(self, suspects: list[int]) -> dict[int, list[tuple[int, NDArray[Any]]]]:
         """What is claimed of each partition, and by whom."""

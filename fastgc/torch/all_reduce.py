@@ -274,8 +274,9 @@ class CodedAllReduce:
             )
         real_row(code, rank)
         self._pace = _Pace() if deadline == "auto" else None
-        seconds = _DEADLINE if deadline == "auto" else float(deadline)
-        check_real('deadline, unless "auto",', seconds, positive=True)
+        seconds = check_real(
+            "deadline", _DEADLINE if deadline == "auto" else deadline, positive=True
+        )
         check_real("settle", settle, positive=True)
         self.rank, self.step, self.residual = rank, 0, 0.0
         self.ranks: list[int] = []
