@@ -1,6 +1,6 @@
 """Steps of `CodedAllReduce` beside DistributedDataParallel (gloo), and while ranks are killed.
 
-    python benches/torch_deaths.py [--quick] [--steps 200] [--deaths 20] [--width 3000]
+    python benches/torch_deaths.py [--quick] [--steps 300] [--deaths 20] [--width 3000]
 
 Processes of one thread each, a multilayer perceptron, SGD with momentum. Without faults all ranks
 compute as many samples in a step: really, and by sleeping besides, as if each rank were a machine.
@@ -38,7 +38,7 @@ WAYS = (("proactive", 1), ("reactive", 1), ("reactive", 2), ("reactive", 4))
 DEADLY = (("proactive", 2), ("reactive", 2))  # with faults
 SAMPLES = 1200
 SLEEP = 0.3  # seconds, of a rank that is a machine
-PAUSE = 0.1  # of a step with faults, so that who starts is back in time
+PAUSE = 0.15  # of a step with faults, so that who starts is back in time
 REGROUPING = 0.02  # seconds after a death
 
 
@@ -181,6 +181,8 @@ def coded_run(width, steps, sleep, way, stragglers, deaths=0):
             time.sleep(0.01)
         time.sleep(0.1 * rng.random())
         struck = rng.choice(np.arange(1, RANKS), count, replace=False).tolist()  # 0 tells the step
+        if not all(processes[rank].is_alive() for rank in struck):
+            break  # all steps are done
         for number, rank in enumerate(struck):
             if number and turn % 3 == 2:
                 time.sleep(REGROUPING)
@@ -200,7 +202,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a small module, few steps")
     parser.add_argument("--runs", type=int, default=3, help="of each contestant without faults")
-    parser.add_argument("--steps", type=int, default=200, help="with faults")
+    parser.add_argument("--steps", type=int, default=300, help="with faults")
     parser.add_argument("--deaths", type=int, default=20)
     parser.add_argument("--width", type=int, default=3000, help="of layers; 3000: 9.8M parameters")
     parser.add_argument("--small", type=int, default=400, help="of layers, with faults")
