@@ -756,11 +756,7 @@ def test_a_rank_that_cannot_reach_the_others_is_shut_out(how, tmp_path):
         ranks.start(3)
 
     found = launch(tmp_path, train, director)
-    # Who refuses a rank and does not answer in time, as on a machine that is busy, it takes for dead.
-    ends = ["LeftOutError: rank 3 and others cannot reach each other"]
-    ends += ["the state of the training is lost"] * (how == "refused")
-    text = found.pop(3)
-    assert any(end in text for end in ends), text
+    assert "LeftOutError: rank 3 and others cannot reach each other" in found.pop(3)
     check(found, 60, without(3))
     assert {each["left out"] for each in found.values()} == {0}
 
