@@ -914,7 +914,8 @@ SIZE = 5
 HARD = ["kill", "kill", "long stop", "descriptors", "cut", "wall"]  # may leave a rank out
 HARD += ["stop the others"]
 MILD = ["stop", "hold", "stop the store", "break"]  # which others wait for
-# Where one that holds the state is stopped, who is refused by it takes it for dead.
+# Where one that holds the state is stopped for longer than the deadline, who is refused by it
+# takes it for dead.
 SHUT_OUT = ["LeftOutError: rank .* and others cannot reach each other"]
 SHUT_OUT += ["RuntimeError: the state of the training is lost"]
 CONNECT = socket.socket.connect_ex

@@ -14,7 +14,8 @@ there are so many in all:
 - a silence: others stop waiting for those who did not answer;
 - a long wait: a rank says that it waits in vain, so that those who compute may be left out;
 - a group that breaks without a reason;
-- a pair of ranks that cannot reach each other from then on.
+- a pair of ranks that cannot reach each other from then on: each may take the other for dead until
+  it answers.
 
 What must hold in each state is said by `demand`; that each state can still come to a good end,
 without faults, is looked at last. Of states that differ in the names of lives, epochs and ranks
@@ -149,9 +150,9 @@ def any_may_replace(own: Own, seen: Seen, inside: bool) -> bool:
 
 @lru_cache(1 << 20)
 def decided(own: Own, seen: tuple, settled: bool, over: bool) -> object:  # type: ignore[type-arg]
-    record, begun, newest, answers, dead = seen
+    record, begun, newest, answers, dead, refusing = seen
     count = len(newest)
-    look = Seen(record, begun, newest, dict(answers), dead, settled=settled, over=over)
+    look = Seen(record, begun, newest, dict(answers), dead, refusing, settled, over)
     return decide(own, look, lambda ranks: enough(ranks, count))
 
 
@@ -170,10 +171,18 @@ def threads(world: World, process: Process) -> Iterator[tuple[Label, World]]:
     waits = not computes(world, process)
     in_vain = waits and process.own.answer.in_vain
     answer = Answer(waits=waits, in_vain=in_vain, cut_off=cut)
-    seen = (world.record, world.begun, world.newest, world.answers, frozenset(lives - known))
+    dead, nobody = frozenset(lives - known), frozenset[Life]()
+    heard = (world.record, world.begun, world.newest, world.answers)
+    seen = (*heard, dead, nobody)
     own = process.own._replace(answer=answer)
     patient = decided(own, seen, False, False)
     yield from acted(world, process, patient)
+    # Whoever has joined somebody was connected to all, and knows who of them is dead.
+    refusing = frozenset(cut if process.fresh else ()).difference(dict(world.answers))
+    if refusing and isinstance(patient, Wait):  # it takes them for dead
+        doubted = decided(own, (*heard, dead | refusing, refusing), False, False)
+        for label, after in acted(world, process, doubted):
+            yield (*label, "(refused)"), after
     if world.begun and isinstance(patient, Wait):
         settled = decided(own, seen, True, False)
         for label, after in acted(world, process, settled):

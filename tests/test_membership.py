@@ -108,6 +108,17 @@ def test_the_model_finds_a_state_that_nobody_wrote_down(monkeypatch, undecided):
         model.explore(2, 2, False, limit=60)
 
 
+def test_the_model_finds_that_who_refuses_connections_may_be_alive(monkeypatch, undecided):
+    """A rank that was refused by all took them for dead, and the state for lost."""
+
+    def look(record, begun, newest, answers, dead, refusing, *passed):
+        return Seen(record, begun, newest, answers, dead, (), *passed)
+
+    monkeypatch.setattr(model, "Seen", look)
+    with pytest.raises(model.Wrong, match="says that the state is lost"):
+        model.explore(2, 2, True, limit=60)
+
+
 def test_those_who_reach_each_other():
     """Against brute force: what is left is connected, and no single rank more could be."""
     lives = [Life(rank, 1) for rank in range(4)]
@@ -197,6 +208,10 @@ def test_what_ranks_are_told():
     assert decide(Own(c), shut, all_enough) is End.SHUT_OUT
     gone = Seen(record, True, (1, 1, 1), {c: Answer()}, dead={a, b})
     assert decide(Own(c), gone, all_enough) is End.LOST
+    refused = gone._replace(refusing={b})  # it may be alive, behind a wall
+    assert decide(Own(c), refused, all_enough) == agreement.Wait()
+    assert decide(Own(c), refused._replace(over=True), all_enough) is End.LOST
+    assert decide(Own(c), refused._replace(newest=(1, 2, 1)), all_enough) is End.LOST
 
 
 def test_who_replaces_the_record_and_when():
@@ -336,17 +351,25 @@ class Lines:
 
     def __init__(self, world, rank):
         self.world, self.rank, self.lives = world, rank, set()
+        self.reached = set()
 
     def watch(self, lives, address):
         self.lives = set(lives)
+        self.reached |= self.lives - set(self.cut())
 
     def dead(self, answers=(), epoch=None):
-        return frozenset(self.lives - set(self.world.alive))
+        return frozenset(self.lives - set(self.world.alive)) | self.refusing(answers)
 
-    def cut_off(self, count, answers, grouped):
+    def refusing(self, answers=()):
+        return frozenset(self.cut()) - self.reached - set(answers)
+
+    def cut(self):
         pairs = self.world.cuts
         lives = self.lives & set(self.world.alive)
-        return tuple(sorted(x for x in lives if frozenset((x.rank, self.rank)) in pairs))
+        return [life for life in lives if frozenset((life.rank, self.rank)) in pairs]
+
+    def cut_off(self, count, answers, grouped):
+        return tuple(sorted(self.cut()))
 
     def report(self):
         return ""

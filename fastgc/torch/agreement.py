@@ -148,6 +148,8 @@ class Seen(NamedTuple):
         To this epoch.
     dead : collection of Life
         Whose sockets are closed.
+    refusing : collection of Life
+        Of the dead, those whom this rank never reached. They may be behind a wall, and slow.
     settled, over : bool
         Whether `settle` seconds, or the deadline, passed since this rank knew of the change.
     """
@@ -157,6 +159,7 @@ class Seen(NamedTuple):
     newest: tuple[int, ...]
     answers: Mapping[Life, Answer] = {}
     dead: Collection[Life] = ()
+    refusing: Collection[Life] = ()
     settled: bool = False
     over: bool = False
 
@@ -264,8 +267,8 @@ def _may_replace(own: Own, seen: Seen, inside: bool) -> bool:
 def _is_lost(record: Record, seen: Seen) -> bool:
     """Whether nobody who could hold the state is left.
 
-    A member that joined may still be about to get the state from one that is gone by now: it has
-    until the deadline.
+    A member that joined may still be about to get the state from one that is gone by now, and one
+    that refuses connections may still answer: they have until the deadline.
     """
 
     def without(life: Life) -> bool:
@@ -273,9 +276,11 @@ def _is_lost(record: Record, seen: Seen) -> bool:
             return False
         return not seen.answers[life].holds
 
-    return bool(record.carriers) and all(
-        seen.gone(life) or without(life) for life in record.members
-    )
+    def gone(life: Life) -> bool:
+        may_answer = life in seen.refusing and seen.newest[life.rank] == life.number
+        return seen.gone(life) and (seen.over or not may_answer)
+
+    return bool(record.carriers) and all(gone(life) or without(life) for life in record.members)
 
 
 def _following(own: Own, seen: Seen, enough: Callable[[list[int]], bool]) -> Record | None:

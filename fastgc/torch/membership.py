@@ -371,6 +371,7 @@ class Members:
             newest,
             answers,
             self._lines.dead(answers, epoch),
+            self._lines.refusing(answers),
             settled=passed > self._settle,
             over=passed > self.deadline,
         )
@@ -628,8 +629,13 @@ class _Lines:
                 if life in answers and epoch > noticed:  # it lives, behind a wall
                     del self._dead[life]
                     self._closed.discard(life)
+        return frozenset(self._dead) | self.refusing(answers)
+
+    def refusing(self, answers: Collection[Life] = ()) -> frozenset[Life]:
+        """Who refuses connections for long, was never reached, and does not answer."""
+        now = time.monotonic()
         refused = {r for r, since in self._refused.items() if now - since > self._patience}
-        return frozenset(set(self._dead) | (refused - set(answers)))
+        return frozenset(refused.difference(answers))
 
     def cut_off(self, count: int, answers: Collection[Life], grouped: bool) -> tuple[Life, ...]:
         """Whom this rank cannot reach: all, if it has no file descriptors for a group.
