@@ -241,6 +241,8 @@ static FGC_INLINE void rows(const double *nodes, const double *weights, const in
         l.wi[j] = complex && j < m ? weights[2 * j + 1] * scale : 0;
         l.re[j] = l.im[j] = 0;
     }
+    if (sum && p == 0)
+        memset(out, 0, (size_t)(complex ? 2 * m : m) * sizeof(double));
     double zr[BLOCK], zi[BLOCK];
     products of;
     for (int64_t i = 0; i < p; i++) {

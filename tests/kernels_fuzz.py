@@ -316,6 +316,7 @@ class Case:
         """What takes an argument's place."""
         if self.rng.random() < 0.1:
             strange = self.pick(STRANGE)
+            self.wild = True
             self.said.append(f"{strange!r}")
             return strange
         if isinstance(value, Listed):

@@ -65,6 +65,7 @@ FROZEN.flags.writeable = False
 MISALIGNED = np.zeros(25, np.uint8)[1:].view(float)
 ONE, OTHER = shifted()
 HELD = np.zeros((2, 3))
+FAR = np.array([0, 2**63 - 1, 0])
 
 # What was read or written beyond its end, or otherwise than NumPy's function does.
 REFUSED = {
@@ -105,6 +106,14 @@ REFUSED = {
     "basis of another shape": (
         lambda: kernels.lagrange_basis(X, X, np.zeros(3, int), X, np.empty((3, 2))),
         r"out must have shape \(3, 3\) or \(3,\)",
+    ),
+    "exponents beyond all": (
+        lambda: kernels.lagrange_basis(X, X, FAR, X[:0], X.copy()),
+        r"exponents in weight_exponent must be between -2\^40 and 2\^40",
+    ),
+    "exponents beyond all, values": (
+        lambda: kernels.lagrange_evaluate(X, X, -FAR - 1, X, X, 1.0, X.copy()),
+        r"exponents in weight_exponent must be between -2\^40 and 2\^40",
     ),
     "short exponents": (
         lambda: kernels.lagrange_weights(*vectors(3), np.empty(2, int)),
@@ -167,6 +176,14 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(what):
         call()
     for before, now in zip(held, (X, ROWS, ONE, HELD, FROZEN), strict=True):
         np.testing.assert_array_equal(before, now)
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_a_sum_of_bases_over_no_points_is_zero(dtype):
+    nodes, out = np.arange(3, dtype=dtype), np.full(3, np.nan, dtype)
+    kernels.lagrange_basis(nodes, nodes, np.zeros(3, int), nodes[:0], out)
+    np.testing.assert_array_equal(out, 0)
 
 
 @pytest.mark.every_backend

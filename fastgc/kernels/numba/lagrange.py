@@ -120,7 +120,7 @@ def _bases(nodes, weights, weight_exponent, points, rows):
     scaled = weights.copy()
     for j in range(nodes.size):
         scaled[j] = times(weights[j], power_of_two(weight_exponent[j] - most))
-    together = len(rows) < points.size
+    together = len(rows) != points.size
     if together:
         rows[:] = 0
     usual, count = np.empty(points.size, np.int64), 0

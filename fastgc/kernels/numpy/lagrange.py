@@ -87,6 +87,12 @@ def _ldexp(x: NDArray[Any], exponent: NDArray[Any]) -> NDArray[Any]:
     return scaled
 
 
+def _check_exponents(weight_exponent: NDArray[np.int64]) -> None:
+    most = 2**40  # far from where sums of exponents leave 64 bits
+    if not -most <= weight_exponent.min() <= weight_exponent.max() <= most:
+        raise ValueError("exponents in weight_exponent must be between -2^40 and 2^40")
+
+
 def _check_basis(
     nodes: NDArray[Any],
     weights: NDArray[Any],
@@ -94,6 +100,7 @@ def _check_basis(
     points: NDArray[Any],
     out: NDArray[Any],
 ) -> None:
+    _check_exponents(weight_exponent)
     m, p = nodes.size, points.size
     if out.shape not in ((p, m), (m,)):
         raise ValueError(f"out must have shape ({p}, {m}) or ({m},), not {out.shape}")
@@ -120,7 +127,8 @@ def lagrange_basis(
     ----------
     nodes, weights : (m,) float64 or complex128 array
     weight_exponent : (m,) int64 array
-        With the weights: 1 over the products of each node's differences to the others.
+        With the weights: 1 over the products of each node's differences to the others. Exponents
+        are between -2^40 and 2^40.
     points : (p,) array
     out : (p, m) or (m,) array
         Contiguous; all of one dtype. If it is a vector, the sum over all points.
@@ -187,12 +195,13 @@ def lagrange_weights(
     return shift
 
 
-def _check_scale(*arguments: Any) -> None:
+def _check_evaluate(*arguments: Any) -> None:
+    _check_exponents(arguments[2])
     check_power_of_two("scale", arguments[5], 1023)
 
 
 @takes(
-    _check_scale,
+    _check_evaluate,
     nodes=reads(NODES, "m", least=1),
     weights=reads("nodes", "m"),
     weight_exponent=reads("int64", "m"),
