@@ -53,6 +53,7 @@ from fastgc.torch.agreement import (
 )
 
 STEPS = 2  # of a run
+SETTLED, REFUSED = "(settled)", "(refused)"  # a move for which somebody is taken for gone
 Label = tuple[object, ...]  # what happened: printed if it led to something wrong
 
 
@@ -182,11 +183,11 @@ def threads(world: World, process: Process) -> Iterator[tuple[Label, World]]:
     if refusing and isinstance(patient, Wait):  # it takes them for dead
         doubted = decided(own, (*heard, dead | refusing, refusing), False, False)
         for label, after in acted(world, process, doubted):
-            yield (*label, "(refused)"), after
+            yield (*label, REFUSED), after
     if world.begun and isinstance(patient, Wait):
         settled = decided(own, seen, True, False)
         for label, after in acted(world, process, settled):
-            yield (*label, "(settled)"), after
+            yield (*label, SETTLED), after
         for label, after in acted(world, process, decided(own, seen, True, True), over=True):
             yield (*label, "(over)"), after._replace(faults=after.faults + 1)
 
@@ -404,7 +405,10 @@ def moves(world: World, faults: int, eager: bool) -> Iterator[tuple[Label, World
     if more:
         yield from crashes(world)
     if eager and at_work:
-        yield at_work[0]
+        # That somebody is slow comes besides: else nobody's answer would ever come first.
+        prompt = [move for move in at_work if move[0][-1] not in (SETTLED, REFUSED)]
+        yield from prompt[:1]
+        yield from (move for move in at_work if move[0][-1] in (SETTLED, REFUSED))
         return
     yield from at_work
     # Where only main threads move, and nothing can come between, any order will do.
