@@ -692,7 +692,7 @@ def main() -> int:
     cases = [(options.ranks, options.faults, options.eager)]
     if options.ranks is None:
         cases = [(2, 0, False), (2, 1, False), (3, 0, False), (2, 2, True), (3, 1, True)]
-        cases = [(2, 2, False)] if options.old else [*cases, (4, 1, True)]
+        cases = [(2, 2, False)] if options.old else [*cases, (4, 1, True), (3, 2, True)]
     print("ranks  faults  threads act       states       moves  seconds")
     for count, faults, eager in cases:
         begin = time.monotonic()

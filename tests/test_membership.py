@@ -44,6 +44,7 @@ spec.loader.exec_module(model)
         pytest.param(3, 1, True, marks=pytest.mark.long),
         pytest.param(2, 2, True, marks=pytest.mark.long),
         pytest.param(4, 1, True, marks=pytest.mark.long),
+        pytest.param(3, 2, True, marks=pytest.mark.long),
     ],
 )
 def test_in_all_interleavings(ranks, faults, eager):
