@@ -28,7 +28,6 @@ import ctypes
 import datetime
 import errno
 import faulthandler
-import functools
 import gc
 import heapq
 import itertools
@@ -939,16 +938,16 @@ def parts(step, theta, count):
     return (theta * (2 * j + 3) + 7919 * step + 104729 * j + 31 * i) % 1000003.0
 
 
-@functools.cache
+TRUTHS = collections.defaultdict(lambda: [np.zeros(SIZE)])
+
+
 def truth(step, count):
     """The parameters after so many steps."""
-    if not step:
-        return np.zeros(SIZE)
-    if step > 500:  # recursion is not deep where all steps before are known
-        for at in range(0, step, 400):
-            truth(at, count)
-    before = truth(step - 1, count)
-    return (before + parts(step - 1, before, count).sum(axis=0)) % 2.0**31
+    known = TRUTHS[count]
+    while len(known) <= step:
+        before = known[-1]
+        known.append((before + parts(len(known) - 1, before, count).sum(axis=0)) % 2.0**31)
+    return known[step]
 
 
 class Counter:
@@ -991,8 +990,8 @@ class Group:
         last = [None, "kill the store", "stop the store for good", "kill all"]
         self.last = last[rng.choice(4, p=[0.7, 0.1, 0.1, 0.1])]
         self.last_death = bool(rng.random() < 0.7)  # the group has to change without a store
-        self.shared = np.frombuffer(mmap.mmap(-1, 8 * (1 + n)), np.int64)
-        self.end, self.done = self.shared[:1], self.shared[1:]  # of the run, and of each rank
+        shared = np.frombuffer(mmap.mmap(-1, 8 * (1 + 2 * n)), np.int64)
+        self.end, self.done, self.begun = np.split(shared, [1, 1 + n])  # of the run, and of ranks
         self.end[0] = 2**62
         self.lives, self.pids, self.commands = [-1] * n, {}, {}
         self.killed, self.cut, self.after, self.ended = set(), set(), set(), {}
@@ -1131,6 +1130,7 @@ class Group:
             options |= {"sampler": sampler, "redundancy": "reactive", "recompute": compute}
         before = files()
         note("begins", 0)
+        self.begun[rank] = life + 1
         with CodedAllReduce(module, self.code, store=store, rank=rank, **options) as all_reduce:
             note("joined" if all_reduce.joined else "began", all_reduce.step)
             while (step := all_reduce.step) < self.end[0]:
@@ -1284,6 +1284,8 @@ class Group:
         rank, now = act.rank, time.monotonic()
         if rank not in self.pids or now < self.busy[rank]:
             return
+        if act.kind == "descriptors" and self.begun[rank] <= self.lives[rank]:
+            return  # the rank still opens files of this script's
         others = [r for r in self.pids if r != rank]
         if act.kind == "stop the others":  # while this one starts again: it must not go on alone
             # Before the first step there is nothing that it must wait for longer than `deadline`.
