@@ -351,10 +351,24 @@ class _Problem:
         found = self._located(min(most, checks - most)) if checks > most else None
         if found is None:
             everyone = None if checks >= 2 * most else set(self.workers)
-            return _Verdict(set(), everyone, max(1, most + 1 - checks))
+            return _Verdict(set(), everyone, max(1, most + self._least() - checks))
         named = {self.workers[at] for at in found}
         rivals = {self.workers[at] for at in self._rivals(found)}
         return _Verdict(set(), named | rivals) if rivals else _Verdict(named, set())
+
+    def _least(self) -> int:
+        """How many must lie at least.
+
+        The moments of t corruptions make a Hankel matrix of rank t at most. Rounding adds no more
+        to a singular value than its own norm.
+        """
+        if self._nodes is None:
+            return 1
+        size = (len(self._moments) + 1) // 2
+        hankel = np.lib.stride_tricks.sliding_window_view(self._moments, size)
+        values = np.linalg.svd(hankel, compute_uv=False)
+        rounding = math.sqrt(size * self._wrong.size) * self._most_rounded
+        return max(1, int((values > rounding).sum()))
 
     def _rivals(self, found: list[int]) -> list[int]:
         """Columns that explain the checks in the place of one of those found.
