@@ -214,11 +214,12 @@ class Tiling(NamedTuple):
         ends = np.stack([self.start, self.stop], axis=1)[survivors]
         strands = parallel(ends, np.arange(survivors.size))
         first = {pair: int(copies[0]) for pair, copies in strands.items()}
-        found = [
-            (np.stack([copies[1:], np.full(copies.size - 1, copies[0])], axis=1), [1, -1])
-            for copies in strands.values()
-            if copies.size > 1
-        ]
+        more = [copies.size - 1 for copies in strands.values()]
+        again = np.concatenate([survivors[:0], *(copies[1:] for copies in strands.values())])
+        found = []
+        if again.size:
+            copied = np.repeat(list(first.values()), more)
+            found.append((np.stack([again, copied], axis=1), [1, -1]))
         near: dict[int, list[int]] = {}
         for start, stop in first:
             near.setdefault(start, []).append(stop)
