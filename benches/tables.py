@@ -586,6 +586,25 @@ def _batch(found):
     return "Decoding vectors of many rounds, from masks of survivors", rows
 
 
+@_table(lambda done: _grouped(done, "round of 1000 workers, 10 liars"))
+def _liars(done):
+    rows = [["code", "a round that compares nothing", "verify=10", "looks", "one look at all"]]
+    for name, bench in done.items():
+        info = bench.extra_info
+        if "liars" in info:
+            plain = done.get(name.replace("-10]", "-0]"))
+            rows.append(
+                [
+                    info["liars"],
+                    _time(plain.stats.median) if plain else "–",
+                    _time(bench.stats.median),
+                    f"{info['looks']:.0f}",
+                    _time(info["look_seconds"]),
+                ]
+            )
+    return "Rounds of 1000 workers, and until 10 liars are named", rows
+
+
 TABLES = (
     _scaling,
     _by_set,
@@ -605,6 +624,7 @@ TABLES = (
     _stability,
     _roofline,
     _rounds,
+    _liars,
     _combinations,
     _steps,
     _adaptive,

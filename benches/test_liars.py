@@ -1,8 +1,12 @@
 """A round of a thousand workers, some of whom lie, beside one that compares nothing.
 
 ``pytest benches/test_liars.py``. Messages come in a random order, and the round ends as soon as its
-gradient can be decoded, with `verify` once all liars among them are named.
+gradient can be decoded, with `verify` once all liars among them are named. It looks at the messages
+again and again until they tell. Beside it one look, at all messages there are.
 """
+
+import statistics
+import time
 
 import numpy as np
 import pytest
@@ -20,7 +24,7 @@ CODES = {
 
 @pytest.mark.parametrize("verify", [0, LIARS])
 @pytest.mark.parametrize("name", CODES)
-def test_round(benchmark, name, verify):
+def test_round(benchmark, note, name, verify):
     benchmark.group = f"round of {N} workers, {LIARS} liars: {name}"
     code, rng = CODES[name], np.random.default_rng(0)
     partials = rng.standard_normal((code.k, P))
@@ -42,3 +46,27 @@ def test_round(benchmark, name, verify):
 
     gradient = benchmark.pedantic(play, setup=drawn, rounds=5, warmup_rounds=1)
     np.testing.assert_allclose(gradient, partials.sum(axis=0), atol=1e-6)
+    if not verify:
+        return
+    settled, looks, seconds = rnd._settled, [], []
+    inspect = rnd._inspector.inspect
+
+    def counted(survivors):
+        looks.append(survivors.size)
+        return inspect(survivors)
+
+    for _ in range(5):
+        (order, messages), _ = drawn()
+        rnd._inspector.inspect = counted
+        play(order, messages)
+        rnd._inspector.inspect = inspect
+        rnd.reset()
+        rnd._settled = lambda: False
+        for worker in order:
+            rnd.receive(worker, messages[worker])
+        begin = time.perf_counter()
+        named = rnd.corrupt if settled() else None
+        seconds.append(time.perf_counter() - begin)
+        rnd._settled = settled
+        assert len(named) == LIARS
+    note(liars=name, looks=len(looks) / 5, look_seconds=statistics.median(seconds))

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
@@ -284,10 +285,15 @@ class _Problem:
             self._H = self._H[:, first]
             self._nodes = None if self._nodes is None else self._nodes[first]
             senders = senders[first]
-        order = np.argsort(senders, kind="stable")
-        self._columns = np.split(order, np.flatnonzero(np.diff(senders[order])) + 1)
+        self._senders = senders
         spare = failure.spare[used]
         self._whole = self._single and bool((spare == len(H)).all())
+
+    @cached_property
+    def _columns(self) -> list[Numbers]:
+        """Of each worker."""
+        order = np.argsort(self._senders, kind="stable")
+        return np.split(order, np.flatnonzero(np.diff(self._senders[order])) + 1)
 
     @property
     def determined(self) -> bool:
@@ -397,7 +403,7 @@ class _Problem:
             return [int(left.argmin())]
         if self._nodes is None:
             return self._grown(most)
-        for size in range(2, most + 1):
+        for size in range(max(2, self._least()), most + 1):
             if (found := self._by_moments(size)) is not None:
                 return found
         return None
