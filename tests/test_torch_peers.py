@@ -197,6 +197,39 @@ def test_what_a_late_rank_owes_is_computed_by_others(tmp_path):
     }
 
 
+def test_a_rank_that_comes_back_gets_gradients_of_earlier_steps(tmp_path):
+    """Of a loop that keeps some, whenever it comes: here half of each."""
+    steps, code = 60, BinaryCode(N, stragglers=1)
+
+    def train(rank, store, life):
+        module = Net()
+        optimizer = Momentum(module)
+        with coded(module, code, optimizer, rank, store) as parallel:
+            joined = parallel.step
+            while parallel.step < steps:
+                step = parallel.step
+                if (rank, step, life) == (4, 3, 0):
+                    os.kill(os.getpid(), signal.SIGKILL)
+                store.set(f"{rank}/{step}", b"")
+                if step > 5:  # until the other is there again
+                    time.sleep(0.05)
+                parallel.backward()
+                optimizer.step()
+                for p in module.parameters():
+                    p.grad /= 2
+        return {"joined": joined, "theta": flat(module.parameters()).numpy()}
+
+    def director(group):
+        group.until("1/5")
+        os.waitpid(group.pids.pop(4), 0)
+        group.start(4)
+
+    found = launch(tmp_path, train, director)
+    assert found[4]["joined"] > 5
+    for each in found.values():
+        assert np.array_equal(each["theta"], found[0]["theta"])
+
+
 def test_gradients_are_added_to_what_is_there(tmp_path):
     def train(rank, store, life):
         module = Net()

@@ -88,7 +88,9 @@ class Peers:
         )
         # Forked before there are sockets and threads of a group.
         self._loader = Loader(feed, seed, ahead) if ahead else None
+        self._earlier = _Earlier(self._parameters)
         given: dict[str, Any] = {**options, "buffers": buffers}
+        given["state"] = [*options.get("state", ()), self._earlier]
         self.sampler.step = given.pop("first_step", 0)
         if self._reactive:
             given["recompute"] = self._recompute
@@ -96,23 +98,12 @@ class Peers:
 
     def backward(self) -> tuple[tuple[float, ...], RoundReport]:
         """Add the next batch's gradient to every ``.grad``; its loss, further sums and a report."""
-        before = [p.grad for p in self._parameters]
-        try:
-            for p in self._parameters:
-                p.grad = None
+        with self._earlier:
             rows = self.sampler.take()
             own = self._compute(rows)
             begin = time.perf_counter()
             sums = self.all_reduce(*own)
             seconds = time.perf_counter() - begin
-        except BaseException:
-            for p, grad in zip(self._parameters, before, strict=True):
-                p.grad = grad
-            raise
-        with torch.no_grad():
-            for p, grad in zip(self._parameters, before, strict=True):
-                if grad is not None:
-                    p.grad = grad if p.grad is None else grad.add_(p.grad)
         return sums, self._report(seconds)
 
     def _report(self, seconds: float) -> RoundReport:
@@ -209,3 +200,50 @@ class Peers:
             seed_all(self._seed, self.all_reduce.step, self._k + indices[0])
             samples = moved(self._feed(indices), self._device)
             return self._add(*losses(self._loss, self._module, samples))
+
+
+class _Earlier:
+    """Gradients of earlier steps, which a step is added to; ranks that join get them, too.
+
+    As a context they are set aside: ``.grad`` is None when it begins. When it ends they are added
+    to what ``.grad`` is then, or take its place if an exception is raised.
+    """
+
+    def __init__(self, parameters: list[torch.nn.Parameter]) -> None:
+        self._parameters = parameters
+        self._aside: list[torch.Tensor | None] | None = None
+
+    def __enter__(self) -> None:
+        self._aside = [p.grad for p in self._parameters]
+        self._put([None] * len(self._parameters))
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        earlier, self._aside = self._aside, None
+        assert earlier is not None
+        if kind is None:
+            new = [p.grad for p in self._parameters]
+            with torch.no_grad():
+                for at, (old, grad) in enumerate(zip(earlier, new, strict=True)):
+                    if old is None or grad is None:
+                        earlier[at] = grad if old is None else old
+                    else:
+                        old.add_(grad)
+        self._put(earlier)
+
+    def _put(self, grads: list[torch.Tensor | None]) -> None:
+        for p, grad in zip(self._parameters, grads, strict=True):
+            p.grad = grad
+
+    def state_dict(self) -> dict[str, Any]:
+        held = self._aside
+        return {"grads": [p.grad for p in self._parameters] if held is None else held}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        found = [
+            None if grad is None else grad.to(p.device)
+            for p, grad in zip(self._parameters, state["grads"], strict=True)
+        ]
+        if self._aside is None:
+            self._put(found)
+        else:
+            self._aside = found
