@@ -48,10 +48,12 @@ def test_examples_run(folder, capsys):
 
 def test_the_pytorch_script_runs(folder):
     pytest.importorskip("torch")
+    script = (folder / "coded.py").read_text()
+    assert "coded.step < 100" in script
     (folder / "coded.py").write_text(
-        (folder / "coded.py").read_text().replace("range(100)", "range(3)") + "    print(step)\n"
+        script.replace("coded.step < 100", "coded.step < 3") + "    print(coded.step)\n"
     )
-    assert run("python coded.py", folder) == "2\n"
+    assert run("python coded.py", folder) == "3\n"
 
 
 @pytest.mark.long
