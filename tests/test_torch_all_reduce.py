@@ -1588,6 +1588,67 @@ def test_a_rank_that_joins_takes_the_batches_of_the_others(ahead, tmp_path):
         assert found[0]["joined"]
 
 
+class Scaled(Momentum):
+    """With what a GradScaler asks of an optimizer."""
+
+    def __init__(self, module):
+        super().__init__(module)
+        self.param_groups = [{"params": self.parameters}]
+
+
+class ScaledLoop:
+    """Steps of summed losses, with a GradScaler whose scale is too large at first, and again."""
+
+    def __init__(self):
+        self.module = net()
+        self.optimizer = Scaled(self.module)
+        self.optimizer.rate /= BATCH
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127, growth_interval=3)
+
+    def step(self, x, y, reduce=lambda: None):
+        self.optimizer.zero_grad()
+        self.scaler.scale(BATCH * losses(self.module, x, y).sum()).backward()
+        reduce()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return self.scaler.get_scale()
+
+
+def test_a_grad_scaler_skips_the_steps_that_it_skips_in_one_process(tmp_path):
+    """On all ranks, since their gradients are the same. One that starts again gets the scale."""
+    code, steps = BinaryCode(N, stragglers=1), 30
+
+    def train(rank, store, life):
+        loop, data, scales = ScaledLoop(), samples(), {}
+        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
+        options = {"state": [loop.optimizer, loop.scaler], "deadline": 30.0, "settle": 1.5}
+        with CodedAllReduce(
+            loop.module, code, store=store, rank=rank, sampler=sampler, **options
+        ) as all_reduce:
+            batches = loading(data, sampler, 0)
+            while (step := all_reduce.step) < steps:
+                store.set(f"{rank}/{step}", b"")
+                time.sleep(0.02)
+                scales[step] = loop.step(*next(batches), all_reduce)
+        theta = flat(loop.module.parameters()).numpy()
+        return {"joined": all_reduce.joined, "scales": scales, "theta": theta}
+
+    found = launch(tmp_path, train, starts_again)
+    alone, data = ScaledLoop(), samples()
+    truth = {step: alone.step(*data[order(step)]) for step in range(steps)}
+    theta = flat(alone.module.parameters()).numpy()
+    falls = sum(b < a for a, b in itertools.pairwise([2.0**127, *truth.values()]))
+    assert 1 < falls < steps / 2
+    assert sorted(found) == list(range(N))
+    for each in found.values():
+        assert isinstance(each, dict), each
+        assert each["scales"] == {step: truth[step] for step in each["scales"]}
+        assert np.array_equal(each["theta"], found[0]["theta"])
+        assert abs(each["theta"] - theta).max() <= 1e-5 * abs(theta).max()
+    assert found[0]["joined"]
+    assert len(found[1]["scales"]) == steps
+
+
 def test_ranks_that_take_other_batches_are_told(tmp_path):
     def train(way, rank, store, life):
         code, odd = BinaryCode(N, stragglers=1), rank == 2

@@ -336,3 +336,31 @@ def test_the_example_is_the_plain_loop_though_a_rank_is_killed(tmp_path):
     for (_, loss, _), truth in zip(found, ranks.lines_of_the_plain_loop(), strict=True):
         assert float(loss) == pytest.approx(truth, abs=2e-4)
     assert found[-1][-1] == "[0, 1, 2, 3]"
+
+
+@pytest.mark.long
+def test_what_torchrun_prints_of_a_rank_that_is_killed(tmp_path):
+    """The page of questions quotes it, up to numbers and paths."""
+    page = Path(__file__).resolve().parents[1] / "docs" / "faq.md"
+    (quoted,) = re.findall(r"^```text\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+    (tmp_path / "script.py").write_text(
+        "import os, signal, time\n"
+        "os.kill(os.getpid(), signal.SIGKILL) if os.environ['RANK'] == '1' else time.sleep(60)\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*command, "script.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 1
+
+    def known(line):
+        return re.sub(r"(?i)(pid:?|process) \d+|binary: .*", r"\1", line).strip()
+
+    printed = "\n".join(known(line) for line in done.stderr.splitlines())
+    for line in quoted.splitlines():
+        assert line == "..." or known(line) in printed, done.stderr
