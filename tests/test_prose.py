@@ -40,16 +40,6 @@ LONGEST = 45  # words of a sentence
 # Pages as they are: quotations, and the words of papers.
 LEFT_OUT = {"docs/changelog.md", "docs/papers.md"}
 # Still to be rewritten. The aim is that none is.
-TO_BE_CLEANED = (
-    "README.md",
-    "docs/across_rounds.md",
-    "docs/frameworks.md",
-    "docs/glossary.md",
-    "docs/index.md",
-    "docs/reactive.md",
-    "docs/what_is_gradient_coding.md",
-    "docs/which_code.md",
-)
 FILES = [
     name
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -100,8 +90,6 @@ def habits(text):
 
 @pytest.mark.parametrize("name", FILES)
 def test_sentences_are_plain(name):
-    if name in TO_BE_CLEANED:
-        pytest.skip("is still to be rewritten")
     text = (ROOT / name).read_text(encoding="utf-8")
     found = [f"{name}:{line}: {what!r}: {advice}" for line, what, advice in habits(text)]
     assert not found, "\n".join(found)
