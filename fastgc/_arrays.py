@@ -182,7 +182,7 @@ def kind_of(what: str, array: Any) -> NDArray[Any]:
     try:
         return np.broadcast_to(np.empty((), _dtype(dtype)), tuple(array.shape))
     except TypeError:
-        raise TypeError(f"{what} cannot be of {array.dtype}, which NumPy does not have") from None
+        raise TypeError(f"{what} has dtype {array.dtype}, which NumPy does not have") from None
 
 
 def _is_bfloat16_tensor(array: Any) -> bool:
@@ -426,8 +426,7 @@ def check_workers(what: str, workers: ArrayLike, count: int) -> NDArray[np.int64
     if array.dtype.kind == "b":
         if array.size != count:
             raise ValueError(
-                f"{what} must be numbers, or {count} booleans that say who is among them, not "
-                f"{array.size} booleans"
+                f"{what} must be numbers, or {count} booleans, not {array.size} booleans"
             )
         return np.flatnonzero(array)
     if array.size and array.dtype.kind not in "iu":

@@ -88,7 +88,7 @@ def opened(
     Parameters
     ----------
     path, what, error
-        As of `refusing`.
+        As in `refusing`.
     limit : int, optional
         The most bytes it may have; without it, half of this machine's memory.
     links : bool
@@ -168,7 +168,7 @@ def read_npz(
     Parameters
     ----------
     path, what
-        As of `refusing`.
+        As in `refusing`.
     choose : callable
         Which arrays are wanted, of the names of those that there are.
     """

@@ -97,7 +97,7 @@ class Registry:
         ValueError
             If another factory has the name, unless it is to be replaced; if it is no name.
         TypeError
-            If an argument is of a wrong type.
+            If an argument has a wrong type.
         """
         if not isinstance(name, str):
             raise TypeError(f"the name of a {self.kind} is a text, not {name!r}")
@@ -107,7 +107,7 @@ class Registry:
             )
         if not callable(factory):
             raise TypeError(
-                f"the {self.kind} {name!r} needs what makes one, a class or function, not "
+                f"the factory of the {self.kind} {name!r} must be a class or function, not "
                 f"{factory!r}"
             )
         if title is not None and not isinstance(title, str):
@@ -133,7 +133,7 @@ class Registry:
         return self._entry(name)[0]
 
     def title(self, name: str) -> str:
-        """What to call it in tables and plots; errors as of `get`."""
+        """What to call it in tables and plots; errors as in `get`."""
         return self._entry(name)[1]
 
     def names(self) -> list[str]:

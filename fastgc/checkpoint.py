@@ -1,17 +1,17 @@
-"""What is kept of a run of training, so that it can go on after its process has died.
+"""Checkpoints of a training run, from which it can be resumed after its process has died.
 
-A folder holds two files. ``rounds.jsonl`` has a line of JSON for each round and only grows; it is
-locked by the process that has the folder. ``checkpoint`` has the parameters and the optimizer's
-state after a round, and says how many bytes of the other are of the rounds until then; what comes
-after them was written for a checkpoint that was never finished, and is cut off. It is replaced as a
-whole, after both are on the disk.
+A folder holds two files. ``rounds.jsonl`` has a line of JSON for each round and only grows; the
+process that uses the folder locks it. ``checkpoint`` has the parameters and the optimizer's state
+after a round, and the number of bytes of the other file that belong to the rounds until then. Bytes
+after them were written for a checkpoint that was never finished, and are cut off. The file is
+replaced as a whole, after both are on the disk.
 
 A checkpoint file is::
 
     magic, 18 bytes | version, uint32 | length of the head, uint64 | head, JSON | arrays | digest
 
-with integers little-endian, the arrays' bytes as the head describes them, and the BLAKE2b digest of
-all before it, 32 bytes. Nothing in it is code, as in a pickle.
+with little-endian integers, the arrays' bytes as the head describes them, and the BLAKE2b digest of
+everything before it, 32 bytes. Unlike a pickle, it contains no code.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class Checkpoint:
-    """The folder that a run is kept in; one process at a time has it.
+    """The folder of a run's checkpoint, which one process at a time may use.
 
     Parameters
     ----------
     folder : path
-        Made, if the folder that it is to be in exists.
+        It is created if its parent folder exists.
     run : mapping of str to str
-        What the run is (`describe`): that of the checkpoint there, if there is one.
+        A description of the run (`describe`). A checkpoint in the folder must have the same.
 
     Attributes
     ----------
     round : int
-        Rounds that the checkpoint on the disk is of; 0 if there is none.
+        Number of rounds in the checkpoint on the disk; 0 if there is none.
     state : dict or None
         What `save` was given after that round.
     lines : list
@@ -76,11 +76,11 @@ class Checkpoint:
     Raises
     ------
     ValueError
-        If the folder cannot be made.
+        If the folder cannot be created.
     CheckpointError
-        If what it holds is damaged or of another run, or another process has it.
+        If the checkpoint is damaged or belongs to another run, or another process uses the folder.
     OSError
-        If it cannot be read or written to.
+        If it cannot be read or written.
     """
 
     def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, str]) -> None:
@@ -101,7 +101,7 @@ class Checkpoint:
                 fcntl.flock(self._history, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise CheckpointError(
-                    f"another process keeps a run in {self._folder}: wait for its end, or name "
+                    f"another process keeps a run in {self._folder}: wait until it ends, or name "
                     "another folder"
                 ) from None
             self._size = self._load()
@@ -124,28 +124,28 @@ class Checkpoint:
             )
 
     def close(self) -> None:
-        """Let go of the folder; a second call does nothing. What was not saved is lost."""
+        """Release the folder, and lose what was not saved; a second call does nothing."""
         self._pending.clear()
         self._resources.close()
 
     def add(self, line: Any) -> None:
-        """Note what `lines` is to hold of one round more, in types that JSON has."""
+        """Add what `lines` should hold for one more round, in types that JSON has."""
         self._pending.append(json.dumps(line, default=_plain).encode() + b"\n")
 
     def save(self, state: Mapping[str, Any]) -> None:
-        """Keep the rounds added so far, and the state after them.
+        """Save the rounds added so far, and the state after them.
 
-        Whatever happens meanwhile, the checkpoint on the disk is the one before, or this.
+        Whatever happens meanwhile, the checkpoint on the disk is the previous one or this one.
 
         Parameters
         ----------
         state : mapping
-            As of `write`.
+            As in `write`.
 
         Raises
         ------
         OSError
-            If it cannot be written; the one before stands.
+            If it cannot be written; the previous one remains.
         """
         added = b"".join(self._pending)
         digest = self._hash.copy()
@@ -205,13 +205,12 @@ class Checkpoint:
         self._compare(run)
         if not 0 <= size <= len(known):
             raise CheckpointError(
-                f"{history} is cut off: {path} belongs to {size} bytes of it, but it has "
-                f"{len(known)}"
+                f"{history} is cut off: {path} needs {size} bytes of it, but it has {len(known)}"
             )
         self._hash.update(known[:size])
         lines = known[:size].splitlines()
         if self._hash.hexdigest() != digest or len(lines) != number:
-            raise CheckpointError(f"{history} is damaged: its checksum is not that in {path}")
+            raise CheckpointError(f"{history} is damaged: its checksum differs from that in {path}")
         self.round, self.state = number, state
         try:
             self.lines = [json.loads(line) for line in lines]
@@ -229,7 +228,7 @@ class Checkpoint:
         if other:
             raise CheckpointError(
                 f"{self._folder} holds a checkpoint of another run. {'; '.join(other)}. Make that "
-                "run again to go on with it, or name another folder for this one"
+                "call again to resume that run, or name another folder for this one"
             )
 
 
@@ -242,18 +241,19 @@ def describe(
     seed: int,
     **options: object,
 ) -> dict[str, str]:
-    """What a run of training computes, in words and digests: the same for the same run only.
+    """A description of what a training run computes, in words and digests.
 
-    Numbers count to nine digits, and coefficients to six: where they are computed, processors may
-    differ in the last. Objects without a ``__repr__`` are told apart by their types; delay models
-    also by what their constructors were given, if they keep it.
+    Only the same run has the same description. It uses nine digits of numbers, and six of
+    coefficients, because computed ones may differ between processors in the last digit. Objects
+    without a ``__repr__`` are distinguished by their types; delay models also by the arguments of
+    their constructors, if they keep them.
 
     Parameters
     ----------
     code, model, optimizer, dataset, delays, seed
-        As of `fastgc.train`.
+        As in `fastgc.train`.
     **options
-        What else matters.
+        Further options that matter.
 
     Returns
     -------
@@ -277,23 +277,23 @@ def describe(
 
 
 def write(path: str | os.PathLike[str], head: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-    """Put a checkpoint file in the place of the one there, which is whole until then.
+    """Replace a checkpoint file. The old one stays complete until then.
 
     Parameters
     ----------
     path : path
-        The file; while it is written, one beside it has its name with ``.part`` after it.
+        The file. While it is written, a file with ``.part`` after its name is beside it.
     head : mapping
         In types that JSON has.
     state : mapping of str
-        To arrays of numbers, and what JSON has: numbers, lists, text.
+        Arrays of numbers by name, and types that JSON has: numbers, lists, text.
 
     Raises
     ------
     TypeError
         If `state` holds anything else.
     OSError
-        If it cannot be written; the file is as it was.
+        If it cannot be written; the file is unchanged.
     """
     path = Path(path)
     arrays = {
@@ -338,14 +338,15 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises
     ------
     CheckpointError
-        If it is no checkpoint, of another version, cut off, or has been changed; a link is none.
+        If it is not a checkpoint, has another version, is cut off, or has been changed. A link is
+        not a checkpoint.
     OSError
         If it cannot be read.
     """
     content = memoryview(read_bytes(path, "checkpoint of fastgc", **_OWN))
     begin = len(MAGIC) + _PREFIX.size
     if content[: len(MAGIC)] != MAGIC:
-        raise CheckpointError(f"{path} is no checkpoint of fastgc, or not even its beginning")
+        raise CheckpointError(f"{path} is no checkpoint of fastgc")
     if len(content) < begin + _DIGEST_BYTES:
         raise CheckpointError(f"{path} is cut off: it has {len(content)} bytes only")
     version, length = _PREFIX.unpack_from(content, len(MAGIC))
@@ -356,7 +357,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     hashed = _new_hash()
     hashed.update(content[:-_DIGEST_BYTES])
     if hashed.digest() != content[-_DIGEST_BYTES:]:
-        raise CheckpointError(f"{path} is cut off or damaged: its checksum is not that of its end")
+        raise CheckpointError(f"{path} is cut off or damaged: its checksum does not match")
     try:
         head = json.loads(bytes(content[begin : begin + length]))
         state = dict(head.pop("values"))

@@ -37,25 +37,25 @@ _IDX_DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x
 class Dataset:
     """A training set and a test set of samples, with classes or with real-valued targets.
 
-    The type of ``y`` says which: integers are classes, floats are targets. Integers that are meant
-    as targets are given as ``y.astype(float)``.
+    The dtype of ``y`` says which: integers are classes, floats are targets. Give integers that are
+    targets as ``y.astype(float)``.
 
     Parameters
     ----------
     name : str
-        What the data is called in logs and plots.
+        Name of the data in logs and plots.
     X_train, X_test : array of float32 or float64, shape (N, features)
         One sample a row, all entries finite.
     y_train, y_test : array of int, shape (N,), or of float32 or float64, (N,) or (N, outputs)
-        Class of each sample; every class in 0 .. ``classes - 1`` occurs in one of the two. Or
-        targets of each sample, all finite.
+        Class of each sample, where every class in 0 .. ``classes - 1`` occurs in at least one of
+        the two; or finite targets of each sample.
 
     Raises
     ------
     ValueError
         If a shape, a length, a label or an entry is not as above, or a set is empty.
     TypeError
-        If something is not a NumPy array, or a masked one.
+        If something is not a NumPy array, or is a masked one.
     """
 
     name: str
@@ -122,8 +122,8 @@ class Dataset:
     def by_label(self) -> Dataset:
         """The same data, with the training samples sorted by label.
 
-        Partitions then see few classes each, as devices do that keep their own data. Whoever leaves
-        a partition out leaves classes out. Samples of one label keep their order.
+        Each partition then has few classes, as if every device kept its own data, so that leaving
+        out a partition leaves out classes. Samples with the same label keep their order.
 
         Raises
         ------
@@ -200,30 +200,30 @@ def load(
 
         - ``"digits"``: scikit-learn's 1797 handwritten digits of 8 x 8 pixels;
         - an ``.npz`` file with arrays ``X_train``, ``y_train``, ``X_test``, ``y_test``, or with
-          ``X`` and ``y``, which are split (a lower-case ``x`` will do);
+          ``X`` and ``y``, which are split (``x`` may be lower-case);
         - a folder with MNIST's four idx files, gzipped or not, named with dashes or dots
           (``train-images-idx3-ubyte``, ``t10k-labels.idx1-ubyte.gz``);
-        - one idx file of images, its labels file beside it, which are split.
+        - one idx file of images, with its labels file beside it, which are split.
 
-        Samples of more than one axis are flattened. ``uint8`` samples are divided by 255, and the
-        digits by 16, so that pixels lie in [0, 1]; other samples keep their values. Of ``y``,
-        `task` says what it is.
+        Samples with more than one axis are flattened. ``uint8`` samples are divided by 255, and the
+        digits by 16, so that pixels lie in [0, 1]; other samples keep their values. `task` says
+        what ``y`` holds.
     test_fraction : float
-        Share of the samples, in (0, 1), that goes to the test set where the source is not split
-        already; each class keeps its share to within one sample or so.
+        Share of the samples, in (0, 1), that goes to the test set if the source is not split
+        already; each class keeps its share to within about one sample.
     seed : int
         Seed of the split.
     dtype : dtype
-        float32 or float64, the type of the samples, and of targets.
+        float32 or float64, for the samples and for targets.
     task : {"auto", "classification", "regression"}
-        What ``y`` is:
+        What ``y`` holds:
 
-        - ``"classification"``: classes, one a sample, integers, whole numbers or strings, which are
-          renumbered 0 .. classes - 1 in sorted order;
+        - ``"classification"``: classes, one per sample: integers, whole numbers or strings, which
+          are renumbered 0 .. classes - 1 in sorted order;
         - ``"regression"``: targets, real numbers of shape (N,) or (N, outputs), which keep their
-          values, also where they are whole;
-        - ``"auto"``: targets if they are floats with fractions or in more than one column, else
-          classes. Integers become targets only where they are called so.
+          values, even if they are whole;
+        - ``"auto"``: targets if ``y`` consists of floats with fractions or has more than one
+          column, otherwise classes. Integers are never targets unless you say "regression".
 
     Returns
     -------
@@ -234,9 +234,9 @@ def load(
     FileNotFoundError
         If there is no such file, or a file that belongs to it is missing.
     ValueError
-        If a file does not hold what it should; the text names the file.
+        If a file does not hold what it should; the error names the file.
     ImportError
-        If the digits are asked for and scikit-learn is not installed.
+        If you ask for the digits and scikit-learn is not installed.
     """
     dtype = _sample_dtype(dtype)
     if not 0 < test_fraction < 1:
@@ -321,7 +321,7 @@ def glyphs(
     kind = _sample_dtype(dtype)
     total = train + test
     if total < classes:
-        raise ValueError(f"{total} samples cannot show all of {classes} classes")
+        raise ValueError(f"{total} samples are fewer than {classes} classes")
     rng = np.random.default_rng(seed)
     shapes = rng.uniform(-7, 7, (classes, _POINTS, 2))
     y = rng.permutation(np.arange(total) % classes)
@@ -353,7 +353,7 @@ def partition(X: Samples, y: NDArray[Any], k: int) -> list[tuple[Samples, NDArra
     X : array, shape (N, features)
         Samples.
     y : array, shape (N,) or (N, outputs)
-        Their labels or targets.
+        The samples' labels or targets.
     k : int
         Number of partitions, 1 <= k <= N.
 
@@ -377,15 +377,15 @@ def partition(X: Samples, y: NDArray[Any], k: int) -> list[tuple[Samples, NDArra
 
 @dataclass(frozen=True)
 class MiniBatches:
-    """Random samples of a partition: others in each round, the same for all who compute it.
+    """Random samples of a partition: new ones in each round, the same for all its workers.
 
-    So that codes, which need every copy of a partial gradient to be the same, decode stochastic
-    gradients exactly. An engine's `batch`.
+    Codes need every copy of a partial gradient to be the same; with this they decode stochastic
+    gradients exactly. Give it to an engine as `batch`.
 
     Parameters
     ----------
     size : int
-        Samples drawn of each partition, without replacement.
+        Samples drawn from each partition, without replacement.
     seed : int
         Not negative.
     """

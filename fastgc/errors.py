@@ -1,7 +1,7 @@
 """The exceptions fastgc raises on purpose.
 
-Bad arguments raise Python's own ``ValueError`` and ``TypeError``; the classes here are for what a
-caller may want to tell apart and handle.
+Bad arguments raise Python's own ``ValueError`` and ``TypeError``. The classes here are for errors
+that a caller may want to tell apart and handle.
 """
 
 import sys
@@ -28,7 +28,7 @@ class NotDecodableError(ValueError):
     Attributes
     ----------
     missing : int
-        The least number of further messages after which decoding can succeed.
+        How many more messages are needed at least.
     """
 
     def __init__(self, message: str, missing: int) -> None:
@@ -40,13 +40,12 @@ class NotDecodableError(ValueError):
 
 
 class UnverifiedError(NotDecodableError):
-    """The messages at hand fit each other, and decode, but lies among them could not be seen.
+    """The messages at hand agree and decode, but corrupt ones among them might go unnoticed.
 
     Attributes
     ----------
     missing : int
-        The least number of further messages after which the gradient can be verified; 1 where none
-        would help.
+        How many more messages are needed at least to verify the gradient; 1 if none would help.
     """
 
 
@@ -68,13 +67,14 @@ class NonFiniteMessageError(ValueError):
 
 
 class CorruptMessageError(ValueError):
-    """Messages contradict each other, and which one is corrupt cannot be told, or it is one's own.
+    """Messages contradict each other, and it is unknown which one is corrupt, or it is one's own.
 
     Attributes
     ----------
     suspects : tuple of int
-        Workers that may be to blame, each alone, or where more than one may lie, together; none,
-        if it takes more than may. A rank that audits have named: this rank alone.
+        Workers that may be to blame: any one of them or, where more than one may lie, some of them
+        together. Empty if more workers must have lied than `verify` allows for. On a rank that
+        audits have convicted: this rank alone.
     """
 
     def __init__(self, message: str, suspects: tuple[int, ...]) -> None:
@@ -86,7 +86,7 @@ class CorruptMessageError(ValueError):
 
 
 class WorkerFailedError(RuntimeError):
-    """A worker process raised or died; its own traceback, where it left one, is in the text.
+    """A worker process raised or died; the text includes its traceback, if it left one.
 
     Attributes
     ----------
@@ -115,15 +115,15 @@ class InstabilityWarning(UserWarning):
 
 
 class FinishedError(RuntimeError):
-    """The run has ended: there is nothing that a rank could join."""
+    """The run has ended, so a rank cannot join it any more."""
 
 
 class LeftOutError(RuntimeError):
-    """The other ranks went on without this one, which was late; what it computes is out of date."""
+    """The other ranks went on without this one, which was late; its results are out of date."""
 
 
 class CheckpointError(ValueError):
-    """A checkpoint is damaged, of another run, or in use."""
+    """A checkpoint is damaged, belongs to another run, or is in use."""
 
 
 def warn_caller(text: str, category: type[Warning]) -> None:

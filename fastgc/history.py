@@ -1,4 +1,4 @@
-"""What happened in runs of training, and files of it."""
+"""The history of training runs, and files of it."""
 
 from __future__ import annotations
 
@@ -52,16 +52,17 @@ class Record:
     wait, decode : float
         Seconds from handing out the parameters to the last message needed, and for decoding.
     survivors : tuple of int
-        Workers heard from before the gradient could be decoded, in order of arrival.
+        Workers whose messages came before the gradient could be decoded, in order of arrival.
     messages : int
-        How many they sent by then.
+        How many messages they had sent by then.
     stale : int
-        Late messages of earlier rounds that were dropped meanwhile.
+        Late messages of earlier rounds that were dropped in this round.
     loss : float
         Mean training loss after the round; NaN if it was not evaluated.
     test_error : float
-        Fraction of the test set misclassified after the round; or what `History.measure` says,
-        of regression the root mean squared error. NaN if it was not evaluated.
+        Fraction of the test set misclassified after the round, or another measure that
+        `History.measure` names; for regression the root mean squared error. NaN if it was not
+        evaluated.
     rounding : float
         Estimated relative error of the decoded gradient; NaN without a tracker.
     received : tuple of int
@@ -69,18 +70,18 @@ class Record:
     arrivals : tuple of float
         When the master had each of them, in seconds from handing out the parameters.
     downloads : int
-        Workers the parameters were for: all, or those that an adaptive method selected.
+        Workers that got the parameters: all, or those that an adaptive method selected.
     uploads : int
         Messages used.
     samples : int
         Gradients of single samples that the workers were to compute.
     deaths : int
-        Workers that have died until then, each time counted.
+        Deaths of workers so far; a worker may die several times.
     residual : float
-        How far the coefficients of the partial gradients in the gradient are from 1: what a code
-        leaves out that is not exact (``Uncoded(tolerance=)``), or an approximation for want of
-        messages (``partial="best"``). 0 of codes that decode by a formula
-        (`fastgc.codes.Scheme.exact`), whose rounding errors are `rounding`.
+        How far the coefficients of the partial gradients in the gradient are from 1. This is what
+        an approximate code leaves out (``Uncoded(tolerance=)``), or an approximation from too few
+        messages (``partial="best"``). It is 0 for codes that decode by a formula
+        (`fastgc.codes.Scheme.exact`); their rounding errors are in `rounding`.
     corrupt : tuple of int
         Workers whose messages were found to be corrupt, and dropped (``verify=True``).
     verified : bool
@@ -88,10 +89,10 @@ class Record:
     evaluated : bool
         Whether loss and test error were computed (``fastgc.train(evaluate_every=)``).
     selected : tuple of int
-        Workers that were to compute, if they were not all: of adaptive methods. Where `downloads`
-        is 0, it was nobody.
+        The workers that an adaptive method selected; empty if all were to compute, or, where
+        `downloads` is 0, none.
     asks, computed : int
-        Questions that workers were asked, and partial gradients that the master computed, as
+        Questions that workers were asked, and partial gradients that the master computed, as in
         `fastgc.engines.RoundReport`.
     """
 
@@ -135,7 +136,7 @@ class Record:
 
 
 class Spent(NamedTuple):
-    """What a run of training took until its loss was as low as was asked for.
+    """What a training run needed to reach a given training loss.
 
     Attributes
     ----------
@@ -156,12 +157,12 @@ class Spent(NamedTuple):
 
 @dataclass
 class History:
-    """What happened in a run of training.
+    """The history of a training run.
 
     Attributes
     ----------
     name : str
-        What to call the run in tables and plots.
+        Name of the run in tables and plots.
     code, data, delays : str
         How each was made.
     seed : int
@@ -169,14 +170,14 @@ class History:
     theta : (p,) array
         The trained parameters.
     measure : str
-        What `Record.test_error` is: "error", the fraction misclassified, or "RMSE", the root mean
-        squared error in units of the targets, or what a model of one's own calls it.
+        What `Record.test_error` is: "error", the fraction misclassified; "RMSE", the root mean
+        squared error in units of the targets; or the name that your own model gives.
     message_counts : tuple of int
-        Messages that each worker sends in a round, which say who sent a message of which number.
-        Empty if that is not known, as of files that earlier versions wrote.
+        Number of messages that each worker sends in a round, which tells who sent a message of a
+        given number. Empty if it is not known, as in files that earlier versions wrote.
     load : float
-        The mean load of workers times n / k: how many times they compute together what one process
-        would. 1 without a code. NaN if that is not known.
+        The mean load of workers times n / k: how many times as much all workers compute as one
+        process would. 1 without a code. NaN if it is not known.
     """
 
     name: str
@@ -227,7 +228,7 @@ class History:
         return next((r.time for r in self.rounds if r.test_error <= test_error), np.inf)
 
     def loss_at(self, time: float) -> float:
-        """Training loss that was last evaluated within so many seconds; NaN if none was."""
+        """Last training loss that was evaluated within so many seconds; NaN if none was."""
         known = [r.loss for r in self.rounds if r.evaluated and r.time <= time]
         return known[-1] if known else math.nan
 
@@ -238,7 +239,7 @@ class History:
         return math.sqrt(np.mean([r.residual**2 for r in self.rounds]))
 
     def spent(self, loss: float) -> Spent | None:
-        """What it took until the training loss was this low; None if it never was."""
+        """What the run needed until the training loss was this low; None if it never was."""
         communication = computation = 0
         for r in self.rounds:
             communication += r.downloads + r.uploads
@@ -250,17 +251,17 @@ class History:
     def timeline(
         self, ax: Axes | None = None, *, rounds: Iterable[int] = range(1, 6), code: Any = None
     ) -> Axes:
-        """Draw who was at work when, who was waited for, and what was decoded from.
+        """Draw who worked when, who was waited for, and whose messages were decoded.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            As of `fastgc.plotting.timeline`; so is what is returned, and so are errors.
+            As in `fastgc.plotting.timeline`, which also explains the result and the errors.
         rounds : iterable of int
-            Numbers of the rounds, from 1; those that the run does not have are left out. Default:
+            Numbers of the rounds, from 1; numbers that the run does not have are left out. Default:
             the first five.
         code : Code, optional
-            The code of the run, for runs that do not know their `message_counts`.
+            The code of the run, if the run does not know its `message_counts`.
 
         Examples
         --------
@@ -298,8 +299,8 @@ def round_rows(histories: Iterable[History]) -> Iterator[dict[str, Any]]:
     Yields
     ------
     dict
-        ``run``, ``load``, and of `Record` what is a number: tuples as their lengths, ``workers``
-        for the survivors. NaN stands for what was not computed.
+        ``run``, ``load``, and the numbers of `Record`: lengths in place of tuples, and ``workers``
+        for the number of survivors. NaN stands for what was not computed.
 
     Examples
     --------
@@ -321,7 +322,7 @@ def round_rows(histories: Iterable[History]) -> Iterator[dict[str, Any]]:
 
 
 def read_json(path: str | os.PathLike[str]) -> list[History]:
-    """Runs that `write_json` has written; parameters are not among what it writes.
+    """Read the runs that `write_json` wrote, which have no parameters.
 
     Raises
     ------

@@ -1,19 +1,19 @@
 """Lagrange interpolation by barycentric formulas, for coded computing.
 
 Lagrange coded computing (Yu et al. 2019) encodes data blocks as values of the polynomial that
-passes through them: `basis` is its encoding matrix. What the master wants of the workers' answers
-is a sum of values of their polynomial, and `functional` gives the weights of that sum, so no
-polynomial is ever formed. `Interpolator` prepares nodes that stay, for values and points that
-change.
+passes through them: `basis` is its encoding matrix. From the workers' answers, the master needs a
+sum of values of their polynomial. `functional` gives the weights of that sum, so no polynomial is
+ever computed. `Interpolator` prepares fixed nodes, for values and points that change.
 
 Of the two barycentric formulas (Berrut & Trefethen, "Barycentric Lagrange interpolation", 2004)
-this is the first, l_j(z) = w_j / (z - x_j) prod_i (z - x_i): every factor is accurate, and so is
-every value, relative to itself (Higham 2004). The second divides by a sum that cancels where the
-Lebesgue constant of the nodes is large, as it is for the nodes of survivors. Products are kept as
-mantissa and exponent, so that thousands of factors neither over- nor underflow.
+this module uses the first, l_j(z) = w_j / (z - x_j) prod_i (z - x_i). Every factor is accurate, and
+so is every value, relative to itself (Higham 2004). The second formula divides by a sum that
+cancels if the Lebesgue constant of the nodes is large, as it is for the nodes of survivors.
+Products are kept as mantissa and exponent, so that thousands of factors neither over- nor
+underflow.
 
-Nodes decide everything else: take `chebyshev` for real data and `roots_of_unity` for complex;
-equispaced real nodes are useless beyond some twenty.
+The nodes decide everything else. Use `chebyshev` for real data and `roots_of_unity` for complex
+data; more than about twenty equispaced real nodes are useless.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def _refuse(nodes: NDArray[Any]) -> NoReturn:
     if nodes[i] == nodes[j]:
         raise ValueError(f"nodes {i} and {j} are both {nodes[i]}: nodes must be distinct")
     raise ValueError(
-        f"nodes {i} and {j}, {nodes[i]} and {nodes[j]}, are as good as equal beside the largest "
-        "part of a node: over that, no double tells them apart"
+        f"nodes {i} and {j}, {nodes[i]} and {nodes[j]}, are too close: divided by the largest part "
+        "of a node, they are the same double"
     )
 
 
@@ -118,10 +118,10 @@ def _prepare(nodes: NDArray[Any], points: NDArray[Any]) -> tuple[_Nodes, NDArray
 def weights(nodes: ArrayLike) -> NDArray[Any]:
     """Barycentric weights ``w_j = c / prod_(i != j) (x_j - x_i)``.
 
-    One power of two c for all, chosen so that the largest modulus lies in [1, 2): barycentric
-    formulas do not see it. Nothing over- or underflows on the way, whatever the number of nodes and
-    the length of their interval; a weight below 1e-308 of the largest may become zero, as most of
-    2000 equispaced nodes do.
+    c is one power of two for all weights, chosen so that the largest modulus lies in [1, 2). It
+    cancels in barycentric formulas. Nothing over- or underflows on the way, whatever the number of
+    nodes and the length of their interval. A weight below 1e-308 of the largest may become zero, as
+    most weights of 2000 equispaced nodes do.
 
     Parameters
     ----------
@@ -135,10 +135,10 @@ def weights(nodes: ArrayLike) -> NDArray[Any]:
     Raises
     ------
     TypeError
-        If the nodes are no numbers.
+        If the nodes are not numbers.
     ValueError
-        If two nodes coincide (or would, over the largest part of a node), or one is not finite, or
-        there is none.
+        If two nodes coincide (or would after division by the largest part of a node), one is not
+        finite, or there is none.
     """
     nodes = check_line("nodes", nodes)
     scaled, found = np.empty((2, nodes.size), dtype=nodes.dtype)
@@ -151,8 +151,8 @@ def basis(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDA
     """Matrix of the Lagrange basis: entry (i, j) is ``l_j(points[i])``.
 
     ``l_j`` is the polynomial of degree below m that is 1 at node j and 0 at the others, so
-    ``basis(nodes, points) @ values`` are the interpolant's values. Where a point is a node, the row
-    is exactly a unit vector.
+    ``basis(nodes, points) @ values`` are the interpolant's values. If a point is a node, its row is
+    exactly a unit vector.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def basis(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDA
     Raises
     ------
     TypeError
-        If nodes or points are no numbers, or `out` has another dtype.
+        If nodes or points are not numbers, or `out` has another dtype.
     ValueError
         If two nodes coincide, a number is not finite, points lie more than 2^240 times as far out
         as the nodes, or a shape does not fit.
@@ -184,8 +184,9 @@ def basis(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDA
 def functional(nodes: ArrayLike, points: ArrayLike) -> NDArray[Any]:
     """Coefficients c of ``sum_j h(points[j]) = sum_k c_k h(nodes[k])``, deg h < m.
 
-    The column sums of `basis`, without the matrix: with workers' answers at `nodes`, the decoding
-    vector of Lagrange coded computing. It takes nodes and points as `basis` does, and raises as it.
+    These are the column sums of `basis`, without the matrix. If the workers' answers are values at
+    `nodes`, they are the decoding vector of Lagrange coded computing. Parameters and errors are
+    those of `basis`.
 
     Returns
     -------
@@ -198,7 +199,7 @@ def functional(nodes: ArrayLike, points: ArrayLike) -> NDArray[Any]:
 
 
 class Functionals:
-    """`functional` of any of some nodes, for hot loops: nodes and points are prepared once.
+    """`functional` for any subset of some nodes, in hot loops: nodes and points are prepared once.
 
     Parameters and errors are those of `basis`.
 
@@ -248,7 +249,7 @@ class Functionals:
         return out
 
     def bind(self, chosen: NDArray[np.int64], out: NDArray[Any]) -> Callable[[int], int]:
-        """Prepare calls on two fixed buffers; pointers are taken once.
+        """Prepare calls with two fixed buffers; pointers are taken once.
 
         Parameters
         ----------
@@ -261,13 +262,13 @@ class Functionals:
         -------
         callable
             ``functional(f)`` reads ``chosen[:f]``, f at least 1, writes ``out[:f]`` and returns a
-            `fastgc.kernels.Status`: 0; ``OVERFLOW`` if a coefficient is beyond float64; another if
-            they are no numbers of nodes, each once, and `out` means nothing.
+            `fastgc.kernels.Status`: 0; ``OVERFLOW`` if a coefficient is beyond float64; or another
+            one if they are not distinct numbers of nodes, in which case `out` is meaningless.
 
         Raises
         ------
         TypeError, ValueError
-            If a buffer is of another dtype or shape, or not contiguous.
+            If a buffer has another dtype or shape, or is not contiguous.
         """
         chosen = check_output("chosen", chosen, np.dtype(np.int64), np.shape(chosen)[:1])
         out = check_output("out", out, self._nodes.dtype, chosen.shape)
@@ -311,13 +312,13 @@ def _are_distinct(numbers: NDArray[np.int64], count: int) -> bool:
 class Interpolator:
     """Interpolation between nodes that are prepared once, for many values and points.
 
-    Nodes, and errors, are those of `weights`.
+    Nodes and errors are those of `weights`.
 
     Notes
     -----
-    The first barycentric formula, as everywhere here: O(m) for each point, after O(m^2) for the
-    weights. Of several polynomials at once, and of points that stay, the basis is worth its
-    memory: `at` prepares it.
+    This uses the first barycentric formula: O(m) for each point, after O(m^2) for the weights. For
+    several polynomials at once, and for fixed points, a basis is worth its memory: `at` prepares
+    it.
 
     Examples
     --------
@@ -390,7 +391,7 @@ class Interpolator:
         return found
 
     def at(self, points: ArrayLike) -> Evaluator:
-        """Prepare the values of any polynomials at these points; points and errors as of a call."""
+        """Prepare values of any polynomial at these points; points and errors as in a call."""
         points = check_line("points", points)
         if not self._prepared.nodes.any():  # the only node is 0
             return Evaluator(basis(self._given, points))
@@ -425,7 +426,7 @@ class Evaluator:
         Parameters
         ----------
         values : (m,) or (m, r) array_like
-            As of `Interpolator`.
+            As in `Interpolator`.
         out : (p,) or (p, r) array, optional
             Where to write: contiguous, float64, or complex128 if anything is complex. It shares no
             memory with the values.
@@ -471,7 +472,7 @@ def _values(values: ArrayLike, m: int) -> NDArray[Any]:
 def evaluate(nodes: ArrayLike, values: ArrayLike, points: ArrayLike) -> NDArray[Any]:
     """Values at `points` of the polynomial that takes `values` at `nodes`.
 
-    In one call, and with the errors, of `Interpolator`.
+    This is `Interpolator` in one call, with the same errors.
     """
     nodes = check_line("nodes", nodes)
     values, points = _values(values, nodes.size), check_line("points", points)

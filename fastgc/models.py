@@ -34,29 +34,29 @@ _quiet = np.errstate(over="ignore", invalid="ignore")
 
 
 class Model(Protocol):
-    """What training asks of a model with a flat parameter vector theta.
+    """What training needs of a model with a flat parameter vector theta.
 
     The gradient is a sum over samples, so that partial gradients add up to the gradient of all the
-    data; whatever is not a sum over samples is added once, by the master, with
-    ``add_regularisation``. The methods mean what `SoftmaxRegression` says of them.
+    data. The master adds anything that is not a sum over samples once, with
+    ``add_regularisation``. `SoftmaxRegression` explains the methods.
 
-    Further attributes are used where a model has them, as those of this module do:
+    These further attributes are used if a model has them, as those of this module do:
 
     ``initial(rng)``
-        Where training starts, an array of shape (size,), drawn from a ``numpy.random.Generator``.
-        Without it that is zero, where networks cannot start: units that are alike stay alike.
+        Initial parameters, an array of shape (size,), drawn from a ``numpy.random.Generator``.
+        Default: zero, where networks cannot start, because equal units stay equal.
     ``learning_rate(X)``
-        A rate for gradient descent on the mean loss that converges. Without it an optimizer must
-        be given.
+        A rate with which gradient descent on the mean loss converges. Without it you must give an
+        optimizer.
     ``prepare(X, y)``
-        What workers compute on, in place of samples and labels: a pair of arrays of as many rows.
+        What workers compute on, instead of samples and labels: a pair of arrays with as many rows.
     ``add_regularisation(theta, gradient)``
-        Adds the gradient of the penalty, in place. Without it there is none.
+        Adds the gradient of the penalty in place. Default: no penalty.
     ``quadratic``
-        Whether the gradient is X'(X theta - y), quadratic in the data. Without it, it is not.
+        Whether the gradient is X'(X theta - y), quadratic in the data. Default: False.
     ``measure``
-        What ``error`` is, as `LinearRegression` says of its own. Without it that is the fraction
-        put in the wrong class.
+        The name of ``error``, as in `LinearRegression`. Default: the fraction of samples that are
+        misclassified.
     """
 
     @property
@@ -68,9 +68,9 @@ class Model(Protocol):
     def partial_gradient(self) -> Callable[..., object]:
         """``partial_gradient(theta, shard, out)`` writes that of one partition to all of ``out``.
 
-        The shard is a pair of what `prepare` returns, (X, y) without it. One that has keywords
-        ``partition`` and ``round`` is told them, each from 0: what is drawn at random must be a
-        function of them, or workers that compute the same partition disagree.
+        The shard is the pair that `prepare` returns, or (X, y) without it. If the method has
+        keywords ``partition`` and ``round``, it gets them, each counted from 0. Random numbers must
+        be a function of them, or workers that compute the same partition disagree.
         """
         ...
 
@@ -79,7 +79,7 @@ class Model(Protocol):
         ...
 
     def error(self, theta: Array, X: Array, y: NDArray[Any]) -> float:
-        """Fraction of the samples put in the wrong class, or root mean squared error."""
+        """Fraction of samples that are misclassified, or root mean squared error."""
         ...
 
 
@@ -292,13 +292,13 @@ class _LinearClassifier(_Linear, _Classifier):
 class SoftmaxRegression(_LinearClassifier, _CrossEntropy):
     """Multinomial logistic regression.
 
-    Sample x falls in class c with probability proportional to exp(x W_c + b_c). Training minimises
-    the sum over all samples of the cross entropy, plus l2 / 2 times the squared entries of W.
+    Sample x belongs to class c with probability proportional to exp(x W_c + b_c). Training
+    minimises the sum over all samples of the cross entropy, plus l2 / 2 times the squared entries
+    of W.
 
-    ``theta`` is flat. ``theta.reshape(-1, classes)`` has W, of shape (features, classes), in its
-    first rows and the bias b, of shape (classes,), in one more, unless there is none.
-    Arithmetic is done in theta's type, float32 or float64; samples of another type are converted
-    at every call.
+    ``theta`` is flat. The first rows of ``theta.reshape(-1, classes)`` are W, of shape (features,
+    classes), and the last row is the bias b, of shape (classes,), if there is one. Arithmetic uses
+    theta's dtype, float32 or float64; samples of another dtype are converted at every call.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ class SoftmaxRegression(_LinearClassifier, _CrossEntropy):
     l2 : float
         Weight of the penalty on W (not on the bias), against the *sum* of the cross entropies.
     bias : bool, default True
-        Whether there is a b.
+        Whether the model has a bias b.
 
     Raises
     ------
@@ -323,7 +323,7 @@ class SoftmaxRegression(_LinearClassifier, _CrossEntropy):
         return 1.0
 
     def smoothness(self, X: Array) -> float:
-        """Bound of the mean loss's curvature (Böhning 1992): half that of least squares."""
+        """Bound of the mean loss's curvature (Böhning 1992): half of that of least squares."""
         return super().smoothness(X) / 2
 
     def _differentiate(self, theta: Array, X: Array, y: Labels, total: Array) -> None:
@@ -336,32 +336,33 @@ class SoftmaxRegression(_LinearClassifier, _CrossEntropy):
 
 @dataclass(frozen=True)
 class MLP(_CrossEntropy):
-    """Multilayer perceptron for classification: layers of units, each fed by all of the one before.
+    """Multilayer perceptron for classification: fully connected layers of units.
 
     A hidden layer computes h = activation(x W + b), and the last one x W + b, the scores of the
     classes. Training minimises the sum over all samples of the cross entropy of their softmax, plus
-    l2 / 2 times the squared entries of the W. It starts at `initial`: where theta is zero, all
-    units of a layer are alike and stay so.
+    l2 / 2 times the squared entries of all W. It starts at `initial`: at zero, all units of a layer
+    would be equal and stay equal.
 
-    ``theta`` is flat: of each layer W, of shape (inputs, outputs), and then b, of shape (outputs,);
-    `layers` gives them. Arithmetic is done in its type, as in `SoftmaxRegression`.
+    ``theta`` is flat. It contains for each layer W, of shape (inputs, outputs), and then b, of
+    shape (outputs,); `layers` returns them. Arithmetic uses its dtype, as in `SoftmaxRegression`.
 
     Parameters
     ----------
     features, classes
         As in `SoftmaxRegression`.
     hidden : int or sequence of int
-        Units of each hidden layer; kept as a tuple. Without any it is softmax regression.
+        Units of each hidden layer; kept as a tuple. Without hidden layers this is softmax
+        regression.
     activation : "relu" or "tanh"
-        max(0, z) or tanh(z). Where z is 0, the gradient takes the slope of the former as 0.
+        max(0, z) or tanh(z). At z = 0, the slope of the former is taken as 0.
     l2 : float
         Weight of the penalty on the W (not on the b), against the *sum* of the cross entropies.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of a wrong type or out of range; in the methods, if an array has the wrong
-        shape or type, or a label is not in 0 .. classes - 1.
+        If a parameter has a wrong type or is out of range; in the methods, if an array has the
+        wrong shape or dtype, or a label is not in 0 .. classes - 1.
     """
 
     features: int
@@ -415,7 +416,7 @@ class MLP(_CrossEntropy):
         return found
 
     def initial(self, rng: np.random.Generator | int) -> Array:
-        """Draw parameters to start at, so that signals keep their size from layer to layer.
+        """Draw initial parameters with which signals keep their size from layer to layer.
 
         Each W is uniform in [-r, r], each b is 0: r^2 is 6 / inputs for "relu" (He et al. 2015,
         eq. (10)) and 6 / (inputs + outputs) for "tanh" (Glorot and Bengio 2010, eq. (16)).
@@ -423,7 +424,7 @@ class MLP(_CrossEntropy):
         Parameters
         ----------
         rng : numpy.random.Generator or int
-            What they are drawn from, or a seed.
+            The source of randomness, or a seed.
 
         Returns
         -------
@@ -503,7 +504,7 @@ class _Quadratic(_Linear):
         ----------
         X : array, shape (m, features)
         y : array
-            As of `prepare`.
+            As in `prepare`.
 
         Returns
         -------
@@ -522,12 +523,13 @@ class _Quadratic(_Linear):
 class LeastSquares(_Quadratic, _LinearClassifier):
     """Classification by linear least squares on the classes' indicators, one against all.
 
-    Training minimises half the sum of || x W + b - e_y ||^2 over the samples, e_y the indicator of
-    a sample's class, plus l2 / 2 times the squared entries of W. Its gradient is quadratic in the
-    data, which is what Lagrange coded computing needs. `LinearRegression` is the same for targets.
+    Training minimises half the sum of || x W + b - e_y ||^2 over the samples, where e_y is the
+    indicator of a sample's class, plus l2 / 2 times the squared entries of W. Its gradient is
+    quadratic in the data, as Lagrange coded computing requires. `LinearRegression` is the same for
+    targets.
 
-    ``theta`` is laid out as `SoftmaxRegression` has it. Workers compute on ``(A, E)``: the samples
-    with a column of ones after them, and the indicators, see `prepare`.
+    ``theta`` has the layout of `SoftmaxRegression`. Workers compute on ``(A, E)``: the samples with
+    an additional column of ones, and the indicators, see `prepare`.
 
     Parameters
     ----------
@@ -554,11 +556,11 @@ class LinearRegression(_Quadratic):
     """Linear regression: least squares on real-valued targets.
 
     Training minimises half the sum of || x W + b - y ||^2 over the samples, plus l2 / 2 times the
-    squared entries of W. Its gradient is quadratic in the data, which is what Lagrange coded
-    computing needs.
+    squared entries of W. Its gradient is quadratic in the data, as Lagrange coded computing
+    requires.
 
-    ``theta`` is laid out as `SoftmaxRegression` has it, with outputs in the place of classes.
-    Arithmetic is done in theta's type, float32 or float64, but for means, which are of float64.
+    ``theta`` has the layout of `SoftmaxRegression`, with outputs instead of classes. Arithmetic
+    uses theta's dtype, float32 or float64, except for means, which use float64.
 
     Parameters
     ----------
@@ -570,13 +572,13 @@ class LinearRegression(_Quadratic):
     Attributes
     ----------
     measure : str
-        What `error` is called in tables and plots: "RMSE".
+        Name of `error` in tables and plots: "RMSE".
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of a wrong type or out of range; in the methods, if an array has the wrong
-        shape or type.
+        If a parameter has a wrong type or is out of range; in the methods, if an array has the
+        wrong shape or dtype.
     """
 
     features: int
@@ -601,8 +603,8 @@ class LinearRegression(_Quadratic):
         ----------
         X : array, shape (m, features)
             Samples.
-        y : array of real numbers, shape (m, outputs), or (m,) where there is one output
-            Their targets.
+        y : array of real numbers, shape (m, outputs), or (m,) for a single output
+            The samples' targets.
 
         Returns
         -------

@@ -85,72 +85,71 @@ def train(
     Parameters
     ----------
     code : Code
-        The scheme; ``code.n`` workers are started, and ended again.
+        The gradient code. This starts ``code.n`` workers, and ends them again.
     data : Dataset, "digits" or path
-        What `fastgc.data.load` takes. Whole numbers in a file are classes; where they are to be
-        predicted, give ``fastgc.data.load(path, task="regression")``.
+        A `Dataset`, or what `fastgc.data.load` takes. Whole numbers in a file are classes; if they
+        are numbers to predict, give ``fastgc.data.load(path, task="regression")``.
     model : Model, optional
-        Default: for classes softmax regression, or least squares for codes that need it
-        (`LagrangeCode`); for real-valued targets linear regression. One of your own is any object
-        with what `fastgc.models.Model` lists.
+        Default: softmax regression for classes, or least squares for codes that need it
+        (`LagrangeCode`); linear regression for real-valued targets. Your own model is any object
+        with the methods of `fastgc.models.Model`.
     optimizer : Optimizer, optional
-        Gets gradients of the mean loss. Default: Nesterov's method with the model's own learning
-        rate. With `CADA` or `GCADA` only the workers that it selects compute: the code is a
-        `Grouped` one then, with a group for each of its groups.
+        It gets gradients of the mean loss. Default: Nesterov's method with the model's own learning
+        rate. With `CADA` or `GCADA` only the workers that it selects compute; the code must then be
+        a `Grouped` one with the same groups.
     rounds : int
         Gradient steps.
     theta0 : array of real numbers, shape (p,), optional
-        Where to start, in the data's type; copied. Default: the model's
+        Initial parameters, in the data's dtype; they are copied. Default: the model's
         ``initial(numpy.random.default_rng(seed))``, or zero if it has no such method, with a
-        warning where most of the gradient is zero just there.
+        warning if most of the gradient vanishes at zero.
     schedule : "cosine", "step:every=50" or callable, optional
-        What the optimizer's learning rate is multiplied by in a round, ``schedule(round)``, from 0:
-        a text that `fastgc.optimizers.schedules.parse` reads, `fastgc.optimizers.CosineDecay` and
-        `StepDecay`, or a function of one's own. In the end the optimizer has its own rate again.
+        ``schedule(round)`` multiplies the optimizer's learning rate in a round, counted from 0. It
+        is a text that `fastgc.optimizers.schedules.parse` reads, `fastgc.optimizers.CosineDecay`,
+        `StepDecay`, or your own function. At the end the optimizer has its own rate again.
     evaluate_every : int
-        Rounds from one to the next whose loss and test error are computed, which takes a pass over
-        all the data in this process; the last is one of them. The others have NaN.
+        Compute loss and test error once in so many rounds, and after the last. This takes a pass
+        over all the data in this process. Other rounds have NaN.
     name : str, optional
-        What to call the run.
+        Name of the run.
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
     callback : callable, optional
         Called with each `Record`, evaluated or not.
     batch : int, optional
-        Samples of each partition that a gradient is of, drawn anew in each round
-        (`fastgc.data.MiniBatches`); each counts alike. Default: all.
+        Samples of each partition that a gradient uses, drawn anew in each round
+        (`fastgc.data.MiniBatches`), with equal weights. Default: all.
     until : float, optional
-        Training loss at which to end before `rounds` are over; seen in rounds that are evaluated.
+        End the run before `rounds` are over once the training loss is this low. Only rounds that
+        are evaluated notice it.
     engine : "local", "mpi", "ray", "simulated", "torch" or callable
-        Processes of this machine; the ranks of an MPI job (`fastgc.engines.mpi.MPICluster`), which
-        all call this function, and all but rank 0 get a history without rounds; actors of Ray
-        (`fastgc.engines.RayCluster`); the ranks of ``torchrun``
-        (`fastgc.engines.torch.TorchCluster`), as under MPI; workers simulated by
-        `fastgc.engines.SimulatedCluster`, in simulated time; or what makes a
-        `fastgc.engines.Cluster`, given the arguments that `fastgc.engines.master.Master` takes, of
-        the options those that are not as by default.
+        "local": processes on this machine. "mpi": the ranks of an MPI job
+        (`fastgc.engines.mpi.MPICluster`); all of them call this function, and all but rank 0 get a
+        history without rounds. "ray": Ray actors (`fastgc.engines.RayCluster`). "torch": the ranks
+        of ``torchrun`` (`fastgc.engines.torch.TorchCluster`), as with MPI. "simulated":
+        `fastgc.engines.SimulatedCluster`, in simulated time. A callable makes a
+        `fastgc.engines.Cluster`; it gets the arguments of `fastgc.engines.master.Master`, and those
+        options that differ from their defaults.
     checkpoint : path, optional
-        A folder to keep the run in. If it holds a checkpoint of this very run, training goes on
-        from there, to the last bit as it would have gone on; the history is of all rounds, and
-        `callback` gets the new ones. It may go on with more `rounds`, on another engine, and with
-        other `survivors`, `patience`, `answer_timeout`, `partial`, `timeout`, `until` and
-        `evaluate_every`. A schedule that is to be the same over more rounds says its own:
-        ``CosineDecay(150)``.
+        A folder to save the run in. If it holds a checkpoint of the same run, training resumes from
+        there, exactly to the last bit. The history then has all rounds, and `callback` gets the new
+        ones. You may resume with more `rounds`, on another engine, and with other `survivors`,
+        `patience`, `answer_timeout`, `partial`, `timeout`, `until` and `evaluate_every`. To keep a
+        schedule the same over more rounds, give its own number of rounds: ``CosineDecay(150)``.
     every : int
-        Rounds from one checkpoint to the next; there is one after the last, too.
+        Rounds between checkpoints; there is also one after the last round.
     options : RoundOptions, optional
-        How rounds are run; `batch` and the first round are said by other arguments here.
+        How rounds are run. Set `batch` and the first round by other arguments here.
     **keywords
-        Options one by one, in the place of what `options` says, as `fastgc.engines.RoundOptions`
-        explains them: ``delays``, ``seed``, ``timeout``, ``message_dtype``, ``tracker``,
-        ``patience``, ``partial``, ``verify``, ``ask`` and ``answer_timeout``. And ``survivors``,
-        which may also be a run to decode as, a `History` or its records: each gradient from the
-        messages that were used there, in that order, so that parameters come out the same to the
-        last bit.
+        Single options, which override those of `options`, as `fastgc.engines.RoundOptions` explains
+        them: ``delays``, ``seed``, ``timeout``, ``message_dtype``, ``tracker``, ``patience``,
+        ``partial``, ``verify``, ``ask`` and ``answer_timeout``. ``survivors`` may also be an
+        earlier run, a `History` or its records: each gradient is then decoded from the messages
+        used there, in that order, so that parameters are the same to the last bit.
 
-        The seed is also that of the data's split, of mini-batches and of a model's start. Where a
-        tracker measures, all partial gradients are computed once more, in this process; the time
-        does not count. Adaptive methods take no tracker, and no `partial` but "raise".
+        The seed also determines the data's split, mini-batches and the model's initial parameters.
+        If a tracker measures errors, this process computes all partial gradients once more; that
+        time does not count. Adaptive methods take no tracker, and no `partial` other than "raise".
 
     Returns
     -------
@@ -159,35 +158,35 @@ def train(
     Raises
     ------
     ValueError
-        If arguments do not go together: coded data and a model whose gradient is not quadratic in
-        them, classes and a model of targets or the reverse, an adaptive method and a code without
-        its groups, mini-batches larger than a partition, more rounds than the run to decode as has,
-        a start of another shape, a schedule that gives a negative rate.
+        If arguments do not fit each other: coded data with a model whose gradient is not quadratic
+        in the data, classes with a model of targets or the reverse, an adaptive method with a code
+        that lacks its groups, mini-batches larger than a partition, more rounds than an earlier run
+        that `survivors` repeats, initial parameters of another shape, or a schedule with a negative
+        rate.
     TypeError
-        If an argument is of a wrong type; a `checkpoint` asks for an optimizer with methods
-        ``state`` and ``restore``, a `schedule` for one with an attribute ``lr``.
+        If an argument has a wrong type. `checkpoint` requires an optimizer with methods ``state``
+        and ``restore``, and `schedule` one with an attribute ``lr``.
     CheckpointError
-        If what the folder holds is damaged, or of another run, or of more rounds than are asked
-        for; or if another process has it.
+        If the checkpoint in the folder is damaged, belongs to another run, or has more rounds than
+        you ask for; or if another process uses the folder.
     NotDecodableError, UnstableRoundError, WorkerFailedError, TimeoutError
         As `fastgc.engines.local.LocalCluster.step` does. No process is left behind.
     OSError
-        If a checkpoint cannot be written. The one before it stands.
+        If a checkpoint cannot be written. The previous one remains.
 
     Notes
     -----
-    As in any program that starts processes, call it under ``if __name__ == "__main__":`` in a
-    script.
+    This starts processes: in a script, call it under ``if __name__ == "__main__":``.
     """
     return Training(**locals()).run()  # its fields are the parameters
 
 
 @dataclass(eq=False)
 class Training:
-    """A run of `train`, whose arguments it has, those given by keyword in a mapping.
+    """A run of `train`, with its arguments as fields; `keywords` is a mapping.
 
-    They are checked when it is made, except against the data, against which `prepare` checks them.
-    So several runs can be refused before the first one starts.
+    The constructor checks them, and `prepare` checks them against the data. So you can refuse
+    several runs before the first one starts.
 
     Raises
     ------
@@ -246,7 +245,7 @@ class Training:
         self._is_prepared = False
 
     def prepare(self) -> None:
-        """Read the data, choose what was left open, and check all of it."""
+        """Read the data, choose defaults, and check everything."""
         code, data = self.code, self.data
         self.dataset = (
             data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=self.seed)
@@ -275,7 +274,7 @@ class Training:
         self._is_prepared = True
 
     def run(self) -> History:
-        """Train, and end what was started."""
+        """Train, and end all processes that were started."""
         about = described(self.how.delays), self.seed
         if self.serve is not None and self.serve():
             # without the data, of which the master sends what is needed
@@ -556,8 +555,8 @@ class _Rate:
         stepped: Any = optimizer.optimizer if isinstance(optimizer, GCADA) else optimizer
         if not hasattr(stepped, "lr"):
             raise TypeError(
-                "schedule asks for an optimizer with an attribute lr, its learning rate, as those "
-                f"of fastgc.optimizers have; {stepped!r} has none"
+                "schedule needs an optimizer with an attribute lr, its learning rate, as those of "
+                f"fastgc.optimizers have; {stepped!r} has none"
             )
         self.schedule: Schedule = given
         self._optimizer, self._lr = stepped, stepped.lr
@@ -598,7 +597,8 @@ def check_batch(code: Code, batch: int, samples: int) -> None:
     batch = at_least("batch", batch, 1)
     if code.scheme.codes_data:
         raise ValueError(
-            f"{type(code).__name__} codes the data, once: there are no mini-batches of them"
+            f"{type(code).__name__} codes the data once, so there are no mini-batches: leave out "
+            "batch"
         )
     least = samples // code.k  # as `fastgc.data.partition` cuts them
     if batch > least:
@@ -648,8 +648,8 @@ def _options(
     run = RoundOptions.of(options, given, "train")
     if run.batch is not None or run.first_round:
         raise ValueError(
-            "options for train leave batch and first_round as they are: mini-batches are drawn by "
-            "batch=, their size, and a run goes on by checkpoint="
+            "options for train must not set batch and first_round: give train batch=, the size of "
+            "mini-batches, and checkpoint=, to resume a run"
         )
     return run
 
@@ -666,14 +666,14 @@ class _Replay:
             try:
                 code.scheme.check_survivors(received)
             except ValueError as error:
-                raise ValueError(f"round {number + 1} of the run to decode as: {error}") from None
+                raise ValueError(f"round {number + 1} of the run in survivors: {error}") from None
         for number in range(rounds):
             self(number)
 
     def __call__(self, number: int) -> ArrayLike:
         if number not in self._received:
             raise ValueError(
-                f"the run to decode as has no round {number + 1}: it has {len(self._received)}"
+                f"the run in survivors has no round {number + 1}: it has {len(self._received)}"
             )
         return self._received[number]
 
@@ -683,14 +683,14 @@ def _check_kept(optimizer: Optimizer | None, tracker: StabilityTracker | None) -
     for method in ("state", "restore"):
         if optimizer is not None and not callable(getattr(optimizer, method, None)):
             raise TypeError(
-                f"checkpoint asks for an optimizer with methods state and restore, as those of "
+                f"checkpoint needs an optimizer with methods state and restore, as those of "
                 f"fastgc.optimizers have; {optimizer!r} has no {method}"
             )
     if tracker is not None:
         from .stability import StabilityTracker
 
         if not isinstance(tracker, StabilityTracker):
-            raise TypeError(f"checkpoint keeps what a StabilityTracker took down, not {tracker!r}")
+            raise TypeError(f"checkpoint can only save a StabilityTracker, not {tracker!r}")
 
 
 def _state(optimizer: Any) -> dict[str, Any]:
@@ -712,7 +712,7 @@ def _resume(
         return
     if kept.round > rounds:
         raise CheckpointError(
-            f"the checkpoint is of {kept.round} rounds already: ask for as many at least, not for "
+            f"the checkpoint already has {kept.round} rounds: ask for at least as many, not for "
             f"{rounds}, or name another folder"
         )
     try:
@@ -727,7 +727,7 @@ def _resume(
             if not all(isinstance(number, int | float) for row in tracked for number in row):
                 raise TypeError
     except (TypeError, ValueError):
-        raise CheckpointError("the checkpoint's rounds are none of a run of training") from None
+        raise CheckpointError("the checkpoint does not hold rounds of training") from None
     optimizer.restore(kept.state)
     history.rounds.extend(records)
     if tracker is not None:
@@ -756,7 +756,7 @@ def _check_groups(code: Code, method: GCADA, how: RoundOptions) -> None:
             f"such as fastgc.Grouped.repetition(n, {method.groups}); {type(code).__name__} {has}"
         )
     if how.tracker is not None:
-        raise ValueError(f"trackers follow gradients decoded in one, not {name}'s")
+        raise ValueError(f"{name} decodes groups, which a tracker cannot follow: leave it out")
     if code.scheme.approximate:
         raise ValueError(
             f"{name} keeps gradients for later rounds and needs them exact, which those of "

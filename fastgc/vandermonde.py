@@ -1,26 +1,26 @@
 """Vandermonde systems in O(m^2): the algorithms of Björck and Pereyra.
 
-With V = np.vander(nodes, increasing=True), ``V x = b`` asks for the polynomial of given values at
-the nodes (x: its coefficients), ``V^T x = b`` for the weights of a sum over the nodes with given
-moments. Decoding a Reed-Solomon code is of the second kind: its nodes are the survivors' roots of
-unity and its moments (1, 0, ..., 0).
+Let V = np.vander(nodes, increasing=True). ``V x = b`` asks for the coefficients x of the polynomial
+with given values b at the nodes, and ``V^T x = b`` for the weights x of a sum over the nodes with
+given moments b. Decoding a Reed-Solomon code is of the second kind: its nodes are the survivors'
+roots of unity, and its moments are (1, 0, ..., 0).
 
-How accurate the result is depends on the order of the nodes (Higham, "Accuracy and Stability of
-Numerical Algorithms", ch. 22). Leja order, each node as far from those before it as can be, is
-nearly always good in the largest numbers if nodes fill a circle or an interval: for 224 of the
-256th roots of unity the errors are near 1e-13, but beyond 1e+30 in natural order. Nodes of one
-sign, from the smallest on, keep the smallest numbers good too, unless what is computed cancels.
-Which of the two it is, a running error bound tells: it costs as much as finding Leja's order, and
-where it is small that order is not needed. Nodes in clusters or of many scales may lose all digits
-in Leja's order.
+The accuracy of the result depends on the order of the nodes (Higham, "Accuracy and Stability of
+Numerical Algorithms", ch. 22). In Leja order, each node is as far as possible from those before it.
+If nodes fill a circle or an interval, it nearly always makes the largest numbers accurate: for 224
+of the 256th roots of unity the errors are near 1e-13, but beyond 1e+30 in natural order. Nodes of
+one sign, from the smallest on, make the smallest numbers accurate too, unless the computation
+cancels. A running error bound decides which of the two is used. It costs as much as finding Leja
+order; if it is small, Leja order is not needed. Nodes in clusters or of many scales may lose all
+digits in Leja order.
 
-Solutions do not depend on the nodes' scale: nodes are divided by a power of two, and no digit
-changes. What still leaves a double's range, and systems for which no order is shown to be good, are
-solved in integers, by the same steps, in milliseconds instead of microseconds; so is what is to be
-refined or bounded.
+Solutions do not depend on the nodes' scale: nodes are divided by a power of two, which changes no
+digit. Systems whose numbers still leave a double's range, or for which no order is shown to be
+good, are solved in integers by the same steps, in milliseconds instead of microseconds. So are
+systems that you ask to refine or to bound.
 
-The largest error relative to a number, for 60 nodes (in brackets, where it is much smaller: the
-largest error over the largest number; benches/vandermonde_orders.py):
+This table shows the largest error relative to a number, for 60 nodes (in brackets, if it is much
+smaller, the largest error relative to the largest number; benches/vandermonde_orders.py):
 
     ==================  =========  =======  ===============  ===============  ===============
     nodes               b          system   as given         Leja             chosen
@@ -78,10 +78,10 @@ _DIGITS = 192  # binary ones, to begin with
 
 
 def leja_order(nodes: ArrayLike) -> NDArray[np.int64]:
-    """Order in which each node is as far as can be from those before it.
+    """Order in which each node is as far as possible from those before it.
 
-    The first has the largest modulus, each further one the largest product of distances to its
-    predecessors (Leja 1957; Reichel 1990). Coincident nodes come last.
+    The first node has the largest modulus. Each further one has the largest product of distances to
+    its predecessors (Leja 1957; Reichel 1990). Coincident nodes come last.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def leja_order(nodes: ArrayLike) -> NDArray[np.int64]:
     Raises
     ------
     TypeError
-        If the nodes are no numbers.
+        If the nodes are not numbers.
     ValueError
         If one is not finite, or there is none.
     """
@@ -122,10 +122,10 @@ def _golden_order(f: int) -> NDArray[np.int64]:
 def roots_order(n: int, exponents: ArrayLike) -> NDArray[np.int64]:
     """Order, as good as Leja's and in O(f log f), of nodes that are n-th roots of unity.
 
-    Sorted around the circle and then taken in steps of the golden section, by rank. That beats the
-    obvious candidate, the Leja order of all n roots restricted to those present: with 224 of 256
-    random roots its worst errors are 1e-11 (900 of 1000: 1e-7), these 6e-14 (1e-13), true Leja
-    order's 6e-14 (2e-13).
+    Nodes are sorted around the circle and then taken in steps of the golden section, by rank. This
+    is better than the obvious candidate, the Leja order of all n roots restricted to those present.
+    With 224 of 256 random roots (900 of 1000), the worst errors of the latter are 1e-11 (1e-7),
+    those of this order 6e-14 (1e-13), and those of true Leja order 6e-14 (2e-13).
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def roots_order(n: int, exponents: ArrayLike) -> NDArray[np.int64]:
     Raises
     ------
     TypeError
-        If the exponents are no integers.
+        If the exponents are not integers.
     ValueError
         If two name the same root.
     """
@@ -192,63 +192,73 @@ def solve(
     out: Output | None = None,
     return_bound: bool = False,
 ) -> NDArray[Any] | tuple[NDArray[Any], NDArray[np.float64]]:
-    """Solve ``V x = b`` or ``V^T x = b``, V = np.vander(nodes, increasing=True).
+    """Solve ``V x = b`` or ``V^T x = b``, where V = np.vander(nodes, increasing=True).
 
-    By the algorithms of Björck & Pereyra, "Solution of Vandermonde systems of equations" (1970), in
-    O(m^2) a column and O(m^2) for the order.
+    This uses the algorithms of Björck & Pereyra, "Solution of Vandermonde systems of equations"
+    (1970), in O(m^2) per column and O(m^2) for the order.
 
     Parameters
     ----------
     nodes : (m,) array_like
         Distinct real or complex numbers.
     b : (m,) or (m, r) array_like
-        One right-hand side, or one in each column. Not written, unless it is `out`.
+        One right-hand side, or one in each column. It is not written, unless it is `out`.
     transpose : bool
         Solve ``V^T x = b``.
     order : {"auto", "leja", "given"} or (m,) array_like of int
-        In which order nodes are taken: `leja_order`, as they come, or a permutation, for instance
-        `roots_order`'s. It does not change the meaning of x.
-        "auto": nodes of one sign (complex ones: on one ray from 0) from the smallest on, which has
-        high relative accuracy for a b of alternating sign (Higham 1987) and often for others, if a
-        running error bound shows each number to be good to about its last digits (2^-48 m of it);
-        otherwise Leja's, unless the bound proves that with Leja's the largest relative error is
-        larger (and that the largest error is, too, or that it is below 2^-32 of the largest number
-        with either). Nodes of several signs in Leja's. Where that may lose digits, an order is only
-        taken if the bound shows each number to be good to about its last digits: first that of
-        moduli, then Leja's; if neither is, the result is rounded once. Such are nodes in clusters
-        or of many scales (one's mean distance, geometrically, from those before it in Leja's order
-        is below 2^-5 of the largest), and a column of ``V x = b`` that is mostly 0 unless nodes
-        fill a circle (2^-1/2; many may be missing, and digits then be lost: see `refine`) or, as
-        Chebyshev's do, an interval (2^-1.1). In tests on nodes of many kinds the largest error over
-        the largest number is at most ten times that of the best of five orders, or 2^-40 m. Each
-        column for itself.
+        The order in which nodes are used: the best one for these nodes, `leja_order`, the given
+        order, or a permutation, for instance from `roots_order`. It does not change the meaning of
+        x. Notes explain "auto".
     refine : int
-        If positive, columns that may be off by more than a last rounding are solved in integers,
-        with as many digits as it takes: each number is then the exact solution's, rounded once.
-        That takes some milliseconds for 60 nodes, about a second for 1000.
+        If positive, columns whose error may exceed one rounding are solved in integers, with as
+        many digits as necessary: each number is then the exact solution, rounded once. This takes
+        some milliseconds for 60 nodes, and about a second for 1000.
     out : array, optional
-        Where to write: contiguous, of b's shape, float64, or complex128 if nodes or b are complex.
-        May be b itself.
+        Where to write: contiguous, with b's shape, float64, or complex128 if nodes or b are
+        complex. It may be b itself.
     return_bound : bool
-        Return bounds of the errors, too. They come with the solve (Higham, "Accuracy and
-        Stability", 3.3) and, where they are larger than 2^-30 of a number, from the distance to the
-        solution that `refine` gives, which takes far longer.
+        Also return bounds of the errors. They come with the solve (Higham, "Accuracy and
+        Stability", 3.3). If one exceeds 2^-30 of its number, it comes from the distance to the
+        solution of `refine`, which takes far longer.
 
     Returns
     -------
     x : (m,) or (m, r) float64 or complex128 array
         A number too large for a double is Inf, with a RuntimeWarning.
     bound : float64 array of x's shape
-        If `return_bound`: no entry of x is farther than this from that of the exact solution for
-        these nodes and this b, whatever under- or overflows on the way. Inf of what is Inf.
+        If `return_bound`: no entry of x differs by more than this from the exact solution for these
+        nodes and this b, even if something under- or overflows on the way. It is Inf if the entry
+        is.
 
     Raises
     ------
     TypeError
-        If nodes or b are no numbers, or `out` has another dtype.
+        If nodes or b are not numbers, or `out` has another dtype.
     ValueError
-        If two nodes coincide, a number is not finite, a shape does not fit, or `order` is no
-        permutation. Nothing has then been written.
+        If two nodes coincide, a number is not finite, a shape does not fit, or `order` is not a
+        permutation. Nothing has been written in that case.
+
+    Notes
+    -----
+    ``order="auto"`` decides for each column by itself.
+
+    - Nodes of one sign (complex ones: on one ray from 0) are used from the smallest on. This has
+      high relative accuracy for a b of alternating sign (Higham 1987) and often for others. It is
+      done if a running error bound shows that each number is accurate to about its last digits
+      (2^-48 m of it). Otherwise Leja order is used, unless the bound proves that Leja order has the
+      larger relative error (and also the larger absolute error, or that the latter is below 2^-32
+      of the largest number with either order).
+    - Nodes of several signs are used in Leja order.
+    - If Leja order may lose digits, an order is used only if the bound shows that each number is
+      accurate to about its last digits: first the order of moduli, then Leja order. If neither
+      does, the column is solved in integers and rounded once. Leja order may lose digits for nodes
+      in clusters or of many scales (the geometric mean of a node's distances from those before it
+      is below 2^-5 of the largest). It may also lose digits for a column of ``V x = b`` that is
+      mostly 0, unless nodes fill a circle (2^-1/2; if many are missing, digits may still be lost:
+      see `refine`) or, as Chebyshev points do, an interval (2^-1.1).
+
+    In tests on nodes of many kinds, the largest error relative to the largest number is at most ten
+    times that of the best of five orders, or 2^-40 m.
     """
     # The hot path: one test of what nearly every call brings.
     if (

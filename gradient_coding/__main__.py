@@ -23,8 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(
         "gradient-coding",
-        description="Look after the installation of the library fastgc, whose own command is "
-        "'fastgc'.",
+        description="Check the installation of the library fastgc, whose own command is 'fastgc'.",
     )
     parser.add_argument("--version", action="version", version=version())
     commands = parser.add_subparsers(dest="command", title="commands")

@@ -397,7 +397,7 @@ def test_a_complete_run_starts_no_worker_and_calls_nobody(tmp_path):
     more = run(checkpoint=tmp_path, rounds=ROUNDS + 2, callback=called.append)
     assert called == more.rounds[ROUNDS:]
     assert repr(more.rounds[:ROUNDS]) == repr(whole.rounds)
-    with pytest.raises(CheckpointError, match=r"is of 9 rounds already: .* not for 8") as refused:
+    with pytest.raises(CheckpointError, match=r"already has 9 rounds: .* not for 8") as refused:
         run(checkpoint=tmp_path, rounds=8)
     assert not hasattr(refused.value, "__notes__")
 
@@ -904,8 +904,8 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_written(tmp_path):
     a_file = tmp_path / "file"
     a_file.touch()
     for options, error, match in [
-        ({"optimizer": Plain()}, TypeError, "checkpoint asks for an optimizer with methods state"),
-        ({"tracker": Tracker()}, TypeError, "checkpoint keeps what a StabilityTracker took down"),
+        ({"optimizer": Plain()}, TypeError, "checkpoint needs an optimizer with methods state"),
+        ({"tracker": Tracker()}, TypeError, "checkpoint can only save a StabilityTracker"),
         ({"every": 0}, ValueError, "every must be at least 1, not 0"),
         ({"every": 1.5}, TypeError, "every must be an integer"),
         ({"rounds": 0}, ValueError, "rounds must be at least 1"),

@@ -19,6 +19,7 @@ import fastgc.training  # which loads when it is used
 from fastgc.cli import app
 from fastgc.codes import catalogue
 from fastgc.delays import Pareto, parse
+from fastgc.delays.text import FORMS
 from fastgc.engines import RoundOptions
 from fastgc.kernels import fourier
 
@@ -72,6 +73,14 @@ def test_version_and_help():
     listed = re.findall(r"│ ([a-z]+) ", run("-h").stdout)
     assert listed == ["train", "codes", "plan", "simulate", "sweep", "sequential", "fit",
                       "stability", "worst", "spare", "reproduce", "info"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["train", "plan", "simulate", "sweep", "sequential"])
+def test_delays_are_explained(name):
+    result = run(name, "--delays", "help")
+    assert result.exit_code == 0
+    for form, meaning in FORMS:
+        assert f"{form}\n    {meaning}\n" in result.stdout
 
 
 def test_options_of_train_are_in_groups():
@@ -253,7 +262,7 @@ def test_the_table_of_codes_is_as_wide_as_a_terminal():
     assert result.exit_code == 2  # two copies of 21
     result = run("codes", "fractional:load=2,wait=12,ignore,graph,rs", "-n", "20", "-s", "4")
     tables, _, more = result.stdout.partition("Codes whose gradients may be approximations")
-    assert max(map(len, tables.split("load, mean:")[0].splitlines())) <= 80
+    assert max(map(len, tables.split("load: partitions")[0].splitlines())) <= 80
     assert "…" not in tables
     assert re.search(r"\n graph .* ≥ ", more)
     assert re.search(r"\n ignore +1 +16.0 +0.5 +0.5 ", more)
@@ -875,14 +884,14 @@ def test_simulated_without_delays():
             ["--method", "gcada", "--groups", "4", "--code", "rs", "-k", "6"],
             "4 groups need a multiple of 4 partitions, not 6",
         ),
-        (["--method", "gcada", "--code", "lcc"], "does not go into a group"),
+        (["--method", "gcada", "--code", "lcc"], "cannot be used in a group"),
         (["--method", "gcada", "--code", "rs", "-s", "4"], "stragglers must be in 0"),
         (["--method", "gcada", "--max-error", "1"], "precision of gcada cannot be tracked"),
         (["--batch", "0"], "--batch"),
         (["--batch", "72"], "batch is 72, but the smallest of the 20 partitions has 71 samples"),
         # that of the second run is known before the first one
         (["--method", "gcada", "--batch", "100"], "the smallest of the 20 partitions has 71"),
-        (["--code", "lcc", "--batch", "5"], "codes the data, once"),
+        (["--code", "lcc", "--batch", "5"], "codes the data once"),
         (["--code", "repetition"], "unknown code 'repetition'"),
     ],
 )
@@ -984,7 +993,7 @@ def test_runs_are_replayed(tmp_path):
     first.write_text(json.dumps(read(first)[:1]))
     assert run("train", *small, "--code", "rs:root=1", "--replay", str(first)).exit_code == 0
     result = run("train", *small, "--rounds", "7", "--replay", str(first))
-    assert "the run to decode as has no round 7: it has 6" in result.output
+    assert "the run in survivors has no round 7: it has 6" in result.output
 
 
 def test_options_of_engines_are_passed_on(monkeypatch):
@@ -1415,7 +1424,7 @@ def test_simulate_leaves_out_what_does_not_exist():
     refused = [line.partition(":")[0] for line in result.stderr.splitlines()]
     assert refused == ["bcc", "random", "uncoded", "lcc-mmc", "bibd"]
     assert "…" not in result.stdout
-    assert max(map(len, result.stdout.split("mean, ±")[0].splitlines())) <= 80
+    assert max(map(len, result.stdout.split("mean, 99%: ")[0].splitlines())) <= 80
     result = run("simulate", "-n", "6", "--rounds", "50", "--delays", HEAVY, "--json")
     assert len(json.loads(result.stdout)) == len(catalogue.names()) - 5
     assert result.stderr.count("does not exist") == 4
@@ -1440,7 +1449,7 @@ def test_simulate_leaves_out_what_does_not_exist():
         (["--plot", "no/such/folder/rounds.png"], "no folder"),
         (["--plot", "rounds.bmp"], "must end in .png"),
         (["--timeline", "rounds.bmp"], "must end in .png"),
-        (["--timeline", "rounds.png"], "--timeline draws codes beneath each other, up to 8, or"),
+        (["--timeline", "rounds.png"], "--timeline draws at most 8 codes in one picture, not "),
         (["--json", "rs"], "--json rs: a file's name must end in .json; --json - prints"),
         (["--csv", "no/such/folder/rounds.csv"], "no folder"),
         (["--csv", "-", "--json", "-"], "cannot both be printed"),
@@ -1586,7 +1595,7 @@ def test_plan_for_a_table(tmp_path):
     all_of_it = json.loads(run(*small, *options, "--per", "computation").stdout)["choices"]
     loads = {each["load"]: each["wait"] for each in all_of_it if each["name"] == "rs"}
     assert loads[12] > 10 * held.times.min(axis=1).mean()  # the whole time, for each partition
-    assert "say how many seconds of each time" in run(*small, *options).stderr
+    assert "how many seconds of each time" in run(*small, *options).stderr
 
 
 def test_plan_for_shared_processors():
@@ -1601,9 +1610,8 @@ def test_plan_for_shared_processors():
     said = " ".join(result.stdout.split())
     assert "0.01 s per partition, 2 processors for all; 30 rounds" in said
     assert "6 workers share 2 processors: while all of them compute, a partition takes 3" in said
-    assert "Coding loses: what a code computes more, it computes in the others' time (rs, load" in (
-        said
-    )
+    loses = "Coding loses: what a code computes more takes time from the other workers (rs, load"
+    assert loses in said
     held = json.loads(run(*small, *late, "--processors", "0/0/0/1/1/1", "--json").stdout)
     assert held["processors"] == [0, 0, 0, 1, 1, 1]
     assert held["choices"][0]["load"] == 1
@@ -1676,14 +1684,14 @@ def test_plan_live_table():
         (["--recorded", "nowhere.json"], "nowhere.json"),
         (["--recorded", "else.json"], "else.json is no recording of `fastgc plan --record`"),
         (["--recorded", __file__], "the name of a file of times ends in one of .npy, .npz, .json"),
-        (["--recorded", str(RECORDED), "--cost", "1"], "it tells its cost, unit and per itself"),
-        (["--recorded", str(RECORDED), "--per", "computation"], "it tells its cost, unit and per"),
+        (["--recorded", str(RECORDED), "--cost", "1"], "leave out cost, unit and per, which"),
+        (["--recorded", str(RECORDED), "--per", "computation"], "leave out cost, unit and per"),
         (["--recorded", str(RECORDED), "--per", "day"], "per must be 'round' or 'computation'"),
         (["--processors", "two"], "--processors must be how many there are, as in 2, or name"),
         (["--processors", "0"], "processors must be"),
         (["--processors", "1/2"], "processors must be how many all 20 workers share"),
         (["--live", "2", "--processors", "2"], "--processors and --live exclude each other"),
-        (["--unit", "ms"], "--unit is of a table: name it by --recorded"),
+        (["--unit", "ms"], "--unit describes a table: name the table by --recorded"),
         (["--recorded", str(RECORDED), "-n", "12"], "--workers and --recorded exclude"),
         (["--recorded", str(RECORDED), "--delays", "none"], "--delays and --recorded exclude"),
         (["--plot", "no/such/folder/loads.png"], "no folder"),

@@ -109,7 +109,9 @@ def test_booleans_are_the_numbers_of_those_that_came(code):
             partial(code.decode, messages=job.messages, partial="best"),
             partial(stability.amplification, code),
         ):
-            with pytest.raises(ValueError, match=rf"or {everyone.size} booleans .* {came.size} b"):
+            with pytest.raises(
+                ValueError, match=rf"or {everyone.size} booleans, not {came.size} b"
+            ):
                 verb(came)
 
 

@@ -277,7 +277,7 @@ def test_glyphs():
         ({"test": 2.0}, TypeError, "test must be an integer"),
         ({"classes": 1}, ValueError, "classes must be at least 2, not 1"),
         ({"seed": -1}, ValueError, "seed must be at least 0, not -1"),
-        ({"train": 3, "test": 2}, ValueError, "5 samples cannot show all of 10 classes"),
+        ({"train": 3, "test": 2}, ValueError, "5 samples are fewer than 10 classes"),
         ({"dtype": np.float16}, ValueError, "dtype must be float32 or float64, got float16"),
     ],
 )

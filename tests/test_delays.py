@@ -153,7 +153,7 @@ def test_sample_rejects_negatives(argument):
 
 @pytest.mark.parametrize("q", [-0.1, 1.1, math.nan, [0.5, 2]])
 def test_quantile_rejects(q):
-    with pytest.raises(ValueError, match=r"q in \[0, 1\] only"):
+    with pytest.raises(ValueError, match=r"q must be in \[0, 1\]"):
         Pareto(1, 1).quantile(q)
 
 
@@ -364,7 +364,7 @@ def test_quantile_inverts_cdf(model):
         assert model.cdf(scalar) == model.cdf([scalar])[0]
     assert model.quantile(np.full((2, 3), 0.5)).shape == (2, 3)
     for q in (-0.1, 1.1, math.nan):
-        with pytest.raises(ValueError, match=r"q in \[0, 1\] only"):
+        with pytest.raises(ValueError, match=r"q must be in \[0, 1\]"):
             model.quantile(q)
 
 

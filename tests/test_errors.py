@@ -122,7 +122,7 @@ def test_checks_of_arrays():
         assert found.dtype == np.int64
         assert found.tolist() == [0, 3]
     for came in ([True], [False] * 5, np.ones(0, dtype=bool)):
-        with pytest.raises(ValueError, match=f"4 booleans that say .*, not {len(came)} booleans"):
+        with pytest.raises(ValueError, match=f"4 booleans, not {len(came)} booleans"):
             check_workers("survivors", came, 4)
 
 

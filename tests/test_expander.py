@@ -120,7 +120,7 @@ def test_groups_have_their_share():
         (BernoulliCode, {"n": 7, "load": 2, "groups": 8}, "groups must be in 1 .. 7"),
         (BernoulliCode, {"n": 7, "load": 2, "within": 1.5}, "a part of the load, not 1.5"),
         (BernoulliCode, {"n": 8, "load": 4, "groups": 4, "within": 1}, "has 2 partitions, too few"),
-        (BernoulliCode, {"n": 7, "load": 1}, "not even all messages give the gradient"),
+        (BernoulliCode, {"n": 7, "load": 1}, "not even all messages give the exact gradient"),
     ],
 )
 def test_errors_say_what_is_possible(kind, arguments, says):

@@ -813,7 +813,7 @@ def test_a_survivor_that_died_after_it_was_heard():
 def test_a_survivor_that_died_before(partial):
     told = [NOTHING, [message(1, 0)], [Event(Kind.DIED, 0)]]
     cluster = script(Uncoded(2), told, patience=0, survivors=lambda round: [0, 1], partial=partial)
-    match = r"workers \[0\] have died.*messages \[0\] are among the survivors that were chosen"
+    match = r"workers \[0\] have died.*messages \[0\], which were chosen as survivors, are missing"
     with pytest.raises(NotDecodableError, match=match) as caught:
         cluster.step(np.ones(1), np.empty(1))
     assert caught.value.missing == 1
@@ -824,7 +824,7 @@ def test_a_survivor_that_died_before(partial):
     ("values", "error", "match"),
     [
         ([1.0, np.nan, 1.0], NonFiniteMessageError, "message of worker 1 is not finite"),
-        ([1.0, 5.0, 1.0], CorruptMessageError, r"messages of workers \[1\] are corrupt, and among"),
+        ([1.0, 5.0, 1.0], CorruptMessageError, r"messages of workers \[1\], which are corrupt"),
     ],
 )
 def test_nothing_stands_in_for_a_survivor_that_was_chosen(partial, values, error, match):
@@ -907,7 +907,7 @@ def test_a_gradient_that_nobody_is_left_to_verify():
         told = [NOTHING, [message(0, 0, 5.0)], [Event(Kind.DIED, 1)]]
         code = FractionalRepetition(2, 1, stragglers=1)
         cluster = script(code, told, verify=True, patience=0, partial=partial)
-        with pytest.raises(UnverifiedError, match="none to spare, where one worker may lie"):
+        with pytest.raises(UnverifiedError, match="too few to show a lie, and one worker may lie"):
             cluster.step(np.ones(1), np.empty(1))
 
 

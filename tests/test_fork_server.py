@@ -176,7 +176,7 @@ def test_a_server_that_never_starts_is_an_error(monkeypatch):
     if worker_processes.server():
         worker_processes.end()
     monkeypatch.setattr(fork_server, "_BEGIN", "raise SystemExit(3)")
-    with pytest.raises(OSError, match="workers are forked from ends while it starts"):
+    with pytest.raises(OSError, match="workers are forked from ended while it started"):
         LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 2)
     monkeypatch.undo()
     out = np.empty(2)

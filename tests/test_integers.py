@@ -131,7 +131,7 @@ def test_blocks_are_subtracted_exactly():
 @pytest.mark.parametrize("code", OTHERS, ids=repr)
 def test_other_codes_say_so(code):
     partials = np.ones((code.scheme.loads[0], 4), dtype=np.int32)
-    says = r"dtypes float32, .*not int32: this code multiplies by numbers that are no integers"
+    says = r"dtypes float32, .*not int32: this code multiplies by numbers that are not integers"
     with pytest.raises(TypeError, match=says):
         code.encode(0, partials[: len(code.partitions(0, 0))])
     with pytest.raises(TypeError, match=says):

@@ -208,7 +208,7 @@ def test_refuses(function):
     with pytest.raises(ValueError, match="nodes 1 and 2 are both"):
         weights([0, 3, 3])
     for nodes in ([1e300, 1e-30, 2e-30], [1e300, 1e-30j, 2e-30]):
-        says = r"nodes 1 and 2, .*, are as good as equal beside the largest part of a node"
+        says = r"nodes 1 and 2, .*, are too close: divided by the largest part of a node"
         with pytest.raises(ValueError, match=says):
             weights(nodes)
 

@@ -453,7 +453,7 @@ def test_margins_that_are_none():
             LagrangeCode(6, load=2, messages=2, margin=margin)
     assert LagrangeCode(6, load=2, messages=2, margin=1).scheme.waits
     for margin in (1, 0.01):
-        with pytest.raises(ValueError, match="margin must be 0 where workers send one message"):
+        with pytest.raises(ValueError, match="margin must be 0 if workers send one message"):
             LagrangeCode(6, load=2, margin=margin)
     assert not LagrangeCode(6, load=2, margin=0.0).scheme.waits
     assert LagrangeCode(6, load=2, messages=2).scheme.waits  # by its limit

@@ -541,7 +541,7 @@ class Rateless:
         (
             {"schedule": "cosine", "optimizer": Rateless()},
             TypeError,
-            "schedule asks for an optimizer with an attribute lr, .* has none",
+            "schedule needs an optimizer with an attribute lr, .* has none",
         ),
         ({"evaluate_every": 0}, ValueError, "evaluate_every must be at least 1, not 0"),
         ({"evaluate_every": 1.5}, TypeError, "evaluate_every must be an integer, not 1.5"),

@@ -123,7 +123,7 @@ def test_a_text_says_which_nodes_fail():
 def test_texts_are_checked(text, said):
     with pytest.raises(ValueError, match=said):
         delays.parse("none | outages: " + text)
-    with pytest.raises(ValueError, match="of a computation"):
+    with pytest.raises(ValueError, match="has per='computation'"):
         delays.parse(
             "shifted-exponential:shift=1,rate=1 | outages:sizes=2/2,probability=0.1,seconds=6"
         )
@@ -148,13 +148,13 @@ def test_commands_deal_workers_out():
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        ((delays.ShiftedExponential(0.1, 1.0), NODES, 0.1, 60), ValueError, "of a computation"),
+        ((delays.ShiftedExponential(0.1, 1.0), NODES, 0.1, 60), ValueError, "has per=.computation"),
         ((3, NODES, 0.1, 60), TypeError, "delays must be a model"),
         ((None, NODES, 1.5, 60), ValueError, "probability must be in 0 .. 1"),
         ((None, NODES, -0.5, 60), ValueError, "probability"),
         ((None, NODES, 0.1, math.inf), ValueError, "seconds"),
-        ((None, "aab", 0.1, 60), TypeError, "label of each worker"),
-        ((None, 6, 0.1, 60), TypeError, "label of each worker"),
+        ((None, "aab", 0.1, 60), TypeError, "label for each worker"),
+        ((None, 6, 0.1, 60), TypeError, "label for each worker"),
         ((None, {"a": [0, 2], "b": [3]}, 0.1, 60), ValueError, "does not exist"),
     ],
 )

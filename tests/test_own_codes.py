@@ -235,7 +235,7 @@ def test_more_than_rows_is_said_by_a_scheme(name):
     setattr(code, name, None)
     with pytest.raises(TypeError, match=f"Ring sets {name}: "):
         code.decodable([0])
-    with pytest.raises(TypeError, match="Both has a row of its own and is made with a scheme"):
+    with pytest.raises(TypeError, match="Both defines row and is made with a scheme"):
         type("Both", (fastgc.Code,), {"row": Ring.row})(RingScheme(4))
     with pytest.raises(TypeError, match=r"scheme must be a fastgc\.codes\.Scheme, not Ring"):
         fastgc.Code(Ring(4))

@@ -401,8 +401,8 @@ def test_losses_are_a_sentence():
 @pytest.mark.parametrize(
     ("domains", "error", "said"),
     [
-        ("host", TypeError, "label of each worker"),
-        (3, TypeError, "label of each worker"),
+        ("host", TypeError, "label for each worker"),
+        (3, TypeError, "label for each worker"),
         ([0, 0, 1], ValueError, "a label for each of 4 workers, not 3"),
         ([0, 0, 1, [1]], TypeError, r"domains\[3\] must be a label"),
         ({"a": [0, 1], "b": [2]}, ValueError, "3 is in none"),

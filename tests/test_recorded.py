@@ -225,7 +225,7 @@ def test_tables_are_recordings(tmp_path):
     write(listed, TIMES)
     assert np.array_equal(Recording.read(listed, cost=0).times, TIMES)
     for settings, says in (
-        ({}, r"times\.csv: say how many seconds of each time are the computation of one"),
+        ({}, r"times\.csv: give cost .*how many seconds of each time compute one"),
         ({"cost": 0.1, "per": "computation"}, "times per computation have no further cost, not"),
         ({"cost": -1}, "cost must be finite and not negative"),
     ):
@@ -237,5 +237,5 @@ def test_tables_are_recordings(tmp_path):
     written = tmp_path / "recording.json"
     written.write_text(json.dumps(read.to_dict()))
     assert np.allclose(Recording.read(written).times, read.times, atol=1e-7)
-    with pytest.raises(ValueError, match="it tells its cost, unit and per itself"):
+    with pytest.raises(ValueError, match="leave out cost, unit and per"):
         Recording.read(written, cost=0.1)

@@ -76,7 +76,7 @@ def test_names_must_stand_in_texts(name):
     ("arguments", "message"),
     [
         ((3, other), "is a text, not 3"),
-        (("new", 3), "needs what makes one, a class or function, not 3"),
+        (("new", 3), "must be a class or function, not 3"),
         (("new", other, 3), "the title .* is a text"),
     ],
 )

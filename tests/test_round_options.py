@@ -208,7 +208,7 @@ def test_training_takes_options_and_keywords():
 
 @pytest.mark.parametrize("name", ["batch", "first_round"])
 def test_training_draws_batches_and_counts_rounds_itself(name):
-    with pytest.raises(ValueError, match="leave batch and first_round as they are"):
+    with pytest.raises(ValueError, match="must not set batch and first_round"):
         fastgc.train(
             fastgc.Uncoded(3), toy(), options=RoundOptions(**{name: OTHER[name]}), rounds=2
         )

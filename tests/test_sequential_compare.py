@@ -359,7 +359,7 @@ def test_plans_say_where_coding_across_rounds_is_faster(tmp_path, monkeypatch):
     [
         (["cloud"], "unknown code 'cloud'"),
         (["--mu", "a"], "--mu must be a number"),
-        (["--unit", "ms"], "--unit is of a table"),
+        (["--unit", "ms"], "--unit describes a table"),
         (["--recorded", "times.npy", "-n", "4"], "exclude each other"),
         (["m-sgc", "--models", "1"], "none is such"),
         (["m-sgc", "-n", "4", "--rounds", "5"], "too few"),

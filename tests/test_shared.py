@@ -133,5 +133,5 @@ def test_rounds_can_be_followed(receive, interrupted):
 def test_processors_that_there_are_not(processors, error, says):
     with pytest.raises(error, match=says):
         simulate(CODES[0], processors=processors, rounds=1)
-    with pytest.raises(ValueError, match='by method="auto" only'):
+    with pytest.raises(ValueError, match='processors need method="auto"'):
         simulate(CODES[0], processors=2, method="round", rounds=1)

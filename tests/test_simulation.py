@@ -354,7 +354,7 @@ def test_workers_that_never_come_back():
     code = ReedSolomon(10, stragglers=4)
     heavy = Pareto(0.01, 0.9)  # the fifth slowest has a mean, but no worker by itself
     simulate(code, heavy, rounds=10)
-    with pytest.raises(ValueError, match=r"does not exist where workers finish.*the 4 "):
+    with pytest.raises(ValueError, match=r"does not exist if workers finish.*the 4 "):
         simulate(code, heavy, rounds=10, interrupted=False)
     few = Heterogeneous([Pareto(0.01, 0.9)] * 4 + [PARETO] * 6)
     simulate(code, few, rounds=10, interrupted=False)

@@ -411,7 +411,7 @@ def test_a_round_that_settled_takes_more():
             ReedSolomon(5, stragglers=1),
             {"liars": 1, "dtype": "float32", "message_dtype": "float16"},
             TypeError,
-            "must have sent float32, float64 or complex numbers, not float16",
+            "messages of float32, float64 or complex numbers, not of float16",
         ),
         (
             LinearCode([[1, 1], [1, 1]]),
@@ -694,7 +694,7 @@ class Whole(Falsified):
 
 def test_what_an_engine_cannot_ask_about_is_refused():
     code, shards = FractionalRepetition(4, stragglers=1), [1.0] * 4
-    with pytest.raises(ValueError, match=r"ask=True.*say with verify="):
+    with pytest.raises(ValueError, match=r"ask=True.*as in verify=1"):
         LocalCluster(code, shards, np.multiply, 3, ask=True)
     for engine in (LocalCluster, SimulatedCluster):
         with pytest.raises(TypeError, match="Whole, which computes whole messages"):

@@ -146,7 +146,7 @@ def test_arguments_that_fit_no_cell():
         ({"n": []}, "n must be one integer or several"),
         ({"stragglers": -1}, "stragglers must be at least 0, not -1"),
         ({"delays": "gauss:1"}, "unknown delay model"),
-        ({"delays": []}, "an empty list is neither"),
+        ({"delays": []}, "not an empty sequence"),
         ({"cost": 1.0, "work": 1.0}, "exclude each other"),
         ({"rounds": 0}, "rounds must be at least 1"),
         ({"live": -1}, "live must be at least 0"),

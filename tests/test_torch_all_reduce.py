@@ -1721,7 +1721,7 @@ def test_modules_that_are_trained_in_turns(tmp_path):
         assert isinstance(each, tuple), each
         assert np.array_equal(each[0], together[0][0])
     assert [together[rank][1] for rank in range(N)] == [True] + [False] * (N - 1)
-    assert "make one of all modules, CodedAllReduce(torch.nn.ModuleList([a, b])" in apart.pop(0)
+    assert "for all modules, CodedAllReduce(torch.nn.ModuleList([a, b])" in apart.pop(0)
     assert sorted(apart) == without(0)
     for each in apart.values():
         assert isinstance(each, tuple), each

@@ -299,7 +299,7 @@ def test_what_needs_a_master_or_none(tmp_path):
     options = {"batch_size": BATCH, "engine": "simulated"}
     with (
         CodedDataParallel(Net(), loss, samples(), CODES[0], **options) as parallel,
-        pytest.raises(RuntimeError, match='join\\(\\) is for engine="all-reduce"'),
+        pytest.raises(RuntimeError, match='join\\(\\) is only for engine="all-reduce"'),
     ):
         parallel.join()
 

@@ -622,7 +622,7 @@ def test_adaptive_methods_in_less_precision(dtype, messages, tolerance):
             Grouped.repetition(6, 3),
             {"optimizer": GCADA(3), "tracker": StabilityTracker()},
             ValueError,
-            "trackers follow gradients decoded in one, not GCADA's",
+            "GCADA decodes groups, which a tracker cannot follow",
         ),
         (
             Grouped.repetition(6, 2),
@@ -658,7 +658,7 @@ def test_adaptive_methods_in_less_precision(dtype, messages, tolerance):
             fastgc.Uncoded(3),
             {"survivors": [Record(1, 0, 0, 0, (), 0, 0, 0, 0)], "rounds": 2},
             ValueError,
-            "the run to decode as has no round 2: it has 1",
+            "the run in survivors has no round 2: it has 1",
         ),
         (
             fastgc.Uncoded(3),
@@ -667,7 +667,7 @@ def test_adaptive_methods_in_less_precision(dtype, messages, tolerance):
                 "rounds": 1,
             },
             ValueError,
-            r"round 1 of the run to decode as: survivors\[1\] is 3, but workers are numbered",
+            r"round 1 of the run in survivors: survivors\[1\] is 3, but workers are numbered",
         ),
     ],
 )

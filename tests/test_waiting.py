@@ -236,7 +236,7 @@ def test_gradients_of_integers_are_sums_of_what_came():
 
 def test_a_matrix_that_never_determines_the_gradient():
     B = [[1, 0, 1], [0, 1, 1]]
-    with pytest.raises(ValueError, match=r"say how many workers are waited for, by wait="):
+    with pytest.raises(ValueError, match=r"give wait=, how many workers to wait for"):
         LinearCode(B)
     code = LinearCode(B, wait=1)
     assert code.stragglers is None  # not even 0

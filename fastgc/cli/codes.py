@@ -120,10 +120,10 @@ def _show(what: Compared, figures: Mapping[str, Figures], output: Table) -> None
     ]
     output.show(title, columns, rows)
     output.explain(
-        "load, mean: partitions of a worker, largest and mean; worst: messages needed; "
-        "waits, sent: workers waited for and gradients received, mean; size: of a message, "
-        "in gradients; µs: for a decoding vector; error: of the gradient, relative, median "
-        "and max"
+        "load: partitions of the worker that has most; mean: partitions per worker; worst: "
+        "messages needed in the worst case, of all; waits: workers waited for, mean; sent: "
+        "gradients received, mean; size: of a message, in gradients; µs: time of a decoding "
+        "vector; error: relative error of the gradient, median; max: the largest"
     )
 
 
@@ -153,8 +153,8 @@ def _show_approximations(figures: Mapping[str, Figures], output: Table) -> None:
         echo()
     output.show(APPROXIMATIONS, columns, rows)
     output.explain(
-        "left out: of the gradient, root mean square over random survivors, and of the "
-        "worst; ≥: at least, for not all sets of survivors were looked at"
+        "left out, mean: part of the gradient that is left out, root mean square over random "
+        "survivors; at worst: for the worst survivors (≥: at least, as not all were tried)"
     )
 
 

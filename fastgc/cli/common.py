@@ -49,8 +49,8 @@ class _InOrder(TyperGroup):
 app = typer.Typer(
     cls=_InOrder,
     help="Gradient coding: the exact gradient from whichever workers answered first.",
-    epilog="fastgc --install-completion, once: from then on the Tab key completes commands, "
-    "options and names of codes.",
+    epilog="Run fastgc --install-completion once to let the Tab key complete commands, options and "
+    "names of codes.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -68,7 +68,7 @@ def _begin(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version, and end."
+            "--version", callback=_print_version, is_eager=True, help="Print the version and end."
         ),
     ] = False,
 ) -> None:
@@ -109,7 +109,7 @@ def option(default: Any, help: str, *names: str, **settings: Any) -> Any:
     *names : str
         What it is called. Default: the name of the field.
     **settings
-        As of ``typer.Option``.
+        As in ``typer.Option``.
     """
     return field(
         default=default, metadata={"told": typer.Option(default, *names, help=help, **settings)}
@@ -133,7 +133,7 @@ def command(panel: str, **settings: Any) -> Callable[[F], F]:
     panel : str
         Where the command stands in the list of commands.
     **settings
-        As of ``typer.Typer.command``.
+        As in ``typer.Typer.command``.
     """
 
     def added(function: F) -> F:
@@ -246,7 +246,7 @@ def refuse_recorded(context: typer.Context, instead: str, *names: str) -> None:
     """Raise ValueError if the command line says what recorded times tell, whatever its value."""
     for name in names:
         if is_given(context, name):
-            raise ValueError(f"--{name} and {instead} exclude each other: the times tell it")
+            raise ValueError(f"--{name} and {instead} exclude each other: leave out --{name}")
 
 
 def read_recorded(context: typer.Context, what: Any, *names: str) -> Recording | None:
@@ -258,7 +258,7 @@ def read_recorded(context: typer.Context, what: Any, *names: str) -> Recording |
     if what.recorded is None:
         for name in ("per", "unit"):
             if is_given(context, name):
-                raise ValueError(f"--{name} is of a table: name it by --recorded")
+                raise ValueError(f"--{name} describes a table: name the table by --recorded")
         return None
     from ..delays.interface import check_per
     from ..planning import Recording

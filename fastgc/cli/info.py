@@ -16,7 +16,7 @@ from .output import JsonOutput
 
 @command(MORE)
 def info(output: JsonOutput) -> None:
-    """Print version, backends found, SIMD level chosen, threads, and where transforms take over."""
+    """Print the version, backends, SIMD level, threads, and where Fourier transforms take over."""
     output.check()
     facts: dict[str, Any] = {
         "version": __version__,

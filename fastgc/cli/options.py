@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import typer
+
 from ..codes import catalogue
-from ..delays.text import FORMS
-from .common import Options, argument, option
+from ..delays.text import COMMON, FORMS, others
+from .common import Options, argument, echo, option
 
 DELAYS = "pareto:scale=0.005,shape=1.5"
 
@@ -57,7 +59,19 @@ def delays(
     default: Any = DELAYS, help: str = "How late workers are, in seconds", more: str = ""
 ) -> Any:
     """Delays, as a text that `fastgc.delays.parse` reads."""
-    return option(default, f"{help}: {FORMS}{{other delays}}.{more}")
+    said = f"{help}: {COMMON}{{other delays}}. --delays help explains these and all other forms."
+    return option(default, said + more, callback=_explain_delays, is_eager=True)
+
+
+def _explain_delays(given: Any) -> Any:
+    """Print all forms of delays and end, if that is asked for."""
+    if given != "help" and given != ["help"]:
+        return given
+    for form, meaning in FORMS:
+        echo(f"{form}\n    {meaning}")
+    if names := others():
+        echo(f"{', '.join(names)}\n    added by others")
+    raise typer.Exit
 
 
 def cost(help: str = "Seconds to compute one partial gradient.") -> Any:
@@ -84,8 +98,8 @@ def seed(help: str = "Seed of delays and random codes.") -> Any:
 def finish(what: str = "the message") -> Any:
     return option(
         False,
-        f"Late workers first finish {what} they are at, as those of the engines do; otherwise they "
-        "drop it when a round is over.",
+        f"Late workers finish {what} they are working on before they start on a new round, as "
+        "workers of real engines do. Otherwise they drop it when a round ends.",
         "--finish",
     )
 
@@ -94,20 +108,20 @@ def processors(more: str = "") -> Any:
     """Processors, as `numbers` reads them."""
     return option(
         "",
-        "How many processors all workers share, as in 2, or a number that names the processor of "
-        f"each, as in 0/0/1/1. {more}Default: one for each worker.",
+        "How many processors the workers share, such as 2, or the processor of each worker, such "
+        f"as 0/0/1/1. {more}Default: one processor per worker.",
     )
 
 
 def unit() -> Any:
-    return option("s", "Of the times in a table: s, ms, us or ns.")
+    return option("s", "Unit of the times in a table: s, ms, us or ns.")
 
 
 def per() -> Any:
     return option(
         "round",
-        "What a time in a table is of: round, or computation where all of it is the computation "
-        "of one partition.",
+        "What a time in a table measures: a worker's whole round (round), or the computation of "
+        "one partition (computation).",
     )
 
 
@@ -122,7 +136,7 @@ def csv(help: str = "") -> Any:
 def figures(kind: str, help: str = "") -> Any:
     """A file of figures; without one they are printed."""
     help = help or f"Write all figures to this file as {kind.upper()}"
-    help = f"{help}; - or no name: print that, and no table."
+    help = f"{help}; with - or no name, print that instead of the table."
     return option(None, help, f"--{kind}", metavar="FILE", allow_dash=True)
 
 
@@ -138,6 +152,6 @@ def picture(help: str) -> Any:
 def timeline(of: str) -> Any:
     return option(
         None,
-        f"Draw the first three rounds of each {of} to this file: who computed when, who was waited "
-        "for, what was decoded from (png, svg, pdf).",
+        f"Draw the first three rounds of each {of} to this file (png, svg, pdf): who computed "
+        "when, who was waited for, whose messages were decoded.",
     )

@@ -192,8 +192,8 @@ def check_drawn(names: Sequence[str], instead: str) -> None:
     """Raise ValueError unless a picture of timelines has room for so many."""
     if len(names) > MOST_DRAWN:
         raise ValueError(
-            f"--timeline draws codes beneath each other, up to {MOST_DRAWN}, or the picture is too "
-            f"long to be read, not {len(names)}: {instead}"
+            f"--timeline draws at most {MOST_DRAWN} codes in one picture, not {len(names)}: "
+            f"{instead}"
         )
 
 

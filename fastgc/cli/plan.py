@@ -57,7 +57,7 @@ class Search(Options):
     """What is planned for."""
 
     names: str = options.codes(
-        "Codes to choose among, as in rs,binary. Default: those that give the exact gradient of "
+        "Codes to choose among, such as rs,binary. Default: all that give the exact gradient of "
         "any model."
     )
     workers: int = options.workers()
@@ -69,8 +69,7 @@ class Search(Options):
     memory: int | None = option(None, "Partitions that a worker can hold.", min=1)
     residual: float = option(
         0.0,
-        "The largest part of the gradient that a code may leave out, root mean square: of "
-        "approximate codes.",
+        "Largest part of the gradient (root mean square) that an approximate code may leave out.",
         min=0.0,
     )
     rounds: int = options.rounds(2000, "Rounds to simulate of each code.")
@@ -78,25 +77,28 @@ class Search(Options):
     finish: bool = options.finish()
     speeds: str = option(
         "",
-        "Relative speeds of the workers, as in 4/4/2/1: binary and rs-clustered are tried with "
-        "them, too. --cost is then that of a worker of speed 1, unless times are measured.",
+        "Relative speeds of the workers, such as 4/4/2/1. binary and rs-clustered are then also "
+        "tried with loads that follow the speeds. --cost is the cost for a worker of speed 1, "
+        "unless times are measured.",
     )
     processors: str = options.processors("--live measures it. ")
     recorded: Path | None = option(
         None,
         "Plan for the times in this file: what --record wrote, or a table of rounds and workers "
-        "(csv, txt, npy, npz, json, parquet), of which --cost says how many seconds of each time "
-        "one partition takes.",
+        "(csv, txt, npy, npz, json, parquet). For a table, --cost says how many seconds of each "
+        "time one partition takes.",
     )
     unit: str = options.unit()
     per: str = options.per()
     live: int = options.live(
-        "Run worker processes here for so many rounds, with --delays added; plan for their times; "
-        "run the best codes, and compare."
+        "Run worker processes on this machine for so many rounds, with --delays added; plan for "
+        "their times; then run the best codes and compare."
     )
     record: Path | None = option(None, "With --live, write the times to this file (JSON).")
     every: bool = option(False, "Show every load of every code.", "--all")
-    plot: Path | None = options.picture("Plot time and amplification against load to this file.")
+    plot: Path | None = options.picture(
+        "Plot time and amplification of rounding errors against load to this file."
+    )
 
 
 class _Source(NamedTuple):
@@ -116,7 +118,7 @@ class _Column(NamedTuple):
 
 @command(CHOOSING)
 def plan(context: typer.Context, what: Search, output: Tables) -> None:
-    """Choose a code and its load: all of them, ranked by the expected time of a round."""
+    """Choose a code and its load: rank all of them by the expected time of a round."""
     from ..planning.plan import reasons
 
     output.check()
@@ -345,14 +347,16 @@ def _show(
         columns = [*columns[:4], *_measured_columns(measured), *columns[4:]]
     rows = [[column.text(choice) for column in columns] for choice in shown]
     output.show(title, [(c.short, c.long) for c in columns], rows)
+    real = "; real: the same, measured; off: how far time is from it" * (measured is not None)
+    amplified = "; amplif.: how many times larger rounding errors become" * (not approximate)
     left = (
-        "; left: of the gradient left out, root mean square (–: no more than rounding; !: more "
-        "than --residual, ranked after all others)"
+        "; left: part of the gradient that is left out, root mean square (–: no more than "
+        "rounding; !: more than --residual, ranked after all others)"
     )
     output.explain(
-        "time: of a round, ms, with ± its standard error (real: measured); workers, sent: workers "
-        "waited for and gradients received, mean; amplif.: of rounding; error: of the gradient, "
-        f"relative, predicted (!: useless){left * approximate}",
+        f"time: of a round, ms (±: its standard error){real}; workers: waited for, mean; sent: "
+        f"gradients received, mean{amplified}; error: predicted relative error of the gradient "
+        f"(!: useless){left * approximate}",
         codes=[choice.name for choice in shown],
     )
 
@@ -392,7 +396,7 @@ def _crowded(found: Plan, workers: int, processors: Any) -> str | None:
         return f"{said}."
     second = others[0]
     return (
-        f"{said}. Coding loses: what a code computes more, it computes in the others' time "
+        f"{said}. Coding loses: what a code computes more takes time from the other workers "
         f"({second.name}, load {second.code.load}: {second.time / best.time:.2f} times as long as "
         f"{best.name}, load {least})."
     )
@@ -434,24 +438,24 @@ class Grid(Options, panel="The grid"):
 
     codes: str = option(
         "rs,binary,uncoded",
-        "Codes, as in rs,bcc:load=5 or mycode:MyClass.{other codes}",
+        "Codes, such as rs,bcc:load=5 or mycode:MyClass.{other codes}",
         "--code",
         autocompletion=complete_codes,
     )
     workers: str = option(
         "20",
-        "Workers: numbers and ranges first:last or first:last:step, as in 10,20:80:20. The last is "
-        "one of them.",
+        "Numbers of workers, or ranges first:last or first:last:step that include the last, such "
+        "as 10,20:80:20.",
         "--workers",
         "--n",
         "-n",
     )
     stragglers: str = option(
-        "0:8", "Stragglers tolerated, s, written as workers are.", "--stragglers", "--s", "-s"
+        "0:8", "Stragglers tolerated, s, written in the same way.", "--stragglers", "--s", "-s"
     )
     delays: list[str] | None = options.delays(
         None,
-        "How late workers are, in seconds; may be given several times",
+        "How late workers are, in seconds; give it several times to compare",
         f" (default: {DELAYS})",
     )
     partitions: int | None = options.partitions(min=1)
@@ -463,16 +467,16 @@ class Rounds(Options, panel="Rounds"):
 
     cost: float = options.cost()
     work: float = options.cost(
-        "In its place, seconds to compute all of them, which the partitions share: so do numbers "
-        "of workers compare."
+        "Instead of --cost: seconds to compute the partial gradients of all partitions once. Use "
+        "it to compare numbers of workers."
     )
     receive: float = options.receive()
     rounds: int = options.rounds(2000, "Rounds to simulate in each cell.")
     seed: int = options.seed()
     finish: bool = options.finish()
     live: int = options.live(
-        "Measure so many rounds in each cell, too: of worker processes on this machine, which "
-        "compute softmax regression of the handwritten digits, with --delays added."
+        "Also measure so many rounds in each cell: worker processes on this machine compute "
+        "softmax regression of the handwritten digits, with --delays added."
     )
 
 
@@ -500,10 +504,10 @@ class Asked(Grid, Rounds, Picture, Figures):
 
 @command(CHOOSING)
 def sweep(asked: Asked) -> None:
-    """Simulate a grid of codes, workers, stragglers and delays, and measure it, if asked to.
+    """Simulate a grid of codes, workers, stragglers and delays; with --live, also measure it.
 
-    Cells that cannot be are named and left out, with the reason in CSV and JSON. What was computed
-    before Ctrl-C is written.
+    Impossible cells are named and left out; CSV and JSON have the reason. After Ctrl-C, the cells
+    computed so far are written.
     """
     from .. import planning
 
@@ -649,9 +653,9 @@ def _show_cells(cells: Sequence[Cell], asked: Asked, how: str, live: bool) -> No
         rows = [line(cell) for cell in cells if cell.delays == delays]
         asked.show(f"{delays}; {how}", columns, rows, several=True)
     asked.explain(
-        "time: of a round, ms, mean, with ± half of its 95% interval"
-        f"{' (real: measured)' * live}; sent: gradients received, mean; residual: what is left "
-        "out, root mean square; error: of the gradient, relative, the largest predicted",
+        f"time: of a round, mean, ms{'; real: the same, measured' * live}; ±: half of the 95% "
+        "interval; sent: gradients received, mean; residual: part of the gradient that is left "
+        "out, root mean square; error: largest predicted relative error of the gradient",
         codes=[cell.code for cell in cells],
     )
 
@@ -689,9 +693,9 @@ def fit(what: Times, output: JsonOutput) -> None:
     title = f"{times.size} times, median {1e3 * np.median(times):.3g} ms, from {what.file.name}"
     output.show(title, ["model", "AIC", "KS", "p"], rows)
     echo(
-        "best first, by Akaike's criterion; KS: largest distance between the distribution of the "
-        "times and the model's; p: how probable one as large is if the model is right (below 0.05, "
-        "say, it is not: then plan with empirical:FILE)"
+        "best first, by Akaike's criterion (AIC); KS: largest distance between the distribution "
+        "functions of the times and of the model; p: probability of such a distance if the model "
+        "is right (if p is below 0.05 or so, plan with empirical:FILE instead)"
     )
 
 

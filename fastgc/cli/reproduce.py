@@ -23,19 +23,22 @@ class Chosen(Options):
 
     figure: str = argument(
         "all",
-        "all, or a list of figures and tables such as halbawi-3,li-tables. krishnan2023 and "
-        "bytedance2025, on times that others recorded, are not among all: they need --data.",
+        "all, or a list of figures and tables such as halbawi-3,li-tables. all leaves out "
+        "krishnan2023 and bytedance2025, which need times that others recorded: name them and give "
+        "--data.",
     )
     rounds: int = options.rounds(100_000, "Rounds simulated for each point of a figure.")
-    seed: int = options.seed("Seed of all that is random.")
+    seed: int = options.seed("Seed of everything that is random.")
     data: str | None = option(
         None,
         'What halbawi-2 and zhu-2 train on: "digits", a .npz file, an idx file, or a folder with '
-        "MNIST's four files. Default: zhu-2 on the digits, halbawi-2 on synthetic images, as many "
-        "and as large as the paper's of MNIST. Of krishnan2023 and bytedance2025 the folder of the "
+        "MNIST's four files. Default: the digits for zhu-2; for halbawi-2 synthetic images, as "
+        "many and as large as MNIST's. For krishnan2023 and bytedance2025: the folder with the "
         "times that their authors published.",
     )
-    plots: Path | None = option(None, "Draw the figures to this folder (png), made if need be.")
+    plots: Path | None = option(
+        None, "Draw the figures into this folder (png). It is created if it does not exist."
+    )
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Written(Output):
 
 @command(MORE)
 def reproduce(what: Chosen, output: Written) -> None:
-    """Compute the papers' figures and tables anew, and compare them with what the papers print."""
+    """Recompute the papers' figures and tables, and compare them with the printed ones."""
     from .. import papers
 
     output.check()

@@ -34,45 +34,46 @@ class Schemes(Options):
 
     names: str = options.codes(
         "A list of m-sgc, sr-sgc, codes, and module:Class, such as "
-        "m-sgc:burst=1,window=2,stragglers=3,binary. What a name leaves open is chosen by the "
-        "first rounds. (default: these two and five codes)",
+        "m-sgc:burst=1,window=2,stragglers=3,binary. The first rounds choose what a name leaves "
+        "open. (default: these two and five codes)",
         complete=completes(_names),
     )
     workers: int = options.workers()
     models: int = option(
         4,
-        "Models that are trained in turn: each step must be done by the next one of the same "
-        "model.",
+        "Models that are trained in turn. A model's step must be done before its next one begins.",
         min=1,
     )
     mu: str = option(
         "0/0.2/1",
-        "A round waits (1 + mu) times as long as the fastest worker takes, at least: one number or "
-        "several, as in 0/0.2/1, to choose among. Codes go on as soon as they can.",
+        "A round waits at least (1 + mu) times as long as the fastest worker takes. Give one "
+        "number, or several to choose among, such as 0/0.2/1. Codes go on as soon as they can "
+        "decode.",
     )
     delays: str = options.delays(DELAYS)
     cost: float = options.cost(
-        "Seconds to compute one of n partitions; with --recorded: of each time in a table."
+        "Seconds to compute one of n partitions; with --recorded: how many seconds of each time in "
+        "a table are for that."
     )
     rounds: int = options.rounds(400, "Rounds to simulate.")
     probe: int | None = option(
         None,
-        "The first so many rounds choose what names leave open, the others tell the times. "
-        "(default: half, at most 100)",
+        "How many of the rounds choose what names leave open; the others are timed. (default: "
+        "half, at most 100)",
         min=1,
     )
     seed: int = options.seed()
     finish: bool = options.finish("what")
     recorded: Path | None = option(
         None,
-        "Use the rounds in this file, in their order: what plan --record wrote, or a table of "
+        "Use the rounds of this file, in their order: what plan --record wrote, or a table of "
         "rounds and workers (csv, txt, npy, npz, json, parquet).",
     )
     unit: str = options.unit()
     per: str = options.per()
     plot: Path | None = options.picture(
-        "Plot how many gradients are done when, and seconds per gradient of all that was tried, to "
-        "this file."
+        "Plot the number of finished gradients over time, and seconds per gradient for all that "
+        "was tried, to this file."
     )
 
 
@@ -86,9 +87,10 @@ class _Times(NamedTuple):
 
 @command(CHOOSING)
 def sequential(context: typer.Context, what: Schemes, output: Tables) -> None:
-    """Compare coding across rounds, of several models in turn, with codes round by round.
+    """Compare coding across rounds, for several models in turn, with coding each round by itself.
 
-    Stragglers of a round make up for it in later ones. What counts is seconds per gradient.
+    A worker that straggles in one round makes up for it in later ones. The table lists the fastest
+    first, by seconds per gradient.
     """
     from ..sequential import compare
     from ..sequential.simulation import NAMES
@@ -225,9 +227,9 @@ def _show(found: list[Compared], figures: list[dict[str, Any]], title: str, outp
     if output.markdown:
         return
     echo(
-        "load: partitions of a worker in a round, where uncoded has 1; T: rounds that a gradient "
-        "may take beside its first; time: all rounds over all gradients, ms, with ± its standard "
-        "error; waited: rounds that could not end after (1 + mu) times the fastest worker's time"
+        "load: partitions per worker and round, where uncoded has 1; T: further rounds that a "
+        "gradient may take after its first; time: per gradient, ms (±: its standard error); "
+        "waited: share of rounds that lasted longer than (1 + mu) times the fastest worker's time"
     )
     names = dict.fromkeys(each.name for each in found)
     echo(f"Schemes: {', '.join(map(describe, names))}.")

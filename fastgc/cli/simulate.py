@@ -47,17 +47,17 @@ class Rounds(Sizes):
     processors: str = options.processors()
     request: float = option(
         0.0,
-        "Seconds that it takes to ask workers, of codes that ask them for sums (partial-work) or "
-        "for what others owe (reactive).",
+        "Seconds that a request to workers takes, for codes that ask for sums (partial-work) or "
+        "for missing partitions (reactive).",
         min=0.0,
     )
-    plot: Path | None = options.picture("Plot how many rounds are over when to this file.")
+    plot: Path | None = options.picture("Plot the distribution of the rounds' times to this file.")
     timeline: Path | None = options.timeline("code")
 
 
 @command(CHOOSING)
 def simulate(what: Rounds, output: Tables) -> None:
-    """Simulate rounds: how long codes take, from how many workers, at what load."""
+    """Simulate rounds: how long each code takes, how many workers it waits for, at what load."""
     from ..planning.plan import reasons
 
     output.check()
@@ -202,17 +202,18 @@ def _show(
         for name, each in figures.items()
     ]
     legend = (
-        "mean, ± (its standard error), median, 99%: time of a round, ms; workers, sent, computed: "
-        "workers waited for, gradients received and partial gradients computed by then, mean"
+        "mean, median, 99%: time of a round, ms (±: standard error of the mean); workers: waited "
+        "for, mean; sent: gradients received, mean; computed: partial gradients computed by then, "
+        "mean"
     )
     if approximate:
         columns.append(("left", "left out"))
         for row, each in zip(rows, figures.values(), strict=True):
             row.append(left_out(each["residual"]))
         legend = (
-            "mean, ± (its standard error), 99%: time of a round, ms; workers, sent: workers waited "
-            "for, gradients received by then, mean; left: of the gradient left out, root mean "
-            "square (–: no more than rounding)"
+            "mean, 99%: time of a round, ms (±: standard error of the mean); workers: waited for, "
+            "mean; sent: gradients received, mean; left: part of the gradient that is left out, "
+            "root mean square (–: no more than rounding)"
         )
         if not output.markdown:  # a terminal has no room for the median and what was computed
             for cells in (columns, *rows):
@@ -247,9 +248,9 @@ def say_unknown(model: DelayModel | None, found: Iterable[tuple[str, Simulation]
     names = dict.fromkeys(name for name, each in found if each.mean_exists is None)
     if names:
         echo(
-            f"whether the mean time of {', '.join(names)} exists is unknown: {described(model)} "
-            "does not say how heavy its tails are (tail_indices), or a code not how many "
-            "stragglers it tolerates",
+            f"the mean time of {', '.join(names)} may not exist: {described(model)} does not say "
+            "how heavy its tails are (tail_indices), or a code does not say how many stragglers it "
+            "tolerates",
             err=True,
         )
 

@@ -31,40 +31,44 @@ class Measured(Options):
     """What is measured."""
 
     names: str = options.codes(
-        "A list such as rs@spread,rs,binary; rs@solve computes decoding vectors by the method "
-        "solve, rs@spread exact ones, rs near-exact ones where they are more precise.",
+        "A list such as rs,rs@spread,binary. A method for decoding vectors stands behind @: "
+        "rs@spread computes exact ones. Without it rs uses near-exact ones where they are more "
+        "precise.",
         STABILITY_CODES,
     )
     sizes: str = option(
-        "16,64,256", "Workers, as in 16,64 or, with their stragglers, 80/12,256/32."
+        "16,64,256", "Workers, such as 16,64, or workers/stragglers, such as 80/12,256/32."
     )
     stragglers: str = option(
-        "0.125", "Stragglers where --sizes does not say: fractions of n.", "--stragglers", "-s"
+        "0.125",
+        "Stragglers as fractions of n, for --sizes that name none.",
+        "--stragglers",
+        "-s",
     )
     dtypes: str = option(
-        "float64", "Types of the messages, as in float64x2,float64,float16.", "--dtype"
+        "float64", "Types of the messages, such as float64x2,float64,float16.", "--dtype"
     )
     equal: str = option(
         "stragglers",
-        "What codes have in common. stragglers: they tolerate equally many. Or each tolerates as "
-        "many as it can without more of something than the first code: load (the largest), "
-        "mean_load, messages (that it needs), message_size, decode_seconds, error.",
+        "What all codes have in common. stragglers: they tolerate equally many. Otherwise each "
+        "tolerates as many as it can without exceeding the first code's load (the largest), "
+        "mean_load, messages (needed), message_size, decode_seconds or error.",
     )
     patterns: str = option(
         "random,neighbouring",
         "Which workers straggle: random, contiguous (in number), neighbouring (on the circle of a "
-        "code's evaluation points), adversarial.",
+        "code's evaluation points), or adversarial (the worst that a search finds).",
     )
-    trials: int = options.rounds(200, "Sets of survivors of each kind.")
+    trials: int = options.rounds(200, "Sets of stragglers of each pattern.")
     seed: int = options.seed("Seed of data, sets and random codes.")
     plot: Path | None = options.picture(
         "Plot the errors for these sizes, patterns and dtypes to this file."
     )
     circle: Path | None = option(
         None,
-        "Plot decoding vectors around the circle of evaluation points to this file: exact and "
-        "near-exact ones of the first code, a Reed-Solomon code in one cluster, for the first "
-        "size, where neighbours straggle.",
+        "Plot exact and near-exact decoding vectors around the circle of evaluation points to this "
+        "file, for the first size where neighbours straggle. The first code must be a Reed-Solomon "
+        "code with one cluster.",
     )
 
 
@@ -73,8 +77,8 @@ def stability(what: Measured, output: Report) -> None:
     """Measure what codes cost and how precise they are, for sizes and patterns of stragglers.
 
     Codes that tolerate equally many stragglers differ in their loads and in the messages they need:
-    --equal load compares those of equal load. All codes meet the same stragglers. Adversarial ones
-    are searched for each code.
+    --equal load compares codes of equal load. All codes meet the same stragglers, except for
+    adversarial ones, which are searched for each code.
     """
     from .. import plotting
     from ..stability import HELD, write_csv
@@ -294,10 +298,11 @@ def _show_errors(rows: list[Any], what: Measured, output: Report) -> None:
         title = f"{kind}, {pattern} stragglers; up to {what.trials} sets each, seed {what.seed}"
         output.show(title, columns, cells, several=True)
     output.explain(
-        "load, mean: partitions of a worker, largest and mean; messages: needed in random "
-        "order, mean; size: of a message, in gradients; µs: for a decoding vector; error, max: "
-        "of the gradient, relative, median and largest; predicted: by trust(); bound: proven, "
-        "at the largest amplification of rounding (amplif.: median)",
+        "load: partitions of the worker that has most; mean: partitions per worker; messages: "
+        "needed in random order, mean; size: of a message, in gradients; µs: time of a decoding "
+        "vector, median; error: relative error of the gradient, median; max: the largest; "
+        "predicted: error by trust(), median; bound: proven bound of the error, where it is "
+        "largest; amplif.: how many times larger rounding errors become, median",
         codes=[row.code for row in rows],
     )
 
@@ -306,7 +311,10 @@ CODES = "rs@locator,rs@near-exact,rs,rs-clustered"
 
 
 def _sizes_option(default: str) -> Any:
-    return option(default, "Workers and stragglers, as in 64/16,256/32; 1/8 straggle if not said.")
+    return option(
+        default,
+        "Workers/stragglers, such as 64/16,256/32. If only workers are given, 1/8 straggle.",
+    )
 
 
 def _dtype_option() -> Any:
@@ -322,12 +330,12 @@ class Searched(Options):
     """What is searched for."""
 
     names: str = options.codes(
-        "Codes, as of fastgc stability; rs@near-exact names a method.", CODES
+        "Codes, as for fastgc stability; rs@near-exact names a method.", CODES
     )
     sizes: str = _sizes_option("64/16,256/32")
     dtype: str = _dtype_option()
     steps: int = option(1000, "Steps of the search: random sets, windows, and exchanges.", min=0)
-    seconds: float | None = option(None, "Longest search for each code and size, in seconds.")
+    seconds: float | None = option(None, "Time limit for each code and size, in seconds.")
     seed: int = _seed_option()
 
 
@@ -335,18 +343,22 @@ class Searched(Options):
 class Spared(Options):
     """What there is to be more of."""
 
-    names: str = options.codes("Codes, as of fastgc worst.", "rs")
+    names: str = options.codes("Codes, as for fastgc worst.", "rs")
     sizes: str = _sizes_option("256/32")
     dtype: str = _dtype_option()
-    more: str = option("0,1,2,4,8,16", "Stragglers to tolerate beyond s, or messages to wait for.")
-    error: float | None = option(None, "Say what reaches this error, for the worst set found.")
-    sets: int = options.rounds(100, "Random sets, and steps of the search.")
+    more: str = option(
+        "0,1,2,4,8,16", "How many stragglers to tolerate beyond s, or more messages to wait for."
+    )
+    error: float | None = option(
+        None, "Say which load, and which wait, reaches this error for the worst set found."
+    )
+    sets: int = options.rounds(100, "Random sets to try, and steps of the search.")
     seed: int = _seed_option()
 
 
 @command(PRECISION)
 def worst(what: Searched, output: Report) -> None:
-    """Search for the stragglers with which a code decodes the least precise gradients."""
+    """Search for the stragglers that make a code's gradients least precise."""
     from ..planning.plan import reasons
     from ..progress import share_bar
 
@@ -378,8 +390,9 @@ def worst(what: Searched, output: Report) -> None:
         title = f"worst stragglers found, {what.dtype}, seed {what.seed}"
         output.show(title, head, cells, several=True)
         output.explain(
-            "start, worst: relative error of the gradient as trust() predicts it, before "
-            "exchanges and after; measured: of random gradients, for the worst set",
+            "start: relative error of the gradient that trust() predicts for the worst set before "
+            "the search exchanges workers; worst: after it; measured: error of random gradients "
+            "for that set; amplif.: how many times larger rounding errors become",
             codes=[row["code"] for row in rows],
         )
     for line in reasons(refused):
@@ -421,7 +434,7 @@ def _search(
 
 @command(PRECISION)
 def spare(what: Spared, output: Report) -> None:
-    """Measure what load to spare, and waiting for a few more messages, buy in precision."""
+    """Measure how much precision a larger load buys, or waiting for a few more messages."""
     from ..progress import task_bar
     from ..stability import spare as spared
 
@@ -472,9 +485,10 @@ def _show_spared(what: Spared, rows: Sequence[dict[str, Any]], output: Report) -
     )
     output.show(title, head, cells, several=True)
     output.explain(
-        "way, more: what there is more of, load or waiting, and how much; silent: workers that "
-        "do not answer; random, max: error of the gradient, relative, for random sets of them, "
-        "median and largest; arc: for neighbours; worst: for the worst set found",
+        "way: what there is more of, load or waiting; more: how much more; silent: workers that do "
+        "not answer; random: relative error of the gradient where random workers are silent, "
+        "median; max: the largest of these; arc: where neighbours are silent; worst: for the worst "
+        "set found",
         codes=[row["code"] for row in rows],
     )
 

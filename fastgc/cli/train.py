@@ -73,16 +73,16 @@ class Codes(Options, panel=CODE):
 
     code: str | None = option(
         None,
-        "The code, as in rs, bcc:load=5 or rs:clusters=auto,root=1. Names: "
-        f"{', '.join(catalogue.BUILT_IN)}{{other codes}}. In groups it is the code of each, and "
-        "may be repetition, too: every member has all the data of the group. (default: rs; with "
-        "sgd and adam uncoded; with cada and gcada repetition)",
+        "The code, such as rs, bcc:load=5 or rs:clusters=auto,root=1. Names: "
+        f"{', '.join(catalogue.BUILT_IN)}{{other codes}}. With --groups each group has this code; "
+        "it may then also be repetition, where every member has all the data of its group. "
+        "(default: rs; uncoded for sgd and adam; repetition for cada and gcada)",
         autocompletion=complete_codes,
     )
     compare: str | None = option(
         None,
-        "What else to train with, on the same delays: codes and methods, such as "
-        "uncoded,ignore,bcc:load=5,adam. (default: nothing; with cada and gcada adam)",
+        "Codes and methods to train with as well, on the same delays, such as "
+        "uncoded,ignore,bcc:load=5,adam. (default: none; adam for cada and gcada)",
         autocompletion=complete_codes,
     )
 
@@ -93,8 +93,8 @@ class Workers(Sizes, panel=CODE):
 
     groups: int | None = option(
         None,
-        "Split workers and partitions into groups with a code each; -s is of each group then. "
-        "(default with gcada: such that each has 4 workers or a few more)",
+        "Split workers and partitions into so many groups, each with its own code; -s then counts "
+        "within a group. (default for gcada: groups of 4 workers or a few more)",
         min=1,
     )
 
@@ -106,29 +106,29 @@ class Data(Options, panel="Data and model"):
     data: str = option(
         "digits",
         '"digits", a .npz file (arrays X and y, or X_train, y_train, X_test, y_test), an idx file, '
-        "or a folder with MNIST's files.",
+        "or a folder with MNIST's four files.",
     )
     task: str = option(
         "auto",
-        'What y is: "classification", classes; "regression", real-valued targets, one or several a '
-        'sample, also where they are whole numbers; "auto": targets if they are floats with '
-        "fractions or in several columns, else classes. Of targets, tables and plots show the root "
-        "mean squared error (RMSE) on the test set.",
+        'What y holds: "classification", classes; "regression", targets, one or several per '
+        'sample, which may be whole numbers; "auto", targets if y has fractions or several '
+        "columns, else classes. For targets, tables and plots show the root mean squared error "
+        "(RMSE) on the test set.",
     )
     by_label: bool = option(
         False,
-        "Sort the training samples by label before they are cut into partitions, as on devices "
-        "that each see their own. Whoever ignores workers then ignores classes.",
+        "Sort the training samples by label before they are split into partitions, as if each "
+        "device saw only some classes. Ignoring workers then ignores classes.",
         "--by-label",
     )
     batch: int | None = option(
-        None, "Samples drawn of each partition in a round. (default: all)", min=1
+        None, "Samples drawn from each partition in a round. (default: all)", min=1
     )
     model: str = option(
         "auto",
-        '"softmax", for classes; "least-squares", for classes or real-valued targets; "mlp", a '
-        'network for classes, as in mlp:hidden=64/32,activation=tanh; or "auto": softmax for '
-        "classes unless a code needs the other.",
+        '"softmax" for classes; "least-squares" for classes or real-valued targets; "mlp", a '
+        'network for classes, such as mlp:hidden=64/32 or mlp:activation=tanh; or "auto": softmax '
+        "for classes, unless a code needs least-squares.",
     )
     bias: bool = option(True, "Whether the model adds a bias to its scores.", "--bias/--no-bias")
 
@@ -139,30 +139,30 @@ class Method(Options, panel="Optimizer"):
 
     method: str = option(
         "nesterov",
-        f"One of {', '.join(METHODS)}. adam is AMSGrad; cada and gcada are AMSGrad with new "
-        "gradients from those workers, or groups, only whose last one may be too old.",
+        f"One of {', '.join(METHODS)}. adam is AMSGrad. cada and gcada are AMSGrad that asks only "
+        "those workers (cada) or groups (gcada) for a new gradient whose last one may be outdated.",
         autocompletion=_complete_methods,
     )
     rounds: int = options.rounds(150, "Gradient steps.")
     lr: float | None = option(
-        None, "Learning rate. (default: the model's own; with adam, cada and gcada 0.01)"
+        None, "Learning rate. (default: the model's own; 0.01 for adam, cada and gcada)"
     )
     schedule: str | None = option(
         None,
-        'How the learning rate changes: "cosine", down to 0 in --rounds, or '
-        '"step:every=50,factor=0.1"; each with a rise before it, as in '
-        "cosine:warmup=10,floor=0.01. (default: it does not)",
+        'How the learning rate changes: "cosine" falls to 0 within --rounds, '
+        '"step:every=50,factor=0.1" falls in steps; both may start with a warm-up, such as '
+        "cosine:warmup=10,floor=0.01. (default: constant)",
     )
     c: float | None = option(
-        None, "With cada and gcada: the larger, the fewer workers are asked. (default: 0.3)"
+        None, "For cada and gcada: the larger c is, the fewer workers are asked. (default: 0.3)"
     )
     max_age: int | None = option(
-        None, "With cada and gcada: how old a gradient may become, D. (default: 10)", min=1
+        None, "For cada and gcada: rounds that a gradient may be old, D. (default: 10)", min=1
     )
     loss: float | None = option(
         None,
-        "Training loss at which runs end before --rounds, and at which methods are compared. "
-        "(default: none; the lowest that all reach)",
+        "Stop a run as soon as its training loss is this low; methods are compared at this loss. "
+        "(default: all --rounds; compared at the lowest loss that all reach)",
         min=0.0,
     )
 
@@ -173,20 +173,18 @@ class Engine(Options, panel="Engine, delays and messages"):
 
     engine: str = option(
         "local",
-        '"local": worker processes of this machine; "mpi": the ranks of an MPI job, one more than '
+        '"local": worker processes on this machine; "mpi": ranks of an MPI job, one more than '
         "workers (mpiexec -n 21 fastgc train --engine mpi -n 20); "
-        '"torch": those of torchrun (torchrun --nproc-per-node 21 -m fastgc train ...); '
-        '"ray": actors of Ray, on this machine or the cluster that RAY_ADDRESS names; '
-        '"simulated": workers whose time is simulated, their delays and nothing else.',
+        '"torch": ranks of torchrun, also one more (torchrun --nproc-per-node 21 -m fastgc train '
+        '...); "ray": Ray actors, on this machine or the cluster that RAY_ADDRESS names; '
+        '"simulated": workers in simulated time, which counts only delays and --cost.',
         autocompletion=_complete_engines,
     )
     delays: str = options.delays(
         "pareto:scale=0.005,shape=1.1", "Delays added to each answer, in seconds"
     )
-    cost: float = options.cost(
-        "Seconds that simulated workers take for one partial gradient. (default: 0, only delays)"
-    )
-    seed: int = options.seed("Seed of the data's split, the delays, random codes and networks.")
+    cost: float = options.cost("Seconds that simulated workers take for one partial gradient.")
+    seed: int = options.seed("Seed of the data's split, delays, random codes and networks.")
     message_dtype: str | None = option(
         None,
         "Type of messages: float16, bfloat16, float32, float64 or float64x2. (default: the data's)",
@@ -201,33 +199,33 @@ class Faults(Options, panel="Workers that die or compute wrongly"):
 
     patience: float = option(
         10.0,
-        "Seconds to wait for workers that have died and are restarted, where the others are too "
-        "few; 0: do not restart them.",
+        "Seconds to wait for dead workers to restart where the others are too few; 0: do not "
+        "restart them.",
         min=0.0,
     )
     partial: str = option(
         "raise",
-        'What to do when they are not back: "raise" an error, or take the "best" approximation of '
-        'the gradient, or the best "unbiased" one; the latter also in rounds of codes that are '
-        "approximate anyway. Of several, as in best,unbiased, approximate codes train with each, "
-        "others with the first.",
+        'What to do if these do not come back: "raise" an error, take the "best" approximation of '
+        'the gradient, or the best "unbiased" one. Approximate codes decode every round by the '
+        'best approximation, or by the best "unbiased" one. Of several, such as best,unbiased, '
+        "approximate codes train with each, others with the first.",
     )
     verify: int = option(
         0,
-        "Compare messages with each other, by parity checks of the code, and leave out those of "
-        "workers that are corrupt: at most so many in a round; 0: do not look.",
+        "Compare messages with each other by the code's parity checks, and leave out those of "
+        "corrupt workers, at most so many in a round; 0: no checks.",
         min=0,
         max=MOST_LIARS,
         metavar="WORKERS",
     )
     ask: bool = option(
         False,
-        "With --verify: ask workers whose messages contradict each other, and let the master "
-        "compute what tells who lies. S copies to spare then do, in place of 2 S.",
+        "With --verify S: ask workers whose messages contradict each other, and let the master "
+        "compute what decides who lies. S spare copies are then enough, instead of 2 S.",
     )
     answer_timeout: float = option(
         10.0,
-        "Seconds that a worker has to answer; if it does not, the master computes in its place.",
+        "With --ask: seconds that a worker has to answer before the master computes the answer.",
         min=0.0,
     )
 
@@ -238,19 +236,18 @@ class Shown(Options, panel=RESULTS):
 
     target: float | None = option(
         None,
-        "Test error, or RMSE, whose time the table shows. (default: 0.05; the lowest RMSE that all "
-        "reach)",
+        "Test error or RMSE; the table shows when a run reaches it. (default: 0.05, or the lowest "
+        "RMSE that all reach)",
         min=0.0,
     )
     evaluate_every: int = options.rounds(
         1,
-        "Rounds from one to the next whose loss and test error are computed; the last is one of "
-        "them.",
+        "Compute loss and test error once in so many rounds, and after the last.",
     )
     plot: Path | None = options.picture(
-        "Plot test error or RMSE against time to this file; with codes that wait for some workers "
-        "only: also losses, and what is left out, against load; with cada, gcada or methods "
-        "compared: loss, communication and computation."
+        "Plot test error or RMSE against time to this file. Approximate codes add losses, and what "
+        "they leave out, against load. With cada, gcada or several methods, plot loss, "
+        "communication and computation instead."
     )
     timeline: Path | None = options.timeline("run")
 
@@ -271,15 +268,14 @@ class Repeating(Options, panel="Going on, and decoding as before"):
 
     checkpoint: Path | None = option(
         None,
-        "Keep the run in this folder, and go on from what is kept there: the same command again "
-        "resumes a run that was ended, by whatever. Each of several runs has a folder in it, by "
-        "its name.",
+        "Save the run in this folder. If it is interrupted, the same command resumes it. Each of "
+        "several runs has a subfolder with its name.",
     )
-    every: int | None = option(None, "Rounds from one checkpoint to the next. (default: 10)", min=1)
+    every: int | None = option(None, "Rounds between checkpoints. (default: 10)", min=1)
     replay: Path | None = option(
         None,
-        "Decode from the messages that a run used whose history --json has written to this file: "
-        "the one with the same name, or the only one.",
+        "Decode from the same messages as an earlier run, whose history --json wrote to this file: "
+        "the run with the same name, or the only one.",
     )
 
 
@@ -289,14 +285,18 @@ class Tracking(Options, panel="Precision of gradients"):
 
     track: Path | None = option(
         None,
-        "Write how precise each gradient is to this file, as JSON lines; with --plot, draw it too, "
-        "beside the plot.",
+        "Write how precise each gradient is to this file, as JSON lines; with --plot, also draw "
+        "it, to a second picture.",
     )
-    measure_every: int = option(0, "Measure the error of every so many-th round, too.", min=0)
+    measure_every: int = option(
+        0, "Also measure the error itself, once in so many rounds; 0: never.", min=0
+    )
     max_error: float | None = option(
         None, "Largest predicted error of a gradient that is accepted."
     )
-    on_error: str = option("warn", 'What to do then: "warn", "raise", or "wait" for more messages.')
+    on_error: str = option(
+        "warn", 'What to do above --max-error: "warn", "raise", or "wait" for more messages.'
+    )
 
 
 @dataclass(frozen=True)
@@ -305,8 +305,8 @@ class Asked(Codes, Workers, Data, Method, Engine, Faults, Shown, Histories, Repe
 
 
 EXAMPLE = (
-    "Four machines are always slow, and each machine sees few classes: fastgc train "
-    '--compare uncoded,ignore --by-label --delays "16 of exponential:mean=0.01; 4 of '
+    "Example: four machines are always slow, and each machine sees only a few classes. fastgc "
+    'train --compare uncoded,ignore --by-label --delays "16 of exponential:mean=0.01; 4 of '
     'exponential:mean=0.2" --plot comparison.png'
 )
 

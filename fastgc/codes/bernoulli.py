@@ -18,12 +18,12 @@ __all__ = ["BernoulliCode"]
 class BernoulliCode(Code):
     """Each worker has each partition with the same probability, and sends the sum of what it has.
 
-    With ``groups=1`` this is the Bernoulli gradient code, BGC: nothing need be planned. It is
-    regularised, as in the paper: a worker that drew more than twice the load keeps `load` of them,
-    chosen at random. One that drew none takes one. With more groups it is the stochastic block
-    code: workers and partitions are in groups, and `within` of a worker's load lies, on average, in
-    its own group. Who does not know the groups can hardly choose stragglers that do more harm than
-    random ones.
+    With ``groups=1`` this is the Bernoulli gradient code, BGC, which needs no planning. It is
+    regularised as in the paper: a worker that drew more than twice the load keeps `load` of its
+    partitions, chosen at random; a worker that drew none takes one. With more groups it is the
+    stochastic block code: workers and partitions are in groups, and on average the part `within` of
+    a worker's load lies in its own group. An adversary who does not know the groups can hardly
+    choose stragglers that do more harm than random ones.
 
     Parameters
     ----------
@@ -32,23 +32,24 @@ class BernoulliCode(Code):
     load : int
         Partitions of each worker, on average.
     groups : int, default 1
-        Groups of workers and partitions, as even as can be, at most n and k.
+        Groups of workers and partitions, as even as possible, at most n and k.
     within : float, default 0.5
-        Part of the load that lies in a worker's own group, if there are several: 1 / groups is no
-        different from one group, 1 keeps groups apart.
+        Part of the load that lies in a worker's own group, if there are several. 1 / groups is the
+        same as a single group; 1 keeps groups apart.
     wait : int, optional
-        Workers that are waited for at most. Default: rounds wait until the gradient is exact.
+        Most workers that a round waits for. Default: rounds wait until the gradient is exact.
     seed : int, default 0
 
     Raises
     ------
     ValueError
-        If the parameters do not fit, or not even all messages are exact and there is no `wait`.
+        If the parameters do not fit, or if without `wait` not even all messages give the exact
+        gradient.
 
     Notes
     -----
-    A decoding vector takes least squares, by conjugate gradients where rows are sparse, else dense
-    ones in O(f k^2). Those of the sets used last are kept.
+    A decoding vector is a least-squares solution, found by conjugate gradients if rows are sparse,
+    and otherwise by a dense solver in O(f k^2). The vectors of the sets used last are kept.
 
     Examples
     --------
@@ -90,7 +91,7 @@ class BernoulliCode(Code):
         if chance.max() > 1:
             raise ValueError(
                 f"a group has {inside.min()} partitions, too few for {within:g} of a load of {w}: "
-                "take fewer groups, or less within them"
+                "use fewer groups, or a smaller within"
             )
         held = rng.random((n, k)) < chance
         for worker in np.flatnonzero(held.sum(axis=1) > 2 * w):
@@ -102,7 +103,8 @@ class BernoulliCode(Code):
         scheme = IncidenceScheme(np.arange(k + 1), rows, check_wait(wait, n))
         if wait is None and scheme.solution(np.arange(n))[1] > SOLVED:
             raise ValueError(
-                f"with seed={seed} not even all messages give the gradient: say how many "
-                "workers are waited for, by wait=, or take another seed or a larger load"
+                f"with seed={seed} not even all messages give the exact gradient: for an "
+                "approximation give wait=, how many workers to wait for; or use another seed or a "
+                "larger load"
             )
         super().__init__(scheme)

@@ -29,24 +29,24 @@ POINTS, POINTS_PAIRED = 2_048, 200
 
 
 class BIBDCode(Code):
-    """Workers are points of a balanced incomplete block design, partitions its blocks.
+    """Workers are points of a balanced incomplete block design, and partitions are its blocks.
 
     Every worker has r of b partitions, and any two workers have the same number, lambda, in common.
-    Whichever f messages came, least squares therefore combine them with the same coefficients,
+    Least squares therefore combine any f messages with the same coefficients,
 
         a_i = r / (r - lambda + lambda f),
 
-    and leave out the same: the square of the residual is ``1 - r^2 f / (b (r - lambda + lambda
-    f))``. So nobody who chooses the stragglers can do more harm than chance. The gradient is exact
-    when all n messages came, and not before.
+    and leave out the same amount: the square of the residual is ``1 - r^2 f / (b (r - lambda +
+    lambda f))``. An adversary who chooses the stragglers can do no more harm than chance. The
+    gradient is exact only if all n messages came.
 
     Parameters
     ----------
     n : int
-        Workers, the points.
+        Workers, which are the points.
     k : int, optional
-        Partitions, a multiple of the number of blocks b; b by default. Groups of them take the
-        place of single ones.
+        Partitions, a multiple of the number of blocks b; b by default. If there are more than b,
+        groups of them take the place of single partitions.
     design : str or (n, b) array, optional
         One of
 
@@ -60,15 +60,15 @@ class BIBDCode(Code):
         - ``"pairs"``: all pairs of workers, for any n up to 200: b = n (n - 1) / 2, r = n - 1,
           lambda = 1;
 
-        q being a power of a prime; or a matrix of 0 and 1 that says which partitions each worker
-        has. Default: the first of these that there is for n workers.
+        where q is a power of a prime; or a matrix of 0 and 1 that says which partitions each worker
+        has. Default: the first of these designs that exists for n workers.
     wait : int, optional
-        Workers that are waited for at most. Default: all n.
+        Most workers that a round waits for. Default: all n.
 
     Attributes
     ----------
     design : str or None
-        Its name, if it has one.
+        The name of the design, if it has one.
 
     Raises
     ------
@@ -77,8 +77,8 @@ class BIBDCode(Code):
 
     Notes
     -----
-    The optimal decoding vector of the paper. Points are workers, as in the paper, whose designs
-    are mostly symmetric, n = b: points and blocks may then change places.
+    Decoding uses the paper's optimal vector. Points are workers, as in the paper, whose designs are
+    mostly symmetric, n = b: points and blocks are then interchangeable.
 
     Examples
     --------
@@ -177,9 +177,9 @@ def _designs(n: int) -> Iterator[_Design]:
 
 
 def design_for(n: int, k: int, holders: int) -> str | None:
-    """The design of n workers whose partitions lie on nearest to so many of them.
+    """The named design of n workers whose load is nearest to this; None if there is none.
 
-    One for k partitions, if there is any; None where no design has a name.
+    Prefers designs for k partitions, if there are any.
     """
     found = list(_designs(n))
     fitting = [design for design in found if k % design.blocks == 0] or found

@@ -29,26 +29,26 @@ ASSIGNMENTS: tuple[BySpeed, ...] = get_args(BySpeed)
 class BinaryCode(Code):
     """Coefficients 0 and 1 only, for every n, s and k; nothing is multiplied or divided.
 
-    Workers are dealt into s + 1 classes, worker i into class i mod (s + 1), and the members of
-    each class share all k partitions, in contiguous blocks as even as can be, the larger ones
-    first. (That is what Algorithms 1 and 2 amount to.) The sum over a complete class is the
-    gradient, and n - s messages hold one.
+    Worker i belongs to class i mod (s + 1). The members of each class share all k partitions in
+    contiguous blocks that are as even as possible, the larger ones first. (Algorithms 1 and 2
+    amount to this.) The messages of a complete class add up to the gradient, and any n - s messages
+    contain a complete class.
 
-    Often fewer messages do: blocks of different classes fit together where their ends meet, also
-    when one must be subtracted. The gradient is decoded whenever any linear decoder could.
+    Often fewer messages suffice: blocks of different classes fit together where their ends meet,
+    even if one must be subtracted. The code decodes whenever any linear decoder could.
 
     Parameters
     ----------
     n : int
         Workers.
     k : int, optional
-        Partitions, n by default; at least ceil(n / (s + 1)), so that nobody is idle.
+        Partitions, n by default; at least ceil(n / (s + 1)), so that no worker is idle.
     stragglers : int
         Stragglers to tolerate, s.
     speeds : sequence of n positive numbers, optional
         Relative speeds of the workers. Default: all are equally fast.
     assignment : {"spread", "aligned", "classes", "uniform"}, optional
-        Where `speeds` are given, how blocks follow from them: see Notes. Default: "spread".
+        How blocks follow from `speeds`: see Notes. Default: "spread" if `speeds` are given.
 
     Raises
     ------
@@ -58,28 +58,27 @@ class BinaryCode(Code):
 
     Notes
     -----
-    Whatever the assignment, any s workers may straggle. It decides how long rounds take:
+    Any s workers may straggle, whatever the assignment. It decides how long rounds take:
 
-    - ``"spread"``: the partitions are cut into ceil(n / (s + 1)) blocks, the same for all, each
-      held by s + 1 workers. The fastest workers hold different blocks, and so do the next fastest;
-      blocks are as long as their fastest holder is fast. Where s + 1 does not divide n, the slowest
-      workers hold two adjacent blocks each. (With three blocks, two of which hardly anybody would
-      hold alone, there are two blocks instead.)
-    - ``"aligned"``: the same blocks, but workers of like speed share one.
-    - ``"classes"``: the paper's, section VI, for any number of types of workers. Blocks of a class
-      are as long as their workers are fast, so that all of a class end at the same time, and
-      classes are dealt so that they are about equally fast.
+    - ``"spread"``: the partitions are cut into ceil(n / (s + 1)) blocks, each held by s + 1
+      workers. The fastest workers hold different blocks, and so do the next fastest; the length of
+      a block is proportional to the speed of its fastest holder. If s + 1 does not divide n, the
+      slowest workers hold two adjacent blocks each. (If hardly anybody would hold two of three
+      blocks alone, there are two blocks instead.)
+    - ``"aligned"``: the same blocks, but workers of similar speed share one.
+    - ``"classes"``: the paper's section VI, for any number of types of workers. The length of a
+      worker's block is proportional to its speed, so that all workers of a class end at the same
+      time. Classes are about equally fast.
     - ``"uniform"``: as if no speeds were given.
 
-    In "classes" each class is cut at its own places, so that its blocks rarely fit those of other
-    classes, and rounds wait for a whole class. Where delays vary they often take longer than they
-    do without speeds. In "spread" any holder of a block will do. Slow workers then compute as much
-    as fast ones and rarely come first. That costs nothing until fast workers fail: where s workers
-    are dead in every round, "aligned" may take half the time. ``benches/assignments.py`` measures
-    this: over 27 clusters "spread" takes at most 3 % longer than the better of "classes" and
-    "uniform", "classes" up to 1.8 times as long, "uniform" 2.4, "aligned" 1.6. Where s workers are
-    dead, "spread" takes up to 1.5 times as long. `fastgc.planning.assign` simulates all of them
-    and chooses.
+    With "classes", each class has its own cuts. Its blocks rarely fit those of other classes, so
+    rounds wait for a whole class, and with varying delays they often take longer than without
+    speeds. With "spread", any holder of a block suffices. Slow workers compute as much as fast ones
+    and rarely come first, which costs nothing until fast workers fail: if s workers are dead in
+    every round, "aligned" may take half the time. ``benches/assignments.py`` measures this: over 27
+    clusters "spread" takes at most 3 % longer than the better of "classes" and "uniform", "classes"
+    up to 1.8 times as long, "uniform" 2.4, "aligned" 1.6. If s workers are dead, "spread" takes up
+    to 1.5 times as long. `fastgc.planning.assign` simulates all of them and chooses.
 
     Examples
     --------
@@ -123,7 +122,7 @@ class BinaryCode(Code):
             )
         if speeds is None:
             if assignment is not None:
-                raise ValueError(f"assignment={assignment!r} needs speeds=, which it goes by")
+                raise ValueError(f"assignment={assignment!r} needs speeds=")
             blocks = _even(n, k, s)
         else:
             speed = check_speeds(speeds, n)
@@ -139,7 +138,7 @@ class BinaryCode(Code):
 
 
 class BinaryScheme(Scheme):
-    """What `BinaryCode` says of itself: contiguous blocks of partitions, start .. stop - 1."""
+    """The scheme of `BinaryCode`: contiguous blocks of partitions, start .. stop - 1."""
 
     exact = True
     is_complex = False

@@ -59,32 +59,33 @@ def register(
     defaults: Defaults | None = None,
     replace: bool = False,
 ) -> None:
-    """Make a code known by a name: to `make`, planning, simulations, tables and the command line.
+    """Give a code a name for `make`, planning, simulations, tables and the command line.
 
-    Packages that are installed may offer theirs as entry points of the group ``fastgc.codes``
-    instead; and ``module:Class`` names any that can be imported.
+    Installed packages may instead offer their codes as entry points of the group ``fastgc.codes``.
+    ``module:Class`` names any class that can be imported.
 
     Parameters
     ----------
     name : str
         Small letters, digits and ``. _ -``.
     factory : callable
-        A class, or a function that returns a code. It is given ``n``, and of ``k``, ``stragglers``,
-        ``load`` and ``seed`` those that its signature has: ``k`` if asked for or needed, ``load``
-        where it is needed or ``stragglers`` is no parameter.
+        A class, or a function that returns a code. It is called with ``n`` and those of ``k``,
+        ``stragglers``, ``load`` and ``seed`` that are in its signature: ``k`` if it is given or
+        required, ``load`` if it is required or there is no ``stragglers``.
     title : str, optional
         For tables and plots. Default: the name.
     defaults : callable, optional
-        Called with ``n, k, s, load, seed`` by keyword, gives the arguments beside ``n`` and ``k``.
+        Called with the keywords ``n, k, s, load, seed``; returns the arguments other than ``n`` and
+        ``k``.
     replace : bool
-        Whether it may take the place of another factory.
+        Whether it may replace another factory of this name.
 
     Raises
     ------
     ValueError
-        If another factory has the name, unless it is to be replaced; if it is no name.
+        If another factory has the name and `replace` is False, or if it is not a name.
     TypeError
-        If an argument is of a wrong type.
+        If an argument has a wrong type.
 
     Examples
     --------
@@ -232,7 +233,7 @@ BUILT_IN = tuple(entry[0] for entry in _BUILT_IN)
 
 
 def names() -> list[str]:
-    """The names of codes that make one from n alone, those of installed packages included."""
+    """Names of the codes that need no argument but n, including those of installed packages."""
     return [name for name in _REGISTRY.names() if name != "linear"]
 
 
@@ -301,25 +302,25 @@ def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int
     Parameters
     ----------
     text : str
-        A name (`names`, and ``linear``) or ``module:Class``, alone or with arguments of its class:
-        ``"bcc:load=5,seed=3"``. Words and numbers stand for themselves, ``speeds=2/1/1`` for a
-        list; ``linear:B=matrix.npy`` reads the matrix from a file.
+        A name (one of `names`, or ``linear``) or ``module:Class``, alone or with arguments of its
+        class: ``"bcc:load=5,seed=3"``. Words and numbers stand for themselves; ``speeds=2/1/1`` is
+        a list; ``linear:B=matrix.npy`` reads the matrix from a file.
     n : int
         Workers.
     k : int, optional
         Partitions, n by default.
     stragglers : int
-        Stragglers to tolerate; codes whose parameter is the load get
-        ceil((stragglers + 1) k / n) of it, what a code that tolerates them needs.
+        Stragglers to tolerate. Codes whose parameter is the load get the load that a code needs to
+        tolerate them, ceil((stragglers + 1) k / n).
     seed : int
-        For random codes; they take the next one with which every partition is picked.
+        Seed of random codes. They take the next seed with which every partition is picked.
 
     Raises
     ------
     ValueError
-        If there is no such code, or none with such parameters.
+        If there is no such code, or none with these parameters.
     ImportError
-        If what is named cannot be imported.
+        If the module cannot be imported.
     """
     found = _REGISTRY.resolve(text)
     n, seed = at_least("n", n, 1), check_integer("seed", seed)
@@ -348,7 +349,7 @@ def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int
             raise
         code = found.factory(**arguments | given | {"seed": error.seed})
     if not isinstance(code, Code):
-        raise TypeError(f"{text!r} makes {code!r}, which is no fastgc.Code")
+        raise TypeError(f"{text!r} makes {code!r}, which is not a fastgc.Code")
     return code
 
 
@@ -376,13 +377,13 @@ def _fitting(factory: Callable[..., Code], known: dict[str, int], k: int | None)
     """What a factory takes of what is known, by the names of its parameters."""
     parameters = inspect.signature(factory).parameters
     if "n" not in parameters:
-        raise ValueError(f"{factory!r} makes no code by name: it has no parameter n, of workers")
+        raise ValueError(f"{factory!r} has no parameter n, the number of workers")
     arguments: dict[str, Any] = {"n": known["n"]}
     if "k" in parameters and (k is not None or _needs(factory, "k")):
         arguments["k"] = known["k"]
     elif k is not None and k != known["n"] and "k" not in parameters:
         raise ValueError(
-            f"it has as many partitions as workers, {known['n']}: k={k} is not to be had"
+            f"it has as many partitions as workers, {known['n']}, so k={k} is impossible"
         )
     if "stragglers" in parameters:
         arguments["stragglers"] = known["s"]

@@ -19,13 +19,13 @@ __all__ = ["CouponCollector"]
 class CouponCollector(Code):
     """Each worker picks one batch of partitions at random and sends the sum over it.
 
-    No worker needs to know of another: what worker i picks is a function of (seed, i). The master
+    Workers need not know of each other: what worker i picks is a function of (seed, i). The master
     drops duplicate batches. With b = ceil(k / r) batches it waits for b H_b workers on average
-    (Theorem 1), whatever the number of stragglers.
+    (Theorem 1), where H_b = 1 + 1/2 + ... + 1/b.
 
-    With `loads`, workers that differ: worker i picks ``loads[i]`` partitions at random and sends
+    Workers may have different `loads`: worker i picks ``loads[i]`` partitions at random and sends
     each partial gradient by itself (the generalised scheme of section IV). In the paper it sends
-    all of them when its work is done, eq. (16): ``send="together"``.
+    all of them when it has computed all, eq. (16): ``send="together"``.
 
     Parameters
     ----------
@@ -36,15 +36,15 @@ class CouponCollector(Code):
     loads : sequence of n ints, optional
         Instead of `load`.
     send : {"each", "together"}
-        With `loads`: when a worker sends, each message as soon as it is computed, or all when its
-        work is done.
+        With `loads`: a worker sends each message as soon as it is computed, or all together when it
+        has computed all.
     seed : int, default 0
 
     Raises
     ------
     ValueError
-        If the parameters do not fit, or if with this seed some batch is picked by nobody. The
-        probability of that is at most b (1 - 1/b)^n.
+        If the parameters do not fit, or if no worker picks some batch with this seed. The
+        probability of the latter is at most b (1 - 1/b)^n.
     """
 
     stragglers: int

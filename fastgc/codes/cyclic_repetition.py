@@ -22,26 +22,26 @@ __all__ = ["CyclicRepetition"]
 class CyclicRepetition(Code):
     """Random coefficients on s + 1 consecutive partitions: any n - s messages suffice.
 
-    The rows of B lie in the null space of a random s x n matrix H with H 1 = 0, which any n - s of
-    them span, with probability 1 (Algorithm 2 of Tandon et al.). How well, is left to chance:
-    `trust` tells for a set of survivors, and `ReedSolomon` is better conditioned from about 30
-    workers on.
+    The rows of B lie in the null space of a random s x n matrix H with H 1 = 0. With probability 1,
+    any n - s of them span it (Algorithm 2 of Tandon et al.). How well conditioned they are is left
+    to chance: `trust` says it for a set of survivors. From about 30 workers on, `ReedSolomon` is
+    better conditioned.
 
     Parameters
     ----------
     n : int
         Workers.
     k : int, optional
-        Partitions, at least n (default n); where they are more, groups of them as even as can be
-        take the place of single ones.
+        Partitions, at least n (default n). If there are more than n, n groups of them that are as
+        even as possible take the place of single partitions.
     stragglers : int
         Stragglers to tolerate, s.
     seed : int, default 0
-        For H.
+        Seed of H.
     cache : int, default 256
-        Survivor sets whose decoding vectors are kept.
+        Number of survivor sets whose decoding vectors are kept.
     strict : bool, default False
-        As of `ReedSolomon`.
+        As in `ReedSolomon`.
 
     Raises
     ------

@@ -20,28 +20,29 @@ __all__ = ["ExpanderCode"]
 class ExpanderCode(Code):
     """Workers are vertices of a regular graph: each sums the partitions of its neighbours.
 
-    B is the adjacency matrix. Of the messages of any f workers, least squares leave out little if
-    the graph is an expander: with d its degree, and `second` the largest of the other eigenvalues
-    in absolute value, the square of the residual is at most ``(second / d)^2 (n - f) / f``, where
-    partitions are groups of equal size (Raviv et al., section V). For that, all messages are
-    multiplied by n / (d f); least squares are at least as good, whoever chooses the stragglers.
+    B is the adjacency matrix. If the graph is an expander, the messages of any f workers leave out
+    little. Let d be the degree and `second` the largest absolute value of the other eigenvalues.
+    Then the square of the residual is at most ``(second / d)^2 (n - f) / f``, if groups of
+    partitions have equal size (Raviv et al., section V). Multiplying all messages by n / (d f)
+    achieves this bound for any stragglers; least squares, used here, are at least as good.
 
     Parameters
     ----------
     n : int
         Workers.
     k : int, optional
-        Partitions, n by default, at least n; where they are more, groups of them as even as can be
-        take the place of single ones.
+        Partitions, at least n (default n). If there are more than n, n groups of them that are as
+        even as possible take the place of single partitions.
     load : int, optional
-        The degree: groups that each worker has. Not needed where `graph` says it.
+        The degree, which is the number of groups per worker. Not needed if `graph` consists of
+        edges.
     graph : str or (edges, 2) integer array
-        "random", "cayley", "paley", "lps" or "complete" as in `GraphCode`, or edges of a regular
-        graph.
+        "random", "cayley", "paley", "lps" or "complete" as in `GraphCode`, or the edges of a
+        regular graph.
     wait : int, optional
-        Workers that are waited for at most. Default: rounds wait until the gradient is exact.
+        Most workers that a round waits for. Default: rounds wait until the gradient is exact.
     seed : int, default 0
-        Of "random" and "cayley".
+        Seed of "random" and "cayley".
 
     Attributes
     ----------
@@ -50,13 +51,13 @@ class ExpanderCode(Code):
     Raises
     ------
     ValueError
-        If there is no such graph; says what there is.
+        If there is no such graph; says which there are.
 
     Notes
     -----
-    A decoding vector takes least squares, by conjugate gradients where rows are sparse: some 10 ms
-    for 256 workers, 50 ms for 1,500. Those of the sets used last are kept. `GraphCode` decodes in
-    linear time.
+    A decoding vector is a least-squares solution, found by conjugate gradients if rows are sparse:
+    some 10 ms for 256 workers, 50 ms for 1,500. The vectors of the sets used last are kept.
+    `GraphCode` decodes in linear time.
 
     Examples
     --------
@@ -107,10 +108,10 @@ class ExpanderCode(Code):
 
     @cached_property
     def second(self) -> float:
-        """The largest eigenvalue of the graph in absolute value but for its degree, which is one.
+        """The largest absolute value of the graph's eigenvalues other than its degree.
 
-        It is the degree itself where the graph is bipartite or not connected: then there are
-        stragglers that do much harm.
+        It equals the degree if the graph is bipartite or not connected; some sets of stragglers
+        then leave out much.
         """
         values = np.linalg.eigvalsh(graphs.adjacency(self.edges, self.n))
         return float(max(abs(values[0]), abs(values[-2])))

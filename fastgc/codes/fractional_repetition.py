@@ -19,27 +19,27 @@ __all__ = ["FractionalRepetition"]
 class FractionalRepetition(Code):
     """s + 1 copies of an uncoded scheme on n / (s + 1) workers each.
 
-    Worker i sums block i mod g of g = n / (s + 1) blocks of partitions. The gradient is the sum of
-    one message of each block: s + 1 stragglers suffice to prevent it, but on average it is ready
-    long before n - s messages.
+    The partitions form g = n / (s + 1) blocks, and worker i sums block i mod g. The gradient is the
+    sum of one message for each block. In the worst case s + 1 stragglers prevent that, but on
+    average the round is ready long before n - s messages.
 
-    With `wait` it is ErasureHead (Wang, Charles, Papailiopoulos 2019): a round ends with the
-    messages of `wait` workers at the latest. One of each block that came is added up, which is what
-    least squares would do, and blocks of which none came are left out. Of f random workers' blocks,
-    C(n - s - 1, f) / C(n, f) are missing on average, the mean square of the residual.
+    With `wait` the code is ErasureHead (Wang, Charles, Papailiopoulos 2019): a round ends with the
+    messages of `wait` workers at the latest. It adds up one message for each block that came, as
+    least squares would, and leaves out the other blocks. If f random workers respond, the mean
+    square of the residual is the mean share of missing blocks, C(n - s - 1, f) / C(n, f).
 
     Parameters
     ----------
     n : int
         Workers, a multiple of s + 1. `BinaryCode` has no such restriction.
     k : int, optional
-        Partitions, at least n / (s + 1); n by default. Blocks are as even as can be.
+        Partitions, at least n / (s + 1); n by default. Blocks are as even as possible.
     stragglers : int, optional
         Stragglers to tolerate, s.
     load : int, optional
-        Partitions per worker, in place of `stragglers`: s + 1 is load * n / k.
+        Partitions per worker, instead of `stragglers`: s + 1 = load * n / k.
     wait : int, optional
-        Workers that are waited for at most. Default: rounds wait until the gradient is exact.
+        Most workers that a round waits for. Default: rounds wait until the gradient is exact.
 
     Raises
     ------

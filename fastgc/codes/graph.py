@@ -28,42 +28,42 @@ BLOCKS_SOLVED, BLOCKS_CUT, WORKERS_TRIED = 1024, 200, 100
 class GraphCode(Code):
     """Workers are edges of a graph on blocks of partitions: each sums the two blocks at its ends.
 
-    Messages of a component of the graph that is not bipartite give all of it exactly. Of a
-    bipartite one with a blocks on one side and b on the other, all of equal size, least squares
-    count each of the a blocks 1 - (a - b) / (a + b) times, and each of the b blocks
-    1 + (a - b) / (a + b) times. The decoding vector takes time linear in blocks and messages: of
-    all that leave out the least it is a short one, so that roundings are hardly amplified (see
-    ``kernels.unchecked.bind_edges``).
+    The messages that came form the edges of a graph. A component of it that is not bipartite gives
+    its blocks exactly. If a component is bipartite, with a blocks on one side and b on the other,
+    all of equal size, then least squares count each of the a blocks 1 - (a - b) / (a + b) times,
+    and each of the b blocks 1 + (a - b) / (a + b) times. Computing the decoding vector takes time
+    linear in blocks and messages. Of all vectors that leave out the least it is a short one, so
+    rounding errors hardly grow (see ``kernels.unchecked.bind_edges``).
 
-    With `wait` a round ends with the messages of `wait` workers at the latest, and before that as
-    soon as what came is exact. Where each worker straggles with probability p, what is left out
-    falls about as fast as p to the power of the degree, the probability that nothing comes of a
-    block. If the graph is well connected, any fewer stragglers than the degree are tolerated
-    exactly, and no code of real coefficients tolerates more at this load.
+    With `wait` a round ends with the messages of `wait` workers at the latest, or earlier, as soon
+    as the gradient is exact. If each worker straggles with probability p, what is left out falls
+    about as fast as p to the power of the degree, which is the probability that no message with a
+    given block comes. If the graph is well connected, the code tolerates any fewer stragglers than
+    the degree exactly, and no code with real coefficients tolerates more at this load.
 
     Parameters
     ----------
     n : int
-        Workers, the edges.
+        Workers, which are the edges.
     k : int, optional
-        Partitions, at least as many as there are blocks, which are as even as can be. Default: n,
-        or the number of blocks, if that is larger.
+        Partitions, at least as many as there are blocks, which are as even as possible. Default: n,
+        or the number of blocks if that is larger.
     degree : int, optional
-        Workers that hold each block; there are 2 n / degree blocks. Not needed where `graph` says
-        it. With k = n it is the load.
+        Workers that hold each block; there are 2 n / degree blocks. Not needed if `graph` consists
+        of edges. With k = n it is the load.
     graph : str or (n, 2) integer array
         One of
 
-        - ``"random"``: degrees differ by one where 2 n / degree is no integer;
+        - ``"random"``: degrees differ by one if 2 n / degree is not an integer;
         - ``"cayley"``: the best of some Cayley graphs of the integers modulo the number of blocks;
         - ``"paley"``, ``"lps"``: explicit Ramanujan graphs, see `fastgc.coding.graphs`;
         - ``"complete"``: all pairs of blocks;
 
-        or the edges themselves: pairs of numbers of blocks, without loops.
+        or the edges themselves: pairs of different block numbers.
     wait : int, optional
-        Workers that are waited for at most. Default: rounds wait until the gradient is exact.
+        Most workers that a round waits for. Default: rounds wait until the gradient is exact.
     seed : int, default 0
-        Of "random" and "cayley".
+        Seed of "random" and "cayley".
 
     Attributes
     ----------
@@ -74,14 +74,14 @@ class GraphCode(Code):
     Raises
     ------
     ValueError
-        If there is no such graph, or it is one of which not even all messages are exact and there
-        is no `wait`; says what there is.
+        If there is no such graph; says which there are. Also if without `wait` not even all
+        messages give the exact gradient.
 
     Notes
     -----
-    The matrix A of Glasgow and Wootters' Definition II.2 is the transpose of B, for blocks in place
-    of partitions, and their optimal decoding is this one. Their codes are told from those whose
-    workers are vertices, `ExpanderCode`.
+    The matrix A of Glasgow and Wootters' Definition II.2 is the transpose of B, with blocks in
+    place of partitions. Decoding is their optimal decoding. In `ExpanderCode` workers are vertices,
+    not edges.
 
     Examples
     --------
@@ -123,15 +123,15 @@ class GraphCode(Code):
         wait = check_wait(wait, n)
         if wait is None and Parts(self.ends, self.blocks).missing(np.arange(n)):
             raise ValueError(
-                "not even all messages give the gradient, for a component of the graph is "
-                "bipartite with sides of different sizes: say how many workers are waited for, by "
-                "wait=, or add an edge within a side"
+                "not even all messages give the exact gradient, as a component of the graph is "
+                "bipartite with sides of different sizes: for an approximation give wait=, how "
+                "many workers to wait for; or add an edge within a side"
             )
         super().__init__(GraphScheme(self.ends, self.blocks, k, wait))
 
 
 class GraphScheme(IncidenceScheme):
-    """What `GraphCode` says of itself."""
+    """The scheme of `GraphCode`."""
 
     def __init__(self, ends: NDArray[np.int64], blocks: int, k: int, wait: int | None) -> None:
         super().__init__(even_cuts(k, blocks), list(ends), wait)
@@ -151,10 +151,10 @@ class GraphScheme(IncidenceScheme):
 
     @cached_property
     def stragglers(self) -> int | None:
-        """Workers of which nothing need come in the worst case, s; None if it is not known.
+        """Workers that may send nothing at all, whichever they are, s; None if it is not known.
 
-        One less than the least degree, where that is proved by eigenvalues and the graph's edge
-        connectivity; else by trying all sets, of small codes.
+        It is one less than the least degree if eigenvalues and the graph's edge connectivity prove
+        that. Otherwise small codes try all sets.
         """
         degrees = np.bincount(self._ends.ravel())
         least = int(degrees.min())

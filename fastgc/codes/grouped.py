@@ -27,18 +27,17 @@ __all__ = ["Grouped", "GroupedRound"]
 
 
 class Grouped(Code):
-    """Groups of workers with a code each, over its own share of the partitions.
+    """Groups of workers, each with its own code over its own share of the partitions.
 
-    The gradient is the sum of the groups' gradients. As a code it needs all groups; `group_round`
-    decodes those that were asked, each for itself, as adaptive methods do
+    The gradient is the sum of the groups' gradients, so decoding it needs all groups. `group_round`
+    decodes each of the groups that were asked by itself, which adaptive methods need
     (`fastgc.optimizers.GCADA`).
 
     Parameters
     ----------
     codes : sequence of Code
-        Of each group: its first worker is the one after the last of the group before it, and so is
-        its first partition. Codes that code the data, and complex ones that are not packed, do not
-        go into groups.
+        The code of each group. Workers and partitions are numbered group after group. Codes of the
+        data, and complex codes that are not packed, cannot be used in groups.
 
     Attributes
     ----------
@@ -49,7 +48,7 @@ class Grouped(Code):
     Raises
     ------
     TypeError, ValueError
-        If `codes` is empty, or holds anything that does not go into groups.
+        If `codes` is empty, or holds anything that cannot be used in groups.
 
     Examples
     --------
@@ -73,11 +72,11 @@ class Grouped(Code):
             if code.scheme.pieces != self.codes[0].scheme.pieces:
                 raise ValueError(
                     f"codes[{g}], {code!r}, cuts gradients into {code.scheme.pieces} pieces, but "
-                    f"codes[0] into {self.codes[0].scheme.pieces}: all must do alike"
+                    f"codes[0] into {self.codes[0].scheme.pieces}: they must be equal"
                 )
             if _unfit(code.scheme):
                 raise ValueError(
-                    f"codes[{g}], {code!r}, does not go into a group: its messages are no "
+                    f"codes[{g}], {code!r}, cannot be used in a group: its messages are not "
                     "combinations of real gradients, or are expanded to complex numbers"
                 )
         self.groups = len(self.codes)
@@ -85,9 +84,10 @@ class Grouped(Code):
 
     @classmethod
     def repetition(cls, n: int, groups: int, k: int | None = None) -> Grouped:
-        """Groups of n / G workers, each of whom holds all of its group's partitions.
+        """Groups of n / G workers, each of whom holds all partitions of its group.
 
-        G-CADA's groups (Zhu et al., section IV); with as many groups as workers, CADA's workers.
+        These are the groups of G-CADA (Zhu et al., section IV) or, with as many groups as workers,
+        the workers of CADA.
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ class Grouped(Code):
         Raises
         ------
         TypeError, ValueError
-            If the numbers are no positive integers, or do not divide each other so.
+            If the numbers are not positive integers, or do not divide each other.
         """
         n, groups = check_integer("n", n), check_integer("groups", groups)
         k = groups if k is None else check_integer("k", k)
@@ -131,7 +131,7 @@ class Grouped(Code):
         verify: bool | int = False,
         partial_dtype: DTypeLike | None = None,
     ) -> GroupedRound:
-        """Rounds of some of the groups, each decoded for itself; parameters as of `round`."""
+        """Rounds of some of the groups, each decoded by itself; parameters as in `round`."""
         return GroupedRound(
             self, p, dtype, message_dtype, verify=verify, partial_dtype=partial_dtype
         )
@@ -146,7 +146,7 @@ def _unfit(scheme: Scheme) -> bool:
 
 
 class GroupedScheme(Scheme):
-    """What `Grouped` says of itself."""
+    """The scheme of `Grouped`."""
 
     def __init__(self, schemes: Sequence[Scheme]) -> None:
         self.schemes, self.groups = schemes, len(schemes)
@@ -266,9 +266,9 @@ class GroupedScheme(Scheme):
 
 
 class GroupedRound(Gathering):
-    """An iteration that some groups take part in: messages in, a gradient of each group out.
+    """One iteration of some groups: messages in, a gradient of each group out.
 
-    Keeps references to the messages, not copies, as `Round` does. Messages of a group that come
+    It keeps references to the messages, not copies, as `Round` does. Messages of a group that come
     after its round is `ready` are not used.
 
     Parameters
@@ -305,12 +305,12 @@ class GroupedRound(Gathering):
         self.reset([])
 
     def reset(self, groups: Iterable[int]) -> None:
-        """Forget all messages; these groups take part in what follows.
+        """Forget all messages, and let these groups take part from now on.
 
         Raises
         ------
         TypeError, ValueError
-            If a group does not exist or is named twice; nothing has changed then.
+            If a group does not exist or is named twice; nothing has changed in that case.
         """
         chosen = [check_index("group", g, self.scheme.groups) for g in groups]
         if len(set(chosen)) < len(chosen):
@@ -380,7 +380,7 @@ class GroupedRound(Gathering):
         return g in self._missing and self._rounds[g].wants(worker - self.scheme.first_worker[g])
 
     def lapse(self, why: str) -> None:
-        """As of `Round`."""
+        """As in `Round`."""
         for inner in self._rounds:
             inner.lapse(why)
 
@@ -399,7 +399,7 @@ class GroupedRound(Gathering):
     ) -> bool:
         """Take a worker's message; whether the round is `ready`.
 
-        Parameters and errors as of `Round.receive`; ValueError also if the worker's group takes no
+        Parameters and errors as in `Round.receive`; ValueError also if the worker's group takes no
         part.
         """
         g = self.scheme.group_of(worker)
@@ -429,7 +429,7 @@ class GroupedRound(Gathering):
         return self.ready
 
     def gradient(self, group: int, out: Output | None = None) -> NDArray[Any]:
-        """The sum of a group's partial gradients, from its messages received.
+        """The sum of a group's partial gradients, decoded from its messages.
 
         Parameters
         ----------

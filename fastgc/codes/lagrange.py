@@ -43,18 +43,18 @@ NodeChoice = Literal["chebyshev", "roots"]
 class LagrangeCode(Code):
     """Lagrange coded computing: the data are coded, not the gradients.
 
-    For gradients that are quadratic in the data: X'(X theta - y), least squares. The k blocks of
-    rows of (X, y) are dealt to P polynomials of degree K - 1, K = ceil(k / P), whose values at K
-    points alpha are the blocks. A worker holds their values at points beta, and sends the sum of
-    the P gradients there: a value of one polynomial h of degree 2 K - 2. Any 2 K - 1 of them
-    determine the gradient, the sum of h over the alphas; of more, those that are spread best are
-    used. What the master multiplies them by follows from the points alone; it never forms
-    coefficients of h.
+    This works for gradients that are quadratic in the data: X'(X theta - y), least squares. The k
+    blocks of rows of (X, y) are distributed over P polynomials of degree K - 1, K = ceil(k / P),
+    whose values at K points alpha are the blocks. A worker holds their values at points beta, and
+    sends the sum of the P gradients there, which is a value of one polynomial h of degree 2 K - 2.
+    Any 2 K - 1 such values determine the gradient, the sum of h over the alphas. If more came, the
+    code uses those whose points are spread best. The factors follow from the points alone; the
+    master never computes the coefficients of h.
 
-    Workers compute r = `load` coded blocks each and send `messages` messages, each over
-    P = load / messages of them: LCC is one message (P = r, section II-B), LCC-MMC one for each
-    block (P = 1, threshold 2 k - 1, section II-C), LCC-MMC-2 one for two (section V, Remark 1,
-    which prints degree N - 1 for its two polynomials, of degree N / 2 - 1).
+    Workers compute r = `load` coded blocks each and send `messages` messages, each the sum over
+    P = load / messages of them. LCC sends one message (P = r, section II-B), LCC-MMC one for each
+    block (P = 1, threshold 2 k - 1, section II-C), and LCC-MMC-2 one for two blocks (section V,
+    Remark 1, which prints degree N - 1 for its two polynomials, of degree N / 2 - 1).
 
     Parameters
     ----------
@@ -65,59 +65,61 @@ class LagrangeCode(Code):
     load : int
         Coded blocks per worker, r.
     messages : int, default 1
-        Messages per worker; divides `load`.
+        Messages per worker; must divide `load`.
     nodes : "chebyshev", "roots" or a pair of arrays, default "chebyshev"
         Points alpha and beta. "chebyshev": real, between -1 and 1, so that coded data are real.
         "roots": roots of unity; coded data and messages are complex, which costs four times the
         computation and twice the communication, but decodes far more precisely. A pair: K points
-        alpha, then n * messages points beta, message by message.
+        alpha, and n * messages points beta, message by message.
     limit : float or None, default 1e-7
-        Where workers send several messages, how well those that came first decode differs from
-        round to round by many decades. While the relative error to expect of the gradient is beyond
-        this (or half the digits of messages of less precision than float64), a round waits for
-        more: at most until n - s workers have sent all of theirs. At the paper's 40 workers one
-        round in four or five waits, for 2 messages as a rule, and the mean one takes 0.7% longer.
-        None: it does not, as in the paper.
+        If workers send several messages, the precision of the first 2 K - 1 varies from round to
+        round by many powers of ten. While the expected relative error of the gradient exceeds this
+        limit (or half the digits of messages less precise than float64), a round waits for more
+        messages, at most until n - s workers have sent all of theirs. At the paper's 40 workers one
+        round in four or five waits, typically for 2 messages, and the mean round takes 0.7% longer.
+        None: no round waits, as in the paper.
     margin : int or float, default 0
-        Where workers send several messages, how many more than 2 K - 1 a round waits for whatever
-        they decode to, before it looks at the limit; a float: this part of 2 K - 1, rounded up. At
-        most until n - s workers have sent all of theirs, too. It lowers the typical error where
-        the limit bounds the worst, see the notes.
+        If workers send several messages, how many more than 2 K - 1 every round waits for before it
+        looks at the limit; a float is a part of 2 K - 1, rounded up. It also waits at most until
+        n - s workers have sent all of theirs. The margin lowers the typical error, the limit bounds
+        the worst; see the notes.
     strict : bool, default False
-        Refuse codes that lose more than half of float64's digits when as many random workers
-        straggle as may, or, where workers send several messages, in one round of a thousand; else
-        an `InstabilityWarning` says so.
+        Raise an error if the code loses more than half of float64's digits when s random workers
+        straggle or, if workers send several messages, in one round of a thousand. Otherwise this is
+        an `InstabilityWarning`.
 
     Raises
     ------
     ValueError
-        If the parameters do not fit, points coincide, or the messages are fewer than 2 K - 1.
+        If the parameters do not fit, points coincide, or there are fewer than 2 K - 1 messages.
     UnstableCodeError
-        If the code is unstable, and `strict`.
+        If `strict` and the code is unstable.
 
     Notes
     -----
-    What waiting buys, of n = 100 workers with 10 messages each whose speed differs from round to
-    round (Chebyshev points, of whose 1000 messages 199 are needed): the first that suffice decode
-    with a relative error of 2e-3 as a rule, and of 1e+12 at worst, in 40 rounds. A margin of 5%
-    makes that 3e-10 and 4e-4, for rounds that take 4% longer, and 10% makes it 6e-12 and 2e-7, for
-    9%. The limit makes it 2e-8 and 8e-8 for 2%; one of 1e-9, 5e-10 and 1e-9 for 5%: a round waits
-    where it pays, and no other does. A vector that decodes only nearly, as `LinearCode` has, gains
-    a factor of 2 here and replaces no message: where 5% are lacking, a fifth of the gradient is.
+    This is what waiting buys for n = 100 workers with 10 messages each, whose speed varies from
+    round to round (Chebyshev points; 199 of the 1000 messages are needed). In 40 rounds, the first
+    199 messages decode with a typical relative error of 2e-3, and of 1e+12 at worst. A margin of 5%
+    makes that 3e-10 and 4e-4, for rounds that take 4% longer; 10% makes it 6e-12 and 2e-7, for 9%.
+    The default limit makes it 2e-8 and 8e-8 for 2%, and a limit of 1e-9 makes it 5e-10 and 1e-9 for
+    5%, because only those rounds wait that need to. A vector that decodes only nearly, as in
+    `LinearCode`, gains a factor of 2 here and replaces no message: if 5% of the messages are
+    missing, so is a fifth of the gradient.
 
-    Near convergence little is left of the gradient. What a worker computes on coded data is as
-    large as before, and so are its rounding errors: about 1e-16 ``|X|^2 |theta|``, times what
-    decoding amplifies. ``LagrangeCode(12, 6, load=3)`` decodes gradients of 60 samples of 5
-    features with relative errors of 2e-8, 1e-4 and 4e-2 where theta is within 7e-8, 2e-11 and 5e-15
-    of the optimum. So theta is found as precisely as without a code, but a gradient that has to be
-    precise itself is not, such as one whose norm ends the training.
+    Near convergence the gradient is small. The values that a worker computes on coded data are as
+    large as before, and so are their rounding errors: about 1e-16 ``|X|^2 |theta|``, times the
+    amplification of decoding. ``LagrangeCode(12, 6, load=3)`` decodes gradients of 60 samples of 5
+    features with relative errors of 2e-8, 1e-4 and 4e-2 if theta is within 7e-8, 2e-11 and 5e-15 of
+    the optimum. You find theta as precisely as without a code, but not a precise gradient, for
+    instance to stop the training by its norm.
 
-    Engines tell the master how much cancels, so that `Round.trust` and trackers see it. In loops of
-    your own ``encoder.add(j, g, cancelled)`` does, with ``code.scheme.cancelling(shard)(theta)``.
+    Engines tell the master how much cancels, so that `Round.trust` and trackers see it. In your own
+    loops, call ``encoder.add(j, g, cancelled)`` with ``code.scheme.cancelling(shard)(theta)``.
 
-    Precise gradients take an anchor: code ``(X, 0)``, send ``theta - anchor``, and add the gradient
-    at the anchor, computed without a code. What cancels is then as small as the way from the
-    anchor: with a new one every 20 rounds the errors above are 2e-12, 5e-9 and 4e-5.
+    For precise gradients use an anchor: code ``(X, 0)``, send ``theta - anchor``, and add the
+    gradient at the anchor, computed without a code. Cancellation is then proportional to the
+    distance from the anchor: with a new anchor every 20 rounds the errors above are 2e-12, 5e-9 and
+    4e-5.
 
     Examples
     --------
@@ -183,7 +185,7 @@ class LagrangeCode(Code):
 
     @property
     def alpha(self) -> NDArray[Any]:
-        """Points at which the polynomials are the data, (K,) array."""
+        """Points at which the polynomials equal the data, (K,) array."""
         return self.scheme.alpha
 
     @property
@@ -215,7 +217,7 @@ class LagrangeCode(Code):
 
 
 class LagrangeScheme(Scheme):
-    """What `LagrangeCode` says of itself.
+    """The scheme of `LagrangeCode`.
 
     Parameters
     ----------
@@ -224,7 +226,7 @@ class LagrangeScheme(Scheme):
         P, those that a message is a sum over.
     alpha, beta : (K,) and (n * messages,) arrays
     messages, limit, margin
-        As of `LagrangeCode`, checked; `margin` in messages.
+        As in `LagrangeCode`, checked; `margin` in messages.
     """
 
     codes_data = True
@@ -545,8 +547,8 @@ def _spare(margin: int | float, needed: int, n: int, sent: int) -> int:
         raise ValueError(f"margin must not be negative, but is {margin}")
     if more and sent == 1:
         raise ValueError(
-            f"margin must be 0 where workers send one message each, not {margin}: a round ends "
-            "with that of worker n - s, and none is to spare"
+            f"margin must be 0 if workers send one message each, not {margin}: a round ends with "
+            "n - s messages, and none is to spare"
         )
     if needed + more > n * sent:
         raise ValueError(

@@ -24,44 +24,45 @@ __all__ = ["LinearCode"]
 class LinearCode(Code):
     """The gradient code of any encoding matrix.
 
-    Decoding vectors satisfy a_F B_F = 1, and amplify roundings of messages the least:
-    ``sum_i |a_i|^2 ||B_i||^2`` is as small as can be, as if all rows had norm 1. With N an
-    orthonormal basis of what these map to zero from the left, and a the shortest vector for all
-    workers, they are a - y N, where y makes the stragglers' entries vanish: O(s^3 + n s) for s
-    stragglers, after one singular value decomposition. What the vector lacks is solved for once
-    more, O(n k). Where the error to expect is beyond 1e-10 all the same, since all vectors are long
-    that are exact, the vector is one of which error to expect, of what it lacks and of rounding, is
-    least: a ridge regression, in O((n + k) n^2). Vectors are kept for the survivor sets used last.
+    Decoding vectors satisfy a_F B_F = 1 and make rounding errors of messages grow as little as
+    possible: ``sum_i |a_i|^2 ||B_i||^2`` is minimal, as if all rows had norm 1. Let N be an
+    orthonormal basis of the left null space of B, with rows scaled to norm 1, and a the shortest
+    vector for all workers. Then the vector is a - y N, where y makes the stragglers' entries
+    vanish: O(s^3 + n s) for s stragglers, after one singular value decomposition. One step of
+    iterative refinement follows, O(n k). If the expected error is still above 1e-10, because all
+    exact vectors are long, the vector is the one with the least expected error of what it leaves
+    out and of rounding: a ridge regression, in O((n + k) n^2). The vectors of the survivor sets
+    used last are kept.
 
     Parameters
     ----------
     B : (n, k) array
-        Real or complex. Worker i computes the partitions where row i is not zero.
+        Real or complex. Worker i computes the partitions j with B[i, j] != 0.
     stragglers : int, optional
-        Stragglers that the matrix tolerates in the worst case, if that is known: n - s messages
-        are then decoded in any case, and what they leave out is told by `residual` and `trust`.
-        Default: found by trying all sets, for small n, else unknown (None).
+        Stragglers s that the matrix tolerates in the worst case, if you know it. Any n - s messages
+        are then decoded; `residual` and `trust` say what they leave out. Default: found by trying
+        all sets for small n, otherwise unknown (None).
     wait : int, optional
-        Workers that are waited for at most, for an approximate code: the messages of any so many
-        are decoded as well as can be, by least squares, and those before that which are exact.
-        What a gradient leaves out is told by `residual` and `trust`. The matrix need not determine
-        the gradient then. Default: None, rounds wait until the gradient is exact.
+        Most workers that a round waits for, for an approximate code. Their messages are decoded by
+        least squares, unless fewer gave the exact gradient before. `residual` and `trust` say what
+        a gradient leaves out. The matrix need not determine the gradient. Default: None, rounds
+        wait until the gradient is exact.
     packed : bool, default True
         For complex matrices, as in `ReedSolomon`.
     cache : int, default 256
-        Survivor sets whose vectors are kept.
+        Number of survivor sets whose vectors are kept.
     strict : bool, default False
-        Refuse codes that lose more than half of float64's digits when as many random workers
-        straggle as may; else an `InstabilityWarning` says so. Not of codes that `wait`: whatever
-        rounding costs them beyond what is left out, least squares avoid.
+        Raise an error if the code loses more than half of float64's digits when s random workers
+        straggle. Otherwise this is an `InstabilityWarning`. Neither concerns codes with `wait`,
+        where least squares keep rounding errors small beside what is left out.
 
     Raises
     ------
     ValueError
-        If a row or column is zero, an entry is not finite, `wait` is not in 1 .. n, or not even all
-        messages determine the gradient where there is no `wait`.
+        If a row or column is zero, an entry is not finite, `wait` is not in 1 .. n, or if without
+        `wait` not even all messages determine the gradient.
     UnstableCodeError
-        If the code is unstable, and `strict`.
+        If `strict` and the code is unstable.
     """
 
     def __init__(
@@ -79,8 +80,8 @@ class LinearCode(Code):
         scheme = LinearScheme(matrix, cache, bool(packed), wait)
         if wait is None and scheme.solution(np.arange(scheme.n))[1] > SOLVED:
             raise ValueError(
-                "not even the messages of all workers determine the gradient: for a code that is "
-                "to approximate it, say how many workers are waited for, by wait="
+                "not even the messages of all workers determine the gradient: for an "
+                "approximation give wait=, how many workers to wait for"
             )
         if stragglers is not None:
             s = check_integer("stragglers", stragglers)
@@ -96,16 +97,16 @@ class LinearCode(Code):
 
 
 class LinearScheme(Scheme):
-    """What `LinearCode` says of itself.
+    """The scheme of `LinearCode`.
 
     Parameters
     ----------
     B : (n, k) array
         Checked by `check_matrix`.
     cache : int
-        Survivor sets whose vectors are kept.
+        Number of survivor sets whose vectors are kept.
     packed, wait
-        As of `Scheme`.
+        As in `Scheme`.
     """
 
     cache: SurvivorCache[tuple[NDArray[Any], float]]

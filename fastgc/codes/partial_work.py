@@ -1,4 +1,4 @@
-"""What slow workers have done counts: Ramamoorthy, Meng, Girimaji 2024, with whole messages."""
+"""Partial work of slow workers counts: Ramamoorthy, Meng, Girimaji 2024, with whole messages."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ class PartialWork(Code):
     """Every partial gradient counts as soon as it is computed, and few messages are sent.
 
     Workers keep the partial gradients that they have computed, and tell the master after each, in
-    a few bytes. As soon as every partition was computed by anybody, the master asks few workers for
-    one message each: the sum of some of their partial gradients. So a round takes the time of
-    `Uncoded` with the same load (UC-MMC), and one round trip more, and needs about as many messages
-    as a code whose workers send one each.
+    a few bytes. Once every partition has been computed by some worker, the master asks few workers
+    for one message each: the sum of some of their partial gradients. A round therefore takes as
+    long as with `Uncoded` and the same load (UC-MMC), plus one round trip, and needs about as many
+    messages as a code whose workers send one each.
 
-    The workers of all engines are asked. One that dies before it has answered, or does not answer
-    for as long as the round had taken before, is replaced by others, which are asked for what it
-    has. Every partial gradient is a message (UC-MMC) where messages are verified, tracked, chosen
-    beforehand, or of another type than gradients.
+    All engines can ask their workers. If a worker dies before it answers, or does not answer for as
+    long as the round had taken until then, the master asks other workers for the same partitions.
+    If messages are verified, tracked, chosen beforehand, or of another dtype than gradients, every
+    partial gradient is sent as a message (UC-MMC).
 
     Parameters
     ----------
     n, k : int
         Workers, and partitions. By default k is n.
     load : int, optional
-        Partitions per worker, from k / n on: worker i begins with partition i k / n, rounded down,
-        and goes on from there round the circle. Needed without `assignment`.
+        Partitions per worker, at least k / n: worker i begins with partition floor(i k / n) and
+        goes on from there, modulo k. Required unless `assignment` is given.
     assignment : sequence of n sequences of int, optional
-        The partitions of each worker, if they are to be others. They are computed in the order that
-        `in_good_order` finds, `ordered=True`, or in the order given.
+        The partitions of each worker, in place of those.
     ordered : bool, default True
-        Whether the order within workers is to be found.
+        Compute each worker's partitions of `assignment` in the order that `in_good_order` finds.
+        False: in the order given.
 
     Attributes
     ----------
     threshold : int
-        Computations, of all workers together, after which every partition has been computed,
-        whoever does how many. (The paper's metric of an order, Q_max, with its ℓ = 1.)
+        Number of computations, by all workers together, after which every partition must have been
+        computed, however they are distributed. (The paper's metric of an order, Q_max, with ℓ = 1.)
 
     Raises
     ------
@@ -59,11 +59,11 @@ class PartialWork(Code):
 
     Notes
     -----
-    The paper's messages are ℓ times shorter, where each partition is computed ℓ times. Here ℓ = 1:
-    messages are sums, and nothing is lost to rounding.
+    In the paper each partition is computed ℓ times, and messages are ℓ times shorter. Here ℓ = 1:
+    messages are sums, and decoding loses nothing to rounding.
 
-    A worker holds as many partial gradients as its load, where one that sends a single coded
-    message holds their sum. A run that is repeated by ``survivors=`` sends every message: its
+    A worker holds as many partial gradients as its load, whereas a worker that sends a single coded
+    message holds only their sum. A run that is repeated by ``survivors=`` sends every message: its
     gradients are the same up to rounding, but not to the last bit.
 
     Examples

@@ -22,28 +22,29 @@ SEEDS_TRIED, DRAWS_TRIED = 100, 1 << 25
 class RandomAssignment(Code):
     """Each worker picks partitions at random, and sends each partial gradient by itself.
 
-    No worker needs to know of another: what worker i picks is a function of (seed, i). The master
-    adds up the first copy of each partial gradient. In the paper a worker sends all of them when
-    its work is done, ``send="together"``: then the master waits for about (k / r) log k workers
-    and receives k log k messages (eqs. (5) and (6)). By default each is sent as soon as it is
-    computed, so that a round is over sooner, with messages of more workers. `CouponCollector` needs
-    fewer of both.
+    Workers need not know of each other: what worker i picks is a function of (seed, i). The master
+    adds up the first copy of each partial gradient. By default a worker sends each partial gradient
+    as soon as it is computed. In the paper it sends all of them when it has computed all,
+    ``send="together"``: the master then waits for about (k / r) log k workers and receives k log k
+    messages (eqs. (5) and (6)), and rounds take longer but involve fewer workers.
+    `CouponCollector` needs fewer workers and fewer messages.
 
     Parameters
     ----------
     n, k : int
         Workers, and partitions. By default k is n.
     load : int or sequence of n ints
-        Partitions that each worker picks, without repetition; a sequence for workers that differ
+        Partitions that each worker picks, without repetition, r. Give a sequence if workers differ
         (the generalised scheme of section IV).
     send : {"each", "together"}
-        When a worker sends: each message as soon as it is computed, or all when its work is done.
+        A worker sends each message as soon as it is computed, or all together when it has computed
+        all.
     seed : int, default 0
 
     Raises
     ------
     ValueError
-        If the parameters do not fit, or if with this seed some partition is picked by nobody.
+        If the parameters do not fit, or if no worker picks some partition with this seed.
     """
 
     stragglers: int
@@ -67,12 +68,12 @@ class RandomAssignment(Code):
 
 
 class UncoveredError(ValueError):
-    """With this seed nobody picks some partition.
+    """With this seed no worker picks some partition.
 
     Attributes
     ----------
     seed : int or None
-        One with which all are picked, if one was found.
+        A seed with which all partitions are picked, if one was found.
     """
 
     def __init__(self, seed: int | None, message: str) -> None:

@@ -25,14 +25,14 @@ METHODS = ("auto", "peeling")
 class RaptorCode(Code):
     """Each worker sums a random number of random batches, as the symbols of a raptor code.
 
-    Degrees are drawn so that any n - s messages, nearly surely, give all but a part of about
-    `missing` of the batches, however large n is, with a mean load of O(log(1 / missing)) batches:
-    a message of one batch gives it; taken away from others, that leaves more messages of one batch,
-    and so on (peeling).
+    How many batches a worker sums (its degree) is drawn so that any n - s messages almost surely
+    give all batches except a part of about `missing`, however large n is, with a mean load of
+    O(log(1 / missing)) batches. Peeling finds them: a message of one batch gives that batch;
+    subtracting it from other messages leaves more messages of one batch, and so on.
 
-    By least squares, the default, what is left out is never more than by peeling, and roundings are
-    hardly amplified. Peeling takes linear time, but substitutes batches into each other so often
-    that it amplifies roundings of messages by 10 at 100 workers, and by 1e+4 at 1,000, with
+    The default, least squares, never leaves out more than peeling, and rounding errors hardly grow.
+    Peeling takes linear time, but it substitutes batches into each other so often that rounding
+    errors of messages grow by a factor of 10 at 100 workers, and of 1e+4 at 1,000, with
     ``missing=0.05``.
 
     Parameters
@@ -40,12 +40,12 @@ class RaptorCode(Code):
     n, k : int
         Workers, and partitions. By default k is n.
     wait : int
-        Workers that are waited for at most, n - s.
+        Most workers that a round waits for, n - s.
     missing : float, default 0.1
         Part of the batches that may be missing, below 1/4: epsilon of the paper.
     batches : int, optional
-        Batches, as even as can be. Default: ``n / (ceil(1 / log(n / s)) + 1)``, rounded down, as in
-        the paper.
+        Number of batches, which are as even as possible. Default:
+        ``n / (ceil(1 / log(n / s)) + 1)``, rounded down, as in the paper.
     seed : int, default 0
 
     Attributes
@@ -59,9 +59,9 @@ class RaptorCode(Code):
 
     Notes
     -----
-    Methods of decoding: "auto", least squares, of which the vectors of the sets used last are kept;
-    and "peeling", the paper's. The guarantee is for large n: of few workers, peeling often ends
-    early, least squares do not depend on it.
+    The method "auto" decodes by least squares, and keeps the vectors of the sets used last. The
+    paper's method is "peeling". The guarantee holds for large n. With few workers, peeling often
+    ends early; least squares do not depend on it.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class RaptorCode(Code):
         super().__init__(RaptorScheme(even_cuts(k, count), held, wait))
 
     def peel(self, survivors: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """A vector by peeling, and which batches it gives; in time linear in their number.
+        """A decoding vector by peeling, and the batches that it gives, in linear time.
 
         Parameters
         ----------
@@ -114,14 +114,14 @@ class RaptorCode(Code):
         Returns
         -------
         (f,) float64 array
-            Of those batches, each counts once, and of the others none.
+            It counts each of those batches once, and the others not at all.
         (batches,) bool array
         """
         return self.scheme.peel(self.scheme.check_survivors(survivors))
 
 
 class RaptorScheme(IncidenceScheme):
-    """What `RaptorCode` says of itself."""
+    """The scheme of `RaptorCode`."""
 
     methods = METHODS
 

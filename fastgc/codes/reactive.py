@@ -1,4 +1,4 @@
-"""Each share is held by many and computed by one: reactive redundancy (Gupta, Vaidya 2019)."""
+"""Several workers hold each share and one computes it: reactive redundancy (Gupta, Vaidya 2019)."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ __all__ = ["Reactive"]
 
 
 class Reactive(Code):
-    """Each partition is held by several workers and computed by one, until that one fails.
+    """Several workers hold each partition; one computes it, and the others only if that one fails.
 
-    The partitions are cut into n shares. Worker i computes share i, and sends its sum, as in
-    `Uncoded`: nobody computes anything twice. Shares i - 1, i - 2, ... it holds besides, and
-    computes if it is asked to. The master asks when their owner has died, or is late beyond the
-    `deadline`, in the same round: the gradient is the exact sum over all partitions, whoever up
-    to ``holders - 1`` workers are that fail. A late owner's own share counts if it comes first.
+    The partitions are cut into n shares. Worker i computes share i and sends its sum, as in
+    `Uncoded`, so no partition is computed twice. It also holds shares i - 1, i - 2, ..., and
+    computes one of them if the master asks. The master asks, in the same round, when a share's
+    owner has died or has missed the `deadline`. The gradient is the exact sum over all partitions,
+    whichever ``holders - 1`` workers fail. If a late owner's message comes first, it counts.
 
-    So a round without failures takes a load of k / n, where a code that tolerates as many
-    stragglers takes `holders` times as much; a round with one takes the deadline, for who is late,
-    and another share's time (`fastgc.planning.plan` says which pays). Data are held as often as in
-    those codes.
+    A round without failures takes a load of k / n, whereas a code that tolerates as many stragglers
+    takes `holders` times as much. A round with a failure takes another share's time and, if a
+    worker is late, the deadline (`fastgc.planning.plan` says which pays). The data are held as
+    often as with such codes.
 
-    The workers of all engines are asked. Where they cannot be (`survivors` are given, or MPI
-    without threads), a round waits for all, as `Uncoded` does.
+    All engines can ask their workers, except if `survivors` are given, or for MPI without threads.
+    A round then waits for all workers, as `Uncoded` does.
 
     Parameters
     ----------
     n : int
         Workers.
     k : int, optional
-        Partitions, at least n; n by default. Shares are as even as can be.
+        Partitions, at least n; n by default. Shares are as even as possible.
     holders : int
-        Workers that hold each share, s + 1, in 2 .. n: so many less one may fail in a round.
+        Workers that hold each share, s + 1, in 2 .. n. In a round s of them may fail.
     deadline : float or "auto"
-        Seconds from a round's beginning until shares that did not come are asked for. "auto": twice
-        the median, over the last 32 rounds, of the time until all shares but `holders` - 1 had
-        come; in the first round twice that time itself. At least 0.1 s where time is real. inf:
-        only the dead are stood in for.
+        Seconds after the beginning of a round at which the master asks for missing shares. "auto":
+        twice the median, over the last 32 rounds, of the time until all shares but `holders` - 1
+        had come; in the first round, twice that time itself. At least 0.1 s, except in simulated
+        time. inf: ask only for shares of workers that died.
 
     Attributes
     ----------
     stragglers : int
-        0: messages that may be missing. Those of workers that fail are computed by others.
+        0, as no message may be missing: other workers compute those of workers that fail.
 
     Raises
     ------
@@ -56,9 +56,8 @@ class Reactive(Code):
 
     Notes
     -----
-    Which workers hold a share is as in rows of `CyclicRepetition`. What is asked for goes to
-    holders that have sent their own share, so that the most that any of them is asked for is the
-    least possible.
+    A share's holders are those of a partition of `CyclicRepetition`. The master asks holders that
+    have sent their own share, and distributes the missing shares as evenly as possible.
 
     Examples
     --------

@@ -109,78 +109,82 @@ class ReedSolomon(Code):
     n, k : int
         Workers, and partitions. By default k is n.
     stragglers : int, optional
-        Stragglers to tolerate, s. The load is the smallest that does it, and the code may tolerate
-        more when k != n: ``code.stragglers`` is what it really tolerates.
+        Stragglers to tolerate, s. The load is the smallest that tolerates them. If k != n, the code
+        may tolerate more: ``code.stragglers`` says how many.
     load : int, optional
-        Partitions per worker, w; tolerates floor(n w / k) - 1 stragglers, eq. (2).
+        Partitions per worker, w. The code tolerates floor(n w / k) - 1 stragglers, eq. (2).
         Give `stragglers`, `load` or both.
     root : "stable" or int, default "stable"
-        The evaluation root is exp(2 pi i root / n), for a `root` coprime to n. The papers' is 1:
-        its rounding errors are about ``u (n / 2 pi)^s / ((s/2)!)^2`` times ``sqrt(n) |a|``, u the
-        unit roundoff and a the decoding vector. Nothing is left with 8 stragglers at n = 1024, and
-        with 12 at 256. "stable" is the root with the smallest largest ``|B_ij|``.
+        The evaluation root is alpha = exp(2 pi i root / n); `root` must be coprime to n. "stable"
+        chooses the root for which the largest ``|B_ij|`` is smallest. The papers use 1, whose
+        rounding errors are about ``u (n / 2 pi)^s / ((s/2)!)^2`` times ``sqrt(n) |a|``, where u is
+        the unit roundoff and a the decoding vector. No digit of the gradient is then right with 8
+        stragglers at n = 1024, or with 12 at n = 256.
     packed : bool, default True
-        Send real gradients as pairs taken for complex numbers, so that messages are as long as the
-        gradient. False: as many complex numbers, as in the paper.
+        Send pairs of real numbers as complex ones, so that a message is as long as the gradient.
+        False: send as many complex numbers as the gradient has elements, as in the paper.
     clusters : int or "auto", default 1
-        Split workers and partitions into so many groups, each with a code of its own. Load and
-        worst-case tolerance stay; decoding is cheaper and better conditioned, and is possible from
-        many smaller sets of survivors. "auto": as many as can be, floor(n / (s+1)) where k allows.
+        Split workers and partitions into so many groups, each with its own code. Load and
+        worst-case tolerance stay the same. Decoding is cheaper and better conditioned, and many
+        smaller sets of survivors suffice. "auto": as many as possible, floor(n / (s+1)) if k
+        allows.
     speeds : sequence of n positive numbers, optional
-        Relative speeds of the workers, with `stragglers`: clusters share the partitions so that all
-        of them end at about the same time, and have loads of their own. A cluster of m workers
-        waits for m - s. Clusters are of workers with adjacent numbers, so that these decide who is
-        together. In clusters of more than s + 1 it should be workers of like speed: then number
-        them by speed. In clusters of s + 1 the first to come will do, and the fastest should be
-        apart. Default: all are equally fast.
+        Relative speeds of the workers; needs `stragglers`. Clusters get shares of the partitions,
+        and so loads, such that all of them end at about the same time. A cluster of m workers
+        waits for m - s. Workers with adjacent numbers form a cluster. If clusters have more than
+        s + 1 workers, number the workers by speed, so that those of a cluster are equally fast. If
+        they have s + 1, the first to come suffices: put the fastest into different clusters.
+        Default: all workers are equally fast.
     precision : float, default 0
-        A relative error of gradients that is good enough. "auto" then keeps exact vectors whose
-        expected error is no larger, and does not compute near-exact ones instead of them. That
-        saves time where hundreds of stragglers are tolerated.
+        A relative error of gradients that is good enough. The method "auto" then uses exact vectors
+        with at most this expected error, and does not replace them by near-exact ones. This saves
+        time if hundreds of stragglers are tolerated.
     strict : bool, default False
-        Refuse codes that lose more than half of float64's digits when as many random workers
-        straggle as may; else an `InstabilityWarning` says so.
+        Raise an error if the code loses more than half of float64's digits when s random workers
+        straggle. Otherwise this is an `InstabilityWarning`.
 
     Raises
     ------
     ValueError
         If no code has these parameters; says why.
     UnstableCodeError
-        If the code is unstable, and `strict`.
+        If `strict` and the code is unstable.
 
     Notes
     -----
-    Any n - s survivors decode (in clusters, enough in each). Some smaller sets would by chance, as
-    where supports tile the partitions; this decoder does not use that, and calls them not
-    decodable.
+    Any n - s survivors decode (with clusters, enough in each). Some smaller sets would decode by
+    chance, for instance if their supports tile the partitions. This decoder does not use them and
+    calls them not decodable.
 
-    With more survivors than needed there is a choice of vectors, and the better ones make the
-    gradient more precise. The vector can be had by these methods:
+    With more survivors than needed there are many decoding vectors, and some make the gradient more
+    precise than others. These methods compute one:
 
     - ``"locator"``: a_i = (1/n) prod over stragglers j of (1 - alpha^(i-j)), O(f s), from every
       message that came;
-    - ``"spread"``: the same; but where that amplifies errors, and a cluster has more survivors than
-      it needs, from those whose roots are spread best, in Leja order, O(f^2). Others' entries are
-      0. At n = 4096, s = 1024 in clusters this takes the error from 1e-3 to 1e-15;
-    - ``"fft"``: the logarithm of that, by a convolution, O(n log n), for hundreds of stragglers;
+    - ``"spread"``: the same, unless that amplifies errors and a cluster has more survivors than it
+      needs. Then it uses the survivors whose roots are spread best, in Leja order, O(f^2), and the
+      others' entries are 0. At n = 4096, s = 1024 in clusters this reduces the error from 1e-3 to
+      1e-15;
+    - ``"fft"``: the logarithm of the locator formula, by a convolution, O(n log n), for hundreds of
+      stragglers;
     - ``"lookup"``: Algorithm 3, a_i = prod over the other survivors j of (1 - alpha^(i-j))^-1 from
       a table, O(f^2);
-    - ``"vandermonde"``: Björck and Pereyra's algorithm on the system of eq. (12), O(f^2), its nodes
-      in golden-section steps; in Leja's order with ``"leja"``, and around the circle with
-      ``"natural"``, which from f = 40 or so on loses all digits;
-    - ``"solve"``: LAPACK on that system, O(f^3), with an error that grows with its condition
-      number;
-    - ``"near-exact"``: a_i = p(alpha^i) with a polynomial p that nearly vanishes on the stragglers,
-      and is small on the survivors. What it leaves out, which `residual` and `trust` tell, is of
-      the size of rounding errors. O(s^2) for most sets of many stragglers. At n = 1000,
-      s = 100 it takes the error from 1e+13 to 3e-15 where these are. But if fewer columns are
-      different than workers survive, the shortest exact vector, where that will do;
-    - ``"auto"``: "spread", or "fft" where that is faster (``fastgc info`` says from where on) and
-      as good; from n = 16384 or so on, survivors are no longer chosen. But "near-exact", in each
-      cluster, where that vector would lose more than three eighths of the digits of messages (an
-      error of 1e-10 in float64), or an error of `precision`, and "near-exact" fewer.
+    - ``"vandermonde"``: Björck and Pereyra's algorithm on the system of eq. (12), O(f^2), with
+      nodes in golden-section steps; ``"leja"`` takes them in Leja order, and ``"natural"`` around
+      the circle, which loses all digits from about f = 40 on;
+    - ``"solve"``: LAPACK on that system, O(f^3); the error grows with its condition number;
+    - ``"near-exact"``: a_i = p(alpha^i) with a polynomial p that nearly vanishes on the stragglers
+      and is small on the survivors. It leaves out about as much as rounding errors amount to, which
+      `residual` and `trust` report. O(s^2) for most sets of many stragglers. At n = 1000, s = 100
+      with neighbouring stragglers it reduces the error from 1e+13 to 3e-15. If fewer columns of B
+      differ than workers survive, it takes the shortest exact vector if that is good enough;
+    - ``"auto"``: "spread", or "fft" where that is as good and faster (``fastgc info`` says from
+      where on); from about n = 16384 on, survivors are not chosen any more. If that vector would
+      lose more than three eighths of the messages' digits (an error of 1e-10 in float64), or have
+      an error above `precision`, and "near-exact" has a smaller one, "auto" uses "near-exact" in
+      that cluster.
 
-    Where entries are beyond float64, ``log=True`` still gives their logarithms.
+    If entries are beyond float64, ``log=True`` still gives their logarithms.
 
     Examples
     --------
@@ -240,7 +244,7 @@ class ReedSolomon(Code):
         check_stability(self.scheme, strict, f"use {other}", limit=max(UNSTABLE, precision))
 
     def stream(self, members: ArrayLike = (), *, message_dtype: DTypeLike = np.float64) -> Stream:
-        """Decoding vector of the workers that are there, current while they come and go.
+        """Decoding vector that stays up to date while workers come and go.
 
         Parameters
         ----------
@@ -258,7 +262,7 @@ class ReedSolomon(Code):
 
 
 class ReedSolomonScheme(Scheme):
-    """What `ReedSolomon` says of itself."""
+    """The scheme of `ReedSolomon`."""
 
     is_complex = True
     stragglers: int

@@ -20,28 +20,29 @@ __all__ = ["Uncoded"]
 class Uncoded(Code):
     """No code: wait for all, ignore stragglers, or take every partial gradient as it comes.
 
-    Without `load` every partition is on one worker, which sends its sum. With `load`, r, workers
-    compute r partitions each in circular-shift order and send each partial gradient as soon as it
-    is there, so that what stragglers did counts too (Ozfatura et al., UC-MMC, eq. (11)).
-    `fastgc.simulation.covered_cdf` has the law of the time that takes.
+    Without `load` each partition is on one worker, which sends the sum of its partial gradients.
+    With a load of r, each worker computes r partitions in circular-shift order and sends each
+    partial gradient as soon as it is computed, so that the work of stragglers counts too (UC-MMC of
+    Ozfatura et al., eq. (11)). `fastgc.simulation.covered_cdf` gives the distribution of the time
+    that this takes.
 
     With a tolerance the gradient is *not exact*: it is the sum of the partial gradients that came
-    (UC-MMC-PG; without `load`, the master that ignores stragglers of Halbawi et al., figure 2).
+    (UC-MMC-PG; without `load`, the master of Halbawi et al., figure 2, which ignores stragglers).
 
     Parameters
     ----------
     n : int
         Workers.
     k : int, optional
-        Partitions, at least n (default n); worker i holds, or starts with, a contiguous share.
+        Partitions, at least n (default n). Worker i holds, or begins with, a contiguous share.
     load : int, optional
-        Partitions per worker, r, from k / n on; k must be a multiple of n then.
+        Partitions per worker, r, at least k / n. k must then be a multiple of n.
     tolerance : float, default 0
-        Fraction of the partial gradients that may be missing: a round is over with
+        Fraction of the partial gradients that may be missing: a round ends with
         ceil((1 - tolerance) k) different ones.
     rescale : bool, default True
-        Multiply what came by k over the number of partial gradients in it, so that the result
-        estimates the full sum.
+        Multiply the sum by k over the number of partial gradients in it, so that it estimates the
+        full sum.
     """
 
     stragglers: int
@@ -85,7 +86,7 @@ class Uncoded(Code):
 
 
 class UncodedScheme(CellScheme):
-    """What `Uncoded` says of itself."""
+    """The scheme of `Uncoded`."""
 
     def __init__(
         self,

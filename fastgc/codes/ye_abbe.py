@@ -26,29 +26,29 @@ class YeAbbe(Code):
     """Messages of p/m elements: any n - s of them give the exact gradient.
 
     Gradients are cut into m pieces. A worker computes s + m partial gradients and sends one
-    combination of all their pieces, as long as one of them: more computation than the s + 1 that
-    are needed to tolerate s stragglers, for an m-th of the communication.
+    combination of all their pieces, which is as long as one piece. It computes more than the s + 1
+    partial gradients that tolerating s stragglers takes, and sends an m-th of the data.
 
     Parameters
     ----------
     n : int
         Workers.
     k : int, optional
-        Partitions, at least n (default n); where they are more, groups of them as even as can be
-        take the place of single ones.
+        Partitions, at least n (default n). If there are more than n, n groups of them that are as
+        even as possible take the place of single partitions.
     stragglers : int
         Stragglers to tolerate, s.
     reduce : int
-        By how much messages are shorter than gradients, m, at most n - s.
+        How many times shorter messages are than gradients, m, at most n - s.
     packed : bool, default True
-        Send real gradients as pairs taken for complex numbers, as in `ReedSolomon`. False: as
-        complex numbers, twice as long.
+        Send pairs of real numbers as complex ones, as in `ReedSolomon`. False: send as many complex
+        numbers, which makes messages twice as long.
     clusters : int or "auto", default 1
-        Split workers and partitions into so many groups, each with a code of its own. Load, length
-        of messages and worst-case tolerance stay; decoding is more precise and cheaper, and is
-        possible from many smaller sets of survivors. "auto": as many as can be, floor(n / (s + m)).
+        Split workers and partitions into so many groups, each with its own code. Load, length of
+        messages and worst-case tolerance stay the same. Decoding is more precise and cheaper, and
+        many smaller sets of survivors suffice. "auto": as many as possible, floor(n / (s + m)).
     strict : bool, default False
-        As of `ReedSolomon`.
+        As in `ReedSolomon`.
 
     Raises
     ------
@@ -58,16 +58,16 @@ class YeAbbe(Code):
     Notes
     -----
     Ye and Abbe, "Communication-computation efficient gradient coding", ICML 2018, section III,
-    with changes that keep it precise. The points x_i at which worker i takes the polynomials are
-    roots of unity here, not real numbers, in the order that suits the supports (`ReedSolomon`'s
-    "stable" root), so that powers count modulo n. Of s powers, the idle ones, no polynomial has
-    any. The pieces of the sum are coefficients; in the paper of the m highest powers, here of those
-    that are next to the idle ones, half of them above and half below. And decoding vectors are
-    near-exact: they leave out as much as costs less than rounding would.
+    with three changes that keep it precise. The points x_i at which worker i evaluates the
+    polynomials are roots of unity instead of real numbers, in the order that suits the supports
+    (`ReedSolomon`'s "stable" root), so that powers count modulo n. s of these powers are idle: no
+    polynomial contains them. The pieces of the sum are coefficients, in the paper of the m highest
+    powers, here of the powers next to the idle ones, half of them above and half below. Decoding
+    vectors are near-exact: they leave out a little where that costs less than rounding would.
 
-    Stragglers are worst where their points are neighbours on the circle. At n = 80, m = 8, s = 12
-    these take the error to 1e-10 (to 4e-9 with all pieces above), but no further than 5e-13 in
-    clusters, of which each has a circle of its own.
+    Stragglers are worst if their points are neighbours on the circle. At n = 80, m = 8, s = 12 the
+    error is then 1e-10 (4e-9 with all pieces above). In clusters, which have a circle each, it is
+    at most 5e-13.
 
     Examples
     --------
@@ -118,7 +118,7 @@ class YeAbbe(Code):
 
 
 class YeAbbeScheme(Scheme):
-    """What `YeAbbe` says of itself."""
+    """The scheme of `YeAbbe`."""
 
     is_complex = True
     stragglers: int

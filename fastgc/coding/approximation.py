@@ -50,7 +50,7 @@ class Nearest(NamedTuple):
     ----------
     vector : (f,) or (f, pieces) array
     residual : float
-        As of `Approximation`.
+        As in `Approximation`.
     mean : float
         Mean of the coefficients on the partial gradients.
     """

@@ -45,7 +45,7 @@ class CellScheme(Scheme):
         The cell of each message: worker by worker, and each worker's in order.
     stragglers : int
     wait : int, optional
-        As of `Scheme`.
+        As in `Scheme`.
     together : bool
         Whether workers send their messages only when all of their work is done.
     need : int, optional
@@ -171,11 +171,11 @@ class IncidenceScheme(Scheme):
     Parameters
     ----------
     cuts : (cells + 1,) int64 array
-        As of `CellScheme`.
+        As in `CellScheme`.
     held : sequence of n integer arrays
         The cells of each worker.
     wait : int, optional
-        As of `Scheme`.
+        As in `Scheme`.
     """
 
     is_complex = False

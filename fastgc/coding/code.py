@@ -43,16 +43,16 @@ __all__ = ["Code", "Placed", "Recovery"]
 
 
 class Recovery(NamedTuple):
-    """What a round takes on average, when messages arrive in random order.
+    """What a round needs on average when messages arrive in random order.
 
     Attributes
     ----------
     workers : float
-        Workers heard from before the gradient could be decoded.
+        Workers that had sent a message when the gradient could be decoded.
     messages : float
-        Messages received by then, with all that came together with the last one.
+        Messages received by then.
     communication_load : float
-        Their size in gradients.
+        The size of these messages, in gradients.
     """
 
     workers: float
@@ -63,39 +63,40 @@ class Recovery(NamedTuple):
 class Code(Recorded):
     """A gradient code: a scheme, and the verbs that are the same for all.
 
-    Arrays, `out` among them, are NumPy's or others whose memory NumPy can view: tensors of PyTorch
-    on the CPU, memoryviews, or whatever speaks DLPack. They are read and written where they are,
-    and what is returned is the `out` that was given.
+    Arrays, including `out`, are NumPy arrays or others whose memory NumPy can view: PyTorch tensors
+    on the CPU, memoryviews, and anything that supports DLPack. They are read and written in place,
+    and a method that is given `out` returns it.
 
-    Survivors are the numbers of the messages that came, or one boolean for each of all messages,
-    True where it came, which stand for their numbers in ascending order. Where every worker sends
-    one message, a message has its worker's number; else see `fastgc.codes.Scheme.message_number`.
+    Survivors are given as the numbers of the messages that came, or as one boolean per message of
+    the code, True if it came. Booleans stand for these numbers in ascending order. If every worker
+    sends one message, a message has its worker's number; otherwise see
+    `fastgc.codes.Scheme.message_number`.
 
     Parameters
     ----------
     scheme : Scheme, optional
-        What the code says of itself. A subclass may do without, and write one method, ``row``, as
-        of `fastgc.codes.Scheme`. Its constructor then sets `n` and `k`, and may set `stragglers`,
+        The definition of the code. A subclass may instead define one method, ``row``, as in
+        `fastgc.codes.Scheme`. Its constructor then sets `n` and `k`, and may set `stragglers`,
         `wait` and `load`.
 
     Attributes
     ----------
     scheme : Scheme
-        What the code says of itself, and what follows from that.
+        The definition of the code, and what follows from it.
     n, k : int
         Workers and partitions.
     load : int
-        Partitions per worker, w (the largest, where workers differ).
+        Partitions per worker, w; the largest if workers differ.
     stragglers : int or None
-        Workers of which nothing need come in the worst case, s; None if it is not known.
+        Workers that may send nothing at all, whichever they are, s; None if it is not known.
     threshold : int or None
-        Messages with which a round is ready in any case, if each worker's come in order; None if it
+        Number of messages that always suffice if each worker's messages come in order; None if it
         is not known.
 
     Raises
     ------
     TypeError
-        If `scheme` is none; if a class with one writes ``row``, or neither is there.
+        If `scheme` is not a `Scheme`, if a class has both a scheme and ``row``, or neither.
 
     Examples
     --------
@@ -120,8 +121,8 @@ class Code(Recorded):
             raise TypeError(f"scheme must be a fastgc.codes.Scheme, not {scheme!r}")
         if hasattr(type(self), "row"):
             raise TypeError(
-                f"{type(self).__name__} has a row of its own and is made with a scheme, "
-                f"{scheme!r}: the scheme says what rows are"
+                f"{type(self).__name__} defines row and is made with a scheme, {scheme!r}, which "
+                "has rows: leave out one of them"
             )
         self.scheme = scheme
         if type(self) is not Code:
@@ -164,13 +165,13 @@ class Code(Recorded):
     # --------------------------------------------------------------------- who computes what
 
     def partitions(self, worker: int, index: int | None = None) -> NDArray[np.int64]:
-        """Partitions of a worker, in the order of computation.
+        """Partitions of a worker, in the order in which it computes them.
 
         Parameters
         ----------
         worker : int
         index : int, optional
-            Only those of this message, where the worker sends several.
+            If the worker sends several messages: only the partitions of this one.
 
         Returns
         -------
@@ -188,17 +189,17 @@ class Code(Recorded):
         return self.scheme.coefficients(worker, index)
 
     def matrix(self) -> NDArray[Any]:
-        """B as a dense array, a row for each message: for small n, and for tests.
+        """B as a dense array with a row for each message, for small n and for tests.
 
-        For codes of the data it says which coded blocks a message sums. With `pieces` it has three
-        dimensions: messages, partitions, pieces.
+        For codes of the data (`LagrangeCode`) it says which coded blocks a message sums. If
+        messages have pieces, it has three dimensions: messages, partitions, pieces.
         """
         return self.scheme.matrix()
 
     def encode_data(self, X: Any, y: Any) -> list[tuple[Any, Any]]:
         """What the workers compute on: samples and labels of each partition.
 
-        Of `LagrangeCode` those of each coded block.
+        For `LagrangeCode`, of each coded block.
 
         Parameters
         ----------
@@ -208,7 +209,7 @@ class Code(Recorded):
         Returns
         -------
         list of pairs (X_j, y_j)
-            Of which worker i computes on those that ``partitions(i)`` names.
+            Worker i computes on the pairs j of ``partitions(i)``.
         """
         return self.scheme.encode_data(X, y)
 
@@ -217,10 +218,10 @@ class Code(Recorded):
     def message_size(
         self, p: int, dtype: DTypeLike = np.float64, message_dtype: DTypeLike | None = None
     ) -> int:
-        """Elements of a message for gradients of p elements of this dtype.
+        """Number of elements of a message, for gradients of p elements of this dtype.
 
-        Messages of float16 (`message_dtype`, or the gradients' own) have one more than others, for
-        the power of two that they are scaled by.
+        float16 messages have one element more than others. It holds the power of two that they are
+        scaled by.
         """
         return self.scheme.format(p, dtype, message_dtype).message_size
 
@@ -233,29 +234,29 @@ class Code(Recorded):
         index: int = 0,
         message_dtype: DTypeLike | None = None,
     ) -> NDArray[Any]:
-        """Message of a worker: its combination of its partial gradients.
+        """Message of a worker: its linear combination of its partial gradients.
 
-        Codes of integer coefficients (`Scheme.integral`) also take integers, here and wherever
-        gradients or messages are given. Messages and gradients are then of the same dtype and never
-        rounded. Sums wrap around as NumPy's do, without a warning: the gradient is exact if it fits
-        in the dtype, whatever overflowed on the way, and else modulo 2^bits.
+        Codes with integer coefficients (`Scheme.integral`) also take integers, here and wherever
+        gradients or messages are given. Messages and gradients then have the same dtype and are
+        never rounded. Sums wrap around without a warning, as NumPy's do: a gradient that fits in
+        the dtype is exact, whatever overflowed on the way; any other is exact modulo 2^bits.
 
         Parameters
         ----------
         worker : int
         partials : (w, p) array or sequence of w arrays of shape (p,)
-            Partial gradients on ``partitions(worker, index)``, in that order; float32, float64, or
-            complex of either precision; float16 or bfloat16; integers where coefficients
-            are. Separate arrays are not stacked.
+            Partial gradients on ``partitions(worker, index)``, in that order: float16, bfloat16,
+            float32, float64, complex64 or complex128, or integers if coefficients are. Separate
+            arrays are not copied into one.
         out : (message_size(p),) array, optional
             Contiguous and writable, of ``message_dtype``.
         index : int, default 0
-            Which of its messages, where it sends several.
+            Which of its messages, if it sends several.
         message_dtype : numpy dtype, optional
-            Of real messages: float16, bfloat16 (from ml_dtypes), float32 or float64. What they add
-            up to is rounded to it once. More precise ones than the partial gradients are for codes
-            that decoding loses digits of; of float64 gradients "float64x2", pairs of float64
-            (`ReedSolomon`). Default: that of the partial gradients.
+            Dtype of real messages: float16, bfloat16 (from ml_dtypes), float32 or float64. A
+            message is rounded to it once. Messages that are more precise than the partial gradients
+            help codes whose decoding loses digits: for float64 gradients "float64x2", pairs of
+            float64 (`ReedSolomon`). Default: the dtype of the partial gradients.
 
         Returns
         -------
@@ -280,9 +281,9 @@ class Code(Recorded):
         index: int = 0,
         message_dtype: DTypeLike | None = None,
     ) -> Encoder:
-        """Streaming encoder of one message: one accumulator instead of w partial gradients.
+        """Streaming encoder of one message, which stores one sum instead of w partial gradients.
 
-        `dtype` is that of the partial gradients; the rest as in `encode`.
+        `dtype` is the dtype of the partial gradients; other parameters are as in `encode`.
         """
         return Encoder(self.scheme, worker, p, dtype, out, index, message_dtype)
 
@@ -295,9 +296,9 @@ class Code(Recorded):
         index: int = 0,
         message_dtype: DTypeLike | None = None,
     ) -> BoundEncoder:
-        """A plan for `encode` in hot loops, on the array that partial gradients are written to.
+        """`encode` for hot loops, bound to the array that partial gradients are written to.
 
-        Parameters as of `encode`; `partials` is an array, whose rows are read where they are.
+        Parameters are as in `encode`. `partials` must be an array; its rows are read in place.
 
         Returns
         -------
@@ -324,7 +325,7 @@ class Code(Recorded):
     # ---------------------------------------------------------------------------- decoding
 
     def decodable(self, survivors: ArrayLike) -> bool:
-        """Whether these messages, numbers or booleans, suffice: see `Scheme.rule`."""
+        """Whether these messages, given as numbers or booleans, suffice: see `Scheme.rule`."""
         return not self.scheme.rule.missing(self.scheme.check_survivors(survivors))
 
     def decoding_vector(
@@ -341,25 +342,26 @@ class Code(Recorded):
         Parameters
         ----------
         survivors : (f,) integer array, or (N,) bool array
-            Distinct messages (workers, where each sends one), in any order; or, for each of all N
-            messages, whether it came: those that did, ascending.
+            Distinct messages (workers, if each sends one), in any order; or for each of the N
+            messages whether it came, which stands for the numbers in ascending order.
         method : str, default "auto"
-            How to compute it, where the scheme knows several ways (see the class).
+            How to compute it, if the scheme has several methods (see the class).
         out : (f,) array, optional
             complex128, or float64 for real codes.
         message_dtype : numpy dtype, default float64
-            Of the messages' elements: the more rounding they have seen, the shorter the best vector
-            is. `decode` and rounds look at the messages. Of "float64x2": the vector is of pairs.
+            Dtype of the messages: the more they are rounded, the shorter the best vector is.
+            `decode` and rounds take it from the messages. For "float64x2" the vector consists of
+            pairs.
         log : bool, default False
-            Return the logarithms of the exact vector instead, of which also those can be told whose
-            coefficient is beyond float64: ``log|a_i|``, and the angle, in (-pi, pi], as imaginary
-            part. Not with an `out`, nor a `method`.
+            Return the logarithms of the exact vector instead, which exist even for coefficients
+            beyond float64: ``log|a_i|``, with the angle, in (-pi, pi], as imaginary part. Takes
+            neither `out` nor `method`.
 
         Returns
         -------
         (f,) complex128 or float64 array
             One coefficient for each survivor, in the order given; with `log` always complex128.
-            For messages of float64x2 of shape (f, 2): coefficients, and what these lack.
+            For float64x2 messages its shape is (f, 2): each coefficient, and its rounding error.
 
         Raises
         ------
@@ -368,7 +370,7 @@ class Code(Recorded):
         OverflowError
             If a coefficient is beyond float64.
         ValueError
-            If a survivor is named twice or does not exist, or booleans are not N.
+            If a survivor is named twice or does not exist, or there are not N booleans.
         """
         if log:
             if out is not None or method != "auto":
@@ -399,19 +401,19 @@ class Code(Recorded):
         Parameters
         ----------
         masks : (rounds, N) bool array
-            Which of the N messages came in each round (workers, where each sends one).
+            Which of the N messages came in each round (workers, if each sends one).
         method : str, default "auto"
             As in `decoding_vector`.
         undecodable : {"raise", "nan"}
-            What to do about rounds whose messages do not suffice, or whose coefficients are beyond
-            float64: raise the error, or fill their rows with NaN.
+            What to do about rounds whose messages do not suffice or whose coefficients are beyond
+            float64: raise the error, or fill the round's row with NaN.
         message_dtype : numpy dtype, default float64
             As in `decoding_vector`.
 
         Returns
         -------
         (rounds, N) complex128 or float64 array
-            The coefficient of every message; 0 of those that did not come.
+            The coefficient of every message, 0 if it did not come.
 
         Raises
         ------
@@ -458,27 +460,27 @@ class Code(Recorded):
         survivors, message_dtype
             As in `decoding_vector`.
         partial : "best" or "unbiased"
-            The shortest a_F that minimises ``||a_F B_F - 1||``; or that divided by the mean of its
-            a_F B_F, which is then 1.
+            "best": the shortest a_F that minimises ``||a_F B_F - 1||``. "unbiased": the same,
+            divided by the mean of a_F B_F, so that this mean is 1.
 
         Returns
         -------
         (f,) complex128 or float64 array
-            A decoding vector if there is one.
+            The exact decoding vector, if there is one.
         float
-            The residual, as in `Approximation`, computed from the rows.
+            The residual, as in `Approximation`, computed from the rows of B.
 
         Raises
         ------
         NotDecodableError
-            If it is to be unbiased, and the messages hold nothing of the gradient.
+            If `partial` is "unbiased" and the messages hold nothing of the gradient.
         """
         unit = self.scheme.unit_of(message_dtype)
         checked = self.scheme.check_survivors(survivors)
         return nearest_vector(self.scheme, checked, unit, partial)[:2]
 
     def decoder(self, message_dtype: DTypeLike = np.float64) -> Decoder:
-        """A plan for decoding vectors in hot loops: buffers and pointers are made once.
+        """`decoding_vector` for hot loops: buffers and pointers are made once.
 
         `message_dtype` as in `decoding_vector`.
         """
@@ -524,32 +526,31 @@ class Code(Recorded):
         check_finite: bool = True,
         tracker: Watch | None = None,
     ) -> NDArray[Any] | Approximation:
-        """The gradient, from any messages that determine it.
+        """The gradient, decoded from any messages that determine it.
 
         Parameters
         ----------
         survivors : (f,) integer array, or (N,) bool array
-            Numbers of the messages (workers, where each sends one), or which came, as in
-            `decoding_vector`.
+            The messages that came (workers, if each sends one), as in `decoding_vector`.
         messages : (f, message_size) array or sequence of f arrays
-            In the order of `survivors`. Separate buffers are read where they are.
+            In the order of `survivors`. Separate arrays are read in place.
         out : (p,) array, optional
-            Contiguous and writable, of the gradient's dtype: float32 for messages of float16 or
-            bfloat16. It may lie in the memory of a message, which is then overwritten at the end.
+            Contiguous and writable, with the gradient's dtype: float32 for float16 and bfloat16
+            messages. It may share memory with a message, which is then overwritten at the end.
         p : int, optional
-            The gradient dimension, if `out` does not say: packed messages of p or p - 1 elements
-            have the same length, and without `p` the whole length is returned.
+            The gradient dimension, if there is no `out`. Packed messages have the same length for p
+            and p - 1 elements; without `p` the whole length is returned.
         method : str, default "auto"
             As in `decoding_vector`.
         partial : "best" or "unbiased", optional
-            Return an approximation and its residual instead of raising NotDecodableError: by least
-            squares, whose coefficients on the partial gradients are too small on average, or
-            divided by their mean; see `best_vector`.
+            If the messages do not suffice, return an approximation and its residual instead of
+            raising NotDecodableError. "best": by least squares, which is too short on average.
+            "unbiased": scaled so that it is not; see `best_vector`.
         check_finite : bool, default True
-            Look for NaN and Inf in what is combined (messages whose coefficient is 0 are not
-            read), on the way: this costs nothing.
+            Look for NaN and Inf in the messages that are combined, which are those with a
+            coefficient other than 0. This takes no extra time.
         tracker : StabilityTracker, optional
-            Takes down how precise the gradient is, as `trust` predicts.
+            Records how precise the gradient is, as `trust` predicts it.
 
         Returns
         -------
@@ -561,10 +562,10 @@ class Code(Recorded):
         NotDecodableError
             If more messages are needed; says how many.
         NonFiniteMessageError
-            If a message holds NaN or Inf; says whose. What `out` holds then is undefined, unless it
-            lies in the memory of a message, which is as it was.
+            If a message holds NaN or Inf; says whose. The contents of `out` are then undefined,
+            unless it shares memory with a message, which is unchanged.
         UnstableRoundError
-            If the tracker finds the gradient too imprecise and is to raise.
+            If the tracker finds the gradient too imprecise and was told to raise.
         TypeError, ValueError
             If anything else does not fit; nothing has been written then.
         """
@@ -583,7 +584,7 @@ class Code(Recorded):
         p: int | None = None,
         check_finite: bool = True,
     ) -> NDArray[Any]:
-        """What messages add up to by a vector that is given, whatever it is.
+        """The messages' linear combination by any vector that you give.
 
         Parameters
         ----------
@@ -611,24 +612,24 @@ class Code(Recorded):
         p: int | None = None,
         check_finite: bool = True,
     ) -> BoundDecoder:
-        """A plan for `decode` in hot loops, on the array that messages come to.
+        """`decode` for hot loops, bound to the array that messages arrive in.
 
         Parameters
         ----------
         messages : (message_count, message_size) array
-            Not a list. Message m will lie in row m, which only has to hold it when m is a
-            survivor. Rows must be contiguous; they are read where they are.
+            Not a list. Row m holds message m whenever m is a survivor. Rows must be contiguous;
+            they are read in place.
         out : (p,) array, optional
-            Where each call writes the gradient: contiguous, writable, of the gradient's dtype.
+            Where each call writes the gradient: contiguous, writable, with the gradient's dtype.
         p : int, optional
-            The gradient dimension, if `out` does not say, as in `decode`.
+            The gradient dimension, if there is no `out`, as in `decode`.
         check_finite : bool, default True
-            Look for NaN and Inf in what is combined, as in `decode`.
+            Look for NaN and Inf, as in `decode`.
 
         Returns
         -------
         BoundDecoder
-            Call it with survivors: ``bound(survivors)`` is the gradient, in `out`.
+            Call it with survivors: ``bound(survivors)`` returns the gradient, in `out`.
 
         Raises
         ------
@@ -668,20 +669,20 @@ class Code(Recorded):
         p : int
             The gradient dimension.
         dtype : numpy dtype
-            The gradient's: float32 for a `message_dtype` of float16 or bfloat16.
+            Dtype of the gradient: float32 if `message_dtype` is float16 or bfloat16.
         message_dtype : numpy dtype, optional
-            The messages'.
+            Dtype of the messages. Default: `dtype`.
         tracker : StabilityTracker, optional
-            Takes down how precise each gradient is, and may ask for more messages.
+            Records how precise each gradient is, and may ask for more messages.
         verify : bool or int, default False
-            Wait for messages to spare, and look for corrupt ones, of at most so many workers: see
+            Wait for spare messages, and look for corrupt messages of at most so many workers: see
             `Round`.
         check_finite : bool, default True
             Look for NaN and Inf in each message as it comes: see `Round`.
         device : torch.device or str, optional
-            Where messages are, if they are tensors on another device than the CPU.
+            Where the messages are, if they are tensors on another device than the CPU.
         partial_dtype : numpy dtype, optional
-            The workers' partial gradients', where messages are of less precision: see `Round`.
+            Dtype of the workers' partial gradients, if messages are less precise: see `Round`.
         """
         named: Any = {"tracker": tracker, "verify": verify, "check_finite": check_finite}
         named["partial_dtype"] = partial_dtype
@@ -700,52 +701,52 @@ class Code(Recorded):
         dtype: DTypeLike = np.float64,
         message_dtype: DTypeLike | None = None,
     ) -> Trust:
-        """How far to trust a gradient decoded from these survivors, before any message is there.
+        """How far to trust a gradient decoded from these survivors, before any message has come.
 
-        For partial gradients of `dtype`, of equal norm in random directions, and messages of
-        `message_dtype` made by `encode`; over the norm that their sum is expected to have.
-        `Round.trust` says it for the messages that came, over the norm of what they decode to.
+        It assumes partial gradients of `dtype` with equal norms and random directions, and messages
+        of `message_dtype` made by `encode`. The error is relative to the expected norm of the
+        gradient. `Round.trust` uses the messages that came, and the norm of the decoded gradient.
         """
         checked = self.scheme.check_survivors(survivors)
         return expected_trust(self.scheme, checked, dtype, message_dtype)
 
     def residual(self, survivors: ArrayLike, vector: NDArray[Any] | None = None) -> float:
-        """How far ``a_F B_F`` is from 1, computed: what decoding leaves out, and rounding adds.
+        """How far ``a_F B_F`` is from 1, computed: what decoding leaves out, plus rounding.
 
         Parameters
         ----------
         survivors : (f,) integer array, or (N,) bool array
             As in `decoding_vector`.
         vector : (f,) or (f, pieces) array, optional
-            Default: the decoding vector, or the best there is where they do not suffice.
+            Default: the decoding vector, or the best vector if the messages do not suffice.
 
         Returns
         -------
         float
-            ``||a_F B_F - 1|| / sqrt(k)``: the expected error over the gradient's expected norm, for
-            partial gradients of equal norm in random directions.
+            ``||a_F B_F - 1|| / sqrt(k)``. This is the expected error relative to the gradient's
+            expected norm, if partial gradients have equal norms and random directions.
         """
         return self.scheme.residual(survivors, vector)
 
     def residuals(
         self, workers: int | None = None, *, sets: int = 2000, seed: int = 0
     ) -> Residuals:
-        """What gradients leave out that are decoded from all messages of any so many workers.
+        """Mean and worst residual over the sets of so many workers, with all their messages.
 
         Parameters
         ----------
         workers : int, optional
-            Default: those that are `Scheme.awaited`; all, where that is unknown.
+            How many workers respond. Default: `Scheme.awaited`, or all if that is unknown.
         sets : int, default 2000
-            Look at all sets of workers if there are no more than these, else at so many random
+            Look at all sets of workers if there are no more than this, otherwise at so many random
             ones.
         seed : int
-            Of these.
+            Seed of the random sets.
 
         Raises
         ------
         TypeError, ValueError
-            If there are not so many workers.
+            If `workers` is not in 1 .. n.
         """
         if workers is None:
             workers = self.n if self.scheme.awaited is None else self.scheme.awaited
@@ -756,9 +757,9 @@ class Code(Recorded):
         return approximation.residuals(self.scheme, f, sets, seed)
 
     def recovery(self, trials: int = 1000, seed: int = 0) -> Recovery:
-        """What a round takes on average when messages arrive in random order.
+        """What a round needs on average when messages arrive in random order.
 
-        Every order in which each worker's own messages keep theirs is equally likely.
+        All orders are equally likely in which each worker's own messages come in order.
 
         Parameters
         ----------
@@ -777,20 +778,20 @@ class Code(Recorded):
     # ----------------------------------------------------------------------- who does whose work
 
     def placed(self, domains: Domains, *, strict: bool = False) -> Placed:
-        """The same code with its workers dealt out so that any one domain may be lost.
+        """The same code with its workers assigned to domains so that any one domain may be lost.
 
-        Deaths come by node and by zone: those of one domain die together. Which of the workers
-        share it decides whether the others suffice, and costs nothing. The order is that of the
-        numbers where it will do; else it is found by theory, by trying all orders of up to 12
-        workers, or by search.
+        A domain is a node or a zone, whose workers die together. Which workers share a domain
+        decides whether the others suffice; choosing them well costs nothing. The workers keep the
+        order of their numbers if that suffices. Otherwise the order comes from theory, from trying
+        all orders (up to 12 workers), or from a search.
 
         Parameters
         ----------
         domains : sequence of n labels, or mapping of labels to workers
-            In which domain each worker is: ``["a", "a", "b", "b"]``, ``{"a": [0, 1], "b": [2,
-            3]}``. Those of ranks of PyTorch are ``fastgc.torch.hosts()``.
+            The domain of each worker: ``["a", "a", "b", "b"]``, or ``{"a": [0, 1], "b": [2, 3]}``.
+            ``fastgc.torch.hosts()`` gives the domains of PyTorch ranks.
         strict : bool, default False
-            Raise an error where not any one domain may be lost, instead of a warning.
+            Raise an error instead of a warning if the loss of some domain would be too much.
 
         Returns
         -------
@@ -799,13 +800,12 @@ class Code(Recorded):
         Raises
         ------
         TypeError, ValueError
-            If domains are not those of n workers, or with `strict` one of them may not be lost;
-            says why.
+            If domains do not fit n workers, or with `strict` if a domain may not be lost; says why.
 
         Warns
         -----
         UserWarning
-            If a domain may not be lost in the best order that was found; says which, and why.
+            If a domain may not be lost, even in the best order that was found; says which and why.
 
         Examples
         --------
@@ -837,10 +837,10 @@ class Code(Recorded):
     # ------------------------------------------------------------------------------ to look at
 
     def table(self, workers: Iterable[int] | None = None, digits: int = 3) -> str:
-        """The encoding matrix B as a text to print: what each worker computes and sends.
+        """The encoding matrix B as text to print: what each worker computes and sends.
 
-        Numbers are rounded, and what is too small to be seen beside the rest of its number is left
-        out: `matrix` has what the kernels use, rounding errors and all.
+        Numbers are rounded, and a real or imaginary part that is negligible beside the other is
+        left out. `matrix` has the exact numbers that the kernels use.
 
         Parameters
         ----------
@@ -852,7 +852,7 @@ class Code(Recorded):
         Returns
         -------
         str
-            A line for each message, of up to 16 partitions with a column for each.
+            A line for each message. Up to 16 partitions have a column each.
 
         Raises
         ------
@@ -905,34 +905,34 @@ _HOOKS = {name for name in dir(Scheme) if not name.startswith("_")} - {*dir(Code
 
 
 class Placed(Code):
-    """A code whose workers are dealt out to domains: worker i does what ``order[i]`` of it does.
+    """A code with its workers assigned to domains: worker i has the role of worker ``order[i]``.
 
-    Made by `Code.placed`, which finds the order.
+    `Code.placed` makes it and finds the order.
 
     Parameters
     ----------
     code : Code
     domains : sequence of n labels, or mapping of labels to workers
-        As of `Code.placed`.
+        As in `Code.placed`.
     order : sequence of n int
         Each worker of `code` once.
 
     Attributes
     ----------
     code : Code
-        The code, as it was numbered.
+        The code with its original numbers.
     order : (n,) int64 array
     domains : dict
-        Of each label, its workers.
+        The workers of each label.
     survived : tuple of labels
-        Domains of which any one may be lost, all of its workers at a time.
+        Domains of which any one may be lost with all its workers.
     losses : str
         The same in a sentence.
 
     Raises
     ------
     TypeError, ValueError
-        If `code` is none, or an argument is not of its n workers.
+        If `code` is not a code, or another argument does not fit its n workers.
     """
 
     scheme: PlacedScheme

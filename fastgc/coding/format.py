@@ -143,13 +143,13 @@ class Format:
         if is_pairs(message):
             if layout != "packed" or pieces > 1:
                 raise TypeError(
-                    "messages of float64x2 are for codes with packed complex ones, such as "
+                    "messages of float64x2 need a code with packed complex messages, such as "
                     "ReedSolomon"
                 )
             if dtype != np.float64:
                 raise TypeError(
-                    f"messages of float64x2 are for float64 gradients, not {dtype}; the reals of "
-                    "complex ones, gradient.view(np.float64), can be sent so"
+                    f"messages of float64x2 need float64 gradients, not {dtype}; complex gradients "
+                    "can be sent as reals, gradient.view(np.float64)"
                 )
             return cls(dtype, p, dtype, PAIRS, PAIRS, p + p % 2, PACKED, PACKED)
         if layout in ("integer", "real", "packed"):
@@ -164,8 +164,9 @@ class Format:
             return cls(gradient, p, dtype, sums, message, size, mode, mode, pieces)
         if dtype.kind == "c":
             raise TypeError(
-                "this code sends a complex number for each real one and takes real gradients; "
-                f"{dtype} gradients: use packed=True (ReedSolomon), or real nodes (LagrangeCode)"
+                "this code sends a complex number for each real one, so it takes real gradients "
+                f"only; for {dtype} gradients use packed=True (ReedSolomon), or real nodes "
+                "(LagrangeCode)"
             )
         partial = np.result_type(dtype, np.complex64)
         expanded = np.result_type(partial, message)
@@ -187,8 +188,8 @@ class Format:
                 check_dtype(dtype if is_integer(dtype) else message, halves=True)
             except TypeError as error:
                 raise TypeError(
-                    f"{error}: this code multiplies by numbers that are no integers; codes of sums "
-                    "alone, such as BinaryCode, take integers"
+                    f"{error}: this code multiplies by numbers that are not integers; codes that "
+                    "only add, such as BinaryCode, take integers"
                 ) from None
         if message != dtype:
             raise TypeError(f"messages of {dtype} partial gradients must be {dtype}, not {message}")
@@ -448,8 +449,8 @@ def _scale(bits: int, worker: int) -> float:
     if scale is None:
         end = np.uint16(bits).view(np.float16)
         raise NonFiniteMessageError(
-            f"the message of worker {worker} does not end in its scale, but in {end}: messages of "
-            "float16 are scaled, and have one element more for it, which encode and encoders write",
+            f"the message of worker {worker} ends in {end}, which is not its scale: messages of "
+            "float16 have one element more than others, the scale, which encode and encoders write",
             worker,
         )
     return scale
@@ -487,8 +488,8 @@ def _check_message(message: np.dtype[Any], partial: np.dtype[Any]) -> None:
     both = message.kind == partial.kind == "c" and message.itemsize >= partial.itemsize
     if "c" in (message.kind, partial.kind) and not both:
         raise TypeError(
-            f"messages of {partial} partial gradients must be {partial}, not {message}; the reals "
-            "of complex gradients, gradient.view(np.float32), can be sent with less precision"
+            f"messages of {partial} partial gradients must be {partial}, not {message}; complex "
+            "gradients can be sent less precisely as reals, gradient.view(np.float32)"
         )
 
 

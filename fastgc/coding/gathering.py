@@ -1,8 +1,8 @@
 """The protocol of a round: what happens goes in, what it waits for comes out.
 
-A transport carries and decides nothing, a master decides who is handed what and carries nothing,
-and a round says what it waits for. A new kind of round is a subclass of `Gathering` in one file:
-no master and no engine has to know it.
+A transport carries and decides nothing, a master decides which worker gets what and carries
+nothing, and a round says what it waits for. A new kind of round is a subclass of `Gathering` in one
+file; masters and engines need not know it.
 
 *Events.* Whoever runs a round calls `begin`, then one method for each event, from one thread:
 
@@ -100,33 +100,33 @@ class Host(NamedTuple):
 class Gathering:
     """A round: it takes the messages of workers, and says for how long.
 
-    `Cluster.collect` runs it. A subclass of one's own says what `ready`, `survivors`, `receive` and
-    `require` do, and sets `code` and `form`; all else has a default. A message is as it is only
-    until the next round: what is to be kept is copied.
+    `Cluster.collect` runs it. Your own subclass defines `ready`, `survivors`, `receive` and
+    `require`, and sets `code` and `form`; everything else has a default. Messages are overwritten
+    in the next round: copy what you keep.
 
     Attributes
     ----------
     code : Code
-        The cluster's.
+        The code of the cluster.
     form : Format
-        As of a round of the cluster: of its size and types.
+        The format of the cluster's rounds, with its size and dtypes.
     linger : float or None
-        A round that is `ready` goes on taking messages until (1 + linger) times as long has passed
-        as until the first one came, or all have come. None: it takes none.
+        A round that is `ready` takes more messages until (1 + linger) times as long has passed as
+        until the first one came, or all have come. None: it takes no more.
     verified : bool
         As `Round.verified`.
     verifies : bool
-        Whether it compares messages with each other. Where their workers could change them after
-        that, it is brought copies.
+        Whether it compares messages with each other. It then gets copies, if workers could change
+        messages afterwards.
     keeps : bool
         Whether workers keep their messages, and only `report` them, until they are asked.
     replaceable : bool
-        Whether other messages can take the place of one that is not finite, where messages are
-        verified. Else its error ends the round.
+        Whether other messages can replace one that is not finite, if messages are verified.
+        Otherwise its error ends the round.
     due : float
-        When, by the clock of the `Host`, `elapse` is to be called; inf: not before more happens.
+        When, by the clock of the `Host`, to call `elapse`; inf: not before something happens.
     costs : Costs
-        Of this round so far.
+        The costs of this round so far.
     """
 
     code: Coded
@@ -146,7 +146,7 @@ class Gathering:
 
     @property
     def decodable(self) -> bool:
-        """Whether it can do with what came, if no more comes. Default: where it is ready."""
+        """Whether the messages so far suffice if no more come. Default: if it is ready."""
         return self.ready
 
     @property
@@ -156,7 +156,7 @@ class Gathering:
 
     @property
     def taken(self) -> NDArray[np.int64]:
-        """Numbers of the messages that came, of use or not yet. Default: the survivors."""
+        """Numbers of the messages that came, used or not. Default: the survivors."""
         return self.survivors
 
     @property
@@ -171,11 +171,11 @@ class Gathering:
 
     @property
     def least(self) -> int:
-        """How many messages it takes at least. Default: 1."""
+        """The smallest number of messages that may suffice. Default: 1."""
         return 1
 
     def begin(self, host: Host) -> None:
-        """Begin; whoever runs it says what it offers. Default: that changes nothing."""
+        """Begin, with what the `Host` offers. Default: this changes nothing."""
 
     def receive(
         self,
@@ -193,7 +193,7 @@ class Gathering:
         raise NotImplementedError
 
     def questions(self) -> Sequence[tuple[int, Any]]:
-        """Workers to be asked, and for what; each is told once. Default: nobody is.
+        """Workers to ask, and what to ask; each is returned once. Default: none.
 
         What they are asked is a `fastgc.codes.Request` for a sum, a `fastgc.codes.Share` of another
         worker, or the seed of what `fastgc.codes.AskingRound.answer` answers.
@@ -211,13 +211,13 @@ class Gathering:
         return _NO_MESSAGES
 
     def straggles(self, worker: int) -> None:
-        """No message of this worker is to be expected any more. Default: that changes nothing."""
+        """No further message of this worker is expected. Default: this changes nothing."""
 
     def elapse(self) -> None:
         """Wait no longer for what was `due`. Default: nothing is."""
 
     def require(self, messages: NDArray[np.int64]) -> None:
-        """Raise NotDecodableError unless these messages, were there no others, would do."""
+        """Raise NotDecodableError unless these messages alone would suffice."""
         raise NotImplementedError
 
     def wants(self, worker: int) -> bool:
@@ -225,7 +225,7 @@ class Gathering:
         return True
 
     def lapse(self, why: str) -> None:
-        """The messages are no longer what they were. Default: nobody reads them."""
+        """The messages have been overwritten. Default: nobody reads them."""
 
     def intake(self, when: NDArray[np.float64]) -> Any:
         """What takes messages where they lie, as `Round.intake`. Default: nothing does.

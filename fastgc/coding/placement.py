@@ -64,8 +64,8 @@ def labels_of(domains: Domains, n: int | None = None) -> list[Hashable]:
         return _labels_of_mapping(domains, n)
     if isinstance(domains, str) or not isinstance(domains, Iterable):
         raise TypeError(
-            "domains must be the label of each worker's domain, as in ['a', 'a', 'b', 'b'], or a "
-            f"mapping of labels to workers, not {domains!r}; fastgc.torch.hosts() is that of ranks"
+            "domains must be a label for each worker, as in ['a', 'a', 'b', 'b'], or a mapping of "
+            f"labels to workers, not {domains!r}; fastgc.torch.hosts() gives those of ranks"
         )
     tolist = getattr(domains, "tolist", None)  # of arrays, whose scalars are numbers then
     labels = list(domains) if tolist is None else list(tolist())
@@ -98,7 +98,7 @@ def _labels_of_mapping(domains: Mapping[Any, Iterable[int]], n: int | None) -> l
         found[worker] = label
     if len(found) < n:
         left = next(worker for worker in range(n) if worker not in found)
-        raise ValueError(f"domains must have all of {n} workers: {left} is in none")
+        raise ValueError(f"domains must contain all {n} workers: worker {left} is in none")
     return [found[worker] for worker in range(n)]
 
 
@@ -337,7 +337,7 @@ def _by_paths(rule: Rule, sizes: Sequence[int]) -> tuple[list[list[int]], str]:
     """Where the sum is that of either of two paths with nothing in common: domains within one.
 
     So it is of a binary code of two classes whose blocks do not end together anywhere. A domain
-    may be lost if and only if all of its workers are of one class. Results are as of `_by_copies`.
+    may be lost if and only if all of its workers are of one class. Results are as in `_by_copies`.
     """
     if not isinstance(rule, Tiling):
         return [], ""

@@ -263,17 +263,17 @@ def fitting(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[A
 
 
 class Decoder:
-    """Decoding vectors with everything prepared: pointers are taken once.
+    """Decoding vectors for hot loops, with buffers and pointers prepared once.
 
-    Not for use by two threads at once.
+    Two threads must not use it at the same time.
 
     Attributes
     ----------
     survivors : (N,) int64 array
     vector : (N,) complex128 or float64 array, or (N, 2) of pairs
-        Buffers that each call overwrites, N the messages of a round.
+        Buffers that each call overwrites; N is the number of messages in a round.
     fill_vector : callable
-        ``fill_vector(f, method)``: as `fill`, where there are as many; returns nothing.
+        ``fill_vector(f, method)``: as `fill`, without checking f; returns nothing.
     """
 
     __slots__ = ("_buffer", "backend", "fill_vector", "scheme", "survivors", "vector")
@@ -319,9 +319,9 @@ class Decoder:
 
 
 class BoundDecoder:
-    """Gradients decoded from the rows of one array, with everything prepared: see `Code.bind`.
+    """Decodes gradients from the rows of one array, with everything prepared: see `Code.bind`.
 
-    Not for use by two threads at once.
+    Two threads must not use it at the same time.
 
     Attributes
     ----------
@@ -655,9 +655,9 @@ def _bind(
 
 
 class BoundEncoder:
-    """Messages encoded from the rows of one array, with everything prepared: `Code.bind_encoder`.
+    """Encodes messages from the rows of one array, with everything prepared: `Code.bind_encoder`.
 
-    Not for use by two threads at once.
+    Two threads must not use it at the same time.
 
     Attributes
     ----------
@@ -705,11 +705,11 @@ class BoundEncoder:
 
 
 class Encoder:
-    """A message, built up as its partial gradients are computed.
+    """A message that is built up while its partial gradients are computed.
 
-    Holds one accumulator, the message itself (``c += B_ij * g_j``), instead of w gradients; where
-    the message is of less precision than they are, one that is rounded to it in the end. In an
-    accumulator of float32 the error is that of w roundings, where `Code.encode` has one.
+    It stores one sum, the message itself (``c += B_ij * g_j``), instead of w gradients. If the
+    message is less precise than the gradients, the sum has their precision and is rounded at the
+    end. A float32 sum has the error of w roundings, whereas `Code.encode` rounds once.
     """
 
     def __init__(
@@ -784,14 +784,14 @@ class Encoder:
 
     @property
     def sums(self) -> NDArray[Any]:
-        """What is added up, and in the end rounded to the message, or that itself."""
+        """The sum, which is the message itself or is rounded to it at the end."""
         return self._sums
 
     def add(self, partition: int, g: ArrayLike, cancelled: float = 0.0) -> None:
         """Add the partial gradient of one partition, a (p,) array of the encoder's dtype.
 
-        `cancelled` is the squared norm of what cancelled in it while it was computed, if the code
-        brought that about (`fastgc.codes.Scheme.cancelling`).
+        `cancelled` is the squared norm of what cancelled in it while it was computed, if this is
+        due to the code (`fastgc.codes.Scheme.cancelling`).
         """
         form = self._form
         at = self._at.get(partition)
@@ -844,10 +844,10 @@ class Encoder:
 
     @property
     def energy(self) -> float:
-        """``sum_j |B_ij|^2 ||g_j||^2`` of what was added, for `Round.receive`, and what cancelled.
+        """``sum_j |B_ij|^2 ||g_j||^2`` of what was added, plus what cancelled, for `Round.receive`.
 
-        The message's squared norm tells nothing of what cancelled in it. NaN if any of it is, or
-        Inf times 0; Inf where it is beyond float64.
+        The message's squared norm does not show cancellation inside it. NaN if a term is NaN or Inf
+        times 0; Inf if it is beyond float64.
         """
         return float(self._energy[0])
 

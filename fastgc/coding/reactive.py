@@ -1,7 +1,7 @@
 """Reactive redundancy: many hold a share of the work, one computes it (Gupta, Vaidya 2019).
 
-Each worker's message is its share of the gradient, which other workers hold, too. Nobody computes
-what another one owes before it is late, or dead: then the master asks one that is done.
+Each worker's message is its share of the gradient. Other workers hold the data of this share, too,
+but compute it only if the worker is late or dead: the master then asks one that is done.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _FACTOR, _RECENT = 2.0, 32
 
 
 class Share(NamedTuple):
-    """What a worker is asked for: the message of another one, whose partitions it holds.
+    """A request to a worker: the message of another worker whose partitions it holds.
 
     Attributes
     ----------
     worker : int
-        Whose message it is.
+        The other worker.
     """
 
     worker: int
@@ -56,31 +56,31 @@ def check_deadline(deadline: Deadline) -> Deadline:
 
 
 class Dues:
-    """Who owes what in a round, and whom to ask in its place: the rule, without any message.
+    """Which shares are missing in a round, and whom to ask for them: the rule without messages.
 
     Parameters
     ----------
     holders : sequence of n sequences of int
-        Of each worker's share, the workers that hold it: the worker itself, and others.
+        For each worker's share, the workers that hold it: the worker itself, and others.
     deadline : float or "auto"
-        As of `fastgc.Reactive`.
+        As in `fastgc.Reactive`.
 
     Attributes
     ----------
     missing : set of int
-        Shares that nobody has sent yet.
+        Shares that have not come yet.
     asked : int
-        Questions of this round.
+        Number of questions in this round.
 
     Notes
     -----
-    A share is asked for once its owner is dead, or the deadline has passed: of a holder whose own
-    share came, that is alive, and owes no other. Who had not come when the last round ended is not
-    waited for until the deadline. What is asked for at once goes to holders by the
-    least makespan (`owners`). If a holder does not answer for as long as the round had taken when
-    it was asked, and as the deadline, another one is asked as well, and the first answer counts.
-    No holder is asked for a share twice: however many are silent, a round calls `elapse` no more
-    often than workers hold shares of others.
+    A share is asked for once its owner is dead or the deadline has passed. If an owner was late at
+    the end of the last round, its share is asked for at once. A holder can be asked if it is alive,
+    its own share has come, and it owes no other. Shares that are asked for at the same time go to
+    holders by the least makespan (`owners`). If a holder has not answered after as long as the
+    round had taken when it was asked, and after the deadline, another one is asked as well, and the
+    first answer counts. No holder is asked for a share twice, so a round calls `elapse` at most as
+    often as workers hold shares of others.
     """
 
     def __init__(self, holders: Sequence[Sequence[int]], deadline: Deadline) -> None:
@@ -286,23 +286,23 @@ class Dues:
 
 
 class ReactiveRound(Round):
-    """One iteration at a master that asks holders for what workers owe, if they are late or dead.
+    """One iteration at a master that asks other holders for shares of late or dead workers.
 
-    A round is ready when every worker's share has come, from itself or from another: the first to
-    come is taken, and the other dropped. It gives the same gradient, to the last bit: holders
-    encode a share as its owner does.
+    A round is ready when every worker's share has come, from itself or from another holder. The
+    first to come is used, and the other is dropped. Both give the same gradient to the last bit, as
+    holders encode a share as its owner does.
 
     Parameters
     ----------
     code : Code
-        Such as `fastgc.Reactive`.
+        A code such as `fastgc.Reactive`.
     p, dtype, message_dtype, tracker, partial_dtype
-        As of `Round`.
+        As in `Round`.
 
     Raises
     ------
     TypeError
-        If nobody holds what others compute in this code.
+        If the code's workers hold nothing of what others compute.
 
     Examples
     --------
@@ -356,7 +356,7 @@ class ReactiveRound(Round):
 
     @property
     def due(self) -> float:  # type: ignore[override]
-        """The deadline, or when a holder that was asked is passed over."""
+        """The deadline, or the time at which another holder is asked instead."""
         return self._dues.due
 
     @property
@@ -377,30 +377,30 @@ class ReactiveRound(Round):
         *,
         energy: float = math.nan,
     ) -> bool:
-        """Take a worker's message, as of `Round`; one that another has sent before is dropped."""
+        """Take a worker's message, as in `Round`; one that another has sent before is dropped."""
         if worker not in self._stood_in:
             super().receive(worker, message, index, energy=energy)
         self._dues.came(int(worker), self._clock())
         return self.ready
 
     def intake(self, when: NDArray[np.float64]) -> kernels.unchecked.Arrivals | None:
-        """As of `Round`; None once somebody fails: who is done can then be asked at once."""
+        """As in `Round`; None once somebody fails: who is done can then be asked at once."""
         return super().intake(when) if self._dues.calm else None
 
     def follow(self) -> list[int]:
-        """As of `Round`."""
+        """As in `Round`."""
         numbers = super().follow()
         for number in numbers:
             self._dues.came(number, self._begun + float(self._arrivals.when[number]))
         return numbers
 
     def straggles(self, worker: int) -> None:
-        """Note that a worker has died: others are asked for what it owes."""
+        """Note that a worker has died, so that others are asked for its share."""
         super().straggles(worker)
         self._dues.dies(check_index("worker", worker, self.scheme.n), self._clock())
 
     def elapse(self) -> None:
-        """Ask others for what is late."""
+        """Ask others for late shares."""
         self._dues.elapse(self._clock())
 
     def questions(self) -> list[tuple[int, Share]]:
@@ -412,7 +412,7 @@ class ReactiveRound(Round):
     ) -> NDArray[np.int64]:
         """Take the share that a worker was asked for; None: it cannot compute it.
 
-        Returns its number; of one that came too late, or does not fit, none.
+        Returns its number; none for a share that comes too late or does not fit.
         """
         form = self.form
         fits = (

@@ -1,6 +1,7 @@
 """One iteration at the master: messages in, gradient out.
 
-`Round` takes what comes, `Chosen` the messages of an earlier run, whose bits it gives again.
+`Round` takes whatever messages come. `Chosen` takes those of an earlier run and decodes the same
+bits again.
 """
 
 from __future__ import annotations
@@ -37,18 +38,19 @@ _TAKEN = _TOO_FEW, _ENOUGH = int(Status.TOO_FEW), int(Status.OK)
 class Round(ShownRound, Gathering):
     """One iteration at the master: messages in, gradient out.
 
-    Keeps references to the messages, not copies: they must stay as they are until `gradient` has
-    returned. `reset` makes it ready for the next iteration.
+    A round keeps references to the messages, not copies. Do not change them until `gradient` has
+    returned. `reset` makes the round ready for the next iteration.
 
-    With `verify`, it looks for messages that are finite but wrong: from a memory that fails, a
-    worker that is a round behind, a partition mistaken, or workers that lie. It keeps one random
-    projection of each message, and waits until all that the gradient is decoded from have been
-    compared with others, by parity checks of the code. Where they contradict each other it waits
-    for more, until they tell which workers' are corrupt. Their messages are then dropped, and no
-    more taken in this round. How large a corruption must be to be found, and what is proven, and
-    tested, of `verify` workers that lie and collude, stands in `fastgc.coding.verify`: where
-    any `threshold` messages determine all others, that many to spare find that they lie, and twice
-    as many name them. What is not `verified` is not decoded: `gradient` and `best` raise.
+    With `verify`, the round looks for messages that are finite but wrong, because memory fails, a
+    worker is a round behind or uses the wrong partition, or workers lie. It keeps one random
+    projection of each message, and waits until the code's parity checks have compared all messages
+    that the gradient is decoded from with others. If messages contradict each other, it waits for
+    more until they tell which workers are corrupt. It drops the messages of these workers and takes
+    no more of them. If the gradient cannot be `verified`, `gradient` and `best` raise.
+
+    If any `threshold` messages determine all others, as many spare messages as liars show that
+    workers lie, and twice as many identify them. `fastgc.coding.verify` says how large a corruption
+    must be to be found, and what is proven and tested for liars that collude.
 
     Parameters
     ----------
@@ -56,24 +58,25 @@ class Round(ShownRound, Gathering):
     p : int
         The gradient dimension.
     dtype : numpy dtype
-        The gradient's.
+        Dtype of the gradient.
     message_dtype : numpy dtype, optional
-        The messages', if it is not the gradient's: for gradients of float32 also float16 or
-        bfloat16, which are shorter, or float64, which is more precise.
+        Dtype of the messages. For float32 gradients it may be float16 or bfloat16, which are
+        shorter, or float64, which is more precise. Default: `dtype`.
     tracker : StabilityTracker, optional
-        Takes down how precise each gradient is, and may ask for more messages.
+        Records how precise each gradient is, and may ask for more messages.
     verify : bool or int, default False
-        Look for corrupt messages, of at most so many workers, up to 16; True: 1. Workers that hold
-        the same partition must then compute the same gradient of it, up to rounding.
+        Look for corrupt messages of at most so many workers, up to 16; True means 1. Workers that
+        hold the same partition must then compute the same gradient of it, up to rounding.
     check_finite : bool, default True
-        Read each message as it comes, for its norm and to find NaN and Inf. False: messages are
-        read once, by `gradient`, in half the time for all where they are in no cache; what is not
-        finite then is in the gradient, and `trust` reads messages itself. Not with `verify`.
+        Read each message when it comes, for its norm and to find NaN and Inf. If False, only
+        `gradient` reads messages, which takes half the time in all if they are in no cache; NaN and
+        Inf then end up in the gradient, and `trust` reads the messages again. Not with `verify`.
     first_worker : int
-        What errors call worker 0, where the code is that of a group among others.
+        The number of worker 0 in errors, if the code is the code of one group among others.
     partial_dtype : numpy dtype, optional
-        The workers' partial gradients', where messages are of less precision, such as float32 of
-        float64: sums are then rounded once, and what cancels in a message leaves less behind.
+        Dtype of the workers' partial gradients, if messages are less precise, for instance float32
+        messages of float64 gradients. A worker's sum is then rounded only once, and cancellation
+        inside it does less harm.
 
     Attributes
     ----------
@@ -83,10 +86,10 @@ class Round(ShownRound, Gathering):
     Raises
     ------
     ValueError
-        With `verify`, if not even the messages of all workers would show that so many lie; and for
-        arguments that do not fit.
+        If arguments do not fit, or with `verify` if even the messages of all workers could not show
+        that so many lie.
     TypeError
-        If messages have no such format, or cannot be verified or tracked in it.
+        If the code has no such message format, or cannot verify or track it.
     """
 
     linger = None
@@ -116,7 +119,7 @@ class Round(ShownRound, Gathering):
         if form.gradient_dtype != np.dtype(dtype):
             raise TypeError(
                 f"messages of {form.message_dtype} decode to gradients of {form.gradient_dtype}: "
-                f"dtype must be that, not {np.dtype(dtype)}"
+                f"dtype must be {form.gradient_dtype}, not {np.dtype(dtype)}"
             )
         self._sent = self._as_sent(p, partial_dtype)
         self._rows = form.room(scheme.message_count)
@@ -178,9 +181,9 @@ class Round(ShownRound, Gathering):
         self._decodable = self._ready = False
 
     def lapse(self, why: str) -> None:
-        """Declare that the messages are no longer what they were: they are not read any more.
+        """Declare that the messages have been overwritten and must not be read any more.
 
-        Until `reset`, whatever would read them raises a RuntimeError that says `why`.
+        Until `reset`, methods that would read them raise a RuntimeError that says `why`.
         """
         self._lapsed = why
 
@@ -191,12 +194,12 @@ class Round(ShownRound, Gathering):
 
     @property
     def corrupt(self) -> list[int]:  # type: ignore[override]
-        """Workers whose messages were found to be corrupt in this round, and dropped."""
+        """Workers whose messages this round found to be corrupt, and dropped."""
         return self._corrupt
 
     @cached_property
     def least(self) -> int:
-        """How many messages it takes at least."""
+        """The smallest number of messages that may suffice."""
         return self.scheme.rule.missing(np.empty(0, dtype=np.int64))
 
     @property
@@ -206,31 +209,32 @@ class Round(ShownRound, Gathering):
 
     @property
     def ready(self) -> bool:
-        """Whether it should be decoded now: a tracker may prefer to wait for more messages.
+        """Whether the gradient should be decoded now.
 
-        So may a code that decodes some sets of messages imprecisely (`LagrangeCode`, where workers
-        send several): until a set is better, or n - s workers have sent all of theirs; and one that
-        is to have messages to spare (its `margin`).
+        It may be `decodable` and not ready. A tracker may wait for more messages, and so may a code
+        with a `margin` of spare messages, or one that decodes some sets of messages imprecisely:
+        `LagrangeCode`, if workers send several messages, waits until the set is better, or n - s
+        workers have sent all of theirs.
 
-        With `verify`: whether the messages it would be decoded from are `verified`, or no more
+        With `verify`, it is ready when the messages that it would decode are `verified`, or no more
         can come.
         """
         return self._ready
 
     @property
     def verifies(self) -> bool:  # type: ignore[override]
-        """Whether it looks for corrupt messages."""
+        """Whether the round looks for corrupt messages."""
         return self._inspector is not None
 
     @property
     def verified(self) -> bool:  # type: ignore[override]
         """Whether every message that the gradient is decoded from passed a parity check.
 
-        That is: all checks of this round hold, and every message that matters was in one that would
-        have found another message of its size in its place. Those matter whose coefficient is not
-        0, nor so small that such another would change the gradient by no more than ten times its
-        rounding error. False without `verify`, where the messages do not suffice, and where
-        `trust` is infinite. What is not verified is not decoded: `gradient` raises.
+        All checks of this round must hold, and each message that matters must be in a check that
+        would find a different message of the same size in its place. A message does not matter if
+        its coefficient is 0, or so small that a different one would change the gradient by at most
+        ten times its rounding error. False without `verify`, if messages do not suffice, or if
+        `trust` is infinite. `gradient` raises if it is False.
         """
         if self._inspector is None or not self._decodable or not self._compared():
             return False
@@ -242,13 +246,13 @@ class Round(ShownRound, Gathering):
         return math.isfinite(self._trust(gradient, vector).relative_error)
 
     def wants(self, worker: int) -> bool:
-        """Whether messages of this worker are still of use: all are that are not corrupt."""
+        """Whether messages of this worker are still of use, which is so unless it is corrupt."""
         return worker not in self._corrupt
 
     def require(self, messages: NDArray[np.int64]) -> None:
-        """Raise NotDecodableError unless these messages, were there no others, would suffice.
+        """Raise NotDecodableError unless these messages alone would suffice.
 
-        Those of corrupt workers do not count.
+        Messages of corrupt workers do not count.
         """
         if self.corrupt:
             messages = np.setdiff1d(messages, self.scheme.messages_of(self.corrupt))
@@ -257,11 +261,10 @@ class Round(ShownRound, Gathering):
             self.scheme.raise_too_few(checked)
 
     def straggles(self, worker: int) -> None:
-        """Declare that no message of this worker is to be expected any more.
+        """Declare that no further message of this worker is expected.
 
-        That changes nothing about what is received and decoded: a message that comes after all is
-        taken as any other. But of a large code the decoding vector can be prepared before the last
-        message comes, the earlier the more of the stragglers are known.
+        A large code can then prepare the decoding vector before the last message comes. It changes
+        nothing else: if a message comes after all, it is taken like any other.
 
         Raises
         ------
@@ -282,19 +285,19 @@ class Round(ShownRound, Gathering):
     ) -> bool:
         """Take a worker's message.
 
-        Checks it, and reads it once for its norm: in the shadow of the wait for the others. Without
-        `check_finite`, only what it is, not what it holds.
+        This checks the message and reads it once for its norm, while the master waits for the other
+        workers. Without `check_finite` it checks only dtype and shape.
 
         Parameters
         ----------
         worker : int
         message : (message_size,) array
         index : int, optional
-            Which of the worker's messages, where it sends several in a round. Default: the one
-            after the last it sent.
+            Which of the worker's messages, if it sends several in a round. Default: the one after
+            the last that came.
         energy : float, optional
-            `Encoder.energy` of a message that was built up by an encoder: without it `trust` cannot
-            see what cancelled inside the message, nor `verify` how large its rounding errors are.
+            `Encoder.energy` of the encoder that made the message. Without it `trust` cannot see
+            cancellation inside the message, nor `verify` how large its rounding errors are.
 
         Returns
         -------
@@ -306,7 +309,7 @@ class Round(ShownRound, Gathering):
         NonFiniteMessageError
             If the message holds NaN or Inf.
         TypeError, ValueError
-            If it does not fit, or was heard before. The round is as it was.
+            If it does not fit, or came before. The round is unchanged.
         """
         form = self.form
         # The hot path: what nearly every call brings.
@@ -532,7 +535,7 @@ class Round(ShownRound, Gathering):
         Parameters
         ----------
         out : (p,) array, optional
-            Contiguous and writable, of the round's dtype, and not in the memory of a message.
+            Contiguous and writable, of the round's dtype. It must not share memory with a message.
         method : str, default "auto"
             As in `Code.decoding_vector`.
 
@@ -541,12 +544,12 @@ class Round(ShownRound, Gathering):
         NotDecodableError
             If more messages are needed.
         UnstableRoundError
-            If the tracker finds the gradient too imprecise and is to raise; `out` is as it was.
+            If the tracker finds the gradient too imprecise and was told to raise; `out` is
+            unchanged.
         CorruptMessageError
-            With `verify`, if messages contradict each other, and it cannot be told which are
-            corrupt.
+            With `verify`, if messages contradict each other and it is unknown which are corrupt.
         UnverifiedError
-            With `verify`, if they do not, but are not `verified`.
+            With `verify`, if messages agree but are not `verified`.
         """
         if self._directly is not None and self._decodable and not self._lapsed:
             found = fitting(out, self.form.gradient_dtype, self._gradient_shape)
@@ -571,27 +574,27 @@ class Round(ShownRound, Gathering):
         return decoded
 
     def left_out(self) -> float:
-        """What `gradient` lacks beyond rounding, as `Approximation.residual`.
+        """What `gradient` leaves out beyond rounding, as `Approximation.residual`.
 
-        0 of codes that are `exact`; of others computed from the rows of the messages at hand.
+        It is 0 for codes that are `exact`; for others it is computed from the rows of the messages.
         """
         if self.scheme.exact:
             return 0.0
         return self.scheme.left_out(self.survivors, self._vector())
 
     def best(self, out: Output | None = None, partial: Partial = "best") -> Approximation:
-        """What the messages received come closest to, for a master that waits no longer.
+        """The best approximation from the messages so far, for a master that waits no longer.
 
-        As `Code.decode` with this `partial`: the gradient itself, if they determine it.
+        It is `Code.decode` with this `partial`: the gradient itself, if the messages determine it.
 
         Raises
         ------
         NotDecodableError
-            If they hold nothing of the gradient that could be unbiased.
+            If it is to be unbiased, and the messages hold nothing of the gradient.
         ValueError
             If there is no message.
         CorruptMessageError, UnverifiedError
-            As `gradient`, also where messages do not suffice.
+            As `gradient`, also if messages do not suffice.
         """
         target = self._output(out)
         self._require_sound()
@@ -625,11 +628,11 @@ class Round(ShownRound, Gathering):
         return out
 
     def trust(self) -> Trust:
-        """How far to trust the gradient these messages decode to.
+        """How far to trust the gradient that these messages decode to.
 
-        From the norms of the messages and of the gradient itself, so that cancellation between
-        messages counts; and where `receive` was told the energy of each message, as engines do,
-        from those, so that cancellation inside messages counts, too. Decodes once more.
+        The estimate uses the norms of the messages and of the gradient, so it includes cancellation
+        between messages. If `receive` was given the energy of each message, as engines do, it also
+        includes cancellation inside messages. This decodes once more.
         """
         vector = self._vector()
         return self._trust(self._combine(vector, self._output(None)), vector)
@@ -646,13 +649,13 @@ class Round(ShownRound, Gathering):
 
 
 class DeviceRound(Round):
-    """`Round` of tensors on another device, which stay there: their norms alone come to the host.
+    """`Round` of tensors on another device. They stay there; only their norms come to the host.
 
     Parameters
     ----------
     device : torch.device or str
     code, p, dtype, message_dtype, tracker, check_finite
-        As of `Round`, which cannot be asked to verify here.
+        As in `Round`. `verify` is not available here.
     """
 
     def __init__(
@@ -692,7 +695,7 @@ class DeviceRound(Round):
         *,
         energy: float = math.nan,
     ) -> bool:
-        """Take a worker's message, a tensor on the device; as of `Round`."""
+        """Take a worker's message, a tensor on the device; as in `Round`."""
         form, named = self.form, self._first_worker + int(worker)
         tensor = form.checked(
             f"message of worker {named}", message, form.message_dtype, form.message_size
@@ -718,25 +721,25 @@ class DeviceRound(Round):
 class Chosen(Gathering):
     """A round that takes messages chosen beforehand, all of them and in their order.
 
-    So sums are rounded as they were when those messages came in that order by themselves.
+    Sums are therefore rounded exactly as when these messages came in this order.
 
     Parameters
     ----------
     rnd : Gathering
-        Which takes them, once all have come.
+        The round that takes the messages once all have come.
     numbers : array_like
         Numbers of the messages, or a boolean for each message of the code.
     asked : frozenset of int
         Workers that take part.
     partial : "raise", "best" or "unbiased"
-        As of `fastgc.engines.RoundOptions`: "raise" if the messages must suffice.
+        As in `fastgc.engines.RoundOptions`: with "raise" the messages must suffice.
 
     Raises
     ------
     TypeError, ValueError
-        If there are no such messages, one is named twice, or its worker takes no part.
+        If there is no such message, one is named twice, or its worker takes no part.
     NotDecodableError
-        If they must suffice, and do not.
+        If the messages must suffice and do not.
     """
 
     linger = None
@@ -818,8 +821,8 @@ class Chosen(Gathering):
             self._round.receive(worker, message, index, energy=energy)
             if self._round.corrupt:
                 raise CorruptMessageError(
-                    f"messages of workers {self._round.corrupt} are corrupt, and among the "
-                    "survivors that were chosen",
+                    f"the survivors that were chosen include messages of workers "
+                    f"{self._round.corrupt}, which are corrupt",
                     tuple(self._round.corrupt),
                 )
 
@@ -828,5 +831,5 @@ class Chosen(Gathering):
         missing = sorted(self._missing.difference(messages.tolist()))
         if missing:
             raise NotDecodableError(
-                f"messages {missing} are among the survivors that were chosen", len(missing)
+                f"messages {missing}, which were chosen as survivors, are missing", len(missing)
             )

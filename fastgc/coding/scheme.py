@@ -1,8 +1,9 @@
 """What a gradient code is: the hooks of a scheme, and what follows from them.
 
-A scheme must have one method, `Scheme.row`: what a worker computes and sends. Everything else
-follows from the rows, correctly if slowly. Each further hook makes a code faster or more precise;
-it stands here, with its contract and its default. `fastgc.coding.code.Code` has the verbs.
+A scheme must have one method, `Scheme.row`, which says what a worker computes and sends. Everything
+else follows from the rows, correctly but slowly. Each further hook makes a code faster or more
+precise; this module documents it with its contract and its default. `fastgc.coding.code.Code` has
+the verbs.
 """
 
 from __future__ import annotations
@@ -56,20 +57,20 @@ Row = tuple[NDArray[np.int64], NDArray[Any]]
 
 
 class Residuals(NamedTuple):
-    """What gradients leave out that are decoded from any so many workers.
+    """What gradients leave out if they are decoded from all messages of so many workers.
 
     Attributes
     ----------
     workers : int
-        Whose messages came, all of them.
+        Number of workers that respond.
     mean : float
-        Root of the mean square of `Approximation.residual`, over the sets.
+        Root mean square of `Approximation.residual` over the sets of workers.
     worst : float
-        The largest: of all sets there are, or of those that were drawn.
+        The largest residual of these sets.
     sets : int
-        Sets that were looked at; 0 where a formula knows all.
+        Number of sets examined; 0 if a formula covers all.
     exhaustive : bool
-        Whether these are all there are. Otherwise the worst may be worse.
+        Whether these are all sets. If not, the true worst case may be worse.
     """
 
     workers: int
@@ -98,71 +99,71 @@ class _Required:
 
 
 class Scheme(Recorded, ABC):
-    """What a gradient code says of itself: who computes what, and how it is decoded.
+    """The definition of a gradient code: who computes what, and how it is decoded.
 
-    A subclass writes `row`, sets `n` and `k`, and says as much more as it knows:
-    ``fastgc.Code(MyScheme(...))`` is then a code. It is made, compared, copied and pickled by the
-    arguments of its constructor.
+    A subclass defines `row`, sets `n` and `k`, and overrides any other hooks:
+    ``fastgc.Code(MyScheme(...))`` is then a code. The arguments of its constructor determine how it
+    is compared, copied and pickled.
 
-    Messages are numbered: worker by worker, and each worker's in the order it sends them. Where
-    every worker sends one, a message has its worker's number, and `survivors` are workers;
-    otherwise they are numbers of messages, see `message_number`.
+    Messages are numbered worker by worker, and for each worker in the order in which it sends them.
+    If every worker sends one message, a message has its worker's number, and `survivors` are
+    workers; otherwise they are numbers of messages, see `message_number`.
 
     Attributes
     ----------
     n, k : int
         Workers and partitions. Every scheme sets them.
     load : int
-        Partitions per worker, w (the largest, where workers differ). Default: that of its rows.
+        Partitions per worker, w; the largest if workers differ. Default: that of its rows.
     stragglers : int or None
-        Workers of which nothing need come in the worst case, s. Default: what the rows tolerate,
-        found by trying all sets of a small code; None, unknown, for others. A scheme that declares
-        it is decoded with the messages of n - s workers at the latest, whatever they are; what is
-        missing then is its `residual`, and `fastgc.testing.codes.check` fails.
+        Workers that may send nothing at all, whichever they are, s. Default: what the rows
+        tolerate, found by trying all sets of a small code; None, unknown, for others. If a scheme
+        sets it, its rounds end with the messages of any n - s workers at the latest. If these do
+        not suffice, the `residual` says what is missing, and `fastgc.testing.codes.check` fails.
     wait : int or None
-        Workers that are waited for at most, f, of a scheme that gives up exactness for time: with
-        all messages of any f workers a round is ready, or before if what came is exact. It is
-        decoded as well as can be, and what that leaves out is its `residual`. `vector` must then
-        give the least-squares optimum of whatever came. `stragglers` are still those tolerated
-        exactly. Default: None, no approximations but of `stragglers` that are declared.
+        Most workers that a round waits for, f, if the scheme gives up exactness for time. A round
+        is ready with all messages of any f workers, or earlier if the gradient is exact. It is
+        decoded as well as possible, and the `residual` says what that leaves out. `vector` must
+        then return the least-squares optimum for any messages. `stragglers` still counts those
+        tolerated exactly. Default: None, no approximations, except if `stragglers` is set too high.
     awaited : int or None
-        Workers that are waited for at most: `wait`, else n - s. None where neither is known.
+        Most workers that a round waits for: `wait`, otherwise n - s. None if neither is known.
     threshold : int or None
-        Messages with which a round is ready in any case, if each worker's come in order: where
-        every worker sends one, `awaited`.
+        Number of messages that always suffice, if each worker's messages come in order. It is
+        `awaited` if every worker sends one message.
     packed : bool
-        Whether complex codes send real gradients as pairs taken for complex numbers.
+        Whether complex codes send pairs of real numbers as complex ones.
     pieces : int
         Pieces of equal length that gradients are cut into, m. A message is as long as a piece, and
-        the gradient is decoded piece by piece, each with a vector of its own.
+        the gradient is decoded piece by piece, each with its own vector.
     codes_data : bool
         Whether the data are coded instead of the gradients, which must then be quadratic in them.
     integral : bool
         Whether all coefficients, of messages and in decoding vectors, are integers. Gradients may
-        then be of integers, too.
+        then be integers, too.
     exact : bool
-        Whether vectors satisfy a_F B_F = 1 by a formula, of which nothing but rounding errors is
-        left. Where not, what they leave is computed before anything is said about a gradient.
+        Whether vectors satisfy a_F B_F = 1 by a formula, up to rounding errors. If not, what they
+        leave out is computed before anything is said about a gradient.
     unbiased : bool
         Whether vectors that leave something out are scaled so that the mean of a_F B_F is 1.
-        Default: False, they are least-squares optima, by which it is 1 - residual^2.
+        Default: False; they are least-squares optima, for which it is 1 - residual^2.
     cache : SurvivorCache or None
-        Decoding vectors of the survivor sets used last, where computing one takes longer than
-        finding it. ``code.scheme.cache.nbytes = 0`` turns it off, ``code.scheme.cache.info()``
-        says what it does.
+        Decoding vectors of the survivor sets used last, if computing one takes longer than finding
+        it. ``code.scheme.cache.nbytes = 0`` turns the cache off, and ``code.scheme.cache.info()``
+        describes its use.
     methods : tuple of str
-        Ways to compute decoding vectors: the `method` of `fastgc.Code.decoding_vector`.
+        Methods to compute decoding vectors: the `method` of `fastgc.Code.decoding_vector`.
     on_request : bool
-        Whether workers keep their messages, tell when they have each, and are asked for one sum of
-        them (`fastgc.codes.SumRound`), by engines that can ask. Others let them send each message.
+        Whether workers keep their messages, report each of them, and are asked for one sum of them
+        (`fastgc.codes.SumRound`), on engines that can ask. On others they send each message.
     spare : int
-        How many workers beside its own hold what a message consists of, at least: they are asked
-        for it, by engines that can ask, if its own worker fails (`fastgc.codes.ReactiveRound`).
-        Default: 0, workers hold what they compute.
+        How many other workers at least hold the partitions of a message. If its worker fails,
+        engines that can ask workers ask these (`fastgc.codes.ReactiveRound`). Default: 0, workers
+        hold only what they compute.
     deadline : float or "auto"
-        When those are asked, of codes whose `spare` is not 0: as of `fastgc.Reactive`.
+        When these are asked, if `spare` is not 0: as in `fastgc.Reactive`.
     stored : int
-        Partitions that a worker holds, the largest number; the `load`, unless it has `spare`.
+        Largest number of partitions that a worker holds. It is the `load` if `spare` is 0.
     """
 
     n: int = _Required("workers")  # type: ignore[assignment]
@@ -207,8 +208,9 @@ class Scheme(Recorded, ABC):
         partitions : (w,) integers
             Distinct, in the order of computation, in 0 .. k-1.
         coefficients : (w,) or (w, pieces) numbers
-            Of B, real or complex; with `pieces`, one for each piece of a partition's gradient.
-            Workers that send several messages send equal shares of the partitions, in order.
+            Coefficients of B, real or complex; with `pieces`, one for each piece of a partition's
+            gradient. A worker that sends several messages sends equal shares of the partitions, in
+            order.
         """
 
     def pair_row(self, worker: int) -> NDArray[np.complex128]:
@@ -217,7 +219,7 @@ class Scheme(Recorded, ABC):
         Returns
         -------
         (w, 2) complex128 array
-            Of each the nearest complex128, and what that lacks.
+            The nearest complex128 of each coefficient, and its rounding error.
 
         Raises
         ------
@@ -234,15 +236,15 @@ class Scheme(Recorded, ABC):
         return int(self.loads.max())
 
     def holders_of(self, worker: int) -> list[int]:
-        """Workers that hold what this worker's message consists of: itself, and `spare` others.
+        """Workers that hold the partitions of this worker's message: itself, and `spare` others.
 
-        A worker that holds what others compute sends one message. Default: itself.
+        A worker that holds partitions of others sends one message. Default: itself.
         """
         return [check_index("worker", worker, self.n)]
 
     @cached_property
     def held_for(self) -> list[list[int]]:
-        """By worker, the others whose messages it can compute: `holders_of` from the other side."""
+        """For each worker, the others whose messages it can compute, as `holders_of` implies."""
         found: list[list[int]] = [[] for _ in range(self.n)]
         if self.spare:
             for worker in range(self.n):
@@ -253,7 +255,7 @@ class Scheme(Recorded, ABC):
 
     @cached_property
     def stored(self) -> int:
-        """Partitions that a worker holds, those it need not compute included: the most of any."""
+        """Largest number of partitions that a worker holds, including those of others."""
         if not self.spare:
             return self.load
         loads = self.loads
@@ -267,9 +269,9 @@ class Scheme(Recorded, ABC):
 
     @property
     def sends_together(self) -> NDArray[np.bool_]:
-        """Whether each worker sends its messages only when all of its work is done, (n,) array.
+        """Whether each worker sends all its messages together when it has computed all, (n,) array.
 
-        Default: none does; each message is sent as soon as it is computed.
+        Default: no worker does; each message is sent as soon as it is computed.
         """
         return np.zeros(self.n, dtype=np.bool_)
 
@@ -292,9 +294,9 @@ class Scheme(Recorded, ABC):
     def cancelling(self, shard: Any) -> Callable[[NDArray[Any]], float] | None:
         """How much cancels while a worker computes on a coded block, as a function of theta.
 
-        Of codes of the data, whose coded residuals stay large where those of the data vanish. It
-        is the squared norm of the terms that are added up, and is part of a message's energy.
-        Default: None, not known.
+        This is for codes of the data, whose coded residuals stay large while those of the data
+        vanish. It is the squared norm of the terms that are added up, and part of a message's
+        energy. Default: None, unknown.
         """
         return None
 
@@ -302,12 +304,12 @@ class Scheme(Recorded, ABC):
 
     @cached_property
     def stragglers(self) -> int | None:
-        """Workers of which nothing need come in the worst case, s; None if it is not known."""
+        """Workers that may send nothing at all, whichever they are, s; None if it is not known."""
         self._stragglers_found = True
         return tolerated(self.n, lambda came: self.solution(self.messages_of(came))[1] <= SOLVED)
 
     def known_stragglers(self) -> int:
-        """Workers that a round does without, n - `awaited`; ValueError where it is not known."""
+        """Workers that a round does without, n - `awaited`; ValueError if it is not known."""
         if self.awaited is None:
             raise ValueError(
                 f"it is not known how many stragglers {self!r} tolerates: the scheme does not say, "
@@ -323,14 +325,14 @@ class Scheme(Recorded, ABC):
 
     @property
     def awaited(self) -> int | None:
-        """Workers that are waited for at most: `wait`, else n - s; None if neither is known."""
+        """Most workers that a round waits for: `wait`, or else n - s; None if neither is known."""
         if self.wait is not None:
             return check_wait(self.wait, self.n)
         return None if self.stragglers is None else self.n - self.stragglers
 
     @cached_property
     def rule(self) -> Rule:
-        """Which messages suffice. Default: those that span the sum, or all that are waited for."""
+        """Which messages suffice. Default: those that span the sum, or all that are `awaited`."""
         left = self.residual if self.wait is not None else self._shortest_residual
         spans = Span(self.equations, left, self.message_count)
         declared = "stragglers" in vars(self) and not vars(self).get("_stragglers_found")
@@ -347,10 +349,11 @@ class Scheme(Recorded, ABC):
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
         """Decoding vector for checked survivors; NotDecodableError if they are too few.
 
-        Of a scheme that sets `wait`: the vector nearest to one, however few they are.
+        For a scheme that sets `wait`: the best approximation of one, however few they are.
 
-        Default: the one that amplifies roundings of messages least of those with a_F B_F = 1; or
-        nearly so, where roundings would cost more than what is left out.
+        Default: of all vectors with a_F B_F = 1, the one with which rounding errors of messages
+        grow least. a_F B_F may differ slightly from 1 if rounding would cost more than that leaves
+        out.
 
         Parameters
         ----------
@@ -375,8 +378,9 @@ class Scheme(Recorded, ABC):
     ) -> VectorFunction:
         """Return ``fill(f, method)``: check ``survivors[:f]`` and write ``vector[:f]``.
 
-        For schemes that prepare something for hot loops, or know several methods. Default: `vector`
-        of checked survivors, for "auto". `unit`: that of messages, where the best depends on it.
+        For schemes that prepare something for hot loops, or have several methods. Default: `vector`
+        of checked survivors, for "auto". `unit` is the unit roundoff of messages, on which the best
+        vector may depend.
         """
         mask = SurvivorMask(self.message_count, survivors)
 
@@ -399,9 +403,9 @@ class Scheme(Recorded, ABC):
     def fill_vectors(
         self, masks: NDArray[np.bool_], method: str, out: NDArray[Any], unit: float = DOUBLE
     ) -> NDArray[np.bool_]:
-        """Write vectors of many sets to `out`, which is 0; whether each could be decoded.
+        """Write vectors of many sets to `out`, which is 0; return whether each could be decoded.
 
-        For schemes that can do many at once. Default: one after the other. `unit` as of
+        For schemes that can compute many at once. Default: one after the other. `unit` is as in
         `bind_vector`.
         """
         survivors = np.empty(self.message_count, dtype=np.int64)
@@ -421,15 +425,15 @@ class Scheme(Recorded, ABC):
     def follower(
         self, survivors: NDArray[np.int64], vector: NDArray[Any], unit: float = DOUBLE
     ) -> Follower | None:
-        """What prepares ``vector[:f]`` while ``survivors[:f]`` come in, where that pays.
+        """An object that prepares ``vector[:f]`` while ``survivors[:f]`` come in, if that pays.
 
-        For schemes whose workers send one message each. Default: nothing. `unit` as of
+        For schemes whose workers send one message each. Default: none. `unit` is as in
         `bind_vector`.
         """
         return None
 
     def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
-        """Checks of these messages: all, or at least so many that any `most` corrupt ones are seen.
+        """Parity checks of these messages: all, or enough to notice any `most` corrupt messages.
 
         Default: by a singular value decomposition, O(f k min(f, k)).
         """
@@ -442,14 +446,14 @@ class Scheme(Recorded, ABC):
     # --------------------------------------------- what it may say: of precision and search
 
     def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
-        """``a_F B_F - 1`` of what is taken of a decoded sum; in extended precision, if there is.
+        """``a_F B_F - 1``, in extended precision if the platform has it.
 
-        Default: from the rows, whatever the vector is said to be.
+        Default: computed from the rows, for any vector.
 
         Returns
         -------
         (k,) or (k, pieces, pieces) array
-            Of each partition; with `pieces`, of each of its pieces in each of the gradient's.
+            For each partition; with `pieces`, for each of its pieces in each of the gradient's.
         """
         wide = np.clongdouble if self.is_complex else np.longdouble
         m = self.pieces
@@ -477,18 +481,18 @@ class Scheme(Recorded, ABC):
     def vector_errors(
         self, survivors: NDArray[np.int64], vector: NDArray[Any]
     ) -> NDArray[np.float64] | None:
-        """Squares of the errors to expect of each message's coefficients, as computed.
+        """Expected squared errors of each message's computed coefficients.
 
-        Default: None, for vectors whose every coefficient is as precise as a rounding or two, or is
-        what its residual says.
+        Default: None, for vectors whose coefficients are all precise to a rounding or two, or whose
+        errors the residual contains.
         """
         return None
 
     @property
     def copies(self) -> NDArray[np.int64] | None:
-        """A number for each message, which copies of a message share: their errors are the same.
+        """A number for each message that is the same for copies, which have the same errors.
 
-        Default: None, no two are copies, or vectors read one of them only.
+        Default: None; no two messages are copies, or vectors use only one of them.
         """
         return None
 
@@ -499,7 +503,7 @@ class Scheme(Recorded, ABC):
 
     @property
     def data_roundings(self) -> float:
-        """Roundings that coded data bring to each partial gradient. Default: none."""
+        """Roundings that coded data add to each partial gradient. Default: none."""
         return 0.0
 
     @property
@@ -535,9 +539,9 @@ class Scheme(Recorded, ABC):
         return logs
 
     def typical_error(self) -> float | None:
-        """Relative error to expect in float64, as many workers straggling as may.
+        """Typical relative error in float64, with as many stragglers as tolerated.
 
-        Default: None, it is to be found from random sets of survivors.
+        Default: None; it is found from random sets of survivors.
         """
         return None
 
@@ -547,28 +551,28 @@ class Scheme(Recorded, ABC):
 
     @property
     def approximate(self) -> bool:
-        """Whether a round may end before the gradient is exact: of codes that wait for some only.
+        """Whether a round may end before the gradient is exact.
 
-        `wait` says so, or stragglers that are declared of a code known by its rows alone.
+        This is so if `wait` is set, or `stragglers` for a code that defines only its rows.
         """
         return not self.exact and isinstance(self.rule, Waiting)
 
     def rings(self) -> list[NDArray[np.int64]]:
-        """Workers in circles along which neighbouring stragglers may do the most harm."""
+        """Circles of workers along which neighbouring stragglers may do the most harm."""
         return [np.arange(self.n)]
 
     @property
     def gated(self) -> bool:
-        """Whether `doubt` ever says anything: of codes whose rounds may wait for more messages."""
+        """Whether `doubt` is ever above 0, so that rounds may wait for more messages."""
         return False
 
     @property
     def waits(self) -> bool:
-        """Whether rounds may wait for more messages than suffice. Default: where `gated`."""
+        """Whether rounds may wait for more messages than suffice. Default: if `gated`."""
         return self.gated
 
     def doubt(self, survivors: NDArray[np.int64], vector: NDArray[Any], form: Format) -> float:
-        """Relative error to expect of what this vector decodes to, where it is too large; else 0.
+        """Expected relative error of the gradient with this vector if it is too large, otherwise 0.
 
         Rounds then wait for more messages, but not for more than n - s workers.
         """
@@ -580,9 +584,9 @@ class Scheme(Recorded, ABC):
         vector: Callable[[], NDArray[Any]] | None = None,
         form: Format | None = None,
     ) -> bool:
-        """Whether a round goes on for a better set of messages than these, which suffice.
+        """Whether a round waits for a better set of messages although these suffice.
 
-        It never does once all messages of n - s workers came.
+        It never does once all messages of n - s workers have come.
 
         Parameters
         ----------
@@ -590,7 +594,7 @@ class Scheme(Recorded, ABC):
         vector : callable, optional
             Returns the decoding vector, or raises OverflowError. Default: `vector` of the scheme.
         form : Format, optional
-            Default: of float64.
+            Default: that of float64.
         """
         if not self.gated:
             return False
@@ -672,13 +676,13 @@ class Scheme(Recorded, ABC):
         return size / math.sqrt(self.wanted)
 
     def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
-        """What their decoding vector leaves beyond rounding: 0 of exact codes, else computed."""
+        """What this vector leaves out beyond rounding: 0 for exact codes, otherwise computed."""
         return 0.0 if self.exact else self.residual(survivors, vector)
 
     def _vector_by(
         self, survivors: NDArray[np.int64], method: str = "auto", unit: float = DOUBLE
     ) -> NDArray[Any]:
-        """Decoding vector of these survivors; errors as of `bind_vector`."""
+        """Decoding vector of these survivors; errors as in `bind_vector`."""
         f = survivors.size
         if f > self.message_count:
             self.check_survivors(survivors)  # says which one is too many
@@ -775,10 +779,10 @@ class Scheme(Recorded, ABC):
         return None if self.threshold is None else self.threshold * self.message_weight
 
     def random_arrivals(self, trials: int, seed: int) -> Iterator[list[int]]:
-        """Messages that came in random order until a round was ready, so many times.
+        """Messages in random order until a round is ready, so many times.
 
-        Every order in which each worker's own messages keep theirs is equally likely. Those of a
-        worker that `sends_together` come one after the other, to the last of them.
+        All orders are equally likely in which each worker's own messages come in order. Messages of
+        a worker that `sends_together` come one after the other, including the last.
         """
         rng = np.random.default_rng(seed)
         together, counts = self.sends_together, self.message_counts
@@ -807,7 +811,7 @@ class Scheme(Recorded, ABC):
             yield heard
 
     def raise_too_few(self, survivors: NDArray[np.int64]) -> NoReturn:
-        """Raise NotDecodableError, which says how many messages more are needed."""
+        """Raise NotDecodableError, which says how many more messages are needed."""
         missing = self.rule.missing(survivors)
         more = "1 more message is" if missing == 1 else f"{missing} more messages are"
         what = "workers" if self.messages_per_worker == 1 else "messages in order"
@@ -824,7 +828,7 @@ class Scheme(Recorded, ABC):
 
     @cached_property
     def messages_per_worker(self) -> int:
-        """Messages of a worker in a round (the most, where workers differ)."""
+        """Messages of a worker in a round; the most if workers differ."""
         return max(self.message_counts)
 
     @cached_property
@@ -848,9 +852,9 @@ class Scheme(Recorded, ABC):
 
     @cached_property
     def message_shares(self) -> NDArray[np.float64]:
-        """Part of its worker's computation after which each message is sent.
+        """For each message, the part of its worker's computation after which it is sent.
 
-        Equal parts, or all of it where a worker `sends_together`.
+        Equal parts, or the whole if the worker `sends_together`.
         """
         counts = np.array(self.message_counts, dtype=np.int64)
         sent = np.arange(1, counts.sum() + 1) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -874,7 +878,7 @@ class Scheme(Recorded, ABC):
         return worker, number - self.first_messages[worker]
 
     def senders(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Workers that these messages are of, ascending, each once."""
+        """Workers that send these messages, ascending, each once."""
         sent = np.zeros(self.n, dtype=bool)
         sent[np.searchsorted(self.first_messages, messages, side="right") - 1] = True
         return np.flatnonzero(sent)
@@ -997,10 +1001,10 @@ class Scheme(Recorded, ABC):
         return first, np.concatenate(held), np.concatenate(values)
 
     def fingerprint(self) -> str:
-        """A text that tells codes apart by what their workers send: a digest of all rows.
+        """A text that identifies a code by what its workers send: a digest of all rows.
 
-        Coefficients count to six digits of the largest of their message, so that it is the same
-        wherever it is computed.
+        It uses six digits of coefficients, relative to the largest of their message, so that it is
+        the same on all machines.
         """
         hashed = hashlib.blake2b(digest_size=8)
         rows: list[Row] = []
@@ -1056,7 +1060,7 @@ class Scheme(Recorded, ABC):
 
 
 class Coded(Protocol):
-    """A `fastgc.Code`, for what its verbs are made of."""
+    """A `fastgc.Code`, as the modules below it see it."""
 
     @property
     def scheme(self) -> Scheme: ...

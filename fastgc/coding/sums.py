@@ -22,14 +22,14 @@ __all__ = ["Request", "SumRound"]
 
 
 class Request(NamedTuple):
-    """What a worker is asked for: the sum of its messages, each times its coefficient.
+    """A request to a worker: the sum of its messages, each times its coefficient.
 
     Attributes
     ----------
     indices : (r,) int64 array
         Which of the worker's messages, ascending.
     coefficients : (r,) float64 or complex128 array
-        None of them is 0.
+        Their coefficients, none of them 0.
     """
 
     indices: NDArray[np.int64]
@@ -38,12 +38,12 @@ class Request(NamedTuple):
     def sum_of(
         self, kept: Sequence[tuple[NDArray[Any], float]], out: NDArray[Any] | None = None
     ) -> tuple[NDArray[Any], float]:
-        """What the worker answers, and the energy of that.
+        """The worker's answer, and its energy.
 
         Parameters
         ----------
         kept : sequence of (message, energy)
-            Those that are asked for, in this order.
+            The messages that are asked for, in this order.
         out : (p,) array, optional
             Where to write the answer.
         """
@@ -60,32 +60,31 @@ class Request(NamedTuple):
 
 
 class SumRound(Gathering):
-    """One iteration at a master that hears what was computed, and asks for sums of it.
+    """One iteration at a master that is told what was computed, and asks for sums of it.
 
     Workers report each message that they have computed, and keep it (`report`). As soon as these
     suffice, `requests` says which workers to ask, and for what. The gradient is the sum of their
-    answers (`receive`). Messages cross once for a worker, whatever it computed. Where a worker dies
-    before it has answered, others are asked (`lose`).
+    answers (`receive`). So a worker sends only one message, whatever it has computed. If a worker
+    dies before it answers, others are asked (`lose`).
 
-    A worker that has not answered after as long as the round had taken when it was asked is passed
-    over, if what others have computed suffices: they are asked in its place (`elapse`). It may be
-    stopped.
+    If a worker has not answered after as long as the round had taken when it was asked, and the
+    others have computed enough, they are asked instead (`elapse`).
 
     Parameters
     ----------
     code : Code
-        Any whose workers send several messages; it chooses whom to ask by its decoding vector.
+        Any code whose workers send several messages. Its decoding vector decides whom to ask;
         `PartialWork` chooses few workers.
     p : int
         The gradient dimension.
     dtype : numpy dtype
-        The gradient's, and the sums'.
+        Dtype of the gradient and of the sums.
 
     Raises
     ------
     TypeError
-        If the code's messages are no gradients of this dtype: if they are shorter, complex where
-        gradients are real, or scaled (float16).
+        If the code's messages are not gradients of this dtype, because they are shorter, complex
+        for real gradients, or scaled (float16).
 
     Examples
     --------
@@ -137,7 +136,7 @@ class SumRound(Gathering):
 
     @property
     def requests(self) -> dict[int, Request]:
-        """Whom to ask for what, by worker; nobody as long as too little was computed."""
+        """What to ask of which worker; empty as long as too little was computed."""
         return dict(self._requests)
 
     @property
@@ -152,12 +151,12 @@ class SumRound(Gathering):
 
     @property
     def survivors(self) -> NDArray[np.int64]:
-        """Numbers of the messages that the gradient is made of, in the order of their reports."""
+        """Numbers of the messages in the gradient, in the order of their reports."""
         return self._used.copy()
 
     @property
     def taken(self) -> NDArray[np.int64]:
-        """Numbers of the messages that are asked for; of those computed, as long as none are."""
+        """Numbers of the messages that are asked for or, before that, of those computed."""
         return self.survivors if self._requests else self.reported
 
     @property
@@ -171,9 +170,9 @@ class SumRound(Gathering):
         return self._sums is not None and self._sums.ready
 
     def report(self, worker: int, index: int) -> bool:
-        """Note that a worker has computed a message; whether `requests` say whom to ask.
+        """Note that a worker has computed a message; return whether `requests` has any.
 
-        What is reported after that changes nothing, unless somebody is lost.
+        Reports after that change nothing, unless a worker is lost.
 
         Raises
         ------
@@ -221,10 +220,10 @@ class SumRound(Gathering):
     def hear(
         self, worker: int, what: Any, answer: NDArray[Any] | None, *, energy: float = math.nan
     ) -> NDArray[np.int64]:
-        """Take the sum that a worker was asked for last; None: it does not keep that any more.
+        """Take the sum that a worker was asked for last; None: it does not have it any more.
 
-        Returns the numbers of the messages that it consists of; of an answer that comes too late,
-        or does not fit, none.
+        Returns the numbers of the messages in the sum; none for an answer that comes too late or
+        does not fit.
         """
         asked = self._owed.get(worker)
         if asked is None or asked is not what:
@@ -242,7 +241,7 @@ class SumRound(Gathering):
         return numbers
 
     def elapse(self) -> None:
-        """Ask others in the place of those who do not answer, if they have computed enough."""
+        """Ask others instead of workers that do not answer, if they have computed enough."""
         self.due, self._overdue = math.inf, True
         for worker in list(self._owed):
             if self.suffices_without(worker):
@@ -255,7 +254,7 @@ class SumRound(Gathering):
         self.lose(worker)
 
     def straggles(self, worker: int) -> None:
-        """Note that a worker has died, and what it kept is gone."""
+        """Note that a worker has died, and that its messages are gone."""
         worker = check_index("worker", worker, self.scheme.n)
         self._aside = [m for m in self._aside if self.scheme.sender(m)[0] != worker]
         if not self.lose(worker):  # too few are left: those passed over may answer yet
@@ -265,7 +264,7 @@ class SumRound(Gathering):
             self._ask()
 
     def require(self, messages: NDArray[np.int64]) -> None:
-        """Raise NotDecodableError unless these messages, were all computed, would suffice."""
+        """Raise NotDecodableError unless these messages would suffice if all were computed."""
         if self.scheme.rule.missing(messages):
             self.scheme.raise_too_few(messages)
 
@@ -275,16 +274,16 @@ class SumRound(Gathering):
         return not self.scheme.rule.missing(others)
 
     def lose(self, worker: int) -> bool:
-        """Take back what a worker has reported, which nobody can ask it for any more.
+        """Take back what a worker has reported, because it cannot be asked any more.
 
-        A sum that it has sent counts all the same. If it still owes one, `requests` are chosen
-        anew: of what the others have reported, or none until they have reported enough. Who is to
-        send the same sum as before need not be asked again, and if it came, it counts.
+        A sum that it has sent still counts. If it owes one, `requests` are chosen anew, from what
+        the others have reported, once they have reported enough. A worker that is to send the same
+        sum as before need not be asked again; if its sum came, it counts.
 
         Returns
         -------
         bool
-            Whether `requests` say whom to ask.
+            Whether `requests` has any.
         """
         worker = check_index("worker", worker, self.scheme.n)
         mine = set(self.scheme.messages_of([worker]).tolist())
@@ -352,13 +351,13 @@ class SumRound(Gathering):
         *,
         energy: float = math.nan,
     ) -> bool:
-        """Take the sum that a worker was asked for; whether the round is `ready`.
+        """Take the sum that a worker was asked for; return whether the round is `ready`.
 
         Parameters
         ----------
         worker : int
         message : (p,) array
-            Kept, not copied: it must stay as it is until `gradient` has returned.
+            It is not copied: do not change it until `gradient` has returned.
         index : None
             A worker sends one sum.
         energy : float, optional
@@ -370,8 +369,8 @@ class SumRound(Gathering):
         NonFiniteMessageError
             If it holds NaN or Inf.
         ValueError, TypeError
-            If the worker was not asked, or has answered, or the sum does not fit. The round is as
-            it was.
+            If the worker was not asked, or has answered, or the sum does not fit. The round is
+            unchanged.
         """
         worker = check_index("worker", worker, self.scheme.n)
         if self._sums is None or worker not in self._requests:
@@ -401,7 +400,7 @@ class SumRound(Gathering):
         return self._sums
 
     def gradient(self, out: Output | None = None) -> NDArray[Any]:
-        """The gradient, of all sums that were asked for.
+        """The gradient, from all sums that were asked for.
 
         Raises
         ------
@@ -411,7 +410,7 @@ class SumRound(Gathering):
         return self._answered().gradient(out)
 
     def left_out(self) -> float:
-        """What `gradient` lacks beyond rounding, as `Approximation.residual`."""
+        """What `gradient` leaves out beyond rounding, as `Approximation.residual`."""
         return self.scheme.left_out(self._used, self._vector)
 
     def trust(self) -> Trust:

@@ -1,9 +1,9 @@
 """Liars with s + 1 copies: verified rounds whose master asks again (Hofmeister et al. 2023).
 
-Checks of `fastgc.coding.verify` say that messages contradict each other with half as many
-copies as it takes to say whose are wrong. The master then asks the suspects for what each of their
-partial gradients contributed, and computes as few of these itself as tell who lies. A suspect that
-does not answer is no less of one: its message stays, and the master computes what it does not say.
+The checks of `fastgc.coding.verify` show that messages contradict each other with half as many
+copies as they need to show whose are wrong. The master then asks the suspects what each of their
+partial gradients contributed, and computes itself as few of these as decide who lies. A suspect
+that does not answer remains one: its message stays, and the master computes its answer.
 """
 
 from __future__ import annotations
@@ -39,64 +39,63 @@ _OFF, _APART = 2.0, 5.0
 
 
 class AskingRound(Round):
-    """A verified round that names liars with as many messages as it takes to see that they lie.
+    """A verified round that identifies liars with only as many messages as show that they lie.
 
-    Rounds with ``verify=s`` see by s messages to spare that up to s workers lie, but need 2s to
-    say who: copies of every partition on 2s + 1 workers. Here s + 1 are enough. Where messages
-    contradict each other, `settle` asks the suspects.
+    With ``verify=s``, s spare messages show that up to s workers lie, but 2s are needed to identify
+    them: copies of every partition on 2s + 1 workers. Here copies on s + 1 workers are enough. If
+    messages contradict each other, `settle` asks the suspects.
 
     Parameters
     ----------
     code : Code
-        Whose workers send one message each. Each partition is to be on more than `liars` workers.
+        Its workers must send one message each, and each partition be on more than `liars` workers.
     p, dtype, message_dtype, tracker
-        As of `Round`; messages of float32 or float64, or complex.
+        As in `Round`; messages must be float32, float64 or complex.
     liars : int
-        Workers that may lie, at most, s: 1 to 4.
+        Largest number of workers that may lie, s: 1 to 4.
     partial_dtype : numpy dtype, optional
-        As of `Round`.
+        As in `Round`.
 
     Attributes
     ----------
     costs : Costs
-        What asking took in this round.
+        What asking cost in this round.
     silent : list of int
-        Workers that were asked, and did not answer: the master computes in their place.
+        Workers that were asked and did not answer; the master computes their answers.
 
     Raises
     ------
     ValueError, TypeError
-        As `Round`, and for codes and messages that cannot be asked about.
+        As `Round`, and for codes and messages about which workers cannot be asked.
 
     Notes
     -----
     The protocol is that of Hofmeister, Maßny, Yaakobi, Bitar, "Byzantine-resilient gradient coding
     through local gradient computations" (arXiv 2401.02380), for any code and for floating-point
-    numbers, and with one question where they have a tournament of matches. A question is a seed,
-    drawn when all messages are there. The answer has, of each partition of the worker, the inner
-    products of its gradient with the random vector of this seed, and its norm. Then
+    numbers, with one question instead of a tournament of matches. A question is a seed, drawn when
+    all messages have come. The answer has, for each partition of the worker, the inner products of
+    its gradient with the random vector of this seed, and its norm. Then
 
-    1. who contradicts the own message lies;
-    2. where two contradict each other on a partition, the master computes its gradient, and who is
-       wrong lies;
-    3. where nobody does, and each partition has been computed or claimed by more workers than may
-       still lie, the messages differ by no more than some roundings each, and all are taken.
+    1. a worker that contradicts its own message lies;
+    2. if two workers contradict each other on a partition, the master computes its gradient, and
+       the worker that is wrong lies;
+    3. if no workers do, and more workers than may still lie have computed or claimed each
+       partition, the messages differ only by some roundings each, and all are used.
 
-    So each computation but those for lack of claims names a liar: s at most, as in the paper. An
-    answer has w (m + 1) numbers, for a load of w and m pieces. Theirs has a number for each of
-    about log2(w) levels, but each takes a round trip.
+    So each computation identifies a liar, at most s as in the paper, except for computations that
+    replace missing claims. An answer has w (m + 1) numbers, for a load of w and m pieces. In the
+    paper it has one number for each of about log2(w) levels, but each takes a round trip.
 
-    Nobody is waited for any more as soon as messages that come meanwhile tell who lies. A suspect
-    that does not answer may be the honest one: its message is kept, and the master computes all
-    partial gradients of this suspect, w at most, in the place of its answer.
+    The master stops waiting as soon as other messages show who lies. A suspect that does not answer
+    may be honest: its message is kept, and the master computes all its partial gradients, at most
+    w, instead of its answer.
 
-    A seed is a secret until all messages have come that are compared by it. Where one that came
-    later contradicts others, a new seed is drawn, and its suspects are asked with that.
+    A seed is a secret until all messages that it compares have come. If a later message contradicts
+    others, a new seed is drawn, and the suspects are asked with that.
 
-    That messages contradict each other is seen as in `fastgc.coding.verify`, by a random
-    projection of each: what that may miss, and how rarely, is missed here. In float64 the
-    probability is of the order of 1e-12; in float32 up to some thousandths, for lies that are known
-    from rounding by a factor of 1e5.
+    Contradictions are noticed as in `fastgc.coding.verify`, by a random projection of each message,
+    and missed as rarely. In float64 the probability of a miss is of the order of 1e-12. In float32
+    it is up to some thousandths, for lies that exceed rounding errors by a factor of 1e5.
 
     Examples
     --------
@@ -159,32 +158,32 @@ class AskingRound(Round):
         dtype: DTypeLike | None = None,
         message_dtype: DTypeLike | None = None,
     ) -> NDArray[Any]:
-        """What an honest worker answers: a few numbers on each of its partial gradients.
+        """The answer of an honest worker: a few numbers on each of its partial gradients.
 
         Parameters
         ----------
         code : Code
         worker : int
         partials : iterable of (p,) arrays
-            The partial gradients that its message consists of, in the order of
-            ``code.partitions(worker)``. Each is read before the next is taken.
+            The partial gradients of its message, in the order of ``code.partitions(worker)``. Each
+            is read before the next is taken.
         seed : int
-            What it was asked with.
+            The seed of the question.
         dtype, message_dtype : numpy dtypes, optional
-            Those of the round. Default: that of `partials`, and the same.
+            Those of the round. Default: that of `partials` for both.
 
         Returns
         -------
         (w, pieces + 1) float64 or complex128 array
-            Of each partial gradient the inner products of its pieces with a random vector, and its
-            norm. Complex for codes with complex coefficients.
+            For each partial gradient, the inner products of its pieces with a random vector, and
+            its norm. Complex for codes with complex coefficients.
 
         Raises
         ------
         ValueError
             If there are not as many partial gradients as the worker has partitions.
         TypeError, ValueError
-            If there is no such worker, or the round could not ask.
+            If there is no such worker, or such a round cannot ask.
         """
         scheme = code.scheme
         worker = check_index("worker", worker, scheme.n)
@@ -210,21 +209,21 @@ class AskingRound(Round):
         return not self._inspect().holds
 
     def _covers(self, used: NDArray[np.bool_]) -> bool:
-        """As of `Round`; and where as many liars were named as there may be."""
+        """As in `Round`; and where as many liars were named as there may be."""
         return not self._left() or super()._covers(used)
 
     def settle(self, ask: Ask | None, compute: Compute) -> Costs:
         """Ask until no messages contradict each other, and drop those that are wrong.
 
-        Does nothing where they do not. May be called again when more messages have come.
+        It does nothing if they do not. You may call it again when more messages have come.
 
         Parameters
         ----------
         ask : callable or None
-            ``ask(workers, seed)`` returns what `answer` gives there, by worker; nothing, or None,
-            of those that do not answer, for whom the master computes. Nobody is asked twice with
-            the same seed. None: nobody is asked at all; the master computes all that the suspects
-            have computed.
+            ``ask(workers, seed)`` returns for each worker what `answer` gives there. Workers that
+            do not answer are missing or None, and the master computes their answers. No worker is
+            asked twice with the same seed. None: no worker is asked, and the master computes
+            everything that the suspects have computed.
         compute : callable
             ``compute(partition)`` returns the partial gradient of a partition, a (p,) array, as
             workers compute it, up to rounding.
@@ -232,12 +231,12 @@ class AskingRound(Round):
         Returns
         -------
         Costs
-            Of this round so far.
+            The costs of this round so far.
 
         Raises
         ------
         CorruptMessageError
-            If more workers lied than were to be expected.
+            If more than `liars` workers lied.
         """
         case = self._settling(compute, ask is not None)
         try:
@@ -257,7 +256,7 @@ class AskingRound(Round):
 
     @property
     def ready(self) -> bool:
-        """As of `Round`; not while answers are awaited."""
+        """As in `Round`; not while answers are awaited."""
         return self._ready and self._case is None
 
     @property
@@ -273,7 +272,7 @@ class AskingRound(Round):
         *,
         energy: float = math.nan,
     ) -> bool:
-        """Take a worker's message, as of `Round`."""
+        """Take a worker's message, as in `Round`."""
         super().receive(worker, message, index, energy=energy)
         host = self._host
         if self._case is not None:
@@ -332,7 +331,7 @@ class AskingRound(Round):
         return super().hear(worker, what, answer, energy=energy)
 
     def straggles(self, worker: int) -> None:
-        """As of `Round`; it answers no more."""
+        """As in `Round`; it answers no more."""
         super().straggles(worker)
         if worker in self._open:
             self.hear(worker, self._open[worker], None)
@@ -350,8 +349,8 @@ class AskingRound(Round):
             finding = self._inspect()
             if len(self.corrupt) > self._liars:
                 raise CorruptMessageError(
-                    f"messages of {len(self.corrupt)} workers are corrupt, {self.corrupt}, where "
-                    f"liars={self._liars} were expected: the others may be, too",
+                    f"messages of {len(self.corrupt)} workers are corrupt, {self.corrupt}, and at "
+                    f"most liars={self._liars} were expected: other messages may be corrupt, too",
                     tuple(self.corrupt),
                 )
             if self._inspector.liars != self._left():
@@ -489,12 +488,12 @@ class AskingRound(Round):
 def _require_askable(scheme: Scheme, form: Format) -> None:
     if scheme.codes_data or scheme.message_count != scheme.n:
         raise ValueError(
-            f"workers of {scheme._made_by.__name__} cannot be asked for partial gradients: that "
-            "takes a code of the gradients whose workers send one message each"
+            f"workers of {scheme._made_by.__name__} cannot be asked for partial gradients: this "
+            "needs a code of gradients, not of data, whose workers send one message each"
         )
     if form.scaled or form.paired or form.message_dtype.char not in "fdFD":
         raise TypeError(
-            "who is asked must have sent float32, float64 or complex numbers, not "
+            "workers can be asked about messages of float32, float64 or complex numbers, not of "
             f"{form.message_dtype}"
         )
 

@@ -43,14 +43,13 @@ class Trust(NamedTuple):
     Attributes
     ----------
     relative_error : float
-        Estimated error over the norm of the decoded gradient: from rounding, and for codes that are
-        not exact from what is left out. It may be above 1: where partial gradients cancel, little
-        of them is left, and what is left out does not cancel with it. Of integers nothing is
-        rounded: 0 then means modulo 2^bits, for whether the gradient fits in its dtype is not
-        looked at.
+        Estimated error relative to the norm of the decoded gradient. It comes from rounding and,
+        for codes that are not exact, from what is left out. It may exceed 1: if partial gradients
+        cancel, the gradient is small, but what is left out is not. Integers are never rounded: 0
+        then means exact modulo 2^bits, as nobody checks whether the gradient fits in its dtype.
     growth : float
-        By how much decoding multiplies the relative rounding errors of the messages, typically; 1
-        or less is as good as adding up the partial gradients themselves. At most it is
+        How many times larger decoding typically makes the relative rounding errors of the messages.
+        1 or less is as good as adding up the partial gradients themselves. The maximum is
         `fastgc.stability.amplification`.
     """
 
@@ -123,19 +122,20 @@ class Trust(NamedTuple):
 
 
 class Approximation(NamedTuple):
-    """The best that too few messages give.
+    """The best gradient that too few messages give.
 
     Attributes
     ----------
     gradient : (p,) array
-        The combination of messages whose coefficients on the partial gradients are nearest to 1;
-        if it is to be unbiased, of those combinations where their mean is 1.
+        The combination of messages whose coefficients on the partial gradients are nearest to 1.
+        An unbiased one is the nearest of those whose coefficients have the mean 1.
     residual : float
-        Distance of those coefficients from 1, ``||a_F B_F - 1|| / sqrt(k)``: the expected error
-        over the expected norm, for partial gradients of equal norm in random directions. 0: exact.
+        Distance of the coefficients from 1, ``||a_F B_F - 1|| / sqrt(k)``; 0 means exact. This is
+        the expected error relative to the expected norm, if partial gradients have equal norms and
+        random directions.
     mean : float
-        Mean of those coefficients. 1: the gradient is unbiased, or exact. That of the best is
-        1 - residual^2, by which the gradient is too short on average.
+        Mean of the coefficients. It is 1 if the gradient is unbiased or exact. For the best
+        gradient it is 1 - residual^2: on average, the gradient is too short by this factor.
     """
 
     gradient: NDArray[Any]
@@ -335,7 +335,7 @@ class Watch(Protocol):
         form: Format,
         predicted: float,
     ) -> None:
-        """Take down a round that was decoded with this vector, or raise."""
+        """Record a round that was decoded with this vector, or raise."""
 
 
 def typical_error(scheme: Scheme) -> float:

@@ -316,7 +316,7 @@ class Inspector:
     ) -> None:
         """Take a message, whose sum of squares is known, and what it is to be multiplied by.
 
-        `energy` as of `Round.receive`.
+        `energy` as in `Round.receive`.
         """
         if not self._fresh:
             self._projection.renew()
@@ -430,7 +430,7 @@ class Inspector:
         ]
         most = self.liars
         named = [
-            "some must be corrupt, and it cannot be told whose"
+            "some must be corrupt, and it is unknown whose"
             if group is None
             else f"those of {'one' if most == 1 else 'some'} of the workers "
             f"{', '.join(map(str, group))} must be corrupt"
@@ -453,18 +453,18 @@ class Inspector:
         e, spare = self.liars, max(self.withstands(survivors), 0)
         if spare < e:
             came = np.unique(self._senders[survivors]).size
+            shown = f"more than {_workers(spare)} lying" if spare else "a lie"
             return UnverifiedError(
-                f"messages of {_workers(came)} fit each other, and leave those of "
-                f"{_workers(spare) if spare else 'none'} to spare, where {_workers(e)} may lie: "
-                "more must come",
+                f"messages of {_workers(came)} agree, but are too few to show {shown}, and "
+                f"{_workers(e)} may lie: more must come",
                 e - spare,
             )
         if unseen.size:
             workers = (first_worker + np.unique(self._senders[unseen])).tolist()
-            why = f"rounding errors would hide what workers {workers} may send in their place"
+            why = f"rounding errors would hide wrong messages of workers {workers}"
         else:
-            why = "the gradient is 0, or its square beyond float64, and nothing is known of it"
-        return UnverifiedError(f"the messages fit each other, but {why}", 1)
+            why = "the gradient is 0, or its square is beyond float64, so nothing can be verified"
+        return UnverifiedError(f"the messages agree, but {why}", 1)
 
     def resolves(self, vector: NDArray[Any], norms: NDArray[np.float64]) -> bool:
         """Whether the gradient is surely far from what has no square, by its projection."""

@@ -31,9 +31,9 @@ class Delays(ABC):
     Attributes
     ----------
     per : "round" or "computation"
-        Whether a time is how late a worker is in a round, whatever its load, or how long it takes
-        for each of its computations, the same for all of a round: r of them take r times as long
-        (Ozfatura et al., eq. 12; Li et al., eq. 15).
+        "round": a time is how late a worker is in a round, whatever its load. "computation": it is
+        how long each of the worker's computations takes, the same for all of a round, so that r of
+        them take r times as long (Ozfatura et al., eq. 12; Li et al., eq. 15).
     """
 
     per: Per = "round"
@@ -41,9 +41,9 @@ class Delays(ABC):
     def sample(self, round: int, workers: int, seed: int) -> Array:
         """Times of all workers in one round.
 
-        They depend on ``seed``, ``round`` and the worker only, not on what was sampled before, so
-        that several schemes can be run on the same delays; and the first of more workers have the
-        times of fewer.
+        They depend only on ``seed``, ``round`` and the worker, not on earlier samples. So several
+        codes can run on the same delays, and the first m of n workers have the same times as m
+        workers alone.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class Delays(ABC):
         Parameters
         ----------
         rng : numpy.random.Generator
-            Where the randomness comes from: the same state gives the same times.
+            Source of randomness: the same state gives the same times.
         rounds, workers : int
             Not negative.
 
@@ -98,7 +98,7 @@ class Delays(ABC):
         return self._draw(rng, rounds, workers)
 
     def order_statistic_mean(self, f: int, n: int) -> float:
-        """Mean of the f-th smallest of n times, the wait for the first f of n workers.
+        """Mean of the f-th smallest of n times, which is the wait for the first f of n workers.
 
         Parameters
         ----------
@@ -113,8 +113,8 @@ class Delays(ABC):
         Raises
         ------
         ValueError
-            If f is not in 1 .. n, or the mean does not exist because the tail is too heavy, or
-            whether it does is unknown.
+            If f is not in 1 .. n, if the mean does not exist because the tail is too heavy, or if
+            it is unknown whether it exists.
         TypeError
             If f or n is not an integer.
         """
@@ -126,7 +126,7 @@ class Delays(ABC):
         if most > 1 and not least > 1:
             raise ValueError(
                 f"whether the mean of the {f}-th smallest of {n} times exists is unknown under "
-                f"{self!r}: tail_indices does not say how heavy its tails are"
+                f"{self!r}: its tail_indices does not say how heavy its tails are"
             )
         if not most > 1:
             remedy = f"it does for f up to {n - fewest + 1}" if fewest <= n else "none does"
@@ -144,9 +144,9 @@ class Delays(ABC):
 
     @abstractmethod
     def tail_indices(self, workers: int) -> Array:
-        """Exponent x of each worker's tail, P(T > t) ~ t^-x; Inf for lighter ones.
+        """Exponent x of each worker's tail, P(T > t) ~ t^-x; Inf for lighter tails, NaN if unknown.
 
-        Means of powers below it exist. NaN: it is not known.
+        The means of powers below x exist.
 
         Returns
         -------
@@ -155,7 +155,7 @@ class Delays(ABC):
         Raises
         ------
         ValueError
-            If the times are those of another number of workers.
+            If the model has the times of another number of workers.
         """
 
     @abstractmethod
@@ -173,9 +173,9 @@ class Delays(ABC):
 
     @abstractmethod
     def knots(self) -> Array:
-        """Times between which the distribution is smooth, ascending, the least time first.
+        """Ascending times between which the distribution is smooth, beginning with the least time.
 
-        The last is of the order of a typical time, or above. Integrals are cut there
+        The last one must not be far below a typical time. Integrals are split at these times
         (`fastgc.delays.distributions.mean_of_late`).
         """
 
@@ -183,14 +183,14 @@ class Delays(ABC):
 class Distribution(Delays):
     """One distribution, from which each worker's time in each round is drawn independently.
 
-    A subclass gives `cdf`, `survival` and `quantile`; `tail_indices`, which means take, as whether
-    they exist is unknown without; and `per`, unless it is ``"round"``. The rest follows, by
-    quadrature where it is a mean.
+    A subclass defines `cdf`, `survival` and `quantile`. It should define `tail_indices`, without
+    which it is unknown whether means exist, and `per`, unless it is ``"round"``. The rest follows;
+    means are computed by quadrature.
     """
 
     @abstractmethod
     def cdf(self, t: ArrayLike) -> Array:
-        """Probability of at most t seconds, F(t), elementwise; NaN where t is.
+        """Probability of at most t seconds, F(t), elementwise; NaN where t is NaN.
 
         Raises
         ------
@@ -200,7 +200,7 @@ class Distribution(Delays):
 
     @abstractmethod
     def survival(self, t: ArrayLike) -> Array:
-        """Probability of more than t seconds, 1 - F(t) without its cancellation, elementwise.
+        """Probability of more than t seconds, 1 - F(t) without cancellation, elementwise.
 
         Raises
         ------
@@ -226,7 +226,7 @@ class Distribution(Delays):
         Raises
         ------
         ValueError
-            If it does not exist, or whether it does is unknown.
+            If it does not exist, or if it is unknown whether it exists.
         """
         return self.order_statistic_mean(1, 1)
 
@@ -289,8 +289,8 @@ class Pareto(_Continuous):
     scale : float
         The least time t_0, in seconds, positive.
     shape : float
-        Tail exponent ξ, positive; the smaller, the heavier the tail. The mean does not exist from
-        1 down.
+        Tail exponent ξ, positive. The smaller it is, the heavier is the tail; the mean exists only
+        for ξ > 1.
     per : "round" or "computation"
         See `Delays`.
 
@@ -328,7 +328,7 @@ class Pareto(_Continuous):
         Raises
         ------
         ValueError
-            If it does not exist, ξ <= 1.
+            If it does not exist, because ξ <= 1.
         """
         if not self.shape > 1:
             raise ValueError(
@@ -349,7 +349,8 @@ class Pareto(_Continuous):
 class ShiftedExponential(_Continuous):
     """Shifted exponential times, F(t) = 1 - exp(-μ (t - α)) for t >= α.
 
-    Ozfatura et al., eq. 12, and Li et al., eq. 15 (there with a for α), for one computation.
+    This is the time of one computation in Ozfatura et al., eq. 12, and Li et al., eq. 15 (with a
+    instead of α).
 
     Parameters
     ----------
@@ -498,7 +499,7 @@ def check_delays(delays: Delays) -> None:
 def check_probabilities(q: ArrayLike) -> Array:
     q = check_reals("q", q)
     if not np.all((q >= 0) & (q <= 1)):
-        raise ValueError("a quantile is asked for at q in [0, 1] only")
+        raise ValueError("q must be in [0, 1]")
     return q
 
 

@@ -1,4 +1,4 @@
-"""Times as they were recorded."""
+"""Recorded times as a delay model."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Empirical(Distribution):
     Parameters
     ----------
     samples : array_like of shape (N,) or (rounds, workers)
-        Seconds. Of one dimension, they are pooled: each time is any of them, independently. Of two,
-        whole recorded rounds are drawn, for exactly so many workers, so that what workers have in
-        common, or always have, stays; `cdf`, `survival`, `quantile` and `mean` are then those of a
-        worker picked at random.
+        Seconds. With one dimension, the samples are pooled: each time is any of them,
+        independently. With two, whole recorded rounds are drawn, for exactly so many workers, which
+        keeps correlations and differences between workers; `cdf`, `survival`, `quantile` and `mean`
+        are then those of a random worker.
     per : "round" or "computation"
         See `Delays`.
 
@@ -72,19 +72,19 @@ class Empirical(Distribution):
         Parameters
         ----------
         path : str or path
-            The end of its name says what it is:
+            Its suffix gives the format:
 
-            - ``.csv``, ``.tsv``, ``.txt``: numbers in lines, apart by commas, semicolons, tabs or
-              blanks. A first line may name the columns; lines that begin with # are skipped. A
+            - ``.csv``, ``.tsv``, ``.txt``: numbers in lines, separated by commas, semicolons, tabs
+              or blanks. The first line may name the columns; lines that begin with # are skipped. A
               single line or column is pooled.
-            - ``.npy``, or ``.npz`` with one array, or one that is called ``times``.
+            - ``.npy``, or ``.npz`` with one array, or one with the name ``times``.
             - ``.parquet``: a column for each worker (needs ``gradient-coding[parquet]``).
-            - ``.json``: a list of lists, or a list, which is pooled.
+            - ``.json``: a list of lists, or a single list, which is pooled.
 
-            A first column is left out if it is called round, step, iteration or index, or has no
-            name where others have.
+            The first column is left out if its name is round, step, iteration or index, or if it
+            alone has no name.
         unit : "s", "ms", "us" or "ns"
-            Of the times in the file.
+            Unit of the times in the file.
         per : "round" or "computation"
             See `Delays`.
 
@@ -95,14 +95,14 @@ class Empirical(Distribution):
         Raises
         ------
         ValueError
-            If the file holds something else, or a time is missing, negative or not finite; says
-            in which line and column. If the unit is unknown.
+            If the file holds something else, or a time is missing, negative or not finite; says in
+            which line and column. Also if the unit is unknown.
         TypeError
-            If an argument is of a wrong type.
+            If an argument has a wrong type.
         OSError
             If the file cannot be read.
         ImportError
-            If it is a parquet file, and PyArrow is not installed.
+            If it is a parquet file and PyArrow is not installed.
 
         Examples
         --------

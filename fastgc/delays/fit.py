@@ -1,4 +1,4 @@
-"""Which model recorded times follow."""
+"""Which delay model recorded times follow."""
 
 from __future__ import annotations
 
@@ -28,14 +28,16 @@ class Fit(NamedTuple):
     ----------
     model : Distribution
     log_likelihood : float
-        Of the times, under it.
+        Log-likelihood of the times under the model.
     aic : float
-        Akaike's criterion, two per parameter less twice that; less is better.
+        Akaike's criterion: twice the number of parameters minus twice the log-likelihood; smaller
+        is better.
     ks : float
-        Kolmogorov-Smirnov distance, the greatest between the times' cdf and the model's.
+        Kolmogorov-Smirnov distance: the largest distance between the cdf of the times and that of
+        the model.
     p_value : float
-        Probability of at least this distance if times do follow such a model, itself fitted to
-        them.
+        Probability of at least this distance if the times do follow such a model, fitted in the
+        same way.
     """
 
     model: Distribution
@@ -58,47 +60,48 @@ def fit(
     Parameters
     ----------
     times : array_like
-        Seconds, N of them in any shape, taken as independent of each other: from 1e-150 to 1e150,
-        not all equal.
+        N times in seconds, in any shape, from 1e-150 to 1e150, not all equal. They are taken to be
+        independent of each other.
     kinds : sequence of str
         ``"pareto"``, ``"shifted-exponential"``, ``"exponential"``.
     loads : array_like, optional
-        Computations that each of the times was taken by, in a shape that broadcasts to theirs:
-        (workers,) for times of (rounds, workers), say. Models are then of the times of single
-        computations, with ``per="computation"``; without loads they have ``per="round"``.
+        Number of computations in each of the times, in a shape that broadcasts to theirs, for
+        instance (workers,) for times of shape (rounds, workers). Models then describe the times of
+        single computations, with ``per="computation"``; without loads they have ``per="round"``.
     draws : int
         Samples for the p-values, which are multiples of 1 / (draws + 1).
     seed : int
-        Of these samples, not negative.
+        Seed of these samples, not negative.
 
     Returns
     -------
     list of Fit
-        One for each kind, the least `aic` first.
+        One for each kind, with the smallest `aic` first.
 
     Raises
     ------
     ValueError
-        If there are fewer than two times, one is not positive and finite or beyond what is fitted,
-        all are equal, the loads do not fit or are not positive, or a kind is not known, or none
-        given.
+        If there are fewer than two times, one is out of range, or all are equal; if loads do not
+        fit or are not positive; or if a kind is unknown, or none is given.
     TypeError
         If times or loads are not real numbers.
 
     Notes
     -----
-    With m the least and x̄ the mean of the N times x, the likelihood is greatest at scale m and
+    Let m be the least and x̄ the mean of the N times x. The likelihood is greatest at scale m and
     shape N / Σ log(x / m) (Arnold, Pareto Distributions, 2nd ed., section 5.2), at shift m and rate
     1 / (x̄ - m), and at mean x̄ (Johnson, Kotz and Balakrishnan, Continuous Univariate
     Distributions I, chapter 19).
 
     The usual p-value of a Kolmogorov-Smirnov distance holds for a model chosen beforehand, and is
-    far too large for one fitted to the same times. Here as many times are drawn from a model of the
-    kind, fitted, and their distances compared, `draws` times over. As no distance depends on a
-    model's scale, shift or shape, these p-values are exact, whichever model is drawn from.
+    far too large for one fitted to the same times. Instead, this function draws as many times from
+    a model of the kind, fits a model to them and computes their distance, `draws` times. No
+    distance depends on a model's scale, shift or shape, so these p-values are exact, whichever
+    model is drawn from.
 
-    Exponential times are fitted slightly better still by a shift to the least of them, of about
-    x̄ / N, and even their `aic` in a third of all cases: as a model of delays it is the same.
+    A shifted exponential fits exponential times slightly better, with a shift to the least of them,
+    about x̄ / N; in a third of all cases even its `aic` is smaller. As a model of delays it is the
+    same.
     """
     checked = check_times("times", times)
     if unknown := [kind for kind in kinds if kind not in _KINDS]:

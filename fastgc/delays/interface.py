@@ -1,4 +1,4 @@
-"""What a delay model is to those who use one: anything that can be sampled."""
+"""The interface of a delay model: anything that can be sampled."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ Array = NDArray[np.float64]
 
 
 class DelayModel(Protocol):
-    """What engines, simulation and planning ask of a delay model: one method, `sample`.
+    """What engines, simulation and planning need of a delay model: one method, `sample`.
 
-    What else they use, if a model has it, each as of `fastgc.delays.Delays`:
+    They also use the following, as in `fastgc.delays.Delays`, if a model has it:
 
-    - ``per``, ``"round"`` or ``"computation"``: what the times are of. Without it, of a round.
-    - ``draw(rng, rounds, workers)``: many rounds at once, for simulations. Without it they are
-      sampled one by one.
+    - ``per``, ``"round"`` or ``"computation"``: what a time measures. Default: a round.
+    - ``draw(rng, rounds, workers)``: many rounds at once, for simulations. Without it they sample
+      rounds one by one.
     - ``tail_indices(workers)``: how heavy the tails are, which decides whether means exist. Without
-      it, that is unknown.
+      it, this is unknown.
     """
 
     def sample(self, round: int, workers: int, seed: int) -> ArrayLike:
-        """Delay in seconds of each worker in one round, as `Delays.sample` says."""
+        """Delay in seconds of each worker in one round, as in `Delays.sample`."""
         ...
 
 

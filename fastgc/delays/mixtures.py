@@ -22,22 +22,22 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, init=False)
 class Mixture(Distribution):
-    """Each worker is in each round of one of several kinds, picked independently at random.
+    """In each round, each worker has one of several distributions, picked independently at random.
 
     Parameters
     ----------
     models : sequence of Distribution
-        The kinds; `per` is the same for all.
+        The distributions; `per` must be the same for all.
     weights : sequence of float
         Their probabilities, positive, with sum 1.
 
     Raises
     ------
     ValueError
-        If there are no kinds, not as many weights, weights that are no such probabilities, or kinds
-        that do not mix.
+        If there are no models, not as many weights as models, weights that are not such
+        probabilities, or models that cannot be mixed.
     TypeError
-        If a kind is not a `Distribution`.
+        If a model is not a `Distribution`.
     """
 
     models: tuple[Distribution, ...]
@@ -57,7 +57,7 @@ class Mixture(Distribution):
 
     @property
     def per(self) -> Per:  # type: ignore[override]
-        """Of all kinds."""
+        """That of all models."""
         return self.models[0].per
 
     def cdf(self, t: ArrayLike) -> Array:  # noqa: D102
@@ -114,12 +114,12 @@ class Heterogeneous(Delays):
     Parameters
     ----------
     models : sequence of n Distribution
-        One for each worker; `per` is the same for all.
+        One for each worker; `per` must be the same for all.
 
     Raises
     ------
     ValueError
-        If there are none, or some that cannot stand side by side.
+        If there are none, or some that cannot be combined.
     TypeError
         If one is not a `Distribution`.
     """
@@ -135,7 +135,7 @@ class Heterogeneous(Delays):
 
     @property
     def per(self) -> Per:  # type: ignore[override]
-        """Of all workers."""
+        """That of all workers."""
         return self.models[0].per
 
     def tail_indices(self, workers: int) -> Array:  # noqa: D102

@@ -1,4 +1,4 @@
-"""Nodes and zones that fail: all of their workers are late at a time."""
+"""Nodes and zones that fail: all of their workers are late at the same time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, init=False)
 class Outages:
-    """Workers of one domain that are late together, where a node or a zone fails.
+    """Workers of one domain are late together, because a node or a zone fails.
 
-    In each round each domain is out with the same probability, independently of the others. Its
-    workers then answer so many seconds later than they would: as long as it takes until others have
-    taken their place. The domains are those of `fastgc.Code.placed`; what a round then waits for is
-    what the order of the workers decides::
+    In each round each domain fails with the same probability, independently of the others. Its
+    workers then answer so many seconds later than otherwise, which is the time until others have
+    taken their place. The domains are those of `fastgc.Code.placed`: the order of the workers
+    decides what a round then waits for::
 
         outages = fastgc.delays.Outages(late, nodes, probability=0.001, seconds=60)
         fastgc.simulation.simulate(code.placed(nodes), outages)
@@ -34,23 +34,23 @@ class Outages:
     Parameters
     ----------
     model : DelayModel or None
-        How late workers are besides.
+        How late workers are apart from that.
     domains : sequence of n labels, or mapping of labels to workers
-        In which domain each worker is.
+        The domain of each worker.
     probability : float
-        With which a domain is out in a round, in 0 .. 1.
+        Probability that a domain fails in a round, in 0 .. 1.
     seconds : float
-        For how long.
+        How late the workers of a failed domain are.
 
     Raises
     ------
     TypeError, ValueError
-        If `model` is none, or its times are of a computation; if domains are not those of some
-        workers; or if a number is not in its range.
+        If `model` is not a delay model, or its times are per computation; if `domains` does not
+        name the domains of workers; or if a number is out of range.
 
     Notes
     -----
-    Deaths of spot machines come by zone: of those that come together in one, 92 % come within three
+    Spot machines die by zone: of the deaths that come together in a zone, 92 % come within three
     minutes (arXiv 2604.16457).
     """
 
@@ -65,7 +65,7 @@ class Outages:
         check_model(model)
         if per_of(model) != "round":
             raise ValueError(
-                f"outages take times of a round, and those of {model!r} are of a computation"
+                f"outages need a model with per='round', and {model!r} has per='computation'"
             )
         if check_real("probability", probability) > 1:
             raise ValueError(f"probability must be in 0 .. 1, not {probability}")
@@ -77,11 +77,11 @@ class Outages:
 
     @property
     def per(self) -> Per:
-        """Of a round."""
+        """``"round"``."""
         return "round"
 
     def tail_indices(self, workers: int) -> Array:
-        """Those of the model: outages end."""
+        """Those of the model, as outages end."""
         self._check_workers(workers)
         return tails(self.model, workers)
 
@@ -112,15 +112,15 @@ class Outages:
         return times
 
     def placed(self, code: Code) -> Placed:
-        """The code with its workers dealt out to these domains, as well as can be.
+        """The code with its workers assigned to these domains as well as possible.
 
-        As `fastgc.Code.placed`, but without a warning where not any domain may be lost: that makes
-        rounds long, which is what is looked at. A code that is placed is left as it is.
+        This is `fastgc.Code.placed` without the warning that some domain must not be lost: a
+        simulation shows it by long rounds. A code that is placed already is returned unchanged.
 
         Raises
         ------
         TypeError, ValueError
-            If it is no code, or one of another number of workers.
+            If it is not a code, or has another number of workers.
         """
         if not isinstance(code, Code):
             raise TypeError(f"code must be a code of fastgc, not {code!r}")

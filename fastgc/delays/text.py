@@ -1,4 +1,4 @@
-"""Delay models as a command line names them."""
+"""Delay models as text, for command lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .interface import DelayModel, check_model
 from .mixtures import Heterogeneous, Mixture
 from .outages import Outages
 
-__all__ = ["FORMS", "MODELS", "others", "parse", "register", "written"]
+__all__ = ["COMMON", "FORMS", "MODELS", "others", "parse", "register", "written"]
 
 MODELS = Registry("delay model", "fastgc.delays")
 for _name, _kind in (
@@ -26,15 +26,37 @@ for _name, _kind in (
     MODELS.register(_name, _kind)
 _OWN = MODELS.names()
 
-# What `parse` reads, in words short enough for a column of help.
+# What `parse` reads, as errors and the help of commands name it, which breaks lines at blanks.
+COMMON = (
+    'none, "pareto: scale=0.005, shape=1.1", "exponential: mean=0.01", '
+    '"shifted-exponential: shift=0.01, rate=10", or "empirical: FILE" for recorded times'
+)
+# All of it, each with what it means: what `--delays help` prints.
 FORMS = (
-    'none, "pareto: scale=0.005, shape=1.1", "shifted-exponential: shift=0.01, rate=10", '
-    '"exponential: mean=0.01" or "empirical: FILE" (a table of rounds and workers: csv, txt, npy, '
-    "npz, json, parquet; in seconds, or with unit=ms), each with per=round or "
-    'per=computation (times the load) if need be; "0.9*MODEL + 0.1*MODEL" mixes, "95 of MODEL; 5 '
-    'of MODEL" makes workers differ, the same ones in all rounds; "MODEL | outages: sizes=4/4/4, '
-    'probability=0.001, seconds=60" lets nodes of so many workers fail; a class that can be '
-    'imported is "module:Class:key=value"'
+    ("none", "no delays"),
+    (
+        "pareto:scale=0.005,shape=1.1",
+        "at least 0.005 s; the smaller the shape, the heavier the tail",
+    ),
+    ("exponential:mean=0.01", "0.01 s on average"),
+    (
+        "shifted-exponential:shift=0.01,rate=10",
+        "0.01 s and an exponential time of mean 1/10 s, for each partition of a worker",
+    ),
+    (
+        "empirical:FILE",
+        "recorded times: a table of rounds and workers (csv, txt, npy, npz, json, parquet)",
+    ),
+    ("empirical:FILE,unit=ms", "the same in another unit than seconds: ms, us or ns"),
+    ("MODULE:CLASS:KEY=VALUE", "an instance of a class that can be imported"),
+    ("MODEL,per=computation", "multiplies the time by the worker's load"),
+    ("MODEL,per=round", "does not (the default, except for shifted-exponential)"),
+    ("0.9*MODEL + 0.1*MODEL", "draws each time from one of the models at random"),
+    ("95 of MODEL; 5 of MODEL", "the first 95 workers have one model, the last 5 another"),
+    (
+        "MODEL | outages:sizes=4/4/4,probability=0.001,seconds=60",
+        "in a round, each node of 4 workers fails with this probability: they are 60 s later",
+    ),
 )
 
 _MOST_WORKERS = 10**6
@@ -61,31 +83,31 @@ def written(model: Distribution) -> str:
 
 
 def register(name: str, factory: Callable[..., DelayModel], *, replace: bool = False) -> None:
-    """Make a delay model known by name, to `parse` and to all commands.
+    """Give a delay model a name for `parse` and all commands.
 
-    Packages can offer theirs as entry points of the group ``fastgc.delays``, in place of that; and
-    what can be imported needs no name, as ``"module:Class:key=value"`` says it.
+    Packages may instead offer their models as entry points of the group ``fastgc.delays``. A class
+    that can be imported needs no name: ``"module:Class:key=value"``.
 
     Parameters
     ----------
     name : str
-        Of small letters, digits and ``. _ -``.
+        Small letters, digits and ``. _ -``.
     factory : callable
         A class, or a function that returns a model: anything with a method ``sample(round, workers,
         seed)``. A text gives the keyword parameters of its signature, as in
         ``"weibull:shape=0.7,scale=0.01"``.
     replace : bool
-        Whether it may take the place of another factory.
+        Whether it may replace another factory of this name.
 
     Raises
     ------
     ValueError
-        If it is no name, or another factory has it and is not to be replaced.
+        If it is not a name, or if another factory has the name and `replace` is False.
     TypeError
-        If an argument is of a wrong type.
+        If an argument has a wrong type.
     """
     if name == "none":
-        raise ValueError("'none' cannot name a delay model: it says that there is none")
+        raise ValueError("'none' cannot name a delay model: it means no delays")
     MODELS.register(name, factory, replace=replace)
 
 
@@ -95,50 +117,52 @@ def others() -> list[str]:
 
 
 def _expected() -> str:
-    return FORMS + (f"; also known: {', '.join(names)}" if (names := others()) else "")
+    known = f"; also known: {', '.join(names)}" if (names := others()) else ""
+    return f"{COMMON}{known} (`fastgc plan --delays help` prints all forms)"
 
 
 def parse(text: str) -> DelayModel | None:
-    """Read a delay model from a command line.
+    """Read a delay model from text, as on a command line.
 
     Parameters
     ----------
     text : str
         One of
 
-        - ``"none"``,
-        - a model with all its parameters, as in ``"pareto:scale=0.01,shape=1.1"``,
-          ``"shifted-exponential:shift=0.01,rate=10"`` or ``"exponential:mean=0.01"``,
-        - one that others have added, with the arguments of its constructor: by a name
-          (`register`), ``"weibull:shape=0.7"``, or by its class, which is imported,
-          ``"mypkg.delays:Weibull:shape=0.7"``,
-        - recorded times, ``"empirical:FILE"``, or ``"empirical:FILE,unit=ms"``: a file that
-          `Empirical.read` reads, whole rounds of so many workers where it has several of both,
-        - a mixture, ``"0.9*pareto:... + 0.1*exponential:..."``,
-        - unlike workers, ``"95 of exponential:... ; 5 of pareto:..."``, 100 in all,
-        - any of these, and nodes or zones of so many workers that fail (`Outages`), numbered one
-          after the other: ``"pareto:... | outages:sizes=4/4/4,probability=0.001,seconds=60"``.
+        - ``"none"``: no delays;
+        - a model with all its parameters: ``"pareto:scale=0.01,shape=1.1"``,
+          ``"shifted-exponential:shift=0.01,rate=10"`` or ``"exponential:mean=0.01"``;
+        - a model of your own, with the arguments of its constructor: by name (`register`),
+          ``"weibull:shape=0.7"``, or by its class, which is imported,
+          ``"mypkg.delays:Weibull:shape=0.7"``;
+        - recorded times, ``"empirical:FILE"`` or ``"empirical:FILE,unit=ms"``: a file that
+          `Empirical.read` reads. If it has several rounds and several workers, whole rounds are
+          drawn;
+        - a mixture, ``"0.9*pareto:... + 0.1*exponential:..."``;
+        - workers that differ, ``"95 of exponential:... ; 5 of pareto:..."``, 100 in all;
+        - any of these with nodes or zones that fail (`Outages`), given by their numbers of workers:
+          ``"pareto:... | outages:sizes=4/4/4,probability=0.001,seconds=60"``.
 
-        Mixtures and unlike workers are made of models that are a `Distribution`. A model may end in
-        ``",per=round"`` or ``",per=computation"``, one that others have added if it has such a
-        parameter. Capitals do not matter but in the names of files, modules and classes, and in
-        values.
+        Mixtures and differing workers need models that are a `Distribution`. A model may end in
+        ``",per=round"`` or ``",per=computation"``; your own model needs such a parameter for it.
+        Capitals matter only in values and in the names of files, modules and classes.
 
     Returns
     -------
     DelayModel or None
-        None where no delay is wanted.
+        None for ``"none"``.
 
     Raises
     ------
     ValueError
-        If the text says something else, or a file does; the error says what was expected.
+        If the text is none of these, or a file does not hold times; the error says what was
+        expected.
     TypeError
-        If it is no text.
+        If it is not a string.
     OSError
         If a file cannot be read.
     ImportError
-        If a module or an entry point is there, and cannot be loaded.
+        If a module or an entry point exists and cannot be loaded.
     """
     if not isinstance(text, str):
         raise TypeError(f"a delay model is a text, not {text!r}")
@@ -156,7 +180,7 @@ def parse(text: str) -> DelayModel | None:
         counted = _counted(group)
         if counted is None:
             raise ValueError(
-                f"delay model {group.strip()!r}: unlike workers are listed as in '95 of "
+                f"delay model {group.strip()!r}: workers that differ are listed as in '95 of "
                 "exponential:mean=1; 5 of exponential:mean=9'"
             )
         if len(models) + float(counted[1]) > _MOST_WORKERS:  # no int: Python reads 4300 digits only
@@ -212,8 +236,8 @@ def _distribution(text: str, model: DelayModel) -> Distribution:
     """The model, if it is one that others can be mixed with."""
     if not isinstance(model, Distribution):
         raise ValueError(
-            f"delay model {text.strip()!r}: it can be sampled, but mixtures and unlike workers are "
-            "made of models that are a fastgc.delays.Distribution"
+            f"delay model {text.strip()!r} can be sampled, but mixtures and workers that differ "
+            "need models that are a fastgc.delays.Distribution"
         )
     return model
 
@@ -234,7 +258,7 @@ def _model(text: str) -> DelayModel:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{what}: {error}") from error
     if model is None:
-        raise ValueError(f"{what}: {name} made no model, but None")
+        raise ValueError(f"{what}: {name} returned None instead of a model")
     return model
 
 

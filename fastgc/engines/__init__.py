@@ -1,4 +1,4 @@
-"""Engines: what runs a code on workers, real or simulated."""
+"""Engines, which run a code on real or simulated workers."""
 
 import importlib
 from collections.abc import Callable
@@ -40,16 +40,16 @@ def find_engine(engine: str | Callable[..., Cluster]) -> Callable[..., Cluster]:
     Parameters
     ----------
     engine : "local", "mpi", "ray", "simulated", "torch" or callable
-        What is callable is an engine itself.
+        A callable is an engine itself.
 
     Raises
     ------
     ValueError
-        If there is none of this name.
+        If there is no engine with this name.
     TypeError
-        If it is neither.
+        If it is neither a name nor a callable.
     ImportError
-        If what the engine needs is not installed; the text says how to get it.
+        If a package that the engine needs is not installed; says how to install it.
     """
     if isinstance(engine, str):
         if engine not in ENGINES:

@@ -1,9 +1,9 @@
 """What every engine offers, and what it is made of.
 
-To train on workers of another kind, write a `Transport`, which carries parameters and messages and
-decides nothing: `fastgc.engines.master.Master` does, and is the `Cluster` that training uses.
+To train on workers of another kind, write a `Transport`. It carries parameters and messages and
+decides nothing; `fastgc.engines.master.Master` decides, and is the `Cluster` that training uses.
 `fastgc.engines.worker.Worker` computes the messages, and `fastgc.testing.engines` checks that
-all together behaves as the engines here do.
+everything together behaves like the engines here.
 """
 
 from __future__ import annotations
@@ -54,50 +54,49 @@ Gradient = Callable[..., object]
 
 
 class RoundReport(NamedTuple):
-    """What one round took.
+    """A report of one round.
 
     Attributes
     ----------
     round : int
         The number of the round, from 0.
     survivors : ndarray of int
-        The workers heard from before the gradient could be decoded, in order of their first
-        messages; in a round of groups, those whose messages were of use.
+        The workers whose messages came before the gradient could be decoded, in order of their
+        first messages; in a round of groups, those whose messages were of use.
     messages : int
-        The messages received by then.
+        Number of messages received by then.
     wait_seconds : float
-        From the hand-off of the parameters to the message that made the round ready.
+        Time from handing out the parameters to the message that made the round ready.
     decode_seconds : float
-        What decoding took after that.
+        Time of decoding after that.
     stale : int
-        Messages of earlier rounds that arrived since the last report and were dropped.
+        Messages of earlier rounds that came since the last report and were dropped.
     lost : tuple of int
         The workers that have died and are not back, in order of their deaths.
     received : ndarray of int
         The numbers of the messages used, in order of arrival.
     arrivals : ndarray of float
-        When the master had each of them, in seconds from the hand-off.
+        When the master had each of them, in seconds from handing out the parameters.
     deaths : int
-        Workers that have died so far, each time counted.
+        Deaths of workers so far; a worker may die several times.
     refused : int
-        Messages that no worker could have been asked for, since the last report: heard already, of
-        a round still to come, of the wrong size, or from workers and with numbers that do not
-        exist.
+        Invalid messages since the last report: duplicates, messages of a future round or of a wrong
+        size, or with workers or numbers that do not exist.
     residual : float
         How far the coefficients of the partial gradients in the gradient are from 1
-        (`fastgc.coding.trust.Approximation`): 0 of codes that decode by a formula
-        (`fastgc.codes.Scheme.exact`), computed for all others, and where messages do not suffice;
-        NaN if nothing is decoded yet.
+        (`fastgc.coding.trust.Approximation`). It is 0 for codes that decode by a formula
+        (`fastgc.codes.Scheme.exact`), and computed for all others and if messages do not suffice.
+        NaN if nothing has been decoded yet.
     corrupt : tuple of int
-        Workers whose messages were found to be corrupt, and dropped, where they are verified.
+        Workers whose messages were found to be corrupt, and dropped, if messages are verified.
     verified : bool
-        Whether every message that the gradient is decoded from was compared with others, and found
-        to fit (`fastgc.Round.verified`).
+        Whether every message that the gradient is decoded from was compared with others, and agreed
+        (`fastgc.Round.verified`).
     asks : int
         Questions that workers were asked: for sums of what they computed (`fastgc.PartialWork`),
-        for what others owe (`fastgc.Reactive`), or as suspects (``ask=True``).
+        for missing shares of others (`fastgc.Reactive`), or as suspects (``ask=True``).
     computed : int
-        Partial gradients that the master computed itself, to tell which suspects lie.
+        Partial gradients that the master computed itself, to decide which suspects lie.
     """
 
     round: int
@@ -132,11 +131,11 @@ class RoundReport(NamedTuple):
 
 
 class Cluster(Protocol):
-    """Workers of a code, whatever they run on.
+    """The workers of a code, on any engine.
 
-    Made with the arguments of `fastgc.engines.master.Master`: the code, the shards, the gradient,
-    its size, ``dtype=``, and `RoundOptions` as keywords, where they are not what they are by
-    default. Leaving its ``with`` block ends the workers.
+    It is made with the arguments of `fastgc.engines.master.Master`: the code, the shards, the
+    gradient, its size, ``dtype=``, and those `RoundOptions` that differ from their defaults as
+    keywords. Leaving its ``with`` block ends the workers.
     """
 
     def __enter__(self) -> Self: ...
@@ -144,7 +143,7 @@ class Cluster(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def clock(self) -> float:
-        """Seconds of the time that rounds take, from some moment on."""
+        """Seconds since some fixed moment, in the time that rounds take."""
         ...
 
     def step(self, theta: Array, out: Array) -> RoundReport:
@@ -154,7 +153,7 @@ class Cluster(Protocol):
     def collect(
         self, theta: Array, rnd: Gathering, workers: Iterable[int] | None = None
     ) -> RoundReport:
-        """Run one round of some workers, and leave it to `rnd` to decode."""
+        """Run one round of some workers, whose messages `rnd` takes and decodes."""
         ...
 
     def close(self) -> None:
@@ -285,9 +284,9 @@ class Task:
     shards : sequence
         The data of each partition.
     gradient : callable
-        As of `Master`.
+        As in `Master`.
     batch : callable, optional
-        As of `RoundOptions`.
+        As in `RoundOptions`.
     size : int
         The gradient dimension p.
     dtype : numpy dtype

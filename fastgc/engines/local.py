@@ -64,18 +64,18 @@ _BELL, _SERVER = -1, -2  # what is listened to besides workers
 class LocalCluster(Master):
     """One worker process for each worker of a code, on this machine.
 
-    Parameters, and what a worker's slowness or death means, are those of
-    `fastgc.engines.master.Master`.
+    `fastgc.engines.master.Master` explains the parameters, and what a worker's slowness or death
+    means.
 
     Notes
     -----
-    Processes are forked from one that has imported what they need, and import the program itself,
-    so a script has to guard its start with ``if __name__ == "__main__":``. They have one BLAS
-    thread each, n workers being parallel enough, and may have processes of their own. A program
-    that itself calls ``os.fork`` while a cluster is open leaves it to the parent.
+    Worker processes are forked from one that has imported what they need, and they import your
+    program, so a script must guard its start with ``if __name__ == "__main__":``. Each has one BLAS
+    thread, and may start processes of its own. If your program calls ``os.fork`` while a cluster is
+    open, the cluster stays with the parent.
 
-    A cluster belongs to one thread at a time. Leaving the ``with`` block, ``close()``, an error in
-    a round, the end of the program and even its sudden death all end the workers, and the shared
+    Only one thread may use a cluster at a time. Leaving the ``with`` block, ``close()``, an error
+    in a round, the end of the program and even its sudden death all end the workers. The shared
     memory has no name, so nothing is left behind.
 
     Examples
@@ -95,8 +95,8 @@ class _Processes:
         code = task.code
         if getattr(multiprocessing.current_process(), "_inheriting", False):
             raise _ProgramError(
-                "a worker imports the program that it is of, and came to where that starts a "
-                'cluster: put this under if __name__ == "__main__":, below what workers need'
+                "a worker process imported your program, which starts a cluster when imported: "
+                'put what starts it under if __name__ == "__main__":'
             )
         # A worker that sends several messages looks for a newer round before each. It is handed
         # no third one: what it has in hand may not be the newest, but it can tell, and ask.
@@ -282,7 +282,7 @@ class _Processes:
             else:
                 self._failures += 1
             if self._failures == _SERVERS:
-                raise OSError("the process that workers are forked from ends while it starts")
+                raise OSError("the process that workers are forked from ended while it started")
             again = list(self._asked.values())
             self._disconnect()
             self._connect()

@@ -100,7 +100,7 @@ class Run:
 
 
 class RoundLoop:
-    """Runs the rounds of a cluster; parameters and errors as of `Master`.
+    """Runs the rounds of a cluster; parameters and errors as in `Master`.
 
     A subclass says how a round begins (`_hand_out`), what happens next (`_wait`), whether anything
     more can (`_at_work`), how workers are asked (`_ask`), and when to give up.
@@ -194,23 +194,23 @@ class RoundLoop:
         Raises
         ------
         WorkerFailedError
-            If ``gradient`` raised in a worker; the worker's traceback is in the text.
+            If ``gradient`` raised in a worker; the error includes the worker's traceback.
         NotDecodableError
-            If so many workers have died that the others cannot decode, and stay away for longer
-            than the patience lasts.
+            If so many workers have died that the others cannot decode, and they do not come back
+            within the patience.
         NonFiniteMessageError
             If a message holds NaN or Inf, unless messages are verified.
         CorruptMessageError
-            If messages contradict each other, and no others will come that tell which are corrupt.
+            If messages contradict each other, and no more can come that tell which are corrupt.
         UnverifiedError
-            If messages are verified, fit each other, and are too few to show lies.
+            If messages are verified and agree, but are too few to show lies.
         UnstableRoundError
-            If the tracker finds the gradient too imprecise and is to raise.
+            If the tracker finds the gradient too imprecise and was told to raise.
         TimeoutError
             If the round was not ready within ``timeout`` seconds.
 
-        Every error closes the cluster, except that unsuitable arguments are refused before
-        anything happens.
+        Every error closes the cluster, except for arguments that do not fit, which are refused
+        before anything happens.
         """
         gradient = check_vector("out", out, self._dtype, self._size, output=True)
         self._round.reset()
@@ -236,17 +236,18 @@ class RoundLoop:
         theta : ndarray of shape (size,)
             The parameters. They are copied before the call returns.
         rnd : Round, GroupedRound or any other Gathering
-            Of the cluster's code, size and types, reset: takes the messages until it is ready. They
-            lie in memory that the next round is received in: decode them before (it raises after).
+            A round of the cluster's code, size and dtypes, after `reset`. It takes messages until
+            it is ready. Decode them before the next round, which overwrites their memory; decoding
+            raises afterwards.
         workers : iterable of int, optional
-            To whom the parameters are handed; `rnd` must become ready by these workers' messages.
-            Default: all. The others go on with what they are at, or wait.
+            The workers that get the parameters. Their messages must suffice for `rnd`. Default:
+            all. The others continue what they are doing, or wait.
 
         Returns
         -------
         RoundReport
-            As of `step`, with no time for decoding. If the round has to make do with what came
-            (``partial="best"``, "unbiased"), `rnd` is not decodable.
+            As from `step`, with no time for decoding. If messages do not suffice and an
+            approximation is to do (``partial="best"``, "unbiased"), `rnd` is not decodable.
 
         Raises
         ------
@@ -539,5 +540,5 @@ def _decode(rnd: Round | SumRound, out: Array, options: RoundOptions) -> float:
         return rnd.left_out()
     assert isinstance(rnd, Round)
     if rnd.decodable and options.tracker is not None:
-        rnd.gradient(out=out)  # which the tracker takes down
+        rnd.gradient(out=out)  # which the tracker records
     return rnd.best(out, approximation).residual

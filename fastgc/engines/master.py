@@ -1,4 +1,4 @@
-"""What a master decides, whatever carries its messages."""
+"""What a master decides, whichever transport carries its messages."""
 
 from __future__ import annotations
 
@@ -37,56 +37,59 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0  # seconds before a worker is restarted
 class Master(RoundLoop):
     """The master of a cluster: hands out rounds, and takes messages until one can be decoded.
 
-    Every worker receives its partitions once, at the start. A round hands the newest parameters
-    to the workers; one still busy with a message of an older round is not interrupted, its late
-    message is dropped, and it goes on with the newest round. A worker that dies is a straggler
-    until it is back: it is restarted at once, and if it dies again without having sent a message,
+    Every worker receives its partitions once, at the start. A round hands the newest parameters to
+    the workers. A worker that is still busy with an older round is not interrupted: its late
+    message is dropped, and it continues with the newest round. A worker that dies is a straggler
+    until it is back. It is restarted at once or, if it dies again without having sent a message,
     after pauses of up to 10 seconds.
 
-    Engines are subclasses, which say by which `Transport`.
+    Engines are subclasses, each with its `Transport`.
 
     Parameters
     ----------
     code : Code
-        The scheme, for ``code.n`` workers.
+        The gradient code, for ``code.n`` workers.
     shards : sequence of length ``code.scheme.shard_count``
-        The data of each partition, anything that can be pickled: what ``code.encode_data`` returns.
+        The data of each partition, as ``code.encode_data`` returns them: anything that can be
+        pickled.
     gradient : callable
         ``gradient(theta, shard, out)`` writes the partial gradient of a shard at the read-only
         parameters ``theta`` to all of ``out``, which holds NaN, and returns None or ``out``. It is
-        pickled, so define it in an importable module. One that has keywords ``partition`` and
-        ``round`` is told them, and one that has more to say is a `Computation`.
+        pickled, so define it in an importable module. If it has keywords ``partition`` and
+        ``round``, it gets them. For more control, give a `Computation`.
     size : int
         The gradient dimension p.
     dtype : numpy dtype, default ``float64``
-        The type of parameters and gradient.
+        Dtype of parameters and gradient.
     options : RoundOptions, optional
         How rounds are run.
     **keywords
-        Those of `fastgc.engines.RoundOptions`, one by one, in the place of what `options` says:
+        Single options of `fastgc.engines.RoundOptions`, which override `options`:
         ``timeout=5.0, verify=True``.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument does not fit; no worker has been started then.
+        If an argument does not fit. No worker has been started in that case.
 
     Notes
     -----
-    What becomes of faults:
+    This is what happens after faults:
 
-    - A worker that is slow, stopped, or hangs is a straggler; then it jumps to the newest round.
-    - Up to s workers may die, at any moment: stragglers, which are restarted and rejoin. Under MPI
-      the job ends and says so; it goes on from its checkpoint.
-    - Where more than s die, the round waits for them to come back (`patience`), then raises an
-      error that names them, or takes an approximation (``partial="best"``, "unbiased").
-    - A gradient that raises is a `WorkerFailedError`: worker, partition, and its traceback. So is
-      one that does not write all of ``out``, or returns what would be lost.
-    - A message that is not finite is a `NonFiniteMessageError`, which names the worker.
-    - A message that is wrong is found by `verify`: parity checks name the worker, given two
-      messages to spare, and it is a straggler in that round. Where too many have died to tell, the
+    - A worker that is slow, stopped, or hangs is a straggler. It then jumps to the newest round.
+    - Up to s workers may die at any moment. They are stragglers, and are restarted and rejoin.
+      Under MPI the job ends and says so; it can be resumed from its checkpoint.
+    - If more than s die, the round waits for them to come back (`patience`). It then raises an
+      error that names them, or uses an approximation (``partial="best"``, "unbiased").
+    - If the gradient function raises, the master raises a `WorkerFailedError` with worker,
+      partition and traceback. It does the same if the function does not write all of ``out``, or
+      returns something else, which would be lost.
+    - If a message is not finite, the master raises a `NonFiniteMessageError`, which names the
+      worker.
+    - `verify` finds messages that are wrong: with two spare messages, parity checks identify the
+      worker, which counts as a straggler of that round. If too many workers have died to tell, the
       round waits for them.
-    - If the master dies all workers end, and the run goes on from its checkpoint.
+    - If the master dies, all workers end. The run can be resumed from its checkpoint.
     """
 
     _least_wait = 0.1
@@ -139,7 +142,7 @@ class Master(RoundLoop):
 
     @staticmethod
     def clock() -> float:
-        """Seconds of the time that rounds take, from some moment on."""
+        """Seconds since some fixed moment, in the time that rounds take."""
         return time.perf_counter()
 
     def _now(self) -> float:

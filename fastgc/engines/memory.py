@@ -114,7 +114,7 @@ def packed_for_ranks(task: Task, ranks: int, command: str, busy: bool) -> tuple[
     RuntimeError
         If the ranks are busy with another cluster.
     TypeError
-        As of `packed`.
+        As in `packed`.
     """
     n = task.code.n
     if ranks != n + 1:

@@ -74,43 +74,43 @@ _WAKEFUL = (0.05, 2e-3)
 
 
 class MPICluster(Master):
-    """Workers on the ranks 1 to n of an MPI job, for the master on rank 0.
+    """Workers on ranks 1 to n of an MPI job, with the master on rank 0.
 
     All ranks run the same program, ``mpiexec -n 13 python -m mpi4py script.py`` for 12 workers.
-    Where rank 0 makes a cluster the others call `serve`; `fastgc.train` does both.
+    Rank 0 makes a cluster, and the others call `serve`; `fastgc.train` does both.
 
-    Parameters, and what a worker's slowness means, are those of `fastgc.engines.master.Master`,
-    and:
+    `fastgc.engines.master.Master` explains the other parameters, and what a worker's slowness
+    means.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm, optional
         The master and the workers, ``code.n + 1`` ranks. Default: ``COMM_WORLD``. The cluster
-        communicates on a copy of its own.
+        uses its own copy.
 
     Raises
     ------
     ValueError
         If the number of ranks does not fit the code.
     RuntimeError
-        On a rank that is not the master, and while another cluster on the ranks is open.
+        If this rank is not the master, or while another cluster on these ranks is open.
 
     Notes
     -----
-    MPI ends the whole job when one of its ranks dies, so no worker is ever told dead or restarted;
-    a run goes on from its checkpoint. A rank that hangs is a straggler. If it still does when the
-    cluster is closed, it is left behind: in later clusters it is a straggler until it answers, and
-    at the end of the program those that do not answer within 5 seconds are named, and the job is
-    aborted. So is it after an uncaught exception on any rank, since the others would wait for it
-    forever, and where a worker calls ``os._exit``; ``-m mpi4py`` does the same for ``sys.exit``.
+    MPI ends the whole job when one of its ranks dies, so workers are never restarted; you can
+    resume a run from its checkpoint. A rank that hangs is a straggler. If it still hangs when the
+    cluster is closed, it is left behind, and remains a straggler of later clusters until it
+    answers. At the end of the program, ranks that do not answer within 5 seconds are named, and the
+    job is aborted. The job is also aborted after an uncaught exception on any rank, because the
+    others would wait for it forever, and if a worker calls ``os._exit``; ``-m mpi4py`` does the
+    same for ``sys.exit``.
 
-    Of codes that say so (`fastgc.PartialWork`) workers keep what they compute, and are asked for
-    sums. A thread of each answers while another computes, so MPI must have been initialised for
-    that, as mpi4py does unless it is told otherwise (``MPI_THREAD_MULTIPLE``); else every message
-    is sent.
+    With some codes (`fastgc.PartialWork`) workers keep what they compute, and are asked for sums.
+    One thread of a worker answers while another computes, so MPI must have been initialised with
+    ``MPI_THREAD_MULTIPLE``, which is mpi4py's default. Otherwise every message is sent.
 
-    Ranks that wait look for what came at ever longer intervals, up to a tenth of the time waited,
-    and leave the processor to others meanwhile.
+    Waiting ranks look for messages at increasing intervals, up to a tenth of the time waited, and
+    leave the processor to others in between.
 
     Examples
     --------
@@ -145,17 +145,17 @@ class MPICluster(Master):
 
     @staticmethod
     def serve(comm: MPI.Intracomm | None = None) -> bool:
-        """Be a worker of one cluster until the master closes it, on ranks that are not the master.
+        """On ranks other than the master: be a worker of one cluster until the master closes it.
 
         Parameters
         ----------
         comm : mpi4py.MPI.Intracomm, optional
-            As of the cluster.
+            As for the cluster.
 
         Returns
         -------
         bool
-            Whether this rank was a worker; on the master False, at once.
+            True if this rank was a worker. On the master, False at once.
         """
         job = _job(_check_comm(comm))
         if job.comm.rank == 0:
@@ -168,7 +168,8 @@ class MPICluster(Master):
     def serve_all(comm: MPI.Intracomm | None = None) -> bool:
         """Be a worker of one cluster after the other, until the master's program ends.
 
-        Takes and returns what `serve` does. Where the master calls this all other ranks must, too.
+        Parameters and result are those of `serve`. If the master calls this, all other ranks must
+        call it, too.
         """
         job = _job(_check_comm(comm))
         if job.comm.rank == 0:

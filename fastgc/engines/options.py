@@ -38,70 +38,70 @@ WhenShort = Literal["raise", "best", "unbiased"]
 
 @dataclass(frozen=True)
 class RoundOptions:
-    """How rounds are run, whatever runs them.
+    """How rounds are run, on any engine.
 
-    Engines and `fastgc.train` take them one by one, by keyword, or as one object, ``options=``, or
-    both: a keyword then stands in the place of what the object says.
+    Engines and `fastgc.train` take these options as keywords, as one object, ``options=``, or both:
+    a keyword then overrides the object.
 
     Parameters
     ----------
     delays : DelayModel, optional
         ``delays.sample(round, workers, seed)`` gives the seconds that each worker sleeps in a
-        round before it computes. If ``delays.per`` is ``"computation"``, they are taken times the
-        worker's load (`fastgc.delays.Delays`), and one that sends several messages sleeps an
-        equal part before each. Without it nature provides the stragglers.
+        round before it computes. If ``delays.per`` is ``"computation"``, they are multiplied by the
+        worker's load (`fastgc.delays.Delays`), and a worker that sends several messages sleeps an
+        equal part before each. Default: no artificial delays.
     seed : int, default 0
         The seed of the delays.
     timeout : float, optional
         The longest a round may wait, in seconds.
     message_dtype : numpy dtype, optional
-        The type of messages, if they are to be less precise, ``float16`` or ``"bfloat16"``, say, or
-        more: ``float64``, where a code loses too many of float32's digits; ``"float64x2"``, where
-        a Reed-Solomon code loses too many of float64's.
+        Dtype of the messages. Less precise ones are shorter: ``float16`` or ``"bfloat16"``. More
+        precise ones help if a code loses too many digits: ``float64`` for float32 gradients, and
+        ``"float64x2"`` for float64 gradients of a Reed-Solomon code. Default: the gradients' dtype.
     tracker : StabilityTracker, optional
-        Takes down how precise each gradient is. If it is to wait for more messages when few make it
-        imprecise, a round waits until it is content, no worker is left, or the time is out.
+        Records how precise each gradient is. With the action "wait", a round waits for more
+        messages until the gradient is precise enough, no worker is left, or the timeout is over.
     batch : callable, optional
-        ``batch(shard, partition, round)`` gives what `gradient` gets in place of a shard in a round
-        (`fastgc.data.MiniBatches`). All who compute a partition must get the same.
+        ``batch(shard, partition, round)`` returns what `gradient` gets in place of a shard in a
+        round (`fastgc.data.MiniBatches`). All workers with this partition must get the same.
     first_round : int
-        The number of the first round, which delays and batches go by: of a run that goes on.
+        The number of the first round, for delays and batches, if a run is resumed.
     survivors : callable, optional
-        ``survivors(round)`` gives the numbers of the messages to decode from, and in which order:
-        those of an earlier run, ``RoundReport.received``, say, whose gradients come out the same to
-        the last bit. Or one boolean for each message: those, in ascending order. Default: those
-        that come first.
+        ``survivors(round)`` returns the numbers of the messages to decode from, in this order. With
+        ``RoundReport.received`` of an earlier run, gradients are the same to the last bit. It may
+        also return one boolean for each message; those messages are used in ascending order.
+        Default: the messages that come first.
     patience : float, default 10
-        Seconds that a round waits, all in all, for the dead to come back where the living are too
-        few. Workers are not restarted at all if it is 0.
+        Seconds that a round waits in all for dead workers to restart, if the others are too few.
+        0: workers are not restarted.
     partial : "raise", "best" or "unbiased"
-        What to do when the patience is at its end, or the time is out: raise, or make do with the
-        best approximation of the gradient (`fastgc.Round.best`), or with the best unbiased one.
-        Without any message it raises in any case. Of codes that are `approximate` the gradients of
-        all rounds are the best, or "unbiased".
+        What to do when the patience or the timeout is over: raise, or use the best approximation of
+        the gradient (`fastgc.Round.best`), or the best unbiased one. Without any message it raises
+        in any case. With codes that are `approximate`, all rounds use the best approximation, or
+        with "unbiased" the best unbiased one.
     verify : bool or int
-        Compare messages with each other by parity checks of the code, and wait for those to spare
-        that this takes (`fastgc.Round`); of at most so many workers that may be corrupt, True: 1.
-        A worker whose message is corrupt, or not finite, is a
-        straggler in this round, and named in its report. Where no message is left to come, and the
-        gradient is not verified, the round raises `CorruptMessageError` or `UnverifiedError`. Codes
-        with too few messages to spare are refused.
+        Compare messages with each other by the code's parity checks, and wait for the spare
+        messages that this takes (`fastgc.Round`). At most so many workers may be corrupt; True
+        means 1. A worker whose message is corrupt or not finite counts as a straggler of the round,
+        and the report names it. If no more messages can come and the gradient is not verified, the
+        round raises `CorruptMessageError` or `UnverifiedError`. Codes with too few spare messages
+        are refused.
     ask : bool
         Ask workers whose messages contradict each other what each of their partial gradients
-        contributed, and let the master compute those that tell who lies
-        (`fastgc.codes.AskingRound`). With that, ``verify=s`` names s liars by s messages to spare
-        in place of 2s. A suspect computes all of its partial gradients once more to answer. The
-        master needs the shards and the gradient function, which it has where it made the cluster.
+        contributed, and let the master compute those that decide who lies
+        (`fastgc.codes.AskingRound`). ``verify=s`` then names s liars with s spare messages instead
+        of 2s. To answer, a suspect computes all of its partial gradients once more. The master
+        needs the shards and the gradient function, which it has if it made the cluster.
     answer_timeout : float, default 10
-        Seconds that a suspect has to answer, if no other messages tell before that who lies. Then
-        the master computes the partial gradients that its message consists of.
+        Seconds that a suspect has to answer, unless other messages show before then who lies. After
+        that the master computes the partial gradients of its message.
 
     Raises
     ------
     ValueError
         If a value is out of range.
     TypeError
-        If one is of a wrong type.
+        If one has a wrong type.
 
     Examples
     --------
@@ -146,8 +146,8 @@ class RoundOptions:
         check_partial(self.partial, "raise")
         if self.ask and not self.verify:
             raise ValueError(
-                "ask=True asks workers whose messages contradict each other: say with verify= how "
-                "many may be corrupt in a round, verify=1"
+                "ask=True asks workers whose messages contradict each other: also say how many may "
+                "be corrupt in a round, as in verify=1"
             )
         checked = {
             "seed": at_least("seed", self.seed, 0),
@@ -164,22 +164,22 @@ class RoundOptions:
     def of(
         cls, options: RoundOptions | None, keywords: Mapping[str, Any], what: str
     ) -> RoundOptions:
-        """Options as an object, as keywords, or both.
+        """Options from an object, from keywords, or both.
 
         Parameters
         ----------
         options : RoundOptions or None
         keywords : mapping
-            In the place of what `options` says.
+            These override `options`.
         what : str
-            Who takes them, for errors.
+            The name of the caller, for errors.
 
         Raises
         ------
         TypeError
-            If `options` is anything else, or there is no such keyword; says which there are.
+            If `options` is something else, or there is no such keyword; says which there are.
         ValueError
-            As of the class.
+            As the class does.
         """
         if options is not None and not isinstance(options, RoundOptions):
             raise TypeError(f"options must be fastgc.engines.RoundOptions, not {options!r}")
@@ -187,7 +187,7 @@ class RoundOptions:
         return replace(cls() if options is None else options, **keywords)
 
     def given(self) -> dict[str, Any]:
-        """Those options that are not what they are by default, as keywords."""
+        """The options that differ from their defaults, as keywords."""
         values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
         return {name: value for name, (value, default) in values.items() if _differ(value, default)}
 

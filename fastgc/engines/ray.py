@@ -1,8 +1,7 @@
-"""Gradient coding on actors of Ray, on this machine or a cluster.
+"""Gradient coding on Ray actors, on this machine or a cluster.
 
-Each worker is an actor, and each of its messages what one call of it returns. Calls are waited for
-with ``ray.wait``, as many as have ended at a time, and arrays are read where the object store has
-them.
+Each worker is an actor, and each of its messages is the result of one call. ``ray.wait`` returns
+the calls that have ended, and arrays are read in place in the object store.
 """
 
 from __future__ import annotations
@@ -52,25 +51,25 @@ _OWN = (
 
 
 class RayCluster(Master):
-    """One actor of Ray for each worker of a code.
+    """One Ray actor for each worker of a code.
 
-    What a worker's slowness or death means is as `fastgc.engines.master.Master` has it.
+    `fastgc.engines.master.Master` explains what a worker's slowness or death means.
 
     Parameters
     ----------
     code, shards, gradient, size, dtype, options, **keywords
-        Those of `fastgc.engines.master.Master`.
+        As in `fastgc.engines.master.Master`.
     address : str, optional
         The Ray cluster to connect to, as ``ray.init`` takes it: ``"host:6379"``, or ``"auto"``.
-        Default: the Ray that the program has initialised; else the cluster that the environment
-        variable ``RAY_ADDRESS`` names; else one started on this machine.
+        Default: the Ray that your program has initialised; otherwise the cluster that the
+        environment variable ``RAY_ADDRESS`` names; otherwise a new one on this machine.
     actor_options : mapping, optional
-        Of the actors, as ``ray.remote`` takes them: ``{"num_cpus": 1}``, say, or ``resources``.
-        By default they take no CPU of Ray's count, so that any number fits on any machine, and are
-        spread over the machines.
+        Options of the actors, as ``ray.remote`` takes them, for instance ``{"num_cpus": 1}`` or
+        ``resources``. By default actors use none of Ray's CPUs, so that any number fits on any
+        machine, and are spread over the machines.
     start_timeout : float
-        Seconds after which a worker that has not started counts as dead: resources that there are
-        none of are waited for no longer.
+        Seconds after which a worker that has not started counts as dead, for instance because its
+        resources do not exist.
 
     Raises
     ------
@@ -79,17 +78,17 @@ class RayCluster(Master):
     ConnectionError
         If there is no Ray at the address.
     TypeError, ValueError
-        If an argument does not fit. Like the above, before any worker is started.
+        If an argument does not fit. These errors come before any worker is started.
 
     Notes
     -----
-    The machines of a Ray cluster need fastgc, and the modules that `gradient` and shards are of.
-    Each partition is in the object store once, and workers read its arrays there: they cannot write
-    to them. That a worker died between two rounds shows when it is handed the second. Ray gives an
+    The machines of a Ray cluster need fastgc, and the modules of `gradient` and shards. Each
+    partition is in the object store once; workers read its arrays there, and cannot write to them.
+    If a worker dies between two rounds, this is noticed when it is handed the second. Ray gives an
     actor one BLAS thread, or as many as its ``num_cpus``.
 
-    Ray that was started, or connected to, for a cluster is shut down when the last cluster that
-    uses it closes; Ray that the program has initialised is left as it is, less the actors.
+    If a cluster started Ray or connected to it, Ray is shut down when the last cluster that uses it
+    closes. If your program has initialised Ray, only the actors end.
 
     Examples
     --------
@@ -406,9 +405,7 @@ def _connection(ray: Any, address: str | None, workers: int) -> Iterator[None]:
         _ours.close()
         _connect(ray, address, workers)
     elif address not in (None, "auto", here := ray.get_runtime_context().gcs_address):
-        raise ValueError(
-            f"Ray is initialised already, at {here}: leave address out, it cannot be {address!r}"
-        )
+        raise ValueError(f"Ray is initialised already, at {here}: leave out address={address!r}")
     elif not _clusters:
         yield
         return

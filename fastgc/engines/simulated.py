@@ -1,4 +1,4 @@
-"""Rounds on workers that are only simulated: computed here, in a time of their own."""
+"""Rounds on simulated workers: computed in this process, in simulated time."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ Array = NDArray[Any]
 
 
 class SimulatedCluster(RoundLoop):
-    """Workers that take the time a model says, and no time here but that of their arithmetic.
+    """Workers whose time a model gives; this process only does their arithmetic.
 
-    Messages are those that workers would send, in the order in which they would arrive; only those
-    that a round uses are computed, and each partial gradient once. Rounds are as
-    `fastgc.simulation.simulate` has them: worker i, of load w, begins after D seconds and computes
-    for ``cost * w``, or for ``(D + cost) * w`` where delays are per computation, and sends its
-    messages after equal parts of that. For the same seed and round, D is what it is on a
+    Messages are the same that real workers would send, in the order in which they would arrive.
+    Only those that a round uses are computed, and each partial gradient only once. Rounds are the
+    same as in `fastgc.simulation.simulate`: worker i with load w begins after D seconds and
+    computes for ``cost * w`` seconds, or for ``(D + cost) * w`` if delays are per computation; it
+    sends its messages after equal parts of that. For the same seed and round, D is the same as on a
     `LocalCluster`.
 
     Parameters
     ----------
     code, shards, gradient, size, dtype, options
-        As of `fastgc.engines.master.Master`; nothing is pickled, and nobody dies. Without delays,
-        D is 0.
+        As in `fastgc.engines.master.Master`. Nothing is pickled, and no worker dies. Without
+        delays, D is 0.
     cost : float or (n,) array
-        Seconds to compute one partial gradient, of each worker if they differ.
+        Seconds to compute one partial gradient, or for each worker if they differ.
     request : float
-        Seconds of a round trip, which it takes to ask workers: for sums (`PartialWork`), for what
-        others owe (`Reactive`), which they then compute, or as suspects (``ask=True``), who then
-        take the time of their computation once more, and have ``answer_timeout`` simulated seconds
-        for all that. What the master computes itself takes none, as decoding does.
+        Seconds of a round trip to ask workers: for sums (`PartialWork`), for missing shares
+        (`Reactive`), which they then compute, or as suspects (``ask=True``). Suspects then take the
+        time of their computation once more, and have ``answer_timeout`` simulated seconds in all.
+        The master's own computation takes no time, and neither does decoding.
     receive : float
-        Seconds that the master's link is busy with a message that arrived, one after another.
+        Seconds that the master's link needs for each message, one after the other.
     overhead : float
         Seconds between the end of a round and the beginning of the next one.
     interrupted : bool
-        Whether workers drop what they are at when a round is over, as the papers have it.
-        Otherwise they first finish the message they are at, as those of `LocalCluster` do.
+        True: workers drop what they are computing when a round ends, as in the papers. False: they
+        first finish the message they are working on, as those of `LocalCluster` do.
     **keywords
-        Those of `fastgc.engines.RoundOptions`.
+        Options of `fastgc.engines.RoundOptions`.
 
     Raises
     ------

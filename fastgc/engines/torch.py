@@ -61,29 +61,29 @@ _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 class TorchCluster(Master):
-    """Workers on the ranks 1 to n of a job of ``torchrun``, for the master on rank 0.
+    """Workers on ranks 1 to n of a ``torchrun`` job, with the master on rank 0.
 
-    All ranks run the same program, ``torchrun --nproc-per-node 9 script.py`` for 8 workers. Where
-    rank 0 makes a cluster the others call `serve`; `fastgc.train` and `fastgc.torch` do both.
+    All ranks run the same program, ``torchrun --nproc-per-node 9 script.py`` for 8 workers. Rank 0
+    makes a cluster, and the others call `serve`; `fastgc.train` and `fastgc.torch` do both.
 
-    Parameters, and what a worker's slowness or death means, are those of
-    `fastgc.engines.master.Master`.
+    `fastgc.engines.master.Master` explains the parameters, and what a worker's slowness or death
+    means.
 
     Raises
     ------
     ImportError
         Without PyTorch.
     RuntimeError
-        If the program was not started by ``torchrun``, on a rank that is not the master, and while
-        another cluster is open.
+        If ``torchrun`` did not start the program, if this rank is not the master, or while another
+        cluster is open.
     ValueError
         If the number of ranks does not fit the code.
 
     Notes
     -----
-    The processes that compute are forks of the ranks, made when these begin to serve; one that is
-    killed is a straggler until its rank has forked another. Of ranks that torchrun itself sees die,
-    it ends the whole job. A worker that still hangs when the program ends is killed.
+    When a rank begins to serve, it forks a process that computes. If that process is killed, it is
+    a straggler until its rank has forked another. If a rank itself dies, torchrun ends the whole
+    job. A worker that still hangs when the program ends is killed.
 
     Examples
     --------
@@ -103,12 +103,12 @@ class TorchCluster(Master):
 
     @staticmethod
     def serve() -> bool:
-        """Be a worker of clusters until the master's program ends, on all ranks but the first.
+        """On all ranks but the first: be a worker of clusters until the master's program ends.
 
         Returns
         -------
         bool
-            Whether this rank was a worker; on the master False, at once.
+            True if this rank was a worker. On the master, False at once.
         """
         rank, _ = _place()
         if rank == 0:

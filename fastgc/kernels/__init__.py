@@ -1,17 +1,17 @@
 """The arithmetic: a few functions, each written three times.
 
-``kernels.numpy`` says what each function does, and is the oracle and the fallback;
-``kernels.numba`` is callable from a user's own ``@njit`` code, ``kernels.c`` is the compiled
-extension. Their files are named alike, and as those of csrc/, some of which they hold together.
-`choice` picks one backend: the fastest there is, or the one named by the environment variable
-``FASTGC_BACKEND`` or by `use_backend`.
+``kernels.numpy`` defines what each function does, and is the oracle and the fallback.
+``kernels.numba`` can be called from your own ``@njit`` code, and ``kernels.c`` is the compiled
+extension. Their files have the same names, which are also those of csrc/. `choice` picks one
+backend: the fastest available one, or the one that the environment variable ``FASTGC_BACKEND`` or
+`use_backend` names.
 
-Names of this module call the backend in use, and check first what they are given: TypeError or
-ValueError, and nothing is written, where arrays are not as the functions say. That takes about as
-long as the call itself where vectors are short. Those of ``kernels.unchecked``, and of backends,
-check nothing: fastgc's own modules, which have checked by then, call those. Kernels know no scheme.
+The functions of this module check their arguments and call the backend in use. If arrays are not as
+documented, they raise TypeError or ValueError, and write nothing. For short vectors the check takes
+about as long as the call itself. The functions of ``kernels.unchecked`` and of the backends check
+nothing; fastgc's own modules, which have already checked, call those. Kernels know no scheme.
 
-Of C, what takes long enough is split over threads (see `threads`); the others use one.
+C splits long calls over threads (see `threads`); the other backends use one thread.
 """
 
 from __future__ import annotations

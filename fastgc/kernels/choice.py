@@ -1,4 +1,4 @@
-"""Which backend is in use: the fastest there is, or the one that was asked for."""
+"""The backend in use: the fastest available one, or the one that you ask for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ name = ""
 
 
 def backends() -> tuple[str, ...]:
-    """Names of the backends that can be used here, the preferred one first."""
+    """Names of the backends available here, the preferred one first."""
     needs = {"c": "fastgc.kernels._cffi", "numba": "numba", "numpy": "numpy"}
     return tuple(name for name in NAMES if importlib.util.find_spec(needs[name]) is not None)
 
@@ -65,10 +65,10 @@ def folds_floats() -> bool:
 
 
 class use_backend:
-    """Use this backend from now on, or for the length of a ``with`` statement.
+    """Use this backend from now on, or within a ``with`` statement.
 
-    The choice holds for the whole process. Objects made earlier that keep prepared pointers
-    (rounds, decoders, encoders) go on with the backend they were made under.
+    The choice holds for the whole process. Rounds, decoders and encoders keep the backend that they
+    were made with.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ def near_exact_pairs(
     Parameters
     ----------
     turns : (s,) int64 array
-        As of `near_exact`.
+        As in `near_exact`.
     n : int
     c : int
         Degree; 0 <= c < n.
@@ -156,10 +156,10 @@ def locator_pairs(
     Parameters
     ----------
     turns : (s,) int64 array
-        As of `near_exact`.
+        As in `near_exact`.
     n : int
     circle : (2 n, 2, 2) float64 array
-        As of `near_exact_pairs`.
+        As in `near_exact_pairs`.
 
     Returns
     -------

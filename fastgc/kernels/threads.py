@@ -1,6 +1,6 @@
 """How many threads the C kernels use, and how long these stay awake.
 
-The threads are C's own (csrc/pool.c). Of the other backends' kernels each call uses one.
+The threads are C's own (csrc/pool.c). Kernels of other backends use one thread.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def attach(tell: Callable[[int, int], None]) -> None:
 
 
 def get_num_threads() -> int:
-    """Threads that a call is split over where it takes long enough, the caller's included.
+    """Number of threads for a long call, including the caller's.
 
-    ``FASTGC_NUM_THREADS``, or the processors that this process may use, by its affinity and its
-    control group's limit, at most 16.
+    It is ``FASTGC_NUM_THREADS`` or, by default, the number of processors that this process may use
+    by its affinity and its control group's limit, at most 16.
     """
     global _threads
     if not _threads:
@@ -48,9 +48,9 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(threads: int) -> None:
-    """Split calls over this many threads, 256 at most (1: none but the caller's).
+    """Split calls over this many threads, at most 256 (1: only the caller's).
 
-    Those there are already do not end: they sleep.
+    Threads that exist already do not end: they sleep.
     """
     global _threads
     _threads = _checked(threads)
@@ -68,11 +68,11 @@ def get_spin() -> float:
 
 
 def set_spin(microseconds: float) -> None:
-    """Have threads stay awake for so long after a call, and look out for the next one.
+    """Let threads stay awake for so long after a call, waiting for the next one.
 
-    That keeps a processor busy, and hands over the next call in a microsecond or less. A thread
-    that sleeps takes up to 50. With 0 they go to sleep at once, and are woken for calls that take
-    60 microseconds or more.
+    This keeps their processors busy, and a thread then begins the next call within a microsecond. A
+    thread that sleeps takes up to 50. With 0, threads go to sleep at once, and are only woken for
+    calls that take 60 microseconds or more.
     """
     global _spin
     _spin = float(_checked_spin(microseconds))

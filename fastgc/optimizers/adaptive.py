@@ -1,6 +1,6 @@
-"""Adaptive selection: a new gradient only from those whose last one may be too old.
+"""Adaptive selection: new gradients only from workers or groups whose last one may be outdated.
 
-A run, where `gradient_at` computes the gradient of a group's data::
+A run looks like this, where `gradient_at` computes the gradient of a group's data::
 
     method.reset(theta0)
     for _ in range(rounds):
@@ -58,56 +58,59 @@ class _Anchor:
 class GCADA:
     """Grouping-based CADA: groups of workers compute only if their last gradient may be too old.
 
-    Zhu et al., section IV. Group g, whose last gradient is of the point tau_g steps ago, is
+    Zhu et al., section IV. Group g, whose last gradient belongs to the point tau_g steps ago, is
     selected if it violates eq. (9),
 
         L_g^2 ||theta^k - theta^{k - tau_g}||^2 <= c sum_{d=1..D} ||theta^{k+1-d} - theta^{k-d}||^2,
 
-    or if tau_g >= D, or if it has sent none yet. The optimizer then steps along the sum of the
-    newest gradients of all groups, eq. (3). A group's gradient is that of its fastest member, or
-    is decoded from several members' messages (`fastgc.Grouped`): engines see to that.
+    or if tau_g >= D, or if it has not sent a gradient yet. The optimizer then steps along the sum
+    of the newest gradients of all groups, eq. (3). Engines take a group's gradient from its fastest
+    member, or decode it from several members' messages (`fastgc.Grouped`).
 
     Parameters
     ----------
     groups : int
         Number of groups, G.
     optimizer : Optimizer, optional
-        What to do with the sum. Default: ``AMSGrad()``, as in the paper; with `SGD`, selection is
-        that of LASG. Another's `step` must return what theirs do, and leave the gradient as it is.
+        The optimizer that uses the sum. Default: ``AMSGrad()``, as in the paper; with `SGD`, the
+        selection is that of LASG. The `step` of another optimizer must return what theirs return,
+        and not change the gradient.
     c : float
-        The larger, the fewer are selected; 0 selects all as long as the point moves. The paper has
-        0.3, and 2 for single workers, in units that it does not state; in those of `relative` 2
-        lets all gradients become so old at once that training may oscillate.
+        The larger c is, the fewer groups are selected; 0 selects all as long as the point moves.
+        The paper uses 0.3, and 2 for single workers, in units that it does not state. With
+        `relative`, 2 lets all gradients become so old at once that training may oscillate.
     max_age : int
-        D, 1 at least: how many steps old a gradient may become, and how many steps the right-hand
+        D, at least 1: how many steps old a gradient may become, and how many steps the right-hand
         side looks back.
     smoothness : float or (G,) array, optional
         Constants L_g. Default: estimated from the gradients received, as the root of their squared
-        changes over those of the point, weighted sums over the past. With mini-batches the noise of
-        the gradients counts as change.
+        changes over those of the point, with weighted sums over the past. With mini-batches, noise
+        of the gradients counts as change.
     relative : bool, default True
-        Take c in units of the mean of L_g^2, so that it need not be chosen anew for every data set.
-        With False, or constants whose mean square is 1, eq. (9) as it stands.
+        Take c in units of the mean of L_g^2, so that the same c suits different data sets. False,
+        or constants whose mean square is 1: exactly eq. (9).
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of a wrong type or out of range.
+        If a parameter has a wrong type or is out of range.
 
     Notes
     -----
-    A step costs O(p) and what the new gradients cost, whatever D: the right-hand side is a sum of D
-    numbers that the optimizer's own pass returns, and distances are bounded by the length of the
-    path since they were last computed, which is done only where these bounds do not decide.
+    Apart from the new gradients, a step costs O(p) for any D: the right-hand side is a sum of D
+    numbers that the optimizer's own pass returns. Distances are bounded by the length of the path
+    since they were last computed, and computed only if these bounds do not decide.
 
-    The sum of the gradients is kept, changed by what comes, and formed anew where many come or its
-    roundings have added up. In norm it is never off by more than 4 G u sum_g ||g_g||, with g_g the
-    newest gradients and u the unit roundoff of theta's dtype; formed anew, by G u of that.
+    The sum of the gradients is kept and updated. It is computed anew if many gradients come or its
+    rounding errors have added up. The norm of its error is never more than 4 G u sum_g ||g_g||,
+    with the newest gradients g_g and the unit roundoff u of theta's dtype; computed anew, never
+    more than G u sum_g ||g_g||.
 
-    Kept are G gradients and the points they are of, min(G, D) at most.
+    It stores G gradients and their points, at most min(G, D).
 
-    The paper's text about groups lets ages exceed D; its Algorithm 1, and this, do not. Its
-    tau_g^{k+1} = tau_g^k for those not selected is a misprint of Algorithm 1's tau_g^k + 1.
+    The paper's text about groups lets ages exceed D; its Algorithm 1 and this class do not. The
+    paper's tau_g^{k+1} = tau_g^k for groups that are not selected is a misprint of Algorithm 1's
+    tau_g^k + 1.
     """
 
     def __init__(
@@ -172,16 +175,16 @@ class GCADA:
         self._select()
 
     def state(self) -> dict[str, Any]:
-        """Everything that `restore` needs to go on from here: arrays, numbers and lists of them.
+        """Everything that `restore` needs to continue: arrays, numbers and lists of numbers.
 
-        The optimizer's, whose names begin with ``optimizer.``, is part of it.
+        It includes the optimizer's state, under names that begin with ``optimizer.``.
 
         Raises
         ------
         RuntimeError
             If no run has begun.
         TypeError
-            If the optimizer has no state to keep.
+            If the optimizer has no method ``state``.
         """
         self._require_begun()
         inner = self._restorable().state()
@@ -211,7 +214,7 @@ class GCADA:
         } | {f"{_OPTIMIZER}{name}": value for name, value in inner.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on with a run whose `state` this is, as `SGD.restore` does."""
+        """Continue the run with this `state`, as `SGD.restore` does."""
         optimizer = self._restorable()
         own, inner = _checked_state(self, state)
         optimizer.restore(inner)
@@ -239,13 +242,13 @@ class GCADA:
 
     @property
     def selected(self) -> NDArray[np.int64]:
-        """Groups whose gradient at `point` is wanted before the next step, ascending."""
+        """Groups whose gradient at `point` is needed before the next step, ascending."""
         self._require_begun()
         return self._selected.copy()
 
     @property
     def ages(self) -> NDArray[np.int64]:
-        """Steps since each group's last gradient, tau_g, (G,); D where it has sent none."""
+        """Steps since each group's last gradient, tau_g, (G,); D if it has sent none."""
         self._require_begun()
         return self._ages.copy()
 
@@ -257,13 +260,14 @@ class GCADA:
         group : int
             One of `selected`.
         gradient : (p,) array
-            Of theta's dtype; the gradient of the sum over the group's samples, or all scaled alike.
+            Of theta's dtype: the gradient of the sum over the group's samples, or scaled by the
+            same factor for all groups.
 
         Raises
         ------
         TypeError, ValueError
-            If the group was not selected or has sent its gradient, or if that does not fit or
-            holds NaN or Inf. Nothing has changed then.
+            If the group was not selected or has already sent its gradient, or if that does not fit
+            or holds NaN or Inf. Nothing has changed in that case.
         RuntimeError
             If no run has begun.
         """
@@ -321,8 +325,8 @@ class GCADA:
         Parameters
         ----------
         gradient : (p,) array, optional
-            What to step along, in place of `gradient()`: that, scaled, with a penalty's gradient
-            added, or so.
+            The gradient to step along instead of `gradient()`, for instance scaled or with a
+            penalty's gradient added.
 
         Returns
         -------
@@ -334,8 +338,8 @@ class GCADA:
         RuntimeError
             If a group that was selected has not sent its gradient.
         TypeError, ValueError
-            As the optimizer's `step`; nothing has changed then. TypeError, too, if that returns no
-            distance.
+            As the optimizer's `step`; nothing has changed in that case. Also TypeError if it
+            returns no distance.
         """
         self._require_due()
         self._form()
@@ -450,15 +454,15 @@ class GCADA:
 class CADA(GCADA):
     """Communication-adaptive distributed Adam: each worker is a group of its own.
 
-    Zhu et al., section III, eq. (7), after Chen, Guo, Sun and Yin 2021: worker selection at the
+    Zhu et al., section III, eq. (7), after Chen, Guo, Sun and Yin 2021, with selection at the
     master.
 
     Parameters
     ----------
     workers : int
-        M.
+        Number of workers, M.
     optimizer, c, max_age, smoothness, relative
-        As of `GCADA`.
+        As in `GCADA`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Gradient methods for the master: where to take the gradient next, and what to do with it.
+"""Gradient methods for the master: where it needs the next gradient, and how it uses it.
 
 A run looks the same for every method::
 
@@ -7,9 +7,9 @@ A run looks the same for every method::
         optimizer.step(gradient_at(optimizer.point))
     optimizer.theta
 
-A method does its arithmetic in theta0's precision, float32 or float64, with the kernels of
-`fastgc.kernels`, each step in one pass and in place. A gradient that is not finite is applied like
-any other: the squared distance that `step` returns is then not finite, and tells of it at no cost.
+A method computes in theta0's precision, float32 or float64, with the kernels of `fastgc.kernels`,
+each step in one pass and in place. A gradient that is not finite is applied like any other: the
+squared distance that `step` returns is then not finite either, which shows it at no cost.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Array = NDArray[np.floating[Any]]
 
 
 class Optimizer(Protocol):
-    """What training asks of a gradient method.
+    """What training needs of a gradient method.
 
-    To be kept in checkpoints it needs two methods more: ``state()``, arrays, numbers and lists of
-    numbers by their names, and ``restore(state)``, after which it goes on as if it had never
-    stopped, to the last bit.
+    For checkpoints it needs two more methods: ``state()`` returns arrays, numbers and lists of
+    numbers by name, and after ``restore(state)`` it continues as if it had never stopped, to the
+    last bit.
     """
 
     @property
@@ -46,7 +46,7 @@ class Optimizer(Protocol):
 
     @property
     def point(self) -> Array:
-        """Where the next gradient is wanted, shape (p,)."""
+        """Where the next gradient is needed, shape (p,)."""
         ...
 
     def reset(self, theta0: Array) -> None:
@@ -126,7 +126,7 @@ class _Descent(ABC):
         return self._move(theta, check_vector("gradient", gradient, theta.dtype, theta.size))
 
     def state(self) -> dict[str, Any]:
-        """Everything that `restore` needs to go on from here: copies of arrays, and numbers.
+        """Everything that `restore` needs to continue: copies of arrays, and numbers.
 
         Raises
         ------
@@ -181,15 +181,15 @@ class _Descent(ABC):
 
 
 class SGD(_Descent):
-    """Gradient descent, with heavy-ball momentum if wanted.
+    """Gradient descent, optionally with heavy-ball momentum.
 
     v <- momentum * v - lr * gradient(theta), then theta <- theta + v, from v = 0 (Polyak, 1964).
 
     Parameters
     ----------
     lr : float
-        Step size, positive. A gradient that is a sum over N samples wants a step 1 / N of what the
-        mean would. As an attribute it may be changed between steps.
+        Step size, positive. If the gradient is a sum over N samples instead of their mean, divide
+        the step size by N. You may change this attribute between steps.
     momentum : float
         In [0, 1); 0 is plain gradient descent.
 
@@ -225,15 +225,15 @@ class Nesterov(_Descent):
     (theta[k+1] - theta[k])``, from ``y[0] = theta[0]``, with ``beta[k] = (t[k] - 1) / t[k+1]``,
     ``t[k+1] = (1 + sqrt(1 + 4 t[k]^2)) / 2`` and ``t[0] = 1`` (Nesterov, Introductory Lectures on
     Convex Optimization, section 2.2). For a convex function whose gradient has Lipschitz constant
-    L, lr = 1 / L, and its least value at theta*, ``2 L |theta[0] - theta*|^2 / (k + 1)^2`` bounds
-    how far the value is from the least after k steps.
+    L, with lr = 1 / L and its minimum at theta*, the value after k steps exceeds the minimum by at
+    most ``2 L |theta[0] - theta*|^2 / (k + 1)^2``.
 
     Parameters
     ----------
     lr : float
         As in `SGD`.
     momentum : float, optional
-        A fixed beta in [0, 1) in place of the sequence beta_k. For a strongly convex function of
+        A fixed beta in [0, 1) instead of the sequence beta_k. For a strongly convex function with
         condition number kappa, (sqrt(kappa) - 1) / (sqrt(kappa) + 1) converges linearly.
 
     Raises
@@ -277,24 +277,24 @@ class AMSGrad(_Descent):
     gradient^2), then theta <- theta - lr * h / sqrt(epsilon + v), element by element, from h = 0
     and v = 0; v is the paper's v with a hat.
 
-    Three things are particular to it. There is no bias correction: early steps are as short as h
-    then is. epsilon is inside the root. And v decays from the maximum, so that it never falls, and
-    rises only where gradient^2 > v. Reddi et al. (2018) keep the decaying average of squares apart
-    from its maximum, which is then less where gradients shrink and grow again, and have no epsilon.
-    ``torch.optim.Adam(amsgrad=True)`` does as they do, adds epsilon outside the root, and corrects
-    the bias, by 1 - beta1^k of h and by 1 - beta2^k of v. While no element of the gradient shrinks,
-    all agree, but for epsilon and the corrections.
+    It is special in three ways. There is no bias correction, so early steps are short because h is
+    small. epsilon is inside the root. And v decays from the maximum, so that it never falls, and
+    rises only if gradient^2 > v. Reddi et al. (2018) keep the decaying average of squares separate
+    from its maximum, which is then smaller if gradients shrink and grow again, and have no epsilon.
+    ``torch.optim.Adam(amsgrad=True)`` does the same, adds epsilon outside the root, and corrects
+    the bias of h by 1 - beta1^k and that of v by 1 - beta2^k. As long as no element of the gradient
+    shrinks, all of them agree except for epsilon and the corrections.
 
     Parameters
     ----------
     lr : float
-        Step size alpha, positive. As an attribute it may be changed between steps: the paper's
+        Step size alpha, positive. You may change this attribute between steps, for the paper's
         alpha^k.
     beta1, beta2 : float
         In [0, 1): weights of the past in h and in v.
     epsilon : float
-        Positive, and at least the least normal number of theta's dtype. Elements of gradients below
-        its root, and of the order of it, take shorter steps than others.
+        Positive, and at least the least normal number of theta's dtype. Gradient elements that are
+        not much larger than its root take shorter steps than others.
 
     Raises
     ------
@@ -303,8 +303,8 @@ class AMSGrad(_Descent):
 
     Notes
     -----
-    Squares that overflow (of gradients beyond 1e19 in float32, 1e154 in float64) leave Inf in v:
-    that element of theta moves no more.
+    Squares that overflow (gradients beyond 1e19 in float32, 1e154 in float64) leave Inf in v: that
+    element of theta does not move any more.
     """
 
     _vectors = ("_theta", "_h", "_v")

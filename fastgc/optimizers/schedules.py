@@ -1,12 +1,12 @@
 """Learning rates that change from round to round.
 
-A schedule is a function of the round, from 0, that gives what the optimizer's learning rate is
-multiplied by. `fastgc.train` takes one, and a loop of one's own does the same by::
+A schedule is a function of the round, counted from 0, that multiplies the optimizer's learning
+rate. `fastgc.train` takes one. In your own loop, write::
 
     optimizer.lr = lr * schedule(round)
 
-Being functions of the round alone they have no state: a run that goes on from a checkpoint takes
-the very steps that it would have taken.
+Schedules depend only on the round and have no state: a run that resumes from a checkpoint takes the
+same steps as without the interruption.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Schedule = Callable[[int], float]
 class CosineDecay:
     """Half a cosine from 1 down to a floor (Loshchilov and Hutter 2017), without restarts.
 
-    floor + (1 - floor) (1 + cos(pi (t - warmup) / (rounds - warmup))) / 2 in round t, their
-    equation (5), and the floor from `rounds` on. The rounds of the warm-up come before it, with
-    (t + 1) / (warmup + 1).
+    In round t the factor is floor + (1 - floor) (1 + cos(pi (t - warmup) / (rounds - warmup))) / 2,
+    their equation (5), and from `rounds` on it is the floor. Before that, in the rounds of the
+    warm-up, it is (t + 1) / (warmup + 1).
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class CosineDecay:
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of a wrong type or out of range.
+        If a parameter has a wrong type or is out of range.
     """
 
     def __init__(self, rounds: int, warmup: int = 0, floor: float = 0.0) -> None:
@@ -64,14 +64,14 @@ class CosineDecay:
 
 
 class StepDecay:
-    """Down by a factor every so many rounds: factor^floor(t / every) in round t.
+    """Falls by a factor once in so many rounds: factor^floor(t / every) in round t.
 
-    The rounds of the warm-up have (t + 1) / (warmup + 1) of that.
+    In the rounds of the warm-up this is multiplied by (t + 1) / (warmup + 1).
 
     Parameters
     ----------
     every : int
-        Rounds from one step to the next.
+        Rounds between steps.
     factor : float
         In [0, 1].
     warmup : int
@@ -80,7 +80,7 @@ class StepDecay:
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of a wrong type or out of range.
+        If a parameter has a wrong type or is out of range.
     """
 
     def __init__(self, every: int, factor: float = 0.1, warmup: int = 0) -> None:
@@ -104,22 +104,22 @@ SCHEDULES.register("step", StepDecay)
 
 
 def parse(text: str, rounds: int) -> Schedule:
-    """Read a schedule from a command line.
+    """Read a schedule from text, as on a command line.
 
     Parameters
     ----------
     text : str
-        ``"cosine"``, ``"cosine:warmup=10,floor=0.01"``, ``"step:every=50,factor=0.1"``, or one that
-        can be imported, ``"module:Class:key=value"``.
+        ``"cosine"``, ``"cosine:warmup=10,floor=0.01"``, ``"step:every=50,factor=0.1"``, or a class
+        that can be imported, ``"module:Class:key=value"``.
     rounds : int
-        Rounds of the run, for schedules that need them and whose text does not say them.
+        Rounds of the run, for schedules that need them and whose text does not give them.
 
     Raises
     ------
     ValueError
         If it is none of these, or an argument is missing, unknown or out of range.
     TypeError, ImportError
-        As of `CosineDecay` and others' classes, and if they cannot be imported.
+        As the class does, and if it cannot be imported.
     """
     found = SCHEDULES.resolve(text)
     listed = found.listed

@@ -1,4 +1,4 @@
-"""Times of a real cluster: recorded for a plan, and to see whether the plan was right."""
+"""Times of a real cluster, recorded for a plan and to check the plan."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _ALONE = 20  # rounds, at most, of a worker that has all processors to itself
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """How long each worker took, round after round, when all were waited for.
+    """Times of all workers in rounds that waited for all of them.
 
     Attributes
     ----------
     times : (rounds, n) float64 array
-        Seconds from the hand-off of the parameters to the worker's answer, of one partition each.
+        Seconds from handing out the parameters to the worker's answer, for one partition each.
     cost : float
-        Seconds that another partition adds to them; 0 if they are those of a computation.
+        Seconds that another partition adds; 0 if times are per computation.
     source : str
         What was run.
     per : "round" or "computation"
         Whether workers were late in a round, whatever they computed, or slow in each computation:
         see `fastgc.delays.Delays`.
     processors : float, optional
-        How many processors all workers shared, if they had less than one each.
+        How many processors the workers shared, if there were fewer than workers.
     """
 
     times: NDArray[np.float64]
@@ -78,11 +78,11 @@ class Recording:
 
     @property
     def delays(self) -> Empirical:
-        """The delays without the computation; whole rounds are drawn from them."""
+        """The delays without the computation, as a model that draws whole rounds."""
         return Empirical(np.maximum(self.times - self.cost, 0.0), self.per)
 
     def to_dict(self) -> dict[str, Any]:
-        """In types that JSON has; times to 0.1 µs."""
+        """The same in types that JSON has, with times rounded to 0.1 µs."""
         return {
             "source": self.source,
             "cost": self.cost,
@@ -99,28 +99,28 @@ class Recording:
         unit: str = "s",
         per: Per = "round",
     ) -> Self:
-        """What ``fastgc plan --record`` wrote, or a table of recorded times.
+        """Read what ``fastgc plan --record`` wrote, or a table of recorded times.
 
         Parameters
         ----------
         path : str or path
-            The JSON file of ``--record``, which tells all else; or what `Empirical.read` reads, a
-            row for each round and a column for each worker.
+            The JSON file of ``--record``, which needs no other argument; or a file that
+            `Empirical.read` reads, with a row for each round and a column for each worker.
         cost : float, optional
-            Of a table, the seconds of each time that go to the computation of one partition.
+            For a table: how many seconds of each time compute one partition.
         unit, per
-            Of a table, as in `Empirical.read`. Times per computation need no cost.
+            For a table: as in `Empirical.read`. Times per computation need no cost.
 
         Raises
         ------
         ValueError
-            If the file holds something else, or a table comes without its cost.
+            If the file holds something else, or a table needs a cost and has none.
         TypeError
-            If an argument is of a wrong type.
+            If an argument has a wrong type.
         OSError
             If the file cannot be read.
         ImportError
-            If it is a parquet file, and PyArrow is not installed.
+            If it is a parquet file and PyArrow is not installed.
         """
         name = os.fspath(path)
         if Path(path).suffix.lower() == ".json":
@@ -129,7 +129,7 @@ class Recording:
             if not isinstance(held, list):
                 with refusing(path, what):
                     if cost is not None or unit != "s" or per != "round":
-                        raise ValueError("it tells its cost, unit and per itself")
+                        raise ValueError("leave out cost, unit and per, which it contains")
                     return cls._of(held)
         samples = Empirical.read(path, unit, per).samples
         if samples.ndim != 2:
@@ -139,8 +139,8 @@ class Recording:
             )
         if cost is None and per == "round":
             raise ValueError(
-                f"{name}: say how many seconds of each time are the computation of one partition, "
-                'by cost (--cost; 0 if none), or that all are, by per="computation" (--per)'
+                f"{name}: give cost (--cost), how many seconds of each time compute one partition "
+                '(0 if none), or per="computation" (--per) if all do'
             )
         if cost and per == "computation":
             raise ValueError(f"{name}: times per computation have no further cost, not {cost:g}")
@@ -167,12 +167,12 @@ def record(
     seed: int = 0,
     progress: Callable[[], object] = lambda: None,
 ) -> Recording:
-    """Run all n workers on this machine, wait for all of them, and take their times.
+    """Run all n workers on this machine, wait for all of them, and record their times.
 
-    Once with one partition each, and once with more, on the same delays: the difference is the
-    cost of computation, under the load that workers are to each other where they share processors.
-    Then one of them alone: by how much that is faster tells how many processors they share.
-    Where the artificial delays are of computations, so are the times, and there is no other cost.
+    They run once with one partition each, and once with more, on the same delays. The difference is
+    the cost of computation, which includes how workers that share processors slow each other down.
+    Then one worker runs alone: its speed-up tells how many processors they share. If the artificial
+    delays are per computation, so are the times, and there is no other cost.
 
     Parameters
     ----------
@@ -180,13 +180,13 @@ def record(
         Workers, and partitions.
     data : Dataset
     model : Model
-        Whose partial gradients are computed, at zero.
+        The model whose partial gradients are computed, at zero.
     delays : DelayModel, optional
         Artificial delays.
     rounds : int
         Rounds to record.
     seed : int
-        Of the delays.
+        Seed of the delays.
     progress : callable, optional
         Called after each of ``2 * rounds`` rounds.
     """
@@ -231,7 +231,7 @@ def measured_rounds(
     seed: int = 0,
     progress: Callable[[], object] = lambda: None,
 ) -> NDArray[np.float64]:
-    """Seconds of each of so many rounds of a code on this machine, waiting and decoding.
+    """Time of each of some rounds of a code on this machine: waiting and decoding.
 
     Parameters as in `record`.
 

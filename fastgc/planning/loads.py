@@ -1,4 +1,4 @@
-"""How many partitions each worker should compute, and which, where workers differ."""
+"""How many partitions each worker should compute, and which, if workers differ."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ _MOST = 2**48  # partitions shared out: floats tell their fractions apart
 def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.int64]:
     """Loads with which all workers are expected to end at the same time.
 
-    Charalambides et al., section VI, for any number of kinds of workers: ``t_i |J_i|`` is the same
-    for all, and the loads add up to (s + 1) k. No worker gets more than k; what is above goes to
-    the others in proportion.
+    These are the loads of Charalambides et al., section VI, for any number of kinds of workers:
+    ``t_i |J_i|`` is the same for all, and the loads add up to (s + 1) k. No worker gets more than
+    k; the others get the excess in proportion.
 
-    `BinaryCode` with ``speeds=1 / times, assignment="classes"`` is a code of about these loads: its
-    classes end together as far as whole workers and partitions let them. These very loads need not
-    be any code's. With n = 12, k = 9, s = 3, and six workers three times as fast as the others,
-    they are 5 and 1, and no four classes of these workers have 9 partitions each.
+    `BinaryCode` with ``speeds=1 / times, assignment="classes"`` has about these loads: its classes
+    end at the same time, as far as whole workers and partitions allow. There may be no code with
+    exactly these loads. With n = 12, k = 9, s = 3, and six workers three times as fast as the
+    others, they are 5 and 1, and no four classes of these workers have 9 partitions each.
 
     Parameters
     ----------
     times : (n,) array
-        Mean seconds of each worker for one partition, t_i, positive; any unit will do.
+        Mean time of each worker for one partition, t_i, positive, in any unit.
     k : int
         Partitions.
     stragglers : int
@@ -89,8 +89,8 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.in
 def balanced_loads(rates: ArrayLike, k: int) -> NDArray[np.int64]:
     """Loads in proportion to the workers' rates, without redundancy: "load balancing".
 
-    Li et al., section IV-C, r_i = mu_i / sum(mu) m; the master waits for all.
-    Raises as `equal_time_loads`.
+    Li et al., section IV-C: r_i = mu_i / sum(mu) m, and the master waits for all workers. Raises as
+    `equal_time_loads`.
 
     Parameters
     ----------
@@ -119,8 +119,8 @@ class Allocation(NamedTuple):
     real_loads : (n,) float64 array
         The same before rounding.
     time : float
-        Seconds after which the needed number has been returned on average, t*; Inf where that
-        takes all that was assigned.
+        Seconds after which the needed number has been returned on average, t*; Inf if that needs
+        everything that was assigned.
     returned : float
         Share of the assigned partial gradients that has been returned by then.
     """
@@ -157,7 +157,7 @@ def optimal_loads(
         If a parameter is out of range, `needed` is more than n `limit`, or the loads are beyond
         what can be counted.
     TypeError
-        If a parameter is of a wrong type.
+        If a parameter has a wrong type.
 
     Notes
     -----
@@ -421,14 +421,14 @@ def _least_mean(k: int, shifts: NDArray[np.float64], rates: NDArray[np.float64])
 
 
 class Assigned(NamedTuple):
-    """What `assign` found.
+    """The result of `assign`.
 
     Attributes
     ----------
     code : BinaryCode
-        Of the assignment whose rounds are shortest.
+        The code with the assignment whose rounds are shortest.
     simulations : dict of str to Simulation
-        Rounds of each assignment, the fastest first.
+        Simulated rounds of each assignment, the fastest first.
     """
 
     code: BinaryCode
@@ -448,7 +448,7 @@ def assign(
 ) -> Assigned:
     """Choose the assignment of a `BinaryCode` for workers of these speeds.
 
-    All of them are simulated on the same delays: none is always best.
+    It simulates all assignments on the same delays, as none is always best.
 
     Parameters
     ----------
@@ -459,7 +459,7 @@ def assign(
     stragglers : int
         Stragglers to tolerate, s.
     delays : DelayModel, optional
-        How late workers are. Where slow workers are late in proportion, say so:
+        How late workers are. If slow workers are later in proportion, use
         ``Heterogeneous([Exponential(0.5 / v, per="computation") for v in speeds])``. Default: not
         at all.
     cost : float or (n,) array, optional
@@ -472,7 +472,7 @@ def assign(
     ValueError
         If a parameter is impossible; says why.
     TypeError
-        If an argument is of a wrong type.
+        If an argument has a wrong type.
 
     Examples
     --------

@@ -57,7 +57,7 @@ class DecodeCost:
     ValueError
         If the time is negative or not finite, or the order unknown.
     TypeError
-        If a parameter is of a wrong type.
+        If a parameter has a wrong type.
 
     Examples
     --------
@@ -94,9 +94,9 @@ def round_time(
 ) -> float:
     """Mean time of a round that waits for f of n workers (Halbawi et al., equation 17).
 
-    E[T_delay^(f)] + cost w + decode(f, n), with the load w = ceil(k (n - f + 1) / n) that a code
-    with this recovery threshold needs; where a delay is that of each computation,
-    w E[T_delay^(f)] instead.
+    It is E[T_delay^(f)] + cost w + decode(f, n), with the load w = ceil(k (n - f + 1) / n) that a
+    code with this recovery threshold needs. If delays are per computation, the first term is
+    w E[T_delay^(f)].
 
     Parameters
     ----------
@@ -108,8 +108,8 @@ def round_time(
     k : int, optional
         Partitions, n by default.
     decode : callable, optional
-        Seconds that decoding takes, ``decode(f, n)``, such as a `DecodeCost`; by default none:
-        decoding vectors are computed offline.
+        ``decode(f, n)`` gives the seconds that decoding takes, for example a `DecodeCost`. Default:
+        0, as decoding vectors are computed offline.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def round_time(
     Raises
     ------
     ValueError, TypeError
-        If a parameter is out of range, or of a wrong type; or if the mean does not exist.
+        If a parameter is out of range or has a wrong type, or if the mean does not exist.
     """
     n, k = _check_sizes(n, k)
     f = in_range("f", f, n, f"n = {n},")
@@ -147,8 +147,8 @@ class Optimum(NamedTuple):
     time : float
         Mean seconds of a round.
     times : (n,) float64 array
-        Those of all thresholds 1 .. n; Inf where the mean does not exist, NaN where the load is
-        beyond the limit, or whether the mean exists is unknown.
+        The times of all thresholds 1 .. n; Inf if the mean does not exist, NaN if the load is
+        beyond the limit or it is unknown whether the mean exists.
     """
 
     f: int
@@ -166,7 +166,7 @@ def optimal_threshold(
     decode: Callable[[int, int], float] | None = None,
     max_load: int | None = None,
 ) -> Optimum:
-    """The recovery threshold of the least mean time of a round (Halbawi et al., section 5).
+    """The recovery threshold with the least mean time of a round (Halbawi et al., section 5).
 
     Parameters
     ----------
@@ -180,12 +180,12 @@ def optimal_threshold(
     Returns
     -------
     Optimum
-        Of several the largest threshold, which takes the least load.
+        If several are best, the largest threshold, which has the least load.
 
     Raises
     ------
     ValueError, TypeError
-        As in `round_time`; ValueError also if no threshold keeps to `max_load`, or no mean exists.
+        As in `round_time`; ValueError also if no threshold respects `max_load`, or no mean exists.
     """
     n, k = _check_sizes(n, k)
     check_delays(delays)

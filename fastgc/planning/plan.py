@@ -1,4 +1,4 @@
-"""Which code, and how much redundancy: every code and load, by the expected time of a round."""
+"""Which code and how much redundancy: codes and loads ranked by the expected time of a round."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _TIMED_BYTES = 1 << 26  # of messages that are combined to time it
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A code at one load, and what to expect of it.
+    """A code at one load, with what to expect of it.
 
     Attributes
     ----------
@@ -78,21 +78,21 @@ class Choice:
         As in the argument `codes`: ``"rs"``.
     code : Code
     time : float
-        Expected seconds of a round: `wait` and `decode`.
+        Expected seconds of a round: `wait` plus `decode`.
     standard_error : float
-        Of `time`, for the rounds simulated.
+        Standard error of `time` from simulation.
     wait, decode : float
-        Seconds until the gradient can be decoded, simulated, and for decoding it, measured on this
-        machine.
+        Seconds until the gradient can be decoded (simulated), and for decoding it (measured on this
+        machine).
     simulation : Simulation
-        The rounds.
+        The simulated rounds.
     amplification : float
-        Of rounding, median over random sets of survivors (`fastgc.stability.amplification`);
-        computed when it is asked for, as `error`.
+        Amplification of rounding errors (`fastgc.stability.amplification`), median over random sets
+        of survivors. It is computed on first use, like `error`.
     error : float
-        The gradient's relative error that `Code.trust` predicts for them, median.
+        The gradient's relative error that `Code.trust` predicts for these sets, median.
     allowed : float
-        The largest residual that is asked for.
+        The largest allowed residual.
     """
 
     name: str
@@ -107,15 +107,15 @@ class Choice:
 
     @property
     def residual(self) -> float:
-        """Part of the gradient that rounds leave out, root mean square: of the simulation.
+        """Part of the gradient that simulated rounds leave out, root mean square.
 
-        NaN, not computed, of codes that decode only what is exact up to rounding.
+        NaN, as not computed, for codes that decode only what is exact up to rounding.
         """
         return self.simulation.residual
 
     @property
     def near(self) -> bool:
-        """Whether rounds leave out no more than is `allowed`, or than rounding may take."""
+        """Whether rounds leave out no more than is `allowed`, or no more than rounding does."""
         return not self.residual > max(self.allowed, UNSTABLE)
 
     def __repr__(self) -> str:
@@ -138,7 +138,7 @@ class Choice:
 
     @property
     def trustworthy(self) -> bool:
-        """Whether more than half of float64's digits are left, or as much as is `allowed`."""
+        """Whether more than half of float64's digits are right, or the error is `allowed`."""
         return self.near if self.residual > UNSTABLE else self.error <= UNSTABLE
 
 
@@ -163,15 +163,15 @@ def _ranked(choices: list[Choice]) -> list[Choice]:
 
 
 class Plan(NamedTuple):
-    """What `plan` found.
+    """The result of `plan`.
 
     Attributes
     ----------
     choices : list of Choice
-        The fastest first; where only what was measured tells them apart, smaller loads first. After
-        all others those that leave out more of the gradient than is allowed.
+        The fastest first. If only measured decoding times differ, smaller loads come first. Choices
+        that leave out more of the gradient than is allowed come last.
     refused : dict of str to str
-        Why a code has no choice at all, by name.
+        For each code without any choice, by name, the reason.
     """
 
     choices: list[Choice]
@@ -242,51 +242,52 @@ def plan(
 ) -> Plan:
     """Rank codes and loads by the expected time of a round.
 
-    Every code is simulated at every load (at most 32 loads, spread geometrically, and then as many
-    around the best), on the same delays. Decoding is measured: the decoding vector of each code,
-    by one thread of BLAS where threadpoolctl is installed, and the combination of its messages.
+    Every code is simulated at every load, on the same delays. (If there are many loads, it tries 32
+    that are spread geometrically, and then as many around the best.) Decoding is measured: the
+    decoding vector of each code, with one BLAS thread if threadpoolctl is installed, and the
+    combination of its messages.
 
     Parameters
     ----------
     n : int
         Workers.
     delays : DelayModel, optional
-        How late workers are. Default: not at all. Where they are `fastgc.delays.Outages`, workers
-        of all codes are dealt out to their domains (`fastgc.Code.placed`).
+        How late workers are. Default: not at all. With `fastgc.delays.Outages`, the workers of all
+        codes are assigned to their domains (`fastgc.Code.placed`).
     cost : float or (n,) array
         Seconds to compute one partial gradient.
     k : int, optional
         Partitions, n by default.
     p : int
-        The gradient dimension, which the size of a message and the time of decoding depend on.
+        The gradient dimension, which determines message sizes and decoding times.
     bandwidth : float
-        Bytes per second that the master receives. Default: more than matters.
+        Bytes per second that the master receives. Default: unlimited.
     memory : int, optional
-        The most partitions a worker can hold.
+        The most partitions that a worker can hold.
     residual : float
         The largest part of the gradient that a code may leave out, root mean square over rounds
-        (`Simulation.residual`). Codes that leave out more come last, and are never the best: a
-        round is short for whoever does half of the work. Default: none but what rounding takes.
+        (`Simulation.residual`). Codes that leave out more come last and are never the best, as a
+        code that does half of the work has short rounds. Default: only what rounding leaves out.
     codes : sequence of str or Code, optional
         Names, as `fastgc.codes.make` takes them, which are tried at every load, and codes. Default:
         `CODES`, and with a `bandwidth` also `SHORTER`.
     speeds : (n,) array, optional
-        Relative speeds of the workers. ``"binary"`` and ``"rs-clustered"`` are then tried with them
-        too, the former in every assignment. They shape codes only: how long workers take is for
-        `delays` and `cost` to say.
+        Relative speeds of the workers. ``"binary"`` and ``"rs-clustered"`` are then also tried with
+        them, the former with every assignment. They only shape the codes; `delays` and `cost` say
+        how long workers take.
     overhead : float
-        Seconds that the master needs between rounds, besides decoding. It counts where workers are
-        not interrupted, which go on meanwhile.
+        Seconds that the master needs between rounds, besides decoding. It matters if workers are
+        not interrupted, because they continue meanwhile.
     rounds, seed, interrupted, processors
-        As in `fastgc.simulation.simulate`. Where workers share processors, what a code has them
-        compute more slows down the others, and it may be that no code pays.
+        As in `fastgc.simulation.simulate`. If workers share processors, the extra work of a code
+        slows down the others, and possibly no code pays.
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
 
     Raises
     ------
     ValueError
-        If a parameter is impossible, or if no code has a choice; says why.
+        If a parameter is impossible, or if no code fits; says why.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A grid of codes, workers, stragglers and delays: what a round takes in each of its cells."""
+"""A grid of codes, workers, stragglers and delays, with the time of a round in each cell."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ Integers = int | Sequence[int]
 
 
 class Cell(NamedTuple):
-    """One cell of a grid, and what was found there.
+    """One cell of a grid, with its results.
 
-    Numbers are NaN where nothing was computed, which `reason` explains. Intervals hold the mean
-    with 95% of confidence, as far as rounds are independent and their means nearly normal.
+    Numbers are NaN if nothing was computed; `reason` says why. Intervals contain the mean with 95%
+    confidence, if rounds are independent and their means nearly normal.
 
     Attributes
     ----------
     code : str
-        As it was named.
+        The name that was given.
     n, k, stragglers : int
         Workers, partitions, and stragglers that the code was asked to tolerate.
     delays : str
     load : int
-        Partitions of a worker, the largest; 0 where there is no such code.
+        Largest number of partitions of a worker; 0 if there is no such code.
     tolerated : int or None
-        Stragglers that the code tolerates in the worst case; None if that is not known.
+        Stragglers that the code tolerates in the worst case; None if it is not known.
     seconds, seconds_low, seconds_high : float
         Mean simulated time of a round, and its interval.
     median, late : float
-        Seconds within which half of the rounds, and 99% of them, were over.
+        Seconds within which half of the rounds, and 99% of them, ended.
     workers, messages, gradients, computations : float
         Workers waited for, messages received, their size in gradients, and partial gradients
         computed by then, on average.
     residual, largest_residual : float
-        How far the coefficients of the partial gradients are from 1 in what is decoded, computed:
-        the root mean square over the first rounds, and the largest.
+        How far the coefficients of the partial gradients in the decoded gradient are from 1: the
+        root mean square over the first rounds, and the largest.
     largest_error : float
         The largest relative error of a gradient that `Code.trust` predicts for these rounds.
     mean_exists : bool or None
@@ -65,7 +65,7 @@ class Cell(NamedTuple):
     measured, measured_low, measured_high : float
         Mean time of a round of processes on this machine, and its interval.
     reason : str
-        Why something is missing, else empty.
+        Why something is missing; empty if nothing is.
     """
 
     code: str
@@ -104,9 +104,9 @@ class Cell(NamedTuple):
 
 
 class Sweep:
-    """What `sweep` returns: cells, which are computed as they are iterated over.
+    """The result of `sweep`: cells, which are computed while you iterate over them.
 
-    ``len`` says how many there are. Each iteration begins anew.
+    ``len`` is the number of cells. Each iteration computes them anew.
     """
 
     def __init__(
@@ -144,8 +144,8 @@ def sweep(
 ) -> Sweep:
     """Simulate every code for all numbers of workers and stragglers, and all delays.
 
-    A cell that cannot be, such as one of more stragglers than a code tolerates, is there with the
-    reason. What is the same code for several numbers of stragglers is simulated once.
+    Impossible cells, for instance with more stragglers than a code tolerates, are included, with
+    the reason. A code that is the same for several numbers of stragglers is simulated once.
 
     Parameters
     ----------
@@ -154,33 +154,35 @@ def sweep(
     n, stragglers : int or sequence of int
         Workers, and stragglers to tolerate.
     delays : DelayModel or str, or a sequence of such, optional
-        How late workers are, or texts that `fastgc.delays.parse` reads. Default: not at all.
+        How late workers are, as models or as text that `fastgc.delays.parse` reads. Default: not at
+        all.
     k : int, optional
         Partitions. Default: as many as workers.
     cost : float
         Seconds to compute one partial gradient.
     work : float
-        Seconds to compute all of them, which k partitions share: so do numbers of workers compare.
+        Instead of `cost`, seconds to compute the partial gradients of all k partitions once. Use it
+        to compare numbers of workers.
     receive : float
-        Seconds that the master's link is busy with a message.
+        Seconds that the master's link needs for a message.
     rounds : int
         Rounds to simulate in each cell.
     sets : int
-        Of how many of them the residual and the error are computed.
+        For how many of these rounds the residual and the error are computed.
     seed : int
-        Of delays and random codes; cells of equal n and delays have the same.
+        Seed of delays and random codes; the same for cells with the same n and delays.
     interrupted : bool
-        As of `fastgc.simulation.simulate`.
+        As in `fastgc.simulation.simulate`.
     live : int
-        Rounds that are measured in each cell, too, on as many processes of this machine as there
-        are workers. Default: none.
+        Rounds to measure in each cell as well, with worker processes on this machine. Default:
+        none.
     data, model : optional
-        What these compute. Default: softmax regression of the handwritten digits.
+        What these workers compute. Default: softmax regression of the handwritten digits.
 
     Returns
     -------
     Sweep
-        Of `Cell`. Nothing is computed before it is iterated over.
+        Of `Cell`. Cells are computed when you iterate over it.
 
     Raises
     ------
@@ -203,7 +205,7 @@ def sweep(
     cost, work = check_real("cost", cost), check_real("work", work)
     receive = check_real("receive", receive)
     if cost and work:
-        raise ValueError("cost and work exclude each other: of one partition, and of all")
+        raise ValueError("cost, of one partition, and work, of all, exclude each other")
     laws = _laws(delays)
     points = [
         (name, workers, s, at)
@@ -325,20 +327,19 @@ def _laws(delays: Any) -> list[tuple[str, DelayModel | None]]:
         told = each if isinstance(each, str) else "none" if each is None else described(each)
         found.append((told, law))
     if not found:
-        raise ValueError("name delays, or none of them: an empty list is neither")
+        raise ValueError("delays must be a model, some models or None, not an empty sequence")
     return found
 
 
 def sweep_panels(cells: Sequence[Cell]) -> list[Panel]:
-    """Times and errors of cells against stragglers; against workers, if stragglers do not vary.
+    """Times and errors of cells against stragglers, or against workers if stragglers do not vary.
 
-    Where a code leaves something out of gradients, what is left out stands in the place of errors,
-    most of which it is.
+    For codes that leave something out of gradients, the residual takes the place of errors.
 
     Parameters
     ----------
     cells : sequence of Cell
-        Those that were not computed are left out.
+        Cells that were not computed are skipped.
 
     Returns
     -------

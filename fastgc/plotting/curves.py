@@ -82,26 +82,27 @@ def error_curves(
     time_axis: bool = True,
     log_x: bool | None = None,
 ) -> Axes:
-    """Draw the test error of training runs against time, one line a run.
+    """Draw the test error of training runs against time, with a line for each run.
 
-    The error axis is logarithmic where the errors are positive and the largest is at least four
-    times the smallest.
+    The error axis is logarithmic if the errors are positive and the largest is at least four times
+    the smallest.
 
     Parameters
     ----------
     histories : sequence
-        Runs, each with a ``name`` and ``rounds``; a round has its ``time`` in seconds since
-        training began and its ``test_error``. That is a fraction, unless an attribute ``measure``
-        of the run says otherwise (`fastgc.training.History.measure`). Rounds whose test error is
-        None, NaN or infinite are left out. A run without a tested round appears in the legend only.
+        Runs, each with a ``name`` and ``rounds``. A round has its ``time`` in seconds since
+        training began and its ``test_error``. The latter is a fraction, unless an attribute
+        ``measure`` of the run says otherwise (`fastgc.training.History.measure`). Rounds whose test
+        error is None, NaN or infinite are left out. A run without a tested round appears only in
+        the legend.
     ax : matplotlib Axes, optional
-        Where to draw; else a new figure that pyplot does not know of, ``ax.figure``, with the
-        legend of many runs below.
+        Where to draw. Default: a new figure that is not in pyplot, ``ax.figure``, with the legend
+        below if there are many runs.
     time_axis : bool
-        False draws against the number of rounds in place of seconds.
+        False: draw against the number of rounds instead of seconds.
     log_x : bool, optional
-        Logarithmic horizontal axis; by default where the longest run is more than four times the
-        shortest.
+        Logarithmic horizontal axis. Default: if the longest run is more than four times as long as
+        the shortest.
 
     Returns
     -------
@@ -190,18 +191,18 @@ def stability_curves(
     sizes: Sequence[tuple[int, int]] | None = None,
     names: Sequence[str] | None = None,
 ) -> Axes:
-    """Draw relative errors of `fastgc.stability.compare` for several sizes, one line a code.
+    """Draw relative errors of `fastgc.stability.compare` against sizes, with a line for each code.
 
-    Lines are medians; bars reach up to the largest error. Above 1, where nothing of the gradient is
-    left, the axis ends.
+    Lines are medians; bars reach up to the largest error. The axis ends at 1, above which nothing
+    of the gradient is right.
 
     Parameters
     ----------
     rows : sequence of StabilityRow
-        Of one dtype and one pattern.
+        Rows of one dtype and one pattern.
     ax : matplotlib Axes
     sizes : sequence of pairs, optional
-        Where each row stands on the horizontal axis: workers and stragglers. Default: its own,
+        The place of each row on the horizontal axis: workers and stragglers. Default: its own,
         ``(row.n, row.stragglers)``.
     names : sequence of str, optional
         Codes, in the order of their colours. Default: those of the rows.
@@ -250,7 +251,7 @@ def stability_figure(
     ----------
     rows : sequence of StabilityRow
     sizes : sequence of pairs, optional
-        As of `stability_curves`.
+        As in `stability_curves`.
 
     Raises
     ------
@@ -299,14 +300,15 @@ def save_stability_curves(
 def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
     """Draw the exact and the near-exact decoding vector around the circle, on a logarithmic axis.
 
-    Stragglers' places are shaded. The exact polynomial is 0 there, which the axis does not have.
+    Stragglers' places are shaded. The exact polynomial is 0 there, which a logarithmic axis cannot
+    show.
 
     Parameters
     ----------
     values : CircleValues
-        Of `fastgc.stability.circle_values`.
+        The result of `fastgc.stability.circle_values`.
     ax : matplotlib Axes, optional
-        Where to draw; else a new figure, ``ax.figure``.
+        Where to draw. Default: a new figure, ``ax.figure``.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -408,10 +410,10 @@ def spending_panels(
 ) -> list[Panel]:
     """Training loss, communication and computation against time, as Zhu et al., figure 2.
 
-    Communication is counted in parameters sent and messages used, computation in gradients of
-    single samples, both since training began (eqs. (5) and (6)). Losses are of the rounds that were
-    evaluated. Axes of time, and of what grows with it, are logarithmic where the longest run is
-    more than four times the shortest.
+    Communication counts parameters sent and messages used; computation counts gradients of single
+    samples, both since training began (eqs. (5) and (6)). Losses are those of evaluated rounds. The
+    axes of time, and of what grows with it, are logarithmic if the longest run is more than four
+    times as long as the shortest.
 
     Parameters
     ----------
@@ -469,9 +471,9 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
     ----------
     histories : sequence of History
     optimum : float, optional
-        The least training loss that there is, if it is known, as of least squares from
-        ``model.loss(model.optimum(X, y), X, y)``. Losses are then drawn as what they are above it.
-        Rounds that are not above it are left out.
+        The least possible training loss, if it is known; for least squares it is
+        ``model.loss(model.optimum(X, y), X, y)``. The picture then shows how far losses are above
+        it, without rounds that are not above it.
 
     Returns
     -------

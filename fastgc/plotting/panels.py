@@ -95,9 +95,9 @@ def save(picture: Axes | Figure, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     picture : matplotlib Axes or Figure
-        What functions of this module return; of axes, the whole figure is written.
+        What functions of this module return. For axes, the whole figure is written.
     path : str or path
-        Ends in ``.png``, ``.svg`` or ``.pdf``, which is the format.
+        A name that ends in ``.png``, ``.svg`` or ``.pdf``, which gives the format.
 
     Raises
     ------
@@ -216,15 +216,15 @@ class Line:
     x, y : (points,) array_like
         Kept as float64 arrays.
     style : {"line", "joined", "points", "step"}
-        "joined": points, and lines between them.
+        "joined": points with lines between them.
     interval : pair of (points,) array_like, optional
-        The least and the largest that y may be, for a bar through each point.
+        Lower and upper ends of a bar through each point.
 
     Raises
     ------
     ValueError
-        If x and y, and the ends of the interval, are not vectors of one length, or there is no
-        such style.
+        If x, y and the ends of the interval are not vectors of the same length, or the style is
+        unknown.
     """
 
     label: str
@@ -280,25 +280,25 @@ class Panel:
 def panel_figure(panels: Sequence[Panel], title: str = "", columns: int = 2) -> Figure:
     """Draw panels side by side, at most so many in a row.
 
-    Lines with the same label share a colour, and have one entry in the legend. So have lines that
-    coincide, which are called by all of their labels.
+    Lines with the same label share a colour and an entry in the legend. Lines that coincide also
+    share an entry, which has all of their labels.
 
     Parameters
     ----------
     panels : sequence of Panel
         At least one.
     title : str
-        What to write above all of them.
+        Title above all of them.
     columns : int
-        Panels in a row, at most. Texts are large enough for print where two have a page of 17 cm,
-        and one a column of 8.5 cm.
+        Most panels in a row. Texts are large enough to print two panels on a page of 17 cm, or one
+        in a column of 8.5 cm.
 
     Raises
     ------
     ValueError
-        If there is no panel; if `columns` is not positive.
+        If there is no panel, or `columns` is not positive.
     TypeError
-        If `columns` is no integer.
+        If `columns` is not an integer.
     """
     columns = min(len(panels), at_least("columns", columns, 1))
     if not panels:

@@ -48,18 +48,17 @@ _EVENTS = "message arrives", "messages suffice: decoded"
 def assignment(code: Coded, ax: Axes | None = None) -> Axes:
     """Draw the encoding matrix: which worker computes which partitions, with which coefficients.
 
-    A row is a worker, a column a partition. Colour is the coefficient: of real ones the sign and
-    the size, of complex ones the angle, and paler where they are smaller.
-    Of up to 12 workers and partitions the numbers are written out, where there is room: complex
-    ones as size and angle.
+    Rows are workers and columns are partitions. Colours show the coefficients: the sign and size of
+    real ones, and the angle of complex ones, paler for smaller ones. For up to 12 workers and
+    partitions the numbers are written out if there is room, complex ones as size and angle.
 
     Parameters
     ----------
     code : Code
-        Of many workers or partitions about 600 of each are shown, evenly spaced. Where a gradient
-        is sent in pieces, the coefficients are those of the first piece.
+        If it has many workers or partitions, about 600 of each are shown, evenly spaced. If a
+        gradient is sent in pieces, the coefficients are those of the first piece.
     ax : matplotlib Axes, optional
-        Where to draw; else a new figure that pyplot does not know of, ``ax.figure``.
+        Where to draw. Default: a new figure that is not in pyplot, ``ax.figure``.
 
     Returns
     -------
@@ -216,22 +215,23 @@ def timeline(
     code: Coded | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw who was at work when, whose messages were used, and when the gradient was decoded.
+    """Draw who worked when, whose messages were used, and when the gradient was decoded.
 
-    A row is a worker. A dark bar leads from the moment when the parameters are handed out to the
-    moment when the master has the message, a dot. A pale bar is a worker that was not waited for.
-    A line across all rows is where the messages suffice and the gradient is decoded.
+    Rows are workers. A dark bar leads from handing out the parameters to a dot, where the master
+    has the message. A pale bar is a worker that was not waited for. A line across all rows marks
+    the time at which the messages suffice and the gradient is decoded.
 
     Parameters
     ----------
     rounds : History, Followed, Record, RoundReport, or several of the latter two
-        What `fastgc.train` returns, of any engine, or some of its ``rounds``; what
+        What `fastgc.train` returns, with any engine, or some of its ``rounds``; what
         `fastgc.simulation.follow` returns; or what a cluster's ``step`` returns.
     code : Code, optional
-        The code of these rounds. A History or Followed says by itself who sent its messages.
+        The code of these rounds. Not needed for a History or Followed, which know who sent their
+        messages.
     ax : matplotlib Axes, optional
-        Where to draw, without a legend (``ax.legend()`` adds it); else a new figure that pyplot
-        does not know of, ``ax.figure``, with one.
+        Where to draw, without a legend (``ax.legend()`` adds it). Default: a new figure that is not
+        in pyplot, ``ax.figure``, with a legend.
 
     Returns
     -------
@@ -240,8 +240,8 @@ def timeline(
     Raises
     ------
     ValueError
-        If there is no round, or one that does not say when its messages arrived, or one with
-        messages that the code does not have; or if it is not known who sent them.
+        If there is no round, if a round does not say when its messages arrived or has messages that
+        the code does not have, or if it is unknown who sent them.
     ImportError
         If matplotlib is not installed.
 
@@ -267,14 +267,14 @@ def timeline(
 
 
 def timeline_figure(runs: Mapping[str, _Run], rounds: int = 3) -> Figure:
-    """Draw the `timeline` of several runs beneath each other, on one axis of time.
+    """Draw the `timeline` of several runs below each other, with one axis of time.
 
     Parameters
     ----------
     runs : mapping of names to History or Followed
-        By what to write above them.
+        The names stand above the runs.
     rounds : int
-        The first of each run, so many.
+        How many of the first rounds to draw of each run.
 
     Returns
     -------
@@ -283,7 +283,7 @@ def timeline_figure(runs: Mapping[str, _Run], rounds: int = 3) -> Figure:
     Raises
     ------
     ValueError
-        If there is no run, or as of `timeline`.
+        If there is no run, or as in `timeline`.
     ImportError
         If matplotlib is not installed.
 

@@ -1,8 +1,8 @@
 """Coding across rounds: several models trained in turn on the same workers.
 
-A gradient code makes up for stragglers within a round. Where several gradients (jobs) are computed
-in turn, what a straggler did not do can also be done in a later round, by the same worker: that
-takes less computation where stragglers come and go, and does not help where they stay.
+A gradient code makes up for stragglers within a round. If several gradients (jobs) are computed in
+turn, a straggler can also do its missing work in a later round. This takes less computation if
+stragglers come and go, and does not help if they stay slow.
 """
 
 from .._shown import listing

@@ -1,4 +1,4 @@
-"""Schemes by name, and the parameters that are tried where a name says none."""
+"""Schemes by name, and the parameters that are tried if a name gives none."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def register(
     *,
     replace: bool = False,
 ) -> None:
-    """Make a scheme known by a name: to `make`, `compare` and the command ``fastgc sequential``.
+    """Give a scheme a name for `make`, `compare` and the command ``fastgc sequential``.
 
-    Packages that are installed may offer theirs as entry points of the group
-    ``fastgc.sequential`` instead; and ``module:Class`` names any that can be imported.
+    Installed packages may instead offer their schemes as entry points of the group
+    ``fastgc.sequential``. ``module:Class`` names any class that can be imported.
 
-    Parameters and errors are as of `fastgc.codes.register`; the factory makes a scheme.
+    Parameters and errors are as in `fastgc.codes.register`; the factory makes a scheme.
     """
     _REGISTRY.register(name, factory, title, replace)
 
@@ -50,17 +50,17 @@ register("m-sgc", MSGC, "multiplexed")
 
 
 def names() -> list[str]:
-    """The names of schemes that code across rounds, those of installed packages included."""
+    """Names of schemes that code across rounds, including those of installed packages."""
     return _REGISTRY.names()
 
 
 def describe(text: str) -> str:
-    """What people read of a scheme: the name to type, and what that stands for.
+    """A scheme as tables show it: the name to type, and its meaning.
 
     Raises
     ------
     ValueError, ImportError, TypeError
-        If the text names none, as of `make`.
+        If the text names no scheme, as in `make`.
     """
     found = _found(text)
     if found is None:
@@ -77,20 +77,20 @@ def make(text: str, n: int, *, stragglers: int = 0, seed: int = 0) -> Sequential
     text : str
         ``"sr-sgc"``, ``"m-sgc"``, or another of `names`, or ``module:Class``, with arguments of the
         class: ``"m-sgc:burst=1,window=2,stragglers=3"``; ``code=binary`` names the code of parts.
-        Or a gradient code, as `fastgc.codes.make` takes it: then `Independent`.
+        Or a gradient code, as `fastgc.codes.make` takes it, which gives `Independent`.
     n : int
         Workers.
     stragglers, seed : int
-        For gradient codes, as of `fastgc.codes.make`.
+        For gradient codes, as in `fastgc.codes.make`.
 
     Raises
     ------
     ValueError
-        If there is no such scheme, or none with such parameters; if one is missing.
+        If there is no such scheme, or none with such parameters, or if one is missing.
     ImportError
-        If what is named cannot be imported.
+        If the module cannot be imported.
     TypeError
-        If an argument is of a wrong type, or what is named makes no scheme.
+        If an argument has a wrong type, or the class does not make a scheme.
 
     Examples
     --------
@@ -113,12 +113,12 @@ def candidates(text: str, n: int, delay: int, seed: int = 0) -> list[Candidate]:
     that tolerate stragglers, it is how many.
 
     One at least, of those whose jobs are done `delay` rounds after they begin at the latest. `text`
-    is as of `make`, but parameters may be missing. `seed` is that of random codes.
+    is as in `make`, but parameters may be missing. `seed` is that of random codes.
 
     Raises
     ------
     ValueError, ImportError, TypeError
-        As of `make`; also if there is none, or if a code's gradients need not be exact.
+        As in `make`; also if there is none, or if a code's gradients need not be exact.
     """
     found, n, delay = _found(text), at_least("n", n, 1), at_least("delay", delay, 0)
     if found is None:

@@ -34,12 +34,13 @@ class Done(NamedTuple):
     Attributes
     ----------
     job : int
-        The number of the round that it began in.
+        The number of the round in which it began.
     gradient : (size,) array
         The sum of its partial gradients.
     residual : float
-        What it leaves out beyond rounding, as `fastgc.coding.trust.Approximation.residual`: 0 of
-        codes that decode by a formula (`fastgc.codes.Scheme.exact`), computed for all others.
+        What the gradient leaves out beyond rounding, as
+        `fastgc.coding.trust.Approximation.residual`: 0 for codes that decode by a formula
+        (`fastgc.codes.Scheme.exact`), computed for all others.
     """
 
     job: int
@@ -50,59 +51,59 @@ class Done(NamedTuple):
 class SequentialCluster:
     """Workers that compute the gradients of many jobs, by a scheme that codes across rounds.
 
-    A wrapper: an engine carries the rounds, and knows no scheme. In each round every worker is
-    handed the parameters of the jobs at work, and what it is to compute for each of them; it sends
-    its messages together. The round ends by the scheme's rule (`SequentialScheme.tolerable`), but
-    not before (1 + mu) times the fastest worker's time, if some are still at work; what comes later
-    is dropped, and those workers are stragglers.
+    This wraps an engine, which runs the rounds and knows no scheme. In each round every worker gets
+    the parameters of the current jobs, and what it is to compute for each of them; it sends its
+    messages together. The round ends by the scheme's rule (`SequentialScheme.tolerable`), but not
+    before (1 + mu) times the fastest worker's time, unless all have answered. Later messages are
+    dropped, and their workers are stragglers.
 
     Parameters
     ----------
     scheme : SequentialScheme
-        For so many workers.
+        A scheme for so many workers.
     shards : sequence of length ``scheme.k``
         The data of each partition, the same for all jobs.
     gradient : callable
-        ``gradient(theta, shard, out)`` writes a partial gradient, as of
-        `fastgc.engines.master.Master`. Where it has keywords ``partition`` and ``round``, it is
-        told them; ``round`` is the job's number, by which it can tell one model from another.
+        ``gradient(theta, shard, out)`` writes a partial gradient, as in
+        `fastgc.engines.master.Master`. If it has keywords ``partition`` and ``round``, it gets
+        them; ``round`` is the number of the job, which distinguishes models.
     size : int
         The gradient dimension p.
     dtype : numpy dtype, default ``float64``
-        Of parameters and gradients.
+        Dtype of parameters and gradients.
     engine : str or callable
-        As of `fastgc.engines.find_engine`. In jobs of MPI and torchrun only rank 0 makes a cluster;
+        As in `fastgc.engines.find_engine`. In MPI and torchrun jobs only rank 0 makes a cluster;
         the others call the engine's ``serve``, as for every cluster.
     mu : float
-        How many times longer than for the fastest worker a round waits for the others at least.
+        A round waits at least (1 + mu) times as long as the fastest worker takes.
     batch : callable, optional
-        ``batch(shard, partition, job)`` gives what `gradient` gets in place of a shard
-        (`fastgc.data.MiniBatches`). All who compute a partition must get the same.
+        ``batch(shard, partition, job)`` returns what `gradient` gets in place of a shard
+        (`fastgc.data.MiniBatches`). All workers with this partition must get the same.
     state : mapping, optional
-        What `state` gave, of a run of the same scheme and size that is to go on.
+        The `state` of a run of the same scheme and size to continue.
     **keywords
-        Of `fastgc.engines.RoundOptions`: ``delays``, ``seed``, ``timeout``, ``patience``; and those
-        of the engine. What the engine takes for one computation (``cost=``) is of all that a worker
-        computes in a round.
+        Options of `fastgc.engines.RoundOptions`: ``delays``, ``seed``, ``timeout``, ``patience``;
+        and options of the engine. The engine's time of one computation (``cost=``) is the time of
+        everything that a worker computes in a round.
 
     Attributes
     ----------
     schedule : Schedule
-        Which jobs are at work.
+        The current jobs.
     report : RoundReport or None
-        Of the last round that workers had: who answered, and when.
+        Report of the last round that workers had: who answered, and when.
     tasks : Tasks or None
-        Of the last round: what workers were to compute.
+        What workers were to compute in the last round.
 
     Raises
     ------
     TypeError, ValueError
-        As of `fastgc.engines.master.Master`.
+        As `fastgc.engines.master.Master` does.
 
     Notes
     -----
-    Every round sends the parameters of all jobs at work, ``len(scheme.ages)`` times those of one. A
-    worker that is gone for good ends the run of an `MSGC`; an `SRSGC` does without s of them.
+    Every round sends the parameters of all current jobs, ``len(scheme.ages)`` times those of one.
+    An `MSGC` run ends if a worker is gone for good; an `SRSGC` run can lose s of them.
 
     Examples
     --------
@@ -188,7 +189,7 @@ class SequentialCluster:
         self._engine.close()
 
     def clock(self) -> float:
-        """Seconds of the time that rounds take, from some moment on."""
+        """Seconds since some fixed moment, in the time that rounds take."""
         return self._engine.clock()
 
     def step(self, theta: Array | None) -> list[Done]:
@@ -197,27 +198,27 @@ class SequentialCluster:
         Parameters
         ----------
         theta : (size,) array or None
-            The parameters of the job that begins; copied. None: none does, and those at work are
-            gone on with.
+            The parameters of the job that begins; they are copied. None: no job begins, and the
+            current ones continue.
 
         Returns
         -------
         list of Done
-            The jobs that are done with this round, oldest first.
+            The jobs that are done after this round, oldest first.
 
         Raises
         ------
         WorkerFailedError
             If `gradient` raised in a worker.
         NotDecodableError
-            If workers have died, and without them a job cannot be done in time.
+            If workers have died and a job cannot be done in time without them.
         NonFiniteMessageError
             If a message holds NaN or Inf.
         TimeoutError
             If the round could not end within ``timeout`` seconds.
 
-        Every error closes the cluster, except that an unsuitable `theta` is refused before anything
-        happens.
+        Every error closes the cluster, except for a `theta` that does not fit, which is refused
+        before anything happens.
         """
         if self._closed:
             raise RuntimeError("the cluster is closed")
@@ -230,21 +231,21 @@ class SequentialCluster:
             raise
 
     def finish(self) -> list[Done]:
-        """Run rounds until all jobs are done, and begin none; raises as `step`."""
+        """Run rounds until all jobs are done, without beginning new ones; raises as `step`."""
         done = []
         while not self.schedule.idle:
             done += self.step(None)
         return done
 
     def state(self) -> dict[str, Any]:
-        """All that a new cluster needs to go on from here, between two rounds.
+        """Everything that a new cluster needs to continue, between two rounds.
 
-        Of the jobs at work it has the messages that came, which may be large.
+        It includes the messages of the current jobs that have come, which may be large.
 
         Returns
         -------
         dict
-            Of arrays and lists of numbers, as `fastgc.checkpoint.write` takes them.
+            Arrays and lists of numbers, as `fastgc.checkpoint.write` takes them.
         """
         state = {"skipped": self._skipped, **self.schedule.state()}
         for job, theta in self._models.items():

@@ -15,37 +15,38 @@ __all__ = ["MSGC"]
 
 
 class MSGC(BurstyScheme):
-    """Most of a job uncoded, and repeated where it straggles; the rest by a gradient code.
+    """Most of a job is uncoded, and repeated by stragglers; a gradient code has the rest.
 
-    A job takes W - 1 + B rounds. Each of the first W - 1 does another of its W - 1 uncoded parts.
-    In each of the last B rounds a worker makes up for an uncoded part of its own that did not come;
-    one that lacks none does the coded part of that round, whose code tolerates lambda stragglers.
-    So a round works on W - 1 + B jobs, and a worker does one mini-task for each of them. Every
-    pattern of stragglers of the models ``Bursty(B, W, lambda)`` and ``Arbitrary(B, W + B - 1,
-    lambda)`` is tolerated: no round then waits for a straggler.
+    A job takes W - 1 + B rounds. Each of the first W - 1 rounds does one of its W - 1 uncoded
+    parts. In each of the last B rounds, a worker makes up for one of its uncoded parts that did not
+    come. A worker without such parts does the coded part of that round, whose code tolerates lambda
+    stragglers. So a round works on W - 1 + B jobs, with one mini-task for each of them per worker.
+    The scheme tolerates all patterns of stragglers of the models ``Bursty(B, W, lambda)`` and
+    ``Arbitrary(B, W + B - 1, lambda)``: no round then waits for a straggler.
 
-    A round may end when all jobs can still be done in time, if all workers answer from then on.
+    A round may end if all jobs can still be done in time, provided that all workers answer from
+    then on.
 
     Parameters
     ----------
     n : int
         Workers.
     burst, window : int
-        B and W, of the model: 1 <= B < W.
+        B and W of the model: 1 <= B < W.
     stragglers : int
         Different workers that may straggle in a window, lambda, at most n. With n there are no
         coded parts.
     code : callable, optional
         ``code(n, stragglers=lambda)`` makes the code of the coded parts. Default:
-        `fastgc.FractionalRepetition` where lambda + 1 divides n (the paper's M-SGC-Rep), else
+        `fastgc.FractionalRepetition` if lambda + 1 divides n (the paper's M-SGC-Rep), otherwise
         `fastgc.ReedSolomon`.
 
     Attributes
     ----------
     model : Bursty
-        What is tolerated.
+        Patterns that are tolerated.
     arbitrary : Arbitrary
-        What is tolerated, too.
+        Further patterns that are tolerated.
 
     Raises
     ------
@@ -55,11 +56,11 @@ class MSGC(BurstyScheme):
     Notes
     -----
     The source is Krishnan, Ebrahimi and Khisti, "Sequential gradient coding for straggler
-    mitigation", ICLR 2023, section 3. Mini-tasks are of equal size, lambda + 1 partitions: the
+    mitigation", ICLR 2023, section 3. Mini-tasks have equal sizes, lambda + 1 partitions: the
     paper's unequal chunks, cut into equal ones. Its normalised load is `load` over n, (lambda + 1)
     (W - 1 + B) / (n (B + (W - 1) (lambda + 1))), or (W - 1 + B) / (n (W - 1)) without coded parts.
 
-    A worker that is gone for good takes its uncoded partitions with it: no code has them.
+    If a worker is gone for good, its uncoded partitions are lost, as no code contains them.
 
     Examples
     --------

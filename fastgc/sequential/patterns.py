@@ -1,7 +1,7 @@
-"""Which workers straggle in which rounds: the models of patterns that schemes are made for.
+"""Which workers straggle in which rounds: models of patterns that schemes tolerate.
 
-A pattern has a row for each round and a column for each worker; True is a straggler, a worker of
-whom nothing came in that round.
+A pattern has a row for each round and a column for each worker. True is a straggler, from which
+nothing came in that round.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class PerRound:
         object.__setattr__(self, "stragglers", at_least("stragglers", self.stragglers, 0))
 
     def admits(self, pattern: ArrayLike) -> bool:
-        """Whether a pattern is of this model.
+        """Whether a pattern fits this model.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class PerRound:
         Raises
         ------
         TypeError, ValueError
-            If it is no such array.
+            If it is not such an array.
         """
         return bool((check_pattern(pattern).sum(axis=1) <= self.stragglers).all())
 
@@ -92,9 +92,9 @@ class PerRound:
 class Bursty(_OfWindows):
     """Few workers straggle within a window of rounds, and each in one short burst.
 
-    In any `window` rounds in a row at most `stragglers` different workers straggle, and the last
-    time that a worker does is less than `burst` rounds after the first time. The paper writes
-    (B, W, lambda) for the three numbers (Krishnan, Ebrahimi, Khisti 2023, section 2).
+    In any `window` rounds in a row, at most `stragglers` different workers straggle, and a worker's
+    last straggling round is less than `burst` rounds after its first. The paper writes (B, W,
+    lambda) for the three numbers (Krishnan, Ebrahimi, Khisti 2023, section 2).
 
     Parameters
     ----------
@@ -114,9 +114,9 @@ class Bursty(_OfWindows):
     stragglers: int
 
     def admits(self, pattern: ArrayLike) -> bool:
-        """Whether a pattern is of this model; as `PerRound.admits`.
+        """Whether a pattern fits this model; as `PerRound.admits`.
 
-        Of a pattern shorter than a window, all rounds are one window.
+        If a pattern is shorter than a window, all its rounds are one window.
         """
         runs = _windows(check_pattern(pattern), self.window)
         if (runs.any(axis=1).sum(axis=1) > self.stragglers).any():
@@ -130,9 +130,9 @@ class Bursty(_OfWindows):
 
 @dataclass(frozen=True)
 class Arbitrary(_OfWindows):
-    """Few workers straggle within a window of rounds, each a few times, whenever that is.
+    """Few workers straggle within a window of rounds, each a few times, in any rounds.
 
-    In any `window` rounds in a row at most `stragglers` different workers straggle, none of them
+    In any `window` rounds in a row, at most `stragglers` different workers straggle, none of them
     more than `times` times. The paper writes (N, W', lambda') for the three numbers.
 
     Parameters
@@ -153,7 +153,7 @@ class Arbitrary(_OfWindows):
     stragglers: int
 
     def admits(self, pattern: ArrayLike) -> bool:
-        """Whether a pattern is of this model; as `Bursty.admits`."""
+        """Whether a pattern fits this model; as `Bursty.admits`."""
         runs = _windows(check_pattern(pattern), self.window)
         few = (runs.any(axis=1).sum(axis=1) <= self.stragglers).all()
         return bool(few and (runs.sum(axis=1) <= self.times).all())

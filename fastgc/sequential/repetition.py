@@ -16,17 +16,17 @@ _WINDOWS = (1, 2, 3)  # that are tried, in bursts, and one round more
 
 
 class SRSGC(BurstyScheme):
-    """A gradient code for few stragglers a round; what a round lacks is repeated B rounds later.
+    """A gradient code for few stragglers per round; missing messages are repeated B rounds later.
 
-    Every job has one code for s stragglers, s = ceil(B lambda / (W - 1 + B)). Where more straggle
-    in the round that a job begins in, as many workers as it still lacks compute their message for
-    it B rounds later, in place of that for the job that begins then. Every pattern of stragglers of
-    the model ``Bursty(B, W, lambda)`` is tolerated, and so is that of s stragglers in each round
+    Every job has one code for s stragglers, s = ceil(B lambda / (W - 1 + B)). If more straggle in
+    the round in which a job begins, then B rounds later as many workers as messages are missing
+    compute their message for it, instead of one for the job that begins then. The scheme tolerates
+    all patterns of stragglers of the model ``Bursty(B, W, lambda)``, and s stragglers in each round
     (``PerRound(s)``): no round then waits for a straggler.
 
-    A round may end when the job due is decoded, and the newest lacks no more than lambda - s
-    messages. Whatever the model admits leaves no more, so that it is never waited for; where more
-    straggle than it admits, what is put off stays little enough to be made up for.
+    A round may end when the job that is due is decoded, and the newest lacks at most lambda - s
+    messages. Patterns of the model leave no more, so no round waits for them. If more workers
+    straggle than that, the rule keeps the postponed work small enough to make up for.
 
     Parameters
     ----------
@@ -35,19 +35,19 @@ class SRSGC(BurstyScheme):
     burst : int
         Rounds after which a message is repeated, B; the delay of a job.
     window : int
-        W, of the model: 1 more than a multiple of B.
+        W of the model: 1 more than a multiple of B.
     stragglers : int
         Different workers that may straggle in a window, lambda, at most n.
     code : callable, optional
-        ``code(n, stragglers=s)`` makes the code of a job. Default: `fastgc.FractionalRepetition`
-        where s + 1 divides n (the paper's SR-SGC-Rep), else `fastgc.ReedSolomon`.
+        ``code(n, stragglers=s)`` makes the code of a job. Default: `fastgc.FractionalRepetition` if
+        s + 1 divides n (the paper's SR-SGC-Rep), otherwise `fastgc.ReedSolomon`.
 
     Attributes
     ----------
     s : int
         Stragglers that the code of a job tolerates.
     model : Bursty
-        What is tolerated.
+        Patterns that are tolerated.
 
     Raises
     ------
@@ -56,9 +56,9 @@ class SRSGC(BurstyScheme):
 
     Notes
     -----
-    The source is section 3 of the paper that `MSGC` names. A worker repeats only what the
-    others do not make up for: with fractional repetition that is one message of each group of which
-    none came.
+    The source is section 3 of the paper that `MSGC` names. Workers repeat only messages that the
+    others do not replace: with fractional repetition, one message of each group from which none
+    came.
 
     Examples
     --------

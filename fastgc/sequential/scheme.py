@@ -1,10 +1,10 @@
-"""What a sequential scheme is, one run of it, and the simplest: every job in a round of its own.
+"""Sequential schemes, their runs, and the simplest scheme: every job in its own round.
 
-Jobs are gradients, of several models trained in turn, say. A new one begins in each round, and is
-to be done some rounds later at the latest; so a worker's part of a job may be done in another round
-than the one that it straggled in. A scheme cuts the partitions of a job into parts, with a code
-each, and says in each round which part of which job a worker computes. A worker's message for a
-part is the one that its code says.
+Jobs are gradients, for instance of several models trained in turn. A new job begins in each round,
+and must be done within some rounds. So a worker can do its part of a job in a later round than the
+one in which it straggled. A scheme cuts the partitions of a job into parts, each with a code, and
+says in each round which part of which job a worker computes. A worker's message for a part is that
+of its code.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ State = NDArray[np.bool_]
 
 
 class Tasks(NamedTuple):
-    """What workers compute in a round: their mini-tasks, one a slot.
+    """What workers compute in a round: their mini-tasks, one in each slot.
 
     Attributes
     ----------
     age : (n, slots) int64 array
-        Of the job: rounds since it began; -1: there is nothing to do in this slot.
+        Age of the job, in rounds since it began; -1: nothing to do in this slot.
     part : (n, slots) int64 array
-        Of the job.
+        Part of the job.
     """
 
     age: NDArray[np.int64]
@@ -48,17 +48,17 @@ class SequentialScheme:
     n : int
         Workers.
     k : int
-        Partitions of a job, all parts together.
+        Partitions of a job, over all parts.
     parts : tuple of Code
-        Of a job: a code for n workers each, which send one message. A part has the partitions after
-        those of the part before.
+        The code of each part of a job, for n workers that send one message each. Partitions are
+        numbered part after part.
     delay : int
-        Rounds after which a job is done at the latest, T: one that begins in round t is done when
-        round t + T is over.
+        Largest number of further rounds that a job takes, T: a job that begins in round t is done
+        when round t + T ends.
     ages : tuple of int
-        Of the jobs that are worked on in a round, ascending: rounds since they began.
+        Ages of the jobs that a round works on, ascending, in rounds since they began.
     slots : int
-        Mini-tasks of a worker in a round, at most.
+        Most mini-tasks of a worker in a round.
     load : float
         Partitions that a worker computes in a round, where an uncoded scheme has one on each worker
         (k / n of them): n times the paper's normalised load.
@@ -81,7 +81,7 @@ class SequentialScheme:
 
     @property
     def load(self) -> float:
-        """Of a worker in a round, at most, where an uncoded scheme has 1."""
+        """Largest load of a worker in a round, where an uncoded scheme has 1."""
         return float(self.slots * self.loads.max())
 
     def partitions(self, part: int) -> range:
@@ -103,17 +103,17 @@ class SequentialScheme:
 
     @classmethod
     def choices(cls, n: int, delay: int) -> Iterator[dict[str, Any]]:
-        """Arguments beside n that are worth a try, where nobody says which (`compare`).
+        """Arguments other than n that `compare` tries if they are not given.
 
-        Default: none, once.
+        Default: a single choice without arguments.
 
         Parameters
         ----------
         n : int
             Workers.
         delay : int
-            Rounds after which jobs are to be done at the latest; schemes that take more are left
-            out by who asks.
+            Largest number of further rounds that jobs may take; the caller leaves out schemes that
+            take more.
         """
         yield {}
 
@@ -123,11 +123,11 @@ class SequentialScheme:
         Parameters
         ----------
         state : (delay + 1, parts, n) bool array
-            Of each job, by its age, the messages that came in the rounds before.
+            For each job, by its age, the messages that came in earlier rounds.
         live : sequence of int
-            Ages of the jobs that are not done, the one that begins (0) among them.
+            Ages of the jobs that are not done, including the one that begins (0).
         silent : (n,) int64 array
-            Of each worker, the rounds in a row that it has not answered in by now.
+            For each worker, how many of the last rounds in a row it has not answered.
         """
         raise NotImplementedError
 
@@ -137,12 +137,12 @@ class SequentialScheme:
         Parameters
         ----------
         state, live
-            As of `tasks`, with what came in this round.
+            As in `tasks`, with what came in this round.
         """
         raise NotImplementedError
 
     def lacks(self, part: int, came: NDArray[np.bool_]) -> int:
-        """Messages that a part needs beside those that came: those of further workers, at least."""
+        """How many more messages a part needs at least."""
         return self.parts[part].scheme.rule.missing(np.flatnonzero(came))
 
 
@@ -205,13 +205,13 @@ class Schedule:
     Raises
     ------
     TypeError
-        If it is none.
+        If it is not a scheme.
 
     Attributes
     ----------
     scheme : SequentialScheme
     round : int
-        Rounds that are over. A job has the number of the round that it began in.
+        Number of rounds that have ended. A job has the number of the round in which it began.
 
     Examples
     --------
@@ -253,12 +253,12 @@ class Schedule:
         Parameters
         ----------
         job : bool
-            False: no job begins; those that have are gone on with.
+            False: no job begins; current jobs continue.
 
         Raises
         ------
         RuntimeError
-            If the round before is not over.
+            If the previous round has not ended.
         """
         if self._tasks is not None:
             raise RuntimeError(f"round {self.round} has begun: end it before the next one")
@@ -294,7 +294,7 @@ class Schedule:
         Returns
         -------
         list of int
-            The jobs that are done with it, oldest first.
+            The jobs that are done after it, oldest first.
 
         Raises
         ------
@@ -328,12 +328,12 @@ class Schedule:
         return finished
 
     def state(self) -> dict[str, Any]:
-        """All that `restore` needs to go on from here: arrays, and lists of numbers.
+        """Everything that `restore` needs to continue: arrays, and lists of numbers.
 
         Raises
         ------
         RuntimeError
-            If a round has begun, and is not over.
+            If a round has begun and not ended.
         """
         if self._tasks is not None:
             raise RuntimeError(f"round {self.round} has begun: end it before it is kept")
@@ -345,17 +345,17 @@ class Schedule:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on with a run.
+        """Continue a run.
 
         Parameters
         ----------
         state : mapping
-            What `state` gave, of the same scheme.
+            The `state` of a run of the same scheme.
 
         Raises
         ------
         TypeError, ValueError
-            If it is not such; nothing has changed then.
+            If it does not fit; nothing has changed in that case.
         """
         own = self.state()
         for name, mine in own.items():
@@ -446,12 +446,12 @@ class Independent(SequentialScheme):
     Parameters
     ----------
     code : Code
-        `fastgc.Uncoded`, or any whose workers send one message.
+        `fastgc.Uncoded`, or any code whose workers send one message.
 
     Raises
     ------
     TypeError, ValueError
-        If it is no such code.
+        If it is not such a code.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How long jobs take on recorded or drawn times: by any scheme, and by the best of each name."""
+"""How long jobs take on recorded or drawn times, for any scheme and for the best of each name."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class SequentialRun:
     stragglers : (rounds,) int64 array
         Workers with something to do that had not answered when the round ended.
     waited : (rounds,) bool array
-        Whether the round could not end after (1 + mu) times the fastest worker's time: more had
-        straggled by then than could be made up for.
+        Whether the round lasted longer than (1 + mu) times the fastest worker's time, because more
+        workers had straggled by then than could be made up for.
     """
 
     rounds: NDArray[np.float64]
@@ -43,20 +43,20 @@ class SequentialRun:
 
     @property
     def seconds(self) -> float:
-        """Of all rounds together."""
+        """Time of all rounds together."""
         return float(self.rounds.sum())
 
     @property
     def seconds_per_job(self) -> float:
-        """Of all rounds, the last ones, in which no job begins, among them, over the jobs."""
+        """Time of all rounds, including the last ones, in which no job begins, per job."""
         return self.seconds / self.done.size
 
     @property
     def standard_error(self) -> float:
-        """Of `seconds_per_job`, estimated from batches of rounds in a row; NaN of few rounds.
+        """Standard error of `seconds_per_job`, from batches of rounds; NaN for few rounds.
 
-        There are about as many batches as rounds in each. What makes a whole batch slow is in it, a
-        drift over the run is not.
+        There are about as many batches as rounds in each. The estimate includes what makes a whole
+        batch slow, but no drift over the run.
         """
         count = math.isqrt(self.rounds.size)
         if count < 3:
@@ -77,28 +77,28 @@ def simulate_sequential(
 ) -> SequentialRun:
     """Run a scheme on times of workers, as recorded or drawn.
 
-    A round of N has as many jobs begin as can be done in N rounds: one in each of the first
-    N - T. It ends when the fastest worker's time has passed (1 + mu) times, or as soon as all have
-    answered; and not before all jobs can still be done in time (`SequentialScheme.tolerable`). Who
-    has not answered by then is a straggler, and what it computes is lost.
+    In N rounds as many jobs begin as can be done in them: one in each of the first N - T. A round
+    ends after (1 + mu) times the fastest worker's time, or as soon as all have answered, but not
+    before all jobs can still be done in time (`SequentialScheme.tolerable`). Workers that have not
+    answered by then are stragglers, and what they compute is lost.
 
     Parameters
     ----------
     times : (rounds, workers) array
-        Seconds that each worker takes for `at_load` partitions, in each round: a row after the
-        other is used, in this order. Of `fastgc.delays.Empirical`: its `samples`.
+        Seconds that each worker takes for `at_load` partitions in each round. Rows are used in this
+        order. They may be the `samples` of `fastgc.delays.Empirical`.
     scheme : SequentialScheme
-        For so many workers.
+        A scheme for so many workers.
     mu : float
-        How many times longer than for the fastest worker a round waits for the others at least. 0:
-        it ends as soon as it may, as a gradient code's round does.
+        A round waits at least (1 + mu) times as long as the fastest worker takes. 0: it ends as
+        soon as possible, as with a gradient code.
     load_slope : float, or array (workers,) or (rounds, workers)
-        Seconds that one partition more takes, where an uncoded scheme has one on each worker.
+        Seconds that one more partition takes, where an uncoded scheme has one on each worker.
     at_load : float
-        Partitions that `times` are of; 0, if they are of empty rounds.
+        The number of partitions in `times`; 0 if they are those of empty rounds.
     interrupted : bool
-        Whether workers drop what they are at when a round is over, as the paper has it. Otherwise
-        they first finish it, as those of the engines do, and begin with the next round after that.
+        True: workers drop what they are computing when a round ends, as in the paper. False: they
+        first finish it, as those of the engines do, before they begin the next round.
 
     Returns
     -------
@@ -107,17 +107,18 @@ def simulate_sequential(
     Raises
     ------
     ValueError
-        If `times` are not one for each worker of the scheme, negative or not finite, there are not
-        more rounds than a job takes, or times of a smaller load would be negative.
+        If `times` do not have a column for each worker of the scheme, or are negative or not
+        finite; if there are not more rounds than a job takes; or if times of a smaller load would
+        be negative.
     TypeError
-        If an argument is of a wrong type.
+        If an argument has a wrong type.
 
     Notes
     -----
-    The rule of (1 + mu) is of Krishnan, Ebrahimi and Khisti (ICLR 2023). Where a pattern is not of
-    the model, they wait until it is; here, only until all jobs can still be done, which is earlier
-    or at the same time. A round in which a worker has fewer mini-tasks, at the beginning and at the
-    end, takes it less time, in proportion.
+    The rule of (1 + mu) comes from Krishnan, Ebrahimi and Khisti (ICLR 2023). If a pattern of
+    stragglers does not fit the model, they wait until it does. This function waits only until all
+    jobs can still be done, which is earlier or at the same time. At the beginning and at the end,
+    workers have fewer mini-tasks in a round, and take proportionally less time.
 
     Examples
     --------
@@ -228,16 +229,17 @@ class Compared:
     Attributes
     ----------
     name : str
-        As it was asked for.
+        The name that was given.
     found : dict
-        What that left open, as it was chosen; of a gradient code, its stragglers.
+        The parameters that were chosen because the name left them open; for a gradient code, its
+        stragglers.
     scheme : SequentialScheme
     mu : float
-        How many times longer than for the fastest worker rounds wait for the others at least.
+        Rounds wait at least (1 + mu) times as long as the fastest worker takes.
     run : SequentialRun
-        Of the rounds that parameters were not chosen by.
+        The rounds that were not used to choose parameters.
     tried : tuple of (float, float)
-        Load and seconds per job of each choice, on the rounds that choose; on those of `run` where
+        Load and seconds per job of each choice, on the rounds that choose, or on those of `run` if
         there is nothing to choose.
     """
 
@@ -250,7 +252,7 @@ class Compared:
 
     @property
     def text(self) -> str:
-        """The name with all that was chosen, to be asked for again."""
+        """The name with all chosen parameters, which gives the same scheme again."""
         chosen = ",".join(f"{key}={value}" for key, value in self.found.items())
         if not chosen:
             return self.name
@@ -276,27 +278,27 @@ def compare(
     seed: int = 0,
     progress: bool = False,
 ) -> list[Compared]:
-    """Rank schemes by the seconds that they take for a job, on recorded or drawn times.
+    """Rank schemes by their seconds per job, on recorded or drawn times.
 
-    Parameters that a name leaves open are chosen by the first rounds, and all schemes are judged by
-    the others: what is best on the very rounds it is judged by looks better than it is.
+    The first rounds choose the parameters that a name leaves open, and the others judge all
+    schemes, because a choice looks better than it is on the rounds that chose it.
 
     Parameters
     ----------
     times : (rounds, workers) array
-        As of `simulate_sequential`, as are `load_slope`, `at_load` and `interrupted`.
+        As in `simulate_sequential`, like `load_slope`, `at_load` and `interrupted`.
     names : sequence of str
-        As of `make`, where parameters may be missing; gradient codes run round by round.
+        As in `make`, but parameters may be missing. Gradient codes run round by round.
     models : int
         Models trained in turn: jobs must be done ``models - 1`` rounds after they begin.
     mu : float or sequence of float
-        How many times longer than for the fastest worker rounds wait for the others at least; of
-        several, the best is chosen. Rounds of gradient codes end as soon as they may.
+        Rounds wait at least (1 + mu) times as long as the fastest worker takes; the best of several
+        is chosen. Rounds of gradient codes end as soon as possible.
     probe : int, optional
-        Rounds that parameters are chosen by. Default: half of them, at most 100; none where there
+        Number of rounds that choose parameters. Default: half of them, at most 100; none if there
         is nothing to choose.
     seed : int
-        Of random codes.
+        Seed of random codes.
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
 
@@ -308,10 +310,10 @@ def compare(
     Raises
     ------
     ValueError
-        If a name names nothing, or nothing that gives exact gradients in so many rounds; if there
-        are too few rounds.
+        If a name is unknown, or names nothing that gives exact gradients in so many rounds; or if
+        there are too few rounds.
     TypeError
-        If an argument is of a wrong type.
+        If an argument has a wrong type.
 
     Examples
     --------

@@ -58,69 +58,67 @@ def train_models(
     every: int = 10,
     **keywords: Any,
 ) -> list[History]:
-    """Train several models in turn, each step a job of a scheme that codes across rounds.
+    """Train several models in turn; each step is a job of a scheme that codes across rounds.
 
-    A step of the next model begins in every round. So there must be one model more than the rounds
-    that a job may take beside its first.
+    A step of the next model begins in every round. So there must be at least as many models as
+    rounds that a job may take, including its first.
 
     Parameters
     ----------
     scheme : SequentialScheme
-        For so many workers, which are started, and ended again.
+        A scheme; this starts its workers, and ends them again.
     data : Dataset, "digits" or path
-        As of `fastgc.train`; the same for all models.
+        As in `fastgc.train`; the same for all models.
     models : sequence of Model
-        ``scheme.delay + 1`` of them at least, of any sizes.
+        At least ``scheme.delay + 1`` models, of any sizes.
     optimizers : sequence of Optimizer, optional
-        One for each model. They get gradients of the mean loss. Default: as of `fastgc.train`.
+        One for each model. They get gradients of the mean loss. Default: as in `fastgc.train`.
     steps : int
         Gradient steps of each model.
     batch : int, optional
-        Samples of each partition that a gradient is of, drawn anew for each step of each model.
+        Samples of each partition that a gradient uses, drawn anew for each step of each model.
         Default: all.
     evaluate_every : int
-        Steps of a model from one to the next whose loss and test error are computed; the last is
-        one of them.
+        Compute loss and test error of a model once in so many steps, and after the last.
     names : sequence of str, optional
-        What to call the runs. Default: the models' types, numbered.
+        Names of the runs. Default: the models' types, numbered.
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
     callback : callable, optional
         Called with the number of a model, from 0, and each of its records.
     mu : float
-        As of `SequentialCluster`.
+        As in `SequentialCluster`.
     engine : str or callable
-        As of `fastgc.train`: in jobs of several ranks all of them call this function, and all but
+        As in `fastgc.train`. In jobs of several ranks all of them call this function, and all but
         rank 0 get histories without rounds.
     seed : int
-        Of delays, the data's split, mini-batches and the models' starts.
+        Seed of delays, the data's split, mini-batches and the models' initial parameters.
     checkpoint : path, optional
-        A folder to keep the run in. If it holds a checkpoint of this very run, training goes on
-        from there: where the same messages come, as in simulated time, to the last bit as it would
-        have gone on.
+        A folder to save the run in. If it holds a checkpoint of the same run, training resumes from
+        there, exactly to the last bit if the same messages come, as in simulated time.
     every : int
-        Rounds from one checkpoint to the next; there is one after the last, too. A checkpoint has
-        the messages of all jobs at work, which may be large.
+        Rounds between checkpoints; there is also one after the last round. A checkpoint includes
+        the messages of all current jobs, which may be large.
     **keywords
-        ``delays``, ``timeout`` and ``patience``, as of `fastgc.engines.RoundOptions`.
+        ``delays``, ``timeout`` and ``patience``, as in `fastgc.engines.RoundOptions`.
 
     Returns
     -------
     list of History
-        One for each model. Of a `Record`, `time` counts the seconds of all models together; `wait`
-        those of all rounds that the step took, from its first to the one that it was done with;
-        `decode` all else in the last of these. `received` and `arrivals` are empty.
+        One for each model. In a `Record`, `time` counts the seconds of all models together; `wait`
+        is the time of all rounds that the step took; `decode` is everything else in the last of
+        these. `received` and `arrivals` are empty.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument does not fit: fewer models than the scheme needs, say.
+        If an argument does not fit, for instance if there are fewer models than the scheme needs.
     CheckpointError
-        If what the folder holds is damaged, or of another run; or if another process has it.
+        If the checkpoint is damaged or belongs to another run, or another process uses the folder.
     NotDecodableError, NonFiniteMessageError, WorkerFailedError, TimeoutError
         As `SequentialCluster.step` does. No process is left behind.
     OSError
-        If a checkpoint cannot be written. The one before it stands.
+        If a checkpoint cannot be written. The previous one remains.
 
     Examples
     --------
@@ -255,7 +253,7 @@ def _checked_optimizers(given: Sequence[Any], count: int, kept: bool) -> list[An
         for method in ("state", "restore") if kept else ():
             if not callable(getattr(each, method, None)):
                 raise TypeError(
-                    "checkpoint asks for optimizers with methods state and restore, as those "
+                    "checkpoint needs optimizers with methods state and restore, as those "
                     f"of fastgc.optimizers have; {each!r} has no {method}"
                 )
     return optimizers

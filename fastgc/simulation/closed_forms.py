@@ -1,7 +1,7 @@
 """Completion times and recovery thresholds without sampling: closed forms and exact convolutions.
 
-The first L computations of a worker take D + cost L seconds where the model's delay D is that of a
-round, and (D + cost) L where it is that of each computation. Workers are independent of each other.
+The first L computations of a worker take D + cost L seconds if the model's delay D is per round,
+and (D + cost) L seconds if it is per computation. Workers are independent of each other.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def threshold_cdf(
 ) -> Array:
     """Probability that `threshold` of n workers have done all their work by time t.
 
-    Ozfatura et al., eq. (18), for any model; a regularised incomplete beta function, whose digits
-    do not cancel as those of the sum would.
+    Ozfatura et al., eq. (18), for any model. It is computed as a regularised incomplete beta
+    function, because the sum would lose digits to cancellation.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def threshold_cdf(
     threshold : int
         Workers needed, 1 .. n.
     delays : Delays
-        Of every worker, or `Heterogeneous`.
+        The model of every worker, or a `Heterogeneous` one.
     load : int
         Computations of each worker.
     cost : float
@@ -88,7 +88,7 @@ def threshold_cdf(
     ValueError
         If a parameter is out of range, or workers' delays are not independent.
     TypeError
-        If a parameter is of a wrong type.
+        If a parameter has a wrong type.
     """
     n, threshold, load = _check_threshold(n, threshold, load)
     if isinstance(delays, Heterogeneous):
@@ -105,8 +105,8 @@ def threshold_mean(
 ) -> float:
     """Mean seconds until `threshold` of n workers have done all their work, exact.
 
-    The mean of eq. (18) of Ozfatura et al.: that of an order statistic of the delays. Parameters
-    and errors as in `threshold_cdf`, and ValueError where the mean does not exist.
+    The mean of eq. (18) of Ozfatura et al., which is the mean of an order statistic of the delays.
+    Parameters and errors as in `threshold_cdf`, and ValueError if the mean does not exist.
     """
     n, threshold, load = _check_threshold(n, threshold, load)
     check_delays(delays)
@@ -154,8 +154,8 @@ def total_cdf(
 ) -> Array:
     """Probability that n workers together have sent `threshold` messages by time t.
 
-    Ozfatura et al., eqs. (14) and (15), M(t) >= M_th. In place of the sum over all N(t), which are
-    of the order of n^r, the n-th power of `completions_pmf` under convolution, cut off at the
+    Ozfatura et al., eqs. (14) and (15), M(t) >= M_th. Instead of the sum over all N(t), about n^r
+    terms, this computes the n-th power of `completions_pmf` under convolution, cut off at the
     threshold: O(threshold^2 log n) for each t. Returns and raises as `threshold_cdf`.
 
     Parameters
@@ -167,8 +167,8 @@ def total_cdf(
     threshold : int
         Messages needed, M_th, 1 .. n (r // batch).
     batch : int
-        Computations between messages (2 for LCC-MMC-2); those after the last full batch are not
-        sent.
+        Computations between messages (2 for LCC-MMC-2). Computations after the last full batch are
+        not sent.
     """
     return _total(n, load, threshold, delays, batch, cost).cdf(t)
 
@@ -184,8 +184,8 @@ def total_mean(
 ) -> float:
     """Mean seconds until n workers together have sent `threshold` messages.
 
-    Ozfatura et al., eqs. (16) and (17), by adaptive quadrature; for `Empirical` delays exact.
-    Parameters and errors as in `total_cdf`, and ValueError where the mean does not exist.
+    Ozfatura et al., eqs. (16) and (17), by adaptive quadrature; exact for `Empirical` delays.
+    Parameters and errors as in `total_cdf`, and ValueError if the mean does not exist.
     """
     return _total(n, load, threshold, delays, batch, cost).mean()
 
@@ -229,8 +229,8 @@ def received_cdf(
 ) -> Array:
     """Probability that the workers done by time t hold `needed` partial gradients together.
 
-    The law of the time T of eq. (18) of Li et al., exact by a convolution over the workers,
-    O(n needed) for each t. Returns and raises as `threshold_cdf`.
+    This is the distribution of the time T in eq. (18) of Li et al., computed exactly by a
+    convolution over the workers, O(n needed) for each t. Returns and raises as `threshold_cdf`.
 
     Parameters
     ----------
@@ -247,9 +247,9 @@ def received_cdf(
 def received_mean(loads: ArrayLike, delays: Delays, needed: int, *, cost: float = 0.0) -> float:
     """Mean seconds until the workers that are done hold `needed` partial gradients together.
 
-    The mean of T in eq. (18) of Li et al., whose minimum over the loads is their P2, by adaptive
-    quadrature; for `Empirical` delays exact. Parameters and errors as in `received_cdf`, and
-    ValueError where the mean does not exist.
+    The mean of T in eq. (18) of Li et al., by adaptive quadrature; exact for `Empirical` delays.
+    Its minimum over the loads is their P2. Parameters and errors as in `received_cdf`, and
+    ValueError if the mean does not exist.
     """
     return _received(loads, delays, needed, cost).mean()
 
@@ -282,7 +282,7 @@ def _received(loads: ArrayLike, delays: Delays, needed: int, cost: float) -> Com
 
 
 def least_threshold(k: int, load: int) -> float:
-    """Workers that any scheme must hear from, k / r (Li et al., Theorem 1).
+    """Number of workers that any scheme must wait for, k / r (Li et al., Theorem 1).
 
     Parameters
     ----------
@@ -301,9 +301,9 @@ def least_threshold(k: int, load: int) -> float:
 
 
 def mds_threshold(k: int, load: int) -> int:
-    """Workers that cyclic repetition and Reed-Solomon codes wait for where n = k: k - r + 1.
+    """Number of workers that cyclic repetition and Reed-Solomon codes wait for if n = k: k - r + 1.
 
-    Li et al., eq. (7); by eq. (8) this is the communication load, too. Parameters and errors as in
+    Li et al., eq. (7); by eq. (8) this is also the communication load. Parameters and errors as in
     `least_threshold`.
     """
     k, load = _check_load(k, load)
@@ -316,11 +316,11 @@ _EXACT = 2000  # partitions up to which sums of binomial coefficients take milli
 def random_threshold(k: int, load: int) -> float:
     """Workers that the simple randomised scheme waits for, on average, if there are enough.
 
-    Each computes `load` of the partitions, drawn without replacement, and one waits until each has
-    been drawn. Exact for k up to 2000. Beyond that as if those that the first does not compute were
-    drawn independently of each other, which is off by less than 1/k of it. Li et al.'s eq. (5),
-    (k / r) log k, is what this grows like for a fixed load. Parameters and errors as in
-    `least_threshold`.
+    Each worker computes `load` partitions, drawn without replacement, and the master waits until
+    every partition has been drawn. The result is exact for k up to 2000. Beyond that it treats the
+    partitions that the first worker does not compute as drawn independently, with a relative error
+    below 1/k. For a fixed load it grows like (k / r) log k, eq. (5) of Li et al. Parameters and
+    errors as in `least_threshold`.
     """
     k, load = _check_load(k, load)
     return _by_inclusion(k, load) if k <= _EXACT else _as_if_independent(k, load)
@@ -362,10 +362,10 @@ def random_communication_load(k: int) -> float:
 
 
 def coupon_threshold(k: int, load: int) -> float:
-    """Mean number of workers that BCC hears of, b H_b with b = ceil(k / r) batches.
+    """Mean number of workers that BCC waits for, b H_b with b = ceil(k / r) batches.
 
-    Li et al., eqs. (2) and (13), for as many workers as it takes; `coupon_mean` is exact for n of
-    them. By eq. (14) this is the communication load, too. Parameters and errors as in
+    Li et al., eqs. (2) and (13), with an unlimited number of workers; `coupon_mean` is exact for n
+    workers. By eq. (14) this is also the communication load. Parameters and errors as in
     `least_threshold`.
     """
     k, load = _check_load(k, load)
@@ -374,16 +374,17 @@ def coupon_threshold(k: int, load: int) -> float:
 
 
 def coupon_mean(k: int, load: int, n: int) -> float:
-    """Mean number of workers that BCC hears of, given that n workers picked all batches.
+    """Mean number of workers that BCC waits for, given that n workers picked all batches.
 
-    What `CouponCollector` waits for, averaged over its seeds, which all let n workers pick all of
-    the ceil(k / r) batches: less than `coupon_threshold`, which it approaches for large n. `n` is
-    ceil(k / r) at least; other parameters and errors as in `least_threshold`.
+    `CouponCollector` waits for so many workers, averaged over its seeds, as it only takes seeds
+    with which n workers pick all of the ceil(k / r) batches. This is less than `coupon_threshold`,
+    and approaches it for large n. `n` is at least ceil(k / r); other parameters and errors as in
+    `least_threshold`.
 
     Notes
     -----
-    A recursion over the number of distinct batches heard of, O(n b), without a subtraction, in
-    logarithms: for n = b all batches are picked with a probability of b! / b^b only.
+    This is a recursion over the number of distinct batches, O(n b), without subtractions, in
+    logarithms, because for n = b the probability of picking all batches is only b! / b^b.
     """
     k, load = _check_load(k, load)
     b = -(-k // load)
@@ -404,10 +405,10 @@ def coupon_mean(k: int, load: int, n: int) -> float:
 
 
 def coupon_tail_bound(k: int, excess: float) -> float:
-    """Bound on the probability that k coupons take (1 + excess) k log k draws, or more.
+    """Bound on the probability that k coupons take (1 + excess) k log k draws or more.
 
-    Li et al., Lemma 2: ``k**-excess``. For k = 2 the lemma as printed fails, for two draws are
-    always needed; there it is the union bound that it is made of. Errors as in `least_threshold`.
+    Li et al., Lemma 2: ``k**-excess``. For k = 2 the printed lemma fails, because two draws are
+    always needed; the result is then the union bound of its proof. Errors as in `least_threshold`.
 
     Parameters
     ----------
@@ -423,9 +424,9 @@ def coupon_tail_bound(k: int, excess: float) -> float:
 
     Notes
     -----
-    One of k coupons is missing after t - 1 draws with a probability of at most
-    ``k (1 - 1/k)**(t - 1)``, which is ``k exp(-t / k)`` or less for t >= k log k from k = 8 on;
-    from 3 to 7 that is so of the probability itself.
+    The probability that one of k coupons is missing after t - 1 draws is at most
+    ``k (1 - 1/k)**(t - 1)``. For k >= 8 and t >= k log k this is at most ``k exp(-t / k)``; for k
+    from 3 to 7 the probability itself is.
     """
     k, excess = at_least("k", k, 1), check_real("excess", excess)
     if k == 2:
@@ -437,9 +438,9 @@ def coupon_tail_bound(k: int, excess: float) -> float:
 def coverage_probability(loads: ArrayLike, k: int) -> float:
     """Probability that random choices of workers cover all of k partitions.
 
-    With which the assignments of `CouponCollector` and `RandomAssignment` exist, over their seeds:
-    worker i picks ``loads[i]`` of k partitions, all sets of them equally likely. For batches,
-    ``coverage_probability([1] * n, b)`` with b = ceil(k / r). Errors as in `least_threshold`.
+    It is the probability, over seeds, that an assignment of `CouponCollector` or `RandomAssignment`
+    exists: worker i picks ``loads[i]`` of k partitions, with all sets equally likely. For batches
+    use ``coverage_probability([1] * n, b)`` with b = ceil(k / r). Errors as in `least_threshold`.
 
     Parameters
     ----------
@@ -450,8 +451,8 @@ def coverage_probability(loads: ArrayLike, k: int) -> float:
 
     Notes
     -----
-    A recursion over the workers for the number of partitions that are still missing, without a
-    subtraction, O(k load) each.
+    This is a recursion over workers for the number of missing partitions, without subtractions,
+    O(k load) for each.
     """
     each = np.asarray(loads)
     k = at_least("k", k, 1)
@@ -504,15 +505,15 @@ def _check_load(k: int, load: int) -> tuple[int, int]:
 def fastest_of_groups_mean(groups: float, size: int, delays: Delays) -> float:
     """Mean seconds until the fastest worker of every group is done.
 
-    Zhu et al., eq. (14), the mean of the largest of `groups` minima; with groups of one the mean
-    of the largest delay, eqs. (11) and (13). For exponential delays of mean eta it is
-    eta H_groups / size, otherwise computed by adaptive quadrature. Raises as `threshold_mean`, and
-    ValueError if workers are not alike.
+    Zhu et al., eq. (14): the mean of the largest of `groups` minima. With groups of one it is the
+    mean of the largest delay, eqs. (11) and (13). For exponential delays of mean eta it is eta
+    H_groups / size; otherwise it is computed by adaptive quadrature. Raises as `threshold_mean`,
+    and ValueError if workers differ.
 
     Parameters
     ----------
     groups : float
-        Selected groups, positive; eqs. (13) and (16) put in a mean, which need not be whole.
+        Selected groups, positive. Eqs. (13) and (16) use a mean, which need not be an integer.
     size : int
         Workers in a group, M_G.
     delays : Delays
@@ -546,9 +547,9 @@ def selected_mean(
 ) -> float:
     """Bound on the mean number of workers, or groups, that CADA selects in a round.
 
-    Zhu et al., eq. (12) for workers and (15) for groups, with c_d = c for all d. One of smoothness
-    L_m with L_m^2 <= c / (d scale^2), d <= D, is selected in every (d + 1)-th round at most, unless
-    its gradient is too old before. Raises as `least_threshold`.
+    Zhu et al., eq. (12) for workers and (15) for groups, with c_d = c for all d. A worker with
+    smoothness L_m and L_m^2 <= c / (d scale^2), d <= D, is selected at most once in d + 1 rounds,
+    unless its gradient becomes too old before. Raises as `least_threshold`.
 
     Parameters
     ----------
@@ -557,24 +558,24 @@ def selected_mean(
     c : float
         Constant of the rule of selection, eqs. (7) and (9), positive.
     max_age : int
-        D, 1 at least.
+        D, at least 1.
     scale : float, optional
-        By default M or G, the length of `smoothness`, as the paper has it. The rule as it stands in
-        eq. (7) warrants 1, which gives the smaller bound.
+        By default M or G, the length of `smoothness`, as in the paper. The rule in eq. (7)
+        justifies 1, which gives a smaller bound.
     oldest : int, optional
-        Age at which one is selected in any case, D or D + 1. By default D, as in Algorithm 1 and
-        `fastgc.optimizers.CADA`. The paper's equations are those for D + 1, and smaller: Algorithm
-        1 may exceed them by a factor of (D + 1) / D.
+        Age at which a worker is selected in any case, D or D + 1. By default D, as in Algorithm 1
+        and `fastgc.optimizers.CADA`. The paper's equations hold for D + 1, and are smaller:
+        Algorithm 1 may exceed them by a factor of (D + 1) / D.
 
     Returns
     -------
     float
-        At most M. Bounds the mean over many rounds; in K rounds, M more may be selected in all.
+        At most M. It bounds the mean over many rounds; in K rounds, M more may be selected in all.
 
     Notes
     -----
-    The paper sets the largest threshold, that for d = 0, to 0; it must be infinite, or those that
-    are the least smooth and selected in every round would not be counted at all.
+    The paper sets the largest threshold, that for d = 0, to 0. It must be infinite, or the least
+    smooth workers, which are selected in every round, would not be counted.
     """
     L = check_reals("smoothness", smoothness)
     if L.ndim != 1 or not L.size or not np.all((L > 0) & np.isfinite(L)):
@@ -592,7 +593,7 @@ def selected_mean(
 
 
 class AdaptiveLoads(NamedTuple):
-    """What a round of distributed Adam, CADA or G-CADA costs.
+    """The cost of a round of distributed Adam, CADA or G-CADA.
 
     Attributes
     ----------
@@ -607,10 +608,11 @@ class AdaptiveLoads(NamedTuple):
 
 
 def adaptive_loads(selected: float, size: int = 1, batch: int = 1) -> AdaptiveLoads:
-    """Loads per round where all of each selected group compute and the fastest one sends.
+    """Loads per round if all members of selected groups compute and the fastest of each sends.
 
     Zhu et al., eqs. (17) to (22): distributed Adam selects all M workers in groups of one, CADA
-    as many as `selected_mean` says in groups of one, G-CADA groups. Errors as in `selected_mean`.
+    selects as many as `selected_mean` in groups of one, and G-CADA selects groups. Errors as in
+    `selected_mean`.
 
     Parameters
     ----------

@@ -56,10 +56,10 @@ def covered_cdf(
 ) -> Array:
     """Probability that n workers together have sent `needed` different partitions by time t.
 
-    Pr(T <= t) of UC-MMC and UC-MMC-PG of Ozfatura et al. (section III and eq. (11)), for which the
-    paper has simulations only, for any model of workers that are alike. Worker i computes the
-    partitions i k / n, i k / n + 1, ..., modulo k, in this order. Raises as `threshold_cdf`, and
-    ValueError if workers are not alike.
+    Pr(T <= t) of UC-MMC and UC-MMC-PG of Ozfatura et al. (section III and eq. (11)), for any model
+    with equal workers; the paper only simulates it. Worker i computes the partitions i k / n,
+    i k / n + 1, ..., modulo k, in this order. Raises as `threshold_cdf`, and ValueError if workers
+    differ.
 
     Parameters
     ----------
@@ -70,19 +70,19 @@ def covered_cdf(
     k : int, optional
         Partitions, a multiple of n; n by default.
     needed : int, optional
-        Different partitions with which a round is over, as by ``tolerance=1 - needed / k`` of
-        `Uncoded`; all that are sent by default.
+        Number of different partitions with which a round ends, like ``tolerance=1 - needed / k`` of
+        `Uncoded`. Default: all that are sent.
     batch : int
         Computations between messages, as in `total_cdf`; 1 for `Uncoded`.
 
     Returns
     -------
     float64 array of the shape of t
-        With an absolute error of the order of n roundings.
+        The absolute error is of the order of n roundings.
 
     Notes
     -----
-    O(n r + g n^2) for each t where k = n, with g = k - needed + 1.
+    For k = n, the cost is O(n r + g n^2) for each t, with g = k - needed + 1.
 
     Examples
     --------
@@ -106,8 +106,8 @@ def covered_mean(
 ) -> float:
     """Mean seconds until n workers together have sent `needed` different partitions.
 
-    E[T] of UC-MMC and UC-MMC-PG of Ozfatura et al., by adaptive quadrature; for `Empirical` delays
-    exact. Parameters and errors as in `covered_cdf`, and ValueError where the mean does not exist.
+    E[T] of UC-MMC and UC-MMC-PG of Ozfatura et al., by adaptive quadrature; exact for `Empirical`
+    delays. Parameters and errors as in `covered_cdf`, and ValueError if the mean does not exist.
     """
     return _Circle(n, load, delays, k, needed, batch, cost).time().mean()
 
@@ -125,15 +125,15 @@ def covered_messages(
     """Mean number of messages that come until n workers have sent `needed` different partitions.
 
     The communication load of UC-MMC and UC-MMC-PG of Ozfatura et al. (figure 2(b)), by adaptive
-    quadrature: a message counts if the round is not over when it comes. Parameters and errors as in
-    `covered_cdf`, and ValueError where messages may come at the same moment, as with `Empirical`
-    delays: which of them are counted is for a simulation to say.
+    quadrature. A message counts if the round has not ended when it comes. Parameters and errors as
+    in `covered_cdf`, and ValueError if messages may come at the same moment, as with `Empirical`
+    delays; use a simulation for these.
 
     Returns
     -------
     float
-        The one that ends the round included. To 9 digits or more, unless delays vary by less than
-        a millionth of themselves.
+        It includes the message that ends the round. It has 9 digits or more, unless delays vary by
+        less than a millionth of themselves.
     """
     circle = _Circle(n, load, delays, k, needed, batch, cost)
     knots = circle.work.delays.knots()

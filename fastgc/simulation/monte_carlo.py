@@ -1,6 +1,6 @@
 """Monte Carlo of rounds: how long they take, from how many workers, at what load.
 
-How late workers are is drawn by kernels where they know the delays' law, or by the delay model.
+Kernels draw how late workers are if they know the delays' distribution. Otherwise the model does.
 """
 
 from __future__ import annotations
@@ -70,21 +70,21 @@ class Simulation:
     Attributes
     ----------
     times : (rounds,) float64 array
-        Seconds from the hand-off of the parameters until the gradient could be decoded.
+        Seconds from handing out the parameters until the gradient could be decoded.
     messages, workers : (rounds,) int64 array
-        Messages that had come by then, and the workers that sent them.
+        Messages that had come by then, and workers that had sent them.
     computations : (rounds,) int64 array
         Partial gradients that all workers together had computed by then.
     message_weight : float
         Size of a message, in gradients.
     mean_exists : bool, optional
-        True: the delays' tails are such that the mean time does, which that of the simulated rounds
-        then estimates. None: it is unknown, as the delays do not say how heavy their tails are, or
-        the code does not say how many stragglers it tolerates.
+        True: the mean time exists, so the mean of the simulated rounds estimates it. None: this is
+        unknown, because the delays do not say how heavy their tails are, or the code does not say
+        how many stragglers it tolerates.
     residuals : (judged,) float64 array, optional
-        What the gradients of the first rounds leave out, as `fastgc.codes.Approximation.residual`,
-        of 1000 rounds at most. None, not computed: the code decodes no round before it is exact up
-        to rounding.
+        What the gradients of the first rounds (at most 1000) leave out, as
+        `fastgc.codes.Approximation.residual`. None if they are not computed, because the code
+        decodes only what is exact up to rounding.
     """
 
     times: NDArray[np.float64]
@@ -97,7 +97,7 @@ class Simulation:
 
     @property
     def residual(self) -> float:
-        """Root of the mean square of `residuals`; NaN where they were not computed."""
+        """Root mean square of `residuals`; NaN if they were not computed."""
         return math.nan if self.residuals is None else float(np.sqrt(np.mean(self.residuals**2)))
 
     def __repr__(self) -> str:
@@ -114,7 +114,7 @@ class Simulation:
 
     @property
     def standard_error(self) -> float:
-        """Standard error of `mean`, were the rounds independent; NaN from one round."""
+        """Standard error of `mean`, if rounds are independent; NaN for a single round."""
         rounds = self.times.size
         with np.errstate(over="ignore"):  # of squares
             return float(self.times.std(ddof=1)) / math.sqrt(rounds) if rounds > 1 else math.nan
@@ -140,11 +140,11 @@ class Simulation:
         return self.mean_messages * self.message_weight
 
     def quantile(self, q: ArrayLike) -> NDArray[np.float64]:
-        """Time in seconds within which this fraction of the rounds was over, elementwise."""
+        """Time in seconds within which this fraction of the rounds ended, elementwise."""
         return np.asarray(np.quantile(self.times, check_reals("q", q)))
 
     def cdf(self, t: ArrayLike) -> NDArray[np.float64]:
-        """Fraction of the rounds that were over after t seconds, elementwise."""
+        """Fraction of the rounds that ended within t seconds, elementwise."""
         over: NDArray[np.float64] = (
             np.searchsorted(np.sort(self.times), check_reals("t", t), side="right")
             / self.times.size
@@ -169,61 +169,62 @@ def simulate(
 ) -> Simulation:
     """Simulate rounds of a code.
 
-    Worker i, of load w, begins after D seconds and computes for ``cost * w``; or, where the delays
-    are per computation, it begins at once and computes for ``(D + cost) * w``. Of m messages that
-    it sends, each takes an m-th of the computation; where its code has it send them together, all
-    come at the end of it, and whatever comes with the last one needed is received, too.
+    Worker i with load w begins after D seconds and computes for ``cost * w`` seconds; if delays are
+    per computation, it begins at once and computes for ``(D + cost) * w``. If it sends m messages,
+    each takes an m-th of this time. If its code sends them together, all come at the end, and those
+    that come with the last one needed are also received.
 
-    Workers that send sums on request (`PartialWork`) keep their messages until all that is needed
-    was computed by anybody. Those that the master then asks answer at once, with one message each,
-    and only these are counted and received. Those of `Reactive` are asked for what others owe, as
-    `fastgc.codes.ReactiveRound` says: each begins with that when it was asked, and is done with
-    what it was asked before.
+    Workers of `PartialWork`, which send sums on request, keep their messages until everything
+    needed has been computed by some worker. The workers that the master then asks answer at once
+    with one message each, and only these are counted and received. Workers of `Reactive` are asked
+    for missing shares, as in `fastgc.codes.ReactiveRound`: each begins with a share when it has
+    been asked and has finished what it was asked before.
 
     Parameters
     ----------
     code : Code
     delays : DelayModel, optional
-        Of which D is drawn for each worker and round. Default: none.
+        The model from which D is drawn for each worker and round. Default: no delays.
     cost : float or (n,) array
-        Seconds to compute one partial gradient, of each worker if they differ.
+        Seconds to compute one partial gradient, or for each worker if they differ.
     receive : float
-        Seconds that the master's link is busy with a message, one message after another.
+        Seconds that the master's link needs for each message, one after the other.
     overhead : float
-        Seconds between a gradient and the next round: decoding, updating.
+        Seconds between a gradient and the next round, for decoding and updating.
     rounds : int
     seed : int
-        Codes of equal n see the same delays for the same seed.
+        Codes with the same n have the same delays for the same seed.
     interrupted : bool
-        Whether workers drop what they are at when a round is over, as the papers have it, so that
-        rounds are independent. Otherwise they first finish the message they are at, as those of
-        `fastgc.engines` do, and whoever is very late misses rounds.
+        True: workers drop what they are computing when a round ends, as in the papers, so rounds
+        are independent. False: they first finish the message they are working on, as those of
+        `fastgc.engines` do, and very late workers miss rounds.
     processors : float or (n,) array, optional
-        How many processors all workers share, or a number that names the processor of each. `cost`
-        is then that of a worker alone. A processor divides its time evenly among those of its
-        workers that compute; a worker that is late sleeps, and uses none. Times per computation are
-        computing. Simulated event by event, which takes longer. Default: one for each worker.
+        How many processors the workers share, or the number of each worker's processor. `cost` is
+        then that of a worker alone. A processor divides its time evenly among those of its workers
+        that compute; a worker that is late sleeps, and uses no processor. Delays per computation
+        count as computing. Rounds are simulated event by event, which takes longer. Default: one
+        processor for each worker.
     method : {"auto", "kernel", "round"}
-        "kernel" computes the time at which the rule of the code is met, compiled; "round" hands
-        message after message to ``code.round`` until it is ready, which any code can. They agree
-        round by round, unless rounds wait for better messages than those that suffice, or for more
-        (`LagrangeCode`, where workers send several). Default: what rounds do, by the kernel for
-        codes that have a rule which it knows, and do not wait. Workers are asked by "auto"
-        only, and where `processors` are not shared; else they send every message, as with
-        engines that cannot ask.
+        "kernel" computes the time at which the code's rule is met, in compiled code. "round" hands
+        message after message to ``code.round`` until it is ready, which works for any code. They
+        agree round by round, unless rounds wait for better or more messages than suffice
+        (`LagrangeCode`, if workers send several). "auto" gives the result of "round", by the kernel
+        if it knows the code's rule and rounds do not wait. Workers are asked only with "auto" and
+        without shared `processors`; otherwise they send every message, as with engines that cannot
+        ask.
     request : float
-        Seconds of a round trip: from the moment when the master asks for sums until they begin to
-        come; beside the work, where it asks for what others owe.
+        Seconds of a round trip: from asking for sums until they begin to come or, if the master
+        asks for missing shares, in addition to the work.
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
 
     Raises
     ------
     ValueError
-        If an argument is negative or does not fit the code, or if the delays are such that the
-        mean time does not exist.
+        If an argument is negative or does not fit the code, or if the mean time does not exist with
+        these delays.
     TypeError
-        If an argument is of a wrong type.
+        If an argument has a wrong type.
 
     Examples
     --------
@@ -243,10 +244,10 @@ def simulate(
     )
     request = check_real("request", request)
     if processors is not None and method != "auto":
-        raise ValueError(f'processors are shared by method="auto" only, not {method!r}')
+        raise ValueError(f'processors need method="auto", not {method!r}')
     if processors is not None and request:
         raise ValueError(
-            "request is of rounds with a processor for each worker: not with processors"
+            "request and processors exclude each other: shared processors are simulated without it"
         )
     judge = _Judge(code, rounds) if code.scheme.approximate else None
     run = _simulator(code, method, processors, request, judge)
@@ -301,15 +302,15 @@ def follow(
     Parameters
     ----------
     code, delays, cost, receive, overhead, seed, interrupted, processors
-        As of `simulate`: the rounds are those of its ``method="round"``, for the same arguments, or
-        where processors are shared, of its only one.
+        As in `simulate`. The rounds are the same as with its ``method="round"``; with shared
+        processors it has only one method.
     rounds : int
-        How many.
+        Number of rounds.
 
     Raises
     ------
     TypeError, ValueError
-        As of `simulate`.
+        As `simulate` does.
 
     Examples
     --------
@@ -416,9 +417,9 @@ def require_mean(
     needed = spared + 1
     if not interrupted and index[needed - 1] <= 1:
         raise ValueError(
-            f"the mean time of a round does not exist where workers finish what they are at: more "
-            f"than the {spared} that {type(code).__name__} can do without have delays of "
-            f"no mean, {delays!r}, and are late for ever longer"
+            f"the mean time of a round does not exist if workers finish what they are working on: "
+            f"more than the {spared} that {type(code).__name__} can do without have delays without "
+            f"a mean, {delays!r}, and fall behind for ever"
         )
     if index[:needed].sum() <= 1:
         raise ValueError(

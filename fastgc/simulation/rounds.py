@@ -66,16 +66,16 @@ class FollowedRound(NamedTuple):
     time : float
         Seconds from the beginning of the first round to the end of this one.
     wait : float
-        Seconds from the hand-off of the parameters until the gradient could be decoded; inf if it
-        never could.
+        Seconds from handing out the parameters until the gradient could be decoded; inf if it never
+        could.
     received : (messages,) int64 array
         Numbers of the messages that had come by then, in order of arrival.
     arrivals : (messages,) float64 array
-        When the master had each of them, in seconds from the hand-off.
+        When the master had each of them, in seconds from handing out the parameters.
     decode : float
-        Seconds for decoding: 0, for it is not simulated.
+        Seconds for decoding: 0, as it is not simulated.
     decoded : (messages,) int64 array, optional
-        Of those received, the messages up to the one that sufficed; None if none did.
+        The received messages up to the one that sufficed; None if none did.
     """
 
     round: int
@@ -105,7 +105,7 @@ class Simulator(ABC):
     ) -> tuple[NDArray[Any], ...]:
         """Simulate rounds ``first``, ``first + 1``, ... of what `delays` draws.
 
-        `late` is as of ``kernels.unchecked.completion``, and so is what is returned: times,
+        `late` is as in ``kernels.unchecked.completion``, and so is what is returned: times,
         messages, workers and computations.
         """
 

@@ -1,4 +1,4 @@
-"""What rounding can do at most: before any message is there."""
+"""Bounds of rounding errors, before any message has come."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _EXTENDED = float(np.finfo(np.longdouble).eps) / 2
 
 
 def amplification(code: Code, survivors: ArrayLike, *, log: bool = False) -> float:
-    """By how much decoding can multiply rounding errors: ``sum_i |a_i| sum_j |B_ij|``.
+    """How many times larger decoding can make rounding errors: ``sum_i |a_i| sum_j |B_ij|``.
 
-    What is decoded is a sum of k partial gradients; on the way, numbers that are so many times as
-    large as one of them are added up. k is the best there is. For coefficients 0 and 1 it is the
+    The gradient is a sum of k partial gradients; decoding adds up numbers that together are so many
+    times as large as one of them. The best possible value is k. For coefficients 0 and 1 it is the
     sum of the loads of the messages used.
 
     Parameters
@@ -42,12 +42,12 @@ def amplification(code: Code, survivors: ArrayLike, *, log: bool = False) -> flo
     survivors : (f,) integer array, or (N,) bool array
         As in `Code.decoding_vector`.
     log : bool, default False
-        Return the natural logarithm, which is finite even where the factor is beyond float64.
+        Return the natural logarithm, which is finite even if the factor is beyond float64.
 
     Returns
     -------
     float
-        Inf, unless `log`, where it is beyond float64.
+        Inf if it is beyond float64, unless `log`.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def amplification_of(code: Code, survivors: NDArray[np.int64], vector: NDArray[A
 
 
 def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) -> float:
-    """How far a decoding vector, as computed, is from one: ``max_j |(a_F B_F - 1)_j|``.
+    """How far a computed decoding vector is from an exact one: ``max_j |(a_F B_F - 1)_j|``.
 
     Parameters
     ----------
@@ -92,12 +92,12 @@ def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) 
     Returns
     -------
     float
-        0 to a few 1e-16 times the largest ``|a_i B_ij|`` for a vector as good as float64 allows.
-        Codes that are not exact (`Uncoded` with a tolerance) have a large one.
+        For a vector that is as good as float64 allows, 0 to a few 1e-16 times the largest
+        ``|a_i B_ij|``. It is large for codes that are not exact (`Uncoded` with a tolerance).
 
     Notes
     -----
-    O(n d); computed in extended precision, where the platform has one.
+    O(n d), in extended precision if the platform has it.
     """
     checked = code.scheme.check_survivors(survivors)
     a = code.decoding_vector(checked) if vector is None else _checked(code, vector, checked)
@@ -127,7 +127,7 @@ def error_bound(
     """A bound on the decoded gradient's error, whatever the partial gradients are.
 
     ``||decoded - exact|| <= error_bound * sqrt(k) * max_j ||g_j||`` in the 2-norm, for partial
-    gradients g_j taken as exact; the unit on the right is the norm of the gradient itself where
+    gradients g_j that are taken as exact. The unit on the right equals the norm of the gradient if
     partial gradients are equally long and orthogonal to each other.
 
     Parameters
@@ -136,30 +136,30 @@ def error_bound(
     survivors : (f,) integer array, or (N,) bool array
         As in `Code.decoding_vector`.
     dtype : numpy dtype
-        Of the messages; float16 and bfloat16 decode to float32.
+        Dtype of the messages; float16 and bfloat16 decode to float32.
     vector : (f,) array, or (f, 2) of pairs for messages of float64x2, optional
         Default: ``code.decoding_vector(survivors, message_dtype=dtype)``.
     streaming : bool, default False
-        Messages were built up by `Code.encoder`, and rounded after each partial gradient.
+        Messages come from `Code.encoder`, and are rounded after each partial gradient.
     terms : int, default 0
         For codes of the data: the longest sum in a worker's computation, rows of a block plus
-        features. These codes amplify its rounding like that of the coding. The unit is then
+        features. Decoding amplifies its rounding errors too. The unit is then
         ``sqrt(k) max_jj' || |X_j|' (|X_j'| |theta| + |y_j'|) ||``.
     gradient_dtype : numpy dtype, optional
-        Of partial gradients, where messages are of more precision: float32, where these are of
-        float64.
+        Dtype of partial gradients, if messages are more precise: float32, if these are float64.
 
     Returns
     -------
     float
-        Inf where the vector is beyond float64.
+        Inf if the vector is beyond float64.
 
     Notes
     -----
-    Standard analysis (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1): m
-    roundings of unit u make a relative error of at most gamma_m = m u / (1 - m u). Those of the
-    messages and of their combination are multiplied by the amplification; what the coefficients
-    lack enters through the computed residual. Overflow and underflow are left out.
+    This is a standard analysis (Higham, Accuracy and Stability of Numerical Algorithms, section
+    3.1): m roundings of unit u make a relative error of at most gamma_m = m u / (1 - m u). The
+    rounding errors of the messages and of their combination are multiplied by the amplification.
+    Errors of the coefficients enter through the computed residual. Overflow and underflow are not
+    considered.
     """
     checked = code.scheme.check_survivors(survivors)
     if vector is None:

@@ -1,4 +1,4 @@
-"""What rounding did: decoded gradients against exact ones."""
+"""Measured errors: decoded gradients against exact ones."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class MeasuredError(NamedTuple):
     Attributes
     ----------
     relative : float
-        Over the norm of the exact gradient.
+        Relative to the norm of the exact gradient.
     scaled : float
-        Over the unit of `error_bound`, ``sqrt(k) max_j ||g_j||``: what the bound bounds.
+        Relative to the unit of `error_bound`, ``sqrt(k) max_j ||g_j||``: the quantity that the
+        bound bounds.
     """
 
     relative: float
@@ -210,8 +211,8 @@ def measured_error(
 ) -> MeasuredError:
     """Error of the gradient that these survivors' messages decode to.
 
-    Encodes partial gradients, decodes, and compares with their sum, which is computed without
-    rounding.
+    This encodes partial gradients, decodes, and compares the result with their sum, which is
+    computed without rounding.
 
     Parameters
     ----------
@@ -221,10 +222,10 @@ def measured_error(
     partials : (k, p) array, or (X, y, theta) for codes of the data, optional
         Default: random normal numbers.
     dtype : numpy dtype
-        Of random partial gradients, and so of the messages. Where it has two bytes, that of the
-        messages alone: float32 numbers are coded; and float64 ones for messages of float64x2.
+        Dtype of random partial gradients and messages. float16, bfloat16 and float64x2 are dtypes
+        of messages alone: partial gradients are then float32, or float64 for float64x2.
     p : int
-        Elements of random partial gradients; codes of the data take least squares of 8 features.
+        Elements of random partial gradients. Codes of the data compute least squares of 8 features.
     seed : int
     method : str
         As in `Code.decoding_vector`.
@@ -232,7 +233,7 @@ def measured_error(
     Returns
     -------
     MeasuredError
-        Inf where the coefficients are beyond float64.
+        Inf if coefficients are beyond float64.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Survivors that are hard to decode from."""
+"""Survivors from which decoding is least precise."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class WorstCase(NamedTuple):
     pattern : str
         How they were found: "contiguous", "arcs", "progression", "graded", "random" or "exchanges".
     error : float
-        Relative error that `Code.trust` predicts of the gradient, by this method's vector. Inf
-        where that is beyond float64.
+        Relative error that `Code.trust` predicts for the gradient with this method's vector; Inf if
+        that is beyond float64.
     start_error : float
-        The same, of the worst set that was not found by exchanges.
+        The same for the worst set before exchanges.
     sets : int
         Sets whose errors were computed.
     """
@@ -86,31 +86,32 @@ def worst_survivors(
     seed: int = 0,
     progress: Callable[[int, int], object] | None = None,
 ) -> WorstCase:
-    """Search for the silent workers that make the decoded gradient the least precise.
+    """Search for the silent workers that make the decoded gradient least precise.
 
-    Tries stragglers that are contiguous (a rack that fails); along the circle of the code's
-    evaluation points in one arc or several, in arithmetic progressions, and in windows that are
-    filled nearly evenly, more densely at their ends or in their middle; and random. Then exchanges
-    stragglers of the worst sets found so far for others, and moves whole stretches of them, by
-    simulated annealing. Sets of fewer stragglers than allowed are tried too: half a cluster can be
-    worse than a whole one.
+    It tries stragglers that are contiguous (a rack that fails) and random ones. On the circle of
+    the code's evaluation points it tries one arc or several, arithmetic progressions, and windows
+    that are filled nearly evenly, or more densely at their ends or in their middle. Then simulated
+    annealing exchanges stragglers of the worst sets for others, and moves whole stretches of them.
+    Sets with fewer stragglers than allowed are tried too: half a cluster can be worse than a whole
+    one.
 
     Parameters
     ----------
     code : Code
     stragglers : int, optional
-        Silent workers, at most. Default: ``code.stragglers``.
+        Largest number of silent workers. Default: ``code.stragglers``.
     method : str, default "auto"
-        Whose decoding vector is attacked, as in `Code.decoding_vector`.
+        The method whose decoding vectors are attacked, as in `Code.decoding_vector`.
     dtype : numpy dtype
-        Of the messages. Gradients are of the same, or float32 where it has two bytes.
+        Dtype of the messages. Gradients have the same, or float32 for float16 and bfloat16.
     trials : int, default 200
-        Windows, random sets, and exchanges from each of the three worst sets.
+        Number of windows, of random sets, and of exchanges from each of the three worst sets.
     seconds : float, optional
-        Stop after so long, though not before one set. What is found then depends on the computer.
+        Time limit, after which at least one set is finished. The result then depends on the
+        computer.
     seed : int
     progress : callable, optional
-        Called with the number of sets whose errors are known, and of those to compute at most.
+        Called with the number of sets whose errors are known, and the largest number to compute.
 
     Returns
     -------
@@ -123,12 +124,12 @@ def worst_survivors(
 
     Notes
     -----
-    What is searched for is the largest ``Code.trust(survivors).relative_error``, by this method's
-    vector; where that is beyond float64, the largest amplification. A search, not a
-    proof: the true worst case may be worse.
+    The search maximises ``Code.trust(survivors).relative_error`` with this method's vector, or the
+    amplification if that error is beyond float64. It proves nothing: the true worst case may be
+    worse.
 
-    Near-exact vectors of Reed-Solomon codes are worst where stragglers fill a window of the circle
-    evenly but for its ends, where they are denser, as the nodes of quadrature rules are.
+    Near-exact vectors of Reed-Solomon codes are worst if stragglers fill a window of the circle
+    evenly, but more densely at its ends, like the nodes of quadrature rules.
     """
     s = (
         code.scheme.known_stragglers()

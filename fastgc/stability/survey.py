@@ -1,4 +1,4 @@
-"""Codes side by side: what they cost, how precise they are, and how bad at worst."""
+"""Codes side by side: what they cost, and how precise they are, typically and at worst."""
 
 from __future__ import annotations
 
@@ -49,34 +49,34 @@ class StabilityRow(NamedTuple):
     Attributes
     ----------
     code : str
-        Its name.
+        Name of the code.
     n, k, load : int
-        Workers, partitions, and partitions per worker, of the worker that has most.
+        Workers, partitions, and partitions of the worker that has most.
     mean_load : float
         Partitions per worker, on average.
     messages : float
-        Messages needed where they come in random order, on average.
+        Messages needed if they come in random order, on average.
     message_size : float
         Size of a message, in gradients.
     stragglers : int
-        Silent workers, at most.
+        Largest number of silent workers.
     dtype : str
-        Of the messages.
+        Dtype of the messages.
     pattern : str
         Which workers are silent: one of `PATTERNS`, see `compare`.
     sets : int
         Sets of survivors decoded.
     decode_seconds : float
-        Median time of a decoding vector, for a set that was not seen lately.
+        Median time to compute a decoding vector that is not cached.
     error, worst_error : float
         Median and largest measured error.
     predicted : float
-        Median of what `Code.trust` says beforehand, by the vector of this method.
+        Median error that `Code.trust` predicts, with the vector of this method.
     bound : float
-        The larger `error_bound` of the two sets with the largest amplification and error, over the
-        norm of the same gradient.
+        The larger `error_bound` of the two sets with the largest amplification and error, relative
+        to the norm of the same gradient.
     amplification, worst_amplification : float
-        Median and largest, by the vector of this method.
+        Median and largest amplification, with the vector of this method.
     """
 
     code: str
@@ -110,38 +110,38 @@ def compare(
     seed: int = 0,
     progress: Callable[[], object] | None = None,
 ) -> list[StabilityRow]:
-    """Measure what codes cost, and what decoding costs in precision.
+    """Measure what codes cost, and how much precision decoding loses.
 
-    Every code gets the same silent workers, and the messages of all others. Codes that tolerate
-    equally many stragglers may have unequal loads: `matched` finds those of equal ones.
+    Every code has the same silent workers, and decodes from the messages of all others. Codes that
+    tolerate equally many stragglers may have different loads; `matched` finds codes of equal load.
 
     Parameters
     ----------
     codes : mapping of names to codes
         Or to pairs of a code and the method that computes its decoding vectors.
     stragglers : int, optional
-        Silent workers. Default: as many as each code tolerates.
+        Number of silent workers. Default: as many as each code tolerates.
     patterns : sequence of str
         "random": `sets` random sets of silent workers. "contiguous": as many windows of workers
-        with adjacent numbers, a rack that fails. "neighbouring": as many windows of the circle of
-        the code's evaluation points, which exact vectors of Reed-Solomon codes cannot stand; of
-        codes that have none, as "contiguous". "adversarial": the worst that `worst_survivors`
-        finds for the method.
+        with adjacent numbers, like a rack that fails. "neighbouring": as many windows of the circle
+        of the code's evaluation points, from which exact vectors of Reed-Solomon codes lose all
+        precision; "contiguous" for codes without such points. "adversarial": the worst set that
+        `worst_survivors` finds for the method.
     dtypes : sequence of numpy dtypes
-        Of partial gradients and messages, as in `measured_error`.
+        Dtypes of partial gradients and messages, as in `measured_error`.
     sets : int, default 200
     p : int, default 16
         Elements of a gradient.
     seed : int
-        Of partial gradients and sets.
+        Seed of partial gradients and sets.
     progress : callable, optional
         Called after each row.
 
     Returns
     -------
     list of StabilityRow
-        One for each code, dtype and pattern, in this order. Patterns of which a code can decode no
-        set are left out.
+        One for each code, dtype and pattern, in this order. Patterns are left out if a code can
+        decode none of their sets.
     """
     unknown = [pattern for pattern in patterns if pattern not in PATTERNS]
     if unknown:
@@ -260,22 +260,23 @@ def matched(
     sets: int = 50,
     seed: int = 0,
 ) -> int:
-    """For how many stragglers to make a code, so that it is comparable with another.
+    """How many stragglers a code should tolerate to be comparable with a reference.
 
-    For as many as it can tolerate with no more of what is held than the reference has; of several
-    with equally much of it, the nearest to the reference's. Where messages are held, for as few as
-    it can with no more messages: they fall as loads grow.
+    These are as many as it can tolerate without exceeding the reference in what is held equal; if
+    several have equally much of it, the number nearest to the reference's. If messages are held
+    equal, it is the smallest number of stragglers with no more messages, because messages become
+    fewer as loads grow.
 
     Parameters
     ----------
     make : callable
-        Makes the code, or a pair of it and a method, for s stragglers. ValueError or OverflowError
-        if there is none for this s.
+        Makes the code, or a pair of a code and a method, for s stragglers. It raises ValueError or
+        OverflowError if there is none for this s.
     reference : StabilityRow
-        The code to compare with, among random stragglers.
+        The row of the code to compare with, for random stragglers.
     held : {"load", "mean_load", "messages", "message_size", "decode_seconds", "error"}
-        A field of `StabilityRow`. All but messages are taken to grow with s. The last two are
-        measured, with s workers silent.
+        The field of `StabilityRow` to hold equal. All but messages are assumed to grow with s. The
+        last two are measured, with s workers silent.
     sets, seed : int
         As in `compare`.
 
@@ -286,9 +287,9 @@ def matched(
     Raises
     ------
     ValueError
-        If `held` is something else, or no s gives a code that has so little of it.
+        If `held` is something else, or no s gives a code with so little of it.
     TypeError
-        If `reference` is no row.
+        If `reference` is not a `StabilityRow`.
 
     Examples
     --------
@@ -375,27 +376,27 @@ def write_csv(rows: Sequence[StabilityRow], path: str | os.PathLike[str]) -> Non
 
 
 class SpareRow(NamedTuple):
-    """Errors to expect with something to spare, over the gradient's norm: `Code.trust`'s.
+    """Relative errors that `Code.trust` predicts with a larger load, or more messages, than needed.
 
     Attributes
     ----------
     way : str
         "load": the code tolerates more stragglers than are silent, at a larger load. "wait": it
-        tolerates as many as may be silent, but the master waits until fewer are.
+        tolerates only as many as may be silent, but the master waits until fewer are.
     more : int
-        Stragglers tolerated, or messages waited for, beyond the least.
+        How many more stragglers are tolerated, or messages waited for, than needed.
     n, load : int
-        Workers, and partitions of the one that has most.
+        Workers, and partitions of the worker that has most.
     tolerated, silent : int
         Stragglers that the code tolerates, and workers whose messages do not come.
     random : float
-        Median of random sets of silent workers.
+        Median error for random sets of silent workers.
     random_worst : float
         The largest of these.
     contiguous : float
-        The largest of neighbours.
+        The largest error for neighbours.
     worst : float
-        The largest found by `worst_survivors`, among all.
+        The largest error of all sets, including those that `worst_survivors` finds.
     """
 
     way: str
@@ -421,23 +422,23 @@ def spare(
     seed: int = 0,
     progress: Callable[[], object] | None = None,
 ) -> list[SpareRow]:
-    """How precise gradients become with load to spare, or by waiting for a few more messages.
+    """How precise gradients become with a larger load, or by waiting for a few more messages.
 
     Parameters
     ----------
     make : callable
-        Makes the code that tolerates so many stragglers. ValueError if there is none: its row is
-        left out.
+        Makes the code that tolerates so many stragglers. If it raises ValueError, because there is
+        none, the row is left out.
     stragglers : int
-        Workers that are silent, and those that the code of least load tolerates.
+        Number of silent workers, which the code of least load tolerates.
     more : sequence of int, default (0, 1, 2, 4, 8, 16)
-        Stragglers to tolerate beyond these, or messages to wait for.
+        How many more stragglers to tolerate, or messages to wait for.
     method : str
         As in `Code.decoding_vector`.
     dtype : numpy dtype
-        Of the messages, as in `worst_survivors`.
+        Dtype of the messages, as in `worst_survivors`.
     sets : int, default 100
-        Random sets, and `trials` of `worst_survivors`.
+        Number of random sets, and `trials` of `worst_survivors`.
     seed : int
     progress : callable, optional
         Called after each row.
@@ -445,16 +446,16 @@ def spare(
     Returns
     -------
     list of SpareRow
-        For each number, that by load and that by waiting, which are the same for 0.
+        For each number, a row for the load and one for waiting, which are the same for 0.
 
     Raises
     ------
     ValueError
-        If there is no code at all, or a number is negative.
+        If there is no code for any number, or a number is negative.
 
     Examples
     --------
-    What a load of 41 instead of 33 buys, and what eight messages more than the 224 needed:
+    What a load of 41 instead of 33 buys, and what eight messages beyond the necessary 224 buy:
 
     >>> import fastgc
     >>> from fastgc.stability import spare

@@ -1,4 +1,4 @@
-"""Precision followed round by round."""
+"""How precise the gradients of a run are, recorded round by round."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class TrackedRound(NamedTuple):
     messages : int
         Messages it was decoded from.
     predicted : float
-        Estimated error over the gradient's norm: `Round.trust`, or `Code.trust` where the messages'
-        norms are not known; more, if the vector lacks more than that.
+        Estimated error relative to the gradient's norm: by `Round.trust`, or by `Code.trust` if the
+        messages' norms are not known. It is larger if the decoding vector lacks more than that.
     amplification : float
         As `fastgc.stability.amplification`.
     bound : float
@@ -45,7 +45,7 @@ class TrackedRound(NamedTuple):
     residual : float
         As `fastgc.stability.residual`.
     measured : float
-        Error over the gradient's norm, NaN where it was not measured.
+        Error relative to the gradient's norm; NaN if it was not measured.
     """
 
     round: int
@@ -58,29 +58,30 @@ class TrackedRound(NamedTuple):
 
 
 class StabilityTracker:
-    """Follows how precise decoded gradients are; warns, raises or waits when they are not.
+    """Records how precise decoded gradients are; warns, raises or waits when one is too imprecise.
 
     Give it to `Code.round`, `Code.decode`, `fastgc.train` or `fastgc.engines.local.LocalCluster`.
-    A round of 20 workers takes 0.1 ms longer for it, one of 256 0.5 ms: mostly for the residual.
+    It adds 0.1 ms to a round of 20 workers and 0.5 ms to one of 256, mostly for the residual.
 
     Parameters
     ----------
     limit : float, optional
-        Predicted relative error beyond which a round is bad. Default: no round is.
+        A round is bad if its predicted relative error exceeds this. Default: no round is bad.
     action : {"warn", "raise", "wait"}, default "warn"
         What to do about a bad round. "warn": an `InstabilityWarning`. "raise": an
-        `UnstableRoundError`, before the gradient is written. "wait": go on receiving messages, as
-        more of them make decoding better conditioned, until the round is good or all messages are
-        there; then warn, if it still is bad.
+        `UnstableRoundError`, before the gradient is written. "wait": receive more messages, which
+        make decoding better conditioned, until the round is good or all messages are there; then
+        warn if it is still bad.
     measure_every : int, default 0
-        Measure the error of every so many-th round, the first among them, where the partial
-        gradients can be had (`fastgc.train` computes them once more, exactly added up). 0: never.
+        Measure the actual error once in so many rounds, beginning with the first, if the partial
+        gradients are available (`fastgc.train` computes them again and adds them up exactly).
+        0: never.
 
     Attributes
     ----------
     rounds : list of TrackedRound
-        Of each attribute of which the tracker has an array by the same name:
-        ``tracker.amplification``, ``tracker.measured``.
+        The records. The tracker also has each of their attributes as an array over rounds:
+        ``tracker.amplification``, ``tracker.measured`` and so on.
 
     Examples
     --------
@@ -145,12 +146,12 @@ class StabilityTracker:
         form: Format,
         predicted: float,
     ) -> None:
-        """Take down a round that was decoded with this vector.
+        """Record a round that was decoded with this vector.
 
         Raises
         ------
         UnstableRoundError
-            If it is bad, and the action "raise". The round is taken down all the same.
+            If the round is bad and the action is "raise". It is recorded all the same.
         """
         kinds = form.message_dtype, form.gradient_dtype
         found, lacking = assess(scheme, survivors, vector, *kinds, streaming=True)
@@ -171,7 +172,7 @@ class StabilityTracker:
 
     @property
     def due(self) -> bool:
-        """Whether the round taken down last should be measured."""
+        """Whether the round recorded last should be measured."""
         count = len(self.rounds)
         return bool(count and self.measure_every) and (count - 1) % self.measure_every == 0
 
@@ -186,7 +187,7 @@ class StabilityTracker:
         Returns
         -------
         float
-            Relative error, also kept as `measured` of the last round.
+            Relative error, which is also recorded as `measured` of the last round.
         """
         if not self.rounds:
             raise ValueError("no round has been decoded yet")
@@ -208,7 +209,7 @@ class StabilityTracker:
 
 
 def write_jsonl(trackers: Mapping[str, StabilityTracker], path: str | os.PathLike[str]) -> None:
-    """Write the rounds of several runs, as `StabilityTracker.write_jsonl`; ``run`` is the name."""
+    """`StabilityTracker.write_jsonl` for several runs; ``run`` in each line is the run's name."""
     _write(path, *(({"run": name}, tracker) for name, tracker in trackers.items()))
 
 

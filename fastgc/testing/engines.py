@@ -61,7 +61,7 @@ class Delays:
 
 
 class Notes:
-    """A tracker that takes down what is predicted."""
+    """A tracker that records what is predicted."""
 
     def __init__(self) -> None:
         self.predicted: list[float] = []

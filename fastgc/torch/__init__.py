@@ -1,8 +1,8 @@
 """PyTorch training scripts on workers that straggle, die or lie.
 
-`CodedDataParallel` computes a module's gradients on coded workers: a module, a loss, a dataset and
-a code. The optimizer, and all else of the loop, stays as it is. `CodedAllReduce` is for scripts in
-which every rank trains: no step is lost when ranks die.
+`CodedDataParallel` computes a module's gradients on coded workers, from a module, a loss, a dataset
+and a code. The optimizer and the rest of your training loop stay the same. `CodedAllReduce` is for
+scripts in which every rank trains: no step is lost when ranks die.
 """
 
 from .._extras import pip_install as _pip_install

@@ -1,7 +1,7 @@
-"""Gradients of the whole batch on every rank, also in the step in which some of them die.
+"""Gradients of the whole batch on every rank, even in a step in which some of them die.
 
 Decoding is an all-reduce: each rank scales its own gradient by its coefficient, and all sum up.
-When ranks die, the others scale the same gradients by the coefficients of those who are left, and
+When ranks die, the others scale the same gradients by new coefficients for those who are left, and
 sum up again. A view is a set of ranks that agreed to reduce together (`membership`).
 
 The invariant: copies of the module are the same to the last bit on all ranks that have done the
@@ -78,16 +78,16 @@ Recompute = Callable[[list[int]], Sequence[float] | None]
 
 
 class Change(NamedTuple):
-    """A change of who takes part.
+    """A change of the ranks that take part.
 
     Attributes
     ----------
     step : int
-        In which this rank learned of it.
+        The step in which this rank learned of it.
     ranks : list of int
-        Who takes part from then on.
+        The ranks that take part from then on.
     seconds : float
-        From when this rank knew of it until the new group could all-reduce.
+        Time from when this rank knew of it until the new group could all-reduce.
     """
 
     step: int
@@ -96,16 +96,17 @@ class Change(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What an audit has shown.
+    """A fault that an audit found.
 
     Attributes
     ----------
     step : int
-        In which it was seen.
+        The step in which it was found.
     rank : int
-        Whose gradient, or parameters, differed from those of others.
+        The rank whose gradient or parameters differed from those of others.
     left_out : bool
-        Whether it was left out, since it had erred before; else only its share of that step was.
+        True: the rank was left out, because it had erred before. False: only its share of that step
+        was.
     """
 
     step: int
@@ -116,8 +117,8 @@ class Fault(NamedTuple):
 class CodedAllReduce:
     """Makes every ``.grad`` that of the whole batch, on all ranks, as long as enough are alive.
 
-    Each rank computes the gradient of the summed loss of its partitions' samples, which
-    `CodedSampler` gives it, and calls this between ``backward()`` and ``optimizer.step()``::
+    Each rank computes the gradient of the summed loss over the samples that `CodedSampler` gives
+    it, and calls this object between ``backward()`` and ``optimizer.step()``::
 
         sampler = CodedSampler(dataset, code, batch_size=512)
         loader = DataLoader(dataset, batch_sampler=sampler)
@@ -129,78 +130,80 @@ class CodedAllReduce:
                     all_reduce()
                     optimizer.step()
 
-    When a rank dies, or is late, the others agree on who is left, and add up the gradients that
-    they have already by other coefficients: the step is that of the whole batch, and nothing is
-    computed again. A rank that starts, or starts again, while the others are running gets all that
-    they have, and takes part from their step on.
+    When a rank dies or is late, the others agree on who is left, and add up the gradients that they
+    already have with new coefficients. The step is that of the whole batch, and nothing is computed
+    again. A rank that starts or restarts while the others are running gets their state, and takes
+    part from their step on.
 
     Parameters
     ----------
     module : torch.nn.Module
-        With parameters of one dtype, float32 or float64, and of the same values on all ranks. On
-        whatever device: messages are summed on the CPU.
+        Its parameters must be all float32 or all float64, with the same values on all ranks. It may
+        be on any device; messages are summed on the CPU.
     code : Code
-        With real coefficients, and a worker for each rank. Where these are not all one, losses are
-        to be multiplied by ``CodedSampler.weights``.
+        A code with real coefficients and one worker for each rank. If the coefficients are not all
+        one, multiply the losses by ``CodedSampler.weights``.
     sampler : CodedSampler, optional
-        Says which step is the first. One that joins is set to the others' next batch.
+        Its position says which step is the first. A rank that joins moves it to the others' next
+        batch.
     accumulate : int
-        Batches of the sampler whose gradients are added up before each call.
+        Number of batches of the sampler whose gradients you add up before each call.
     state : iterable
-        What else a rank that joins gets from another, besides the module's parameters and buffers:
-        optimizers, schedules and others with ``state_dict()`` and ``load_state_dict()``.
+        What a rank that joins gets from another, besides the module's parameters and buffers:
+        optimizers, schedules and other objects with ``state_dict()`` and ``load_state_dict()``.
     group : torch.distributed.ProcessGroup, optional
         Ranks that take part. Default: all.
     store : torch.distributed.Store, optional
-        By which they agree who does. Default: that of torchrun, else of ``init_process_group``,
-        with whose process all ranks end.
+        The store through which ranks agree on who takes part. Default: that of torchrun, otherwise
+        that of ``init_process_group``, in which case all ranks end with the process that holds it.
     rank : int, optional
         Default: that of torch.distributed or torchrun.
     deadline : float or "auto"
-        Seconds after which ranks that are alive, but hang, are given up. So long, too, ranks that
-        died are waited for, to be started again, where the others are too few. "auto": 60 seconds;
-        but who is late in a step, ten times what 95 of the last 100 steps took at most, and one
-        second at least, from the second step of a group on, once there were 20 steps. What one rank
-        alone does now and then, as saving a checkpoint, may take no longer then.
+        Seconds after which the others give up a rank that is alive but hangs. If the others are too
+        few, they also wait so long for dead ranks to restart. "auto": 60 seconds. Once there were
+        20 steps, and from the second step of a group on, a rank that is late in a step is given up
+        after ten times the time within which 95 of the last 100 steps ended, but not before one
+        second. What a single rank does now and then, such as saving a checkpoint, must not take
+        longer.
     settle : float
-        Seconds that a rank for which others waited so long has to answer.
+        Seconds that a rank has to answer after the others have waited that long for it.
     partial : bool
-        Whether to go on with an approximation if too few ranks are left, the nearest to the whole
-        gradient, of which `residual` says how near.
+        Whether to continue with the best approximation of the gradient if too few ranks are left;
+        `residual` says how good it is.
     buffers : "error" or "mean"
-        What becomes of buffers that forward changes by what a rank computes on, as BatchNorm's do:
-        an error, or the mean of the ranks'.
+        What to do about buffers that forward changes depending on a rank's samples, such as
+        BatchNorm's: raise an error, or average them over ranks.
     redundancy : "proactive" or "reactive"
-        Whether each partition is computed by all ranks that hold it, by the code, or by one of
-        them, and by another in the step in which that one dies. See Notes.
+        Whether all ranks that hold a partition compute it, as the code says, or one of them, and
+        another one only in the step in which that one dies. See Notes.
     recompute : callable, optional
         For reactive redundancy: ``recompute(indices)`` adds the gradient of these samples of the
-        dataset to ``.grad``, as the loop does for those that the sampler gives it, and returns
-        what is to be added to the call's sums, in a sequence, or None.
+        dataset to ``.grad``, as your loop does for the sampler's samples. It returns a sequence of
+        what to add to the call's sums, or None.
     audit : int, optional
-        For reactive redundancy: in each so many-th step, and the first, ranks compute each other's
-        shares, to find a rank that errs (`fastgc.torch.audit`). `recompute` is then asked for any
-        samples of a batch, and what it computes must be the same on all ranks. Default: never.
+        For reactive redundancy: in the first step, and then once in so many steps, ranks compute
+        each other's shares to find a rank that errs (`fastgc.torch.audit`). `recompute` must then
+        compute the same on all ranks, for any samples of a batch. Default: never.
 
     Attributes
     ----------
     step : int
-        How many steps there were.
+        Number of steps done.
     ranks : list of int
-        Who took part in the last one.
+        The ranks that took part in the last step.
     changes : list of Change
-        Of who takes part, beginning with this rank's start.
+        Changes of the ranks that take part, beginning with this rank's start.
     joined : bool
-        Whether it came to others that were running, and got what they have.
+        Whether this rank joined others that were running, and got their state.
     residual : float
-        Of the last step's decoding vector; 0 where it was exact.
+        Residual of the last step's decoding vector; 0 if it was exact.
     faults : list of Fault
-        That audits have shown while this rank took part.
+        Faults that audits found while this rank took part.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument does not fit, or the code is not of as many workers as there are ranks.
+        If an argument does not fit, or the code does not have as many workers as there are ranks.
     RuntimeError
         If parameters differ between ranks at the start, or if there is no store.
 
@@ -208,35 +211,35 @@ class CodedAllReduce:
     -----
     UserWarning
         If torchrun started several ranks on this machine and others elsewhere, and the others could
-        not go on without these: `fastgc.Code.placed` is for that.
+        not continue without this machine. `fastgc.Code.placed` avoids that.
 
     Notes
     -----
-    Reactive redundancy (Gupta, Vaidya 2019) costs nothing until it is needed: each partition of a
-    batch is computed once, by a rank that owns it, as without a code, and sums are plain. When a
-    rank dies, others that hold its partitions compute them in the same step, which takes so much
-    longer, and own them from then on. `sampler` gives each rank the samples that it owns, and
-    weights of 1. What is computed once need not be the same on all ranks: dropout, augmentation and
-    BatchNorm are no trouble. A sum counts only if each partition is in it exactly once, which it
-    tells itself. With either redundancy ranks that are slow are waited for, up to `deadline`:
-    `CodedDataParallel` waits for none.
+    Reactive redundancy (Gupta, Vaidya 2019) costs nothing until it is needed. Each partition of a
+    batch is computed once, by the rank that owns it, as without a code, and gradients are simply
+    added up. When a rank dies, other ranks that hold its partitions compute them in the same step,
+    which takes longer by that, and own them from then on. `sampler` gives each rank the samples
+    that it owns, with weights of 1. As they are computed once, dropout, augmentation and BatchNorm
+    need not be the same on all ranks. A sum contains a count for each partition, and is used only
+    if it has each exactly once. With either redundancy, all ranks wait for slow ones, up to
+    `deadline`; `CodedDataParallel` does not wait for stragglers.
 
-    With ``audit=m`` a rank that computes wrong gradients, without an error, is outvoted by two
-    others, who see to it that the step is right, and left out when it is outvoted again: there a
-    `CorruptMessageError` is raised, and the others go on. It costs 1/m of the time that computing
-    takes, and a little more, and finds what changes the gradient of a rank by more than 1e-3 of its
-    norm, or a tenth where it is computed in bfloat16 or float16. A step whose gradients are not
-    finite, or ten times as large as those before, is audited, too. Parameters are compared to the
-    last bit in the same steps: where those of a minority differ, it gets a `LeftOutError`, and
-    others' by `join`. A `torch.amp.GradScaler` belongs in `state`: its overflows are no faults.
+    With ``audit=m``, two other ranks outvote a rank that computes wrong gradients without an error.
+    They correct the step, and the rank is left out when it is outvoted again: it raises a
+    `CorruptMessageError`, and the others continue. Audits take 1/m of the computing time, and a
+    little more. They find errors that change the gradient of a rank by more than 1e-3 of its norm,
+    or by a tenth if it is computed in bfloat16 or float16. Steps whose gradients are not finite, or
+    ten times as large as before, are also audited. In the same steps, parameters are compared to
+    the last bit: ranks that differ from the majority raise a `LeftOutError`, and get the others'
+    parameters by `join`. Put a `torch.amp.GradScaler` into `state`; its overflows are not faults.
 
-    Several modules that are trained in turns, as the two of a GAN, are given as one
-    `torch.nn.ModuleList`, and each turn is a step: what has no gradient in it, since its
-    ``zero_grad()`` was called, keeps none.
+    If you train several modules in turn, such as the two of a GAN, give them as one
+    `torch.nn.ModuleList`. Each turn is a step, and parameters without a gradient (after their
+    ``zero_grad()``) keep none.
 
-    The first step, and then each thousandth, looks whether what ranks must have in common is the
-    same: gradients of the same samples, the batches, and buffers. Gradients that overflow, as those
-    of a first step with a `torch.amp.GradScaler`, tell nothing: the next step is looked at.
+    The first step, and then every thousandth, checks what must be the same on all ranks: gradients
+    of the same samples, batches, and buffers. If gradients overflow, as in a first step with a
+    `torch.amp.GradScaler`, the next step is checked instead.
     """
 
     def __init__(
@@ -314,10 +317,10 @@ class CodedAllReduce:
         if any(other.joined and other._leave.alive for other in _running):
             self._leave()
             raise RuntimeError(
-                "this rank has joined others that are running by another CodedAllReduce, in which "
-                "they wait for its gradient, and would wait for them here: where ranks start "
-                "again, make one of all modules, CodedAllReduce(torch.nn.ModuleList([a, b]), ...), "
-                "and call it after each backward()"
+                "this rank has joined running ranks through another CodedAllReduce: they wait for "
+                "its gradient there, and it would wait for them here. Use one CodedAllReduce for "
+                "all modules, CodedAllReduce(torch.nn.ModuleList([a, b]), ...), and call it after "
+                "each backward()"
             )
         _running.add(self)
 
@@ -331,19 +334,19 @@ class CodedAllReduce:
             self._leave()
 
     def join(self) -> None:
-        """Begin, or after a LeftOutError begin again, to take part.
+        """Take part from now on; after a LeftOutError, take part again.
 
-        If the others are running, the module, `state` and `sampler` become theirs.
+        If the others are running, this rank gets their module, `state` and `sampler`.
 
         Raises
         ------
         FinishedError
             If the run has ended.
         RuntimeError
-            If parameters differ between ranks that all begin; if all that held the state are gone;
-            if there is no group within twice the deadline.
+            If all ranks begin and their parameters differ; if all ranks that held the state are
+            gone; or if there is no group within twice the deadline.
         ValueError
-            If the others' module, or state, is of another kind.
+            If the others' module or state is of another kind.
         """
         self._fresh, self._aligned, self._compared, self._tried = True, 0, 0, False
         if self._sampler is not None and self._position is not None:
@@ -358,14 +361,14 @@ class CodedAllReduce:
             raise
 
     def close(self) -> None:
-        """Wait until all have the last step's result, and leave: the run has ended.
+        """End the run: wait until all ranks have the last step's result, and leave.
 
         A second call does nothing.
 
         Raises
         ------
         LeftOutError
-            If the others ended without this rank: its parameters are out of date.
+            If the others ended without this rank, whose parameters are out of date.
         """
         if not self._leave.alive:
             return
@@ -1012,7 +1015,7 @@ class _Reactive:
                 if len(found) != len(self.sums):
                     raise ValueError(
                         f"recompute returned {len(found)} sums, and the call was given "
-                        f"{len(self.sums)}: they are those of the call, of other samples"
+                        f"{len(self.sums)}: it must return the same sums for its samples"
                     )
                 self.sums = [x + float(y) for x, y in zip(self.sums, found, strict=True)]
             self.done |= set(more)
@@ -1080,8 +1083,8 @@ class _Given:
         ):
             raise RuntimeError(
                 ".grad still holds the gradient of the last step, to which backward() has added: "
-                "call zero_grad() after each step, and where a step adds up the gradients of "
-                "several batches, call this after the last of them"
+                "call zero_grad() after each step. If a step adds up the gradients of several "
+                "batches, call this only after the last of them"
             )
 
 
@@ -1129,31 +1132,31 @@ def all_reduce_gradients(
     sums: Sequence[float] = (),
     **options: Any,
 ) -> tuple[float, ...]:
-    """Let every ``.grad`` be that of the whole batch: `CodedAllReduce` as one call.
+    """Make every ``.grad`` that of the whole batch: `CodedAllReduce` as one call.
 
-    To be called on all ranks, after each ``backward()``. The first call makes a `CodedAllReduce`
-    of the module, which is kept until the program ends, and each calls it. A rank that starts again
-    cannot join by it, since its first gradient is of parameters that are out of date.
+    Call it on all ranks after each ``backward()``. The first call makes a `CodedAllReduce` of the
+    module, which is kept until the program ends; each call calls it. A restarted rank cannot join
+    this way, because its first gradient belongs to parameters that are out of date.
 
     Parameters
     ----------
     module, code, group
-        As of `CodedAllReduce`; the same in each call.
+        As in `CodedAllReduce`; the same in each call.
     sums : sequence of float
-        What else is to be summed up over the whole batch.
+        Other numbers to sum over the whole batch.
     **options
-        ``store``, ``rank``, ``deadline``, ``settle``, ``partial``, ``buffers``, as of
+        ``store``, ``rank``, ``deadline``, ``settle``, ``partial``, ``buffers``, as in
         `CodedAllReduce`.
 
     Returns
     -------
     tuple of float
-        The `sums`, of the whole batch.
+        The `sums` over the whole batch.
 
     Raises
     ------
     NotDecodableError, LeftOutError, RuntimeError, TypeError, ValueError
-        As `CodedAllReduce`.
+        As `CodedAllReduce` does.
     """
     found = _made.get(module)
     if found is None:

@@ -33,16 +33,16 @@ class _Keywords(RoundKeywords, PeerKeywords, total=False):
 
 
 class Result(NamedTuple):
-    """What a step found, besides the gradients.
+    """The results of a step other than the gradients.
 
     Attributes
     ----------
     loss : float
-        Of the whole batch: the mean of its samples' losses, or their sum, as the gradients are.
+        Loss of the whole batch: the mean or the sum over its samples, as with gradients.
     sums : tuple of float
-        The further sums that the loss returns, over the whole batch.
+        The other sums that the loss returns, over the whole batch.
     report : RoundReport
-        Which workers answered, and what it took.
+        Which workers answered, and how long it took.
     """
 
     loss: float
@@ -51,66 +51,67 @@ class Result(NamedTuple):
 
 
 class CodedDataParallel:
-    """Computes a module's gradients on coded workers: those of the whole batch, from who is first.
+    """Computes a module's gradients of whole batches on coded workers, from those that come first.
 
-    Each step is of a batch of ``batch_size`` samples, cut into as many partitions as the code has.
-    Every worker computes some partitions, one of them several times over among the workers, and the
-    gradient is decoded from the first that suffice: exactly that of the whole batch.
+    A step takes a batch of ``batch_size`` samples, cut into as many partitions as the code has.
+    Every worker computes some partitions, and several workers compute each partition. The gradient
+    is decoded from the first messages that suffice. It is exactly the gradient of the whole batch,
+    unless the code is approximate.
 
     Parameters
     ----------
     module : torch.nn.Module
-        On the CPU, with parameters of one dtype, float32 or float64. Those that are frozen now stay
-        frozen; tied ones are sent once. Workers compute in the mode (``train()``, ``eval()``) that
-        it is in now. With ``engine="all-reduce"`` it may be on any device.
+        On the CPU, with all parameters float32 or all float64. With ``engine="all-reduce"`` it may
+        be on any device. Parameters that are frozen now stay frozen; tied ones are sent once.
+        Workers compute in the module's current mode (``train()``, ``eval()``).
     loss : callable
-        ``loss(module, batch)`` returns the **sum** of the losses of a batch's samples, a tensor, or
-        a tuple of it and further sums (of hits, of tokens), which are decoded as exactly.
+        ``loss(module, batch)`` returns the **sum** of the losses of a batch's samples as a tensor,
+        or a tuple of it and other sums (hits, tokens), which are decoded in the same way.
     dataset : map-style dataset
         ``len(dataset)`` and ``dataset[i]``. Workers take only their own samples from it.
     code : Code, optional
-        Which workers compute what. Default: a `fastgc.BinaryCode`, of `workers` and `stragglers`.
+        Which workers compute what. Default: a `fastgc.BinaryCode` with `workers` and `stragglers`.
         With real coefficients (binary, repetition and cyclic codes) a worker makes one backward
-        pass a step; with complex ones, one for each of its partitions.
+        pass per step; with complex ones, one for each of its partitions.
     batch_size : int
-        Samples of a step, of all workers together.
+        Samples of a step, over all workers.
     workers, stragglers : int
-        Of the default code: how many there are, and how many may be missing.
+        For the default code: how many workers there are, and how many may be missing.
     engine : "local", "mpi", "ray", "simulated", "torch", "all-reduce" or callable
-        Where workers run, as of `fastgc.train`. Under MPI and torchrun ("torch") all ranks run the
-        same program; only rank 0 leaves this, and the others exit when its program ends. With
-        "all-reduce" there is no master: all ranks of torchrun go through the same loop, and have
-        the same gradient after each step (`CodedAllReduce`).
+        Where workers run, as in `fastgc.train`. With MPI and torchrun ("torch") all ranks run the
+        same program; the constructor returns only on rank 0, and the other ranks exit when rank 0's
+        program ends. With "all-reduce" there is no master: all ranks of torchrun run the same loop
+        and have the same gradient after each step (`CodedAllReduce`).
     reduction : "mean" or "sum"
         Whether gradients, and ``Result.loss``, are divided by `batch_size`.
     sampler : iterable of int, optional
-        The order of samples in an epoch, in place of a new permutation for each.
+        The order of samples in an epoch. Default: a new permutation for each epoch.
     collate_fn : callable, optional
         Makes a batch of samples. Default: ``torch.utils.data.default_collate``.
     buffers : "error" or "mean"
-        What becomes of buffers that forward changes, as BatchNorm's do: an error, or the mean of
-        what each partition's forward makes of them. Partitions are computed one by one then, and
-        BatchNorm normalises over one of them.
+        What to do about buffers that forward changes, such as BatchNorm's: raise an error, or
+        average them over partitions. With "mean", partitions are computed one by one, and BatchNorm
+        normalises each partition by itself.
     device : torch.device, str or callable
-        Where a worker computes, ``device(worker)`` if it is callable. Default: the CPU.
+        Where a worker computes, or ``device(worker)`` if it is callable. Default: the CPU.
     threads : int
-        Of each worker, for torch.
+        Threads of torch in each worker.
     num_workers : int
-        Processes of each worker that fetch samples of its next so many steps while it computes, for
-        datasets that take their time; all else is to the bit as without. A `sampler` is asked as
-        many steps ahead. Simulated workers have none.
+        For slow datasets: so many processes of each worker fetch the samples of its next so many
+        steps while it computes. Results are the same to the last bit. A `sampler` is asked as many
+        steps ahead. Simulated workers have no such processes.
     **options
-        Those of `fastgc.engines.RoundOptions` (``timeout=``, ``verify=``, ``message_dtype=``, ...)
-        but `batch`. The `seed` is also that of the order of samples, and of what is drawn while a
-        partition is computed (dropout, augmentation): alike by all workers that compute it.
-        Of "all-reduce": ``seed``; ``redundancy``, ``audit``, ``state``, ``group``, ``store``,
-        ``rank``, ``deadline`` and ``settle`` as of `CodedAllReduce`; and ``first_step``, the number
-        of steps of the run that this one goes on with.
+        Options of `fastgc.engines.RoundOptions` (``timeout=``, ``verify=``, ``message_dtype=``,
+        ...) other than `batch`. The `seed` also determines the order of samples, and the random
+        numbers that are drawn while a partition is computed (dropout, augmentation), which are the
+        same for all its workers. For "all-reduce": ``seed``; ``redundancy``, ``audit``, ``state``,
+        ``group``, ``store``, ``rank``, ``deadline`` and ``settle`` as in `CodedAllReduce`; and
+        ``first_step``, the number of steps done, if this resumes a run.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument does not fit; no worker has been started then.
+        If an argument does not fit. No worker has been started in that case.
     RuntimeError
         If a loss is not the sum over samples, if forward changes buffers or parameters, or if two
         computations of the same gradient differ.
@@ -118,12 +119,12 @@ class CodedDataParallel:
     Notes
     -----
     With ``engine="all-reduce", redundancy="reactive"`` each sample is computed once, as with
-    DistributedDataParallel; what a rank that dies owed, others compute in the same step. A rank
-    that is started again gets parameters, and what `state` names, from the others, and goes on at
-    ``coded.step``: count steps by that.
+    DistributedDataParallel. If a rank dies, others compute its samples in the same step. A rank
+    that is restarted gets the parameters, and everything in `state`, from the others and continues
+    at ``coded.step``: count your steps by that.
 
-    `loss` and `module` are pickled by value if they are not importable: lambdas, classes of
-    ``__main__`` and those of notebooks work.
+    `loss` and `module` are pickled by value if they are not importable, so lambdas, classes of
+    ``__main__`` and classes of notebooks work.
 
     Examples
     --------
@@ -242,9 +243,9 @@ class CodedDataParallel:
             self.close()
 
     def close(self) -> None:
-        """End the workers; a second call does nothing. The module stays as it is.
+        """End the workers. The module is unchanged; a second call does nothing.
 
-        Of "all-reduce": wait until all ranks have the last step's result.
+        For "all-reduce": wait until all ranks have the last step's result.
         """
         if self._peers is not None:
             self._peers.all_reduce.close()
@@ -252,43 +253,44 @@ class CodedDataParallel:
             self._cluster.close()
 
     def join(self) -> None:
-        """Of "all-reduce", after a `LeftOutError`: take what the others have, and take part again.
+        """For "all-reduce", after a `LeftOutError`: get the others' state, and take part again.
 
         Raises
         ------
         FinishedError, RuntimeError, ValueError
-            As of `CodedAllReduce.join`.
+            As `CodedAllReduce.join` does.
         """
         if self._peers is None:
-            raise RuntimeError('join() is for engine="all-reduce": a master has all that there is')
+            raise RuntimeError('join() is only for engine="all-reduce", which has no master')
         self._peers.all_reduce.join()
 
     @property
     def step(self) -> int:
-        """How many steps there were, those of a run that this one goes on with counted."""
+        """Number of steps done, including those of a run that this one resumes."""
         return self._batches.step if self._peers is None else self._peers.sampler.step
 
     @property
     def steps_per_epoch(self) -> int:
-        """Whole batches in an epoch: what is left over of a permutation is left out."""
+        """Whole batches in an epoch. An incomplete last batch is left out."""
         return self._batches.per_epoch
 
     def backward(self, same_batch: bool = False) -> Result:
         """Add the next batch's gradient to every parameter's ``.grad``, as a backward pass does.
 
-        Parameters that the loss does not depend on keep theirs, None, say. A ``.grad`` that was
-        None becomes part of a vector that the next step writes again, unless it is still in use.
+        The ``.grad`` of parameters that the loss does not depend on is unchanged, for instance
+        None. A ``.grad`` that was None becomes part of a vector that the next step overwrites,
+        unless it is still in use.
 
         Parameters
         ----------
         same_batch : bool
-            Take the last batch once more, and draw the same at random: for optimizers that compare
-            gradients at several points, as `torch.optim.LBFGS` and SAM do.
+            Take the last batch once more, with the same random numbers, for optimizers that compare
+            gradients at several points, such as `torch.optim.LBFGS` and SAM.
 
         Returns
         -------
         Result
-            The batch's loss, further sums, and who took part.
+            The batch's loss, other sums, and who took part.
 
         Raises
         ------
@@ -298,9 +300,9 @@ class CodedDataParallel:
         ValueError
             If there was no batch to take once more.
         WorkerFailedError, NotDecodableError, NonFiniteMessageError, TimeoutError
-            As of ``fastgc.engines.LocalCluster.step``; the workers are ended then.
+            As ``fastgc.engines.LocalCluster.step`` does. The workers have ended in that case.
         NotDecodableError, LeftOutError, FinishedError
-            Of "all-reduce", as of `CodedAllReduce`.
+            For "all-reduce", as `CodedAllReduce` does.
         """
         if self._peers is not None:
             if same_batch:
@@ -332,9 +334,9 @@ class CodedDataParallel:
             report = self._cluster.step(self._theta, out)
         except CorruptMessageError as error:
             raise CorruptMessageError(
-                f"the workers' gradients of the same samples are not the same ({error}): a machine "
-                "that errs, or a loss that depends on more than parameters, samples and what is "
-                "drawn from torch, NumPy or random",
+                f"workers computed different gradients of the same samples ({error}): a machine "
+                "errs, or the loss depends on something other than parameters, samples and random "
+                "numbers of torch, NumPy or random",
                 error.suspects,
             ) from error
         tail = self._layout.numbers_of(out)
@@ -379,29 +381,29 @@ class CodedDataParallel:
         hooks = ("_backward_hooks", "_post_accumulate_grad_hooks")
         if any(getattr(p, each, None) for p in self._parameters for each in hooks):
             raise RuntimeError(
-                "a parameter has a hook (register_hook), which is never called: workers compute "
-                "its gradient. Change .grad after backward() in its place"
+                "a parameter has a hook (register_hook), which is never called, as workers compute "
+                "its gradient: change .grad after backward() instead"
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Where in which order of batches it is: with the module's and the optimizer's, a run."""
+        """The position in the order of batches. Save it with those of module and optimizer."""
         return {"batches": (self._peers.sampler if self._peers else self._batches).state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there.
+        """Resume at the position that `state_dict` returned.
 
         Raises
         ------
         ValueError
-            If the state is of another dataset, batch size or seed.
+            If the state belongs to another dataset, batch size or seed.
         RuntimeError
-            Of "all-reduce".
+            With "all-reduce", where it is not available.
         """
         if self._peers is not None:
             raise RuntimeError(
-                'ranks of engine="all-reduce" have begun already, and one that was started again '
-                "has what the others have: load states before, and give first_step=, the `step` of "
-                "that run"
+                'with engine="all-reduce" ranks have already begun, and a restarted one has the '
+                "others' state: load states before you make this object, and give first_step=, "
+                "the `step` of that run"
             )
         self._batches.load_state_dict(state["batches"])
 
@@ -434,9 +436,9 @@ class CodedDataParallel:
                 _, again = self._gradients(some)
                 if not all(_alike(a, b) for a, b in zip(grads, again, strict=True)):
                     raise RuntimeError(
-                        "two computations of the same gradient differ, so that the workers' would "
-                        "not fit together: the loss depends on more than parameters, samples and "
-                        "what is drawn from torch, NumPy or random"
+                        "two computations of the same gradient differ, so workers' gradients "
+                        "would differ, too: the loss depends on something other than parameters, "
+                        "samples and random numbers of torch, NumPy or random"
                     )
                 self._restore(named, before)
                 self._check_sum(some)
@@ -496,8 +498,8 @@ class CodedDataParallel:
                 '(reduction="sum"); gradients are divided by batch_size here'
             )
         raise RuntimeError(
-            f"loss must return the sum over the batch's samples: of {len(some)} samples it is "
-            f"{whole:.6g}, but of the first {half} and the others together {parts_:.6g}"
+            f"loss must return the sum over the batch's samples: for {len(some)} samples it is "
+            f"{whole:.6g}, but for the first {half} plus for the others it is {parts_:.6g}"
         )
 
 

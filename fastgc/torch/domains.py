@@ -30,35 +30,37 @@ def hosts(
 ) -> list[str]:
     """The machine of each rank: the domains of `fastgc.Code.placed`.
 
-    To be called on all ranks, which wait for each other; then each makes the same code::
+    Call it on all ranks; they wait for each other. Each then makes the same code::
 
         code = fastgc.BinaryCode(8, stragglers=1).placed(hosts())
 
     Parameters
     ----------
     ranks : int, optional
-        How many there are. Default: as torch.distributed or torchrun says.
+        Number of ranks. Default: that of torch.distributed or torchrun.
     host : str, optional
-        What this rank's machine is called: or its rack, or its zone, where these are what dies.
-        Default: its hostname.
+        Name of this rank's machine, or of its rack or zone if these fail as a whole. Default: its
+        hostname.
     rank : int, optional
         Default: that of torch.distributed or torchrun.
     store : torch.distributed.Store, optional
-        By which ranks tell each other. Default: that of torchrun, else of ``init_process_group``.
+        The store through which ranks tell each other. Default: that of torchrun, otherwise that of
+        ``init_process_group``.
 
     Returns
     -------
     list of str
-        A label for each rank, in order. A rank that starts again gets those of the first time,
-        wherever it is now: what the others compute follows from them. With
-        `fastgc.torch.CodedDataParallel` rank 0 is the master: workers' are ``hosts()[1:]``.
+        A label for each rank, in order. A rank that restarts gets the labels of the first start,
+        wherever it runs now, because what the others compute depends on them. With
+        `fastgc.torch.CodedDataParallel` rank 0 is the master, so the workers' labels are
+        ``hosts()[1:]``.
 
     Raises
     ------
     TypeError, ValueError
-        If `ranks` is no number of ranks, or `rank` none of them.
+        If `ranks` is not a number of ranks, or `rank` is not one of them.
     RuntimeError
-        If there is no store, or a rank is not there in time, as the store has it.
+        If there is no store, or a rank does not come within the store's timeout.
     """
     if ranks is None:
         told = dist.get_world_size() if dist.is_initialized() else os.environ.get("WORLD_SIZE")

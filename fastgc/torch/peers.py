@@ -23,7 +23,7 @@ __all__ = ["PeerKeywords", "Peers", "world_size"]
 
 
 class PeerKeywords(TypedDict, total=False):
-    """Options of ``engine="all-reduce"``, as of `CodedAllReduce`; and the step to begin at."""
+    """Options of ``engine="all-reduce"``, as in `CodedAllReduce`; and the step to begin at."""
 
     redundancy: str
     state: Iterable[Any]
@@ -47,7 +47,7 @@ class Peers:
     Parameters
     ----------
     module, loss, dataset, code, batch_size, sampler, buffers
-        As of `CodedDataParallel`.
+        As in `CodedDataParallel`.
     feed : Feed
     scale : float
         Multiplies losses.

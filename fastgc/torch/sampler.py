@@ -1,4 +1,4 @@
-"""Which samples each rank takes where every rank computes its own partitions of a batch."""
+"""Which samples each rank takes if every rank computes its own partitions of a batch."""
 
 from __future__ import annotations
 
@@ -66,38 +66,39 @@ def real_row(code: Code, rank: int) -> tuple[NDArray[np.int64], NDArray[np.float
 class CodedSampler(Sampler[list[int]]):
     """Batches of indices for one rank: the samples of its partitions of each global batch.
 
-    The ``batch_sampler`` of a `torch.utils.data.DataLoader`. All ranks go through the same order:
-    in each epoch a new permutation, cut into batches of `batch_size` samples (its incomplete end is
-    left out), and these into as many partitions as the code has. A rank takes those that the code
-    gives it, so that each sample is taken by as many ranks as compute its partition.
+    Use it as the ``batch_sampler`` of a `torch.utils.data.DataLoader`. All ranks go through the
+    samples in the same order: each epoch is a new permutation, cut into batches of `batch_size`
+    samples (an incomplete last one is left out), and each batch is cut into as many partitions as
+    the code has. A rank takes the partitions that the code gives it, so that as many ranks take a
+    sample as compute its partition.
 
     Parameters
     ----------
     dataset : map-style dataset
-        Of which only the length is asked for.
+        Only its length is used.
     code : Code
-        One with real coefficients, a rank for each of its workers.
+        A code with real coefficients and one worker for each rank.
     batch_size : int
-        Samples of a step, of all ranks together.
+        Samples of a step, over all ranks.
     rank : int, optional
         Default: that of torch.distributed or torchrun.
     seed : int
-        Of the permutations; the same on all ranks.
+        Seed of the permutations; the same on all ranks.
     order : iterable of int, optional
-        The order of samples in an epoch, in place of permutations, as
-        `fastgc.torch.CodedDataParallel` takes a ``sampler``.
+        The order of samples in an epoch instead of permutations, like the ``sampler`` of
+        `fastgc.torch.CodedDataParallel`.
 
     Attributes
     ----------
     weights : (b,) Tensor
-        By what each sample's loss is to be multiplied: ``(losses * sampler.weights).sum()``. All
-        ones for codes of zeros and ones (`fastgc.BinaryCode`, `fastgc.FractionalRepetition`), whose
-        ranks just sum their losses.
+        Multiply each sample's loss by its weight: ``(losses * sampler.weights).sum()``. The weights
+        are all one for codes of zeros and ones (`fastgc.BinaryCode`,
+        `fastgc.FractionalRepetition`), whose ranks simply sum their losses.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument does not fit, or the code is complex or codes data.
+        If an argument does not fit, or the code is complex or codes the data.
 
     Examples
     --------
@@ -132,9 +133,9 @@ class CodedSampler(Sampler[list[int]]):
 
     @property
     def step(self) -> int:
-        """How many global batches were taken, over all epochs; may be set, to go on from there.
+        """Number of global batches taken, over all epochs. Set it to continue from there.
 
-        A DataLoader with workers takes some ahead of those that it gives.
+        A DataLoader with workers takes batches ahead of those that it returns.
         """
         return self._batches.step
 
@@ -144,13 +145,13 @@ class CodedSampler(Sampler[list[int]]):
 
     @property
     def epoch(self) -> int:
-        """The epoch that the next batch is of."""
+        """The epoch of the next batch."""
         return self.step // len(self)
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the begin of an epoch; one that has begun already is gone on with.
+        """Go to the beginning of an epoch. An epoch that has already begun continues.
 
-        Epochs follow each other also without.
+        You need not call it: epochs also follow each other without.
         """
         if at_least("epoch", epoch, 0) != self.epoch:
             self.step = epoch * len(self)
@@ -210,16 +211,16 @@ class CodedSampler(Sampler[list[int]]):
             del self._taken[at]  # type: ignore[union-attr]
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` goes on from, also on other ranks and of other codes."""
+        """The position for `load_state_dict`, which also fits other ranks and other codes."""
         return self._batches.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another was.
+        """Continue at the position that `state_dict` returned.
 
         Raises
         ------
         ValueError
-            If the state is of another dataset, batch size or seed.
+            If the state belongs to another dataset, batch size or seed.
         """
         self._batches.load_state_dict(state)
 

@@ -427,7 +427,7 @@ def step_stream(tables, stream, worker, away):
     Parameters
     ----------
     tables, stream
-        As of `rebuild_stream`.
+        As in `rebuild_stream`.
     worker : int
     away : bool
         Whether it leaves.
@@ -463,7 +463,7 @@ def stream_vector(tables, stream, survivors, out):
     Parameters
     ----------
     tables, stream
-        As of `rebuild_stream`.
+        As in `rebuild_stream`.
     survivors : (f,) int64 array
         All that are not away, in any order.
     out : (f,) complex128 array
@@ -471,7 +471,7 @@ def stream_vector(tables, stream, survivors, out):
     Returns
     -------
     (int, int)
-        As of `decoding_vector`.
+        As in `decoding_vector`.
 
     Raises
     ------

@@ -177,7 +177,7 @@ def bind_add(
     Parameters
     ----------
     mode, coef, length, dtype
-        As of `bind_apart`, but for ``REAL_PART``, which is for decoding.
+        As in `bind_apart`, but for ``REAL_PART``, which is for decoding.
     weights : (capacity,) float64 array
     out : array
         As `combine` takes it.
@@ -227,7 +227,7 @@ def bind_arrivals(
     Parameters
     ----------
     rows, check
-        As of `Arrivals`.
+        As in `Arrivals`.
     arrays : ArrivalArrays
     """
     square_of = own(square_sum)

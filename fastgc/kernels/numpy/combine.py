@@ -264,7 +264,7 @@ def combine_pairs(
     rounded : bool
         Write float64; for rows of pairs.
     accumulate, check
-        As of `combine`; so is what is returned.
+        As in `combine`; so is what is returned.
     """
     extent = extent_of_pairs(rows, out, paired, rounded)
     nothing: Pair = np.zeros(extent // 2), np.zeros(extent // 2)

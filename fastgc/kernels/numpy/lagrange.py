@@ -223,7 +223,7 @@ def lagrange_evaluate(
     Parameters
     ----------
     nodes, weights, weight_exponent
-        As of `lagrange_basis`.
+        As in `lagrange_basis`.
     values : (m,) array
     points, out : (p,) array
         All of one dtype.

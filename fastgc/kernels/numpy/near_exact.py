@@ -33,7 +33,7 @@ def ridge(
     turns : (s,) int64 array
     c : int
     unit : float
-        As of `near_exact`; s and c are not 0.
+        As in `near_exact`; s and c are not 0.
     out : (c,) complex128 array
         Of z^1 .. z^c; contiguous.
 
@@ -300,7 +300,7 @@ def locator_values(
 ) -> None:
     """Write what `fastgc.kernels.locator_pairs` gives to `out`; s may be 0.
 
-    As products of 2 sin(pi t / n), with phases in integers; arguments as of `ridge_pairs`.
+    As products of 2 sin(pi t / n), with phases in integers; arguments as in `ridge_pairs`.
     """
     s, n = turns.size, len(circle) // 2
     high, low, exponent = np.ones(n), np.zeros(n), np.zeros(n, dtype=np.int64)
