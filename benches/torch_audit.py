@@ -2,12 +2,14 @@
 
     python benches/torch_audit.py [--quick] [--every 50] [--width 3000] [--faulty 20]
 
-Processes of one thread each, a multilayer perceptron, SGD with momentum, reactive redundancy. The
-cost is that of a step which is audited over one which is not, medians of one run in which they take
-turns, spread over so many steps. Of runs with a fault each, from a random step on, a random rank
-computes one of its gradients' numbers wrongly, whatever it computes it for: times 1.5, with another
-sign, with its highest or lowest bit of the exponent turned, NaN, or all numbers by a hundredth too
-large; or it errs in one step alone.
+Processes of one thread each, a multilayer perceptron, SGD with momentum. The cost is that of a step
+which is audited over one which is not, medians of one run in which they take turns, spread over so
+many steps; with proactive redundancy, where copies are compared, over each one. Of runs with a
+fault each, with reactive redundancy, from a random step on, a random rank computes one of its
+gradients' numbers wrongly, whatever it computes it for: times 1.5, with another sign, with its
+highest or lowest bit of the exponent turned, NaN, or all numbers by a hundredth too large; or it
+errs in one step alone. With proactive redundancy, and four copies, or two pairs, one bit of a
+number is turned in one step of a random rank, each bit in turn.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ RANKS, OWN = 4, 64  # OWN: samples of a rank in a step
 
 def flip(bit):
     def fault(numbers, at):
-        numbers.view(torch.int32)[at] ^= 1 << bit
+        numbers.view(torch.int32)[at] ^= (1 << bit) - ((1 << 32) if bit == 31 else 0)
 
     return fault
 
@@ -54,6 +56,7 @@ FAULTS = {
     "all numbers times 1.01": lambda numbers, at: numbers.mul_(1.01),
     "one step alone, times 100": scale(100.0),
 }
+TURNED = {f"bit {bit}": flip(bit) for bit in range(32)}
 
 
 def trained(rank, port, jobs, found):
@@ -63,26 +66,28 @@ def trained(rank, port, jobs, found):
     found.put((rank, [train(rank, store, *job) for job in jobs]))
 
 
-def train(rank, store, width, steps, every, fault):
-    """Times of steps, and faults that were seen; (name, who errs, since when) or None is the fault.
+def train(rank, store, redundancy, stragglers, width, steps, every, fault):
+    """Times of steps, and faults that were seen; (what it does, who errs, from when, until when).
 
-    None, if this rank was left out.
+    None, if this rank was left out; where two copies differ, the step, and these.
     """
-    module, data, code = network(width), samples(), fastgc.BinaryCode(RANKS, stragglers=1)
+    module, data = network(width), samples()
+    code = fastgc.BinaryCode(RANKS, stragglers=stragglers)
     optimizer, batch = optimizer_of(module), RANKS * OWN
     sampler, times = CodedSampler(data, code, batch, rank), []
 
     def compute(indices):
         (loss(module, data[indices]) / batch).backward()
         if fault is not None:
-            name, faulty, since = fault
-            until = since + 1 if "alone" in name else steps
+            name, faulty, since, until = fault
             if rank == faulty and since <= all_reduce.step < until:
                 with torch.no_grad():
                     last = module[-1].weight.grad.view(-1)
-                    FAULTS[name](last, int(last.abs().argmax()))
+                    (FAULTS | TURNED)[name](last, int(last.abs().argmax()))
 
-    options = {"redundancy": "reactive", "recompute": compute, "audit": every}
+    options = {"redundancy": redundancy, "audit": every}
+    if redundancy == "reactive":
+        options["recompute"] = compute
     all_reduce = CodedAllReduce(
         module, code, sampler=sampler, state=[optimizer], store=store, rank=rank, **options
     )
@@ -98,13 +103,14 @@ def train(rank, store, width, steps, every, fault):
                     times.append(time.perf_counter() - begin)
                     if all_reduce.step == steps:
                         break
-    except CorruptMessageError:
-        return None
+    except CorruptMessageError as error:
+        alone = error.suspects == (rank,)
+        return None if alone else (all_reduce.step, error.suspects)
     return times, [tuple(each) for each in all_reduce.faults]
 
 
 def run(jobs):
-    """What each rank found in each training, which is (width, steps, every, fault)."""
+    """What each rank found in each training, of which these are the arguments."""
     context = mp.get_context("spawn")
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     found = context.Manager().Queue()
@@ -119,13 +125,40 @@ def run(jobs):
     return [{r: each_rank[r][at] for r in sorted(each_rank)} for at in range(len(jobs))]
 
 
-def cost(width, steps, every):
+def cost(redundancy, width, steps, every):
     """Seconds of a step, of an audited one, and the share that audits take of every so many."""
-    ((times, _), *_) = run([(width, steps, 2, None)])[0].values()
+    ((times, _), *_) = run([(redundancy, 1, width, steps, 2, None)])[0].values()
     times = times[3:]  # the first of these is not audited
     plain, audited = (statistics.median(times[at::2]) for at in (0, 1))
     more = audited - plain
     return plain, audited, more / (every * plain + more)
+
+
+def turned(each_bit):
+    """Rows of a table: bits turned in one step, those found in it, and others accused."""
+    rng, rows = np.random.default_rng(1), []
+    for stragglers, copies in ((RANKS - 1, "four"), (1, "two")):
+        jobs = []
+        for number in range(32 * each_bit):
+            since, who, bit = int(rng.integers(2, 6)), int(rng.integers(RANKS)), number // each_bit
+            fault = f"bit {bit}", who, since, since + 1
+            jobs.append(("proactive", stragglers, 100, since + 2, 1, fault))
+        outcomes = [turned_outcome(*each) for each in zip(jobs, run(jobs), strict=True)]
+        for what, bits in (("sign or exponent", range(23, 32)), ("fraction", range(23))):
+            of = outcomes[bits[0] * each_bit : (bits[-1] + 1) * each_bit]
+            found, others = (str(sum(column)) for column in zip(*of, strict=True))
+            rows.append([copies, what, str(len(of)), found, others])
+    return rows
+
+
+def turned_outcome(job, results):
+    """Whether the step was found with its rank, or a pair of which it is one, and other ranks."""
+    _, who, since, _ = job[-1]
+    seen = next(each for rank, each in results.items() if rank != who)
+    if isinstance(seen[0], int):
+        return seen[0] == since and who in seen[1], who not in seen[1]
+    ranks = [rank for step, rank, _ in seen[1] if step == since]
+    return who in ranks, sum(rank != who for _, rank, _ in seen[1])
 
 
 def main():
@@ -135,26 +168,31 @@ def main():
     parser.add_argument("--width", type=int, default=3000, help="of layers; 3000: 9.8M parameters")
     parser.add_argument("--faulty", type=int, default=21, help="runs with a fault")
     given = parser.parse_args()
-    width, steps, faulty = given.width, 43, given.faulty
+    width, steps, faulty, each_bit = given.width, 43, given.faulty, 3
     if given.quick:
-        width, steps, faulty = 100, 23, len(FAULTS)
+        width, steps, faulty, each_bit = 100, 23, len(FAULTS), 1
     torch.set_num_threads(1)
-    plain, audited, share = cost(width, steps, given.every)
     parameters = sum(p.numel() for p in network(width).parameters())
     title = f"{RANKS} ranks, {OWN} samples each, {parameters / 1e6:.1f}M parameters."
-    head = ["a step, ms", "an audited one", f"share of audits in each {given.every}th"]
-    row = [f"{1e3 * plain:.1f}", f"{1e3 * audited:.1f}", f"{100 * share:.1f} %"]
-    print(markdown_table(title, head, [row]), flush=True)
+    head = ["redundancy", "a step, ms", "an audited one", "every", "share of audits"]
+    rows = []
+    for redundancy, every in (("reactive", given.every), ("proactive", 1)):
+        plain, audited, share = cost(redundancy, width, steps, every)
+        times = f"{1e3 * plain:.1f}", f"{1e3 * audited:.1f}"
+        rows.append([redundancy, *times, str(every), f"{100 * share:.1f} %"])
+    print(markdown_table(title, head, rows), flush=True)
     rng, jobs, outcomes = np.random.default_rng(0), [], {}
     every = 5  # audits tell as much if there are more of them
     for number in range(faulty):
         name = list(FAULTS)[number % len(FAULTS)]
         who, since = int(rng.integers(RANKS)), int(rng.integers(3, 3 + 2 * every))
+        steps = until = since + 3 * every
         if "alone" in name:
             since -= since % every  # or nobody looks
-        jobs.append((100, since + 3 * every, every, (name, who, since)))
+            until = since + 1
+        jobs.append(("reactive", 1, 100, steps, every, (name, who, since, until)))
     for (*_, fault), results in zip(jobs, run(jobs), strict=True):
-        outcomes.setdefault(fault[0], []).append(outcome(results, *fault[1:], every))
+        outcomes.setdefault(fault[0], []).append(outcome(results, *fault[1:3], every))
     rows = []
     for name, each in outcomes.items():
         audits = [a for a, _, _ in each if a is not None]
@@ -169,7 +207,9 @@ def main():
             ]
         )
     head = ["fault", "runs", "rank left out", "audits until then", "seen", "others accused"]
-    print(markdown_table("Ranks that err.", head, rows))
+    print(markdown_table("Ranks that err.", head, rows), flush=True)
+    head = ["copies", "bit turned", "runs", "found in the step", "others accused"]
+    print(markdown_table("Bits turned in one step.", head, turned(each_bit)))
 
 
 def outcome(results, who, since, every):
