@@ -66,21 +66,22 @@ def trained(rank, port, jobs, found):
     found.put((rank, [train(rank, store, *job) for job in jobs]))
 
 
-def train(rank, store, redundancy, stragglers, width, steps, every, fault):
-    """Times of steps, and faults that were seen; (what it does, who errs, from when, until when).
+def train(rank, store, redundancy, stragglers, width, steps, every, faults):
+    """Times of steps, and what was seen: step, rank, whether it was left out, of pairs of each one.
 
-    None, if this rank was left out; where two copies differ, the step, and these.
+    None, if this rank was left out. Faults: (what it does, who errs, from when, until when). Where
+    one of two errs the step is computed once more, and there is no fault.
     """
     module, data = network(width), samples()
     code = fastgc.BinaryCode(RANKS, stragglers=stragglers)
     optimizer, batch = optimizer_of(module), RANKS * OWN
-    sampler, times = CodedSampler(data, code, batch, rank), []
+    sampler, times, pairs = CodedSampler(data, code, batch, rank), [], []
 
     def compute(indices):
         (loss(module, data[indices]) / batch).backward()
-        if fault is not None:
-            name, faulty, since, until = fault
-            if rank == faulty and since <= all_reduce.step < until:
+        again = pairs and pairs[-1][0] == all_reduce.step
+        for name, faulty, since, until in faults:
+            if rank == faulty and since <= all_reduce.step < until and not again:
                 with torch.no_grad():
                     last = module[-1].weight.grad.view(-1)
                     (FAULTS | TURNED)[name](last, int(last.abs().argmax()))
@@ -96,17 +97,24 @@ def train(rank, store, redundancy, stragglers, width, steps, every, fault):
             while all_reduce.step < steps:
                 for own in sampler:
                     begin = time.perf_counter()
-                    optimizer.zero_grad()
-                    compute(own)
-                    all_reduce()
+                    reduced = False
+                    while not reduced:
+                        optimizer.zero_grad()
+                        compute(own)
+                        try:
+                            all_reduce()
+                            reduced = True
+                        except CorruptMessageError as error:
+                            if len(error.suspects) == 1:
+                                raise
+                            pairs += [(all_reduce.step, r, False) for r in error.suspects]
                     optimizer.step()
                     times.append(time.perf_counter() - begin)
                     if all_reduce.step == steps:
                         break
-    except CorruptMessageError as error:
-        alone = error.suspects == (rank,)
-        return None if alone else (all_reduce.step, error.suspects)
-    return times, [tuple(each) for each in all_reduce.faults]
+    except CorruptMessageError:
+        return None
+    return times, [tuple(each) for each in all_reduce.faults] + pairs
 
 
 def run(jobs):
@@ -127,38 +135,31 @@ def run(jobs):
 
 def cost(redundancy, width, steps, every):
     """Seconds of a step, of an audited one, and the share that audits take of every so many."""
-    ((times, _), *_) = run([(redundancy, 1, width, steps, 2, None)])[0].values()
+    ((times, _), *_) = run([(redundancy, 1, width, steps, 2, [])])[0].values()
     times = times[3:]  # the first of these is not audited
     plain, audited = (statistics.median(times[at::2]) for at in (0, 1))
     more = audited - plain
     return plain, audited, more / (every * plain + more)
 
 
-def turned(each_bit):
+def turned(often):
     """Rows of a table: bits turned in one step, those found in it, and others accused."""
-    rng, rows = np.random.default_rng(1), []
-    for stragglers, copies in ((RANKS - 1, "four"), (1, "two")):
-        jobs = []
-        for number in range(32 * each_bit):
-            since, who, bit = int(rng.integers(2, 6)), int(rng.integers(RANKS)), number // each_bit
-            fault = f"bit {bit}", who, since, since + 1
-            jobs.append(("proactive", stragglers, 100, since + 2, 1, fault))
-        outcomes = [turned_outcome(*each) for each in zip(jobs, run(jobs), strict=True)]
+    rng, rows, faults = np.random.default_rng(1), [], []
+    for number in range(32 * often):
+        since = 2 + 5 * number  # later than who erred once is forgiven
+        faults.append((f"bit {number // often}", int(rng.integers(RANKS)), since, since + 1))
+    steps = faults[-1][-1] + 1
+    ways = (("four", RANKS - 1, 1), ("two", 1, 2))
+    jobs = [("proactive", stragglers, 100, steps, 1, faults) for _, stragglers, _ in ways]
+    for (copies, _, accused), results in zip(ways, run(jobs), strict=True):
+        seen = [(step, rank) for step, rank, _ in results[0][1]]
         for what, bits in (("sign or exponent", range(23, 32)), ("fraction", range(23))):
-            of = outcomes[bits[0] * each_bit : (bits[-1] + 1) * each_bit]
-            found, others = (str(sum(column)) for column in zip(*of, strict=True))
-            rows.append([copies, what, str(len(of)), found, others])
+            of = faults[bits[0] * often : (bits[-1] + 1) * often]
+            found = sum((since, who) in seen for _, who, since, _ in of)
+            others = sum(step in [since for *_, since, _ in of] for step, _ in seen)
+            others -= accused * found
+            rows.append([copies, what, str(len(of)), str(found), str(others)])
     return rows
-
-
-def turned_outcome(job, results):
-    """Whether the step was found with its rank, or a pair of which it is one, and other ranks."""
-    _, who, since, _ = job[-1]
-    seen = next(each for rank, each in results.items() if rank != who)
-    if isinstance(seen[0], int):
-        return seen[0] == since and who in seen[1], who not in seen[1]
-    ranks = [rank for step, rank, _ in seen[1] if step == since]
-    return who in ranks, sum(rank != who for _, rank, _ in seen[1])
 
 
 def main():
@@ -168,9 +169,9 @@ def main():
     parser.add_argument("--width", type=int, default=3000, help="of layers; 3000: 9.8M parameters")
     parser.add_argument("--faulty", type=int, default=21, help="runs with a fault")
     given = parser.parse_args()
-    width, steps, faulty, each_bit = given.width, 43, given.faulty, 3
+    width, steps, faulty, often = given.width, 43, given.faulty, 3
     if given.quick:
-        width, steps, faulty, each_bit = 100, 23, len(FAULTS), 1
+        width, steps, faulty, often = 100, 23, len(FAULTS), 1
     torch.set_num_threads(1)
     parameters = sum(p.numel() for p in network(width).parameters())
     title = f"{RANKS} ranks, {OWN} samples each, {parameters / 1e6:.1f}M parameters."
@@ -190,8 +191,8 @@ def main():
         if "alone" in name:
             since -= since % every  # or nobody looks
             until = since + 1
-        jobs.append(("reactive", 1, 100, steps, every, (name, who, since, until)))
-    for (*_, fault), results in zip(jobs, run(jobs), strict=True):
+        jobs.append(("reactive", 1, 100, steps, every, [(name, who, since, until)]))
+    for (*_, [fault]), results in zip(jobs, run(jobs), strict=True):
         outcomes.setdefault(fault[0], []).append(outcome(results, *fault[1:3], every))
     rows = []
     for name, each in outcomes.items():
@@ -209,7 +210,7 @@ def main():
     head = ["fault", "runs", "rank left out", "audits until then", "seen", "others accused"]
     print(markdown_table("Ranks that err.", head, rows), flush=True)
     head = ["copies", "bit turned", "runs", "found in the step", "others accused"]
-    print(markdown_table("Bits turned in one step.", head, turned(each_bit)))
+    print(markdown_table("Bits turned in one step.", head, turned(often)))
 
 
 def outcome(results, who, since, every):

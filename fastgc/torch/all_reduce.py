@@ -180,9 +180,9 @@ class CodedAllReduce:
     audit : int, optional
         In each so many-th step, and the first, gradients that should be equal are compared, to find
         a rank that errs (`fastgc.torch.audit`). Default: never. With proactive redundancy they are
-        those of ranks with equal rows, and 1 is what to take; each rank must have such a copy. With
-        reactive redundancy ranks compute each other's shares: `recompute` is then asked for any
-        samples of a batch, and what it computes must be the same on all ranks.
+        those of ranks with equal rows, and each rank must have such a copy; with 1 no step is left
+        out. With reactive redundancy ranks compute each other's shares: `recompute` is then asked
+        for any samples of a batch, and what it computes must be the same on all ranks.
 
     Attributes
     ----------
@@ -237,18 +237,22 @@ class CodedAllReduce:
 
     With proactive redundancy ranks with equal rows (`BinaryCode` with n a multiple of s + 1,
     `FractionalRepetition`) tell 64-bit fingerprints of their gradients in the sum itself, under
-    keys that are drawn at random. An audited step costs the time that it takes to read a gradient
-    twice, and nothing else while copies are equal. Where some are not, what differs by more than
-    rounding counts: 1e-5 of the norm for copies that had the same bits in an audit before; 1e-3 for
-    others, as machines of different kinds, and the first step, in which it is not known how they
-    compute; a tenth in bfloat16 or float16. Of three or more copies the minority is outvoted, and
-    the step is that of the others. Of two nobody knows which errs: all ranks get a
-    `CorruptMessageError` with both as suspects, and gradients are as they were. The same batch may
-    be computed again, and the call repeated: a bit that was turned once is then right. Copies need
-    not have the same bits, but then more is taken for rounding. They have them where machines are
-    of one kind, kernels deterministic (``torch.use_deterministic_algorithms``) and not chosen by
-    timing (``torch.backends.cudnn.benchmark``). The sum itself is not audited, and what all copies
-    compute wrongly is not found.
+    keys that are drawn at random. While copies are equal an audited step costs no computing and no
+    message more, but some passes over the gradient: 12 ms of a core for ten million numbers of
+    float32, and 5 more to copy them where a rank's own gradient is not in the sum.
+
+    Where some copies are not equal, what differs by more than rounding counts: 1e-5 of the norm for
+    copies that had the same bits in an audit before; 1e-3 for others, as machines of different
+    kinds, and the first step, in which it is not known how they compute; a tenth in bfloat16 or
+    float16. Of three or more copies the minority is outvoted, and the step is that of the others.
+    Of two nobody knows which errs: all ranks get a `CorruptMessageError` with both as suspects, and
+    gradients are as they were. The same batch may be computed again, and the call repeated: a bit
+    that was turned once is then right.
+
+    Copies have the same bits where machines are of one kind, and kernels deterministic
+    (``torch.use_deterministic_algorithms``) and not chosen by timing
+    (``torch.backends.cudnn.benchmark``). The sum itself is not audited, and what all copies compute
+    wrongly is not found.
 
     Several modules that are trained in turns, as the two of a GAN, are given as one
     `torch.nn.ModuleList`, and each turn is a step: what has no gradient in it, since its
