@@ -203,8 +203,11 @@ SECTIONS = (
     Section(
         "Audits of ranks, and ranks that err",
         "python benches/torch_audit.py",
-        "Four ranks of one thread each, on fewer cores. An audited step computes twice as much. A "
-        "fault begins at random between audits, which come every fifth step here.",
+        "Four ranks of one thread each, on fewer cores. With reactive redundancy an audited step "
+        "computes twice as much; a fault begins at random between audits, which come every fifth "
+        "step here. With proactive redundancy each step computes twice as much, and fingerprints "
+        "are compared; a fault is one bit of the largest number of a layer in one step, of "
+        "which lower bits of the fraction change the gradient by less than what counts, 1e-5.",
     ),
     Section(
         "Near-exact decoding vectors",

@@ -2,12 +2,14 @@
 
     python benches/torch_audit.py [--quick] [--every 50] [--width 3000] [--faulty 20]
 
-Processes of one thread each, a multilayer perceptron, SGD with momentum, reactive redundancy. The
-cost is that of a step which is audited over one which is not, medians of one run in which they take
-turns, spread over so many steps. Of runs with a fault each, from a random step on, a random rank
-computes one of its gradients' numbers wrongly, whatever it computes it for: times 1.5, with another
-sign, with its highest or lowest bit of the exponent turned, NaN, or all numbers by a hundredth too
-large; or it errs in one step alone.
+Processes of one thread each, a multilayer perceptron, SGD with momentum. The cost is that of a step
+which is audited over one which is not, medians of one run in which they take turns, spread over so
+many steps; with proactive redundancy, where copies are compared, over each one. Of runs with a
+fault each, with reactive redundancy, from a random step on, a random rank computes one of its
+gradients' numbers wrongly, whatever it computes it for: times 1.5, with another sign, with its
+highest or lowest bit of the exponent turned, NaN, or all numbers by a hundredth too large; or it
+errs in one step alone. With proactive redundancy, and four copies, or two pairs, one bit of a
+number is turned in one step of a random rank, each bit in turn.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ RANKS, OWN = 4, 64  # OWN: samples of a rank in a step
 
 def flip(bit):
     def fault(numbers, at):
-        numbers.view(torch.int32)[at] ^= 1 << bit
+        numbers.view(torch.int32)[at] ^= (1 << bit) - ((1 << 32) if bit == 31 else 0)
 
     return fault
 
@@ -54,6 +56,7 @@ FAULTS = {
     "all numbers times 1.01": lambda numbers, at: numbers.mul_(1.01),
     "one step alone, times 100": scale(100.0),
 }
+TURNED = {f"bit {bit}": flip(bit) for bit in range(32)}
 
 
 def trained(rank, port, jobs, found):
@@ -63,26 +66,29 @@ def trained(rank, port, jobs, found):
     found.put((rank, [train(rank, store, *job) for job in jobs]))
 
 
-def train(rank, store, width, steps, every, fault):
-    """Times of steps, and faults that were seen; (name, who errs, since when) or None is the fault.
+def train(rank, store, redundancy, stragglers, width, steps, every, faults):
+    """Times of steps, and what was seen: step, rank, whether it was left out, of pairs of each one.
 
-    None, if this rank was left out.
+    None, if this rank was left out. Faults: (what it does, who errs, from when, until when). Where
+    one of two errs the step is computed once more, and there is no fault.
     """
-    module, data, code = network(width), samples(), fastgc.BinaryCode(RANKS, stragglers=1)
+    module, data = network(width), samples()
+    code = fastgc.BinaryCode(RANKS, stragglers=stragglers)
     optimizer, batch = optimizer_of(module), RANKS * OWN
-    sampler, times = CodedSampler(data, code, batch, rank), []
+    sampler, times, pairs = CodedSampler(data, code, batch, rank), [], []
 
     def compute(indices):
         (loss(module, data[indices]) / batch).backward()
-        if fault is not None:
-            name, faulty, since = fault
-            until = since + 1 if "alone" in name else steps
-            if rank == faulty and since <= all_reduce.step < until:
+        again = pairs and pairs[-1][0] == all_reduce.step
+        for name, faulty, since, until in faults:
+            if rank == faulty and since <= all_reduce.step < until and not again:
                 with torch.no_grad():
                     last = module[-1].weight.grad.view(-1)
-                    FAULTS[name](last, int(last.abs().argmax()))
+                    (FAULTS | TURNED)[name](last, int(last.abs().argmax()))
 
-    options = {"redundancy": "reactive", "recompute": compute, "audit": every}
+    options = {"redundancy": redundancy, "audit": every}
+    if redundancy == "reactive":
+        options["recompute"] = compute
     all_reduce = CodedAllReduce(
         module, code, sampler=sampler, state=[optimizer], store=store, rank=rank, **options
     )
@@ -91,20 +97,28 @@ def train(rank, store, width, steps, every, fault):
             while all_reduce.step < steps:
                 for own in sampler:
                     begin = time.perf_counter()
-                    optimizer.zero_grad()
-                    compute(own)
-                    all_reduce()
+                    reduced = False
+                    while not reduced:
+                        optimizer.zero_grad()
+                        compute(own)
+                        try:
+                            all_reduce()
+                            reduced = True
+                        except CorruptMessageError as error:
+                            if len(error.suspects) == 1:
+                                raise
+                            pairs += [(all_reduce.step, r, False) for r in error.suspects]
                     optimizer.step()
                     times.append(time.perf_counter() - begin)
                     if all_reduce.step == steps:
                         break
     except CorruptMessageError:
         return None
-    return times, [tuple(each) for each in all_reduce.faults]
+    return times, [tuple(each) for each in all_reduce.faults] + pairs
 
 
 def run(jobs):
-    """What each rank found in each training, which is (width, steps, every, fault)."""
+    """What each rank found in each training, of which these are the arguments."""
     context = mp.get_context("spawn")
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     found = context.Manager().Queue()
@@ -119,13 +133,33 @@ def run(jobs):
     return [{r: each_rank[r][at] for r in sorted(each_rank)} for at in range(len(jobs))]
 
 
-def cost(width, steps, every):
+def cost(redundancy, width, steps, every):
     """Seconds of a step, of an audited one, and the share that audits take of every so many."""
-    ((times, _), *_) = run([(width, steps, 2, None)])[0].values()
+    ((times, _), *_) = run([(redundancy, 1, width, steps, 2, [])])[0].values()
     times = times[3:]  # the first of these is not audited
     plain, audited = (statistics.median(times[at::2]) for at in (0, 1))
     more = audited - plain
     return plain, audited, more / (every * plain + more)
+
+
+def turned(often):
+    """Rows of a table: bits turned in one step, those found in it, and others accused."""
+    rng, rows, faults = np.random.default_rng(1), [], []
+    for number in range(32 * often):
+        since = 2 + 5 * number  # later than who erred once is forgiven
+        faults.append((f"bit {number // often}", int(rng.integers(RANKS)), since, since + 1))
+    steps = faults[-1][-1] + 1
+    ways = (("four", RANKS - 1, 1), ("two", 1, 2))
+    jobs = [("proactive", stragglers, 100, steps, 1, faults) for _, stragglers, _ in ways]
+    for (copies, _, accused), results in zip(ways, run(jobs), strict=True):
+        seen = [(step, rank) for step, rank, _ in results[0][1]]
+        for what, bits in (("sign or exponent", range(23, 32)), ("fraction", range(23))):
+            of = faults[bits[0] * often : (bits[-1] + 1) * often]
+            found = sum((since, who) in seen for _, who, since, _ in of)
+            others = sum(step in [since for *_, since, _ in of] for step, _ in seen)
+            others -= accused * found
+            rows.append([copies, what, str(len(of)), str(found), str(others)])
+    return rows
 
 
 def main():
@@ -135,26 +169,31 @@ def main():
     parser.add_argument("--width", type=int, default=3000, help="of layers; 3000: 9.8M parameters")
     parser.add_argument("--faulty", type=int, default=21, help="runs with a fault")
     given = parser.parse_args()
-    width, steps, faulty = given.width, 43, given.faulty
+    width, steps, faulty, often = given.width, 43, given.faulty, 3
     if given.quick:
-        width, steps, faulty = 100, 23, len(FAULTS)
+        width, steps, faulty, often = 100, 23, len(FAULTS), 1
     torch.set_num_threads(1)
-    plain, audited, share = cost(width, steps, given.every)
     parameters = sum(p.numel() for p in network(width).parameters())
     title = f"{RANKS} ranks, {OWN} samples each, {parameters / 1e6:.1f}M parameters."
-    head = ["a step, ms", "an audited one", f"share of audits in each {given.every}th"]
-    row = [f"{1e3 * plain:.1f}", f"{1e3 * audited:.1f}", f"{100 * share:.1f} %"]
-    print(markdown_table(title, head, [row]), flush=True)
+    head = ["redundancy", "a step, ms", "an audited one", "every", "share of audits"]
+    rows = []
+    for redundancy, every in (("reactive", given.every), ("proactive", 1)):
+        plain, audited, share = cost(redundancy, width, steps, every)
+        times = f"{1e3 * plain:.1f}", f"{1e3 * audited:.1f}"
+        rows.append([redundancy, *times, str(every), f"{100 * share:.1f} %"])
+    print(markdown_table(title, head, rows), flush=True)
     rng, jobs, outcomes = np.random.default_rng(0), [], {}
     every = 5  # audits tell as much if there are more of them
     for number in range(faulty):
         name = list(FAULTS)[number % len(FAULTS)]
         who, since = int(rng.integers(RANKS)), int(rng.integers(3, 3 + 2 * every))
+        steps = until = since + 3 * every
         if "alone" in name:
             since -= since % every  # or nobody looks
-        jobs.append((100, since + 3 * every, every, (name, who, since)))
-    for (*_, fault), results in zip(jobs, run(jobs), strict=True):
-        outcomes.setdefault(fault[0], []).append(outcome(results, *fault[1:], every))
+            until = since + 1
+        jobs.append(("reactive", 1, 100, steps, every, [(name, who, since, until)]))
+    for (*_, [fault]), results in zip(jobs, run(jobs), strict=True):
+        outcomes.setdefault(fault[0], []).append(outcome(results, *fault[1:3], every))
     rows = []
     for name, each in outcomes.items():
         audits = [a for a, _, _ in each if a is not None]
@@ -169,7 +208,9 @@ def main():
             ]
         )
     head = ["fault", "runs", "rank left out", "audits until then", "seen", "others accused"]
-    print(markdown_table("Ranks that err.", head, rows))
+    print(markdown_table("Ranks that err.", head, rows), flush=True)
+    head = ["copies", "bit turned", "runs", "found in the step", "others accused"]
+    print(markdown_table("Bits turned in one step.", head, turned(often)))
 
 
 def outcome(results, who, since, every):

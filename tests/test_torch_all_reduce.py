@@ -32,6 +32,7 @@ import strength
 import fastgc
 from fastgc import (
     BinaryCode,
+    CorruptMessageError,
     CyclicRepetition,
     FractionalRepetition,
     LagrangeCode,
@@ -1209,12 +1210,13 @@ def test_what_reactive_redundancy_takes():
         ({"sampler": sampler, "recompute": len, "partial": True}, "partial=True is for"),
         ({"redundancy": "lazy"}, 'redundancy must be "proactive" or "reactive", not'),
         ({"redundancy": "proactive", "recompute": len}, "recompute= is for redundancy"),
-        ({"redundancy": "proactive", "audit": 9}, "audit= is for redundancy"),
         ({"sampler": sampler, "recompute": len, "audit": 0}, "audit must be at least 1"),
     ]:
         with pytest.raises((TypeError, ValueError), match=re.escape(error)):
             CodedAllReduce(net(), code, **options | more)
     few = BinaryCode(4, 2, stragglers=1)
+    with pytest.raises(ValueError, match="no other row of CyclicRepetition"):
+        CodedAllReduce(net(), CyclicRepetition(4, stragglers=1), rank=0, store=object(), audit=9)
     with pytest.raises(ValueError, match="has 2 partitions, fewer than ranks"):
         CodedAllReduce(net(), few, **options | {"sampler": sampler, "recompute": len})
 
@@ -1518,6 +1520,135 @@ def test_a_rank_that_is_killed_in_an_audit_costs_no_step(tmp_path):
     check_audited(found, 9, without(4))
     assert found[0]["faults"] == []
     assert found[0]["ranks"] == without(4)
+
+
+def comparing(code, steps, every, erring, state=()):
+    """What each rank does, with proactive redundancy; it goes on where one of two errs."""
+
+    def train(rank, store, life):
+        module, data = net(), samples()
+        optimizer = Momentum(module)
+        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
+        errors, left_out, suspects = [], 0, []
+        with CodedAllReduce(
+            module,
+            code,
+            store=store,
+            rank=rank,
+            sampler=sampler,
+            state=[optimizer, *state],
+            audit=every,
+            deadline=30.0,
+            settle=3.0,
+        ) as all_reduce:
+            batches = loading(data, sampler, 0)
+            while (step := all_reduce.step) < steps:
+                x, y = next(batches)
+                while True:
+                    optimizer.zero_grad()
+                    loss = losses(module, x, y).sum()
+                    loss.backward()
+                    erring(rank, step, module, len(suspects))
+                    try:
+                        (total,) = all_reduce(loss.item())
+                        break
+                    except LeftOutError:
+                        left_out += 1
+                        all_reduce.join()
+                        batches = loading(data, sampler, 0)
+                        x, y = next(batches)
+                        step = all_reduce.step
+                    except CorruptMessageError as error:
+                        if error.suspects == (rank,):
+                            raise
+                        suspects.append((step, *error.suspects))
+                whole = losses(module, *data[order(step)]).sum()
+                truth = flat(torch.autograd.grad(whole, list(module.parameters())))
+                error = (flat(p.grad for p in module.parameters()) - truth).norm()
+                errors.append(float(error / truth.norm()))
+                if math.isfinite(errors[-1]):  # as a GradScaler does
+                    assert total == pytest.approx(whole.item(), rel=1e-5)
+                    optimizer.step()
+                erring(rank, step, module, None)
+        return {
+            "errors": errors,
+            "faults": [tuple(each) for each in all_reduce.faults],
+            "suspects": suspects,
+            "ranks": all_reduce.ranks,
+            "theta": flat(module.parameters()).numpy(),
+            "left out": left_out,
+        }
+
+    return train
+
+
+def flips(bit, faulty, since, until=math.inf):
+    """A bit of one number of a rank's gradient is turned, each time it computes one."""
+
+    def erring(rank, step, module, apart):
+        if rank == faulty and since <= step < until and apart is not None:
+            module[0].weight.grad.view(torch.int32)[5, 7] ^= 1 << bit
+
+    return erring
+
+
+def test_copies_that_differ_are_found_in_the_step_and_it_is_right(tmp_path):
+    triple = BinaryCode(N, stragglers=2)
+    cases = [
+        (triple, 1, flips(22, 3, 5)),
+        (FractionalRepetition(N, stragglers=2), 1, flips(30, 0, 5, 6)),
+        (triple, 4, times(math.nan, 0, 7)),
+        (triple, 1, lambda rank, step, module, apart: None),
+    ]
+    trains = [comparing(code, 12, *case) for code, *case in cases]
+    named, once, every_fourth, honest = launch_each(tmp_path, trains)
+    assert "CorruptMessageError: rank 3 computes wrong gradients" in named.pop(3)
+    check_audited(named, 12, without(3))
+    assert named[0]["faults"] == [(5, 3, False), (6, 3, True)]
+    assert named[0]["ranks"] == without(3)
+    check_audited(once, 12, range(N))
+    assert once[0]["faults"] == [(5, 0, False)]
+    assert "CorruptMessageError: rank 0 computes wrong gradients" in every_fourth.pop(0)
+    for each in every_fourth.values():
+        assert [step for step, error in enumerate(each["errors"]) if not error <= EXACT] == [7]
+        assert each["faults"] == [(8, 0, False), (9, 0, True)]
+    check_audited(honest, 12, range(N))
+    assert honest[0]["faults"] == []
+
+
+def test_one_of_two_copies_errs_and_the_step_is_done_once_more(tmp_path):
+    def once(bit):
+        def erring(rank, step, module, seen):
+            if seen == 0 and step == 5:
+                flips(bit, 2, 5)(rank, step, module, False)
+
+        return erring
+
+    @torch.no_grad()
+    def remembers_wrongly(rank, step, module, seen):
+        if (rank, step, seen) == (3, 6, None):
+            module[2].weight[0, 5] += 1e-3
+
+    code = BinaryCode(N, stragglers=1)
+    scaler = (torch.amp.GradScaler("cpu"),)
+    trains = [
+        comparing(code, 10, 1, once(20)),
+        comparing(code, 10, 1, remembers_wrongly),
+        comparing(code, 10, 1, times(math.inf, 2, 5, 6), scaler),
+    ]
+    flipped, other, scaled = launch_each(tmp_path, trains)
+    check_audited(flipped, 10, range(N))
+    for each in flipped.values():
+        assert each["faults"] == []
+        assert each["suspects"] == [(5, 2, 3)]
+    for rank, each in other.items():
+        assert isinstance(each, dict), each
+        assert each["left out"] == (rank == 3)
+        assert each["faults"] == [(7, 3, True)]
+        assert np.array_equal(each["theta"], other[0]["theta"])
+    for each in scaled.values():
+        assert each["faults"] == each["suspects"] == []
+        assert not math.isfinite(each["errors"][5])
 
 
 # ------------------------------------------------------------------ what ranks have in common

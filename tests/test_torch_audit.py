@@ -1,7 +1,9 @@
 """Audits without processes: what is told, who is outvoted, and that honest ranks never are."""
 
+import copy
 import itertools
 import math
+import sys
 import threading
 
 import numpy as np
@@ -10,13 +12,22 @@ import strength
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("cloudpickle")
+from fastgc import (  # noqa: E402
+    BinaryCode,
+    CyclicRepetition,
+    FractionalRepetition,
+    Uncoded,
+)
 from fastgc.torch.audit import (  # noqa: E402
+    ROUNDED,
     SAME,
     SAME_HALF,
     Audit,
     Signs,
     Sketch,
     Verdict,
+    bits,
+    copies,
     in_half,
     majority,
     odd_one,
@@ -330,6 +341,246 @@ def test_one_that_overflows_counts_where_nothing_scales_or_the_third_time():
         assert audits[0].due(1) == (not every)
 
 
+# ------------------------------------------------------------------------------- copies
+
+
+def folded(octets, seed):
+    """The fingerprint by its definition, in Python's integers."""
+    rng, many = np.random.default_rng(seed), 4096
+    while True:
+        low, high = rng.integers(2**64 - 1, size=(2, many), dtype=np.uint64, endpoint=True).tolist()
+        octets += bytes(8 * many - len(octets) % (8 * many))
+        words = np.frombuffer(octets, np.uint64).tolist()
+        found = [
+            sum(w * low[at] + (w >> 32) * high[at] for at, w in enumerate(words[i : i + many]))
+            for i in range(0, len(words), many)
+        ]
+        if len(found) == 1:
+            return found[0] % 2**64
+        octets = b"".join((each % 2**64).to_bytes(8, sys.byteorder) for each in found)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 7, 8191, 8192, 8193, 150_001])
+def test_fingerprints_are_sums_of_products_with_keys(size):
+    flat = torch.randn(size, generator=torch.Generator().manual_seed(size))
+    for vector in (flat, flat.double()):
+        assert bits(vector, (3, 4)) == folded(vector.numpy().tobytes(), (3, 4))
+        assert bits(vector.clone(), (3, 4)) == bits(vector, (3, 4))
+        assert bits(vector, (3, 5)) != bits(vector, (3, 4)) or not size
+
+
+def test_fingerprints_differ_where_any_bit_does_or_any_number_of_them():
+    rng = torch.Generator().manual_seed(0)
+    for dtype, words in ((torch.float32, torch.int32), (torch.float64, torch.int64)):
+        flat = torch.randn(8195, generator=rng, dtype=dtype)
+        right, width = bits(flat, (1,)), torch.iinfo(words).bits
+        for element in (0, 1, 4096, 8191, 8192, 8194):
+            for bit in range(width):
+                wrong = flat.clone()
+                wrong.view(words)[element] ^= (1 << bit) - (1 << width) * (bit == width - 1)
+                assert bits(wrong, (1,)) != right
+        # The highest bits of an even number of words cancel in a sum of odd multiples.
+        for seed, many in itertools.product(range(20), (2, 4, 8194)):
+            wrong = flat.clone()
+            wrong[torch.arange(many) + 1] *= -1.0
+            assert bits(wrong, (seed,)) != bits(flat, (seed,))
+        assert bits(flat.flip(0), (1,)) != right
+
+
+def test_fingerprints_are_no_fixed_linear_function_as_checksums_are():
+    rng = np.random.default_rng(0)
+    a, b, c = rng.integers(2**32, size=(3, 100), dtype=np.uint32)
+    found = [bits(torch.from_numpy(x.view(np.float32)), (1,)) for x in (a, b, c, a ^ b ^ c)]
+    assert found[0] ^ found[1] ^ found[2] != found[3]
+
+
+def test_copies_have_equal_rows_and_codes_without_are_refused():
+    assert copies(BinaryCode(6, stragglers=1)) == [[0, 1], [2, 3], [4, 5]]
+    assert copies(BinaryCode(6, 4, stragglers=2)) == [[0, 1, 2], [3, 4, 5]]
+    assert copies(FractionalRepetition(6, stragglers=1)) == [[0, 3], [1, 4], [2, 5]]
+    for code, rank in [
+        (BinaryCode(5, stragglers=1), 0),
+        (CyclicRepetition(4, stragglers=1), 0),
+        (Uncoded(3), 0),
+    ]:
+        with pytest.raises(ValueError, match=f"of rank {rank}: take FractionalRepetition, or"):
+            copies(code)
+
+
+class Told:
+    """A view of ranks that all tell their rows of a table."""
+
+    def __init__(self, ranks, table):
+        self.ranks, self.table = ranks, table
+
+    def sum(self, tensor):
+        (own,) = tensor.any(1).nonzero().flatten().tolist()
+        assert torch.equal(tensor[own], self.table[own])
+        tensor.copy_(self.table)
+
+
+def compare_all(audits, gradients, step=0, secret=5, half=False):
+    """The verdict of all ranks on a gradient of each; None: they agree."""
+    ranks = sorted(audits)
+    told = [0] * (max(ranks) + 1)
+    for r in ranks:
+        told[r] = audits[r].bits(gradients[r], step)
+    total = sum(gradients[r] for r in ranks)
+    agreed = {audits[r].agree(ranks, told, total) for r in ranks}
+    assert len(agreed) == 1
+    if agreed.pop():
+        return None
+    size = gradients[ranks[0]].numel()
+    view = Told(ranks, torch.zeros(len(told), 11, dtype=torch.float64))
+    for r in ranks:
+        sketch = Sketch.of(gradients[r], half, Signs(size, secret))
+        view.table[r] = torch.tensor(sketch.row(), dtype=torch.float64)
+    first, *others = (
+        audits[r].compare(view, secret, told, (gradients[r], half), total) for r in ranks
+    )
+    assert all(each == first for each in others)
+    return first
+
+
+def copied(groups, scaled=False, seen=True):
+    """Audits of ranks in groups of copies, which have compared already, if `seen`."""
+    count = max(map(max, groups)) + 1
+    audits = {r: Audit(r, count, 1000, scaled, groups) for r in sorted(itertools.chain(*groups))}
+    for audit in audits.values():
+        audit.forget(11)
+    if seen:
+        assert compare_all(audits, of_groups(groups)) is None
+    return audits
+
+
+def of_groups(groups, size=50):
+    return {r: share(at, size).clone() for at, group in enumerate(groups) for r in group}
+
+
+PAIRS, TRIPLES = [[0, 3], [1, 4]], [[0, 1, 2], [3, 4, 5]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("groups", [PAIRS, TRIPLES, [[0, 2, 4, 6], [1, 3, 5, 7]]])
+def test_every_bit_that_changes_the_step_is_found_in_every_rank(groups, dtype):
+    words = torch.int32 if dtype == "float32" else torch.int64
+    width = torch.iinfo(words).bits
+    right = {r: x.to(getattr(torch, dtype)) for r, x in of_groups(groups).items()}
+    step = sum(right[group[0]] for group in groups)
+    before, signs, found = copied(groups)[0], Signs(50, 5), 0
+    prints = [before.bits(right[r], 1) if r in right else 0 for r in range(max(right) + 1)]
+    sketches = {r: Sketch.of(x, False, signs) for r, x in right.items()}
+    for faulty, bit in itertools.product(right, range(width)):
+        audit, wrong = copy.deepcopy(before), right[faulty].clone()
+        wrong.view(words)[7] ^= (1 << bit) - (1 << width) * (bit == width - 1)
+        told = prints.copy()
+        told[faulty] = audit.bits(wrong, 1)
+        assert not audit.agree(list(right), told, step)
+        verdict = audit.judge_copies(told, sketches | {faulty: Sketch.of(wrong, False, signs)})
+        group = next(each for each in groups if faulty in each)
+        expected = {"undecided": tuple(group)} if len(group) == 2 else {"outvoted": (faulty,)}
+        assert verdict in (Verdict(), Verdict(**expected))
+        if not (wrong - right[faulty]).norm() <= 1e-4 * step.norm():  # also where it is infinite
+            assert verdict == Verdict(**expected)
+            found += 1
+            assert audit.due(1) == (len(group) > 2)
+    # Those of the sign, the exponent, and the first of the fraction.
+    assert found >= len(right) * (width - 22 if width == 32 else width - 50)
+
+
+def test_a_copy_that_errs_is_outvoted_then_named_and_forgiven_if_it_does_not_again():
+    audits, wrong = copied(TRIPLES), of_groups(TRIPLES)
+    wrong[4][7] *= 1.5
+    assert compare_all(audits, wrong) == Verdict(outvoted=(4,))
+    assert compare_all(audits, wrong) == Verdict(outvoted=(4,), named=(4,))
+    audits = copied(TRIPLES)
+    compare_all(audits, wrong)
+    for _ in range(3):
+        assert all(audit.due(1) for audit in audits.values())
+        assert compare_all(audits, of_groups(TRIPLES)) is None
+    assert not any(audit.due(1) for audit in audits.values())
+    assert compare_all(audits, wrong) == Verdict(outvoted=(4,))
+
+
+def test_groups_without_a_majority():
+    wrong = of_groups(TRIPLES)
+    wrong[4][7] *= 1.5
+    wrong[5][8] *= 1.5
+    assert compare_all(copied(TRIPLES), wrong) == Verdict(undecided=(3, 4, 5))
+    alone = of_groups([[0, 1], [2, 3, 4, 5]])
+    alone[2][7] *= 1.5
+    alone[3][7] *= 1.5
+    assert compare_all(copied([[0, 1], [2, 3, 4, 5]]), alone) == Verdict(undecided=(2, 3, 4, 5))
+    random = {r: share(10 + r) for r in range(6)}
+    for groups in (PAIRS, TRIPLES):
+        there = {r: random[r] for r in itertools.chain(*groups)}
+        assert len(compare_all(copied(groups), there).unlike) == 2
+    # Copies that are gone compare nothing, and those that are left each other.
+    audits = copied(TRIPLES)
+    rest = {r: audits[r] for r in (1, 3, 5)}
+    assert compare_all(rest, random | {3: random[5]}) is None
+    assert compare_all(rest, random) == Verdict(undecided=(3, 5))
+    pairs = copied([[0, 1], [2, 3], [4, 5]])
+    rest = {r: pairs[r] for r in (2, 4, 5)}
+    assert compare_all(rest, random) == Verdict(undecided=(4, 5))
+
+
+def test_machines_that_round_differently_are_nobodys_fault_and_others_are_held_to_their_bits():
+    def off(by, who):
+        found = of_groups(groups)
+        found[who] += by * share(who).norm() * share(20) / share(20).norm()
+        return found
+
+    for groups, who in ((PAIRS, 3), (TRIPLES, 4)):
+        small, large = off(0.3 * ROUNDED, who), off(0.3 * SAME, who)
+        audits = copied(groups)
+        assert compare_all(audits, large) not in (None, Verdict())
+        audits = copied(groups)
+        assert compare_all(audits, small) == Verdict()  # and not to the bit from now on
+        assert compare_all(audits, large) == Verdict()
+        assert compare_all(audits, off(3 * SAME, who)) not in (None, Verdict())
+        audits = copied(groups, seen=False)
+        for norm in (0.0, math.nan):  # which tell nothing of how machines round
+            same = {r: x * norm for r, x in of_groups(groups).items()}
+            assert compare_all(audits, same) is None
+        assert compare_all(audits, large) == Verdict()
+        assert compare_all(copied(groups), off(0.3 * SAME_HALF, who), half=True) == Verdict()
+
+
+def test_a_copy_is_outvoted_only_where_the_others_are_near_each_other():
+    def off(a, b):
+        found = of_groups(TRIPLES)
+        found[4][7] += a * share(1).norm()
+        found[5][8] += b * share(1).norm()
+        return found
+
+    audits = copied(TRIPLES, seen=False)
+    assert compare_all(audits, off(0.5 * SAME, 3 * SAME)) == Verdict()
+    assert compare_all(audits, off(0.5 * SAME, 8 * SAME)) == Verdict(outvoted=(5,))
+
+
+def test_copies_that_overflow_count_where_nothing_scales_or_the_third_time():
+    for infinite in (math.inf, math.nan):
+        wrong = of_groups(TRIPLES)
+        wrong[4][7] *= infinite
+        assert compare_all(copied(TRIPLES), wrong) == Verdict(outvoted=(4,))
+        audits = copied(TRIPLES, scaled=True)
+        for verdict in (Verdict(), Verdict(), Verdict(outvoted=(4,))):
+            assert compare_all(audits, wrong) == verdict
+            assert audits[0].due(1)
+        audits = copied(TRIPLES, scaled=True)
+        for _ in range(2):
+            assert compare_all(audits, wrong) == Verdict()
+            assert compare_all(audits, of_groups(TRIPLES)) is None
+        every = {r: x * infinite for r, x in of_groups(TRIPLES).items()}
+        every[0][3] = 1.0
+        audits = copied(TRIPLES)
+        assert compare_all(audits, every) == Verdict()
+        wrong = of_groups(TRIPLES)
+        wrong[0][7] += 0.3 * SAME * share(0).norm()
+        assert compare_all(audits, wrong) == Verdict(outvoted=(0,))  # it does not round otherwise
+
+
 # ------------------------------------------------------------------------------- honest ranks
 
 
@@ -422,6 +673,25 @@ def accusations(dtype, steps, seed=0):
             for what in ("outvoted", "named", "unlike"):
                 counts[what] += len(getattr(verdict, what)) > 0
     return counts
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_no_honest_copy_is_accused_whatever_it_rounds(dtype):
+    """Of three ranks, two of which compute alike; overflows come in some steps."""
+    steps, dtype = strength.much(10_000, 60), getattr(torch, dtype)
+    half = dtype is not torch.float32
+    scale = None
+    if dtype is torch.float16:
+        rng = torch.Generator().manual_seed(0)
+        scale = torch.exp2(8 + 10 * torch.rand(steps, 1, 1, generator=rng))
+    first, other = gradients(steps, dtype, 2, 1, scale)
+    for alike in ([first, first, other], [first, other, first], [first, other]):
+        ranks = range(len(alike))
+        audits = copied([list(ranks)], scaled=dtype is torch.float16, seen=False)
+        for step in range(steps):
+            of_all = {r: alike[r][step] for r in ranks}
+            verdict = compare_all(audits, of_all, step, half=half)
+            assert verdict is None or not (verdict.named or verdict.unlike or verdict.undecided)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

@@ -34,26 +34,44 @@ samples in the same order.
   ranks' norms are `_RISE` times those of the step before is audited before anybody uses it. Ranks
   add up their norms in the message, so that all have the same bits of it.
 - Parameters: their fingerprints are compared in the same steps. They are the same to the last bit.
+
+With proactive redundancy nothing more is computed: ranks with equal rows, copies, have the same
+gradient, and with the same arithmetic the same bits of it.
+
+- Fingerprints of all gradients are in the message that is summed up, so that they cost no message
+  of their own. Where all copies have the same, the step is done.
+- Where some differ, projections tell by how much, and parameters are compared: those of a minority
+  would explain it. Copies that had the same bits before agree up to `ROUNDED`, for some kernels
+  add up in any order; others, whose machines may round differently, up to `SAME` or `SAME_HALF`.
+- Who differs from most of its copies, clearly (`_CLEAR`), is outvoted: the step is summed up again
+  without it. What follows is as above. Without a majority nobody knows whose copy is right.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from ..codes import Code
 from .membership import View
+from .sampler import real_row
 
 __all__ = [
+    "ROUNDED",
     "SAME",
     "SAME_HALF",
     "Audit",
     "Signs",
     "Sketch",
     "Verdict",
+    "bits",
+    "copies",
     "in_half",
     "majority",
     "odd_one",
@@ -62,6 +80,7 @@ __all__ = [
 # Relative difference of gradients that should be equal, and of such as were computed in bfloat16 or
 # float16 (measured, in bfloat16: up to 0.02).
 SAME, SAME_HALF = 1e-3, 0.1
+ROUNDED = 1e-5  # of such as had the same bits before
 _ADDED = 1e-4  # relative difference of a sum from what it should be
 _PROJECTIONS = 8
 _WIDTH = 3 + _PROJECTIONS  # numbers of a sketch
@@ -70,6 +89,7 @@ _AGAIN = 3  # steps that are audited after one in which a rank was outvoted
 _RISE = 10.0
 _COLUMNS = 4096
 _SAMPLE = 1 << 15  # numbers of a tensor
+_WORDS, _AT_ONCE = 4096, 16  # 64-bit words that become one, and how often at a time: in the cache
 
 Compute = Callable[[list[int]], tuple[torch.Tensor, bool]]
 
@@ -92,6 +112,63 @@ def in_half(gradients: Iterable[torch.Tensor | None]) -> bool:
             zero += int((used.view(torch.int32) & 0xFF == 0).sum())
             there += used.numel()
     return 16 * zero > there
+
+
+def bits(flat: torch.Tensor, seed: Sequence[int]) -> int:
+    """A number of 64 bits that differs where any bit of a vector on the CPU does.
+
+    Whatever two vectors are, it is the same with probability 2^-31 at most over random keys, which
+    are drawn by the seed. By multilinear hashing (Carter, Wegman 1979): 4096 words of 64 bits
+    become one, the sum of their products with keys modulo 2^64, and so do these, until one is left.
+    High bits of a word reach high bits of a product alone: its upper half has a key of its own.
+    """
+    rng, left = np.random.default_rng(seed), flat.numpy().view(np.uint8)
+    while True:
+        keys = rng.integers(2**64 - 1, size=(2, _WORDS), dtype=np.uint64, endpoint=True)
+        rest = np.zeros(8 * _WORDS, dtype=np.uint8)
+        whole = len(left) // len(rest) * len(rest)
+        rest[: len(left) - whole] = left[whole:]
+        found = np.concatenate([_folded(left[:whole], keys), _folded(rest, keys)])
+        if len(found) == 1:
+            return int(found[0])
+        left = found.view(np.uint8)
+
+
+def _folded(octets: NDArray[np.uint8], keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """One word for so many."""
+    rows = octets.view(np.uint64).reshape(-1, _WORDS)
+    found = np.empty(len(rows), dtype=np.uint64)
+    upper = np.empty((min(len(rows), _AT_ONCE), _WORDS), dtype=np.uint64)
+    for at in range(0, len(rows), _AT_ONCE):
+        some = rows[at : at + _AT_ONCE]
+        high = np.right_shift(some, 32, out=upper[: len(some)])
+        found[at : at + _AT_ONCE] = sum(
+            np.einsum("ij,j->i", each, key) for each, key in zip((some, high), keys, strict=True)
+        )
+    return found
+
+
+def copies(code: Code) -> list[list[int]]:
+    """Ranks with equal rows, which have the same gradient.
+
+    Raises
+    ------
+    ValueError
+        If a rank has none that is equal.
+    """
+    of: dict[tuple[tuple[float, ...], ...], list[int]] = {}
+    for rank in range(code.n):
+        partitions, row = real_row(code, rank)
+        of.setdefault((tuple(partitions.tolist()), tuple(row.tolist())), []).append(rank)
+    found = list(of.values())
+    alone = next((each[0] for each in found if len(each) < 2), None)
+    if alone is not None:
+        raise ValueError(
+            f'audit= with redundancy="proactive" compares ranks with equal rows, and no other row '
+            f"of {code!r} is that of rank {alone}: take FractionalRepetition, or BinaryCode with n "
+            'a multiple of s + 1, or redundancy="reactive", which audits with any code'
+        )
+    return found
 
 
 class Signs:
@@ -206,9 +283,9 @@ class Verdict(NamedTuple):
     instead : dict of int to int
         For each outvoted rank whose own share is wrong, the rank that computes it.
     undecided : tuple of int
-        Two ranks that differ, and no third one was there.
+        Ranks that differ, of which no majority agrees: two, where no third one was there.
     unlike : tuple of int
-        Two ranks that differ as both do from a third one.
+        Two ranks that differ as both do from a third one, or as others do.
     """
 
     outvoted: tuple[int, ...] = ()
@@ -230,15 +307,30 @@ class Audit:
         Steps from one audit to the next.
     scaled : bool
         Whether gradients may overflow, by a `torch.amp.GradScaler`.
+    groups : list of list of int
+        Ranks with the same gradients, the `copies`, with proactive redundancy.
     """
 
-    def __init__(self, rank: int, count: int, every: int, scaled: bool) -> None:
+    def __init__(
+        self,
+        rank: int,
+        count: int,
+        every: int,
+        scaled: bool,
+        groups: Sequence[Sequence[int]] = (),
+    ) -> None:
         self._rank, self._count, self._every, self._scaled = rank, count, every, scaled
+        self._groups = groups
         self.forget()
 
-    def forget(self) -> None:
-        """Members have changed: those that join know nothing of the audits before."""
+    def forget(self, secret: int = 0) -> None:
+        """Members have changed: those that join know nothing of the audits before.
+
+        Keys of fingerprints are drawn by the secret from now on.
+        """
         self._again = self._overflows = 0
+        self._secret, self._seen = secret, False  # seen: copies were compared before
+        self._rounding: set[tuple[int, int]] = set()  # pairs that agreed, and not to the bit
         self._outvoted: set[int] = set()
         self._told: tuple[Signs, list[Sketch]] | None = None
         self._norms: float | None = None
@@ -353,7 +445,6 @@ class Audit:
         """
         odd = {owner: odd_one(three) for owner, three in sketches.items()}
         outvoted = {by[owner][at] for owner, at in odd.items() if at is not None}
-        named = outvoted & self._outvoted
         instead = {
             owner: next((r for r in by[owner][1:] if r not in outvoted), by[owner][1])
             for owner, at in odd.items()
@@ -369,13 +460,130 @@ class Audit:
         )
         if instead:
             self._told = None  # others' gradients are in the sum
+        named = self._remember(outvoted)
+        return Verdict(tuple(sorted(outvoted)), tuple(sorted(named)), instead, unlike=unlike)
+
+    def _remember(self, outvoted: set[int]) -> set[int]:
+        """Note who was outvoted, or that nobody was; who was before, too, is named."""
+        named = outvoted & self._outvoted
         if outvoted:
             self._again, self._outvoted = _AGAIN, self._outvoted | outvoted
         elif self._again:
             self._again -= 1
             if not self._again:
                 self._outvoted = set()
-        return Verdict(tuple(sorted(outvoted)), tuple(sorted(named)), instead, unlike=unlike)
+        return named
+
+    # -------------------------------------------------------------------------------- copies
+
+    def bits(self, flat: torch.Tensor, step: int) -> int:
+        """The fingerprint of this rank's gradient in a step."""
+        return bits(flat, (self._secret, step))
+
+    def agree(self, ranks: Sequence[int], prints: Sequence[int], total: torch.Tensor) -> bool:
+        """Whether all copies among these ranks have the same fingerprint; `total` is the sum."""
+        if any(prints[a] != prints[b] for a, b in self._pairs(ranks)):
+            return False
+        self._seen = self._seen or _tells_arithmetic(total)
+        self._overflows = 0
+        self._remember(set())
+        return True
+
+    def compare(
+        self,
+        view: View,
+        secret: int,
+        prints: Sequence[int],
+        own: tuple[torch.Tensor, bool],
+        total: torch.Tensor,
+    ) -> Verdict:
+        """The verdict on copies that do not `agree`; the arguments are those of `look`, too."""
+        told = torch.zeros(self._count, _WIDTH, dtype=torch.float64)
+        told[self._rank] = told.new_tensor(Sketch.of(*own, Signs(own[0].numel(), secret)).row())
+        view.sum(told)
+        sketches = {r: Sketch.read(row) for r, row in enumerate(told.tolist()) if r in view.ranks}
+        verdict = self.judge_copies(prints, sketches)
+        self._seen = self._seen or _tells_arithmetic(total)
+        return verdict
+
+    def judge_copies(self, prints: Sequence[int], sketches: dict[int, Sketch]) -> Verdict:
+        """The verdict on what ranks have told: fingerprints, and sketches of those that are there.
+
+        Copies with the same fingerprint are equal, whatever rounding made of their sketches.
+        """
+        ranks = sorted(sketches)
+        pairs = [(a, b) for a, b in self._pairs(ranks) if prints[a] != prints[b]]
+        away: dict[tuple[int, int], float] = {}  # of those that agree, how far
+        differing: dict[tuple[int, int], float] = {}
+        for a, b in pairs:
+            pair = sketches[a], sketches[b]
+            if not self._tells(pair) or not any(each.finite for each in pair):
+                continue
+            distance = pair[0].distance(pair[1])
+            if distance > self._limit((a, b), *pair):
+                differing[a, b] = differing[b, a] = distance
+            else:
+                away[a, b] = distance
+        self._rounding |= away.keys()
+        self._note_overflow((sketches[a], sketches[b]) for a, b in pairs)
+        outvoted: set[int] = set()
+        lost: list[list[int]] = []  # groups without a majority
+        for group in self._among(ranks):
+            at_odds = {r: [x for x in group if (r, x) in differing] for r in group}
+            most = [r for r in group if 2 * len(at_odds[r]) < len(group)]
+            if not most:
+                lost.append(group)
+            spread = max((away.get(pair, 0.0) for pair in combinations(most, 2)), default=0.0)
+            outvoted |= {
+                r
+                for r in group
+                if most
+                and set(most) <= set(at_odds[r])
+                and _CLEAR * spread <= min(differing[r, x] for x in most)
+            }
+        named = self._remember(outvoted)
+        undecided, unlike = _without_majority(lost, differing)
+        return Verdict(
+            tuple(sorted(outvoted)), tuple(sorted(named)), undecided=undecided, unlike=unlike
+        )
+
+    def _among(self, ranks: Sequence[int]) -> list[list[int]]:
+        """Groups that there are still copies of."""
+        there = set(ranks)
+        left = ([r for r in group if r in there] for group in self._groups)
+        return [group for group in left if len(group) > 1]
+
+    def _pairs(self, ranks: Sequence[int]) -> list[tuple[int, int]]:
+        return [pair for group in self._among(ranks) for pair in combinations(group, 2)]
+
+    def _limit(self, pair: tuple[int, int], a: Sketch, b: Sketch) -> float:
+        """Up to which distance a pair agrees."""
+        if a.half or b.half or not self._seen or pair in self._rounding:
+            return _limit(a, b)
+        return ROUNDED
+
+
+def _tells_arithmetic(total: torch.Tensor) -> bool:
+    """Whether gradients with this sum tell that machines compute alike, as those of zero do not."""
+    norm = float(torch.linalg.vector_norm(total))
+    return norm > 0 and math.isfinite(norm)
+
+
+def _without_majority(
+    lost: Sequence[Sequence[int]], differing: dict[tuple[int, int], float]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Who of groups without a majority is undecided, and who unlike, as of a `Verdict`.
+
+    One machine errs at a time: where several groups have no majority, or three ranks are all
+    unlike, it is the computation that is not the same on all.
+    """
+    if not lost:
+        return (), ()
+    first = tuple(lost[0])
+    each = [differing.get(pair, 0.0) for pair in combinations(first, 2)]
+    if len(lost) > 1 or (len(first) > 2 and min(each) > SAME_HALF):
+        return (), next(pair for pair in combinations(first, 2) if pair in differing)
+    return first, ()
 
 
 def _all_unlike(three: Sequence[Sketch]) -> bool:
