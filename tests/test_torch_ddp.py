@@ -281,6 +281,20 @@ def test_a_gradient_that_was_not_zeroed_is_told_of(tmp_path):
         assert steps == ranks.PER_EPOCH - 1
 
 
+def test_parameters_that_ddp_leaves_out_are_told_of(tmp_path):
+    def train(rank, store, life):
+        group_of_one()
+        module, data = net(), samples()
+        # As scripts have it: there is no public name.
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, ["2.bias"])
+        ddp = DistributedDataParallel(module, bucket_cap_mb=CAP / 2**20)
+        with coded_ddp(ddp, BinaryCode(N, stragglers=1), store=store, rank=rank):
+            losses(ddp, *data[range(BATCH)]).sum().backward()
+
+    for said in ranks.launch(tmp_path, train).values():
+        assert "RuntimeError: DistributedDataParallel leaves out parameters" in said
+
+
 REFUSED = ["find_unused_parameters", "static_graph"]
 
 
