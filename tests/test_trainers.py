@@ -70,7 +70,7 @@ if os.environ["RANK"] == "1" and {step} == 27 and not os.path.exists("died"):
     os.kill(os.getpid(), 9)
 while {step} == 32 and not os.path.exists("back"):
     time.sleep(0.1)
-time.sleep(0.1 if {step} > 32 else 0.0)  # so that it joins before the end
+time.sleep(0.2 if {step} > 32 else 0.0)  # so that it joins before the end
 """
     back = """
 import os
@@ -78,7 +78,7 @@ if os.environ["RANK"] == "1" and os.path.exists("died"):
     open("back", "w").close()
 """
     end = (
-        f"\n{ENDS[name]}"
+        f"\n{ENDS[name]}import os\n"
         "torch.save([p.detach() for p in model.parameters()], f\"{os.environ['RANK']}.pt\")\n"
     )
     for line, before in ((start, back), (place, death)):
