@@ -35,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m fastgc.guard",
         description="Runs a Python script, and runs it again if it is killed.",
+        epilog="For each rank: torchrun --nproc-per-node 4 -m fastgc.guard script.py",
     )
     parser.add_argument(
         "--restarts",
@@ -45,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--run", action="store_true", help=argparse.SUPPRESS)  # a guard's child
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name")
-    parser.add_argument("script", metavar="SCRIPT")
+    parser.add_argument("script", metavar="SCRIPT", help="a Python file")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
     return parser
 
@@ -56,6 +57,8 @@ def main() -> None:
     if given.run:
         _run(given.script, given.arguments, given.module)
         return
+    if not given.module and not Path(given.script).exists():
+        _parser().error(f"there is no file {given.script}: SCRIPT is a Python file, without python")
     try:
         restarts = at_least("--restarts", given.restarts, 0)
     except ValueError as error:

@@ -121,9 +121,15 @@ def test_nothing_is_left_of_a_guard_that_is_ended(number, folder):
 def test_what_is_wrong_is_told(folder):
     assert "--restarts must be at least 0, not -1" in run(folder, "0", restarts=-1)[2]
     guard = [sys.executable, "-m", "fastgc.guard"]
-    missing = subprocess.run([*guard, "none.py"], cwd=folder, capture_output=True, text=True)
-    assert missing.returncode == 1
-    assert "No such file" in missing.stderr or "can't find" in missing.stderr
+    for own, said in (
+        (["none.py"], "there is no file none.py: SCRIPT is a Python file, without python"),
+        (["python", "script.py"], "there is no file python: SCRIPT is a Python file"),
+    ):
+        missing = subprocess.run([*guard, *own], cwd=folder, capture_output=True, text=True)
+        assert missing.returncode == 2
+        assert said in missing.stderr
+    told = subprocess.run([*guard, "--help"], cwd=folder, capture_output=True, text=True)
+    assert "torchrun --nproc-per-node 4 -m fastgc.guard script.py" in told.stdout
 
 
 RANK = """

@@ -18,6 +18,7 @@ except ImportError as error:
 from .._shown import listing
 from .all_reduce import Change, CodedAllReduce, Fault, all_reduce_gradients
 from .data_parallel import CodedDataParallel, Result
+from .ddp import coded_ddp
 from .domains import hosts
 from .sampler import CodedSampler
 
@@ -29,6 +30,7 @@ __all__ = [
     "Fault",
     "Result",
     "all_reduce_gradients",
+    "coded_ddp",
     "hosts",
 ]
 __dir__ = listing(__all__)

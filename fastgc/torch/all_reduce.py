@@ -30,7 +30,8 @@ import time
 import weakref
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -43,12 +44,13 @@ from ..codes import Code
 from ..errors import CorruptMessageError, LeftOutError, NotDecodableError
 from .audit import SAME, SAME_HALF, Audit, Verdict, copies, in_half, majority
 from .domains import warn_of_host
-from .membership import BrokenGroupError, Members, View, own_store
+from .membership import BrokenGroupError, Members, View
 from .parameters import Buffers, Vector, fingerprint, trainable
+from .place import own_store, place_of
 from .randomness import restored
-from .sampler import CodedSampler, Position, own_rank, owners, real_row
+from .sampler import CodedSampler, Position, owners, real_row
 
-__all__ = ["Change", "CodedAllReduce", "Fault", "all_reduce_gradients", "place_of"]
+__all__ = ["Change", "CodedAllReduce", "Fault", "all_reduce_gradients"]
 
 dist: Any = torch.distributed  # which exports less than it documents, for type checkers
 
@@ -448,6 +450,14 @@ class CodedAllReduce:
             self._position.check()
             if self._reactive is not None:
                 self._reactive.begin(self._position.at, sums)
+        found = self._step(sums)
+        self._given.note()
+        return found
+
+    # ------------------------------------------------------------------------------------ the step
+
+    def _step(self, sums: Sequence[float]) -> tuple[float, ...]:
+        """Do the step with the gradients that there are."""
         done = self._in_some_view(lambda view: self._all_reduce(view, sums))
         self._kept, self._next = self._next, self._kept
         self.step += 1
@@ -459,15 +469,15 @@ class CodedAllReduce:
             if done is not None:
                 self._try(done, sums)
             self._tried = True
-        self._kept.give()
-        self._given.note()
+        self._give()
         self._buffers.keep()
         if self._position is not None and self._sampler is not None:
             self._position.advance()
             self._sampler.forget(self._position.at)
         return tuple(self._kept.sums[: len(sums)].tolist())
 
-    # ------------------------------------------------------------------------------------ the step
+    def _give(self) -> None:
+        self._kept.give()
 
     def _in_some_view(self, work: Callable[[View], None]) -> View | None:
         """Do `work` in a view; if the view breaks, do it again in the next one.
@@ -502,14 +512,20 @@ class CodedAllReduce:
         """Sum up the gradients of these ranks; all tell the fingerprints of theirs to an audit."""
         coefficients, self.residual = self._coefficients(ranks)
         own = dict(zip(ranks, coefficients.tolist(), strict=True)).get(self.rank, 0.0)
+        if audit is None:
+            self._sum(view, own, sums)
+            return
         share = 1 / len(view.ranks)
-        told: int | None = None
-        if audit is not None:
-            self._next.take(1.0, share, sums)
-            told = audit.bits(self._next.gradient, self.step)
+        self._next.take(1.0, share, sums)
+        told = audit.bits(self._next.gradient, self.step)
         if told is None or own != 1.0:
             self._next.take(own, share, sums)
         self._next.tell(self.rank, told)
+        view.sum(self._next.flat, self._patience(view))
+
+    def _sum(self, view: View, own: float, sums: Sequence[float]) -> None:
+        """Sum up what ranks have, this one's times its coefficient."""
+        self._next.take(own, 1 / len(view.ranks), sums)
         view.sum(self._next.flat, self._patience(view))
 
     def _look_at_copies(self, view: View, audit: Audit, sums: Sequence[float]) -> None:
@@ -908,14 +924,15 @@ class _Message:
 
         A coefficient of 0 takes not even NaN.
         """
-        for p, mine in zip(self._parameters, self._tensors, strict=True):
-            grad = p.grad
-            if grad is None or coefficient == 0.0:
-                mine.zero_()
-            elif grad.device.type == "cpu" and not grad.is_sparse:
-                torch.mul(grad, coefficient, out=mine)
-            else:
-                mine.copy_(grad.to_dense() if grad.is_sparse else grad).mul_(coefficient)
+        self.take_gradients(coefficient)
+        self.take_rest(coefficient, share, sums, done)
+
+    @torch.no_grad()
+    def take_rest(
+        self, coefficient: float, share: float, sums: Sequence[float], done: Iterable[int] = ()
+    ) -> None:
+        """Take all but the gradients; no fingerprint is told."""
+        self._prints.zero_()
         self.used[:] = torch.tensor([p.grad is not None for p in self._parameters])
         for mine, buffer in self._averaged():
             mine.copy_(buffer).mul_(share)
@@ -926,12 +943,29 @@ class _Message:
             self.sums[: len(sums)] = coefficient * torch.tensor([float(x) for x in sums])
 
     @torch.no_grad()
-    def give(self) -> None:
-        """Set `.grad` to the sum, of each parameter that any rank used, and buffers to the mean."""
+    def take_gradients(self, coefficient: float, of: slice = slice(None)) -> None:
+        """Take gradients of these parameters alone."""
+        for p, mine in zip(self._parameters[of], self._tensors[of], strict=True):
+            grad = p.grad
+            if grad is None or coefficient == 0.0:
+                mine.zero_()
+            elif grad.device.type == "cpu" and not grad.is_sparse:
+                torch.mul(grad, coefficient, out=mine)
+            else:
+                mine.copy_(grad.to_dense() if grad.is_sparse else grad).mul_(coefficient)
+
+    @torch.no_grad()
+    def give(self, into: Mapping[torch.Tensor, torch.Tensor] = MappingProxyType({})) -> None:
+        """Set `.grad` to the sum, of each parameter that any rank used, and buffers to the mean.
+
+        What is to be set in place of the `.grad` of some parameters, `into` says.
+        """
         for p, used, mine in zip(self._parameters, self.used.tolist(), self._tensors, strict=True):
             if not used:
                 continue
-            if p.grad is None or p.grad.is_sparse:
+            if p in into:
+                into[p].copy_(mine)
+            elif p.grad is None or p.grad.is_sparse:
                 p.grad = mine.to(p.device, copy=True)
             else:
                 p.grad.copy_(mine)
@@ -944,7 +978,6 @@ class _Message:
 
     def tell(self, rank: int, fingerprint: int | None) -> None:
         """Tell a rank's fingerprint, in pieces whose sum with zeros is exact; None: none."""
-        self._prints.zero_()
         if fingerprint is not None:
             pieces = [fingerprint >> shift & 0xFFFF for shift in (0, 16, 32, 48)]
             self._prints[rank] = torch.tensor(pieces)
@@ -1195,18 +1228,6 @@ def _store(store: Any, group: Any) -> Any:
     restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     who = "world" if group is None else str(group.group_name)
     return dist.PrefixStore(f"fastgc/all_reduce/{restarts}/{who}/{next(_count)}", store)
-
-
-def place_of(group: Any, rank: int | None) -> tuple[int, int | None]:
-    """The rank of this process, and the number of ranks where it is known."""
-    if group is not None:
-        return int(dist.get_rank(group)), int(dist.get_world_size(group))
-    if rank is not None:
-        return rank, None
-    if dist.is_initialized():
-        return int(dist.get_rank()), int(dist.get_world_size())
-    world = os.environ.get("WORLD_SIZE")
-    return own_rank(), None if world is None else int(world)
 
 
 _made: dict[torch.nn.Module, CodedAllReduce] = {}

@@ -13,8 +13,7 @@ import torch.distributed
 from .._arrays import at_least, check_index
 from ..codes import Code
 from ..errors import warn_caller
-from .membership import own_store
-from .sampler import own_rank
+from .place import own_rank, own_store, world_size
 
 __all__ = ["hosts", "warn_of_host"]
 
@@ -63,12 +62,12 @@ def hosts(
         If there is no store, or a rank does not come within the store's timeout.
     """
     if ranks is None:
-        told = dist.get_world_size() if dist.is_initialized() else os.environ.get("WORLD_SIZE")
+        told = world_size()
         if told is None:
             raise RuntimeError(
                 "it is not known how many ranks there are: start them by torchrun, or give ranks="
             )
-        ranks = int(told)
+        ranks = told
     ranks = at_least("ranks", ranks, 1)
     rank = check_index("rank", own_rank() if rank is None else rank, ranks)
     host = socket.gethostname() if host is None else host

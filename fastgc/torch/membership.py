@@ -49,7 +49,7 @@ from .agreement import (
     decide,
 )
 
-__all__ = ["BrokenGroupError", "Members", "View", "own_store"]
+__all__ = ["BrokenGroupError", "Members", "View"]
 
 dist: Any = torch.distributed  # which exports less than it documents, for type checkers
 
@@ -62,20 +62,6 @@ _REACH = 5.0  # seconds for a connection
 
 class BrokenGroupError(Exception):
     """A member is gone or late: a new view will come."""
-
-
-def own_store() -> Any:
-    """The store of the job: that of torchrun, or else of ``init_process_group``."""
-    # The agent's store outlives every rank.
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        return dist.TCPStore(address, port, None, False, wait_for_workers=False)
-    if dist.is_initialized():
-        return dist.distributed_c10d._get_default_store()
-    raise RuntimeError(
-        "there is no store by which ranks find each other: start them by torchrun, or give "
-        "store=torch.distributed.TCPStore(...), kept by a process that outlives them"
-    )
 
 
 class View:

@@ -12,10 +12,11 @@ import torch
 
 from ..codes import Code
 from ..engines import RoundReport
-from .all_reduce import CodedAllReduce, place_of
+from .all_reduce import CodedAllReduce
 from .batches import Feed, Indices, Loader
 from .job import Loss, losses, moved, plainly
 from .parameters import trainable
+from .place import place_of
 from .randomness import Drawn, restored, seed_all
 from .sampler import CodedSampler
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed
 from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
@@ -16,21 +14,9 @@ from .._arrays import at_least, check_index
 from ..codes import Code
 from ..coding.owners import owners
 from .batches import Batches, Indices, edges
+from .place import own_rank
 
-__all__ = ["CodedSampler", "Position", "own_rank", "owners", "real_row"]
-
-dist: Any = torch.distributed  # which exports less than it documents, for type checkers
-
-
-def own_rank() -> int:
-    """The rank of this process, as torch.distributed or torchrun knows it."""
-    if dist.is_initialized():
-        return int(dist.get_rank())
-    if "RANK" not in os.environ:
-        raise RuntimeError(
-            "this process has no rank: start it by torchrun, which gives it one, or give rank="
-        )
-    return int(os.environ["RANK"])
+__all__ = ["CodedSampler", "Position", "owners", "real_row"]
 
 
 def real_row(code: Code, rank: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -1,0 +1,352 @@
+"""`coded_ddp`: the backward pass of a DistributedDataParallel, whoever is killed in it.
+
+Ranks are those of `test_torch_all_reduce`.
+"""
+
+import contextlib
+import importlib.util
+import itertools
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import strength
+
+from fastgc import BinaryCode, CyclicRepetition, FractionalRepetition, LeftOutError, ReedSolomon
+
+torch = pytest.importorskip("torch")
+cloudpickle = pytest.importorskip("cloudpickle")
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+from fastgc.torch import CodedSampler, coded_ddp  # noqa: E402
+from fastgc.torch.ddp import _ranges  # noqa: E402
+from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
+
+pytestmark = pytest.mark.any_backend
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+spec = importlib.util.spec_from_file_location(
+    "groups_of_ranks", Path(__file__).with_name("test_torch_all_reduce.py")
+)
+ranks = sys.modules["groups_of_ranks"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(ranks)
+# DDP imports it, which takes seconds: once, and not in each rank.
+ranks.JOBS = ranks.JOBS.replace("import torch,", "import torch, torch._dynamo,")
+BATCH, EXACT, N, SEED = ranks.BATCH, ranks.EXACT, ranks.N, ranks.SEED
+Momentum, flat, losses, order = ranks.Momentum, ranks.flat, ranks.losses, ranks.order
+samples, slowly = ranks.samples, ranks.slowly
+
+end_of_jobs = ranks.end_of_jobs
+CAP, PARTS = 4096, 4  # bytes of a part, one layer's, and how many there are
+
+
+def net():
+    torch.manual_seed(3)
+    layers = [torch.nn.Linear(m, 32) for m in (20, 32, 32, 32)]
+    return torch.nn.Sequential(
+        *itertools.chain.from_iterable((each, torch.nn.Tanh()) for each in layers),
+        torch.nn.Linear(32, 1),
+    )
+
+
+def group_of_one():
+    """The process group that DDP asks for."""
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
+
+
+def training(
+    code, steps, trouble=lambda moment, rank, step, life: None, of=1, settings=None, **options
+):
+    """What each rank does; tells how far off its worst step was, and what became of it."""
+
+    def train(rank, store, life):
+        module, data = net(), samples()
+        group_of_one()
+        ddp = DistributedDataParallel(module, bucket_cap_mb=CAP / 2**20, **(settings or {}))
+        optimizer = Momentum(module)
+        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
+        loader = torch.utils.data.DataLoader(data, batch_sampler=sampler)
+        batches = itertools.chain.from_iterable(itertools.repeat(loader))
+        worst, left_out, at = 0.0, 0, {}
+        given = {"deadline": 30.0, "settle": 3.0, "store": store, "rank": rank, **options}
+
+        def within(gradient):
+            trouble("within", rank, at.get("step"), life)
+
+        module[4].weight.register_hook(within)
+
+        def truth(step):
+            whole = sum(losses(module, *data[order(of * step + each)]).sum() for each in range(of))
+            return flat(torch.autograd.grad(whole, list(module.parameters())))
+
+        with coded_ddp(
+            ddp, code, sampler=sampler, accumulate=of, state=[optimizer], **given
+        ) as coded:
+            joined = coded.joined
+            store.set(f"{rank}/life/{life}", b"")
+            while (step := coded.step) < steps:
+                optimizer.zero_grad()
+                at["step"] = step
+                store.set(f"{rank}/{step}", b"")
+                trouble("before", rank, step, life)
+                try:
+                    for each in range(of):
+                        with ddp.no_sync() if each < of - 1 else contextlib.nullcontext():
+                            x, y = next(batches)
+                            (losses(ddp, x, y) * sampler.weights).sum().backward()
+                except LeftOutError:
+                    left_out += 1
+                    coded.join()
+                    batches = itertools.chain.from_iterable(itertools.repeat(loader))
+                    continue
+                at.clear()
+                trouble("after", rank, step, life)
+                found, right = flat(p.grad for p in module.parameters()), truth(step)
+                worst = max(worst, float((found - right).norm() / right.norm()))
+                optimizer.step()
+        return {
+            "worst": worst,
+            "steps": coded.step,
+            "theta": flat(module.parameters()).numpy(),
+            "momentum": flat(optimizer.momentum).numpy(),
+            "ranks": coded.ranks,
+            "joined": joined,
+            "left out": left_out,
+        }
+
+    return train
+
+
+def check(found, steps, of=1, there=range(N)):
+    """All have done all steps, each of the whole batch, and hold the same bits."""
+    assert sorted(found) == sorted(there)
+    for each in found.values():
+        assert isinstance(each, dict), each
+        assert each["steps"] == steps
+        assert each["worst"] <= EXACT
+        for what in ("theta", "momentum"):
+            assert np.array_equal(each[what], found[min(found)][what])
+    truth = plain(steps, of).numpy()
+    assert abs(found[min(found)]["theta"] - truth).max() <= 1e-5 * abs(truth).max()
+
+
+def plain(steps, of):
+    module, data = net(), samples()
+    optimizer = Momentum(module)
+    for step in range(steps):
+        optimizer.zero_grad()
+        for each in range(of):
+            losses(module, *data[order(of * step + each)]).sum().backward()
+        optimizer.step()
+    return flat(module.parameters())
+
+
+def test_ranges_are_all_parameters_the_last_first():
+    parameters = [torch.zeros(size) for size in (5, 1, 3, 2, 2)]
+    assert _ranges(parameters, 1) == [
+        (11, slice(4, 5)),
+        (9, slice(3, 4)),
+        (6, slice(2, 3)),
+        (5, slice(1, 2)),
+        (0, slice(0, 1)),
+    ]
+    assert _ranges(parameters, 4 * 4) == [(9, slice(3, 5)), (5, slice(1, 3)), (0, slice(0, 1))]
+    assert _ranges(parameters, 10**6) == [(0, slice(0, 5))]
+
+
+def test_steps_are_those_of_the_whole_batch(tmp_path):
+    binary = BinaryCode(N, stragglers=2)
+    trains = [
+        training(binary, 8),
+        training(CyclicRepetition(N, stragglers=2), 8),
+        training(FractionalRepetition(N, stragglers=1), 8, of=2),
+        training(binary, 8, settings={"gradient_as_bucket_view": True}),
+    ]
+    for found, of in zip(ranks.launch_each(tmp_path, trains), (1, 1, 2, 1), strict=True):
+        check(found, 8, of)
+
+
+@pytest.mark.parametrize("moment", ["before", "within", "after"])
+def test_a_rank_that_is_killed_costs_no_step(moment, tmp_path):
+    code, steps = BinaryCode(N, stragglers=1), [0, 1, 5]
+    trains = [training(code, 8, ranks.kill(2, (moment, step))) for step in steps]
+    for found in ranks.launch_each(tmp_path, trains):
+        check(found, 8, there=ranks.without(2))
+        assert all(each["ranks"] == ranks.without(2) for each in found.values())
+
+
+def test_who_has_a_result_gives_it_to_those_who_have_not(tmp_path):
+    """Ranks 2 and 5 lose the last part of a step that the others have: these are a step ahead."""
+
+    def train(rank, store, life):
+        summed, calls = View.sum, []
+
+        def lost(view, tensor, patience=None):
+            summed(view, tensor, patience)
+            if tensor.is_floating_point() and tensor.numel() > 1:
+                calls.append(tensor.numel())
+                if rank in (2, 5) and len(calls) == PARTS * 4 + 1:
+                    view._members.failed(view.number)
+                    view._group = None
+                    raise BrokenGroupError
+
+        View.sum = lost
+        found = training(BinaryCode(N, stragglers=1), 6)(rank, store, life)
+        return {**found, "calls": calls} if isinstance(found, dict) else found
+
+    found = ranks.launch(tmp_path, train)
+    check(found, 6)
+    for each in found.values():
+        own = each["calls"]
+        assert own[PARTS] == sum(own[:PARTS])  # the first step is tried as a whole
+        del own[PARTS]
+        ended = own[: 4 * PARTS] + own[-2 * PARTS :]  # what others had begun may be broken off
+        assert ended == own[:PARTS] * 6
+
+
+def test_ranks_killed_at_random_instants_come_back(tmp_path, monkeypatch):
+    deaths, between = 30 if strength.LONG else 3, 20
+    monkeypatch.setattr(ranks, "SECONDS", 60.0 + 10.0 * deaths)
+
+    def director(ranks):
+        rng = np.random.default_rng(1)
+        for death in range(deaths):
+            rank = int(rng.integers(N))
+            ranks.until(f"{rank}/{10 + between * death}")
+            time.sleep(0.1 * rng.random())
+            ranks.signal(rank)
+            time.sleep(rng.choice([0.0, 0.5]))  # before the others know, and after
+            ranks.start(rank)
+            ranks.until(f"{rank}/life/{ranks.lives[rank]}")
+
+    steps = 20 + between * (deaths + 1)
+    found = ranks.launch(tmp_path, training(BinaryCode(N, stragglers=1), steps, slowly), director)
+    check(found, steps)
+    assert any(each["joined"] for each in found.values())
+    assert all(each["ranks"] == list(range(N)) for each in found.values())
+
+
+def test_a_rank_that_is_left_out_is_told_by_backward_and_joins(tmp_path):
+    def late(moment, rank, step, life):
+        if (moment, rank, step) == ("within", 3, 5):
+            time.sleep(2.0)
+        elif moment == "before":
+            time.sleep(0.1)  # so that the others are there when it joins
+
+    train = training(BinaryCode(N, stragglers=1), 40, late, deadline=0.7, settle=0.3)
+    found = ranks.launch(tmp_path, train)
+    check(found, 40)
+    assert [found[rank]["left out"] for rank in range(N)] == [0, 0, 0, 1, 0, 0]
+
+
+def test_too_many_deaths_are_told_by_backward(tmp_path):
+    def trouble(moment, rank, step, life):
+        if (moment, step) == ("within", 3) and rank in (0, 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    train = training(BinaryCode(N, stragglers=1), 8, trouble, deadline=1.0)
+    found = ranks.launch(tmp_path, train)
+    assert sorted(found) == [2, 3, 4, 5]
+    for each in found.values():
+        assert "NotDecodableError: too many ranks are gone (0, 1)" in each
+
+
+def test_a_gradient_that_was_not_zeroed_is_told_of(tmp_path):
+    def train(rank, store, life):
+        group_of_one()
+        module, data = net(), samples()
+        ddp = DistributedDataParallel(module, bucket_cap_mb=CAP / 2**20)
+        code = BinaryCode(N, stragglers=1)
+        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
+        said = []
+        with coded_ddp(ddp, code, sampler=sampler, store=store, rank=rank) as coded:
+            for step, indices in enumerate(sampler):
+                if step != 1:
+                    module.zero_grad(set_to_none=step != 2)
+                try:
+                    losses(ddp, *data[indices]).sum().backward()
+                except RuntimeError as error:
+                    said.append((step, str(error)))
+        return said, coded.step
+
+    for said, steps in ranks.launch(tmp_path, train).values():
+        assert [(step, text[:39]) for step, text in said] == [
+            (1, ".grad still holds the gradient of the l")
+        ]
+        assert steps == ranks.PER_EPOCH - 1
+
+
+def test_parameters_that_ddp_leaves_out_are_told_of(tmp_path):
+    def train(rank, store, life):
+        group_of_one()
+        module, data = net(), samples()
+        # As scripts have it: there is no public name.
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, ["2.bias"])
+        ddp = DistributedDataParallel(module, bucket_cap_mb=CAP / 2**20)
+        with coded_ddp(ddp, BinaryCode(N, stragglers=1), store=store, rank=rank):
+            losses(ddp, *data[range(BATCH)]).sum().backward()
+
+    for said in ranks.launch(tmp_path, train).values():
+        assert "RuntimeError: DistributedDataParallel leaves out parameters" in said
+
+
+REFUSED = ["find_unused_parameters", "static_graph"]
+
+
+def test_what_does_not_fit_is_told_before_anything_starts(tmp_path):
+    def train(rank, store, life):
+        code, said = BinaryCode(N, stragglers=1), {}
+
+        def told(what, call):
+            try:
+                call()
+            except (TypeError, ValueError, RuntimeError) as error:
+                said[what] = f"{type(error).__name__}: {error}"
+
+        os.environ |= {"RANK": "2", "WORLD_SIZE": f"{N}"}
+        group_of_one()
+        told("plain", lambda: coded_ddp(net(), code))
+        for option in REFUSED:
+            ddp = DistributedDataParallel(net(), **{option: True})
+            told(option, lambda ddp=ddp: coded_ddp(ddp, code))
+        ddp = DistributedDataParallel(net())
+        told("store", lambda: coded_ddp(ddp, code))
+        told("complex", lambda: coded_ddp(ddp, ReedSolomon(N, stragglers=2)))
+        told("ranks", lambda: coded_ddp(ddp, BinaryCode(4, stragglers=1)))
+        # torchrun's rank, not that in DDP's group
+        said["samples"] = next(iter(CodedSampler(range(N), code, N, order=range(N))))
+        for rank in (0, 2):
+            sampler = CodedSampler(range(N), code, N, rank, order=range(N))
+            said[f"samples of {rank}"] = next(iter(sampler))
+        return said
+
+    (said,) = ranks.launch(tmp_path, train, count=1).values()
+    assert isinstance(said, dict), said
+    assert said["plain"] == "TypeError: ddp must be a DistributedDataParallel, not Sequential"
+    for option in REFUSED:
+        assert f"ValueError: DistributedDataParallel({option}=...)" in said[option]
+        assert "leave it out, or call a CodedAllReduce" in said[option]
+    assert said["store"].startswith("RuntimeError: there is no store")
+    assert "ReedSolomon has complex coefficients" in said["complex"]
+    assert "a code of 4 workers needs 4 ranks" in said["ranks"]
+    assert said["samples"] == said["samples of 2"] != said["samples of 0"]
+
+
+def test_a_group_of_several_is_refused(tmp_path):
+    def train(rank, store, life):
+        torch.distributed.init_process_group(
+            "gloo", store=torch.distributed.PrefixStore("ddp", store), rank=rank, world_size=2
+        )
+        ddp = DistributedDataParallel(net())
+        try:
+            coded_ddp(ddp, BinaryCode(2, stragglers=1), store=store, rank=rank)
+        except ValueError as error:
+            return str(error)
+
+    for said in ranks.launch(tmp_path, train, count=2).values():
+        assert said.startswith("the process group of ddp has 2 members, of which none may die")

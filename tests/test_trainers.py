@@ -1,0 +1,106 @@
+"""The examples of docs/trainers.md: a rank is killed, and weights are those of one process."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from examples import EXAMPLES
+
+import fastgc
+
+torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.any_backend
+
+# The line before ranks find each other, the one that sums up, and which step it is.
+LINES = {
+    "lightning": (
+        "        schedules = [",
+        "        (mean,) = self.all_reduce(module.own)",
+        "self.all_reduce.step",
+    ),
+    "accelerate": (
+        "options = {",
+        "            (mean,) = all_reduce(*backward(batch))",
+        "all_reduce.step",
+    ),
+}
+ENDS = {
+    "lightning": "assert (trainer.global_step, trainer.current_epoch) == (STEPS, STEPS // 5)\n",
+    "accelerate": "assert all_reduce.step == STEPS\n",
+}
+
+
+def plain(steps=60, size=240):
+    """Weights of the plain loop."""
+    torch.manual_seed(0)
+    digits = fastgc.data.load("digits")
+    x = torch.from_numpy(digits.X_train).float()
+    y = torch.from_numpy(digits.y_train).long()
+    module = torch.nn.Sequential(
+        torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)
+    )
+    optimizer = torch.optim.AdamW(module.parameters(), lr=3e-3)
+    for step in range(steps):
+        epoch, at = divmod(step, len(x) // size)
+        part = np.random.default_rng((0, epoch)).permutation(len(x))[at * size : (at + 1) * size]
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(module(x[part]), y[part]).backward()
+        optimizer.step()
+    return [p.detach() for p in module.parameters()]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", LINES)
+def test_the_example_is_the_plain_loop_though_a_rank_is_killed(name, tmp_path):
+    """Within an epoch; its guard starts it again, and it joins within another."""
+    pytest.importorskip("sklearn")
+    if importlib.util.find_spec(name) is None:
+        pytest.skip(f"{name} is not installed")
+    text = (EXAMPLES / f"coded_{name}.py").read_text(encoding="utf-8")
+    start, place, step = LINES[name]
+    death = f"""
+import os, time
+if os.environ["RANK"] == "1" and {step} == 27 and not os.path.exists("died"):
+    open("died", "w").close()
+    os.kill(os.getpid(), 9)
+while {step} == 32 and not os.path.exists("back"):
+    time.sleep(0.1)
+time.sleep(0.2 if {step} > 32 else 0.0)  # so that it joins before the end
+"""
+    back = """
+import os
+if os.environ["RANK"] == "1" and os.path.exists("died"):
+    open("back", "w").close()
+"""
+    end = (
+        f"\n{ENDS[name]}import os\n"
+        "torch.save([p.detach() for p in model.parameters()], f\"{os.environ['RANK']}.pt\")\n"
+    )
+    for line, before in ((start, back), (place, death)):
+        assert text.count(line) == 1
+        indent = " " * (len(line) - len(line.lstrip()))
+        text = text.replace(line, before.replace("\n", f"\n{indent}").rstrip() + "\n" + line)
+    (tmp_path / "dies.py").write_text(text + end, encoding="utf-8")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
+    done = subprocess.run(
+        [*command, "-m", "fastgc.guard", "dies.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "was killed by SIGKILL, and is started again" in done.stderr
+    found = re.findall(r"^(\d+): loss [\d.]+, ranks (.*)$", done.stdout, re.M)
+    assert [step for step, _ in found] == ["20", "40", "60"], done.stdout
+    assert found[-1][-1] == "[0, 1, 2]"
+    for rank in range(3):
+        found = torch.load(tmp_path / f"{rank}.pt")
+        for mine, truth in zip(found, plain(), strict=True):
+            assert (mine - truth).norm() <= 1e-6 * truth.norm()
