@@ -631,7 +631,7 @@ def test_a_rank_that_hangs_is_left_out_and_may_come_back(how, tmp_path):
         if how == "stopped":
             ranks.signal(1, signal.SIGCONT)
 
-    train = training(BinaryCode(N, stragglers=1), steps, trouble, deadline=1.5)
+    train = training(BinaryCode(N, stragglers=1), steps, trouble, deadline=3.0)
     found = launch(tmp_path, train, director)
     assert steps() < 3000
     check(found, steps())
