@@ -145,8 +145,10 @@ def rows(quick: bool, stack: ExitStack) -> Iterator[Row]:
 
 
 def time_of(seconds: float) -> str:
-    """In milliseconds from a tenth of one on."""
-    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.1f} µs"
+    """To three digits, in milliseconds from one on."""
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.3g} µs"
+    return f"{seconds * 1e3:.3g} ms"
 
 
 def main(words: list[str] | None = None) -> None:
