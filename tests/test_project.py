@@ -159,8 +159,10 @@ def test_commands_of_the_guide_exist(command):
         assert there_is(program)
         if (ROOT / program).exists():
             text = read(program)
-            forms = ("{})", '"{}"', "\n{}() {{")  # a case of bash, of Python, a part of .ci/run
-            assert all(any(f.format(word) in text for f in forms) for word in rest)
+            # A case of bash, or one it compares with; of Python; a part of .ci/run.
+            forms = ("{})", " = {} ]", '"{}"', "\n{}() {{")
+            said = [word for word in rest if not word.isdigit()]
+            assert all(any(f.format(word) in text for f in forms) for word in said)
     elif program.endswith("/pip"):
         (wanted,) = re.findall(r"\.\[(.*)\]$", rest[-1])
         assert EXTRAS.keys() >= set(wanted.split(","))
