@@ -111,7 +111,11 @@ def test_repetition_refuses(arguments, error, message):
         (None, TypeError, "codes must be a sequence of codes"),
         ([Uncoded(3), "rs"], TypeError, r"codes\[1\] must be a code of fastgc, not 'rs'"),
         ([Uncoded], TypeError, r"codes\[0\] must be a code of fastgc"),
-        ([Uncoded(2), LagrangeCode(3, load=2)], ValueError, r"codes\[1\], LagrangeCode.* cannot be"),
+        (
+            [Uncoded(2), LagrangeCode(3, load=2)],
+            ValueError,
+            r"codes\[1\], LagrangeCode.* cannot be",
+        ),
         (
             [ReedSolomon(4, stragglers=1, packed=False)],
             ValueError,
