@@ -207,7 +207,7 @@ class End(enum.Enum):
     LEFT_OUT = "the others went on without this rank, which holds an older state"
     SHUT_OUT = "ranks cannot reach each other"
     REPLACED = "this rank was started again"
-    LOST = "all who held the state are gone"
+    LOST = "nobody who held the state is left, or can be reached"
 
 
 Action = Wait | Build | Say | Begin | Replace | End
@@ -331,10 +331,10 @@ def reachable(
 ) -> set[Life]:
     """Of these lives, some that all reach each other.
 
-    The one with the most cuts is left out first, and whoever cuts itself off has one more; of
-    several those that are not `needed`, then those
-    that report no cut, which may have died after they answered, then those of higher ranks. The
-    last of those that are needed stays: it alone can replace the record.
+    The one with the most cuts is left out first; whoever cuts itself off has one more. Of several,
+    those that are not `needed` come first, then those that report no cut, which may have died after
+    they answered, then those of higher ranks. The last of those that are needed stays: it alone can
+    replace the record.
     """
     here = set(lives)
     pairs = {frozenset((a, b)) for a in here for b in cut_off.get(a, ()) if b in here}

@@ -466,7 +466,7 @@ class Members:
             )
         if end is End.LOST:
             return RuntimeError(
-                "the state of the training is lost: all ranks that held it are gone; start all "
+                "the state of the training is lost: no rank that held it can be reached; start all "
                 "ranks again, from a checkpoint, with a new store"
             )
         assert record is not None
