@@ -357,11 +357,12 @@ class _Problem:
         found = self._located(min(most, checks - most)) if checks > most else None
         if found is None:
             everyone = None if checks >= 2 * most else set(self.workers)
-            return _Verdict(set(), everyone, max(1, most + self._least() - checks))
+            return _Verdict(set(), everyone, max(1, most + self._least - checks))
         named = {self.workers[at] for at in found}
         rivals = {self.workers[at] for at in self._rivals(found)}
         return _Verdict(set(), named | rivals) if rivals else _Verdict(named, set())
 
+    @cached_property
     def _least(self) -> int:
         """How many must lie at least.
 
@@ -403,7 +404,7 @@ class _Problem:
             return [int(left.argmin())]
         if self._nodes is None:
             return self._grown(most)
-        for size in range(max(2, self._least()), most + 1):
+        for size in range(max(2, self._least), most + 1):
             if (found := self._by_moments(size)) is not None:
                 return found
         return None
