@@ -53,9 +53,12 @@ enum { GROUP = 4 }; /* columns that share their reciprocals */
  * first, nodes are in clusters or of many scales, and the order may lose every digit; below the second
  * it may where most values at the nodes are 0, and below the third, for real nodes up to 1. Circles
  * of radius 1 have 0; intervals of length 2 have -1, if nodes fill them as Chebyshev's do. */
-#define CLUSTERED -5.0
+#define CLUSTERED -3.5
 #define SPREAD -0.5
 #define FILLED -1.1
+
+/* Values at the nodes, of which so many differ from 0 at most, have an order of their own: `part`. */
+#define FEW 3
 
 /* Nodes in the order of elimination, with LANES readable doubles before and after. */
 typedef struct {
@@ -818,19 +821,50 @@ static void find_rising(const double *key, int64_t m, int64_t *order, int64_t *s
         memcpy(order, from, (size_t)m * sizeof *order);
 }
 
-/* Whether fewer than half of some column's values at the nodes differ from 0. */
+/* How many of a column's values at the nodes differ from 0, up to `most` of them. */
+static FGC_INLINE int64_t count_values(const task *of, int64_t col, int64_t most, const int complex)
+{
+    int64_t found = 0;
+    for (int64_t i = 0; i < of->m && found < most; i++) {
+        const double *const at = of->b + (1 + complex) * (of->width * i + col);
+        found += at[0] != 0 || (complex && at[1] != 0);
+    }
+    return found;
+}
+
+/* Whether a column has few values that differ from 0, and more that are 0. */
+static FGC_INLINE int has_few(const task *of, int64_t col, const int complex)
+{
+    const int64_t found = count_values(of, col, FEW + 1, complex);
+    return found <= FEW && 2 * found < of->m;
+}
+
+/* Whether fewer than half of some column's values differ from 0, but not few. */
 static FGC_INLINE int is_sparse(const task *of, const int complex)
 {
-    for (int64_t col = 0; !of->transpose && col < of->width; col++) {
-        int64_t found = 0;
-        for (int64_t i = 0; i < of->m && 2 * found < of->m; i++) {
-            const double *const at = of->b + (1 + complex) * (of->width * i + col);
-            found += at[0] != 0 || (complex && at[1] != 0);
-        }
-        if (2 * found < of->m)
+    const int64_t half = (of->m + 1) / 2;
+    for (int64_t col = 0; half > FEW && col < of->width; col++) {
+        const int64_t found = count_values(of, col, half, complex);
+        if (FEW < found && found < half)
             return 1;
     }
     return 0;
+}
+
+/* The order with the nodes first at which a column's values are 0. The polynomial is w q, where w is 0
+ * at these: no difference of two numbers is divided by until the few others come, and what remains is
+ * to expand w, whose roots are in Leja's order (Calvetti and Reichel, "On the evaluation of polynomial
+ * coefficients", 2003). Leja's order of all nodes can lose every digit of such a polynomial. */
+static FGC_INLINE void part(const task *of, const int64_t *order, int64_t col, int64_t *to,
+                            const int complex)
+{
+    int64_t at = 0;
+    for (int last = 0; last < 2; last++)
+        for (int64_t i = 0; i < of->m; i++) {
+            const double *const value = of->b + (1 + complex) * (of->width * order[i] + col);
+            if ((value[0] != 0 || (complex && value[1] != 0)) == last)
+                to[at++] = order[i];
+        }
 }
 
 /* Whether a column's bound says that all its numbers are good to about their last digits. */
@@ -895,16 +929,16 @@ static FGC_INLINE void find_places(const attempt *a, int64_t m, int transpose)
 }
 
 /* Which orders columns are taken in: `first` alone; or, if `choosing`, in Leja's too where the bounds do
- * not say that the first is accurate. */
+ * not say that the first is accurate. If `parting`, columns of few values have Leja's order in parts. */
 typedef struct {
     const int64_t *first;
-    int choosing;
+    int choosing, parting;
     double enough, apart; /* `leja`'s return from which on it is good for most; what it was, or NAN */
-    int64_t *leja;
+    int64_t *leja, *parted;
 } choice;
 
-/* `work` and `places` have room for two attempts, and for their places, if choosing; `many` has that for
- * many columns, or is NULL. */
+/* `work` and `places` have room for two attempts, and for their places, if choosing or parting; `many`
+ * has that for many columns, or is NULL. */
 static FGC_INLINE fgc_status solve_all(const task *of, choice by, int64_t *places, double *work,
                                        double *many, const int complex)
 {
@@ -917,35 +951,48 @@ static FGC_INLINE fgc_status solve_all(const task *of, choice by, int64_t *place
 
     int64_t tried = many ? 0 : of->width; /* columns that are for what follows */
     for (int64_t done = 0, count; done < of->width; done += count) {
-        const int64_t left = of->width - done;
-        count = left < WIDE * LANES ? left : WIDE * LANES;
-        if (done >= tried && count >= MANY) {
+        const int64_t left = of->width - done, most = many ? WIDE * LANES : GROUP;
+        const int parted = by.parting && has_few(of, done, complex);
+        count = parted ? 1 : left < most ? left : most;
+        for (int64_t col = 1; by.parting && col < count; col++)
+            if (has_few(of, done + col, complex))
+                count = col;
+        if (!parted && done >= tried && count >= MANY) {
             if (complex ? solve_many_complex(of, by.first, done, (int)count, many)
                         : solve_many_real(of, by.first, done, (int)count, many))
                 continue;
             tried = done + count;
         }
-        count = left < GROUP ? left : GROUP;
-        if (!(complex ? solve_complex(of, &first, done, (int)count, bounded)
-                      : solve_real(of, &first, done, (int)count, bounded)))
-            return FGC_NOT_FINITE;
-        int settled = 1, stays[GROUP];
-        for (int col = 0; col < count; col++)
-            settled &= stays[col] = !by.choosing || is_accurate(&first, col, m, complex);
+        count = count < GROUP ? count : GROUP;
+        int settled = 0, stays[GROUP] = {0};
+        if (by.choosing || !parted) {
+            if (!(complex ? solve_complex(of, &first, done, (int)count, bounded)
+                          : solve_real(of, &first, done, (int)count, bounded)))
+                return FGC_NOT_FINITE;
+            settled = 1;
+            for (int col = 0; col < count; col++)
+                settled &= stays[col] = !by.choosing || is_accurate(&first, col, m, complex);
+        }
         if (!settled) {
-            if (second.order == by.first) {
-                if (isnan(by.apart))
-                    by.apart = leja(of->nodes, m, by.leja, more, complex);
-                second = new_attempt(of, by.leja, places + room, more, complex);
+            const int64_t *leja_first = by.choosing ? by.leja : by.first;
+            if (by.choosing && isnan(by.apart))
+                by.apart = leja(of->nodes, m, by.leja, more, complex);
+            if (parted) {
+                part(of, leja_first, done, by.parted, complex);
+                leja_first = by.parted;
+            }
+            if (parted || second.order != leja_first) {
+                second = new_attempt(of, leja_first, places + room, more, complex);
                 put_nodes(of, &second, complex);
                 find_places(&first, m, of->transpose);
                 find_places(&second, m, of->transpose);
             }
-            const int doubtful = !(by.apart >= by.enough), limits = doubtful || of->bound;
+            const int doubtful = by.choosing && !(by.apart >= by.enough);
+            const int limits = doubtful || of->bound;
             if (!(complex ? solve_complex(of, &second, done, (int)count, limits)
                           : solve_real(of, &second, done, (int)count, limits)))
                 return FGC_NOT_FINITE;
-            for (int col = 0; col < count; col++) {
+            for (int col = 0; by.choosing && col < count; col++) {
                 if (stays[col])
                     continue;
                 const verdict found = doubtful ? is_accurate(&second, col, m, complex) ? WORSE : UNDECIDED
@@ -991,24 +1038,25 @@ fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double
     const int64_t room = padded_size(m) + LANES, width = b_size / m;
     const int choosing = !order && choose;
     /* Orders, places, columns, nodes; the columns' place also serves to find an order. */
-    const int64_t size = choosing ? 4 * room + 2 * attempt_size(m) : 2 * room + attempt_size(m);
+    const int64_t size = choosing ? 5 * room + 2 * attempt_size(m) : 2 * room + attempt_size(m);
     const int64_t more = width < MANY ? 0 : many_size(m) + 8;
     void *const memory = malloc((size_t)(size + more + 16 + 2 * m) * sizeof(double));
     if (!memory)
         return FGC_NO_MEMORY;
     int64_t *const orders = aligned(memory), *const places = orders + room;
-    double *const work = (double *)(orders + (choosing ? 4 : 2) * room) - LANES;
+    double *const work = (double *)(orders + (choosing ? 5 : 2) * room) - LANES;
     double *const beyond = aligned((double *)orders + size);
     task of = {nodes, b, out, bound, m, width, largest_part(nodes, (1 + complex) * m), 0, transpose};
     fgc_status status = FGC_NOT_FINITE;
     double *const scaled_nodes = beyond + (more ? more - 8 : 0);
     if (complex ? !scale_nodes(&of, scaled_nodes, 1) : !scale_nodes(&of, scaled_nodes, 0))
         goto end;
-    choice by = {order ? order : orders, choosing, CLUSTERED, NAN, orders + 3 * room};
+    choice by = {order ? order : orders, choosing, choosing && !transpose, CLUSTERED, NAN,
+                 orders + 3 * room, orders + 4 * room};
     double *const key = work + LANES;
     const int on_ray = choosing && (complex ? are_on_ray(of.nodes, m, key, 1)
                                             : are_on_ray(of.nodes, m, key, 0));
-    if (choosing && (complex ? is_sparse(&of, 1) : is_sparse(&of, 0)))
+    if (by.parting && (complex ? is_sparse(&of, 1) : is_sparse(&of, 0)))
         by.enough = complex ? SPREAD : FILLED + log2(of.largest);
     if (!order && !on_ray) {
         by.apart = complex ? leja(of.nodes, m, orders, work, 1) : leja(of.nodes, m, orders, work, 0);

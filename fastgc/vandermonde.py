@@ -253,9 +253,13 @@ def solve(
       accurate to about its last digits: first the order of moduli, then Leja order. If neither
       does, the column is solved in integers and rounded once. Leja order may lose digits for nodes
       in clusters or of many scales (the geometric mean of a node's distances from those before it
-      is below 2^-5 of the largest). It may also lose digits for a column of ``V x = b`` that is
-      mostly 0, unless nodes fill a circle (2^-1/2; if many are missing, digits may still be lost:
-      see `refine`) or, as Chebyshev points do, an interval (2^-1.1).
+      is below 2^-3.5 of the largest). It may also lose digits for a column of ``V x = b`` that is
+      mostly 0, unless nodes fill a circle (2^-1/2) or, as Chebyshev points do, an interval
+      (2^-1.1).
+    - For a column of ``V x = b`` with at most three entries that are not 0, and more that are, Leja
+      order is changed: nodes with an entry of 0 come first. This loses few digits where Leja order
+      of all nodes can lose all of them. Each such column takes an order of its own, and so the time
+      of a column that is solved alone.
 
     In tests on nodes of many kinds, the largest error relative to the largest number is at most ten
     times that of the best of five orders, or 2^-40 m.

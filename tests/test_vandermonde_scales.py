@@ -316,17 +316,56 @@ def test_signs_of_many_scales():
             assert max(far(solve(nodes, given, transpose), true)) <= 1e-14 * largest
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.75, 1.4, 3e-3])
-@pytest.mark.parametrize("m", [5, 24, 80])
-def test_polynomials_that_are_one_at_a_chebyshev_node(m, scale):
-    """Leja's order is good for them, and no other is looked for."""
-    nodes = scale * np.cos((np.arange(m) + 0.5) * np.pi / m)
-    for j in (0, m // 2, m - 1):
-        b = np.eye(m)[j]
-        found, exactly = solve(nodes, b), solve(nodes, b, refine=1)
-        np.testing.assert_array_equal(found, solve(nodes, b, order="leja"))
-        weights = np.abs(exactly) * scale ** np.arange(m)
-        assert (np.abs(found - exactly) * scale ** np.arange(m)).max() <= 1e-12 * weights.max()
+def _incomplete_circle(m, missing, seed):
+    rng = np.random.default_rng(seed)
+    return np.exp(2j * np.pi * rng.permutation(m + missing)[:m] / (m + missing))
+
+
+FEW_CASES = {
+    "circle": _incomplete_circle(60, 14, 0),
+    "large circle": 3e-3 * _incomplete_circle(110, 30, 1),
+    "Chebyshev's": 1.4 * np.cos((np.arange(80) + 0.5) * np.pi / 80),
+    "even": np.linspace(-1, 1, 60),
+    "random": np.random.default_rng(2).uniform(-1, 1, 57),
+    "Gaussian": _gaussian(np.random.default_rng(3), 60),
+    "seven": np.linspace(-1, 1, 7),
+}
+
+
+@pytest.mark.parametrize("name", FEW_CASES)
+def test_polynomials_of_few_values(name):
+    """That are 0 at all nodes but three at most: good to 2^-44 m, where Leja's order may not be.
+
+    Each column alone, among others, and with a bound is the same but for roundings.
+    """
+    nodes = FEW_CASES[name]
+    m, rng = nodes.size, np.random.default_rng(4)
+    B = np.zeros((m, 8), dtype=nodes.dtype)
+    for col in range(8):
+        B[rng.permutation(m)[: col % 4], col] = rng.choice([-1.0, 1.0, 0.3], col % 4)
+    B[:, 4] = rng.standard_normal(m)  # one that has many
+    together, (x, bound) = solve(nodes, B), solve(nodes, B, return_bound=True)
+    exactly = solve(nodes, B, refine=1)
+    weights = np.abs(nodes).max() ** np.arange(m)
+    for col in (0, 1, 2, 3, 5, 6, 7):
+        largest = (weights * np.abs(exactly[:, col])).max()
+        for found in (together[:, col], x[:, col], solve(nodes, B[:, col].copy())):
+            error = (weights * np.abs(found - exactly[:, col])).max()
+            assert error <= 2.0**-44 * m * largest, (name, col)
+        assert (np.abs(x - exactly)[:, col] <= bound[:, col] + 2.0**-52 * np.abs(x[:, col])).all()
+
+
+def test_lejas_order_loses_polynomials_of_few_values():
+    """Nine digits of one that is 1 at one of 152 nodes on an incomplete circle."""
+    rng = np.random.default_rng([37, 2648])
+    rng.random(), rng.integers(61, 201)
+    nodes = rng.permutation(_circle(rng, 152))
+    b = np.eye(152)[0].astype(complex)
+    x, leja = solve(nodes, b), solve(nodes, b, order="leja")
+    exactly = solve(nodes, b, refine=1)
+    largest = np.abs(exactly).max()
+    assert np.abs(leja - exactly).max() > 1e-8 * largest
+    assert np.abs(x - exactly).max() < 1e-12 * largest
 
 
 def test_bounds_of_what_leaves_the_range():

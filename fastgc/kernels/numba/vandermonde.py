@@ -197,15 +197,15 @@ def vandermonde_column(x, c, transpose):
 
 
 @njit
-def _solve_in_order(x, b, rows, powers, transpose, out):
-    """Solve for b[rows] (or b, if `transpose`) and nodes in the order of elimination.
+def _solve_in_order(nodes, b, start, stop, rows, powers, transpose, out):
+    """Solve for columns start .. stop-1 of b, with nodes in this order.
 
     powers[i] is what b[i], if `transpose`, or out[i] is multiplied by.
     """
-    m, width = b.shape
-    work = np.empty((min(width, _COLUMNS), m), x.dtype)
-    for done in range(0, width, _COLUMNS):
-        columns = work[: min(_COLUMNS, width - done)]
+    m, x = nodes.size, nodes[rows]
+    work = np.empty((min(stop - start, _COLUMNS), m), x.dtype)
+    for done in range(start, stop, _COLUMNS):
+        columns = work[: min(_COLUMNS, stop - done)]
         for i in range(m):
             row = b[i if transpose else rows[i]]
             for t in range(len(columns)):
@@ -224,9 +224,26 @@ def _solve_in_order(x, b, rows, powers, transpose, out):
     return True
 
 
+@njit
+def _solve_plainly(nodes, b, order, powers, transpose, parting, out):
+    """Solve for all columns in this order; if `parting`, for those of few values in parts of it."""
+    start, width = 0, b.shape[1]
+    while start < width:
+        stop, taken = start + 1, order
+        if parting and _has_few(b, start):
+            taken = _parted(order, b, start)
+        else:
+            while stop < width and not (parting and _has_few(b, stop)):
+                stop += 1
+        if not _solve_in_order(nodes, b, start, stop, taken, powers, transpose, out):
+            return False
+        start = stop
+    return True
+
+
 # csrc/vandermonde.c says what these are.
 _UNIT, _ACCURATE, _HARMLESS, _RAY = 2.0**-53 * 1.001, 2.0**-48, 2.0**-32, 2.0**-20
-_CLUSTERED, _SPREAD, _FILLED = -5.0, -0.5, -1.1
+_CLUSTERED, _SPREAD, _FILLED, _FEW = -3.5, -0.5, -1.1, 3
 _TINY = 2.0**-1074
 
 
@@ -273,9 +290,9 @@ def _bounded_column(x, c, e, transpose):
 
 
 @njit
-def _bounded_in_order(x, order, b, errors, powers, t, transpose, found, limits):
+def _bounded_in_order(nodes, order, b, errors, powers, t, transpose, found, limits):
     """Column t of the solution, and of bounds of its errors, from those of b; whether finite."""
-    m = x.size
+    m, x = nodes.size, nodes[order]
     c, e = np.empty_like(x), np.empty(m)
     for i in range(m):
         row, power = (i, powers[i]) if transpose else (order[i], 1.0)
@@ -324,18 +341,21 @@ def _compare(x, e, other):
 
 @njit
 def _solve_bounded(
-    x, b, errors, first, leja, powers, transpose, out, bounded, choose, doubtful, moved
+    x, b, errors, first, leja, powers, transpose, out, bounded, choose, doubtful, moved, parting
 ):
     """With bounds in place of b's errors; with `choose`, in Leja's order where it may be better."""
     m, width = b.shape
-    y, z = x[first], x[leja]
     found, limits = np.empty_like(x), np.empty(m)
     other, others = np.empty_like(x), np.empty(m)
     for t in range(width):
-        if not _bounded_in_order(y, first, b, errors, powers, t, transpose, found, limits):
+        second = leja
+        if parting and _has_few(b, t):
+            second = _parted(leja, b, t)
+        order = first if choose else second
+        if not _bounded_in_order(x, order, b, errors, powers, t, transpose, found, limits):
             return False
         if choose and not _is_accurate(found, limits):
-            if not _bounded_in_order(z, leja, b, errors, powers, t, transpose, other, others):
+            if not _bounded_in_order(x, second, b, errors, powers, t, transpose, other, others):
                 return False
             if doubtful:
                 verdict = _WORSE if _is_accurate(other, others) else _UNDECIDED
@@ -389,12 +409,42 @@ def _rising(nodes):
 
 
 @njit
+def _count_values(b, t, most):
+    """How many of column t's numbers differ from 0, up to `most` of them."""
+    found = 0
+    for i in range(b.shape[0]):
+        found += b[i, t] != 0
+        if found >= most:
+            break
+    return found
+
+
+@njit
+def _has_few(b, t):
+    """Whether column t has few numbers that differ from 0, and more that are 0."""
+    found = _count_values(b, t, _FEW + 1)
+    return found <= _FEW and 2 * found < b.shape[0]
+
+
+@njit
 def _is_sparse(b):
-    """Whether fewer than half of some column's numbers differ from 0."""
-    fewest = b.shape[0]
+    """Whether fewer than half of some column's numbers differ from 0, but not few."""
+    half, sparse = (b.shape[0] + 1) // 2, False
     for t in range(b.shape[1]):
-        fewest = min(fewest, np.count_nonzero(b[:, t]))
-    return 2 * fewest < b.shape[0]
+        sparse = sparse or _FEW < _count_values(b, t, half) < half
+    return sparse
+
+
+@njit
+def _parted(order, b, t):
+    """The order with the rows first of which column t has 0: csrc says why."""
+    parted, at = np.empty_like(order), 0
+    for last in (False, True):
+        for i in order:
+            if (b[i, t] != 0) == last:
+                parted[at] = i
+                at += 1
+    return parted
 
 
 def _enough(nodes):
@@ -482,6 +532,7 @@ def solve_vandermonde(nodes, b, order, transpose, out, bound=None, choose=False)
     if not done:
         return False
     doubtful = False
+    parting = order is None and bool(choose) and not transpose
     if order is None:
         order, leja, choose, doubtful = _orders(scaled, b, transpose, choose)
     else:
@@ -490,8 +541,8 @@ def solve_vandermonde(nodes, b, order, transpose, out, bound=None, choose=False)
         errors = np.zeros(b.shape) if bound is None else bound.reshape(shape)
         done = _solve_bounded(
             *(scaled, b, errors, order, leja, powers, transpose, x),
-            *(bound is not None, choose, doubtful, moved),
+            *(bound is not None, choose, doubtful, moved, parting),
         )
     else:
-        done = _solve_in_order(scaled[order], b, order, powers, transpose, x)
+        done = _solve_plainly(scaled, b, order, powers, transpose, parting, x)
     return bool(done) and not _flags.fetestexcept(_FLAG)

@@ -70,7 +70,7 @@ def _exponent(x: float) -> int:
 
 # csrc/vandermonde.c says what these are.
 _UNIT, _ACCURATE, _HARMLESS, _RAY = 2.0**-53 * 1.001, 2.0**-48, 2.0**-32, 2.0**-20
-_CLUSTERED, _SPREAD, _FILLED = -5.0, -0.5, -1.1
+_CLUSTERED, _SPREAD, _FILLED, _FEW = -3.5, -0.5, -1.1, 3
 _TINY = 2.0**-1074
 
 
@@ -119,7 +119,9 @@ def solve_vandermonde(
         the bounds of the former do not say that the result is accurate, Leja's is taken on a ray,
         unless they prove that its largest error relative to a number is larger, and that its
         largest error is, too, or that the other's is at most 2^-32 of the largest number. Where
-        Leja's may lose digits, its bounds must say that the result is accurate.
+        Leja's may lose digits, its bounds must say that the result is accurate. For a column of
+        ``V x = b`` with at most three entries that are not 0, and more that are, Leja's order is
+        changed: nodes with an entry of 0 come first.
 
     Returns
     -------
@@ -185,20 +187,48 @@ def _solve_scaled(
     choose: bool,
 ) -> tuple[NDArray[Any], NDArray[np.float64]] | None:
     """The solution and, if wanted, bounds of its errors; None if no order is shown to be good."""
-    given, leja = (nodes, b, errors), np.empty(nodes.size, dtype=np.int64)
+    leja = np.empty(nodes.size, dtype=np.int64)
     if order is not None:
-        return _solve_in_order(*given, order, transpose, bounded)
-    sparse = not transpose and bool((2 * np.count_nonzero(b, axis=0) < nodes.size).any())
+        return _solve_in_order(nodes, b, errors, order, transpose, bounded)
+    values = np.count_nonzero(b, axis=0)
+    sparse = (2 * values < nodes.size) & (choose and not transpose)
+    few = sparse & (values <= _FEW)
     enough = _CLUSTERED
-    if sparse:
+    if (sparse & ~few).any():
         real = nodes.dtype.kind == "f"
         enough = _FILLED + np.log2(_larger_part(nodes).max()) if real else _SPREAD
-    doubtful = not _fill_leja(nodes, leja) >= enough
-    on_ray = choose and _are_on_ray(nodes)
-    if not on_ray and not (choose and doubtful):
-        return _solve_in_order(*given, leja, transpose, bounded)
-    rising = np.argsort(_larger_part(nodes), kind="stable")
-    found, limits = _solve_in_order(*given, rising, transpose, True)
+    apart, rising = _fill_leja(nodes, leja), None
+    doubtful = choose and not apart >= enough
+    if doubtful or (choose and _are_on_ray(nodes)):
+        rising = np.argsort(_larger_part(nodes), kind="stable")
+    x, limits = np.empty_like(b), np.empty_like(errors)
+    for columns in ([~few] if not few.all() else []) + list(np.eye(few.size, dtype=bool)[few]):
+        mine, taken = (b[:, columns], errors[:, columns]), leja
+        if (few & columns).any():
+            taken = leja[np.argsort(mine[0][leja, 0] != 0, kind="stable")]  # csrc says why
+        if rising is None:
+            found = _solve_in_order(nodes, *mine, taken, transpose, bounded)
+        else:
+            chosen = _choose(nodes, *mine, rising, taken, transpose, bounded, doubtful)
+            if chosen is None:
+                return None
+            found = chosen
+        x[:, columns], limits[:, columns] = found
+    return x, limits
+
+
+def _choose(
+    nodes: NDArray[Any],
+    b: NDArray[Any],
+    errors: NDArray[np.float64],
+    rising: NDArray[np.int64],
+    leja: NDArray[np.int64],
+    transpose: bool,
+    bounded: bool,
+    doubtful: bool,
+) -> tuple[NDArray[Any], NDArray[np.float64]] | None:
+    """The solution by moduli where it is accurate, else the better one; None if in doubt."""
+    found, limits = _solve_in_order(nodes, b, errors, rising, transpose, True)
     if not np.isfinite(found).all():
         return None
     short = ~_are_accurate(found, limits)
