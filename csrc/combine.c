@@ -454,6 +454,65 @@ static FGC_INLINE uint16_t half_of(float x)
     return (uint16_t)(found | (bits >> 16 & 0x8000));
 }
 
+#if FGC_VECTOR
+typedef uint32_t word_halves __attribute__((vector_size(FGC_VECTOR)));
+typedef uint64_t many_words __attribute__((vector_size(FGC_VECTOR)));
+
+/* Of each word the product of its halves. A product of whole words would take three of these. */
+static FGC_INLINE many_words product_of_halves(many_words x)
+{
+#if defined(__AVX512F__)
+    return (many_words)_mm512_mul_epu32((__m512i)x, _mm512_srli_epi64((__m512i)x, 32));
+#elif defined(__AVX2__)
+    return (many_words)_mm256_mul_epu32((__m256i)x, _mm256_srli_epi64((__m256i)x, 32));
+#elif defined(__SSE2__)
+    return (many_words)_mm_mul_epu32((__m128i)x, _mm_srli_epi64((__m128i)x, 32));
+#else
+    return (x & 0xFFFFFFFF) * (x >> 32);
+#endif
+}
+
+/* The hash of as many words as whole pairs of vectors hold; how many these are. */
+static FGC_INLINE int64_t hash_vectors(const uint64_t *words, const uint64_t *keys, int64_t count,
+                                       uint64_t *sum)
+{
+    enum { LANES = FGC_VECTOR / sizeof(uint64_t) };
+    many_words sums[2] = {{0}, {0}};
+    int64_t i = 0;
+    for (; i + 2 * LANES <= count; i += 2 * LANES)
+        for (int t = 0; t < 2; t++) {
+            word_halves word, key;
+            memcpy(&word, words + i + t * LANES, sizeof word);
+            memcpy(&key, keys + i + t * LANES, sizeof key);
+            sums[t] += product_of_halves((many_words)(word + key));
+        }
+    sums[0] += sums[1];
+    for (int t = 0; t < LANES; t++)
+        *sum += sums[0][t];
+    return i;
+}
+#endif
+
+void FGC_AT_LEVEL(fgc_hash_words)(const uint64_t *words, int64_t len, const uint64_t *keys,
+                                  int64_t keys_len, uint64_t *out)
+{
+    for (int64_t first = 0; first < len; first += keys_len) {
+        const int64_t count = len - first < keys_len ? len - first : keys_len;
+        uint64_t sum = 0;
+        int64_t i = 0;
+#if FGC_VECTOR
+        i = hash_vectors(words + first, keys, count, &sum);
+#endif
+        for (; i < count; i++) {
+            const uint64_t word = words[first + i], key = keys[i];
+            const uint32_t low = (uint32_t)word + (uint32_t)key;
+            const uint32_t high = (uint32_t)(word >> 32) + (uint32_t)(key >> 32);
+            sum += (uint64_t)low * high;
+        }
+        *out++ = sum;
+    }
+}
+
 /* A double as a float, cut off, and odd if that loses anything: so it is rounded to a half as the double
  * is (Boldo and Melquiond 2008: rounding to odd, with two digits to spare). */
 static FGC_INLINE float odd_of(double x)

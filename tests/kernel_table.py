@@ -215,6 +215,34 @@ def _to_halves(factor):
     return Kernel(title, make, run, truth, (np.float32, np.float64), bound=lambda arguments: 0)
 
 
+def _hash_words(keys):
+    """Words of which some are the largest there are, and their products by Python's integers."""
+
+    def make(rng, size, count, dtype):
+        words, key = rng.integers(2**64, size=(2, max(size, keys)), dtype=np.uint64)
+        words[::5] = 2**64 - 1
+        key[:1] = 2**32 - 1
+        return {"words": words[:size], "keys": key[:keys]}
+
+    def run(arguments):
+        words = arguments["words"]
+        out = np.full(-(-words.size // keys), 7, np.uint64)
+        kernels.hash_words(words, arguments["keys"], out)
+        return out
+
+    def truth(arguments):
+        def halves(word, key):
+            return (word + key) % 2**32 * (((word >> 32) + (key >> 32)) % 2**32)
+
+        words, key = arguments["words"].tolist(), arguments["keys"].tolist()
+        blocks = [words[at : at + keys] for at in range(0, len(words), keys)]
+        sums = [sum(map(halves, block, key)) % 2**64 for block in blocks]
+        return np.array(sums, np.uint64)
+
+    title = f"hash of {keys} words"
+    return Kernel(title, make, run, truth, (np.uint64,), bound=lambda arguments: 0)
+
+
 def decoding_truth(blocks, survivors):
     """Locator products by definition, from sines in extended precision.
 
@@ -472,6 +500,7 @@ KERNELS = [
     _square_sum(),
     _square_distance(),
     *map(_to_halves, (1.0, 2.0**-113, 2.0**140)),
+    *map(_hash_words, (1, 5, 64)),
     _decoding_vector("locator", kernels.unchecked.LOCATOR, _whole),
     _decoding_vector("lookup", kernels.unchecked.LOOKUP, _whole),
     _decoding_vector("fft", None, _whole),

@@ -58,6 +58,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .. import kernels
 from ..codes import Code
 from .membership import View
 from .sampler import real_row
@@ -89,7 +90,7 @@ _AGAIN = 3  # steps that are audited after one in which a rank was outvoted
 _RISE = 10.0
 _COLUMNS = 4096
 _SAMPLE = 1 << 15  # numbers of a tensor
-_WORDS, _AT_ONCE = 4096, 16  # 64-bit words that become one, and how often at a time: in the cache
+_WORDS = 4096  # of 64 bits, that become one
 
 Compute = Callable[[list[int]], tuple[torch.Tensor, bool]]
 
@@ -117,34 +118,23 @@ def in_half(gradients: Iterable[torch.Tensor | None]) -> bool:
 def bits(flat: torch.Tensor, seed: Sequence[int]) -> int:
     """A number of 64 bits that differs where any bit of a vector on the CPU does.
 
-    Whatever two vectors are, it is the same with probability 2^-31 at most over random keys, which
-    are drawn by the seed. By multilinear hashing (Carter, Wegman 1979): 4096 words of 64 bits
-    become one, the sum of their products with keys modulo 2^64, and so do these, until one is left.
-    High bits of a word reach high bits of a product alone: its upper half has a key of its own.
+    Whatever two vectors of one length are, it is the same with probability 2^-30 at most, if they
+    have less than 2^26 numbers, over random keys, which are drawn by the seed: every 4096 words of
+    64 bits are hashed to one, and so are these, until one is left.
     """
-    rng, left = np.random.default_rng(seed), flat.numpy().view(np.uint8)
-    while True:
-        keys = rng.integers(2**64 - 1, size=(2, _WORDS), dtype=np.uint64, endpoint=True)
-        rest = np.zeros(8 * _WORDS, dtype=np.uint8)
-        whole = len(left) // len(rest) * len(rest)
-        rest[: len(left) - whole] = left[whole:]
-        found = np.concatenate([_folded(left[:whole], keys), _folded(rest, keys)])
-        if len(found) == 1:
-            return int(found[0])
-        left = found.view(np.uint8)
+    rng, octets = np.random.default_rng(seed), flat.numpy().view(np.uint8)
+    whole, rest = len(octets) // 8 * 8, np.zeros(8, dtype=np.uint8)
+    rest[: len(octets) - whole] = octets[whole:]
+    words = np.append(_hashed(octets[:whole].view(np.uint64), rng), rest.view(np.uint64))
+    while len(words) > 1:
+        words = _hashed(words, rng)
+    return int(words[0])
 
 
-def _folded(octets: NDArray[np.uint8], keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One word for so many."""
-    rows = octets.view(np.uint64).reshape(-1, _WORDS)
-    found = np.empty(len(rows), dtype=np.uint64)
-    upper = np.empty((min(len(rows), _AT_ONCE), _WORDS), dtype=np.uint64)
-    for at in range(0, len(rows), _AT_ONCE):
-        some = rows[at : at + _AT_ONCE]
-        high = np.right_shift(some, 32, out=upper[: len(some)])
-        found[at : at + _AT_ONCE] = sum(
-            np.einsum("ij,j->i", each, key) for each, key in zip((some, high), keys, strict=True)
-        )
+def _hashed(words: NDArray[np.uint64], rng: np.random.Generator) -> NDArray[np.uint64]:
+    keys = rng.integers(2**64 - 1, size=_WORDS, dtype=np.uint64, endpoint=True)
+    found = np.empty(-(-len(words) // _WORDS), dtype=np.uint64)
+    kernels.unchecked.hash_words(words, keys, found)
     return found
 
 

@@ -17,7 +17,15 @@ from .njit import njit, njit_exact, njit_sums
 from .pairs import quick_two_sum, two_product, two_sum
 from .vector import bits_as
 
-__all__ = ["accumulate", "combine", "combine_pairs", "combine_rows", "square_sum", "to_halves"]
+__all__ = [
+    "accumulate",
+    "combine",
+    "combine_pairs",
+    "combine_rows",
+    "hash_words",
+    "square_sum",
+    "to_halves",
+]
 
 _BLOCK = 2048  # elements of a row handled at a time
 
@@ -373,6 +381,21 @@ def square_sum(x):
     if kind_of(x.dtype) == INTEGER:
         return plain.square_sum(x)
     return float(sum_squares(x.view(_LIKE[kind_of(x.dtype)].dtype)))
+
+
+@njit
+def hash_words(words, keys, out):
+    """Hash every k words to one, see the facade."""
+    if keys.size == 0 or out.size != (words.size + keys.size - 1) // keys.size:
+        raise ValueError("out must have one word for every keys.size of words")
+    half = np.uint64(32)
+    for at in range(out.size):
+        block, total = words[at * keys.size : (at + 1) * keys.size], np.uint64(0)
+        for i in range(block.size):
+            low = np.uint32(block[i]) + np.uint32(keys[i])
+            high = np.uint32(block[i] >> half) + np.uint32(keys[i] >> half)
+            total += np.uint64(np.uint32(low)) * np.uint64(np.uint32(high))
+        out[at] = total
 
 
 @njit

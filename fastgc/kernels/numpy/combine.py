@@ -21,7 +21,7 @@ from ..rows import (
 )
 from .pairs import Pair, add, multiply, negate
 
-__all__ = ["combine", "combine_pairs", "square_sum", "to_halves"]
+__all__ = ["combine", "combine_pairs", "hash_words", "square_sum", "to_halves"]
 
 
 _FLOAT, _DOUBLE, _COMPLEX = map(np.dtype, ("float32", "float64", "complex128"))
@@ -199,6 +199,50 @@ def to_halves(x: NDArray[Any], factor: float, out: NDArray[np.float16]) -> None:
     dtype = None if 2.0**-100 <= factor <= 2.0**100 else np.float64
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         np.multiply(x, factor, out=out, dtype=dtype, casting="same_kind")
+
+
+def _check_blocks(
+    words: NDArray[np.uint64], keys: NDArray[np.uint64], out: NDArray[np.uint64]
+) -> None:
+    blocks = -(-words.size // keys.size)
+    if out.size != blocks:
+        raise ValueError(
+            f"out must have shape ({blocks},), one word for every {keys.size} of {words.size}: "
+            f"its shape is {out.shape}"
+        )
+
+
+@takes(
+    _check_blocks,
+    words=reads("uint64", "n"),
+    keys=reads("uint64", "k", least=1),
+    out=writes("uint64", "m"),
+)
+def hash_words(
+    words: NDArray[np.uint64], keys: NDArray[np.uint64], out: NDArray[np.uint64]
+) -> None:
+    """Hash every k words to one, by the family NH with k random keys.
+
+    The hash is the sum, modulo 2^64, of the products of a word's two halves, each of which has the
+    half of its key added modulo 2^32. Two vectors of n words that differ have the same hash with
+    probability 2^-32 at most over the keys (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC: fast
+    and secure message authentication", 1999), for each block in which they differ.
+
+    Parameters
+    ----------
+    words : (n,) uint64 array
+        Contiguous, as all of them.
+    keys : (k,) uint64 array
+        Of the last block, if it is shorter, as many as it has words.
+    out : (ceil(n / k),) uint64 array
+    """
+    half, mask = np.uint64(32), np.uint64(2**32 - 1)
+    for at in range(out.size):
+        block = words[at * keys.size : (at + 1) * keys.size]
+        key = keys[: block.size]
+        low = ((block & mask) + (key & mask)) & mask
+        high = ((block >> half) + (key >> half)) & mask
+        out[at] = (low * high).sum(dtype=np.uint64)
 
 
 def _check_pairs(
