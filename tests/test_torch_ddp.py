@@ -9,6 +9,7 @@ import itertools
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -23,7 +24,7 @@ cloudpickle = pytest.importorskip("cloudpickle")
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 from fastgc.torch import CodedSampler, coded_ddp  # noqa: E402
-from fastgc.torch.ddp import _ranges  # noqa: E402
+from fastgc.torch.ddp import _Hooked, _ranges  # noqa: E402
 from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
@@ -254,6 +255,32 @@ def test_too_many_deaths_are_told_by_backward(tmp_path):
     assert sorted(found) == [2, 3, 4, 5]
     for each in found.values():
         assert "NotDecodableError: too many ranks are gone (0, 1)" in each
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_backward_pass_that_raises_midway_leaves_nothing_running(closes, tmp_path):
+    """Its rank leaves, by the error or by `close`, and the others go on without it."""
+
+    def trouble(moment, rank, step, life):
+        if (moment, rank, step) == ("within", 2, 3):
+            raise ArithmeticError("of the script")
+
+    def train(rank, store, life):
+        if closes:  # in a `finally`, say
+            _Hooked.__exit__ = lambda coded, *_: coded.close()
+        try:
+            return training(BinaryCode(N, stragglers=1), 8, trouble)(rank, store, life)
+        except ArithmeticError as error:
+            there = [each for each in threading.enumerate() if each.name == "fastgc-ddp"]
+            for each in there:
+                each.join(10.0)
+            return str(error), len(there), sum(each.is_alive() for each in there)
+
+    found = ranks.launch(tmp_path, train)
+    said = found.pop(2)
+    assert said[0] == "of the script"
+    assert said[2] == 0
+    check(found, 8, there=ranks.without(2))
 
 
 def test_a_gradient_that_was_not_zeroed_is_told_of(tmp_path):

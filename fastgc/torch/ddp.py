@@ -12,6 +12,7 @@ stay as they were until the sum of all parts is there.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
@@ -36,6 +37,7 @@ class _Backward:
     def __init__(self) -> None:
         self.views: dict[torch.Tensor, torch.Tensor] = {}  # of parameters, in the buckets
         self.error: BaseException | None = None
+        self._given_up = False
         self._futures: list[tuple[torch.futures.Future[torch.Tensor], torch.Tensor]] = []
         self._events: dict[torch.Tensor, Any] = {}
         self._all = False
@@ -63,14 +65,16 @@ class _Backward:
         Raises
         ------
         RuntimeError
-            If DDP does not sum up one of these parameters.
+            If DDP does not sum up one of these parameters, or nobody goes on with this pass.
         """
 
         def there() -> bool:
             return parameters is not None and all(p in self.views for p in parameters)
 
         with self._changed:
-            self._changed.wait_for(lambda: self._all or there())
+            self._changed.wait_for(lambda: self._all or there() or self._given_up)
+            if self._given_up:
+                raise RuntimeError("backward() ended before all gradients were there")
             if parameters is not None and not there():
                 raise RuntimeError(
                     "DistributedDataParallel leaves out parameters of its module that require "
@@ -80,6 +84,12 @@ class _Backward:
         for event in events:
             if event is not None:
                 event.synchronize()
+
+    def give_up(self) -> None:
+        """Nothing more will be added: the pass has raised."""
+        with self._changed:
+            self._given_up = True
+            self._changed.notify_all()
 
     def end(self) -> None:
         """Hand the buckets back."""
@@ -111,6 +121,21 @@ class _Hooked(CodedAllReduce):
             "call"
         )
 
+    def __exit__(self, kind: object, *rest: object) -> None:
+        self._give_up()
+        super().__exit__(kind, *rest)
+
+    def close(self) -> None:
+        """As of `CodedAllReduce`; after a ``backward()`` that raised midway leave the others."""
+        self._give_up()
+        super().close()
+
+    def _give_up(self) -> None:
+        """Leave, if a ``backward()`` has raised midway: DDP starts no other after that."""
+        if self._backward is not None:
+            self._backward.give_up()
+            self._leave()
+
     def _hook(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         if self._backward is None:
             self._backward = _Backward()
@@ -136,7 +161,8 @@ class _Hooked(CodedAllReduce):
                 self._step(())
         except BaseException as error:
             backward.error = error
-        backward.end()
+        with contextlib.suppress(RuntimeError):  # it was given up
+            backward.end()
 
     def _end(self, backward: _Backward) -> None:
         """At the end of ``backward()``, when DDP has set every ``.grad``."""
