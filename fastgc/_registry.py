@@ -12,6 +12,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -194,10 +195,23 @@ class Registry:
         return self._known.get(key) or (self._loaded[key], key)
 
     def _unknown(self, name: str) -> str:
+        name, meant = name.strip(), self._meant(name.strip())
+        hint = f"did you mean {meant!r}? Else choose" if meant else "choose"
         return (
-            f"unknown {self.kind} {name.strip()!r}: choose among {', '.join(self.names())}, or "
-            "name a class as in module:Class"
+            f"unknown {self.kind} {name!r}: {hint} among {', '.join(self.names())}, or name a "
+            "class as in module:Class"
         )
+
+    def _meant(self, name: str) -> str | None:
+        """What may have been meant: names without a comma, a class by its name, a misprint."""
+        words = name.split()
+        if len(words) > 1 and all(word in self for word in words):
+            return ",".join(words)
+        called: dict[str, str] = {}
+        for each, (factory, _) in self._known.items():
+            called.setdefault(getattr(factory, "__name__", "").lower(), each)
+        near = get_close_matches(name.lower(), [*self.names(), *called], 1, 0.75)
+        return called.get(near[0], near[0]) if near else None
 
     def _entry_points(self) -> dict[str, list[EntryPoint]]:
         """What installed packages offer, by name; looked up once."""

@@ -579,7 +579,7 @@ def test_command(tmp_path):
     file = tmp_path / "history.json"
     job = Command(
         5,
-        *("train", "--engine", "mpi", "-n", "4", "-s", "1", "--rounds", "3"),
+        *("train", "--engine", "mpi", "-s", "1", "--rounds", "3"),  # a worker for each rank
         *("--compare", "uc-mmc:load=2", "--json", str(file)),
     ).end()
     assert job.process.returncode == 0, job.err

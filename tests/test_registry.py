@@ -87,6 +87,26 @@ def test_what_cannot_be_registered(arguments, message):
     assert registry.names() == ["plain"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("plan", "plain"),
+        ("ODDS", "odd"),
+        ("Thing", "plain"),  # the class
+        ("thimg", "plain"),
+        ("plain odd", "plain,odd"),  # without a comma
+        ("plain even", None),
+        ("even", None),
+    ],
+)
+def test_unknown_names_are_told_what_may_be_meant(asked, meant):
+    registry = things()
+    registry.register("odd", other)
+    hint = f"did you mean {meant!r}. Else choose among" if meant else "': choose among plain, odd"
+    with pytest.raises(ValueError, match=hint):
+        registry.get(asked)
+
+
 def test_unknown_names_are_told_the_known_ones():
     registry = things()
     registry.register("odd", other)

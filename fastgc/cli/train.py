@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,13 +13,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 import numpy as np
+import typer
 from rich.console import Console
 
 from .._registry import read_arguments
 from ..codes import Code, Grouped, Uncoded, catalogue
 from ..coding.verify import MOST_LIARS
 from . import options
-from .common import TRAINING, Options, check_one_of, command, echo, option, status_of, tolerated
+from .common import (
+    TRAINING,
+    Options,
+    check_one_of,
+    command,
+    echo,
+    is_given,
+    option,
+    status_of,
+    tolerated,
+)
 from .options import Sizes, complete_codes
 from .output import (
     PRINTED,
@@ -174,7 +186,7 @@ class Engine(Options, panel="Engine, delays and messages"):
     engine: str = option(
         "local",
         '"local": worker processes on this machine; "mpi": ranks of an MPI job, one more than '
-        "workers (mpiexec -n 21 fastgc train --engine mpi -n 20); "
+        "workers, whose number need not be given (mpiexec -n 21 fastgc train --engine mpi); "
         '"torch": ranks of torchrun, also one more (torchrun --nproc-per-node 21 -m fastgc train '
         '...); "ray": Ray actors, on this machine or the cluster that RAY_ADDRESS names; '
         '"simulated": workers in simulated time, which counts only delays and --cost.',
@@ -312,10 +324,12 @@ EXAMPLE = (
 
 
 @command(TRAINING, epilog=EXAMPLE)
-def train(asked: Asked) -> None:
+def train(context: typer.Context, asked: Asked) -> None:
     """Train a model on workers that straggle, with coded gradients."""
     trackers: dict[str, StabilityTracker] = {}
     with _written_at_last(trackers, asked.track), _ranks(asked.engine) as serve:
+        if not is_given(context, "workers") and (count := _workers_there(asked.engine)) > 0:
+            asked = replace(asked, workers=count)
         _check_files(asked)
         runs = _runs(asked)
         if all(serve() for _ in runs):  # what follows is for the master
@@ -381,6 +395,15 @@ def _ranks(engine: str) -> Iterator[Callable[[], bool]]:
             time.sleep(1.0)  # mostly the master fails of the same: once is enough to say so
         set_abort_status(status_of(error))
         raise
+
+
+def _workers_there(engine: str) -> int:
+    """How many workers a job has been started with: all its ranks but the master; 0: no job."""
+    if engine == "mpi":
+        from mpi4py import MPI
+
+        return MPI.COMM_WORLD.size - 1
+    return int(os.environ.get("WORLD_SIZE", 1)) - 1 if engine == "torch" else 0
 
 
 # ------------------------------------------------------------------------------- what is refused
