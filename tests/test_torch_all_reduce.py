@@ -487,6 +487,16 @@ def test_machines_are_as_torchrun_says(told, says, monkeypatch):
     assert len(caught) == says
 
 
+def test_what_it_is_in_a_line():
+    """In a notebook, or a debugger: module, code, rank, step and who takes part."""
+    module, store = torch.nn.Linear(3, 2), torch.distributed.HashStore()
+    with CodedAllReduce(module, fastgc.Uncoded(1), store=store, rank=0) as coded:
+        module(torch.ones(1, 3)).sum().backward()
+        coded()
+        said = repr(coded)
+    assert said == "<CodedAllReduce of a Linear with Uncoded(n=1): rank 0, step 1, ranks 0>"
+
+
 def test_hosts_are_those_of_the_first_time():
     store = torch.distributed.HashStore()
     found = {}

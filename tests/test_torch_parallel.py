@@ -193,6 +193,17 @@ def test_workers_weight_losses_and_sums(code, dropout):
     assert hits == pytest.approx(counted, rel=1e-5)
 
 
+def test_what_it_is_in_a_line():
+    """In a notebook, or a debugger: code, engine, batch and step."""
+    with coded(net()) as both:
+        both.backward()
+        said = repr(both)
+    assert said == (
+        "<CodedDataParallel of a Net with BinaryCode(n=6, stragglers=2) on a SimulatedCluster: 60 "
+        "samples a step, step 1>"
+    )
+
+
 def test_reduction():
     data, module = samples(), net()
     plain = copy.deepcopy(module)

@@ -352,6 +352,13 @@ class CodedAllReduce:
             )
         _running.add(self)
 
+    def __repr__(self) -> str:
+        there = ", ".join(map(str, self.ranks)) or "none"
+        return (
+            f"<{type(self).__name__.lstrip('_')} of a {type(self._module).__name__} with "
+            f"{self._code!r}: rank {self.rank}, step {self.step}, ranks {there}>"
+        )
+
     def __enter__(self) -> Self:
         return self
 

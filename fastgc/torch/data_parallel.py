@@ -179,7 +179,7 @@ class CodedDataParallel:
         self._batches = Batches(dataset, batch_size, code.k, seed, sampler, ahead)
         self._scale = 1.0 / self._batches.size if reduction == "mean" else 1.0
         self._feed = Feed(dataset, default_collate if collate_fn is None else collate_fn)
-        self._loss, self._k, self._weighted = loss, code.k, weights_losses(code)
+        self._loss, self._code, self._weighted = loss, code, weights_losses(code)
         self._peers: Peers | None = None
         changed, sums = self._try(code.k, buffers)
         if peers:
@@ -232,6 +232,13 @@ class CodedDataParallel:
         with torch.no_grad():
             for p, view in zip(self._parameters, self._views, strict=True):
                 p.data = view.copy_(p)
+
+    def __repr__(self) -> str:
+        on = self._cluster if self._peers is None else self._peers.all_reduce
+        return (
+            f"<CodedDataParallel of a {type(self._module).__name__} with {self._code!r} on a "
+            f"{type(on).__name__}: {self._batches.size} samples a step, step {self.step}>"
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -352,7 +359,7 @@ class CodedDataParallel:
         count = tail[: layout.tensors]
         used = count > 0.5
         if self._weighted:  # else they are counted one by one, and zeros are not exact
-            for t in np.flatnonzero(np.abs(count - self._k) > 0.5).tolist():
+            for t in np.flatnonzero(np.abs(count - self._code.k) > 0.5).tolist():
                 used[t] = used[t] or bool(grads[t].any())
         for p, grad, there in zip(self._parameters, grads, used.tolist(), strict=True):
             if there and p.grad is not None:
