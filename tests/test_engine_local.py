@@ -3,6 +3,7 @@
 import errno
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -142,7 +143,7 @@ def test_random_delays_leave_every_gradient_exact():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_killed_workers_are_stragglers_until_too_many_are(seed):
+def test_killed_workers_are_stragglers_until_too_many_are(seed, caplog):
     rng = np.random.default_rng(seed)
     code = ReedSolomon(6, 6, stragglers=2)
     out = np.empty(5)
@@ -163,6 +164,8 @@ def test_killed_workers_are_stragglers_until_too_many_are(seed):
             while True:
                 cluster.step(np.ones(5), out)
         assert caught.value.missing == 1
+        told = [re.fullmatch(r"worker (\d) died in round \d+", said) for said in caplog.messages]
+        assert sorted(int(each[1]) for each in told) == sorted(killed)  # once each
         wait_for_ends(*pids())
 
 

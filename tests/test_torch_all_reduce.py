@@ -10,6 +10,7 @@ import ctypes
 import errno
 import functools
 import itertools
+import logging
 import math
 import os
 import pickle
@@ -383,6 +384,19 @@ def kill(rank, at, seconds=None):
             timer.start()
 
     return trouble
+
+
+def test_a_line_tells_of_a_death_once(tmp_path):
+    def train(rank, store, life):
+        said, handler = [], logging.Handler()
+        handler.emit = lambda record: said.append((record.levelname, record.getMessage()))
+        logging.getLogger("fastgc").addHandler(handler)
+        training(BinaryCode(N, stragglers=1), 5, kill(2, ("before", 3)))(rank, store, life)
+        return said
+
+    found = launch(tmp_path, train)
+    assert found.pop(0) == [("WARNING", "step 3: ranks [2] are gone, and [0, 1, 3, 4, 5] go on")]
+    assert found == {rank: [] for rank in (1, 3, 4, 5)}
 
 
 def test_steps_are_those_of_the_whole_batch(tmp_path):

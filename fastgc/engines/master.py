@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 import weakref
@@ -19,6 +20,8 @@ from .interface import Event, Kind, Question, Task, Transport
 from .loop import RoundLoop, Run
 
 __all__ = ["Master"]
+
+_LOG = logging.getLogger("fastgc")
 
 Array = NDArray[Any]
 
@@ -302,7 +305,7 @@ class Master(RoundLoop):
         if kind == Kind.DIED:
             if worker not in self._live and worker not in self._starting:
                 return False
-            self._bury(worker)
+            self._bury(event)
             return True
         if event.round not in self._busy.get(worker, ()):
             return False
@@ -348,7 +351,10 @@ class Master(RoundLoop):
         else:
             del self._busy[worker]
 
-    def _bury(self, worker: int) -> None:
+    def _bury(self, event: Event) -> None:
+        worker = event.worker
+        when = "while it started" if worker in self._starting else f"in round {self._number}"
+        _LOG.warning("worker %d died %s%s", worker, when, event.text)
         self._live.discard(worker)
         self._starting.discard(worker)
         self._busy.pop(worker, None)

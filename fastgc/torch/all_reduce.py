@@ -25,6 +25,7 @@ import contextlib
 import functools
 import io
 import itertools
+import logging
 import os
 import time
 import weakref
@@ -52,6 +53,7 @@ from .sampler import CodedSampler, Position, owners, real_row
 
 __all__ = ["Change", "CodedAllReduce", "Fault", "all_reduce_gradients"]
 
+_LOG = logging.getLogger("fastgc")
 dist: Any = torch.distributed  # which exports less than it documents, for type checkers
 
 _TRIED_EVERY = 1000  # steps
@@ -814,6 +816,9 @@ class CodedAllReduce:
             if any(fresh):
                 self._hand_over(view, source)
         self._members.hold(view)
+        gone = [rank for rank in self.ranks if rank not in view.ranks]
+        if gone and self.rank == view.ranks[0]:
+            _LOG.warning("step %d: ranks %s are gone, and %s go on", self.step, gone, view.ranks)
         self._fresh, self._aligned, self.ranks = False, view.number, view.ranks
         if self._reactive is not None:
             self._reactive.own(view.ranks)
