@@ -13,7 +13,6 @@ import itertools
 import logging
 import math
 import os
-import pickle
 import re
 import resource
 import signal
@@ -22,7 +21,6 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 import warnings
 from pathlib import Path
 
@@ -45,6 +43,31 @@ from fastgc import (
 
 torch = pytest.importorskip("torch")
 cloudpickle = pytest.importorskip("cloudpickle")
+import groups_of_ranks  # noqa: E402
+from groups_of_ranks import (  # noqa: E402
+    BATCH,
+    EXACT,
+    PER_EPOCH,
+    SECONDS,
+    SEED,
+    SLACK,
+    Momentum,
+    N,
+    check,
+    flat,
+    kill,
+    launch,
+    launch_each,
+    losses,
+    net,
+    order,
+    plain,
+    samples,
+    slowly,
+    train_on_digits,
+    without,
+)
+
 from fastgc.torch import (  # noqa: E402
     CodedAllReduce,
     CodedSampler,
@@ -60,237 +83,7 @@ from fastgc.torch.sampler import Position, owners  # noqa: E402
 pytestmark = pytest.mark.any_backend
 # Processes cannot import a test module, but by chance: where the checkout is on the path.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-
-N, BATCH, SAMPLES, SEED = 6, 30, 100, 7
-PER_EPOCH = SAMPLES // BATCH
-SECONDS = 60.0  # for a job to end, on a machine that is busy with others
-EXACT = 1e-6  # relative error of a step
-SLACK = 10.0  # seconds that a busy machine may take besides
-
-
-def samples():
-    rng = np.random.default_rng(5)
-    x, y = (torch.from_numpy(rng.standard_normal((SAMPLES, m), np.float32)) for m in (20, 1))
-    return torch.utils.data.TensorDataset(x, y)
-
-
-def net(width=32):
-    torch.manual_seed(3)
-    return torch.nn.Sequential(
-        torch.nn.Linear(20, width), torch.nn.Tanh(), torch.nn.Linear(width, 1)
-    )
-
-
-class Momentum:
-    """SGD with momentum: the first optimizer of torch's own that is made imports for seconds."""
-
-    def __init__(self, module):
-        self.parameters = list(module.parameters())
-        self.momentum = [torch.zeros_like(p) for p in self.parameters]
-        # Slow: near a minimum the gradient is a small sum of large ones, of which the order of
-        # summation alone changes more than EXACT.
-        self.rate = 0.03 / len(self.parameters[0])
-
-    def zero_grad(self):
-        for p in self.parameters:
-            p.grad = None
-
-    @torch.no_grad()
-    def step(self):
-        for p, m in zip(self.parameters, self.momentum, strict=True):
-            m.mul_(0.9).add_(p.grad)
-            p.sub_(self.rate * m)
-
-    def state_dict(self):
-        return {"momentum": self.momentum}
-
-    def load_state_dict(self, state):
-        self.momentum = [m.clone() for m in state["momentum"]]
-
-
-def order(step):
-    """A step's samples: by definition, of the documentation."""
-    epoch, at = divmod(step, PER_EPOCH)
-    whole = np.random.default_rng((SEED, epoch)).permutation(SAMPLES)
-    return whole[at * BATCH : (at + 1) * BATCH]
-
-
-def losses(module, x, y):
-    return ((module(x) - y) ** 2).sum(1) / BATCH
-
-
-def flat(tensors):
-    return torch.cat([t.detach().reshape(-1) for t in tensors])
-
-
-def plain(steps, width=32):
-    """Parameters of the plain loop."""
-    module, data = net(width), samples()
-    optimizer = Momentum(module)
-    for step in range(steps):
-        optimizer.zero_grad()
-        losses(module, *data[order(step)]).sum().backward()
-        optimizer.step()
-    return flat(module.parameters())
-
-
-# -------------------------------------------------------------------------------- jobs of processes
-
-
-def keep_a_store():
-    """Process and port of a store of its own: its threads would not survive the forks to come."""
-    read, write = os.pipe()
-    if not (keeper := os.fork()):
-        store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        os.write(write, str(store.port).encode())
-        while True:
-            signal.pause()  # until the session is killed
-    return keeper, int(os.read(read, 10))
-
-
-class Ranks:
-    """Processes that each run ``train(rank, store, life)``."""
-
-    def __init__(self, train, folder, count=N):
-        self.train, self.folder, self.lives, self.pids = train, Path(folder), {}, {}
-        self.keeper, self.port = keep_a_store()
-        self.store = torch.distributed.TCPStore("127.0.0.1", self.port, is_master=False)
-        for rank in range(count):
-            self.start(rank)
-
-    def start(self, rank):
-        life = self.lives[rank] = self.lives.get(rank, -1) + 1
-        self.pids[rank] = os.fork()
-        if self.pids[rank]:
-            return
-        try:
-            torch.set_num_threads(1)
-            store = torch.distributed.TCPStore("127.0.0.1", self.port, is_master=False)
-            try:
-                found = self.train(rank, store, life)
-            except Exception:
-                found = traceback.format_exc()
-            (self.folder / f"{rank}").write_bytes(pickle.dumps(found))
-        finally:
-            os._exit(0)
-
-    def signal(self, rank, number=signal.SIGKILL):
-        os.kill(self.pids[rank], number)
-        if number == signal.SIGKILL:
-            os.waitpid(self.pids.pop(rank), 0)
-
-    def until(self, key):
-        while not self.store.check([key]):
-            time.sleep(0.005)
-
-    def results(self):
-        for pid in self.pids.values():
-            os.waitpid(pid, 0)
-        return {int(p.name): pickle.loads(p.read_bytes()) for p in self.folder.glob("[0-9]*")}
-
-
-JOBS = """
-import os, pickle, sys, traceback
-from pathlib import Path
-import torch, fastgc.torch
-for line in iter(sys.stdin.readline, ""):
-    folder = Path(line.rstrip("\\n"))
-    if job := os.fork():
-        print(job, flush=True)
-        print(os.waitpid(job, 0)[1], flush=True)
-        continue
-    try:
-        os.setsid()
-        with (folder / "log").open("w") as log:
-            os.dup2(log.fileno(), 1)
-            os.dup2(log.fileno(), 2)
-        pickle.loads((folder / "run").read_bytes())()
-        os._exit(0)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(1)
-"""
-
-
-@functools.cache
-def jobs():
-    """A process that forks one job after the other; for it alone torch has to be imported."""
-    return subprocess.Popen(
-        [sys.executable, "-P", "-c", JOBS],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def end_of_jobs():
-    yield
-    if jobs.cache_info().currsize:
-        jobs().communicate(timeout=SECONDS)
-        jobs.cache_clear()
-
-
-def launch(folder, train, director=None, count=N):
-    """Results of the ranks that end by themselves, while `director` makes trouble."""
-
-    def run():
-        ranks = Ranks(train, folder, count)
-        if director is not None:
-            director(ranks)
-        (Path(folder) / "results").write_bytes(pickle.dumps(ranks.results()))
-
-    in_a_job(folder, run)
-    return pickle.loads((folder / "results").read_bytes())
-
-
-def launch_each(folder, trains, directors=None, counts=None):
-    """Results of each of several groups of ranks, which run side by side: most of them wait."""
-    directors = directors or [None] * len(trains)
-    counts = counts or [N] * len(trains)
-
-    def run():
-        groups = []
-        for number, (train, director, count) in enumerate(
-            zip(trains, directors, counts, strict=True)
-        ):
-            if group := os.fork():
-                groups.append(group)
-                continue
-            try:
-                (own := Path(folder) / f"group{number}").mkdir()
-                ranks = Ranks(train, own, count)
-                if director is not None:
-                    director(ranks)
-                (own / "results").write_bytes(pickle.dumps(ranks.results()))
-                os._exit(0)
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(1)
-        assert [os.waitpid(group, 0)[1] for group in groups] == [0] * len(groups)
-
-    in_a_job(folder, run)
-    return [
-        pickle.loads((folder / f"group{number}" / "results").read_bytes())
-        for number in range(len(trains))
-    ]
-
-
-def in_a_job(folder, run):
-    (folder / "run").write_bytes(cloudpickle.dumps(run))
-    print(folder, file=jobs().stdin, flush=True)
-    job = int(jobs().stdout.readline())
-    late = threading.Timer(SECONDS, os.killpg, (job, signal.SIGKILL))
-    late.start()
-    try:
-        assert int(jobs().stdout.readline()) == 0, (folder / "log").read_text()
-    finally:
-        late.cancel()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(job, signal.SIGKILL)
+end_of_jobs = groups_of_ranks.end_of_jobs
 
 
 def training(
@@ -357,35 +150,6 @@ def training(
     return train
 
 
-def check(results, steps, ranks=range(N), width=32):
-    """All have done all steps, each of the whole batch, and hold the same bits."""
-    assert sorted(results) == sorted(ranks)
-    for each in results.values():
-        assert isinstance(each, dict), each
-        assert each["steps"] == steps
-        assert each["worst"] <= EXACT
-    first = next(iter(results.values()))
-    for each in results.values():
-        assert np.array_equal(each["theta"], first["theta"])
-        assert np.array_equal(each["momentum"], first["momentum"])
-    truth = plain(steps, width).numpy()
-    assert abs(first["theta"] - truth).max() <= 1e-5 * abs(truth).max()
-
-
-def kill(rank, at, seconds=None):
-    """Trouble: one rank is killed at a moment of a step, in its first life, or some time later."""
-
-    def trouble(moment, r, step, life):
-        if (r, (moment, step), life) == (rank, at, 0):
-            if seconds is None:
-                os.kill(os.getpid(), signal.SIGKILL)
-            timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL))
-            timer.daemon = True
-            timer.start()
-
-    return trouble
-
-
 def test_a_line_tells_of_a_death_once(tmp_path):
     def train(rank, store, life):
         said, handler = [], logging.Handler()
@@ -414,10 +178,6 @@ def test_steps_are_those_of_the_whole_batch(tmp_path):
 def is_killed(rank, at, **options):
     # Many run side by side: they have more time to answer than one alone needs.
     return training(BinaryCode(N, stragglers=1), 8, kill(rank, at), settle=3.0, **options)
-
-
-def without(rank):
-    return [r for r in range(N) if r != rank]
 
 
 def test_a_rank_that_is_killed_costs_no_step(tmp_path):
@@ -707,10 +467,6 @@ def test_who_has_a_result_gives_it_to_those_who_have_not(tmp_path):
 
 
 # ---------------------------------------------------------------------------------- who takes part
-
-
-def slowly(moment, rank, step, life):
-    time.sleep(0.01)
 
 
 def test_ranks_that_start_again_at_once_join_those_who_run(tmp_path):
@@ -2306,25 +2062,5 @@ for _ in scripts:
     assert [step for step, *_ in found] == ["20", "40", "60"], log.read_text()
     whole = list(range(N))
     assert [ranks for *_, ranks in found] == [str(whole), str(whole[:-1]), str(whole[:-1])]
-    for (_, mean, _), truth in zip(found, lines_of_the_plain_loop(), strict=True):
+    for (_, mean, _), truth in zip(found, train_on_digits()[0], strict=True):
         assert float(mean) == pytest.approx(truth, abs=2e-4)
-
-
-def lines_of_the_plain_loop(steps=60, size=240):
-    torch.manual_seed(0)
-    digits = fastgc.data.load("digits")
-    x = torch.from_numpy(digits.X_train).float()
-    y = torch.from_numpy(digits.y_train).long()
-    module = torch.nn.Sequential(
-        torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)
-    )
-    optimizer = torch.optim.AdamW(module.parameters(), lr=3e-3)
-    for step in range(steps):
-        epoch, at = divmod(step, len(x) // size)
-        part = np.random.default_rng((0, epoch)).permutation(len(x))[at * size : (at + 1) * size]
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(module(x[part]), y[part])
-        loss.backward()
-        optimizer.step()
-        if step % 20 == 19:
-            yield loss.item()

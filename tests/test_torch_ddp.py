@@ -1,17 +1,15 @@
 """`coded_ddp`: the backward pass of a DistributedDataParallel, whoever is killed in it.
 
-Ranks are those of `test_torch_all_reduce`.
+Ranks are those of `groups_of_ranks`.
 """
 
 import contextlib
-import importlib.util
 import itertools
 import os
 import signal
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +19,19 @@ from fastgc import BinaryCode, CyclicRepetition, FractionalRepetition, LeftOutEr
 
 torch = pytest.importorskip("torch")
 cloudpickle = pytest.importorskip("cloudpickle")
+import groups_of_ranks as ranks  # noqa: E402
+from groups_of_ranks import (  # noqa: E402
+    BATCH,
+    EXACT,
+    SEED,
+    Momentum,
+    N,
+    flat,
+    losses,
+    order,
+    samples,
+    slowly,
+)
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 from fastgc.torch import CodedSampler, coded_ddp  # noqa: E402
@@ -29,19 +40,17 @@ from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-spec = importlib.util.spec_from_file_location(
-    "groups_of_ranks", Path(__file__).with_name("test_torch_all_reduce.py")
-)
-ranks = sys.modules["groups_of_ranks"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(ranks)
-# DDP imports it, which takes seconds: once, and not in each rank.
-ranks.JOBS = ranks.JOBS.replace("import torch,", "import torch, torch._dynamo,")
-BATCH, EXACT, N, SEED = ranks.BATCH, ranks.EXACT, ranks.N, ranks.SEED
-Momentum, flat, losses, order = ranks.Momentum, ranks.flat, ranks.losses, ranks.order
-samples, slowly = ranks.samples, ranks.slowly
-
 end_of_jobs = ranks.end_of_jobs
 CAP, PARTS = 4096, 4  # bytes of a part, one layer's, and how many there are
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imports_of_jobs():
+    """DDP imports it, which takes seconds: once, and not in each rank."""
+    before = ranks.JOBS
+    ranks.JOBS = before.replace("import torch,", "import torch, torch._dynamo,")
+    yield
+    ranks.JOBS = before
 
 
 def net():

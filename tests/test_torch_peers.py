@@ -1,9 +1,8 @@
 """`CodedDataParallel` without a master: the same loop on all ranks, by ``engine="all-reduce"``.
 
-Ranks are those of `test_torch_all_reduce`.
+Ranks are those of `groups_of_ranks`.
 """
 
-import importlib.util
 import os
 import re
 import signal
@@ -19,20 +18,27 @@ from fastgc import BinaryCode, CyclicRepetition, LeftOutError, ReedSolomon
 
 torch = pytest.importorskip("torch")
 cloudpickle = pytest.importorskip("cloudpickle")
+import groups_of_ranks  # noqa: E402
+from groups_of_ranks import (  # noqa: E402
+    BATCH,
+    EXACT,
+    SEED,
+    Momentum,
+    N,
+    check,
+    flat,
+    launch,
+    launch_each,
+    order,
+    samples,
+    train_on_digits,
+)
+
 from fastgc.torch import CodedDataParallel  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-spec = importlib.util.spec_from_file_location(
-    "groups_of_ranks", Path(__file__).with_name("test_torch_all_reduce.py")
-)
-ranks = sys.modules["groups_of_ranks"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(ranks)
-BATCH, EXACT, N, SEED = ranks.BATCH, ranks.EXACT, ranks.N, ranks.SEED
-Momentum, flat, launch, order = ranks.Momentum, ranks.flat, ranks.launch, ranks.order
-samples = ranks.samples
-
-end_of_jobs = ranks.end_of_jobs
+end_of_jobs = groups_of_ranks.end_of_jobs
 STEPS = 10
 
 
@@ -136,7 +142,7 @@ def test_the_loop_of_a_master_on_all_ranks(tmp_path):
     trains.append(training(CODES[0], num_workers=2))
     trains.append(training(CODES[0], redundancy="reactive", num_workers=1))
     trains.append(training(CODES[0], redundancy="reactive", audit=2))
-    results = ranks.launch_each(tmp_path, trains)
+    results = launch_each(tmp_path, trains)
     for (code, dropout), found in zip([*cases, *[(CODES[0], 0.0)] * 3], results, strict=True):
         sums, theta = simulated(code, dropout)
         assert sorted(found) == list(range(N))
@@ -153,7 +159,7 @@ def test_audits_know_what_was_drawn(tmp_path):
     """A share that is computed again is the same to rounding, also with dropout."""
     options = {"dropout": 0.3, "redundancy": "reactive", "audit": 1}
     trains = [training(CODES[0], **options, num_workers=ahead) for ahead in (0, 1)]
-    first, second = ranks.launch_each(tmp_path, trains)
+    first, second = launch_each(tmp_path, trains)
     for found in (first, second):
         for each in found.values():
             assert isinstance(each, dict), each
@@ -175,7 +181,7 @@ def test_a_rank_that_dies_and_comes_back(redundancy, tmp_path):
 
     train = training(BinaryCode(N, stragglers=1), 150, trouble=trouble, redundancy=redundancy)
     found = launch(tmp_path, train, director)
-    ranks.check(found, 150)
+    check(found, 150)
     assert {tuple(each["survivors"]) for each in found.values()} == {tuple(range(N))}
 
 
@@ -191,7 +197,7 @@ def test_what_a_late_rank_owes_is_computed_by_others(tmp_path):
     options = {"redundancy": "reactive", "deadline": "auto", "settle": 0.3}
     train = training(BinaryCode(N, stragglers=1), 160, trouble=trouble, **options)
     found = launch(tmp_path, train)
-    ranks.check(found, 160)
+    check(found, 160)
     assert {rank: len(each["sums"]) == 160 for rank, each in found.items()} == {
         rank: rank != 2 for rank in range(N)
     }
@@ -333,7 +339,7 @@ def test_the_example_is_the_plain_loop_though_a_rank_is_killed(tmp_path):
     assert (tmp_path / "died").exists()
     found = re.findall(r"^(\d+): loss ([\d.]+), ranks (.*)$", done.stdout, re.M)
     assert [step for step, *_ in found] == ["20", "40", "60"], done.stdout + done.stderr
-    for (_, loss, _), truth in zip(found, ranks.lines_of_the_plain_loop(), strict=True):
+    for (_, loss, _), truth in zip(found, train_on_digits()[0], strict=True):
         assert float(loss) == pytest.approx(truth, abs=2e-4)
     assert found[-1][-1] == "[0, 1, 2, 3]"
 

@@ -6,13 +6,11 @@ import re
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from examples import EXAMPLES
 
-import fastgc
-
 torch = pytest.importorskip("torch")
+from groups_of_ranks import train_on_digits  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
 
@@ -33,25 +31,6 @@ ENDS = {
     "lightning": "assert (trainer.global_step, trainer.current_epoch) == (STEPS, STEPS // 5)\n",
     "accelerate": "assert all_reduce.step == STEPS\n",
 }
-
-
-def plain(steps=60, size=240):
-    """Weights of the plain loop."""
-    torch.manual_seed(0)
-    digits = fastgc.data.load("digits")
-    x = torch.from_numpy(digits.X_train).float()
-    y = torch.from_numpy(digits.y_train).long()
-    module = torch.nn.Sequential(
-        torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)
-    )
-    optimizer = torch.optim.AdamW(module.parameters(), lr=3e-3)
-    for step in range(steps):
-        epoch, at = divmod(step, len(x) // size)
-        part = np.random.default_rng((0, epoch)).permutation(len(x))[at * size : (at + 1) * size]
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(module(x[part]), y[part]).backward()
-        optimizer.step()
-    return [p.detach() for p in module.parameters()]
 
 
 @pytest.mark.long
@@ -102,5 +81,5 @@ if os.environ["RANK"] == "1" and os.path.exists("died"):
     assert found[-1][-1] == "[0, 1, 2]"
     for rank in range(3):
         found = torch.load(tmp_path / f"{rank}.pt")
-        for mine, truth in zip(found, plain(), strict=True):
+        for mine, truth in zip(found, train_on_digits()[1], strict=True):
             assert (mine - truth).norm() <= 1e-6 * truth.norm()

@@ -1,0 +1,321 @@
+"""Groups of ranks without a master: what they train, and how they are started and killed.
+
+Ranks are forks of a process without threads of torch, which do not survive a fork. It is itself,
+for each test, a fork of one that imports torch.
+"""
+
+import contextlib
+import functools
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastgc
+
+torch = pytest.importorskip("torch")
+cloudpickle = pytest.importorskip("cloudpickle")
+
+# Processes cannot import it, but by chance: where the tests are on the path.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+N, BATCH, SAMPLES, SEED = 6, 30, 100, 7
+PER_EPOCH = SAMPLES // BATCH
+SECONDS = 60.0  # for a job to end, on a machine that is busy with others
+EXACT = 1e-6  # relative error of a step
+SLACK = 10.0  # seconds that a busy machine may take besides
+
+
+def samples():
+    rng = np.random.default_rng(5)
+    x, y = (torch.from_numpy(rng.standard_normal((SAMPLES, m), np.float32)) for m in (20, 1))
+    return torch.utils.data.TensorDataset(x, y)
+
+
+def net(width=32):
+    torch.manual_seed(3)
+    return torch.nn.Sequential(
+        torch.nn.Linear(20, width), torch.nn.Tanh(), torch.nn.Linear(width, 1)
+    )
+
+
+class Momentum:
+    """SGD with momentum: the first optimizer of torch's own that is made imports for seconds."""
+
+    def __init__(self, module):
+        self.parameters = list(module.parameters())
+        self.momentum = [torch.zeros_like(p) for p in self.parameters]
+        # Slow: near a minimum the gradient is a small sum of large ones, of which the order of
+        # summation alone changes more than EXACT.
+        self.rate = 0.03 / len(self.parameters[0])
+
+    def zero_grad(self):
+        for p in self.parameters:
+            p.grad = None
+
+    @torch.no_grad()
+    def step(self):
+        for p, m in zip(self.parameters, self.momentum, strict=True):
+            m.mul_(0.9).add_(p.grad)
+            p.sub_(self.rate * m)
+
+    def state_dict(self):
+        return {"momentum": self.momentum}
+
+    def load_state_dict(self, state):
+        self.momentum = [m.clone() for m in state["momentum"]]
+
+
+def order(step):
+    """A step's samples: by definition, of the documentation."""
+    epoch, at = divmod(step, PER_EPOCH)
+    whole = np.random.default_rng((SEED, epoch)).permutation(SAMPLES)
+    return whole[at * BATCH : (at + 1) * BATCH]
+
+
+def losses(module, x, y):
+    return ((module(x) - y) ** 2).sum(1) / BATCH
+
+
+def flat(tensors):
+    return torch.cat([t.detach().reshape(-1) for t in tensors])
+
+
+def plain(steps, width=32):
+    """Parameters of the plain loop."""
+    module, data = net(width), samples()
+    optimizer = Momentum(module)
+    for step in range(steps):
+        optimizer.zero_grad()
+        losses(module, *data[order(step)]).sum().backward()
+        optimizer.step()
+    return flat(module.parameters())
+
+
+# -------------------------------------------------------------------------------- jobs of processes
+
+
+def keep_a_store():
+    """Process and port of a store of its own: its threads would not survive the forks to come."""
+    read, write = os.pipe()
+    if not (keeper := os.fork()):
+        store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        os.write(write, str(store.port).encode())
+        while True:
+            signal.pause()  # until the session is killed
+    return keeper, int(os.read(read, 10))
+
+
+class Ranks:
+    """Processes that each run ``train(rank, store, life)``."""
+
+    def __init__(self, train, folder, count=N):
+        self.train, self.folder, self.lives, self.pids = train, Path(folder), {}, {}
+        self.keeper, self.port = keep_a_store()
+        self.store = torch.distributed.TCPStore("127.0.0.1", self.port, is_master=False)
+        for rank in range(count):
+            self.start(rank)
+
+    def start(self, rank):
+        life = self.lives[rank] = self.lives.get(rank, -1) + 1
+        self.pids[rank] = os.fork()
+        if self.pids[rank]:
+            return
+        try:
+            torch.set_num_threads(1)
+            store = torch.distributed.TCPStore("127.0.0.1", self.port, is_master=False)
+            try:
+                found = self.train(rank, store, life)
+            except Exception:
+                found = traceback.format_exc()
+            (self.folder / f"{rank}").write_bytes(pickle.dumps(found))
+        finally:
+            os._exit(0)
+
+    def signal(self, rank, number=signal.SIGKILL):
+        os.kill(self.pids[rank], number)
+        if number == signal.SIGKILL:
+            os.waitpid(self.pids.pop(rank), 0)
+
+    def until(self, key):
+        while not self.store.check([key]):
+            time.sleep(0.005)
+
+    def results(self):
+        for pid in self.pids.values():
+            os.waitpid(pid, 0)
+        return {int(p.name): pickle.loads(p.read_bytes()) for p in self.folder.glob("[0-9]*")}
+
+
+JOBS = """
+import os, pickle, sys, traceback
+from pathlib import Path
+import torch, fastgc.torch
+for line in iter(sys.stdin.readline, ""):
+    folder = Path(line.rstrip("\\n"))
+    if job := os.fork():
+        print(job, flush=True)
+        print(os.waitpid(job, 0)[1], flush=True)
+        continue
+    try:
+        os.setsid()
+        with (folder / "log").open("w") as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        pickle.loads((folder / "run").read_bytes())()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+"""
+
+
+@functools.cache
+def jobs():
+    """A process that forks one job after the other; for it alone torch has to be imported."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", JOBS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def end_of_jobs():
+    yield
+    if jobs.cache_info().currsize:
+        jobs().communicate(timeout=SECONDS)
+        jobs.cache_clear()
+
+
+def launch(folder, train, director=None, count=N):
+    """Results of the ranks that end by themselves, while `director` makes trouble."""
+
+    def run():
+        ranks = Ranks(train, folder, count)
+        if director is not None:
+            director(ranks)
+        (Path(folder) / "results").write_bytes(pickle.dumps(ranks.results()))
+
+    in_a_job(folder, run)
+    return pickle.loads((folder / "results").read_bytes())
+
+
+def launch_each(folder, trains, directors=None, counts=None):
+    """Results of each of several groups of ranks, which run side by side: most of them wait."""
+    directors = directors or [None] * len(trains)
+    counts = counts or [N] * len(trains)
+
+    def run():
+        groups = []
+        for number, (train, director, count) in enumerate(
+            zip(trains, directors, counts, strict=True)
+        ):
+            if group := os.fork():
+                groups.append(group)
+                continue
+            try:
+                (own := Path(folder) / f"group{number}").mkdir()
+                ranks = Ranks(train, own, count)
+                if director is not None:
+                    director(ranks)
+                (own / "results").write_bytes(pickle.dumps(ranks.results()))
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+        assert [os.waitpid(group, 0)[1] for group in groups] == [0] * len(groups)
+
+    in_a_job(folder, run)
+    return [
+        pickle.loads((folder / f"group{number}" / "results").read_bytes())
+        for number in range(len(trains))
+    ]
+
+
+def in_a_job(folder, run):
+    (folder / "run").write_bytes(cloudpickle.dumps(run))
+    print(folder, file=jobs().stdin, flush=True)
+    job = int(jobs().stdout.readline())
+    late = threading.Timer(SECONDS, os.killpg, (job, signal.SIGKILL))
+    late.start()
+    try:
+        assert int(jobs().stdout.readline()) == 0, (folder / "log").read_text()
+    finally:
+        late.cancel()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job, signal.SIGKILL)
+
+
+# ------------------------------------------------------------------------- troubles, and results
+
+
+def kill(rank, at, seconds=None):
+    """Trouble: one rank is killed at a moment of a step, in its first life, or some time later."""
+
+    def trouble(moment, r, step, life):
+        if (r, (moment, step), life) == (rank, at, 0):
+            if seconds is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+            timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL))
+            timer.daemon = True
+            timer.start()
+
+    return trouble
+
+
+def slowly(moment, rank, step, life):
+    time.sleep(0.01)
+
+
+def without(rank):
+    return [r for r in range(N) if r != rank]
+
+
+def check(results, steps, ranks=range(N), width=32):
+    """All have done all steps, each of the whole batch, and hold the same bits."""
+    assert sorted(results) == sorted(ranks)
+    for each in results.values():
+        assert isinstance(each, dict), each
+        assert each["steps"] == steps
+        assert each["worst"] <= EXACT
+    first = next(iter(results.values()))
+    for each in results.values():
+        assert np.array_equal(each["theta"], first["theta"])
+        assert np.array_equal(each["momentum"], first["momentum"])
+    truth = plain(steps, width).numpy()
+    assert abs(first["theta"] - truth).max() <= 1e-5 * abs(truth).max()
+
+
+def train_on_digits(steps=60, size=240):
+    """The loop of documentation without ranks: losses of every twentieth step, and parameters."""
+    torch.manual_seed(0)
+    digits = fastgc.data.load("digits")
+    x = torch.from_numpy(digits.X_train).float()
+    y = torch.from_numpy(digits.y_train).long()
+    module = torch.nn.Sequential(
+        torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)
+    )
+    optimizer, told = torch.optim.AdamW(module.parameters(), lr=3e-3), []
+    for step in range(steps):
+        epoch, at = divmod(step, len(x) // size)
+        part = np.random.default_rng((0, epoch)).permutation(len(x))[at * size : (at + 1) * size]
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(module(x[part]), y[part])
+        loss.backward()
+        optimizer.step()
+        if step % 20 == 19:
+            told.append(loss.item())
+    return told, [p.detach() for p in module.parameters()]
