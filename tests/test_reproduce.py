@@ -701,7 +701,7 @@ def test_steps_at_which_nothing_changes_are_named():
     rows = checked(ozfatura.figure_2(n=12, loads=loads, rounds=200))
     falls = rows["steps to the next load at which LCC communicates less"]
     assert (falls.ours, falls.paper) == (2, 3)  # 11, 3, 3 and 1 messages
-    assert falls.note.endswith("as many, 2⌈N/r⌉ - 1, at r = 6 and 8")
+    assert falls.note.endswith("never increases; 2⌈N/r⌉ - 1 is the same at the other steps")
     # 5 % of 12 are less than one: with and without this tolerance it is the same scheme
     same = rows["loads at which UC-MMC-PG communicates less than UC-MMC"]
     assert (same.ours, same.paper) == (0, 4)
@@ -709,7 +709,17 @@ def test_steps_at_which_nothing_changes_are_named():
     sent = {r: simulation.covered_messages(12, r, ozfatura.DELAYS) for r in loads}
     rises = rows["steps to the next load at which UC-MMC communicates more"]
     assert rises.ours == sum(sent[b] > sent[a] for a, b in itertools.pairwise(loads)) == 2
-    assert f"most at r = 8, {sent[8]:.4f}; {sent[12]:.4f} at r = 12" in rises.note
+    assert f"most at r = 8, {sent[8]:.4f}, and {sent[12]:.4f} at r = 12" in rises.note
+
+
+def test_all_loads_of_the_figure_are_counted():
+    """Not a choice among them, of which most steps go as the paper says."""
+    assert tuple(range(1, 41)) == ozfatura.LOADS
+    sent = [simulation.covered_messages(40, r, ozfatura.DELAYS) for r in ozfatura.LOADS]
+    assert sum(b > a for a, b in itertools.pairwise(sent)) == 23
+    lcc = [2 * -(-40 // r) - 1 for r in ozfatura.LOADS[1:]]
+    assert sum(b < a for a, b in itertools.pairwise(lcc)) == 10
+    assert ozfatura._listed([1, 2, 4, 5, 6, 9]) == "1, 2, 4 to 6, 9"
 
 
 # ------------------------------------------------------------------------------------------- li

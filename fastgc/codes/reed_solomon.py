@@ -121,7 +121,8 @@ class ReedSolomon(Code):
         the unit roundoff and a the decoding vector. No digit of the gradient is then right with 8
         stragglers at n = 1024, or with 12 at n = 256.
     packed : bool, default True
-        Send pairs of real numbers as complex ones, so that a message is as long as the gradient.
+        Send pairs of real numbers as complex ones, so that a message is as long as the gradient
+        (Ramamoorthy and Tang 2019, arXiv 1910.06515: rotations).
         False: send as many complex numbers as the gradient has elements, as in the paper.
     clusters : int or "auto", default 1
         Split workers and partitions into so many groups, each with its own code. Load and

@@ -1,4 +1,4 @@
-"""Liars with s + 1 copies: verified rounds whose master asks again (Hofmeister et al. 2023).
+"""Liars with s + 1 copies: verified rounds whose master asks again (Hofmeister et al. 2024).
 
 The checks of `fastgc.coding.verify` show that messages contradict each other with half as many
 copies as they need to show whose are wrong. The master then asks the suspects what each of their

@@ -1,4 +1,4 @@
-"""Liars: Draco (Chen et al. 2018), and asking again (Hofmeister et al. 2023)."""
+"""Liars: Draco (Chen et al. 2018), and asking again (Hofmeister et al. 2024)."""
 
 from __future__ import annotations
 
