@@ -24,6 +24,19 @@ for path in (
 TABLES = sys.modules["tables"].TABLES
 
 
+def pytest_configure(config):
+    """Stop where the checkout, which has no extension, hides a package that has one."""
+    import fastgc
+
+    folder = Path(fastgc.__file__).resolve().parent
+    if "c" not in fastgc.backends() and folder == HERE.parent / "fastgc":
+        raise pytest.UsageError(
+            f"{folder} has no compiled kernels, so that C would not be measured: install the "
+            "checkout (pip install -e .); or, beside an installed package, call pytest and not "
+            "python -m pytest, which takes the current folder first"
+        )
+
+
 def pytest_addoption(parser):
     parser.addoption("--summary-md", help="also write the comparison tables to this file")
     parser.addoption("--pictures", help="also draw pictures of some of them in this folder")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import fastgc
 from fastgc.cli import app
 from fastgc.stability import survey
 
@@ -274,3 +275,22 @@ def test_results_are_written_by_one_command(tmp_path, monkeypatch, capsys):
     assert "unknown code 'nosuch'" in err
     assert report.main(["codes", "--list"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == f"Codes: {quick[0].command}"
+
+
+def test_a_checkout_without_kernels_is_not_measured(monkeypatch):
+    """It hides an installed package from ``python -m pytest``; NumPy and Numba alone would run."""
+    spec = importlib.util.spec_from_file_location("of_benches", BENCHES / "conftest.py")
+    spec.loader.exec_module(conftest := importlib.util.module_from_spec(spec))
+    source = BENCHES.parent / "fastgc" / "__init__.py"
+    for backends, file, stops in (
+        (["numba", "numpy"], source, True),
+        (["c", "numpy"], source, False),
+        (["numba", "numpy"], "/elsewhere/fastgc/__init__.py", False),
+    ):
+        monkeypatch.setattr(fastgc, "backends", lambda backends=backends: backends)
+        monkeypatch.setattr(fastgc, "__file__", str(file))
+        if stops:
+            with pytest.raises(pytest.UsageError, match=r"no compiled kernels.*pip install -e"):
+                conftest.pytest_configure(None)
+        else:
+            conftest.pytest_configure(None)
