@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import fastgc
 from fastgc import BinaryCode, data, delays, simulation
 from fastgc.cli import app
+from fastgc.cli.reproduce import _numbers
 from fastgc.codes import Costs
 from fastgc.models import LinearRegression
 from fastgc.optimizers import CADA, GCADA
@@ -71,6 +72,11 @@ def test_rows_compare_with_the_paper_first():
     assert math.isnan(row(3.0).difference)
     assert row(0.0, paper=0.0, tolerance=0).difference == 0
     assert not row(1.0, paper=0.0).ok
+    for ours, held in ((0.2, True), (1.0, True), (1.001, False)):  # of a bound, and not near it
+        bound = row(ours, closed=1.0, bound=True)
+        assert bound.ok == held
+        assert math.isnan(bound.difference)
+        assert _numbers(bound)[2:] == ["≤ 1", "held" if held else "violated"]
 
 
 @pytest.mark.any_backend
@@ -939,6 +945,9 @@ def test_iterations_of_cada():
     assert "Measured, 12 of 12 are selected by their age alone" in asked.note
     alone = rows["workers selected, CADA, rule (7), eq. (12) with thresholds c / d"]
     assert (alone.ours, alone.closed) == (asked.ours, pytest.approx(12 / 11))
+    assert (alone.bound, alone.ok) == (True, False)  # by an age of one round
+    assert (scaled.bound, scaled.ok, math.isnan(scaled.difference)) == (True, True, True)
+    assert not asked.bound
     # all at once, and nobody in nine of ten rounds
     harmonic = sum(1 / i for i in range(1, 13))
     time = rows["time (µs), CADA, rule (7), eq. (13)"]
@@ -965,6 +974,7 @@ def test_iterations_of_cada():
             assert number.ours < number.closed
         kept = rows[f"{who} selected, {name}, rule {how}, bound"]
         assert kept.ours < kept.closed
+        assert kept.bound
     assert rows["time (µs), distributed Adam, eq. (11)"].closed == pytest.approx(100 * harmonic)
     groups = rows["time (µs), all 4 groups of 3, eq. (14)"]
     assert groups.closed == pytest.approx(100 / 3 * (1 + 1 / 2 + 1 / 3 + 1 / 4))
@@ -1398,7 +1408,7 @@ def test_command_prints_markdown_and_json():
     assert lines[2].endswith(" | 0.1477 | 0.1477 |  | +0.0% |")
     rows = json.loads(run("zhu-5", "--rounds", "500", "--json").stdout)
     assert {row["figure"] for row in rows} == {"zhu2022 section V", "zhu2022 figure 2"}
-    numbers = {"ours", "paper", "closed", "interval", "tolerance", "difference"}
+    numbers = {"ours", "paper", "closed", "interval", "tolerance", "bound", "difference"}
     keys = {"figure", "what", "note", *numbers}
     assert set(rows[0]) == keys
     assert rows[0]["paper"] is None

@@ -114,11 +114,15 @@ def _columns(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _numbers(row: Row) -> list[str]:
-    """Our number, the paper's, the closed form's, and the relative difference."""
-    values = (row.paper, row.closed)
+    """Our number, the paper's, the closed form's or its bound, and how they differ."""
+    held = "" if math.isnan(row.difference) else f"{100 * row.difference:+.1f}%"
+    closed = "" if row.closed is None else f"{row.closed:.4g}"
+    if row.bound:
+        closed, held = f"≤ {closed}", "held" if row.ok else "violated"
     between = "" if row.interval is None else " ({:.3g} to {:.3g})".format(*row.interval)
     return [
         f"{row.ours:.4g}{between}",
-        *("" if value is None else f"{value:.4g}" for value in values),
-        "" if math.isnan(row.difference) else f"{100 * row.difference:+.1f}%",
+        "" if row.paper is None else f"{row.paper:.4g}",
+        closed,
+        held,
     ]

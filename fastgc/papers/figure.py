@@ -81,6 +81,8 @@ class Row:
         that has a reference says it.
     tolerance : float
         Relative difference that is allowed: 0 of counts.
+    bound : bool
+        Whether the closed form is an upper bound of `ours`, not its value.
     interval : (float, float), optional
         Between which `ours` lies with a probability of 95 %, where it is a mean of measured rounds:
         by a bootstrap, as if they were independent.
@@ -94,6 +96,7 @@ class Row:
     note: str = ""
     interval: tuple[float, float] | None = None
     tolerance: float = TOLERANCE
+    bound: bool = False
 
     def __post_init__(self) -> None:
         if self.reference is not None and not self.note:
@@ -106,8 +109,8 @@ class Row:
 
     @property
     def difference(self) -> float:
-        """Relative difference to the reference; NaN where there is none."""
-        if self.reference is None:
+        """Relative difference to the reference; NaN where there is none, or it is a bound."""
+        if self.reference is None or self.bound:
             return math.nan
         if self.reference == 0:
             return 0.0 if self.ours == 0 else math.inf
@@ -115,7 +118,9 @@ class Row:
 
     @property
     def ok(self) -> bool:
-        """Whether `ours` is as near to its reference as `tolerance` allows, or has none."""
+        """Whether `ours` is as near to its reference as `tolerance` allows, or below its bound."""
+        if self.bound:
+            return self.closed is not None and self.ours <= self.closed
         return self.reference is None or abs(self.difference) <= self.tolerance
 
 

@@ -139,22 +139,23 @@ def _selection_rows(
     of_them = f"of {mean:.3g} {who} selected, where the formula has {formula:.3g}"
     loads, expected = (closed_forms.adaptive_loads(each, size) for each in (mean, formula))
     selected = f"{who} selected, {how}"
-    yield SECTION(f"{selected}, eq. {numbers[0]}", mean, closed=formula, note=why)
+    yield SECTION(f"{selected}, eq. {numbers[0]}", mean, closed=formula, note=why, bound=scaled)
     yield SECTION(
         f"time (µs), {how}, eq. {numbers[1]}",
         1e6 * float(times.mean()),
         closed=1e6 * closed_forms.fastest_of_groups_mean(formula, size, delays),
         note=f"at the mean number selected, {mean:.3g}, the equation gives {at_mean:.4g}; the "
         "rest is that the number varies",
+        bound=scaled,  # the mean of a concave function of a number that is below one
     )
     for at, what in enumerate(("communication", "computation")):
         equation = f"{what} load, {how}, eq. {numbers[2 + at]}"
-        yield SECTION(equation, loads[at], closed=expected[at], note=of_them)
+        yield SECTION(equation, loads[at], closed=expected[at], note=of_them, bound=scaled)
     if scaled:
         kept = closed_forms.selected_mean(smoothness, c, MAX_AGE, scale=1)
         bound = "the bound that Algorithm 1 keeps: age D at most, where eq. {} has D + 1"
         note = bound.format(numbers[0]) + f"; distances are {straight:.2f} of what it allows for"
-        yield SECTION(f"{selected}, bound", mean, closed=kept, note=note)
+        yield SECTION(f"{selected}, bound", mean, closed=kept, note=note, bound=True)
         return
     late = closed_forms.selected_mean(smoothness, c, MAX_AGE, scale=1, oldest=MAX_AGE + 1)
     note = (
@@ -163,9 +164,8 @@ def _selection_rows(
         else f"a bound: the squared distance gone is {straight:.2f} of what it allows for, on "
         "average over ages below D"
     )
-    yield SECTION(
-        f"{selected}, eq. {numbers[0]} with thresholds c / d", mean, closed=late, note=note
-    )
+    what = f"{selected}, eq. {numbers[0]} with thresholds c / d"
+    yield SECTION(what, mean, closed=late, note=note, bound=True)
 
 
 def _selected(
