@@ -797,11 +797,21 @@ def test_tables_of_li():
             assert "two constants chosen for the six communication times" in fitted.note
             paper[n, K] = fitted.paper
             assert rows[figure, f"recovery threshold, {name}"].paper == K
-            speed = rows.get((figure, f"BCC speeds up {name} by"))
+            speed = rows.get((figure, f"BCC, K = {thresholds[-1]}, speeds up {name} by"))
+            assert (name == "BCC") == (speed is None)
             assert speed is None or abs(speed.difference) < 0.03
         own = rows[figure, "communication time (s), BCC, from its own rounds"]
         assert "follows from these constants" in own.note
         assert own.ours > rows[figure, "communication time (s), BCC"].ours
+        # both times, and what each saves, with the workers that they are of
+        heard = rows[figure, "recovery threshold, BCC"].ours
+        computed = li.SCENARIOS[n > 50].computation
+        time = own.ours + computed[-1]
+        of_these = f"BCC, K = {heard:.1f} of its own rounds"
+        assert rows[figure, f"running time (s), {of_these}"].ours == pytest.approx(time)
+        uncoded = 100 * received(n, n, 0.060, 0.00275) + computed[0]
+        saved = rows[figure, f"{of_these}, speeds up uncoded by"]
+        assert saved.ours == pytest.approx(1 - time / uncoded, abs=0.01)
 
     def worst(delay, message):
         times = {key: 100 * received(*key, delay, message, rounds=1000) for key in paper}

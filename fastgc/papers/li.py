@@ -207,12 +207,16 @@ def _table_rows(
     )
     total = np.add(modelled, scenario.computation).tolist()
     theirs = np.add(scenario.communication, scenario.computation).tolist()
-    for name, ours, printed in zip(SCHEMES, total, theirs, strict=True):
+    own = float(seconds.mean()) + scenario.computation[-1]
+    as_printed, by_rounds = f"BCC, K = {paper}", f"BCC, K = {heard.mean():.1f} of its own rounds"
+    names, times = [*SCHEMES[:2], as_printed, by_rounds], [*total, own]
+    for name, ours, printed in zip(names, times, [*theirs, theirs[-1]], strict=True):
         note = "communication as fitted, computation as measured"
         yield claim(f"running time (s), {name}", ours, printed, note=note)
-    for name, ours, saved in zip(SCHEMES[:2], total[:2], scenario.saved, strict=True):
-        note = "of these running times"
-        yield claim(f"BCC speeds up {name} by", 1 - total[-1] / ours, saved, note=note)
+    for bcc, time in ((as_printed, total[-1]), (by_rounds, own)):
+        for name, ours, saved in zip(SCHEMES[:2], total[:2], scenario.saved, strict=True):
+            note = "of these running times"
+            yield claim(f"{bcc}, speeds up {name} by", 1 - time / ours, saved, note=note)
 
 
 def _as_if_loads(allocation: Allocation) -> Heterogeneous:
