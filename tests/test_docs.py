@@ -187,7 +187,7 @@ MODULES = ("coding.scheme", "testing.codes", "kernels.numba", "kernels.threads",
 MODULES += ("torch", "training", "engines.interface", "engines.master", "testing.engines")
 MODULES += ("engines.mpi", "engines.torch")
 # Constants that tell kernels what to do, which a sentence of their page explains.
-EXPLAINED = {"EXPAND", "PACKED", "REAL", "REAL_PART"}
+EXPLAINED = {"EXPAND", "PACKED", "REAL", "REAL_PART", "LOCATOR", "LOOKUP", "SPREAD"}
 # Of a module for those who look closely: what it is made of, and numbers of its checks.
 APART = {"testing.codes": {"CHECKS", "ENGINES"}, "testing.engines": {"CHECKS", "WORKERS"}}
 APART |= {"engines.interface": {"Gradient"}, "training": {"ENGINES"}}
@@ -206,7 +206,7 @@ def shown():
                     yield from (
                         (module, name)
                         for name in inner.__all__
-                        if hasattr(public(module.removeprefix("fastgc.")), name)
+                        if name in public(module.removeprefix("fastgc.")).__all__
                     )
             names = line.startswith(".. names::") or (names and (not line or line.startswith(" ")))
             if names and re.fullmatch(r"   [\w.]+", line):
