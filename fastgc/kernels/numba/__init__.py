@@ -5,8 +5,8 @@ named tuples of them. They check lengths, and numbers of workers and nodes, so t
 written where it should not be, and nothing else. All are cached on disk and release the GIL; a
 function of yours that calls them compiles in seconds, and is kept with ``@njit(cache=True)``.
 ``bind_functional`` and others whose names begin so return a function, there too. Numba has no
-float16: in compiled functions, `to_halves` writes their bits to an array of uint16. The other
-functions of this module take objects of Python, and are for the facade.
+float16: give compiled functions arrays of uint16 for the bits. The other functions of this module
+take objects of Python, and are for the facade.
 
 A loop of gradient descent, compiled as a whole. `decoding_vector` is for Reed-Solomon codes,
 clustered ones too; `combine_rows` and `accumulate` take the coefficients of any code::
