@@ -293,10 +293,6 @@ nodes, points = interpolation.chebyshev(6), np.array([0.1, -0.4])
 status, solved, weights, x, order = run(nodes, points, np.array([5, 0, 2]), np.ones(6))
 assert status == 0 and solved
 np.testing.assert_allclose(weights, interpolation.functional(nodes[[5, 0, 2]], points))
-# what must be rounded as it is written is not compiled as freely as its caller
-assert "leja_order" in nb.leja_order.__name__
-for kernel in (nb.leja_order, nb.completion):
-    assert kernel.targetoptions["fastmath"] is False
 print(sum(run.stats.cache_hits.values()), sum(run.stats.cache_misses.values()))
 """
 
@@ -310,6 +306,28 @@ def test_what_users_compile_is_kept_on_disk(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip() == kept
+
+
+FREELY = """
+import numba
+from fastgc.kernels.numba.pairs import two_sum
+
+
+@numba.njit(fastmath=True)
+def run(a, b):
+    return two_sum(a, b)
+
+
+for function in (run, two_sum):
+    assert function(1.0, 2.0**-60) == (1.0, 2.0**-60)
+"""
+
+
+def test_a_callers_fastmath_does_not_reach_kernels(tmp_path, monkeypatch):
+    """Numba takes options that are not given from whoever is the first to call, and keeps that."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    done = subprocess.run([sys.executable, "-P", "-c", FREELY], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_statuses_are_those_of_the_facade():

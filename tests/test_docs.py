@@ -88,6 +88,9 @@ BROKEN = {
     "```python\n# own.py\nx = 1\n```\n\n```python\nimport own\nassert own.x == 2\n```\n": (
         "page.md:8: AssertionError"
     ),
+    "```c\n/* own.c */\nint x;\n```\n```sh\ngrep -q x own.c\ngrep -q y own.c\n```\n": (
+        "page.md:6: exit status 1"
+    ),
     "- ```sh\n  true\n  false\n  true\n  ```\n": "page.md:2: exit status 1",
     "```python\nx = 1\n```\n~~~{code-cell} ipython3\n:tags: [hide-input]\nassert x == 2\n~~~\n": (
         "page.md:6: AssertionError"
