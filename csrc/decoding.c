@@ -10,6 +10,33 @@
 
 static int64_t modulo(int64_t a, int64_t m) { return (a % m + m) % m; }
 
+/* sin(pi k / (2 m)) for k >= 0, the angle reduced in integers. In extended precision where there is one: the
+ * rounding of pi would bias every factor alike. */
+static double sine_of(int64_t k, int64_t m)
+{
+    const long double pi = 3.14159265358979323846264338327950288L;
+    k %= 4 * m;
+    const int64_t half = k % (2 * m), near = half < m ? half : 2 * m - half;
+    const double size = (double)sinl(pi * (long double)near / (long double)(2 * m));
+    return k < 2 * m ? size : -size;
+}
+
+void fgc_cyclic_tables(int64_t m, int64_t q, double *sine, double *cosecant, double *phase)
+{
+    const int64_t once = modulo(q, 2 * m); /* 2 sin(pi q t / m) has this period in q */
+    for (int64_t t = 0; t < 2 * m + FGC_PAD; t++) {
+        if (t < m) /* -m + t: a multiple of pi less */
+            sine[t] = (once % 2 ? -2 : 2) * sine_of(2 * once * t, m);
+        else
+            sine[t] = t < 2 * m ? 2 * sine_of(2 * once * (t - m), m) : 1;
+        cosecant[t] = sine[t] == 0 ? 1 : 1 / sine[t];
+    }
+    for (int64_t u = 0; u < 2 * m; u++) {
+        phase[2 * u] = sine_of(2 * u + m, m);
+        phase[2 * u + 1] = sine_of(2 * u, m);
+    }
+}
+
 /* Eight marks at a time: of large codes, nearly all workers survive. */
 static const uint64_t ALL_EIGHT = UINT64_C(0x0101010101010101);
 

@@ -1,17 +1,25 @@
-/* fastgc: compiled kernels for gradient coding.
+/* fastgc: compiled kernels for gradient coding, for programs in C and C++.
  *
- * Contracts shared by every function here:
+ *     cc program.c -I "$(python -c 'import fastgc; print(fastgc.get_include())')" \
+ *         "$(python -c 'import fastgc; print(fastgc.get_library())')" -lm -pthread
+ *
+ * docs/kernels_only.md has a whole program. Contracts shared by every function here:
  *  - nothing is allocated that outlives the call; callers own all memory;
  *  - inputs are never written; `out` must not overlap them;
  *  - functions keep no state between calls but threads (see fgc_pool_set), so any number may run at once
  *    (fgc_simd_select excepted);
- *  - sizes count elements, not bytes, and are trusted: the Python facade has checked them.
+ *  - complex numbers are pairs of doubles, as `double complex` and std::complex<double> are;
+ *  - sizes count elements, not bytes, and are trusted: Python's functions check them before they call.
  */
 #ifndef FASTGC_H
 #define FASTGC_H
 
 #ifndef FGC_CDEF /* cffi reads this file preprocessed, and knows these types */
 #include <stdint.h>
+#endif
+
+#ifdef __cplusplus
+extern "C" {
 #endif
 
 /* For each kind of rows of(kind, what a real of it is read as, what it is combined to). */
@@ -59,7 +67,11 @@ typedef struct {
 /* The doubles of the widest vector: ones after each sine and cosecant table, so that full vectors may be read at its end. */
 enum { FGC_PAD = 8 };
 
-/* Work space: so many bytes for each worker. */
+/* Fills the tables of one block: `sine` and `cosecant` have room for 2 m + FGC_PAD numbers, `phase` for 4 m.
+ * q is coprime to m. */
+void fgc_cyclic_tables(int64_t m, int64_t q, double *sine, double *cosecant, double *phase);
+
+/* Work space: so many bytes for each worker, aligned as doubles are. */
 enum { FGC_WORK = 25 };
 
 /* out[2l], out[2l+1] = a for survivors[l]: a_F B_F = 1. FGC_IMPRECISE unless the sum of |a|^2 is at
@@ -423,5 +435,9 @@ int64_t fgc_rings_look(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_
 /* The SIMD level in use, and how to force another: 0 if this build or this processor lacks it. */
 const char *fgc_simd(void);
 int fgc_simd_select(const char *level);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

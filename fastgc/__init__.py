@@ -23,6 +23,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from ._library import get_include, get_library
     from .codes import (
         BernoulliCode,
         BIBDCode,
@@ -85,6 +86,8 @@ _LAZY = {
     "YeAbbe": "codes",
     "backend": "kernels",
     "backends": "kernels",
+    "get_include": "_library",
+    "get_library": "_library",
     "use_backend": "kernels",
     "train": "training",
 }
@@ -150,6 +153,8 @@ __all__ = [
     "YeAbbe",
     "backend",
     "backends",
+    "get_include",
+    "get_library",
     "train",
     "use_backend",
 ]

@@ -44,6 +44,7 @@ __all__ = [
     "Interpolator",
     "basis",
     "chebyshev",
+    "derivative",
     "evaluate",
     "functional",
     "roots_of_unity",
@@ -115,7 +116,7 @@ def _prepare(nodes: NDArray[Any], points: NDArray[Any]) -> tuple[_Nodes, NDArray
     return prepared, points * scale
 
 
-def weights(nodes: ArrayLike) -> NDArray[Any]:
+def weights(nodes: ArrayLike, out: Output | None = None) -> NDArray[Any]:
     """Barycentric weights ``w_j = c / prod_(i != j) (x_j - x_i)``.
 
     c is one power of two for all weights, chosen so that the largest modulus lies in [1, 2). It
@@ -127,6 +128,8 @@ def weights(nodes: ArrayLike) -> NDArray[Any]:
     ----------
     nodes : (m,) array_like
         Distinct real or complex numbers.
+    out : (m,) array, optional
+        Where to write: contiguous, of the dtype that is returned without it.
 
     Returns
     -------
@@ -135,16 +138,20 @@ def weights(nodes: ArrayLike) -> NDArray[Any]:
     Raises
     ------
     TypeError
-        If the nodes are not numbers.
+        If the nodes are not numbers, or `out` has another dtype.
     ValueError
         If two nodes coincide (or would after division by the largest part of a node), one is not
-        finite, or there is none.
+        finite, there is none, or `out` has another shape. Nothing has been written in that case.
     """
     nodes = check_line("nodes", nodes)
+    target = None if out is None else check_output("out", out, nodes.dtype, nodes.shape)
     scaled, found = np.empty((2, nodes.size), dtype=nodes.dtype)
     if kernels.unchecked.lagrange_weights(nodes, scaled, found, None) is None:
         _refuse(nodes)
-    return found  # type: ignore[no-any-return]
+    if target is None:
+        return found  # type: ignore[no-any-return]
+    target[:] = found  # which may be the nodes' memory
+    return out  # type: ignore[return-value]
 
 
 def basis(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDArray[Any]:
@@ -181,21 +188,24 @@ def basis(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDA
     return values if out is None else out
 
 
-def functional(nodes: ArrayLike, points: ArrayLike) -> NDArray[Any]:
+def functional(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDArray[Any]:
     """Coefficients c of ``sum_j h(points[j]) = sum_k c_k h(nodes[k])``, deg h < m.
 
     These are the column sums of `basis`, without the matrix. If the workers' answers are values at
     `nodes`, they are the decoding vector of Lagrange coded computing. Parameters and errors are
-    those of `basis`.
+    those of `basis`; `out` has shape (m,).
 
     Returns
     -------
     (m,) float64 or complex128 array
     """
     prepared, at = _prepare(check_line("nodes", nodes), check_line("points", points))
-    out = np.empty_like(prepared.nodes)
-    kernels.unchecked.lagrange_basis(*prepared, at, out)
-    return out
+    if out is None:
+        sums = np.empty_like(prepared.nodes)
+    else:
+        sums = check_output("out", out, prepared.nodes.dtype, prepared.nodes.shape)
+    kernels.unchecked.lagrange_basis(*prepared, at, sums)
+    return sums if out is None else out
 
 
 class Functionals:
@@ -334,37 +344,43 @@ class Interpolator:
     True
     """
 
-    __slots__ = ("_given", "_prepared", "_scale", "_size")
+    __slots__ = ("_given", "_prepared", "_scale", "_size", "_slopes")
 
     def __init__(self, nodes: ArrayLike) -> None:
         self._given = check_line("nodes", nodes).copy()
         self._prepared, self._scale = _weighted(self._given)
         self._size = self._given.shape
+        self._slopes: NDArray[Any] | None = None
 
-    def __call__(self, values: ArrayLike, points: ArrayLike) -> NDArray[Any]:
+    def __call__(
+        self, values: ArrayLike, points: ArrayLike, out: Output | None = None
+    ) -> NDArray[Any]:
         """Values at `points` of the polynomial that takes `values` at the nodes.
 
         Parameters
         ----------
         values : (m,) or (m, r) array_like
             Of one polynomial, or of one in each column.
-        points : (p,) array_like
+        points : (p,) array_like, or a number
+        out : array, optional
+            Where to write: contiguous, of the shape and dtype that are returned without it. It
+            shares no memory with values or points.
 
         Returns
         -------
         (p,) or (p, r) float64 or complex128 array
-            Where a point is a node, exactly its value.
+            Where a point is a node, exactly its value. For a single number a number, or (r,).
 
         Raises
         ------
         TypeError
-            If values or points are no numbers.
+            If values or points are no numbers, or `out` has another dtype.
         ValueError
-            If a point is not finite, or lies more than 2^240 times as far out as the nodes, or a
-            shape does not fit.
+            If a point is not finite, or lies more than 2^240 times as far out as the nodes, a
+            shape does not fit, or `out` shares memory. Nothing has been written in that case.
         """
         # The hot path: in one test, what nearly every call brings.
-        if not (
+        if (
             type(values) is np.ndarray
             and type(points) is np.ndarray
             and values.dtype is (dtype := self._given.dtype)
@@ -376,19 +392,105 @@ class Interpolator:
             and (flags := points.flags).c_contiguous
             and flags.aligned
             and points.size
+            and out is None
         ):
-            values, points = _values(values, self._given.size), check_line("points", points)
-        if values.ndim == 1 and values.dtype is self._given.dtype is points.dtype:
-            out = np.empty(points.size, dtype=points.dtype)
+            found = np.empty(points.size, dtype=dtype)
             if kernels.unchecked.lagrange_evaluate(
-                *self._prepared, values, points, self._scale, out
+                *self._prepared, values, points, self._scale, found
             ):
-                return out
-        # points that are refused, too, and values that are not finite
-        matrix = self.at(points).matrix
+                return found
+        return self._evaluate(values, points, out)
+
+    def _evaluate(self, values: ArrayLike, points: ArrayLike, out: Output | None) -> NDArray[Any]:
+        """The same of whatever is given."""
+        values, points = _values(values, self._given.size), check_numbers("points", points)
+        single = points.ndim == 0
+        points = points.reshape(1) if single else check_line("points", points)
+        target = None
+        if out is not None:
+            kind = np.result_type(self._given, values, points)
+            target = check_output("out", out, kind, (*points.shape[single:], *values.shape[1:]))
+            if np.may_share_memory(target, values) or np.may_share_memory(target, points):
+                raise ValueError("out shares memory with values, or with points")
+            target = target.reshape(points.size, *values.shape[1:])
+        done = False
+        if values.ndim == 1 and values.dtype is self._given.dtype is points.dtype:
+            found = np.empty(points.size, dtype=points.dtype) if target is None else target
+            done = kernels.unchecked.lagrange_evaluate(
+                *self._prepared, values, points, self._scale, found
+            )
+        if not done:  # of points that are refused, too, and values that are not finite
+            matrix = self.at(points).matrix
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = np.dot(matrix, values)
+            if target is not None:
+                target[...] = found
+        result: Any = found[0] if single else found
+        return result if out is None else out  # type: ignore[no-any-return]
+
+    def derivative(
+        self, values: ArrayLike, points: ArrayLike, der: int = 1, out: Output | None = None
+    ) -> NDArray[Any]:
+        """Derivatives at `points` of the polynomial that takes `values` at the nodes.
+
+        They are found at the nodes first, by the differentiation matrix whose rows sum to 0
+        (Berrut & Trefethen 2004, section 9.3), and interpolated from there. Nodes that fill an
+        interval, as `chebyshev`'s, lose about m^2 units of rounding with each derivative.
+
+        Parameters
+        ----------
+        values, points, out
+            As in a call.
+        der : int
+            Which derivative, 0 or more; SciPy's interpolators have this name for it, too.
+
+        Returns
+        -------
+        array
+            As a call does.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As a call does, and if `der` is no integer or negative.
+
+        Notes
+        -----
+        The matrix, of m^2 numbers, is kept for further calls.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastgc import interpolation
+        >>> nodes = interpolation.chebyshev(20)
+        >>> interpolate = interpolation.Interpolator(nodes)
+        >>> bool(np.isclose(interpolate.derivative(np.sin(nodes), 0.3), np.cos(0.3), atol=1e-13))
+        True
+        """
+        der = at_least("der", der, 0)
+        values = _values(values, self._given.size)
+        if der >= self._given.size:  # of a polynomial of lower degree
+            values, der = np.zeros_like(values), 0
         with np.errstate(over="ignore", invalid="ignore"):
-            found: NDArray[Any] = np.dot(matrix, values)
-        return found
+            for _ in range(der):
+                values = np.dot(self._differentiation(), values) * self._scale
+        return self(values, points, out)
+
+    def _differentiation(self) -> NDArray[Any]:
+        """Derivatives at the scaled nodes are this matrix times values."""
+        if self._slopes is None:
+            nodes, weight, exponent = self._prepared
+            apart = nodes[:, None] - nodes
+            np.fill_diagonal(apart, 1.0)
+            shift = np.clip(exponent - exponent[:, None], -4000, 4000)
+            half = shift >> 1  # one factor alone may be out of range
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                slopes = weight / weight[:, None] / apart
+                slopes = slopes * np.ldexp(1.0, half) * np.ldexp(1.0, shift - half)
+                np.fill_diagonal(slopes, 0.0)
+                np.fill_diagonal(slopes, -slopes.sum(axis=1))
+            self._slopes = slopes
+        return self._slopes
 
     def at(self, points: ArrayLike) -> Evaluator:
         """Prepare values of any polynomial at these points; points and errors as in a call."""
@@ -469,16 +571,36 @@ def _values(values: ArrayLike, m: int) -> NDArray[Any]:
     return checked
 
 
-def evaluate(nodes: ArrayLike, values: ArrayLike, points: ArrayLike) -> NDArray[Any]:
+def evaluate(
+    nodes: ArrayLike, values: ArrayLike, points: ArrayLike, out: Output | None = None
+) -> NDArray[Any]:
     """Values at `points` of the polynomial that takes `values` at `nodes`.
 
-    This is `Interpolator` in one call, with the same errors.
+    This is `Interpolator` in one call, with the same parameters and errors.
     """
+    return _interpolator(nodes, points)(values, points, out)
+
+
+def derivative(
+    nodes: ArrayLike,
+    values: ArrayLike,
+    points: ArrayLike,
+    der: int = 1,
+    out: Output | None = None,
+) -> NDArray[Any]:
+    """Derivatives at `points` of the polynomial that takes `values` at `nodes`.
+
+    This is `Interpolator.derivative` in one call, with the same parameters and errors.
+    """
+    return _interpolator(nodes, points).derivative(values, points, der, out)
+
+
+def _interpolator(nodes: ArrayLike, points: ArrayLike) -> Interpolator:
+    """Of nodes that are complex if points are, which is faster than a matrix."""
     nodes = check_line("nodes", nodes)
-    values, points = _values(values, nodes.size), check_line("points", points)
-    if points.dtype is _COMPLEX and nodes.dtype is _FLOAT:
+    if nodes.dtype is _FLOAT and check_numbers("points", points).dtype is _COMPLEX:
         nodes = nodes.astype(_COMPLEX)
-    return Interpolator(nodes)(values, points)
+    return Interpolator(nodes)
 
 
 def chebyshev(m: int) -> NDArray[np.float64]:

@@ -4,7 +4,8 @@
 
 - ``python`` blocks and ``{code-cell}``, as in one notebook; a cell tagged ``raises-exception``
   must raise;
-- a ``python`` block whose first line is ``# name.py`` is written to that file instead;
+- a ``python`` block whose first line is ``# name.py``, and a ``c`` block whose first line is
+  ``/* name.c */``, are written to that file instead;
 - ``sh`` blocks by ``bash -e``, with the commands of this Python first;
 - no block after a line ``<!-- not run: reason -->``, and one after ``<!-- needs: torch -->`` where
   that module, or command, is.
@@ -29,6 +30,7 @@ from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[1]
 RUN = {"python", "sh"}
+FILES = {"python": r"# (\w+\.py)\n", "c": r"/\* (\w+\.c) \*/\n"}
 SHOWN = {"text", "console", "diff", "toml", "yaml", "bibtex", "c", "cmake"}
 # Commands of this Python come first.
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
@@ -51,8 +53,8 @@ class Block:
     @property
     def file(self):
         """Name of the file that it is, if it is one."""
-        named = re.match(r"# (\w+\.py)\n", self.code)
-        return named[1] if named and self.language == "python" else None
+        named = re.match(FILES.get(self.language, r"(?!)"), self.code)
+        return named[1] if named else None
 
     @property
     def missing(self):
@@ -96,7 +98,7 @@ def blocks(text):
                 code,
                 line + (token.type == "fence"),
                 said.get("not run"),
-                tuple(re.findall(r"[\w.]+", said.get("needs", ""))),
+                tuple(re.findall(r"[\w.-]+", said.get("needs", ""))),
                 "raises-exception" in options,
             )
             said = {}
@@ -121,7 +123,7 @@ def run(page, folder):
     os.environ["PATH"] = PATH
     (folder / "docs").symlink_to(ROOT / "docs")
     for block in blocks(page.read_text(encoding="utf-8")):
-        if block.language not in RUN or block.reason:
+        if block.reason or not (block.language in RUN or block.file):
             continue
         if block.missing:
             print(f"{name}:{block.line}: left out, as there is no {' and no '.join(block.missing)}")

@@ -88,6 +88,9 @@ BROKEN = {
     "```python\n# own.py\nx = 1\n```\n\n```python\nimport own\nassert own.x == 2\n```\n": (
         "page.md:8: AssertionError"
     ),
+    "```c\n/* own.c */\nint x;\n```\n```sh\ngrep -q x own.c\ngrep -q y own.c\n```\n": (
+        "page.md:6: exit status 1"
+    ),
     "- ```sh\n  true\n  false\n  true\n  ```\n": "page.md:2: exit status 1",
     "```python\nx = 1\n```\n~~~{code-cell} ipython3\n:tags: [hide-input]\nassert x == 2\n~~~\n": (
         "page.md:6: AssertionError"
@@ -187,7 +190,7 @@ MODULES = ("coding.scheme", "testing.codes", "kernels.numba", "kernels.threads",
 MODULES += ("torch", "training", "engines.interface", "engines.master", "testing.engines")
 MODULES += ("engines.mpi", "engines.torch")
 # Constants that tell kernels what to do, which a sentence of their page explains.
-EXPLAINED = {"EXPAND", "PACKED", "REAL", "REAL_PART"}
+EXPLAINED = {"EXPAND", "PACKED", "REAL", "REAL_PART", "LOCATOR", "LOOKUP", "SPREAD"}
 # Of a module for those who look closely: what it is made of, and numbers of its checks.
 APART = {"testing.codes": {"CHECKS", "ENGINES"}, "testing.engines": {"CHECKS", "WORKERS"}}
 APART |= {"engines.interface": {"Gradient"}, "training": {"ENGINES"}}
@@ -206,7 +209,7 @@ def shown():
                     yield from (
                         (module, name)
                         for name in inner.__all__
-                        if hasattr(public(module.removeprefix("fastgc.")), name)
+                        if name in public(module.removeprefix("fastgc.")).__all__
                     )
             names = line.startswith(".. names::") or (names and (not line or line.startswith(" ")))
             if names and re.fullmatch(r"   [\w.]+", line):

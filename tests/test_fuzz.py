@@ -595,7 +595,10 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
         interpolation.basis, nodes=LINE, points=LINE[:3] / 3, out=np.zeros((3, 5))
     ),
     "interpolation.evaluate": _plain(
-        interpolation.evaluate, nodes=LINE, values=LINE**2, points=LINE[:3] / 3
+        interpolation.evaluate, nodes=LINE, values=LINE**2, points=LINE[:3] / 3, out=np.zeros(3)
+    ),
+    "interpolation.derivative": _plain(
+        interpolation.derivative, nodes=LINE, values=LINE**2, points=LINE[:3] / 3, der=2
     ),
     "Functionals": _plain(interpolation.Functionals, nodes=LINE, points=LINE / 3),
     "Functionals.__call__": _plain(interpolation.Functionals(LINE, LINE / 3), chosen=[3, 0, 1]),
@@ -606,14 +609,19 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     ),
     "Interpolator": _plain(interpolation.Interpolator, nodes=LINE),
     "Interpolator.__call__": _plain(
-        interpolation.Interpolator(LINE), values=LINE**2, points=LINE[:3] / 3
+        interpolation.Interpolator(LINE), values=LINE**2, points=LINE[:3] / 3, out=np.zeros(3)
+    ),
+    "Interpolator.derivative": _plain(
+        interpolation.Interpolator(LINE).derivative, values=LINE**2, points=LINE[:3] / 3, der=1
     ),
     "Interpolator.at": _plain(interpolation.Interpolator(LINE).at, points=LINE[:3] / 3),
     "Evaluator.__call__": _plain(
         interpolation.Interpolator(LINE).at(LINE[:3] / 3), values=LINE**2, out=np.zeros(3)
     ),
-    "interpolation.functional": _plain(interpolation.functional, nodes=LINE, points=LINE / 3),
-    "interpolation.weights": _plain(interpolation.weights, nodes=LINE),
+    "interpolation.functional": _plain(
+        interpolation.functional, nodes=LINE, points=LINE / 3, out=np.zeros(5)
+    ),
+    "interpolation.weights": _plain(interpolation.weights, nodes=LINE, out=np.zeros(5)),
     "Code.table": _of_code("table", least=2, workers=[0, 1], digits=3),
     "simulation.follow": _plain(
         partial(simulation.follow, fastgc.BinaryCode(5, stragglers=1), LATE),

@@ -232,6 +232,163 @@ def test_out():
     np.testing.assert_array_equal(found, expected)
 
 
+CALLS = {
+    "weights": lambda nodes, points, **out: weights(nodes, **out),
+    "functional": lambda nodes, points, **out: functional(nodes, points, **out),
+    "evaluate": lambda nodes, points, **out: evaluate(nodes, np.exp(nodes), points, **out),
+    "columns": lambda nodes, points, **out: evaluate(
+        nodes, np.stack([np.exp(nodes), nodes], axis=1), points, **out
+    ),
+    "derivative": lambda nodes, points, **out: interpolation.derivative(
+        nodes, np.exp(nodes), points, 2, **out
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("complex_", [False, True])
+def test_results_written_where_they_are_wanted(name, complex_):
+    call, nodes, points = CALLS[name], chebyshev(4), np.array([0.1, -0.3, 0.2])
+    if complex_:
+        nodes = nodes * 1j
+    expected = call(nodes, points)
+    out = np.full_like(expected, 7)
+    assert call(nodes, points, out=out) is out
+    np.testing.assert_array_equal(out, expected)
+    other = np.float64 if complex_ else np.complex128
+    fixed = np.full_like(expected, 7)
+    fixed.flags.writeable = False
+    for bad, error, says in [
+        (np.full((*expected.shape, 1), 7, expected.dtype), ValueError, "out must have shape"),
+        (np.full(expected.shape, 7, other), TypeError, "out must have dtype"),
+        (np.full((9, *expected.shape), 7, expected.dtype).T[..., 0].T[::2], ValueError, "out must"),
+        (fixed, ValueError, "read-only"),
+    ]:
+        with pytest.raises(error, match=says):
+            call(nodes, points, out=bad)
+        assert (bad == 7).all()
+    out[...] = 7
+    with pytest.raises(ValueError, match="nodes 0 and 1 are both"):
+        call(nodes[[0, 0, 2, 3]], points, out=out)
+    assert (out == 7).all()
+
+
+def test_results_beside_what_is_read():
+    room = chebyshev(8)
+    with pytest.raises(ValueError, match="out shares memory with values, or with points"):
+        evaluate(chebyshev(4), room[:4], [0.1, 0.2], out=room[3:5])
+    with pytest.raises(ValueError, match="out shares memory with values, or with points"):
+        evaluate(chebyshev(4), np.ones(4), room[:2], out=room[1:3])
+    np.testing.assert_array_equal(room, chebyshev(8))
+    expected = weights(room)
+    assert weights(room, out=room) is room
+    np.testing.assert_array_equal(room, expected)
+
+
+@pytest.mark.parametrize("complex_", [False, True])
+def test_a_single_point(complex_):
+    nodes = roots_of_unity(9) if complex_ else chebyshev(9)
+    values = np.stack([np.exp(nodes), nodes**2], axis=1)
+    for point in (0.3, np.float32(0.25), np.array(-0.5), nodes[2], 1, 0.2 + 0.1j):
+        line = evaluate(nodes, values, [point])
+        one = evaluate(nodes, values[:, 0], point)
+        assert np.ndim(one) == 0
+        assert isinstance(one, np.number)
+        assert one == evaluate(nodes, values[:, 0], [point])[0]
+        both = evaluate(nodes, values, point)
+        assert both.shape == (2,)
+        np.testing.assert_array_equal(both, line[0])
+        assert interpolation.Interpolator(nodes)(values[:, 0], point) == pytest.approx(one)
+        for v, expected in ((values, both), (values[:, 0], np.asarray(one))):
+            out = np.zeros_like(expected)
+            assert evaluate(nodes, v, point, out=out) is out
+            np.testing.assert_array_equal(out, expected)
+        slope = interpolation.derivative(nodes, nodes**3, point)
+        assert slope == pytest.approx(3 * complex(point) ** 2 if complex_ else 3 * point**2)
+    with pytest.raises(ValueError, match=r"points\[0\] is nan"):
+        evaluate(nodes, values, np.nan)
+
+
+@given(
+    st.integers(1, 24),
+    st.integers(0, 4),
+    st.booleans(),
+    st.integers(-200, 200),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=40, deadline=None)
+def test_derivatives_of_polynomials(m, der, complex_, power, random):
+    """By their coefficients; and nodes of other sizes change no more than the powers of two."""
+    rng = np.random.default_rng(random.randrange(2**32))
+    nodes = nodes_of(rng, m, complex_) / (1 if complex_ else 2)
+    points = np.append(rng.uniform(-1, 1, 5).astype(nodes.dtype), nodes[:1])
+    coefficients = rng.standard_normal((m, 3))
+    exact = np.polynomial.polynomial.polyder(coefficients, der) if der else coefficients
+    values, expected = (
+        np.polynomial.polynomial.polyval(z, c).T
+        for z, c in ((nodes, coefficients), (points, exact))
+    )
+    found = interpolation.derivative(nodes, values, points, der)
+    size = np.abs(basis(nodes, points)).sum(axis=1).max() * np.abs(values).max()
+    # roots of which some are missing: powers of up to 2 for each
+    size *= m ** (2.0 * der) * np.abs(basis(nodes, nodes * 0.999)).sum(axis=1).max()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13 * size)
+    by = 2.0**power
+    scaled = interpolation.derivative(nodes * by, values, points * by, der)
+    np.testing.assert_allclose(scaled * by**der, found, rtol=1e-15)
+    if der >= m:
+        assert not found.any()
+    if not der:
+        np.testing.assert_array_equal(found, evaluate(nodes, values, points))
+    constant = interpolation.derivative(nodes, np.full(m, 3.7), points, 1 + der)
+    np.testing.assert_allclose(constant, 0, atol=1e-13 * size)
+
+
+@pytest.mark.parametrize("m", [1, 2, 7, 20])
+def test_derivatives_as_scipy_has_them(m):
+    scipy = pytest.importorskip("scipy.interpolate")
+    nodes = chebyshev(m) * 3 + 1
+    points = np.append(np.linspace(-1.9, 3.9, 6), nodes[:1])
+    values = np.stack([np.sin(nodes), np.exp(-nodes)], axis=1)
+    interpolate = interpolation.Interpolator(nodes)
+    for der in range(4):
+        found = interpolate.derivative(values, points, der)
+        wanted = scipy.KroghInterpolator(nodes, values).derivative(points, der=der)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-13 * max(m, 2) ** (2 * der))
+        if m > 1:  # which divides by the length of the interval
+            theirs = scipy.BarycentricInterpolator(nodes, values).derivative(points, der=der)
+            np.testing.assert_allclose(found, theirs, rtol=0, atol=1e-13 * m ** (2 * der))
+
+
+def test_derivatives_where_weights_are_far_apart():
+    """The least of 60 equispaced nodes' is 1e-17 of the largest, of 900 1e-269."""
+    nodes = np.linspace(0, 1, 60)
+    slope = interpolation.derivative(nodes, nodes**3, nodes[25:35])
+    np.testing.assert_allclose(slope, 3 * nodes[25:35] ** 2, rtol=1e-9)
+    nodes = np.linspace(0, 1, 900)
+    for near, sign in ((451, 1), (449, -1), (460, 1)):
+        values = np.zeros(900)
+        values[near] = 1
+        found = interpolation.derivative(nodes, values, nodes[450])
+        ratio = mpmath.binomial(899, near) / mpmath.binomial(899, 450)
+        exact = (-1) ** (near - 450) * ratio / (nodes[450] - nodes[near])
+        assert found == pytest.approx(float(exact), rel=1e-9)
+        assert np.sign(found) == sign * (-1) ** (near - 451)
+
+
+def test_derivatives_that_are_refused():
+    interpolate, values = interpolation.Interpolator(chebyshev(4)), np.ones(4)
+    with pytest.raises(ValueError, match="der must be at least 0, not -1"):
+        interpolate.derivative(values, 0.5, -1)
+    with pytest.raises(TypeError, match=r"der must be an integer, not 1\.5"):
+        interpolate.derivative(values, 0.5, 1.5)
+    with pytest.raises(ValueError, match=r"points\[1\] is inf"):
+        interpolate.derivative(values, [0.5, np.inf])
+    with pytest.raises(ValueError, match="values must have shape"):
+        interpolate.derivative(values[:3], 0.5)
+    assert interpolate.derivative(values, 0.5, 2**70) == 0
+
+
 def test_public_names():
     for name in interpolation.__all__:
         assert getattr(interpolation, name).__doc__

@@ -77,6 +77,32 @@ def test_what_is_installed_is_what_the_project_says():
         assert (folder / "py.typed").exists()
 
 
+def test_versions_that_are_supported():
+    """As the questions' page says them."""
+    said = re.sub(r"\s+", " ", read("docs/faq.md"))
+    pythons = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
+    assert PROJECT["requires-python"] == f">={pythons[0]}"
+    least = dict(each.split(">=") for each in PROJECT["dependencies"])
+    assert f"CPython {pythons[0]} to {pythons[-1]}, NumPy from {least['numpy']} on" in said
+    assert f"Numba from {least['numba']} on" in said
+
+
+def test_the_conda_recipe_is_of_this_project():
+    yaml = pytest.importorskip("yaml")
+    path = ROOT / ".ci" / "conda" / "recipe.yaml"
+    if not path.exists():
+        pytest.skip("a source distribution has no recipe")
+    recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert recipe["context"]["version"] == fastgc.__version__
+    assert recipe["about"]["summary"] == PROJECT["description"]
+    entry_points = dict(each.split(" = ") for each in recipe["build"]["python"]["entry_points"])
+    assert entry_points == PROJECT["scripts"]
+    needed = {each.replace(" ", "") for each in recipe["requirements"]["run"]}
+    assert needed == {"python" + PROJECT["requires-python"], *PROJECT["dependencies"]}
+    built = tomllib.loads(read("pyproject.toml"))["build-system"]["requires"]
+    assert {each.replace(" ", "") for each in recipe["requirements"]["host"]} >= {*built}
+
+
 # ------------------------------------------------------------------------------ citation
 
 

@@ -34,7 +34,7 @@ class Names(SphinxDirective):
         """Show a table with the first sentence of each, then all that is said of each."""
         module = self.env.ref_context["py:module"]
         files = [import_module(f"{module}.{file}") for file in " ".join(self.arguments).split()]
-        names = [name for file in files for name in file.__all__ if hasattr(found(module), name)]
+        names = [name for file in files for name in file.__all__ if name in found(module).__all__]
         names += [name for line in self.content for name in line.split()]
         lines = [".. autosummary::", "   :nosignatures:", "", *(f"   {name}" for name in names)]
         for name in names:

@@ -31,7 +31,8 @@ def _declared() -> dict[str, tuple[str, list[tuple[str, str, str]]]]:
         match = _DECLARED.fullmatch(ffi.string(text).decode())
         assert match is not None
         returned, name, parameters = match.groups()
-        found[name] = returned, _PARAMETER.findall(parameters)
+        named = [(kind, star, of.rstrip("_")) for kind, star, of in _PARAMETER.findall(parameters)]
+        found[name] = returned, named
         at += 1
     return found
 

@@ -1,11 +1,12 @@
 """The kernels in Numba, for the facade and for a user's own ``@njit`` code.
 
-`decoding_vector`, `rebuild_stream`, `step_stream`, `stream_vector`, `combine_rows`, `accumulate`,
-`sgd`, `nesterov`, `amsgrad`, `replace`, `square_distance`, `leja_order`, `vandermonde_column`,
-`lagrange_products`, `draw`, `completion` and `near_exact_ridge` take numbers, arrays, or named
-tuples of them, and may be called from compiled functions. They check lengths, and numbers of
-workers, so that nothing is written where it should not be, and nothing else. All are cached on disk
-and release the GIL.
+All that ``__all__`` names can be called from compiled functions: arguments are numbers, arrays, or
+named tuples of them. They check lengths, and numbers of workers and nodes, so that nothing is
+written where it should not be, and nothing else. All are cached on disk and release the GIL; a
+function of yours that calls them compiles in seconds, and is kept with ``@njit(cache=True)``.
+``bind_functional`` and others whose names begin so return a function, there too. Numba has no
+float16: give compiled functions arrays of uint16 for the bits. The other functions of this module
+take objects of Python, and are for the facade.
 
 A loop of gradient descent, compiled as a whole. `decoding_vector` is for Reed-Solomon codes,
 clustered ones too; `combine_rows` and `accumulate` take the coefficients of any code::
@@ -57,6 +58,16 @@ from .lagrange import *  # noqa: F403
 from .near_exact import *  # noqa: F403
 from .optimize import *  # noqa: F403
 from .vandermonde import *  # noqa: F403
+
+# These take objects of Python, plans of cyclic codes or rows.
+_FACADES = {"bind_decoding_vector", "bind_polar", "bind_stream", "decoding_vectors"}
+_FACADES |= {"combine", "combine_pairs"}
+__all__ = ["LOCATOR", "LOOKUP", "SPREAD"]
+__all__ += [
+    _name
+    for _name, _each in sorted(globals().items())
+    if callable(_each) and not _name.startswith("_") and _name not in _FACADES
+]
 
 for _name, _function in [*globals().items()]:  # what each does is said there
     if callable(_function) and not _function.__doc__:

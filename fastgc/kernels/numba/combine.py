@@ -383,6 +383,46 @@ def square_sum(x):
     return float(sum_squares(x.view(_LIKE[kind_of(x.dtype)].dtype)))
 
 
+@overload(square_sum)
+def _square_sum(x):
+    if isinstance(x.dtype, types.Integer):
+        return lambda x: sum_squares(x.astype(np.float64))
+    if isinstance(x.dtype, types.Float):
+        return lambda x: sum_squares(x)
+    return None
+
+
+def _scale(x, factor, sizes):
+    """Up to a block of numbers times a power of two, as float32 that round to the right halves."""
+
+
+@overload(_scale, inline="never")
+def _scale_impl(x, factor, sizes):
+    if x.dtype == types.float32:
+
+        def by_two_factors(x, factor, sizes):  # one alone may be out of range
+            exponent = math.frexp(factor)[1] - 1
+            first = np.float32(math.ldexp(1.0, exponent // 2))
+            second = np.float32(math.ldexp(1.0, exponent - exponent // 2))
+            for j in range(x.size):
+                sizes[j] = x[j] * first * second
+
+        return by_two_factors
+
+    def cut_off(x, factor, sizes):  # and odd if that loses anything: see csrc/combine.c
+        bits = sizes.view(np.int32)
+        for j in range(x.size):
+            value = x[j] * factor
+            sizes[j] = value
+            lost = abs(value) - abs(np.float64(sizes[j]))
+            if lost < 0:
+                bits[j] -= 1
+            if lost != 0 and lost == lost:
+                bits[j] |= 1
+
+    return cut_off
+
+
 @njit
 def hash_words(words, keys, out):
     """Hash every k words to one, see the facade."""
@@ -399,13 +439,15 @@ def hash_words(words, keys, out):
 
 
 @njit
-def _to_halves(x, first, second, out):
+def _to_halves(x, factor, out):
+    """Write halves' bits to `out`."""
+    if out.size != x.size:
+        raise ValueError("out must be as long as x")
     sizes, sums = np.empty(_BLOCK, np.float32), np.empty(_BLOCK, np.float32)
     bits, sum_bits = sizes.view(np.int32), sums.view(np.int32)
     for lo in range(0, x.size, _BLOCK):
         some, to = x[lo : lo + _BLOCK], out[lo : lo + _BLOCK]
-        for j in range(some.size):
-            sizes[j] = some[j] * first * second
+        _scale(some, factor, sizes)
         for j in range(some.size):
             sums[j] = abs(sizes[j]) + np.float32(0.5)
         for j in range(some.size):  # see csrc/combine.c
@@ -421,11 +463,14 @@ def _to_halves(x, first, second, out):
 
 
 def to_halves(x, factor, out):
-    if x.dtype != np.float32:
-        return plain.to_halves(x, factor, out)
-    exponent = math.frexp(factor)[1] - 1
-    first, second = (np.float32(2.0**e) for e in (exponent // 2, exponent - exponent // 2))
-    _to_halves(x, first, second, out.view(np.uint16))
+    _to_halves(x, factor, out.view(np.uint16))
+
+
+@overload(to_halves)
+def _to_halves_impl(x, factor, out):
+    if out.dtype == types.uint16:  # the bits: Numba has no float16
+        return lambda x, factor, out: _to_halves(x, factor, out)
+    return None
 
 
 _BLOCK_OF_PAIRS = 512  # elements of a row handled at a time

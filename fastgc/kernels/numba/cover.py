@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from numba.extending import overload
 
 from ..cyclic import Status
 from ..numpy.cover import SHORT, STEPS
+from .closures import closure
 from .njit import njit
 
 __all__ = ["bind_cells", "bind_edges", "bind_tiling"]
@@ -29,7 +31,16 @@ def places(survivors, place):
 
 
 @njit
-def _cells(plan, survivors, out):
+def first_of(survivors, out, f):
+    """The first f of each."""
+    if not 0 <= f <= min(survivors.size, out.size):
+        raise ValueError("survivors and out must have room for f numbers")
+    return survivors[:f], out[:f]
+
+
+@njit
+def _cells(plan, survivors, out, f):
+    survivors, out = first_of(survivors, out, f)
     fault = places(survivors, np.empty(plan.cell.size, np.int64))
     if fault:
         return fault
@@ -48,7 +59,12 @@ def _cells(plan, survivors, out):
 
 
 def bind_cells(plan, survivors, out):
-    return lambda f: _cells(plan, survivors[:f], out[:f])
+    return lambda f: _cells(plan, survivors, out, f)
+
+
+@overload(bind_cells)
+def _bind_cells(plan, survivors, out):
+    return lambda plan, survivors, out: closure(_cells, (plan, survivors, out))
 
 
 @njit
@@ -71,7 +87,8 @@ def _find_path(plan, place, back, via, queue):
 
 
 @njit
-def _tiling(plan, survivors, out):
+def _tiling(plan, survivors, out, f):
+    survivors, out = first_of(survivors, out, f)
     place = np.empty(plan.messages, np.int64)
     fault = places(survivors, place)
     if fault:
@@ -93,7 +110,12 @@ def _tiling(plan, survivors, out):
 
 
 def bind_tiling(plan, survivors, out):
-    return lambda f: _tiling(plan, survivors[:f], out[:f])
+    return lambda f: _tiling(plan, survivors, out, f)
+
+
+@overload(bind_tiling)
+def _bind_tiling(plan, survivors, out):
+    return lambda plan, survivors, out: closure(_tiling, (plan, survivors, out))
 
 
 @njit
@@ -238,7 +260,8 @@ def _settle(ends, order, part, via, side, lacking, value):
 
 
 @njit
-def _edges(plan, survivors, out):
+def _edges(plan, survivors, out, f):
+    survivors, out = first_of(survivors, out, f)
     place = np.empty(len(plan.ends), np.int64)
     fault = places(survivors, place)
     if fault:
@@ -259,4 +282,9 @@ def _edges(plan, survivors, out):
 
 
 def bind_edges(plan, survivors, out):
-    return lambda f: _edges(plan, survivors[:f], out[:f])
+    return lambda f: _edges(plan, survivors, out, f)
+
+
+@overload(bind_edges)
+def _bind_edges(plan, survivors, out):
+    return lambda plan, survivors, out: closure(_edges, (plan, survivors, out))

@@ -6,8 +6,10 @@ import math
 from functools import partial
 
 import numpy as np
+from numba.extending import overload
 
 from ..cyclic import LOCATOR, LOOKUP, SPREAD, CyclicTables, Polar, Status, StreamCalls
+from .closures import closure
 from .njit import njit
 
 __all__ = [
@@ -372,10 +374,12 @@ def bind_polar(plan, survivors, present, size, out):
 
 
 @njit
-def _survivor_mask(n, survivors, bits):
+def _survivor_mask(n, survivors, bits, f):
+    if not 0 <= f <= survivors.size or 8 * bits.size < n:
+        raise ValueError("survivors must have f numbers at least, and bits a bit for each worker")
     bits[:] = 0
     twice = False
-    for i in survivors:
+    for i in survivors[:f]:
         if i < 0 or i >= n:
             return True
         bit = np.uint8(1 << (i & 7))
@@ -385,7 +389,12 @@ def _survivor_mask(n, survivors, bits):
 
 
 def bind_survivor_mask(n, survivors, bits):
-    return lambda f: _survivor_mask(n, survivors[:f], bits)
+    return lambda f: _survivor_mask(n, survivors, bits, f)
+
+
+@overload(bind_survivor_mask)
+def _bind_survivor_mask(n, survivors, bits):
+    return lambda n, survivors, bits: closure(_survivor_mask, (n, survivors, bits))
 
 
 @njit

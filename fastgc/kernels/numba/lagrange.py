@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba import types
+from numba.extending import overload
 
 from ..cyclic import Status
+from .closures import closure
 from .njit import njit
 from .vector import bits_of, double_of, inverses, larger_part, over, power_of_two, times
 
@@ -20,6 +23,7 @@ __all__ = [
 
 _OUT_OF_RANGE, _DUPLICATE = int(Status.OUT_OF_RANGE), int(Status.DUPLICATE)
 _OVERFLOW = int(Status.OVERFLOW)
+_NODES = "there must be a node at least, and vectors of nodes must be of one length"
 _NEAREST = 2.0**-250
 _POINTS = 64  # whose products are in the nearest cache
 
@@ -149,8 +153,26 @@ def _bases(nodes, weights, weight_exponent, points, rows):
             _two_rows(nodes, scaled, y, z, p, q, rows[i], spare if last else rows[j])
 
 
+def _rows(out, count):
+    """A row of `out` for each of so many points, or the only one that there is."""
+
+
+@overload(_rows)
+def _rows_of(out, count):
+    def rows(out, count):
+        if len(out) != count:
+            raise ValueError("out must have a row for each point, or be a vector")
+        return out
+
+    return rows if out.ndim == 2 else lambda out, count: out.reshape(1, out.size)
+
+
+@njit
 def lagrange_basis(nodes, weights, weight_exponent, points, out):
-    _bases(nodes, weights, weight_exponent, points, np.atleast_2d(out))
+    rows = _rows(out, points.size)
+    if not (0 < nodes.size == weights.size == weight_exponent.size == rows.shape[1]):
+        raise ValueError(_NODES)
+    _bases(nodes, weights, weight_exponent, points, rows)
 
 
 @njit
@@ -199,10 +221,24 @@ def _weights(nodes, scaled, weights, exponent, together):
     return shift, distinct
 
 
+def _powers(exponent, size):
+    """Where exponents go; to memory of their own, if nobody asks for them."""
+
+
+@overload(_powers)
+def _powers_of(exponent, size):
+    if isinstance(exponent, types.Array):
+        return lambda exponent, size: exponent
+    return lambda exponent, size: np.empty(size, np.int64)
+
+
+@njit
 def lagrange_weights(nodes, scaled, weights, exponent):
-    powers = np.empty(nodes.size, np.int64) if exponent is None else exponent
+    powers = _powers(exponent, nodes.size)
+    if not (0 < nodes.size == scaled.size == weights.size == powers.size):
+        raise ValueError(_NODES)
     shift, good = _weights(nodes, scaled, weights, powers, exponent is None)
-    return int(shift) if good else None
+    return shift if good else None
 
 
 @njit
@@ -222,7 +258,11 @@ def _value(nodes, weights, weight_exponent, values, z, row):
 
 
 @njit
-def _evaluate(nodes, weights, weight_exponent, values, points, scale, out):
+def lagrange_evaluate(nodes, weights, weight_exponent, values, points, scale, out):
+    if not (0 < nodes.size == weights.size == weight_exponent.size == values.size):
+        raise ValueError(_NODES)
+    if out.size != points.size:
+        raise ValueError("out must be as long as points")
     for z in points:
         if not larger_part(times(z, scale)) <= 2.0**239:
             return False
@@ -241,12 +281,11 @@ def _evaluate(nodes, weights, weight_exponent, values, points, scale, out):
     return True
 
 
-def lagrange_evaluate(nodes, weights, weight_exponent, values, points, scale, out):
-    return bool(_evaluate(nodes, weights, weight_exponent, values, points, scale, out))
-
-
 @njit
-def _functional(nodes, points, chosen, out):
+def _functional(nodes, points, chosen, out, f):
+    if not 1 <= f <= min(chosen.size, out.size):
+        raise ValueError("chosen and out must have room for f numbers, and f must be 1 at least")
+    chosen, out = chosen[:f], out[:f]
     x = np.empty(chosen.size, nodes.dtype)
     for i in range(chosen.size):
         if chosen[i] < 0 or chosen[i] >= nodes.size:
@@ -265,4 +304,9 @@ def _functional(nodes, points, chosen, out):
 
 
 def bind_functional(nodes, points, chosen, out):
-    return lambda f: _functional(nodes, points, chosen[:f], out[:f])
+    return lambda f: _functional(nodes, points, chosen, out, f)
+
+
+@overload(bind_functional)
+def _bind_functional(nodes, points, chosen, out):
+    return lambda nodes, points, chosen, out: closure(_functional, (nodes, points, chosen, out))

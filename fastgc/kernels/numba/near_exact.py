@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba.extending import overload
 
 from .. import numpy as plain
 from ..numpy.near_exact import LARGER, MARGIN, NOTHING
@@ -95,6 +96,11 @@ def ridge(circle, turns, c, unit, out):
         plain.ridge(circle, turns, c, unit, out)
     else:
         near_exact_ridge(circle, turns, c, unit, out)
+
+
+@overload(ridge)
+def _ridge(circle, turns, c, unit, out):
+    return lambda circle, turns, c, unit, out: near_exact_ridge(circle, turns, c, unit, out)
 
 
 # What is left of a system that is solved step by step when that ends, and the most steps.
@@ -264,7 +270,10 @@ def _solve(x, y, h, left, from_, moved, upper, t, rank, out):
     out[from_[rank:]] = other
 
 
+@njit
 def cauchy_ridge(x, y, g, h, b, unit, size, out):
+    if x.shape != (2, g.size) or y.shape != (2, h.size) or b.size != g.size or out.size != h.size:
+        raise ValueError("nodes must be pairs of numbers, and vectors as long as there are nodes")
     x, y, g, h, left = x.copy(), y.copy(), g.copy(), h.copy(), b.copy()
     steps = min(g.size, h.size)
     from_, moved = np.arange(h.size), np.empty(steps, np.int64)
@@ -372,6 +381,8 @@ def _evaluate(circle, c, high, low, out):
 @njit_exact
 def ridge_pairs(circle, turns, c, out):
     s, n = turns.size, len(circle) // 2
+    if out.shape != (n, 2):
+        raise ValueError("out must have a pair for each root")
     high, low = np.empty((s + c, c + 2)), np.empty((s + c, c + 2))
     _fill_pairs(circle, turns, c, 2.0**-106 * math.sqrt(2.0 * n), high, low)
     _reflect_pairs(high, low, s, c)
@@ -382,6 +393,8 @@ def ridge_pairs(circle, turns, c, out):
 @njit_exact
 def locator_values(circle, turns, out):
     s, n = turns.size, len(circle) // 2
+    if out.shape != (n, 2):
+        raise ValueError("out must have a pair for each root")
     for i in range(n):
         size, exponent, turn = (1.0, 0.0), 0, 0
         for j in range(s):

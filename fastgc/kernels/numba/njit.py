@@ -61,5 +61,6 @@ def _compiler(**options: Any) -> Callable[[Any], Any]:
 njit = _compiler(fastmath={"contract"})
 njit_sums = _compiler(fastmath={"contract", "reassoc"})
 
-# What is compared for equality, times and distances: every backend must round it alike.
-njit_exact = _compiler()
+# What is compared for equality, times and distances: every backend must round it alike. Numba takes
+# options that are not given from the first caller, also for what it keeps on disk.
+njit_exact = _compiler(fastmath=False)

@@ -7,6 +7,7 @@ import math
 import platform
 
 import numpy as np
+from llvmlite import binding
 from numba import types
 from numba.extending import overload
 
@@ -474,7 +475,7 @@ def _is_beside_of(z, far):
     return lambda z, far: not (z > 0 if far < 0 else z < 0)
 
 
-@njit_exact  # or Numba would compile `leja_order`, if first asked for here, as freely as others
+@njit
 def _orders(nodes, b, transpose, choose):
     """The order to take, and Leja's; whether to choose between them, and if it is in doubt."""
     leja = np.empty(nodes.size, np.int64)
@@ -515,34 +516,108 @@ def _scale(nodes):
 
 # The processor's flag for underflow: as C's library names it, by the kind of machine.
 _FLAG = {"x86_64": 0x10, "aarch64": 8, "arm64": 8}.get(platform.machine(), 0)
-_flags = ctypes.CDLL(None)
+_clear_flags = types.ExternalFunction("feclearexcept", types.intc(types.intc))
+_test_flags = types.ExternalFunction("fetestexcept", types.intc(types.intc))
+if _FLAG:
+    for _name in ("feclearexcept", "fetestexcept"):  # wherever this process has them
+        _address = ctypes.cast(getattr(ctypes.CDLL(None), _name), ctypes.c_void_p).value
+        binding.add_symbol(_name, _address)
+
+
+@njit
+def _solve(nodes, b, order, transpose, out, bound, choose):
+    """Of columns; `order` and `bound` are empty where there are none."""
+    m, bounded = nodes.size, bound.size > 0
+    if b.size == 0 or len(b) != m or b.shape != out.shape or (bounded and bound.shape != b.shape):
+        raise ValueError("b, out and bound must be of one shape, with a row for each node")
+    if not np.isfinite(nodes).all():
+        return False
+    _clear_flags(_FLAG)
+    scaled, powers, done, moved = _scale(nodes)
+    if not done:
+        return False
+    first = leja = order
+    choosing = doubtful = False
+    parting = order.size == 0 and choose and not transpose
+    if order.size == 0:
+        first, leja, choosing, doubtful = _orders(scaled, b, transpose, choose)
+    elif order.size != m or order.min() < 0 or order.max() >= m:
+        raise ValueError("order must be numbers of nodes, as many as there are nodes")
+    if choosing or bounded:
+        errors = bound if bounded else np.zeros(b.shape)
+        done = _solve_bounded(
+            scaled, b, errors, first, leja, powers, transpose, out, bounded, choosing, doubtful,
+            moved, parting,
+        )  # fmt: skip
+    else:
+        done = _solve_plainly(scaled, b, first, powers, transpose, parting, out)
+    return done and not _test_flags(_FLAG)
+
+
+_NO_ORDER, _NO_BOUND = np.empty(0, np.int64), np.empty((0, 0))
 
 
 def solve_vandermonde(nodes, b, order, transpose, out, bound=None, choose=False):
     if not _FLAG:
         return plain.solve_vandermonde(nodes, b, order, transpose, out, bound, choose)
-    if not np.isfinite(nodes).all():
-        return False
-    if not b.flags.writeable:  # all would be compiled again for it
-        b = b.copy()
+    # All would be compiled again for what is read-only.
+    nodes, b = (x if x.flags.writeable else x.copy() for x in (nodes, b))
     shape = nodes.size, -1
-    b, x, transpose = b.reshape(shape), out.reshape(shape), bool(transpose)
-    _flags.feclearexcept(_FLAG)  # which NumPy's functions do, too: none is called from here on
-    scaled, powers, done, moved = _scale(nodes)
-    if not done:
-        return False
-    doubtful = False
-    parting = order is None and bool(choose) and not transpose
-    if order is None:
-        order, leja, choose, doubtful = _orders(scaled, b, transpose, choose)
-    else:
-        leja, choose = order, False
-    if choose or bound is not None:
-        errors = np.zeros(b.shape) if bound is None else bound.reshape(shape)
-        done = _solve_bounded(
-            *(scaled, b, errors, order, leja, powers, transpose, x),
-            *(bound is not None, choose, doubtful, moved, parting),
-        )
-    else:
-        done = _solve_plainly(scaled, b, order, powers, transpose, parting, x)
-    return bool(done) and not _flags.fetestexcept(_FLAG)
+    return _solve(
+        nodes,
+        b.reshape(shape),
+        _NO_ORDER if order is None else order,
+        bool(transpose),
+        out.reshape(shape),
+        _NO_BOUND if bound is None else bound.reshape(shape),
+        bool(choose),
+    )
+
+
+def _writable(x):
+    """The array, or a copy of one that is read-only."""
+
+
+@overload(_writable)
+def _writable_impl(x):
+    return (lambda x: x) if x.mutable else (lambda x: x.copy())
+
+
+def _columns(x):
+    """A row for each node, or none."""
+
+
+@overload(_columns)
+def _columns_impl(x):
+    if isinstance(x, types.Array):
+        return lambda x: x.reshape(len(x), x.size // max(len(x), 1))
+    return lambda x: np.empty((0, 0))
+
+
+def _numbers(order):
+    """The order, or none."""
+
+
+@overload(_numbers)
+def _numbers_impl(order):
+    if isinstance(order, types.Array):
+        return lambda order: order
+    return lambda order: np.empty(0, np.int64)
+
+
+if _FLAG:  # else there is nothing to compile
+
+    @overload(solve_vandermonde)
+    def _solve_vandermonde(nodes, b, order, transpose, out, bound=None, choose=False):
+        def solve(nodes, b, order, transpose, out, bound=None, choose=False):
+            return _solve(
+                _writable(nodes),
+                _columns(_writable(b)),
+                _numbers(order),
+                bool(transpose),
+                _columns(out),
+                _columns(bound),
+                bool(choose),
+            )
+
+        return solve

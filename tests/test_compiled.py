@@ -1,0 +1,342 @@
+"""All public functions of fastgc.kernels.numba, called from a user's own compiled code."""
+
+import copy
+import inspect
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from kernel_table import COMPLETIONS, nodes_of
+
+import fastgc
+from fastgc import interpolation, kernels, vandermonde
+from fastgc.kernels import Status
+from fastgc.kernels.cyclic import circle
+
+numba = pytest.importorskip("numba")
+from fastgc.kernels import numba as nb  # noqa: E402
+
+pytestmark = [pytest.mark.any_backend, pytest.mark.xdist_group("numba")]
+
+FILES = ("combine", "completion", "cover", "decoding", "delays", "lagrange")
+FILES += ("near_exact", "optimize", "vandermonde")
+FUNCTIONS = [name for name in nb.__all__ if callable(getattr(nb, name))]
+
+
+def _code():
+    return fastgc.ReedSolomon(7, stragglers=2).scheme.tables
+
+
+def _stream(away):
+    stream = kernels.unchecked.cyclic_stream(_code())
+    stream.away[:] = False
+    stream.away[away] = True
+    nb.rebuild_stream(_code(), stream)
+    return stream
+
+
+def _prepared(nodes):
+    scaled, weights = np.empty((2, nodes.size), nodes.dtype)
+    exponent = np.empty(nodes.size, np.int64)
+    shift = kernels.numpy.lagrange_weights(nodes, scaled, weights, exponent)
+    return (scaled, weights, exponent), 2.0**shift
+
+
+def _completion(rng):
+    arguments = COMPLETIONS[0].make(rng, 4, 2, float, rounds=5)
+    out = kernels.unchecked.Completion(np.empty(5), *np.empty((3, 5), np.int64))
+    return (*arguments.values(), 0.0, 0.0, True, out)
+
+
+def _draw(rng):
+    each = (np.full(3, x) for x in (0.1, 1.0, 0.0, 1.0, 0.5))
+    plan = kernels.unchecked.DelayPlan.of(np.uint64(5), 1.0, *each)
+    return plan, 2, np.empty((4, 3)), np.empty((4, 3))
+
+
+def _pairs(n):
+    roots = circle(n)
+    parts = np.stack([roots.real, roots.imag], axis=1)
+    return np.stack([parts, np.zeros_like(parts)], axis=2)
+
+
+NODES, POINTS = interpolation.chebyshev(6), np.array([0.3, -0.2, 0.95])
+TURNS = np.array([1, 2, 6])
+SURVIVORS = np.array([6, 0, 3, 2, 5])
+PLANS = {
+    "bind_cells": kernels.unchecked.CellsPlan(np.array([0, 0, 1, 1]), np.ones(2, int), 2, 0.0),
+    # intervals from 0 to 1 and from 1 to 2
+    "bind_tiling": kernels.unchecked.TilingPlan(
+        2,
+        np.array([0, 1, 3, 4]),
+        np.array([0, 1, 1, 2]),
+        np.array([1, 0, 2, 1]),
+        np.array([0, 0, 1, 1]),
+    ),
+    "bind_edges": kernels.unchecked.EdgesPlan(np.array([[0, 1], [1, 2], [2, 0]]), np.ones(3), 3),
+}
+
+
+def _of_plan(name, *survivors):
+    return lambda rng: (PLANS[name], np.array([*survivors, 9]), np.zeros(len(survivors) + 1))
+
+
+# Arguments of each; of those that return a function, what that one is called with comes last.
+CASES = {
+    "accumulate": lambda rng: (0.5 + 1j, rng.random(6), rng.random(6)),
+    "amsgrad": lambda rng: (*rng.random((4, 9)), 0.1, 0.9, 0.99, 1e-8),
+    "bind_cells": _of_plan("bind_cells", 1, 2),
+    "bind_edges": _of_plan("bind_edges", 2, 0, 1),
+    "bind_functional": lambda rng: (NODES, POINTS, np.array([4, 0, 2, 9]), np.zeros(4)),
+    "bind_survivor_mask": lambda rng: (7, np.append(SURVIVORS, 9), np.zeros(1, np.uint8)),
+    "bind_tiling": _of_plan("bind_tiling", 1, 0),
+    "cauchy_ridge": lambda rng: (
+        np.stack([np.arange(3.0), np.zeros(3)]),
+        np.stack([np.arange(4) + 0.5, np.zeros(4)]),
+        *(np.ones(3), np.ones(4), rng.random(3) + 0j, 2.0**-53, 1.0, np.empty(4, complex)),
+    ),
+    "combine_rows": lambda rng: (
+        *(rng.random(5) + 1j, rng.random((7, 8)), np.empty(8), SURVIVORS),
+    ),
+    "completion": _completion,
+    "decoding_vector": lambda rng: (_code(), nb.SPREAD, SURVIVORS, np.empty(5, complex)),
+    "draw": _draw,
+    "hash_words": lambda rng: (
+        *(rng.integers(2**64, size=count, dtype=np.uint64) for count in (9, 4)),
+        np.empty(3, np.uint64),
+    ),
+    "lagrange_basis": lambda rng: (*_prepared(NODES)[0], POINTS, np.empty((3, 6))),
+    "lagrange_evaluate": lambda rng: (
+        *(*_prepared(NODES)[0], np.exp(NODES), POINTS, _prepared(NODES)[1], np.empty(3)),
+    ),
+    "lagrange_products": lambda rng: (NODES, POINTS, np.empty(3), *np.empty((2, 3), np.int64)),
+    "lagrange_weights": lambda rng: (NODES, *np.empty((2, 6)), np.empty(6, np.int64)),
+    "leja_order": lambda rng: (NODES, np.empty(6, np.int64)),
+    "locator_values": lambda rng: (_pairs(8), TURNS, np.empty((8, 2), complex)),
+    "near_exact_ridge": lambda rng: (circle(8), TURNS, 3, 2.0**-53, np.empty(3, complex)),
+    "nesterov": lambda rng: (*rng.random((3, 9)), 0.1, 0.9),
+    "rebuild_stream": lambda rng: (_code(), _stream([1, 4])),
+    "replace": lambda rng: (*rng.random((3, 9)),),
+    "ridge": lambda rng: (circle(8), TURNS, 3, 2.0**-53, np.empty(3, complex)),
+    "ridge_pairs": lambda rng: (_pairs(8), TURNS, 3, np.empty((8, 2), complex)),
+    "sgd": lambda rng: (*rng.random((3, 9)), 0.1, 0.9),
+    "solve_vandermonde": lambda rng: (NODES, rng.random((6, 2)), None, True, np.empty((6, 2))),
+    "square_distance": lambda rng: (*rng.random((2, 9)),),
+    "square_sum": lambda rng: (rng.random(9),),
+    "step_stream": lambda rng: (_code(), _stream([1]), 4, True),
+    "stream_vector": lambda rng: (_code(), _stream([1, 4]), SURVIVORS, np.empty(5, complex)),
+    "to_halves": lambda rng: (rng.standard_normal(9) * 1e-6, 0.5, np.empty(9, np.uint16)),
+    "vandermonde_column": lambda rng: (NODES, rng.random(6), True),
+}
+
+
+def test_all_that_can_be_called_is_public_and_tried():
+    """What is not takes objects of Python: plans of cyclic codes, or rows."""
+    assert sorted(FUNCTIONS) == sorted(CASES)
+    for file in FILES:
+        module = sys.modules[f"fastgc.kernels.numba.{file}"]
+        for name in set(module.__all__) - set(nb.__all__):
+            taken = inspect.signature(getattr(kernels.numpy, name)).parameters.values()
+            assert {each.annotation for each in taken} & {"Rows", "CyclicPlan"}, name
+
+
+def from_compiled_code(function):
+    """The function as user's compiled code calls it."""
+
+    @numba.njit
+    def call(*arguments):
+        return function(*arguments)
+
+    @numba.njit
+    def call_bound(f, *arguments):
+        return function(*arguments)(f)
+
+    if not function.__name__.startswith("bind_"):
+        return call
+    return lambda *arguments: call_bound(arguments[1 + (len(arguments) == 4)].size - 1, *arguments)
+
+
+def reference(name):
+    """What does the same without Numba; of what NumPy has not, Numba's own function."""
+    function = getattr(kernels.numpy, name, None) or getattr(nb, name)
+    if name == "to_halves":
+        return lambda x, factor, out: function(x, factor, out.view(np.float16))
+    if name.startswith("bind_"):
+        return lambda *given: function(*given)(given[1 + (len(given) == 4)].size - 1)
+    return function
+
+
+def arrays(arguments):
+    for each in arguments:
+        if isinstance(each, tuple):
+            yield from arrays(each)
+        elif isinstance(each, np.ndarray):
+            yield each
+
+
+@pytest.mark.few(5)
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_called_from_compiled_code(name):
+    given = CASES[name](np.random.default_rng(0))
+    expected = copy.deepcopy(given)
+    returned = from_compiled_code(getattr(nb, name))(*given)
+    wanted = reference(name)(*expected)
+    assert returned == pytest.approx(wanted, rel=1e-13)
+    for found, each in zip(arrays(given), arrays(expected), strict=True):
+        np.testing.assert_allclose(found, each, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.long  # to compile
+@pytest.mark.parametrize("complex_", [False, True])
+def test_polynomials_in_a_compiled_loop(complex_):
+    """Systems and interpolation of every form: as the facade's own functions have it."""
+    solve, prepare, basis = nb.solve_vandermonde, nb.lagrange_weights, nb.lagrange_basis
+    evaluate = nb.lagrange_evaluate
+
+    @numba.njit
+    def run(nodes, b, columns, points, values):
+        order = np.arange(nodes.size)[::-1].copy()
+        x, xs, bound = np.empty_like(b), np.empty_like(columns), np.zeros(nodes.size)
+        solved = solve(nodes, b, None, False, x, bound, True)
+        solved &= solve(nodes, columns, order, True, xs)
+        scaled, weights = np.empty_like(nodes), np.empty_like(nodes)
+        exponent = np.empty(nodes.size, np.int64)
+        shift = prepare(nodes, scaled, weights, exponent)
+        total, found = np.empty_like(nodes), np.empty_like(points)
+        if shift is None:
+            return None
+        scale = 2.0**shift
+        basis(scaled, weights, exponent, points * scale, total)
+        evaluated = evaluate(scaled, weights, exponent, values, points, scale, found)
+        together = np.empty_like(nodes)
+        prepare(nodes, scaled, together, None)
+        twice = nodes.copy()
+        twice[1] = twice[0]
+        refused = prepare(twice, scaled, weights, None) is None
+        return solved and evaluated and refused, x, xs, bound, total, found, together
+
+    rng = np.random.default_rng(1)
+    nodes = nodes_of(rng, 9, complex_)
+    b, columns = rng.random(9).astype(nodes.dtype), rng.random((9, 2)).astype(nodes.dtype)
+    points = rng.uniform(-1, 1, 4).astype(nodes.dtype)
+    for fixed in (False, True):  # arrays that are read-only are copied
+        for each in (nodes, b, columns):
+            each.flags.writeable = not fixed
+        done, x, xs, bound, total, found, together = run(nodes, b, columns, points, np.exp(nodes))
+        assert done
+        exact, limits = vandermonde.solve(nodes, b, return_bound=True)
+        assert (np.abs(x - exact) <= bound + limits).all()
+        assert bound.max() < 1e-10
+        np.testing.assert_allclose(xs, vandermonde.solve(nodes, columns, True), rtol=1e-10)
+        np.testing.assert_allclose(total, interpolation.functional(nodes, points), rtol=1e-11)
+        wanted = interpolation.evaluate(nodes, np.exp(nodes), points)
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+        np.testing.assert_allclose(together, interpolation.weights(nodes), rtol=1e-13)
+    nodes = np.array([1e-200, 2e-200, 1.0]).astype(nodes.dtype)
+    refused = run(nodes, nodes, np.ones((3, 1), nodes.dtype), points, nodes)
+    assert not refused[0]  # something underflows, as the flag says
+
+
+def test_lengths_are_checked():
+    one, two, three = np.ones(1), np.ones(2), np.arange(3.0)
+    numbers, square = np.arange(3), np.ones((3, 2))
+    exponent, far = np.zeros(3, int), np.array([0, 1, 3])
+    cauchy = np.ones((2, 2)), np.ones((2, 3)), two, three
+    for says, kernel, *given in (
+        ("out must", nb.lagrange_basis, three, three, exponent, two, square),
+        ("one length", nb.lagrange_basis, three, three, exponent, two, np.ones((2, 2))),
+        ("one length", nb.lagrange_basis, three, two, exponent, two, three),
+        ("one length", nb.lagrange_weights, three, two, three, None),
+        ("one length", nb.lagrange_weights, three, three, three, exponent[:2]),
+        ("a node at least", nb.lagrange_weights, three[:0], three[:0], three[:0], None),
+        ("as long as points", nb.lagrange_evaluate, *[three] * 2, exponent, three, two, 1.0, one),
+        ("one length", nb.lagrange_evaluate, *[three] * 2, exponent, two, two, 1.0, two),
+        ("shape", nb.solve_vandermonde, three, three, None, False, two),
+        ("shape", nb.solve_vandermonde, three, three, None, False, three, two),
+        ("order must be", nb.solve_vandermonde, three, three, far, False, three.copy()),
+        ("order must be", nb.solve_vandermonde, three, three, far - 1, False, three.copy()),
+        ("order must be", nb.solve_vandermonde, three, three, far[:2], False, three.copy()),
+        ("vectors as long", nb.cauchy_ridge, *cauchy, three + 0j, 0.1, 1.0, three + 0j),
+        ("vectors as long", nb.cauchy_ridge, *cauchy, two + 0j, 0.1, 1.0, two + 0j),
+        ("a pair for each", nb.ridge_pairs, _pairs(4), numbers[:1], 1, np.ones((3, 2), complex)),
+        ("a pair for each", nb.locator_values, _pairs(4), numbers[:1], np.ones((4, 1), complex)),
+        ("one word for every", nb.hash_words, *np.zeros((2, 3), np.uint64), np.zeros(2, np.uint64)),
+        ("as long as x", nb.to_halves, three, 1.0, np.zeros(2, np.float16)),
+        ("room for f", nb.bind_functional(three, two, numbers, two), 3),
+        ("room for f", nb.bind_functional(three, two, numbers, three), 0),
+        ("room for f", nb.bind_cells(PLANS["bind_cells"], numbers, two), 3),
+        ("room for f", nb.bind_edges(PLANS["bind_edges"], numbers, three), -1),
+        ("room for f", nb.bind_tiling(PLANS["bind_tiling"], numbers, two), 3),
+        ("a bit for each", nb.bind_survivor_mask(9, numbers, np.zeros(1, np.uint8)), 3),
+        ("a bit for each", nb.bind_survivor_mask(3, numbers, np.zeros(1, np.uint8)), 4),
+    ):
+        with pytest.raises(ValueError, match=says):
+            kernel(*given)
+
+
+USERS = """
+import sys
+import numba
+import numpy as np
+from fastgc import interpolation
+from fastgc.kernels import numba as nb
+
+
+@numba.njit(cache=True, fastmath=True)
+def run(nodes, points, chosen, b):
+    weights, x = np.empty(chosen.size), np.empty(b.size)
+    functional = nb.bind_functional(nodes, points, chosen, weights)
+    status = functional(chosen.size)
+    solved = nb.solve_vandermonde(nodes, b, None, True, x, None, True)
+    order = np.empty(nodes.size, np.int64)
+    nb.leja_order(nodes, order)
+    return status, solved, weights, x, order
+
+
+nodes, points = interpolation.chebyshev(6), np.array([0.1, -0.4])
+status, solved, weights, x, order = run(nodes, points, np.array([5, 0, 2]), np.ones(6))
+assert status == 0 and solved
+np.testing.assert_allclose(weights, interpolation.functional(nodes[[5, 0, 2]], points))
+print(sum(run.stats.cache_hits.values()), sum(run.stats.cache_misses.values()))
+"""
+
+
+@pytest.mark.long
+def test_what_users_compile_is_kept_on_disk(tmp_path):
+    """The second process compiles nothing."""
+    (tmp_path / "users.py").write_text(USERS)
+    for kept in ("0 1", "1 0"):
+        command = [sys.executable, "-P", "-W", "error", str(tmp_path / "users.py")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip() == kept
+
+
+FREELY = """
+import numba
+from fastgc.kernels.numba.pairs import two_sum
+
+
+@numba.njit(fastmath=True)
+def run(a, b):
+    return two_sum(a, b)
+
+
+for function in (run, two_sum):
+    assert function(1.0, 2.0**-60) == (1.0, 2.0**-60)
+"""
+
+
+def test_a_callers_fastmath_does_not_reach_kernels(tmp_path, monkeypatch):
+    """Numba takes options that are not given from whoever is the first to call, and keeps that."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    done = subprocess.run([sys.executable, "-P", "-c", FREELY], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_statuses_are_those_of_the_facade():
+    of = nb.bind_functional(np.arange(3.0), np.ones(1), np.array([0, 5, 0]), np.empty(3))
+    assert of(2) == Status.OUT_OF_RANGE
+    of = nb.bind_functional(np.arange(3.0), np.ones(1), np.array([0, 1, 0]), np.empty(3))
+    assert of(3) == Status.DUPLICATE
