@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "comparison_table",
+    "latex_table",
     "loss_table",
     "markdown_table",
     "rich_table",
@@ -127,6 +129,44 @@ def markdown_table(
     """Rows of text as a table in Markdown, the first `text` columns to the left."""
     lines = [head, ["---"] * text + ["---:"] * (len(head) - text), *rows]
     return "\n".join([f"{title}\n", *(f"| {' | '.join(line)} |" for line in lines)])
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{each: rf"\{each}" for each in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "≥": r"$\ge$",
+    "µ": r"\textmu{}",
+    "–": "--",
+}
+
+
+def latex_table(
+    title: str, head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1
+) -> str:
+    """Rows of text as a table for LaTeX with booktabs, the first `text` columns to the left."""
+
+    def escaped(cell: str) -> str:
+        if power := re.fullmatch(r"(-?\d[\d.]*)e([+-]\d+)( !)?", cell):
+            return rf"${power[1]} \cdot 10^{{{int(power[2])}}}${power[3] or ''}"
+        return "".join(_LATEX.get(letter, letter) for letter in cell)
+
+    lines = [rf"{' & '.join(map(escaped, line))} \\" for line in (head, *rows)]
+    inside = [r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
+    columns = "l" * text + "r" * (len(head) - text)
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"  \centering",
+            rf"  \caption{{{escaped(title)}}}",
+            rf"  \begin{{tabular}}{{{columns}}}",
+            *(f"    {line}" for line in inside),
+            r"  \end{tabular}",
+            r"\end{table}",
+        ]
+    )
 
 
 def comparison_table(histories: Sequence[History], target: float) -> Table:

@@ -391,7 +391,7 @@ def test_timelines_are_drawn(command, tmp_path, monkeypatch):
     assert f"timeline written to {path}" in result.stderr
     drawn = path.read_text()
     for text in ("rs (Reed-Solomon)", "uncoded (waits for all)", "messages suffice: decoded"):
-        assert f"<!-- {text} -->" in drawn
+        assert f"<!-- {text}" in drawn
     # what it needs is looked for before anything runs
     path.unlink()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
@@ -1348,6 +1348,95 @@ def test_simulate_shared_processors_and_requests():
     assert asked["uncoded"] == alone["uncoded"]
     said = run("simulate", "uncoded", *small, "--processors", "0/1/2/0/1/2").stdout
     assert "3 processors" in said
+
+
+@pytest.mark.parametrize(("width", "points"), [("single", 252), ("double", 515.52), ("slide", 900)])
+def test_pictures_have_the_width_that_is_asked_for(width, points, tmp_path):
+    """In points, as a paper's column, its page and a slide have it; and no font is of Type 3."""
+    plot = tmp_path / "rounds.pdf"
+    small = ("-n", "6", "-s", "1", "--rounds", "50")
+    result = run("simulate", "rs,uncoded", *small, "--plot", str(plot), "--width", width)
+    assert result.exit_code == 0, result.output
+    content = plot.read_bytes()
+    box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ", content)
+    assert float(box[1]) == pytest.approx(points)
+    assert b"/Type3" not in content
+    wrong = run("simulate", "rs", *small, "--plot", str(plot), "--width", "wide")
+    assert wrong.exit_code == 2
+    assert "width must be one of single, double, slide, not 'wide'" in wrong.stderr
+    assert not wrong.stdout
+
+
+def test_tables_for_latex(tmp_path):
+    file, rows = tmp_path / "table.tex", tmp_path / "rows.csv"
+    small = ("-n", "8", "-s", "1", "--rounds", "200")
+    result = run("simulate", "rs,bcc:load=4", *small, "--latex", str(file), "--csv", str(rows))
+    assert result.exit_code == 0, result.output
+    assert f"table written to {file}" in result.stderr
+    assert "rs " in result.stdout  # beside the table that is shown
+    lines = [line.strip() for line in file.read_text().splitlines()]
+    assert lines[0] == r"\begin{table}"
+    assert r"\caption{n=8 workers, s=1 stragglers, k=8 partitions;" in lines[2]
+    assert lines[3] == r"\begin{tabular}{lrrrrrrrr}"
+    assert [lines[at] for at in (4, 6, 9, 10, 11)] == [
+        *(r"\toprule", r"\midrule", r"\bottomrule", r"\end{tabular}", r"\end{table}"),
+    ]
+    assert lines[5].startswith(r"code & load & mean & $\pm$ & median & 99\% & ")
+    cells = lines[7].removesuffix(r" \\").split(" & ")
+    with rows.open() as written:
+        figures = next(csv.DictReader(written))
+    assert cells[:2] == ["rs", figures["load"]]
+    assert float(cells[2]) == pytest.approx(1e3 * float(figures["mean"]), rel=5e-3)
+    assert all(line.count("&") == 8 for line in (lines[5], *lines[7:9]))
+    # several tables follow each other
+    result = run("sweep", "--code", "rs", "-n", "4", "-s", "1", "--rounds", "10", "--latex",
+                 str(file), "--delays", "exponential:mean=1", "--delays", "none")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert file.read_text().count(r"\begin{tabular}") == 2
+    assert r"$10^" not in file.read_text()
+    assert re.search(r"\$\d \\cdot 10\^\{-1\d\}\$", file.read_text())
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--latex", "table.txt"], "must end in .tex"),
+        (["--latex", "table.tex", "--csv"], "name files"),
+        (["--latex", "no/such/folder/table.tex"], "no folder"),
+    ],
+)
+def test_tables_for_latex_that_cannot_be(options, says):
+    result = run("simulate", "rs", "-n", "4", "--rounds", "10", *options)
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert not result.stdout
+
+
+def test_names_do_not_end_latex():
+    from fastgc.progress import latex_table
+
+    text = latex_table("50% of $x_1$ & {y}", ["a", "b"], [["m:\\N^~#", "1e-05 !"], ["b", "inf"]])
+    assert r"\caption{50\% of \$x\_1\$ \& \{y\}}" in text
+    assert r"m:\textbackslash{}N\textasciicircum{}\textasciitilde{}\#" in text
+    assert r"$1 \cdot 10^{-5}$ ! \\" in text
+
+
+def test_a_plot_tells_an_approximate_code_from_an_exact_one(tmp_path):
+    """All wait for 7 of 9 workers: their lines are one, their gradients are not."""
+    plot = tmp_path / "rounds.svg"
+    names = "rs,rs:root=1,expander:wait=7"
+    small = ("-n", "9", "-s", "2", "--rounds", "200")
+    result = run("simulate", names, *small, "--plot", str(plot), "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert len({each["mean"] for each in found.values()}) == 1
+    shown = " ".join(re.findall("<!-- (.*?) -->", plot.read_text(), re.DOTALL))
+    left = 100 * found["expander:wait=7"]["residual"]
+    assert left > 1
+    assert f"expander:wait=7 (vertices of a random graph): leaves out {left:.2g}%" in " ".join(
+        shown.split()
+    )
+    assert "rs (Reed-Solomon) = rs:root=1 (Reed-Solomon)" in " ".join(shown.split())
 
 
 def test_simulate_table_markdown_json_and_plot(tmp_path):

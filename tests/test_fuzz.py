@@ -1098,7 +1098,6 @@ REASONS = {
     "Choice": "made by planning.plan",
     "Sweep": "made by planning.sweep",
     "planning.sweep": "computes nothing by itself: test_sweep.py",
-    "planning.sweep_panels": "of cells, which planning.sweep makes: test_sweep.py",
     "RaptorCode.peel": "checks as decoding_vector: test_raptor.py",
     "Simulation": "made by simulation.simulate",
     "SequentialCluster": "starts worker processes, or what an engine does",

@@ -161,33 +161,65 @@ def cell(code, n, s, seconds, told="a", **more):
     return Cell(code, n, n, s, told, 1, s, seconds, **(given | more))
 
 
-def test_panels_join_neighbours_only():
+def drawn(cells):
+    """Axes of a sweep, and those of the measured points, or the joined ones, of each."""
+    plotting = pytest.importorskip("fastgc.plotting")
+    rc_context = pytest.importorskip("matplotlib").rc_context
+    with rc_context(plotting.style()):
+        return plotting.sweep_curves(cells).figure.axes
+
+
+def test_curves_join_neighbours_only():
     missing = Cell("binary", 8, 8, 1, "a", reason="no")
     cells = [cell("binary", 8, 0, 5.0), missing, cell("binary", 8, 2, 3.0, measured=4.0,
              measured_low=3.0, measured_high=5.0), cell("rs", 8, 0, 7.0, "b")]  # fmt: skip
-    time, error, other, _ = planning.sweep_panels(cells)
+    time, error, other, _ = drawn(cells)
     joined, points = time.lines
-    np.testing.assert_array_equal(joined.x, [0, 1, 2])
-    np.testing.assert_array_equal(joined.y, [5, np.nan, 3])
-    np.testing.assert_array_equal(joined.interval, [[4, np.nan, 2], [6, np.nan, 4]])
-    assert (joined.style, points.style) == ("line", "points")
-    assert joined.label == points.label  # of one colour, and what is what is in the title
-    assert [line.style for line in (*error.lines, *other.lines)] == ["joined", "joined"]
-    np.testing.assert_array_equal(points.y, [np.nan, np.nan, 4])
-    assert time.title == "a\nlines: simulated, points: measured"
-    assert (error.title, other.title) == ("a", "b")
-    assert (time.x_label, time.y_label) == ("stragglers tolerated s", "time of a round (s)")
-    assert [line.label for line in other.lines] == ["rs (Reed-Solomon)"]
-    assert error.lines[0].y[0] == 1e-15
-    (by_workers, _) = planning.sweep_panels([cell("rs", n, 1, 0.1 * n) for n in (3, 2)])
-    assert by_workers.x_label == "workers n"
-    np.testing.assert_array_equal(by_workers.lines[0].x, [2, 3])
-    np.testing.assert_allclose(by_workers.lines[0].y, [200, 300])
-    assert by_workers.y_label == "time of a round (ms)"
-    both, _ = planning.sweep_panels([cell("rs", n, s, 1.0) for n in (3, 4) for s in (0, 1)])
-    assert [line.label[-7:] for line in both.lines] == [", n = 3", ", n = 4"]
+    np.testing.assert_array_equal(joined.get_xydata(), [[0, 5], [1, np.nan], [2, 3]])
+    simulated, measured = time.collections
+    np.testing.assert_array_equal(simulated.get_segments()[0], [[0, 4], [0, 6]])
+    np.testing.assert_array_equal(measured.get_segments()[-1], [[2, 3], [2, 5]])
+    assert joined.get_color() == points.get_color()  # the label says what is what
+    assert (joined.get_marker(), points.get_marker()) == ("None", "o")
+    np.testing.assert_array_equal(points.get_ydata(), [np.nan, np.nan, 4])
+    assert time.get_ylabel() == "time of a round (s; points: measured)"
+    assert [ax.get_title() for ax in (time, error, other)] == [
+        "fastest: binary, s=2: 3 s",
+        "worst: binary, s=0: 1e-15",
+        "fastest: rs, s=0: 7 s",
+    ]
+    assert [ax.get_xlabel() for ax in (time, error, other)] == [
+        f"stragglers tolerated s\n{told}" for told in "aab"
+    ]
+    assert [line.get_label() for line in other.lines] == ["rs (Reed-Solomon)"]
+    assert error.lines[0].get_ydata()[0] == 1e-15
+
+
+def test_curves_of_several_sizes():
+    by_workers, _ = drawn([cell("rs", n, 1, 0.1 * n) for n in (3, 2)])
+    assert by_workers.get_xlabel() == "workers n"
+    np.testing.assert_allclose(by_workers.lines[0].get_xydata(), [[2, 200], [3, 300]])
+    assert by_workers.get_ylabel() == "time of a round (ms)"
+    cells = [cell(code, n, s, 1.0 + n) for code in ("rs", "binary") for n in (3, 4) for s in (0, 1)]
+    later = [1e-15 * (each.code == "rs") for each in cells]
+    both, _ = drawn(
+        [
+            each._replace(seconds=each.seconds + 1e15 * late, largest_error=1e-15 + late)
+            for each, late in zip(cells, later, strict=True)
+        ]
+    )
+    # colours are codes, dashes are numbers of workers
+    looks = [(line.get_color(), line.get_linestyle()) for line in both.lines]
+    assert len({colour for colour, _ in looks}) == 2
+    assert [colour for colour, _ in looks[::2]] == [colour for colour, _ in looks[1::2]]
+    assert [dash for _, dash in looks] == ["-", "--"] * 2
+    (legend,) = both.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        *("rs (Reed-Solomon)", "binary", "n = 3", "n = 4"),
+    ]
+    assert both.get_title() == "fastest: binary, n=3, s=0: 4 s"
     with pytest.raises(ValueError, match="no cell was computed"):
-        planning.sweep_panels([missing])
+        drawn([Cell("binary", 8, 8, 1, "a", reason="no")])
 
 
 def test_cells_are_measured_on_processes():
@@ -303,12 +335,14 @@ def test_panels_of_approximate_codes_show_what_is_left_out():
             ["graph:degree=2", "uncoded"], 8, [0, 2, 4], delays.Exponential(0.01), rounds=40
         )
     )
-    panels = planning.sweep_panels(cells)
-    assert panels[1].y_label == "left out, root mean square"
-    assert not panels[1].log_y
-    graph, whole = panels[1].lines
-    np.testing.assert_array_equal(graph.y, [cell.residual for cell in cells[:3]])
-    assert graph.y[2] > 0.1
-    np.testing.assert_array_equal(whole.y, 0)
-    exact = planning.sweep_panels(cells[3:])
-    assert exact[1].y_label == "largest relative error"
+    _, left = drawn(cells)
+    assert left.get_ylabel() == "left out, root mean square"
+    assert left.get_yscale() == "linear"
+    graph, whole = left.lines
+    np.testing.assert_array_equal(graph.get_ydata(), [cell.residual for cell in cells[:3]])
+    assert graph.get_ydata()[2] > 0.1
+    assert ": leaves out " in graph.get_label().replace("\n", " ")
+    assert left.get_title().startswith("worst: graph:degree…, s=4: leaves out ")
+    np.testing.assert_array_equal(whole.get_ydata(), 0)
+    _, exact = drawn(cells[3:])
+    assert exact.get_ylabel() == "largest relative error"

@@ -33,8 +33,9 @@ class Compared(Sizes):
 
 @dataclass(frozen=True)
 class Table(Output):
-    """Figures as a table, or as JSON."""
+    """Figures as a table, also for LaTeX, or as JSON."""
 
+    latex: Path | None = options.latex()
     markdown: bool = options.markdown()
     json_file: Path | None = options.json()
 

@@ -140,18 +140,39 @@ def figures(kind: str, help: str = "") -> Any:
     return option(None, help, f"--{kind}", metavar="FILE", allow_dash=True)
 
 
+def latex() -> Any:
+    """A file of tables for LaTeX."""
+    return option(
+        None,
+        "Also write the table to this file, for LaTeX with the package booktabs.",
+        metavar="FILE",
+    )
+
+
 def markdown(help: str = "Print a Markdown table.") -> Any:
     return option(False, help, "--markdown")
 
 
+_PICTURES = "this file (png, svg, pdf, eps)"
+
+
 def picture(help: str) -> Any:
     """A file to draw to; the text has its types."""
-    return option(None, help.replace("this file", "this file (png, svg, pdf)"))
+    return option(None, help.replace("this file", _PICTURES))
+
+
+def width() -> Any:
+    """How wide pictures are, as `fastgc.plotting.style` has it."""
+    return option(
+        "double",
+        "Width of pictures: single (a column of a paper with two), double (its page), or slide. "
+        "Letters suit it.",
+    )
 
 
 def timeline(of: str) -> Any:
     return option(
         None,
-        f"Draw the first three rounds of each {of} to this file (png, svg, pdf): who computed "
+        f"Draw the first three rounds of each {of} to {_PICTURES}: who computed "
         "when, who was waited for, whose messages were decoded.",
     )

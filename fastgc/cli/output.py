@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,13 @@ class Output(Options):
 
     json_file: Path | None = None
     csv_file: Path | None = None
+    latex: Path | None = None
     markdown: bool = False
+
+    @cached_property
+    def _written(self) -> list[str]:
+        """Tables for LaTeX so far: a command may show several."""
+        return []
 
     @property
     def printed(self) -> bool:
@@ -46,6 +53,13 @@ class Output(Options):
                     f"--{kind} {path}: a file's name must end in .{kind}; --{kind} - prints"
                 )
             check_files(path)
+        check_files(self.latex)
+        if self.latex is not None and self.latex.suffix.lower() != ".tex":
+            raise ValueError(f"--latex {self.latex}: a file's name must end in .tex")
+        if self.latex is not None and self.printed:
+            raise ValueError(
+                "--latex writes the table, in whose place --csv and --json print: name files"
+            )
         if self.json_file == self.csv_file == PRINTED:
             raise ValueError("--json and --csv cannot both be printed: name a file for one of them")
 
@@ -76,7 +90,9 @@ class Output(Options):
         describe: Callable[[str], str] = catalogue.describe,
         several: bool = False,
     ) -> None:
-        """Print a table: in Markdown with long headings, and names of codes in words.
+        """Print a table, and write it for LaTeX if it is to be.
+
+        In Markdown it has long headings, and names of codes in words.
 
         Parameters
         ----------
@@ -90,14 +106,20 @@ class Output(Options):
         several : bool
             Whether it is one of several tables, which Markdown needs empty lines between.
         """
-        from ..progress import markdown_table, rich_table
+        from ..progress import latex_table, markdown_table, rich_table
 
+        rows = list(rows)
         heads = [each if isinstance(each, str) else each[self.markdown] for each in columns]
+        if self.latex is not None:
+            self._written.append(latex_table(title, heads, rows) + "\n")
+            self.latex.write_text("\n".join(self._written), encoding="utf-8")
+            if len(self._written) == 1:
+                echo(f"table written to {self.latex}", err=True)
         if self.markdown:
             named = [[describe(row[0]), *row[1:]] for row in rows]
             echo(markdown_table(title, heads, named) + "\n" * several)
         else:
-            Console().print(rich_table(title, heads, list(rows)))
+            Console().print(rich_table(title, heads, rows))
 
     def explain(self, legend: str = "", codes: Iterable[str] = ()) -> None:
         """Say what columns and names of codes mean, in a terminal: Markdown has them in words."""
@@ -118,10 +140,11 @@ class JsonOutput(Output):
 
 @dataclass(frozen=True)
 class Tables(Output):
-    """Figures as CSV, JSON or a table of Markdown."""
+    """Figures as CSV or JSON, or a table of Markdown or LaTeX."""
 
     csv_file: Path | None = options.csv()
     json_file: Path | None = options.json()
+    latex: Path | None = options.latex()
     markdown: bool = options.markdown()
 
 
@@ -130,6 +153,7 @@ class Report(Output):
     """The same, with figures as CSV in a file of any name beside the tables."""
 
     rows_file: Path | None = option(None, "Write all figures here.", "--csv")
+    latex: Path | None = options.latex()
     markdown: bool = options.markdown("Print Markdown tables.")
     json_file: Path | None = options.json()
 
@@ -178,14 +202,15 @@ def check_files(*paths: Path | None) -> None:
             raise ValueError(f"{path} is a folder: name a file")
 
 
-def check_pictures(*paths: Path | None) -> None:
-    """Raise ValueError unless pictures can be written there."""
+def check_pictures(width: str, *paths: Path | None) -> None:
+    """Raise ValueError unless pictures of this width can be written there."""
     for path in paths:
         check_files(path)
         if path is not None:
             from .. import plotting
 
             plotting.check_path(path)
+            plotting.style(width)
 
 
 def check_drawn(names: Sequence[str], instead: str) -> None:
@@ -197,20 +222,16 @@ def check_drawn(names: Sequence[str], instead: str) -> None:
         )
 
 
-def draw_timelines(runs: Mapping[str, Any], path: Path) -> None:
-    """Draw the first rounds of runs beneath each other, by their names, and say so."""
+def draw(make: Callable[[], Any], path: Path, width: str, what: str = "plot") -> None:
+    """Make a picture of this width and write it to a file, and say so."""
+    from matplotlib import rc_context
+
     from .. import plotting
 
-    plotting.save(plotting.timeline_figure(runs), path)
-    echo(f"timeline written to {path}", err=True)
-
-
-def draw_panels(panels: Sequence[Any], path: Path, title: str = "") -> None:
-    """Draw panels to a file, and say so."""
-    from .. import plotting
-
-    plotting.save_panels(panels, path, title)
-    echo(f"plot written to {path}", err=True)
+    settings: Any = plotting.style(width)
+    with rc_context(settings):
+        plotting.save(make(), path)
+    echo(f"{what} written to {path}", err=True)
 
 
 def milliseconds(seconds: float, digits: int = 3) -> str:

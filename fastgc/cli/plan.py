@@ -39,7 +39,7 @@ from .output import (
     check_files,
     check_pictures,
     csv_line,
-    draw_panels,
+    draw,
     json_text,
     milliseconds,
 )
@@ -99,6 +99,7 @@ class Search(Options):
     plot: Path | None = options.picture(
         "Plot time and amplification of rounding errors against load to this file."
     )
+    width: str = options.width()
 
 
 class _Source(NamedTuple):
@@ -119,11 +120,12 @@ class _Column(NamedTuple):
 @command(CHOOSING)
 def plan(context: typer.Context, what: Search, output: Tables) -> None:
     """Choose a code and its load: rank all of them by the expected time of a round."""
+    from .. import plotting
     from ..planning.plan import reasons
 
     output.check()
     check_files(what.record)
-    check_pictures(what.plot)
+    check_pictures(what.width, what.plot)
     source = _source(context, what)
     workers = what.workers if source.recording is None else source.recording.times.shape[1]
     processors = processors_of(what.processors)
@@ -134,7 +136,8 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
     best = found.by_code()
     measured = {} if source.run is None else _measured(what, source, best)
     if what.plot is not None:
-        draw_panels(_against_load(found), what.plot, f"n = {workers}; {source.text}")
+        about = f"n = {workers}; {source.text}"
+        draw(lambda: plotting.load_curves(found, caption=about), what.plot, what.width)
     say_unknown(source.model, ((choice.name, choice.simulation) for choice in found.choices))
     shown = found.choices if what.every else best
     listed = [{**_figures(choice), "measured": measured.get(choice)} for choice in shown]
@@ -402,31 +405,6 @@ def _crowded(found: Plan, workers: int, processors: Any) -> str | None:
     )
 
 
-def _against_load(found: Plan) -> list[Any]:
-    from ..plotting import Line, Panel
-
-    curves: dict[str, dict[int, Choice]] = {}
-    for choice in found.choices:  # of several at one load the fastest, which is the first
-        curves.setdefault(choice.name, {}).setdefault(choice.code.load, choice)
-
-    def panel(y_label: str, value: Callable[[Choice], float]) -> Panel:
-        lines = [
-            Line(
-                catalogue.describe(name),
-                sorted(by_load),
-                [value(by_load[load]) for load in sorted(by_load)],
-                "joined",
-            )
-            for name, by_load in curves.items()
-        ]
-        return Panel("", "load (partitions per worker)", y_label, lines, log_x=True, log_y=True)
-
-    return [
-        panel("time of a round (s)", lambda c: c.time),
-        panel("amplification of rounding", lambda c: c.amplification),
-    ]
-
-
 # ------------------------------------------------------------------------------------- fastgc sweep
 
 _RANGE = re.compile(r"(\d{1,9})(?::(\d{1,9})(?::([1-9]\d{0,8}))?)?")
@@ -490,6 +468,7 @@ class Picture(Options, panel=RESULTS):
     plot: Path | None = options.picture(
         "Plot times and errors against stragglers, or workers, to this file."
     )
+    width: str = options.width()
 
 
 @dataclass(frozen=True)
@@ -509,10 +488,10 @@ def sweep(asked: Asked) -> None:
     Impossible cells are named and left out; CSV and JSON have the reason. After Ctrl-C, the cells
     computed so far are written.
     """
-    from .. import planning
+    from .. import planning, plotting
 
     asked.check()
-    check_pictures(asked.plot)
+    check_pictures(asked.width, asked.plot)
     grid = planning.sweep(
         asked.codes,
         _numbers("--workers", asked.workers),
@@ -535,7 +514,7 @@ def sweep(asked: Asked) -> None:
     if not found:
         raise ValueError("no cell of the grid can be: " + "; ".join(_reasons(cells)))
     if asked.plot is not None:
-        draw_panels(planning.sweep_panels(cells), asked.plot)
+        draw(lambda: plotting.sweep_curves(cells), asked.plot, asked.width)
     if not asked.printed:
         how = f"{asked.rounds} rounds each, seed {asked.seed}"
         _show_cells(found, asked, how, live=asked.live > 0)
@@ -669,21 +648,23 @@ class Times(Options):
     )
     unit: str = options.unit()
     plot: Path | None = options.picture("Plot the times and the models to this file.")
+    width: str = options.width()
 
 
 @command(CHOOSING)
 def fit(what: Times, output: JsonOutput) -> None:
     """Fit delay models to recorded times, and say how well they fit."""
+    from .. import plotting
     from ..delays import fit as fit_models
     from ..delays.text import written
 
     output.check()
-    check_pictures(what.plot)
+    check_pictures(what.width, what.plot)
     times = _times(what.file, what.unit)
     fits = fit_models(times)
     if what.plot is not None:
         about = f"{times.size} times of {what.file.name}"
-        draw_panels([_panel(times, fits)], what.plot, about)
+        draw(lambda: plotting.fit_curves(times, fits, caption=about), what.plot, what.width)
     if output.write([{**found._asdict(), "model": written(found.model)} for found in fits]):
         return
     rows = [
@@ -708,12 +689,3 @@ def _times(file: Path, unit: str) -> Any:
             if held.read(4).removeprefix(codecs.BOM_UTF8)[:1] == b"{":
                 return Recording.read(file).delays.samples
     return Empirical.read(file, unit).samples
-
-
-def _panel(times: Any, fits: Any) -> Any:
-    from ..plotting import Line, Panel
-
-    q = np.linspace(0, 0.999, 400)
-    lines = [Line("recorded", np.quantile(times, q), q, "step")]
-    lines += [Line(type(found.model).__name__, found.model.quantile(q), q) for found in fits]
-    return Panel("", "time (s)", "times that are shorter", lines, log_x=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from . import options
 from .common import MORE, Options, argument, command, echo, option
-from .output import Output, draw_panels
+from .output import Output, check_pictures, draw
 
 if TYPE_CHECKING:
     from ..papers import Figure, Row
@@ -39,6 +40,7 @@ class Chosen(Options):
     plots: Path | None = option(
         None, "Draw the figures into this folder (png). It is created if it does not exist."
     )
+    width: str = options.width()
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Written(Output):
 @command(MORE)
 def reproduce(what: Chosen, output: Written) -> None:
     """Recompute the papers' figures and tables, and compare them with the printed ones."""
-    from .. import papers
+    from .. import papers, plotting
 
     output.check()
     names = [name.strip() for name in what.figure.split(",") if name.strip()]
@@ -63,17 +65,16 @@ def reproduce(what: Chosen, output: Written) -> None:
             f"name a figure: all, or some of {', '.join([*papers.FIGURES, *papers.RECORDED])}"
         )
     if what.plots is not None:
-        from .. import plotting
-
         what.plots.mkdir(parents=True, exist_ok=True)
-        plotting.check_path(what.plots / "figure.png")
+        check_pictures(what.width, what.plots / "figure.png")
     listed = []
     made = papers.reproduce(
         chosen, seed=what.seed, rounds=what.rounds, data=what.data, progress=True
     )
     for name, found in zip(chosen, made, strict=True):
         if what.plots is not None:
-            draw_panels(found.panels, what.plots / f"{name}.png")
+            picture = partial(plotting.panel_figure, found.panels)
+            draw(picture, what.plots / f"{name}.png", what.width)
         listed += [{**asdict(row), "difference": row.difference} for row in found.rows]
         if not output.printed:
             _show(found, output.markdown)

@@ -13,7 +13,7 @@ from ..codes import catalogue
 from . import options
 from .common import CHOOSING, Options, command, echo, numbers, option, read_recorded
 from .options import DELAYS, completes
-from .output import Heading, Tables, check_pictures, draw_panels, milliseconds
+from .output import Heading, Tables, check_pictures, draw, milliseconds
 
 if TYPE_CHECKING:
     from ..planning import Recording
@@ -75,6 +75,7 @@ class Schemes(Options):
         "Plot the number of finished gradients over time, and seconds per gradient for all that "
         "was tried, to this file."
     )
+    width: str = options.width()
 
 
 class _Times(NamedTuple):
@@ -92,11 +93,12 @@ def sequential(context: typer.Context, what: Schemes, output: Tables) -> None:
     A worker that straggles in one round makes up for it in later ones. The table lists the fastest
     first, by seconds per gradient.
     """
+    from .. import plotting
     from ..sequential import compare
     from ..sequential.simulation import NAMES
 
     output.check()
-    check_pictures(what.plot)
+    check_pictures(what.width, what.plot)
     recording = read_recorded(context, what, "delays", "rounds", "workers")
     if recording is None:
         times, source = _drawn(what), f"{what.delays}, {what.cost:g} s per partition"
@@ -118,7 +120,8 @@ def sequential(context: typer.Context, what: Schemes, output: Tables) -> None:
     )
     n = times.seconds.shape[1]
     if what.plot is not None:
-        draw_panels(_panels(found), what.plot, f"n = {n}; {source}")
+        about = f"n = {n}; {source}"
+        draw(lambda: plotting.sequential_curves(found, caption=about), what.plot, what.width)
     figures = [_figures(each) for each in found]
     if not output.write(figures, figures):
         _show(found, figures, f"n={n} workers, {what.models} models; {source}", output)
@@ -233,19 +236,3 @@ def _show(found: list[Compared], figures: list[dict[str, Any]], title: str, outp
     )
     names = dict.fromkeys(each.name for each in found)
     echo(f"Schemes: {', '.join(map(describe, names))}.")
-
-
-def _panels(found: list[Compared]) -> list[Any]:
-    from ..plotting import Line, Panel
-
-    done, tried = [], []
-    for each in found:
-        ends = np.sort(each.run.done)
-        done.append(Line(each.name, ends, np.arange(1, ends.size + 1)))
-        loads, seconds = np.array(each.tried).T
-        tried.append(Line(each.name, loads, seconds, "points"))
-    load = "load (partitions per worker; uncoded: 1)"
-    return [
-        Panel("the best of each", "time (s)", "gradients that are done", done),
-        Panel("all that was tried", load, "seconds per gradient", tried, log_x=True, log_y=True),
-    ]

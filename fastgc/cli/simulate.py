@@ -21,8 +21,7 @@ from .output import (
     Tables,
     check_drawn,
     check_pictures,
-    draw_panels,
-    draw_timelines,
+    draw,
     milliseconds,
 )
 
@@ -53,15 +52,17 @@ class Rounds(Sizes):
     )
     plot: Path | None = options.picture("Plot the distribution of the rounds' times to this file.")
     timeline: Path | None = options.timeline("code")
+    width: str = options.width()
 
 
 @command(CHOOSING)
 def simulate(what: Rounds, output: Tables) -> None:
     """Simulate rounds: how long each code takes, how many workers it waits for, at what load."""
+    from .. import plotting
     from ..planning.plan import reasons
 
     output.check()
-    check_pictures(what.plot, what.timeline)
+    check_pictures(what.width, what.plot, what.timeline)
     s = tolerated(what.workers, what.stragglers)
     model = _delays(what)
     shared = _shared_processors(what)
@@ -70,10 +71,10 @@ def simulate(what: Rounds, output: Tables) -> None:
         raise ValueError(f"no code fits: {'; '.join(reasons(impossible))}")
     if what.plot is not None:
         about = f"n = {what.workers}, s = {s}; delays {what.delays}"
-        draw_panels(_distributions(found), what.plot, about)
+        draw(lambda: plotting.time_curves(found, caption=about), what.plot, what.width)
     if what.timeline is not None:
         shown = {catalogue.describe(name): each for name, each in followed.items()}
-        draw_timelines(shown, what.timeline)
+        draw(lambda: plotting.timeline_figure(shown), what.timeline, what.width, "timeline")
     for line in reasons(impossible):
         echo(line, err=True)
     say_unknown(model, found.items())
@@ -258,11 +259,3 @@ def say_unknown(model: DelayModel | None, found: Iterable[tuple[str, Simulation]
 def left_out(residual: float) -> str:
     """What rounds leave out, or a dash where they are decoded only when that is rounding."""
     return "–" if math.isnan(residual) else f"{residual:.2g}"
-
-
-def _distributions(found: Mapping[str, Simulation]) -> list[Any]:
-    from ..plotting import Line, Panel
-
-    q = np.linspace(0, 0.999, 400)
-    lines = [Line(catalogue.describe(name), each.quantile(q), q) for name, each in found.items()]
-    return [Panel("", "time of a round (s)", "rounds that are over", lines, log_x=True)]

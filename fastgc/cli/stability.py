@@ -18,7 +18,7 @@ from ..codes import Code, catalogue
 from ..errors import InstabilityWarning, NotDecodableError
 from . import options
 from .common import PRECISION, Options, command, echo, option
-from .output import Heading, Report, check_pictures
+from .output import Heading, Report, check_pictures, draw
 
 STABILITY_CODES = (
     "rs:root=1,rs@spread,rs,rs-clustered,cyclic,binary,lcc,lcc:nodes=roots,rs@natural,rs@leja,"
@@ -70,6 +70,7 @@ class Measured(Options):
         "file, for the first size where neighbours straggle. The first code must be a Reed-Solomon "
         "code with one cluster.",
     )
+    width: str = options.width()
 
 
 @command(PRECISION)
@@ -84,7 +85,7 @@ def stability(what: Measured, output: Report) -> None:
     from ..stability import HELD, write_csv
 
     output.check()
-    check_pictures(what.plot, what.circle)
+    check_pictures(what.width, what.plot, what.circle)
     pairs = pairs_of(what.sizes, what.stragglers)
     if what.equal not in ("stragglers", *HELD):
         raise ValueError(f"--equal must be stragglers, {', '.join(HELD)}, not {what.equal}")
@@ -94,12 +95,10 @@ def stability(what: Measured, output: Report) -> None:
     rows = survey.rows
     output.write_rows(lambda path: write_csv(rows, path))
     if what.circle is not None:
-        plotting.save_circle_curves(around, what.circle)
-        echo(f"plot written to {what.circle}", err=True)
+        draw(lambda: plotting.circle_curves(around), what.circle, what.width)
     if what.plot is not None:
         named = [row._replace(code=catalogue.describe(row.code)) for row in rows]
-        plotting.save_stability_curves(named, what.plot, survey.asked)
-        echo(f"plot written to {what.plot}", err=True)
+        draw(lambda: plotting.stability_figure(named, survey.asked), what.plot, what.width)
     if output.write([row._asdict() for row in rows]):
         return
     _show_costs(rows, what.equal, output)

@@ -38,8 +38,7 @@ from .output import (
     check_drawn,
     check_files,
     check_pictures,
-    draw_panels,
-    draw_timelines,
+    draw,
     json_text,
 )
 
@@ -262,6 +261,7 @@ class Shown(Options, panel=RESULTS):
         "communication and computation instead."
     )
     timeline: Path | None = options.timeline("run")
+    width: str = options.width()
 
 
 @dataclass(frozen=True)
@@ -326,6 +326,8 @@ EXAMPLE = (
 @command(TRAINING, epilog=EXAMPLE)
 def train(context: typer.Context, asked: Asked) -> None:
     """Train a model on workers that straggle, with coded gradients."""
+    from .. import plotting
+
     trackers: dict[str, StabilityTracker] = {}
     with _written_at_last(trackers, asked.track), _ranks(asked.engine) as serve:
         if not is_given(context, "workers") and (count := _workers_there(asked.engine)) > 0:
@@ -350,13 +352,12 @@ def train(context: typer.Context, asked: Asked) -> None:
         if asked.plot is not None:
             _plot(asked, asked.plot, runs, histories, model, dataset)
         if asked.timeline is not None:
-            draw_timelines({_shown(each.name): each for each in histories}, asked.timeline)
+            shown = {_shown(each.name): each for each in histories}
+            picture = bind(plotting.timeline_figure, shown)
+            draw(picture, asked.timeline, asked.width, "timeline")
         if asked.plot is not None and asked.track is not None:
-            from .. import plotting
-
             beside = asked.plot.with_stem(f"{asked.plot.stem}-precision")
-            plotting.save_tracking_curves(trackers, beside)
-            echo(f"plot written to {beside}", err=True)
+            draw(bind(plotting.tracking_curves, trackers), beside, asked.width)
 
 
 @contextmanager
@@ -416,7 +417,7 @@ def _check_files(asked: Asked) -> None:
             check_files(path)
     # the history of earlier versions may have any name
     replace(asked, json_file=PRINTED if asked.json_file == PRINTED else None).check()
-    check_pictures(asked.plot, asked.timeline)
+    check_pictures(asked.width, asked.plot, asked.timeline)
 
 
 def _check(asked: Asked, runs: Mapping[str, _Run]) -> None:
@@ -798,14 +799,16 @@ def _plot(
     dataset: Dataset,
 ) -> None:
     from .. import plotting
+    from ..plotting.curves import reached
 
     named = [replace(each, name=_shown(each.name)) for each in histories]
-    title = f"{dataset.name}; delays {asked.delays.strip()}"
+    about = f"{dataset.name}; delays {asked.delays.strip()}"
     if _differ_in_method(runs):
-        draw_panels(plotting.spending_panels(histories, True), path, title)
+        panels = plotting.spending_panels(histories, True)
     elif _wait_for_some(runs):
         panels = plotting.approximation_panels(named, _optimum(model, dataset))
-        draw_panels(panels, path, title)
     else:
-        plotting.save_error_curves(named, path)
-        echo(f"plot written to {path}", err=True)
+        draw(lambda: plotting.error_curves(named, caption=about), path, asked.width)
+        return
+    title = reached(histories)
+    draw(lambda: plotting.panel_figure(panels, title, caption=about), path, asked.width)

@@ -68,8 +68,8 @@ def strength(sizes: Array) -> Array:
 
 
 def hue(angle: Array) -> Array:
-    """A colour for each angle, the same for angles that differ by a whole turn."""
-    thirds = np.array([0, 2, -2]) * np.pi / 3
+    """A colour for each angle: blue and orange for 0 and 180°, as for positive and negative."""
+    thirds = np.array([-5, 3, -1]) * np.pi / 6
     colour: Array = 0.46 + 0.42 * np.cos(angle[..., np.newaxis] - thirds)
     return colour
 

@@ -26,7 +26,7 @@ from .optimum import (
     round_time,
 )
 from .plan import CODES, SHORTER, Choice, Plan, plan
-from .sweep import Cell, Sweep, sweep, sweep_panels
+from .sweep import Cell, Sweep, sweep
 
 __all__ = [
     "CODES",
@@ -59,6 +59,5 @@ __all__ = [
     "record",
     "round_time",
     "sweep",
-    "sweep_panels",
 ]
 __dir__ = listing(__all__)

@@ -14,8 +14,6 @@ from .._shown import duration, plural, short
 from ..codes import Code, catalogue
 from ..delays import DelayModel, parse
 from ..delays.interface import check_model, described, sample
-from ..history import APPROXIMATE
-from ..plotting.panels import Line, Panel, Style
 from ..simulation import follow, simulate
 from .plan import made
 
@@ -23,9 +21,8 @@ if TYPE_CHECKING:
     from ..data import Dataset
     from ..models import Model
 
-__all__ = ["Cell", "Sweep", "sweep", "sweep_panels"]
+__all__ = ["Cell", "Sweep", "sweep"]
 
-_TIMES = [f"{name}{end}" for name in ("seconds", "measured") for end in ("", "_low", "_high")]
 _NORMAL = 1.959963984540054  # standard errors to each side that hold 95%
 
 Integers = int | Sequence[int]
@@ -329,76 +326,3 @@ def _laws(delays: Any) -> list[tuple[str, DelayModel | None]]:
     if not found:
         raise ValueError("delays must be a model, some models or None, not an empty sequence")
     return found
-
-
-def sweep_panels(cells: Sequence[Cell]) -> list[Panel]:
-    """Times and errors of cells against stragglers, or against workers if stragglers do not vary.
-
-    For codes that leave something out of gradients, the residual takes the place of errors.
-
-    Parameters
-    ----------
-    cells : sequence of Cell
-        Cells that were not computed are skipped.
-
-    Returns
-    -------
-    list of fastgc.plotting.Panel
-        Two for each of the delays, which `fastgc.plotting.save_panels` draws.
-
-    Raises
-    ------
-    ValueError
-        If nothing was computed.
-    """
-    shown = [cell for cell in cells if not math.isnan(cell.seconds)]
-    if not shown:
-        raise ValueError("nothing to draw: no cell was computed")
-    unit, per_second = ("s", 1.0) if max(cell.seconds for cell in shown) >= 1 else ("ms", 1e3)
-    by_workers = len({cell.stragglers for cell in shown}) == 1 < len({cell.n for cell in shown})
-    x_label = "workers n" if by_workers else "stragglers tolerated s"
-    several = len({cell.n for cell in shown}) > 1 and not by_workers
-
-    def x(cell: Cell) -> int:
-        return cell.n if by_workers else cell.stragglers
-
-    left_out = any(cell.residual > APPROXIMATE for cell in shown)
-    what = "left out, root mean square" if left_out else "largest relative error"
-
-    def error(cell: Cell) -> float:
-        return cell.residual if left_out else cell.largest_error
-
-    panels = []
-    for told in dict.fromkeys(cell.delays for cell in shown):
-        lines: dict[str, list[Cell]] = {}
-        for cell in cells:  # lines are not to lead across what is missing
-            if cell.delays == told:
-                label = catalogue.describe(cell.code) + (f", n = {cell.n}" if several else "")
-                lines.setdefault(label, []).append(cell)
-        times, errors, title = [], [], told
-        for label, mine in lines.items():
-            if all(math.isnan(cell.seconds) for cell in mine):
-                continue
-            mine.sort(key=x)
-            at = [x(cell) for cell in mine]
-            seconds, low, high, real, real_low, real_high = (
-                per_second * np.array([getattr(cell, name) for cell in mine]) for name in _TIMES
-            )
-            # where points are measured times, others are not marked
-            style: Style = "joined" if np.isnan(real).all() else "line"
-            times.append(Line(label, at, seconds, style, (low, high)))
-            errors.append(Line(label, at, [error(cell) for cell in mine], "joined"))
-            if not np.isnan(real).all():
-                ends = real_low, real_high
-                times.append(Line(label, at, real, "points", ends))
-                title = f"{told}\nlines: simulated, points: measured"
-        spans = [
-            [value for line in each for value in line.y.tolist() if 0 < value < math.inf]
-            for each in (times, errors)
-        ]
-        wide = [bool(span) and max(span) > 4 * min(span) for span in spans]
-        panels += [
-            Panel(title, x_label, f"time of a round ({unit})", times, log_y=wide[0]),
-            Panel(told, x_label, what, errors, log_y=wide[1] and not left_out),
-        ]
-    return panels

@@ -1,20 +1,17 @@
 """Pictures: codes, rounds, training runs, precision, and the papers' figures. Needs matplotlib."""
 
 from .._shown import listing
+from .choosing import fit_curves, load_curves, sequential_curves, sweep_curves, time_curves
 from .curves import (
     approximation_panels,
     circle_curves,
     error_curves,
-    save_circle_curves,
-    save_error_curves,
-    save_stability_curves,
-    save_tracking_curves,
     spending_panels,
     stability_curves,
     stability_figure,
     tracking_curves,
 )
-from .panels import Line, Panel, check_path, panel_figure, save, save_panels
+from .panels import Line, Panel, check_path, panel_figure, save, style
 from .rounds import assignment, timeline, timeline_figure
 
 __all__ = [
@@ -25,16 +22,17 @@ __all__ = [
     "check_path",
     "circle_curves",
     "error_curves",
+    "fit_curves",
+    "load_curves",
     "panel_figure",
     "save",
-    "save_circle_curves",
-    "save_error_curves",
-    "save_panels",
-    "save_stability_curves",
-    "save_tracking_curves",
+    "sequential_curves",
     "spending_panels",
     "stability_curves",
     "stability_figure",
+    "style",
+    "sweep_curves",
+    "time_curves",
     "timeline",
     "timeline_figure",
     "tracking_curves",

@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..history import MISCLASSIFIED
+from .._shown import duration
+from ..history import APPROXIMATE, MISCLASSIFIED
 from .panels import (
     COLOURS,
     DASHES,
-    ENTRY,
-    HEIGHT,
     MARKERS,
     MORE_COLOURS,
     SMALL,
-    WIDTH,
+    WIDE,
     Line,
     Panel,
     above,
-    check_path,
-    even_lines,
+    across,
+    inches,
     legend_below,
+    legend_columns,
     legend_inches,
     new_figure,
+    one_line,
     percent_axis,
     plain_decades,
     plain_frame,
-    save,
+    settings,
+    spread,
     time_unit,
 )
 
@@ -47,10 +48,8 @@ __all__ = [
     "approximation_panels",
     "circle_curves",
     "error_curves",
-    "save_circle_curves",
-    "save_error_curves",
-    "save_stability_curves",
-    "save_tracking_curves",
+    "leaves_out",
+    "reached",
     "spending_panels",
     "stability_curves",
     "stability_figure",
@@ -58,8 +57,9 @@ __all__ = [
 ]
 
 _NOTHING_LEFT = 30.0  # end of the axis of relative errors
-_AMONG = 3  # the same, among curves that go up and down
-_WIDE = 4.0  # a span from which on a logarithmic axis shows more
+
+
+_Curve = tuple[str, list[float], list[float]]  # a run's name, when, and how wrong by then
 
 
 class _Round(Protocol):
@@ -81,8 +81,11 @@ def error_curves(
     ax: Axes | None = None,
     time_axis: bool = True,
     log_x: bool | None = None,
+    caption: str | None = None,
 ) -> Axes:
     """Draw the test error of training runs against time, with a line for each run.
+
+    The title says when runs reach the lowest error that all of them reach.
 
     The error axis is logarithmic if the errors are positive and the largest is at least four times
     the smallest.
@@ -94,15 +97,18 @@ def error_curves(
         training began and its ``test_error``. The latter is a fraction, unless an attribute
         ``measure`` of the run says otherwise (`fastgc.training.History.measure`). Rounds whose test
         error is None, NaN or infinite are left out. A run without a tested round appears only in
-        the legend.
+        the legend, which says what a History's gradients leave out on average.
     ax : matplotlib Axes, optional
         Where to draw. Default: a new figure that is not in pyplot, ``ax.figure``, with the legend
-        below if there are many runs.
+        below.
     time_axis : bool
         False: draw against the number of rounds instead of seconds.
     log_x : bool, optional
         Logarithmic horizontal axis. Default: if the longest run is more than four times as long as
         the shortest.
+    caption : str, optional
+        What the legend of a new figure is headed by. Default: the data and delays of all runs, if
+        they are the same.
 
     Returns
     -------
@@ -118,15 +124,19 @@ def error_curves(
     measure = _measure(histories)
     percent = measure == MISCLASSIFIED
     curves = [(history.name, *_curve(history, time_axis)) for history in histories]
+    notes = [_note(history) for history in histories]
     ends = [x[-1] for _, x, _ in curves if x]
     if not ends:
         raise ValueError("nothing to draw: no run has a round with a test error")
-    below = ax is None and len(curves) > _AMONG
+    own = ax is None
     if ax is None:
-        room = legend_inches([name for name, _, _ in curves], 1) if below else 0.0
-        ax = new_figure(WIDTH, HEIGHT + room).add_subplot()
-    for (name, x, y), colour, dash in zip(curves, cycle(COLOURS), cycle(DASHES), strict=False):
-        label = name if x else f"{name} (not tested)"
+        wide, high = settings()["figure.figsize"]
+        names = [f"{name}{note}" for (name, _, _), note in zip(curves, notes, strict=True)]
+        columns = legend_columns(names, wide)
+        ax = new_figure(height=high + legend_inches(names, columns)).add_subplot()
+    looks = zip(cycle(COLOURS), cycle(DASHES), strict=False)
+    for (name, x, y), note, (colour, dash) in zip(curves, notes, looks, strict=False):
+        label = f"{name}{note}" if x else f"{name} (not tested)"
         # The dot marks where a run ends, and is all there is to see of one tested round.
         ax.plot(
             x,
@@ -135,14 +145,13 @@ def error_curves(
             color=colour,
             label=label,
             marker="o",
-            markersize=4,
             markevery=[-1],
             zorder=above(dash),
         )
 
     _scale_errors(ax, [error for _, _, y in curves for error in y], percent)
     if log_x is None:
-        log_x = max(ends) > _WIDE * min(ends) > 0
+        log_x = max(ends) > WIDE * min(ends) > 0
     if log_x:
         ax.set_xscale("log")
         plain_decades(ax.xaxis, percent=False)
@@ -150,11 +159,12 @@ def error_curves(
         ax.set_xlim(left=0)
     ax.set_xlabel("time of training (s)" if time_axis else "round")
     ax.set_ylabel(f"test {measure}")
-    if title := _run_title(histories):
-        ax.set_title(even_lines(title, int(12 * WIDTH)), fontsize="medium")
+    title = one_line(inches(ax)[0], *_reached(curves, measure, time_axis))
+    ax.set_title(title, fontsize="medium")
     plain_frame(ax)
-    if below:
-        legend_below(ax.figure)
+    if own:
+        said = _run_title(histories) if caption is None else caption
+        legend_below(ax.figure, said, ncols=columns)
     else:
         ax.legend(frameon=False, fontsize=SMALL)
     return ax
@@ -162,7 +172,7 @@ def error_curves(
 
 def _scale_errors(ax: Axes, errors: Sequence[float], percent: bool) -> None:
     """Make the axis of errors logarithmic where that shows more."""
-    if min(errors) > 0 and max(errors) >= _WIDE * min(errors):
+    if min(errors) > 0 and max(errors) >= WIDE * min(errors):
         ax.set_yscale("log")
         plain_decades(ax.yaxis, percent=percent)
     else:
@@ -171,18 +181,37 @@ def _scale_errors(ax: Axes, errors: Sequence[float], percent: bool) -> None:
             percent_axis(ax.yaxis)
 
 
+def reached(histories: Sequence[_History]) -> str:
+    """When runs reach the lowest test error that all of them reach, as `error_curves` says it."""
+    curves = [(history.name, *_curve(history, True)) for history in histories]
+    return _reached(curves, _measure(histories), True)[1]
+
+
+def _reached(curves: Sequence[_Curve], measure: str, time_axis: bool) -> list[str]:
+    """The same of all runs; of the first and the last; of the first."""
+    level = max(min(y, default=math.inf) for _, _, y in curves)
+    if not math.isfinite(level):
+        return [""] * 3
+    at = sorted(
+        (next(when for when, error in zip(x, y, strict=True) if error <= level), name)
+        for name, x, y in curves
+    )
+    said = [
+        f"{name.partition(' (')[0]} after {duration(when) if time_axis else f'{when:.0f} rounds'}"
+        for when, name in at
+    ]
+    percent = measure == MISCLASSIFIED
+    what = f"{100 * level:.2g}% error" if percent else f"{measure} {level:.3g}"
+    ends = said if len(said) == 1 else [said[0], said[-1]]
+    return [f"{what}: {', '.join(each)}" for each in (said, ends, said[:1])]
+
+
 def _run_title(histories: Sequence[Any]) -> str:
     """What runs have in common, their data and delays; empty if they differ or do not say."""
     told = {
         tuple(getattr(history, name, "") for name in ("data", "delays")) for history in histories
     }
     return "; ".join(filter(None, told.pop())) if len(told) == 1 else ""
-
-
-def save_error_curves(histories: Sequence[_History], path: str | os.PathLike[str]) -> None:
-    """Write the picture of `error_curves` to a file, as `save` does."""
-    check_path(path)
-    save(error_curves(histories), path)
 
 
 def stability_curves(
@@ -226,9 +255,7 @@ def stability_curves(
             linestyle=dash,
             color=colour,
             label=name,
-            markersize=4,
-            linewidth=1.2,
-            elinewidth=0.6,
+            elinewidth=settings()["axes.linewidth"],
         )
     ax.set_yscale("log")
     ax.set_ylim(1e-17, _NOTHING_LEFT)
@@ -263,9 +290,10 @@ def stability_figure(
     at = [(row.n, row.stragglers) for row in rows] if sizes is None else list(sizes)
     kinds = list(dict.fromkeys((row.dtype, row.pattern) for row in rows))
     names = list(dict.fromkeys(row.code for row in rows))
-    columns = min(len(kinds), 2)
+    columns = across(len(kinds))
     lines = -(-len(kinds) // columns)
-    figure = new_figure(WIDTH * columns, 0.6 + HEIGHT * lines + ENTRY * len(names) / columns)
+    height = settings()["figure.figsize"][1] * lines + legend_inches(names, columns)
+    figure = new_figure(height=height)
     first = None
     for place, (dtype, pattern) in enumerate(kinds, start=1):
         ax = figure.add_subplot(lines, columns, place, sharey=first)
@@ -283,18 +311,9 @@ def stability_figure(
     handles, _ = first.get_legend_handles_labels() if first else ([], [])
     legend_below(figure, handles=handles, labels=names, ncols=columns)
     sets = max(row.sets for row in rows)
-    figure.suptitle(f"median, and up to the worst of {sets} sets of survivors", fontsize=10)
+    title = f"median, and up to the worst of {sets} sets of survivors"
+    figure.suptitle(title, fontsize="medium")
     return figure
-
-
-def save_stability_curves(
-    rows: Sequence[StabilityRow],
-    path: str | os.PathLike[str],
-    sizes: Sequence[tuple[int, int]] | None = None,
-) -> None:
-    """Write the picture of `stability_figure` to a file, as `save` does."""
-    check_path(path)
-    save(stability_figure(rows, sizes), path)
 
 
 def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
@@ -324,8 +343,8 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
     curves = (("exact vector", values.exact), ("near-exact vector", values.near_exact))
     for (name, logs), colour, dash in zip(curves, COLOURS[1::-1], ("--", "-"), strict=False):
         shown = np.where(np.isfinite(logs), logs, np.nan)
-        ax.plot(place, shown, dash, color=colour, linewidth=1.2, label=name, zorder=above(dash))
-    ax.axhline(0, color="0.4", linewidth=0.8, linestyle=":", zorder=1)
+        ax.plot(place, shown, dash, color=colour, label=name, zorder=above(dash))
+    ax.axhline(0, color="0.4", linewidth=settings()["axes.linewidth"], linestyle=":", zorder=1)
     ax.set_xlim(-0.5, place.size - 0.5)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:.0f}}}$")
@@ -338,12 +357,6 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
     else:
         ax.legend(frameon=False, fontsize=SMALL)
     return ax
-
-
-def save_circle_curves(values: CircleValues, path: str | os.PathLike[str]) -> None:
-    """Write the picture of `circle_curves` to a file, as `save` does."""
-    check_path(path)
-    save(circle_curves(values), path)
 
 
 def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = None) -> Axes:
@@ -362,6 +375,7 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
     """
     if not any(tracker.rounds for tracker in tracks.values()):
         raise ValueError("nothing to draw: no round was tracked")
+    own = ax is None
     if ax is None:
         ax = new_figure().add_subplot()
     from matplotlib.ticker import MaxNLocator
@@ -372,7 +386,7 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
             [each.round for each in rounds],
             [each.predicted for each in rounds],
             color=colour,
-            linewidth=1,
+            linestyle="-",
             label=name,
         )
         rounds = [each for each in tracker.rounds if math.isfinite(each.measured)]
@@ -382,7 +396,6 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
                 [each.measured for each in rounds],
                 linestyle="none",
                 marker="o",
-                markersize=4,
                 color=colour,
             )
     ax.set_yscale("log")
@@ -391,18 +404,11 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
     ax.set_xlabel("round")
     ax.set_ylabel("relative error of the gradient")
     plain_frame(ax)
-    ax.legend(frameon=False, fontsize=SMALL, loc="upper left", bbox_to_anchor=(0, -0.17))
+    if own:
+        legend_below(ax.figure)
+    else:
+        ax.legend(frameon=False, fontsize=SMALL)
     return ax
-
-
-def save_tracking_curves(
-    tracks: Mapping[str, StabilityTracker], path: str | os.PathLike[str]
-) -> None:
-    """Write the picture of `tracking_curves` to a file, as `save` does."""
-    check_path(path)
-    figure = new_figure()
-    tracking_curves(tracks, figure.add_subplot())
-    save(figure, path)
 
 
 def spending_panels(
@@ -429,7 +435,7 @@ def spending_panels(
     if not histories or not all(history.rounds for history in histories):
         raise ValueError("nothing to draw: there must be runs, of a round at least")
     ends = [history.rounds[-1].time for history in histories]
-    wide = max(ends) > _WIDE * min(ends) > 0
+    wide = max(ends) > WIDE * min(ends) > 0
     unit, per_second = time_unit(max(ends))
     time, loss = f"time ({unit})", "training loss"
     communication, computation = "communication (vectors)", "computation (sample gradients)"
@@ -478,7 +484,7 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
     Returns
     -------
     list of fastgc.plotting.Panel
-        Four, which `fastgc.plotting.save_panels` draws.
+        Four, which `fastgc.plotting.panel_figure` draws.
 
     Raises
     ------
@@ -508,14 +514,18 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
         for history in histories:
             shown = [r for r in history.rounds if r.evaluated]
             x = [per_second * r.time for r in shown]
-            lines.append(Line(history.name, x, [of(r) for r in shown]))
+            note = leaves_out([history.left_out()])
+            lines.append(Line(history.name, x, [of(r) for r in shown], note=note))
         starts = [line.x[0] for line in lines]  # 0 of simulated workers that are never late
-        wide = max(line.x[-1] for line in lines) > _WIDE * max(starts) and min(starts) > 0
-        return Panel("", time_label, y_label, lines, log_x=wide, log_y=_spread(lines))
+        wide = max(line.x[-1] for line in lines) > WIDE * max(starts) and min(starts) > 0
+        return Panel("", time_label, y_label, lines, log_x=wide, log_y=spread(lines))
 
     def against_load(y_label: str, of: Callable[[History], float], log: bool) -> Panel:
-        lines = [Line(each.name, [each.load], [of(each)], "points") for each in histories]
-        return Panel("", "mean load × n / k", y_label, lines, log_y=log and _spread(lines))
+        lines = [
+            Line(each.name, [each.load], [of(each)], "points", note=leaves_out([each.left_out()]))
+            for each in histories
+        ]
+        return Panel("", "mean load × n / k", y_label, lines, log_y=log and spread(lines))
 
     return [
         against_time(loss_label, loss),
@@ -529,11 +539,19 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
     ]
 
 
-def _spread(lines: Sequence[Line]) -> bool:
-    """Whether a logarithmic axis shows more of them."""
-    values = np.concatenate([line.y for line in lines])
-    values = values[np.isfinite(values)]
-    return bool(values.size) and bool(values.min() > 0 and values.max() > _WIDE * values.min())
+def _note(history: Any) -> str:
+    """What the legend says after the name of a run, if its gradients are approximations."""
+    note = leaves_out([history.left_out()]) if hasattr(history, "left_out") else ""
+    return f": {note}" if note else ""
+
+
+def leaves_out(residuals: Iterable[float]) -> str:
+    """The note of a code whose gradients leave out so much, at least and at most; "" if exact."""
+    shares = [100 * each for each in residuals if each > APPROXIMATE]
+    if not shares:
+        return ""
+    low, high = (f"{share:.2g}" for share in (min(shares), max(shares)))
+    return f"leaves out {low}%" if low == high else f"leaves out {low}% to {high}%"
 
 
 def _drawn(error: float) -> float:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import cycle
 from pathlib import Path
 from textwrap import fill, wrap
@@ -26,42 +28,56 @@ __all__ = [
     "COLOURS",
     "DASHES",
     "ENTRY",
-    "HEIGHT",
     "MARKERS",
     "MORE_COLOURS",
     "SMALL",
-    "WIDTH",
+    "WIDE",
     "Line",
     "Panel",
     "Style",
     "above",
+    "across",
     "check_path",
+    "draw_panels",
+    "em",
     "even_lines",
-    "figure_title",
+    "inches",
     "legend_below",
+    "legend_columns",
     "legend_inches",
+    "letters",
     "new_figure",
+    "one_line",
     "panel_figure",
     "percent_axis",
     "plain_decades",
     "plain_frame",
     "save",
-    "save_panels",
+    "settings",
+    "shorten",
+    "spread",
+    "style",
     "time_unit",
 ]
 
-_SUFFIXES = (".png", ".svg", ".pdf")
+_SUFFIXES = (".png", ".svg", ".pdf", ".eps")
 # Okabe and Ito's palette, which colour-blind readers tell apart; the dashes serve print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MORE_COLOURS = (*COLOURS, "#999999", "#882255", "#999933", "#332288")
 DASHES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
 _DECADE = 10.0
-# Inches: printed 8.5 cm wide, texts of 9 points are of 6. Two beside each other suit a whole page.
-WIDTH, HEIGHT = 5.0, 3.6
-SMALL = 9  # points: of legends, and of what stands in a picture
-ENTRY = 0.19  # inches that a line of a legend takes
+WIDE = 4.0  # a span from which on a logarithmic axis shows more
+# Of a column of a paper, of its page, and of a slide: inches across, inches of a row, points.
+_WIDTHS = {"single": (3.5, 2.6, 8.0), "double": (7.16, 2.8, 8.0), "slide": (12.5, 5.0, 15.0)}
+_ROOM = 28  # ems that a panel takes at least beside another
+ENTRY = 1.37  # ems that a line of a legend takes
+SMALL = "small"  # texts of legends, and those that stand in a picture
+_DPI = 300
+_GAINED = 1.2  # how much larger a layout makes axes
+_WIDER = 1.1  # how much wider than its axes a title may be
 _FEWEST_TICKS = 3
+_LEADING = 1.6  # ems from a label of a vertical axis to the next
 _TINY, _HUGE = 1e-3, 1e5  # beyond which powers of ten are easier to read than zeros
 
 
@@ -71,7 +87,7 @@ def check_path(path: str | os.PathLike[str]) -> None:
     Raises
     ------
     ValueError
-        If the name does not end in ``.png``, ``.svg`` or ``.pdf``.
+        If the name does not end in ``.png``, ``.svg``, ``.pdf`` or ``.eps``.
     ImportError
         If matplotlib is not installed.
     """
@@ -80,13 +96,111 @@ def check_path(path: str | os.PathLike[str]) -> None:
     new_figure()
 
 
-def new_figure(width: float = WIDTH, height: float = HEIGHT) -> Figure:
-    """A figure of this size in inches that pyplot does not know of."""
+def settings() -> Any:
+    """Matplotlib's settings in effect, or ImportError that says how to install it."""
     try:
-        from matplotlib.figure import Figure
+        import matplotlib.figure
     except ImportError as error:
         raise ImportError(f"pictures need matplotlib: {pip_install('plot')}") from error
-    return Figure(figsize=(width, height), layout="constrained")
+    return matplotlib.rcParams
+
+
+def style(width: str = "double") -> dict[str, Any]:
+    """Settings of matplotlib by which pictures have the size, letters and colours of a paper's.
+
+    All pictures of this module follow matplotlib's settings: those of the commands are these.
+
+    Parameters
+    ----------
+    width : {"double", "single", "slide"}
+        "single": 3.5 inches, a column of a paper with two, letters of 8 points. "double": 7.16
+        inches, its page. "slide": 12.5 inches, letters of 15 points. A picture of that size needs
+        no scaling.
+
+    Returns
+    -------
+    dict
+        For ``plt.style.use``, which keeps them, or ``with plt.style.context``. Fonts in PDF and EPS
+        are of TrueType, as IEEE and ACM require.
+
+    Raises
+    ------
+    ValueError
+        If the width is unknown.
+    ImportError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import fastgc
+    >>> import matplotlib.pyplot as plt
+    >>> with plt.style.context(fastgc.plotting.style("single")):
+    ...     ax = fastgc.plotting.assignment(fastgc.BinaryCode(6, stragglers=1))
+    >>> float(ax.figure.get_figwidth())
+    3.5
+    """
+    if width not in _WIDTHS:
+        raise ValueError(f"width must be one of {', '.join(_WIDTHS)}, not {width!r}")
+    settings()
+    from cycler import cycler
+
+    across, high, points = _WIDTHS[width]
+    looks = zip(MORE_COLOURS, cycle(DASHES), strict=False)
+    colours, dashes = zip(*looks, strict=True)
+    return {
+        "figure.figsize": (across, high),
+        "figure.constrained_layout.use": True,
+        "font.size": points,
+        "axes.titlesize": "medium",
+        "legend.fontsize": SMALL,
+        "legend.frameon": False,
+        "axes.prop_cycle": cycler(color=colours) + cycler(linestyle=dashes),
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "grid.color": "0.9",
+        "lines.linewidth": 0.15 * points,
+        "lines.markersize": 0.45 * points,
+        "axes.linewidth": 0.08 * points,
+        "grid.linewidth": 0.08 * points,
+        **{f"{axis}tick.major.{of}": at * points for axis in "xy" for of, at in _TICK.items()},
+        **_FONTS,
+    }
+
+
+_TICK = {"size": 0.35, "width": 0.08}
+_FONTS: dict[str, Any] = {"pdf.fonttype": 42, "ps.fonttype": 42}  # TrueType
+
+
+def em() -> float:
+    """Inches that a letter is high: the measure of layouts, which suit any size of letters."""
+    return float(settings()["font.size"]) / 72
+
+
+def inches(ax: Any) -> tuple[float, float]:
+    """Width and height of axes, about: a layout that is to suit all texts comes later."""
+    box = ax.bbox.transformed(ax.get_figure(root=True).dpi_scale_trans.inverted())
+    return _GAINED * box.width, _GAINED * box.height
+
+
+def letters(long: float) -> int:
+    """How many letters a line of so many inches has room for."""
+    return int(1.7 * long / em())
+
+
+def across(panels: int) -> int:
+    """How many of these panels there is room for beside each other."""
+    return max(1, min(panels, int(settings()["figure.figsize"][0] / (_ROOM * em()))))
+
+
+def new_figure(width: float | None = None, height: float | None = None) -> Figure:
+    """A figure that pyplot does not know of; without a size in inches, of that of the settings."""
+    usual = settings()["figure.figsize"]
+    from matplotlib.figure import Figure
+
+    size = (usual[0] if width is None else width, usual[1] if height is None else height)
+    return Figure(figsize=size, layout="constrained")
 
 
 def save(picture: Axes | Figure, path: str | os.PathLike[str]) -> None:
@@ -97,7 +211,8 @@ def save(picture: Axes | Figure, path: str | os.PathLike[str]) -> None:
     picture : matplotlib Axes or Figure
         What functions of this module return. For axes, the whole figure is written.
     path : str or path
-        A name that ends in ``.png``, ``.svg`` or ``.pdf``, which gives the format.
+        A name that ends in ``.png``, ``.svg``, ``.pdf`` or ``.eps``, which gives the format. Fonts
+        in the latter two are of TrueType.
 
     Raises
     ------
@@ -111,16 +226,27 @@ def save(picture: Axes | Figure, path: str | os.PathLike[str]) -> None:
 
     kind = Path(path).suffix[1:].lower()
     dated = {"svg": "Date", "pdf": "CreationDate"}
-    with rc_context({"svg.hashsalt": "fastgc"}):
+    file = BytesIO()
+    told: Any = {"svg.hashsalt": "fastgc", **_FONTS}
+    with rc_context(told):
         metadata = {dated[kind]: None} if kind in dated else None
         whole: Any = picture.figure  # of axes perhaps a part of the figure, whose figure is all
-        whole.figure.savefig(path, format=kind, dpi=200, metadata=metadata)
+        whole.figure.savefig(file, format=kind, dpi=_DPI, metadata=metadata)
+    text = file.getvalue()
+    if kind == "eps":  # the only line that differs from one time to the next
+        text = re.sub(rb"(?m)^%%CreationDate: .*\n", b"", text, count=1)
+    Path(path).write_bytes(text)
 
 
-def figure_title(text: str, figure: Figure) -> None:
-    """Write a title above all of a figure, in lines that fit it."""
-    if text:
-        figure.suptitle(even_lines(text, int(13 * figure.get_figwidth())), fontsize="medium")
+def one_line(long: float, *texts: str) -> str:
+    """The first of these texts that a line has room for; if none has, the start of the last."""
+    most = letters(long)
+    return next((text for text in texts if len(text) <= most), shorten(texts[-1], most))
+
+
+def shorten(text: str, most: int) -> str:
+    """A text, or its start where it has more letters than that."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 def even_lines(text: str, width: int) -> str:
@@ -135,9 +261,16 @@ def _whole_words(text: str, width: int) -> bool:
     return max(map(len, text.split()), default=0) <= width
 
 
-def legend_below(figure: Any, **entries: Any) -> None:
-    """A legend below all that is drawn."""
-    figure.legend(loc="outside lower center", frameon=False, fontsize=SMALL, **entries)
+def legend_below(figure: Any, caption: str = "", **entries: Any) -> None:
+    """A legend below all that is drawn, headed by what all of it is of."""
+    figure.legend(
+        loc="outside lower center",
+        frameon=False,
+        fontsize=SMALL,
+        title=even_lines(caption, letters(figure.get_figwidth())) or None,
+        title_fontsize=SMALL,
+        **entries,
+    )
 
 
 def time_unit(seconds: float) -> tuple[str, float]:
@@ -147,7 +280,7 @@ def time_unit(seconds: float) -> tuple[str, float]:
 
 def plain_frame(ax: Axes) -> None:
     """A pale grid behind what is drawn, and no frame above and to the right."""
-    ax.grid(True, which="major", color="0.9", linewidth=0.8)
+    ax.grid(True, which="major", color="0.9", linewidth=settings()["grid.linewidth"])
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
 
@@ -158,28 +291,49 @@ def percent_axis(axis: Axis) -> None:
 
 
 def plain_decades(axis: Axis, percent: bool) -> None:
-    """Put ticks at 1, 2, 5 of each decade, as plain numbers: fewer or more, if need be."""
+    """Put ticks at 1, 2, 5 of each decade, as plain numbers: fewer or more, by the room."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     low, high = axis.get_view_interval()
-    steps = (1,) if high > _DECADE**4 * low else (1, 2, 5)
 
-    def ticks(locator: Any) -> int:
-        return sum(low <= at <= high for at in locator.tick_values(low, high))
+    def ticks(locator: Any) -> list[float]:
+        return [at for at in locator.tick_values(low, high) if low <= at <= high]
 
-    locator: Any = LogLocator(subs=steps)
-    if ticks(locator) < _FEWEST_TICKS:
-        locator = LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 7))
-    if ticks(locator) < _FEWEST_TICKS:
-        locator = MaxNLocator(4)
-    axis.set_major_locator(locator)
-    axis.set_minor_formatter(NullFormatter())
+    wide = high > _DECADE**4 * low
+    powers = wide and (low < _TINY or high > _HUGE)
     if percent:
         percent_axis(axis)
-    elif steps == (1,) and (low < _TINY or high > _HUGE):
+    elif powers:
         axis.set_major_formatter(lambda value, _: f"$10^{{{math.log10(value):.0f}}}$")
     else:
         axis.set_major_formatter(lambda value, _: f"{value:g}")
+    locators: list[Any] = [LogLocator(subs=subs) for subs in ((1, 2, 5), (1, 3), (1,))]
+    fitting = [each for each in locators[2 * wide :] if _have_room(axis, ticks(each))]
+    locator = fitting[0] if fitting else locators[-1]
+    if len(ticks(locator)) < _FEWEST_TICKS:
+        locator = LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 7))
+    if len(ticks(locator)) < _FEWEST_TICKS or not _have_room(axis, ticks(locator)):
+        locator = locators[-1] if wide else MaxNLocator(4)
+    axis.set_major_locator(locator)
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _have_room(axis: Any, ticks: Sequence[float]) -> bool:
+    """Whether the labels of these ticks of a logarithmic axis stand apart."""
+    if len(ticks) <= 1:
+        return True
+    low, high = axis.get_view_interval()
+    long = inches(axis.axes)[axis.axis_name == "y"]
+    apart = float(np.diff(np.log(ticks)).min()) / math.log(high / low) * long / em()
+    said = max(len(axis.get_major_formatter()(at).strip("${}").replace("^{", "")) for at in ticks)
+    return apart > (0.6 * said + 0.8 if axis.axis_name == "x" else _LEADING)
+
+
+def spread(lines: Sequence[Line], zeros: bool = False) -> bool:
+    """Whether a logarithmic axis shows more of lines: of positive ones, or of what is positive."""
+    values = np.concatenate([line.y for line in lines])
+    values = values[np.isfinite(values) & ((values > 0) | (not zeros))]
+    return bool(values.size) and bool(values.min() > 0 and values.max() > WIDE * values.min())
 
 
 def above(dash: str) -> float:
@@ -190,17 +344,18 @@ def above(dash: str) -> float:
 def legend_inches(entries: Sequence[str], across: int) -> float:
     """What a legend takes, in so many columns."""
     lines = sum(1 + entry.count("\n") for entry in entries)
-    return ENTRY * -(-lines // across) + 0.1
+    return (ENTRY * -(-lines // across) + 0.7) * em()
 
 
 Style = Literal["line", "joined", "points", "step"]
 
-_INSIDE = 3  # entries of a legend, at most, that stands in a panel
-_LETTER, _KEY = 0.072, 0.75  # inches that a letter of one takes, and the rest of it
+_LETTER, _KEY = 0.52, 5.4  # ems that a letter of a legend takes, and the rest of an entry
 _MOST_ACROSS = 4  # columns of a legend
-_LABEL = 40  # letters beside a vertical axis, in a line
+_MANY = 6  # entries, from which on longer ones are broken to stand beside each other
+_SHORTEST = 20  # letters of an entry that stay in a line
 _APART = 16  # ticks that would be too many
-_BELOW = 0.5  # inches from an axis down to a legend below it, and below the axis's own texts
+_BELOW = 3.6  # ems from an axis down to a legend below it, and below the axis's own texts
+_SEEN, _EQUAL = 0.005, 1e-9  # parts of an axis: less a reader cannot see, or is rounding
 _TICKED = 8  # whole numbers on a logarithmic axis that each have a tick
 
 
@@ -219,6 +374,12 @@ class Line:
         "joined": points with lines between them.
     interval : pair of (points,) array_like, optional
         Lower and upper ends of a bar through each point.
+    note : str
+        What the legend says after the label, such as ``"leaves out 10%"``. Lines that coincide
+        share an entry only if their notes are the same.
+    dash : str
+        What the dash of the line means, such as ``"n = 20"``, which has an entry of its own in the
+        legend. Default: lines with other labels have other dashes.
 
     Raises
     ------
@@ -232,6 +393,8 @@ class Line:
     y: NDArray[np.float64]
     style: Style
     interval: tuple[NDArray[np.float64], NDArray[np.float64]] | None
+    note: str
+    dash: str
 
     def __init__(
         self,
@@ -240,6 +403,8 @@ class Line:
         y: ArrayLike,
         style: Style = "line",
         interval: tuple[ArrayLike, ArrayLike] | None = None,
+        note: str = "",
+        dash: str = "",
     ) -> None:
         x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
         if x.ndim != 1 or x.shape != y.shape:
@@ -261,7 +426,7 @@ class Line:
                 )
             ends = low, high
         given = {"label": label, "x": x, "y": y, "style": style, "interval": ends}
-        for name, value in given.items():
+        for name, value in {**given, "note": note, "dash": dash}.items():
             object.__setattr__(self, name, value)
 
 
@@ -277,11 +442,14 @@ class Panel:
     log_y: bool = False
 
 
-def panel_figure(panels: Sequence[Panel], title: str = "", columns: int = 2) -> Figure:
-    """Draw panels side by side, at most so many in a row.
+def panel_figure(
+    panels: Sequence[Panel], title: str = "", columns: int | None = None, caption: str = ""
+) -> Figure:
+    """Draw panels side by side, as many in a row as there is room for.
 
-    Lines with the same label share a colour and an entry in the legend. Lines that coincide also
-    share an entry, which has all of their labels.
+    Lines with the same label share a colour and an entry in the legend. Lines of a panel that
+    coincide are drawn as one, whose entry has all of their labels, unless their notes differ: with
+    = between them, or ≈ where only a reader cannot tell them apart. Legends are below panels.
 
     Parameters
     ----------
@@ -289,9 +457,10 @@ def panel_figure(panels: Sequence[Panel], title: str = "", columns: int = 2) -> 
         At least one.
     title : str
         Title above all of them.
-    columns : int
-        Most panels in a row. Texts are large enough to print two panels on a page of 17 cm, or one
-        in a column of 8.5 cm.
+    columns : int, optional
+        Most panels in a row. Default: as many as the width of figures has room for (`style`).
+    caption : str
+        What the legend is headed by, such as the delays that all of them are of.
 
     Raises
     ------
@@ -300,137 +469,197 @@ def panel_figure(panels: Sequence[Panel], title: str = "", columns: int = 2) -> 
     TypeError
         If `columns` is not an integer.
     """
-    columns = min(len(panels), at_least("columns", columns, 1))
+    if columns is not None:
+        columns = min(len(panels), at_least("columns", columns, 1))
     if not panels:
         raise ValueError("nothing to draw: the figure has no panel")
+    columns = across(len(panels)) if columns is None else columns
     rows = -(-len(panels) // columns)
-    names = _common_names(panels)
-    entries = [list(dict.fromkeys(names[line.label] for line in panel.lines)) for panel in panels]
-    below = all(each == entries[0] for each in entries) and (
-        len(panels) > 1 or len(entries[0]) > _INSIDE
-    )
-    room = 0.0  # for legends below what they are of
-    if below:
-        room = legend_inches(entries[0], _across(entries[0], WIDTH * columns))
-    else:
-        for each in entries:
-            if len(each) > _INSIDE:
-                room = max(room, rows * legend_inches(each, _across(each, WIDTH)))
-    figure = new_figure(WIDTH * columns, HEIGHT * rows + room)
-    looks = zip(cycle(MORE_COLOURS), cycle(DASHES), cycle(MARKERS), strict=False)
-    look = dict(
-        zip(dict.fromkeys(label for each in entries for label in each), looks, strict=False)
-    )
-    for place, panel in enumerate(panels, start=1):
-        ax = figure.add_subplot(rows, columns, place)
-        _draw_panel(panel, names, look, ax)
-        mine = entries[place - 1]
-        if below or not mine:
-            continue
-        where: dict[str, Any] = {}
-        if len(mine) > _INSIDE:
-            from matplotlib.transforms import ScaledTranslation
-
-            down = ScaledTranslation(0, -_BELOW, figure.dpi_scale_trans)
-            where = {"loc": "upper left", "bbox_to_anchor": (0, 0), "ncols": _across(mine, WIDTH)}
-            where["bbox_transform"] = ax.transAxes + down
-        ax.legend(handles=_keys(mine, [panel], names, look), frameon=False, fontsize=SMALL, **where)
-    if below:
-        keys = _keys(entries[0], panels, names, look)
-        legend_below(figure, handles=keys, ncols=_across(entries[0], WIDTH * columns))
-    figure_title(title, figure)
+    width, height = settings()["figure.figsize"]
+    names = [_names(panel, width / columns) for panel in panels]
+    entries = [_entries(*each) for each in zip(panels, names, strict=True)]
+    shared = all(each == entries[0] for each in entries)
+    under = width if shared else width / columns  # what each legend is below
+    room = max(legend_inches(each, legend_columns(each, under)) for each in entries)
+    said = legend_inches(even_lines(caption, letters(width)).split("\n"), 1) if caption else 0.0
+    figure = new_figure(width, height * rows + room * (1 if shared else rows) + said)
+    axes = [figure.add_subplot(rows, columns, place + 1) for place in range(len(panels))]
+    look = _look(panels)
+    for each in zip(panels, names, axes, strict=True):
+        _draw_panel(*each, look)
+        if not shared:
+            _legend_under(*each, look, under)
+    handles = _keys(panels, names[0], look) if shared else []
+    if handles or caption:
+        ncols = legend_columns(entries[0], width) if handles else 1
+        legend_below(figure, caption, handles=handles, ncols=ncols)
+    if title:
+        figure.suptitle(even_lines(title, letters(width)), fontsize="medium")
     return figure
 
 
-def _across(entries: Sequence[str], width: float) -> int:
+def draw_panels(panels: Sequence[Panel], ax: Any = None, caption: str = "") -> Axes:
+    """Draw panels in a new figure; or the first ones in these axes, one or several."""
+    if ax is None:
+        first: Axes = panel_figure(panels, caption=caption).axes[0]
+        return first
+    axes = np.ravel(np.asarray(ax, dtype=object))
+    look = _look(panels)
+    for panel, each in zip(panels, axes, strict=False):
+        names = _names(panel, inches(each)[0])
+        _draw_panel(panel, names, each, look)
+        _legend_under(panel, names, each, look, inches(each)[0])
+    drawn: Axes = axes[0]
+    return drawn
+
+
+_Look = Mapping[tuple[str, str], tuple[str, str, str]]  # by label and meaning of the dash
+
+
+def _look(panels: Sequence[Panel]) -> _Look:
+    """The colour, dash and marker of each line."""
+    lines = [line for panel in panels for line in panel.lines]
+    meant = dict(zip(dict.fromkeys(e.dash for e in lines if e.dash), cycle(DASHES), strict=False))
+    looks = zip(cycle(MORE_COLOURS), cycle(DASHES), cycle(MARKERS), strict=False)
+    of = dict(zip(dict.fromkeys(line.label for line in lines), looks, strict=False))
+    return {
+        (label, dash): (colour, meant.get(dash, own), marker)
+        for label, (colour, own, marker) in of.items()
+        for dash in ("", *meant)
+    }
+
+
+def _entries(panel: Panel, names: Mapping[str, str]) -> list[str]:
+    """What the legend of a panel says: of lines, and of dashes."""
+    return list(dict.fromkeys([*names.values(), *(e.dash for e in panel.lines if e.dash)]))
+
+
+def legend_columns(entries: Sequence[str], width: float) -> int:
     """Columns that a legend has room for in so many inches."""
-    longest = max(len(line) for entry in entries for line in entry.split("\n"))
-    return max(1, min(len(entries), _MOST_ACROSS, int(width / (_KEY + _LETTER * longest))))
+    longest = max((len(line) for entry in entries for line in entry.split("\n")), default=0)
+    columns = int(width / em() / (_KEY + _LETTER * longest))
+    return max(1, min(len(entries), _MOST_ACROSS, columns))
 
 
-def _keys(
-    entries: Sequence[str],
-    panels: Sequence[Panel],
-    names: Mapping[str, str],
-    look: Mapping[str, tuple[str, str, str]],
-) -> list[Any]:
+def _legend_under(
+    panel: Panel, names: Mapping[str, str], ax: Axes, look: _Look, width: float
+) -> None:
+    """A legend below the axes of a panel, so many inches wide."""
+    from matplotlib.transforms import ScaledTranslation
+
+    figure: Any = ax.figure
+    down = ScaledTranslation(0, -_BELOW * em(), figure.dpi_scale_trans)
+    ax.legend(
+        handles=_keys([panel], names, look),
+        frameon=False,
+        fontsize=SMALL,
+        loc="upper left",
+        bbox_to_anchor=(0, 0),
+        bbox_transform=ax.transAxes + down,
+        borderaxespad=0,
+        ncols=legend_columns(_entries(panel, names), width),
+    )
+
+
+def _keys(panels: Sequence[Panel], names: Mapping[str, str], look: _Look) -> list[Any]:
     """What a legend shows of each name: a line, a marker, or both, as the panels have them."""
     from matplotlib.lines import Line2D
 
     styles: dict[str, set[str]] = {}
+    dashes: dict[str, Any] = {}
+    first: dict[str, tuple[str, str, str]] = {}
     for line in (line for panel in panels for line in panel.lines):
         styles.setdefault(names[line.label], set()).add(line.style)
+        colour, dash, marker = first.setdefault(names[line.label], look[line.label, line.dash])
+        if line.dash:
+            dashes[line.dash] = look[line.label, line.dash][1]
+            first[names[line.label]] = (colour, "-", marker)
     keys = []
-    for name in entries:
-        colour, dash, marker = look[name]
+    for name, (colour, dash, marker) in first.items():
         drawn: Any = "none" if styles[name] == {"points"} else dash
-        keys.append(
-            Line2D(
-                [],
-                [],
-                linestyle=drawn,
-                marker=marker if styles[name] & {"points", "joined"} else None,
-                markersize=4,
-                color=colour,
-                label=name,
-            )
-        )
-    return keys
+        marked = marker if styles[name] & {"points", "joined"} else None
+        keys.append(Line2D([], [], linestyle=drawn, marker=marked, color=colour, label=name))
+    return keys + [
+        Line2D([], [], ls=dash, color="0.3", label=name) for name, dash in dashes.items()
+    ]
 
 
-def save_panels(
-    panels: Sequence[Panel], path: str | os.PathLike[str], title: str = "", columns: int = 2
-) -> None:
-    """Write the picture of `panel_figure` to a file, as `save` does."""
-    check_path(path)
-    save(panel_figure(panels, title, columns), path)
-
-
-def _common_names(panels: Sequence[Panel]) -> dict[str, str]:
-    """What to call each label: those whose lines coincide in every panel by all of them."""
-    of: dict[str, list[tuple[int, Line]]] = {}
-    for at, panel in enumerate(panels):
-        for line in panel.lines:
-            of.setdefault(line.label, []).append((at, line))
-    groups: list[list[str]] = []
+def _names(panel: Panel, width: float) -> dict[str, str]:
+    """What a legend this wide says for each label of a panel: those whose lines coincide share."""
+    of: dict[str, list[Line]] = {}
+    for line in panel.lines:
+        of.setdefault(line.label, []).append(line)
+    places = _places(panel)
+    groups: dict[str, str] = {}  # by their first label
+    group_of: dict[str, str] = {}
     for label, mine in of.items():
-        for group in groups:
-            others = of[group[0]]
-            if len(mine) == len(others) and all(
-                here == there and _coincide(line, other)
-                for (here, line), (there, other) in zip(mine, others, strict=True)
-            ):
-                group.append(label)
-                break
+        apart = {first: _apart(mine, of[first], places) for first in groups}
+        first = next((each for each, much in apart.items() if much <= _SEEN), label)
+        group_of[label] = first
+        if first == label:
+            groups[label] = label
         else:
-            groups.append([label])
-    wide = int(12 * WIDTH)
-    return {label: fill(" = ".join(group), wide) for group in groups for label in group}
+            groups[first] += f"{' = ' if apart[first] <= _EQUAL else ' ≈ '}{label}"
+    notes = {label: f": {mine[0].note}" if mine[0].note else "" for label, mine in of.items()}
+    columns = 2 if len(groups) > _MANY and width > 2 * _ROOM * em() else 1
+    wide = max(_SHORTEST, int((width / em() / columns - _KEY) / _LETTER))
+    said = {
+        first: fill(group + notes[first], wide, break_on_hyphens=False)
+        for first, group in groups.items()
+    }
+    return {label: said[first] for label, first in group_of.items()}
 
 
-def _coincide(line: Line, other: Line) -> bool:
-    """Whether a reader sees one of them only."""
-    return line.style == other.style and all(
-        a.shape == b.shape and np.allclose(a, b, rtol=1e-6, atol=0, equal_nan=True)
-        for a, b in ((line.x, other.x), (line.y, other.y))
-    )
+_Place = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
-def _draw_panel(
-    panel: Panel, names: Mapping[str, str], look: Mapping[str, tuple[str, str, str]], ax: Axes
-) -> None:
+def _places(panel: Panel) -> tuple[_Place, _Place]:
+    """Where values are on either axis of a panel, as parts of what its lines take there."""
+
+    def place(lines: list[NDArray[np.float64]], log: bool) -> _Place:
+        def along(values: NDArray[np.float64]) -> NDArray[np.float64]:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return np.log(values) if log else values
+
+        ends = along(np.concatenate([*lines, np.zeros(0)]))
+        ends = ends[np.isfinite(ends)]
+        span = float(np.ptp(ends)) if ends.size else 0.0
+        return lambda values: along(values) / (span or 1.0)
+
+    xs, ys = [line.x for line in panel.lines], [line.y for line in panel.lines]
+    return place(xs, panel.log_x), place(ys, panel.log_y)
+
+
+def _apart(lines: Sequence[Line], others: Sequence[Line], places: tuple[_Place, _Place]) -> float:
+    """How far two labels' lines are apart, as part of an axis; inf if they are not alike."""
+    if [(e.style, e.note, e.dash, e.x.size) for e in lines] != [
+        (e.style, e.note, e.dash, e.x.size) for e in others
+    ]:
+        return math.inf
+    most = 0.0
+    for line, other in zip(lines, others, strict=True):
+        for of, a, b in zip(places, (line.x, line.y), (other.x, other.y), strict=True):
+            here, there = of(a), of(b)
+            same = (here == there) | (np.isnan(here) & np.isnan(there))
+            with np.errstate(invalid="ignore"):
+                gaps = np.where(same, 0.0, np.abs(here - there))
+            most = max(most, float(np.where(np.isnan(gaps), math.inf, gaps).max(initial=0.0)))
+    return most
+
+
+def _draw_panel(panel: Panel, names: Mapping[str, str], ax: Axes, look: _Look) -> None:
     drawn: dict[str, str] = {}  # by which of its labels each name is drawn
     for line in panel.lines:
         name = names[line.label]
         label = f"_{name}" if name in drawn else name
         if drawn.setdefault(name, line.label) == line.label:
-            _draw_line(line, label, look[name], ax)
+            _draw_line(line, label, look[line.label, line.dash], ax)
     at = np.unique(np.concatenate([line.x for line in panel.lines]) if panel.lines else [])
     whole = bool(at.size) and bool((at == np.round(at)).all())
     if panel.log_x:
         ax.set_xscale("log")
         plain_decades(ax.xaxis, percent=False)
-        if whole and at.size <= _TICKED and at[0] > 0:
+        if whole and at.size <= _TICKED and at[0] > 0 and _have_room(ax.xaxis, at.tolist()):
             ax.set_xticks(at)
     elif whole:
         from matplotlib.ticker import MaxNLocator
@@ -441,19 +670,21 @@ def _draw_panel(
     if panel.log_y:
         ax.set_yscale("log")
         plain_decades(ax.yaxis, percent=False)
-    title = "\n".join(even_lines(line, int(10 * WIDTH)) for line in panel.title.split("\n"))
-    ax.set_title(title, fontsize="medium")
+    wide, high = inches(ax)
+    room = letters(_WIDER * wide)
+    title = [even_lines(line, room) for line in panel.title.split("\n")]
+    ax.set_title("\n".join(title), fontsize="medium")
     ax.set_xlabel(panel.x_label)
-    ax.set_ylabel(even_lines(panel.y_label, _LABEL))
+    ax.set_ylabel(even_lines(panel.y_label, letters(high)))
     plain_frame(ax)
 
 
 def _draw_line(line: Line, label: str, look: tuple[str, str, str], ax: Axes) -> None:
     colour, dash, marker = look
     if line.interval is not None:
-        ax.vlines(line.x, *line.interval, color=colour, linewidth=0.8)
+        ax.vlines(line.x, *line.interval, color=colour, linewidth=settings()["axes.linewidth"])
     if line.style == "points":
-        ax.plot(line.x, line.y, marker, color=colour, label=label, markersize=4, zorder=3)
+        ax.plot(line.x, line.y, marker, color=colour, label=label, zorder=3)
     else:
         ax.plot(
             line.x,
@@ -463,6 +694,5 @@ def _draw_line(line: Line, label: str, look: tuple[str, str, str], ax: Axes) -> 
             label=label,
             drawstyle="steps-post" if line.style == "step" else "default",
             marker=marker if line.style == "joined" else None,
-            markersize=4,
             zorder=above(dash),
         )

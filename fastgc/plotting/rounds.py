@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .._shown import duration, plural
 from ..coding.display import colours, evenly, grid, hue
 from .panels import (
     COLOURS,
     SMALL,
-    WIDTH,
+    em,
+    inches,
     legend_below,
     new_figure,
     plain_frame,
+    settings,
     time_unit,
 )
 
@@ -31,17 +34,19 @@ Array = NDArray[Any]
 
 _MOST = 600  # rows and columns of a picture: more would be narrower than a pixel
 _WRITTEN = 12  # workers and partitions up to which coefficients are written out
-_LETTERS = 48  # that a row has room for
 _RULED = 40  # up to which cells are apart
 _PIXELS = 32  # of such a cell, each way: viewers blur what they enlarge
 _TICKS = 12, 24  # that there is room for, across and down
 _DECODED = COLOURS[1]
 _BAR = 0.38  # half a worker's bar, in rows
+_ALIKE = 3  # times as long as another, up to which runs have one axis
+_PAD = 1.6  # ems from a title down to the axes, where rounds are numbered between them
 _LABELLED = 0.09, 0.02  # parts of the axis that leave room for a round's name, and its number
 # What bars of workers mean, and their colours.
 _USED, _UNUSED = "at work, its message is used", "at work, not waited for"
+_STANDS_IN = "at work on another's share"
 _CORRUPT = "its message was corrupt"
-_USES = {_USED: COLOURS[0], _UNUSED: "0.82", _CORRUPT: COLOURS[3]}
+_USES = {_USED: COLOURS[0], _STANDS_IN: COLOURS[4], _UNUSED: "0.82", _CORRUPT: COLOURS[3]}
 _EVENTS = "message arrives", "messages suffice: decoded"
 
 
@@ -78,7 +83,9 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
     scheme = code.scheme
     workers, columns = scheme.n, scheme.shard_count
     if ax is None:
-        ax = new_figure(WIDTH, 5.6 if max(workers, columns) <= _WRITTEN else 4.2).add_subplot()
+        high = 40 if max(workers, columns) <= _WRITTEN else 30
+        wide = min(36 * em(), settings()["figure.figsize"][0])
+        ax = new_figure(wide, high * em()).add_subplot()
     values = grid(scheme, evenly(workers, _MOST), min(columns, _MOST))
     ink = np.abs(values)
     largest = ink.max(initial=0.0) or 1.0
@@ -89,11 +96,13 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
         aspect="equal" if 0.5 <= workers / columns <= 2 else "auto",
         interpolation="none",
     )
-    written = max(workers, columns) <= _WRITTEN and _fit(values[ink > 0], columns)
+    room = 1.8 * inches(ax)[0] / em()  # letters beside each other
+    written = max(workers, columns) <= _WRITTEN and _longest(values[ink > 0]) * columns <= room
     if written:
         for row, column in zip(*np.nonzero(ink), strict=True):
             _write_number(ax, column, row, values[row, column], largest)
     if max(workers, columns) <= _RULED:
+        ax.grid(False, which="major")
         ax.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
         ax.set_yticks(np.arange(workers + 1) - 0.5, minor=True)
         ax.grid(which="minor", color="white", linewidth=1.5)
@@ -114,10 +123,9 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _fit(values: Array, columns: int) -> bool:
-    """Whether there is room for these numbers in cells."""
-    lines = [line for value in values for line in _number(value).split("\n")]
-    return max(map(len, lines), default=0) * columns <= _LETTERS
+def _longest(values: Array) -> int:
+    """Letters of the longest line by which one of these numbers is written."""
+    return max((len(line) for value in values for line in _number(value).split("\n")), default=0)
 
 
 def _write_number(ax: Axes, column: int, row: int, value: Any, largest: float) -> None:
@@ -138,7 +146,7 @@ def _number(value: Any) -> str:
     size = abs(value)
     text = f"{size:.0f}" if 100 <= size < 10_000 else f"{size:.2g}"
     if np.iscomplexobj(value):
-        text += f"\n\N{ANGLE}{round(float(np.degrees(np.angle(value))))}°"
+        text += f"\n{round(float(np.degrees(np.angle(value))))}°"
     elif value < 0:
         text = f"-{text}"
     return text.replace("-", "\N{MINUS SIGN}")
@@ -187,6 +195,7 @@ class _Shown(NamedTuple):
     received: Array
     arrivals: Array
     corrupt: tuple[int, ...]
+    stood_in: dict[int, tuple[int, float]]
     asked: frozenset[int] | None
 
 
@@ -219,7 +228,8 @@ def timeline(
 
     Rows are workers. A dark bar leads from handing out the parameters to a dot, where the master
     has the message. A pale bar is a worker that was not waited for. A line across all rows marks
-    the time at which the messages suffice and the gradient is decoded.
+    the time at which the messages suffice and the gradient is decoded. In simulated rounds of
+    `Reactive`, a bar of another colour is a worker that computes what another one owes.
 
     Parameters
     ----------
@@ -259,7 +269,7 @@ def timeline(
     _check_messages(shown, counts, code)
     own = ax is None
     if ax is None:
-        ax = new_figure(WIDTH, _height(len(counts))).add_subplot()
+        ax = new_figure(height=_height(len(counts))).add_subplot()
     _draw_rounds(ax, shown, counts, _length(shown))
     if own:
         _legend(ax)
@@ -267,12 +277,15 @@ def timeline(
 
 
 def timeline_figure(runs: Mapping[str, _Run], rounds: int = 3) -> Figure:
-    """Draw the `timeline` of several runs below each other, with one axis of time.
+    """Draw the `timeline` of several runs below each other.
+
+    All have the same axis of time, unless one of them takes over three times as long as another:
+    then each has its own. Titles say how long rounds took.
 
     Parameters
     ----------
     runs : mapping of names to History or Followed
-        The names stand above the runs.
+        The names are in the titles of the runs.
     rounds : int
         How many of the first rounds to draw of each run.
 
@@ -301,17 +314,20 @@ def timeline_figure(runs: Mapping[str, _Run], rounds: int = 3) -> Figure:
     counts = {name: _message_counts(run, None) for name, run in runs.items()}
     for name, shown in laid.items():
         _check_messages(shown, counts[name], None)
-    heights = [_height(len(each)) - 0.6 for each in counts.values()]
-    figure = new_figure(WIDTH, sum(heights) + 0.8)
+    lengths = {name: _length(shown) for name, shown in laid.items()}
+    longest = max(lengths.values())
+    shared = longest <= _ALIKE * min(lengths.values())
+    heights = [_height(len(each)) - 4 * em() * shared for each in counts.values()]
+    figure = new_figure(height=sum(heights) + 6 * em())
     grid: Any = figure.subplots(
-        len(runs), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights}
+        len(runs), 1, sharex=shared, squeeze=False, gridspec_kw={"height_ratios": heights}
     )
     axes = grid[:, 0]
-    longest = max(map(_length, laid.values()))
     for ax, (name, shown) in zip(axes, laid.items(), strict=True):
-        _draw_rounds(ax, shown, counts[name], longest)
-        ax.set_title(name, loc="left", fontsize="medium", pad=16 if len(shown) > 1 else None)
-        if ax is not axes[-1]:
+        _draw_rounds(ax, shown, counts[name], longest if shared else lengths[name])
+        title = f"{name}: {plural(len(shown), 'round')} in {duration(lengths[name])}"
+        ax.set_title(title, loc="left", fontsize="medium", pad=_PAD * 72 * em() * (len(shown) > 1))
+        if shared and ax is not axes[-1]:
             ax.set_xlabel("")
     _legend(*axes)
     return figure
@@ -319,7 +335,7 @@ def timeline_figure(runs: Mapping[str, _Run], rounds: int = 3) -> Figure:
 
 def _height(n: int) -> float:
     """Inches that a timeline of so many workers takes."""
-    return max(2.6, 1.4 + 0.16 * min(n, 40))
+    return max(19, 10 + 1.15 * min(n, 40)) * em()
 
 
 def _legend(*axes: Axes) -> None:
@@ -360,12 +376,19 @@ def _draw_rounds(ax: Axes, shown: list[_Shown], counts: Sequence[int], long: flo
     for each in shown:
         start, ready = (per_second * (t - begin) for t in (each.begin, each.ready))
         arrived = start + per_second * each.arrivals
+        by = each.stood_in
         workers = sender[each.received]
-        dots += zip(arrived.tolist(), workers.tolist(), strict=True)
+        owners = np.where([m in by for m in each.received.tolist()], -1, workers)
+        for at, (message, worker) in enumerate(zip(each.received.tolist(), workers, strict=True)):
+            sent_by, began = by.get(message, (int(worker), 0.0))
+            dots.append((float(arrived[at]), sent_by))
+            if message in by:
+                end = float(arrived[at])
+                bars[_STANDS_IN].append((sent_by, start + per_second * began, end))
         for worker, count in enumerate(counts):
             if each.asked is not None and worker not in each.asked:
                 continue
-            mine = arrived[workers == worker]
+            mine = arrived[owners == worker]
             last = float(mine.max()) if mine.size else start
             if worker in each.corrupt:
                 bars[_CORRUPT].append((worker, start, max(ready, last)))
@@ -381,7 +404,7 @@ def _draw_rounds(ax: Axes, shown: list[_Shown], counts: Sequence[int], long: flo
         [worker for _, worker in dots],
         ".",
         color="black",
-        markersize=4,
+        markersize=0.4 * 72 * em(),
         zorder=3,
         label=_EVENTS[0],
     )
@@ -390,7 +413,7 @@ def _draw_rounds(ax: Axes, shown: list[_Shown], counts: Sequence[int], long: flo
     for at, (each, room) in enumerate(zip(shown, rooms, strict=True)):
         label = _EVENTS[1] if at == 0 else "_decoded"
         ready = per_second * (each.ready - begin)
-        ax.axvline(ready, color=_DECODED, linewidth=1.4, label=label)
+        ax.axvline(ready, color=_DECODED, linestyle="-", label=label)
         if room > min(_LABELLED):
             middle = per_second * ((each.begin + each.ready) / 2 - begin)
             ax.text(
@@ -451,6 +474,7 @@ def _laid_out(rounds: Any) -> list[_Shown]:
                 np.asarray(each.received, dtype=np.int64),
                 np.asarray(each.arrivals, dtype=np.float64),
                 tuple(getattr(each, "corrupt", ())),
+                {share: (by, at) for share, by, at in getattr(each, "stood_in", ())},
                 _selected(each),
             )
         )

@@ -76,6 +76,10 @@ class FollowedRound(NamedTuple):
         Seconds for decoding: 0, as it is not simulated.
     decoded : (messages,) int64 array, optional
         The received messages up to the one that sufficed; None if none did.
+    stood_in : tuple of (int, int, float)
+        Of codes that ask others for missing shares (`fastgc.Reactive`): each received message that
+        another than its owner computed, who did, and when that worker began, in seconds from
+        handing out the parameters.
     """
 
     round: int
@@ -85,6 +89,7 @@ class FollowedRound(NamedTuple):
     arrivals: NDArray[np.float64]
     decode: float = 0.0
     decoded: NDArray[np.int64] | None = None
+    stood_in: tuple[tuple[int, int, float], ...] = ()
 
     def __repr__(self) -> str:
         return (
@@ -158,6 +163,7 @@ class RoundByRound(Simulator):
 
     def __init__(self, code: Code, watch: Watch | None = None) -> None:
         self._code, self._watch, self._now = code, watch, 0.0
+        self._stood_in: list[tuple[int, int, float]] = []  # in this round, as of a `FollowedRound`
 
     def __call__(  # noqa: D102
         self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
@@ -168,7 +174,10 @@ class RoundByRound(Simulator):
             rows.append((wait, received.size, senders, done))
             if self._watch is not None:
                 self._now += wait + how.overhead
-                it = FollowedRound(number, self._now, wait, received, arrivals, decoded=decoded)
+                stood_in = tuple(self._stood_in)
+                it = FollowedRound(
+                    number, self._now, wait, received, arrivals, 0.0, decoded, stood_in
+                )
                 self._watch(it)
         times, *counts = zip(*rows, strict=True)
         return np.array(times), *(np.array(each, dtype=np.int64) for each in counts)
@@ -355,6 +364,7 @@ class Reacting(RoundByRound):
         free, done = np.zeros(n), 0
         answers: list[tuple[float, int, int, Any, float]] = []  # to come, with when they began
         begun: list[tuple[int, int, float, float]] = []
+        self._stood_in.clear()
         received: list[int] = []
         times: list[float] = []
         dues.begin(now, asks=True)
@@ -374,8 +384,9 @@ class Reacting(RoundByRound):
                 times.append(now)
                 dues.came(worker, now)
             elif answer <= due:
-                now, _, worker, what, _ = heappop(answers)
+                now, _, worker, what, start = heappop(answers)
                 if (share := dues.answers(worker, what, now, has=True)) is not None:
+                    self._stood_in.append((share, worker, start))
                     received.append(share)
                     times.append(now)
             else:
