@@ -367,14 +367,38 @@ def _check_messages(shown: list[_Shown], counts: Sequence[int], code: Coded | No
 
 def _draw_rounds(ax: Axes, shown: list[_Shown], counts: Sequence[int], long: float) -> None:
     """Draw rounds on an axis of time that is so many seconds long."""
-    n = len(counts)
-    sender = np.repeat(np.arange(n), counts)
     unit, per_second = time_unit(long)
-    begin = shown[0].begin
+    bars, dots = _spans(shown, counts, per_second)
+    for use, colour in _USES.items():
+        _bars(ax, bars[use], colour, use)
+    ax.plot(
+        [at for at, _ in dots],
+        [worker for _, worker in dots],
+        ".",
+        color="black",
+        markersize=0.4 * 72 * em(),
+        zorder=3,
+        label=_EVENTS[0],
+    )
+    _mark_ends(ax, shown, long, per_second)
+    ax.set_xlim(0, 1.02 * per_second * long)
+    ax.set_ylim(len(counts) - 0.4, -0.6)
+    _whole_ticks(ax.yaxis, len(counts), _TICKS[1])
+    ax.set_xlabel(f"time ({unit})")
+    ax.set_ylabel("worker")
+    plain_frame(ax)
+    ax.grid(False, axis="y")
+
+
+def _spans(
+    shown: list[_Shown], counts: Sequence[int], per_second: float
+) -> tuple[dict[str, list[tuple[int, float, float]]], list[tuple[float, int]]]:
+    """Of each use of a worker's time the worker, begin and end; and when messages came of whom."""
+    sender = np.repeat(np.arange(len(counts)), counts)
     bars: dict[str, list[tuple[int, float, float]]] = {use: [] for use in _USES}
     dots: list[tuple[float, int]] = []
     for each in shown:
-        start, ready = (per_second * (t - begin) for t in (each.begin, each.ready))
+        start, ready = (per_second * (t - shown[0].begin) for t in (each.begin, each.ready))
         arrived = start + per_second * each.arrivals
         by = each.stood_in
         workers = sender[each.received]
@@ -397,17 +421,12 @@ def _draw_rounds(ax: Axes, shown: list[_Shown], counts: Sequence[int], long: flo
                 bars[_USED].append((worker, start, last))
             if mine.size < count:
                 bars[_UNUSED].append((worker, last, max(ready, last)))
-    for use, colour in _USES.items():
-        _bars(ax, bars[use], colour, use)
-    ax.plot(
-        [at for at, _ in dots],
-        [worker for _, worker in dots],
-        ".",
-        color="black",
-        markersize=0.4 * 72 * em(),
-        zorder=3,
-        label=_EVENTS[0],
-    )
+    return bars, dots
+
+
+def _mark_ends(ax: Axes, shown: list[_Shown], long: float, per_second: float) -> None:
+    """Draw a line where each round was decoded, and its number where there is room."""
+    begin = shown[0].begin
     rooms = [(each.end - each.begin) / long if len(shown) > 1 else 0.0 for each in shown]
     words = "round " if min(rooms) > max(_LABELLED) else ""
     for at, (each, room) in enumerate(zip(shown, rooms, strict=True)):
@@ -415,9 +434,8 @@ def _draw_rounds(ax: Axes, shown: list[_Shown], counts: Sequence[int], long: flo
         ready = per_second * (each.ready - begin)
         ax.axvline(ready, color=_DECODED, linestyle="-", label=label)
         if room > min(_LABELLED):
-            middle = per_second * ((each.begin + each.ready) / 2 - begin)
             ax.text(
-                middle,
+                per_second * ((each.begin + each.ready) / 2 - begin),
                 1.01,
                 f"{words}{each.number}",
                 transform=ax.get_xaxis_transform(),
@@ -425,13 +443,6 @@ def _draw_rounds(ax: Axes, shown: list[_Shown], counts: Sequence[int], long: flo
                 va="bottom",
                 fontsize=SMALL,
             )
-    ax.set_xlim(0, 1.02 * per_second * long)
-    ax.set_ylim(n - 0.4, -0.6)
-    _whole_ticks(ax.yaxis, n, _TICKS[1])
-    ax.set_xlabel(f"time ({unit})")
-    ax.set_ylabel("worker")
-    plain_frame(ax)
-    ax.grid(False, axis="y")
 
 
 def _message_counts(rounds: Any, code: Coded | None) -> Sequence[int]:
