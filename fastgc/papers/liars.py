@@ -14,7 +14,7 @@ from .figure import ROUNDS, Part, Row, Track, figure
 
 __all__ = ["liars"]
 
-ASKED, VOTED = "hofmeister2023 abstract", "chen2018 redundancy"
+ASKED, VOTED = "hofmeister2024 abstract", "chen2018 redundancy"
 WORKERS = {1: 12, 2: 15}  # by liars: multiples of s + 1 and of 2 s + 1
 P = 8  # dimension of the gradient
 ENOUGH = 200  # rounds for each s
