@@ -18,15 +18,16 @@ from fastgc import (  # noqa: E402
     FractionalRepetition,
     Uncoded,
 )
+from fastgc.torch.all_reduce import _PIECE, _Message  # noqa: E402
 from fastgc.torch.audit import (  # noqa: E402
     ROUNDED,
     SAME,
     SAME_HALF,
     Audit,
+    Fingerprint,
     Signs,
     Sketch,
     Verdict,
-    bits,
     copies,
     in_half,
     majority,
@@ -34,6 +35,10 @@ from fastgc.torch.audit import (  # noqa: E402
 )
 
 pytestmark = pytest.mark.any_backend
+
+
+def bits(flat, seed):
+    return Fingerprint(flat, seed).value()
 
 
 class Views:
@@ -373,6 +378,30 @@ def test_fingerprints_are_sums_of_products_with_keys(size):
         assert bits(vector, (3, 5)) != bits(vector, (3, 4)) or size < 2  # one word is as it is
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("coefficient", [0.0, 1.0, -0.75])
+def test_a_message_holds_gradients_times_a_coefficient_whatever_is_hashed(coefficient, dtype):
+    rng = torch.Generator().manual_seed(0)
+    shapes = [(3,), (2, _PIECE + 5), (), (0, 4), (2, 3, 5, 7), (40, 50), (6,)]
+    module = torch.nn.ParameterList(torch.randn(shape, generator=rng) for shape in shapes).to(dtype)
+    for p in module:
+        p.grad = torch.randn(p.shape, generator=rng, dtype=dtype)
+    module[4].grad = module[4].grad.to(memory_format=torch.channels_last)
+    module[5].grad = module[5].grad.to_sparse()
+    module[6].grad = None
+    message = _Message(module, averages=False, counted=0, prints=2)
+    dense = [torch.zeros(6) if p.grad is None else p.grad.to_dense().flatten() for p in module]
+    gradient = torch.cat(dense).to(dtype)
+    message.flat.fill_(7.0)
+    hashed = message.take_and_hash(coefficient, Fingerprint(message.gradient, (1, 2)))
+    assert hashed == bits(gradient, (1, 2))
+    assert torch.equal(message.gradient, coefficient * gradient)
+    assert (message.flat[len(gradient) :] == 7.0).all()
+    module[1].grad[1, 3] = math.nan
+    message.take_and_hash(coefficient, Fingerprint(message.gradient, (1, 2)))
+    assert message.gradient.isnan().sum() == (coefficient != 0.0)
+
+
 def test_fingerprints_differ_where_any_bit_does_or_any_number_of_them():
     rng = torch.Generator().manual_seed(0)
     for dtype, words in ((torch.float32, torch.int32), (torch.float64, torch.int64)):
@@ -428,7 +457,7 @@ def compare_all(audits, gradients, step=0, secret=5, half=False):
     ranks = sorted(audits)
     told = [0] * (max(ranks) + 1)
     for r in ranks:
-        told[r] = audits[r].bits(gradients[r], step)
+        told[r] = audits[r].fingerprint(gradients[r], step).value()
     total = sum(gradients[r] for r in ranks)
     agreed = {audits[r].agree(ranks, told, total) for r in ranks}
     assert len(agreed) == 1
@@ -472,13 +501,15 @@ def test_every_bit_that_changes_the_step_is_found_in_every_rank(groups, dtype):
     right = {r: x.to(getattr(torch, dtype)) for r, x in of_groups(groups).items()}
     step = sum(right[group[0]] for group in groups)
     before, signs, found = copied(groups)[0], Signs(50, 5), 0
-    prints = [before.bits(right[r], 1) if r in right else 0 for r in range(max(right) + 1)]
+    prints = [
+        before.fingerprint(right[r], 1).value() if r in right else 0 for r in range(max(right) + 1)
+    ]
     sketches = {r: Sketch.of(x, False, signs) for r, x in right.items()}
     for faulty, bit in itertools.product(right, range(width)):
         audit, wrong = copy.deepcopy(before), right[faulty].clone()
         wrong.view(words)[7] ^= (1 << bit) - (1 << width) * (bit == width - 1)
         told = prints.copy()
-        told[faulty] = audit.bits(wrong, 1)
+        told[faulty] = audit.fingerprint(wrong, 1).value()
         assert not audit.agree(list(right), told, step)
         verdict = audit.judge_copies(told, sketches | {faulty: Sketch.of(wrong, False, signs)})
         group = next(each for each in groups if faulty in each)

@@ -31,7 +31,7 @@ import time
 import weakref
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self
 
@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from .._arrays import at_least, check_real, check_word
 from ..codes import Code
 from ..errors import CorruptMessageError, LeftOutError, NotDecodableError
-from .audit import SAME, SAME_HALF, Audit, Verdict, copies, in_half, majority
+from .audit import SAME, SAME_HALF, Audit, Fingerprint, Verdict, copies, in_half, majority
 from .domains import warn_of_host
 from .membership import BrokenGroupError, Members, View
 from .parameters import Buffers, Vector, fingerprint, trainable
@@ -59,6 +59,7 @@ dist: Any = torch.distributed  # which exports less than it documents, for type 
 _TRIED_EVERY = 1000  # steps
 # Who is late in a step: a factor of a quantile of what steps took, once there were so many.
 _DEADLINE, _SHORTEST, _FACTOR, _QUANTILE, _STEPS = 60.0, 1.0, 10.0, 0.95, 20
+_PIECE = 1 << 16  # numbers of a gradient that are copied and hashed at once
 _SUMS = 8  # further sums that a message has room for
 # What is to be done where ranks differ.
 _START = (
@@ -524,12 +525,10 @@ class CodedAllReduce:
         if audit is None:
             self._sum(view, own, sums)
             return
-        share = 1 / len(view.ranks)
-        self._next.take(1.0, share, sums)
-        told = audit.bits(self._next.gradient, self.step)
-        if told is None or own != 1.0:
-            self._next.take(own, share, sums)
-        self._next.tell(self.rank, told)
+        hashed = audit.fingerprint(self._next.gradient, self.step)
+        own_print = self._next.take_and_hash(own, hashed)
+        self._next.take_rest(own, 1 / len(view.ranks), sums)
+        self._next.tell(self.rank, own_print)
         view.sum(self._next.flat, self._patience(view))
 
     def _sum(self, view: View, own: float, sums: Sequence[float]) -> None:
@@ -902,6 +901,23 @@ class _Pace:
         return max(_SHORTEST, _FACTOR * float(np.quantile(self._seconds, _QUANTILE)))
 
 
+def _multiply(grad: torch.Tensor, coefficient: float, out: torch.Tensor) -> None:
+    if grad.device.type == "cpu" and not grad.is_sparse:
+        torch.mul(grad, coefficient, out=out)
+    else:
+        out.copy_(grad.to_dense() if grad.is_sparse else grad).mul_(coefficient)
+
+
+def _pieces(
+    grad: torch.Tensor | None, mine: torch.Tensor
+) -> Iterator[tuple[torch.Tensor | None, torch.Tensor]]:
+    """A gradient and where it goes, both in pieces that fit into a cache if that is possible."""
+    if grad is None or grad.device.type != "cpu" or grad.is_sparse or not grad.is_contiguous():
+        yield grad, mine
+    else:
+        yield from zip(*(torch.split(x.view(-1), _PIECE) for x in (grad, mine)), strict=True)
+
+
 class _Message:
     """What is summed: gradients, a flag for each parameter that was used, buffers, further sums.
 
@@ -958,13 +974,36 @@ class _Message:
     def take_gradients(self, coefficient: float, of: slice = slice(None)) -> None:
         """Take gradients of these parameters alone."""
         for p, mine in zip(self._parameters[of], self._tensors[of], strict=True):
-            grad = p.grad
-            if grad is None or coefficient == 0.0:
+            if p.grad is None or coefficient == 0.0:
                 mine.zero_()
-            elif grad.device.type == "cpu" and not grad.is_sparse:
-                torch.mul(grad, coefficient, out=mine)
             else:
-                mine.copy_(grad.to_dense() if grad.is_sparse else grad).mul_(coefficient)
+                _multiply(p.grad, coefficient, mine)
+
+    @torch.no_grad()
+    def take_and_hash(self, coefficient: float, hashed: Fingerprint) -> int:
+        """Take gradients times a coefficient; the fingerprint of the gradients themselves.
+
+        A piece is copied, hashed and multiplied while it is in the caches.
+        """
+        end = multiplied = 0
+        for p, mine in zip(self._parameters, self._tensors, strict=True):
+            for grad, piece in _pieces(p.grad, mine):
+                if grad is None:
+                    piece.zero_()
+                else:
+                    _multiply(grad, 1.0, piece)
+                end, before = end + piece.numel(), multiplied
+                multiplied = hashed.reach(end)
+                self._multiply_own(coefficient, before, multiplied)
+        found = hashed.value()
+        self._multiply_own(coefficient, multiplied, end)
+        return found
+
+    def _multiply_own(self, coefficient: float, begin: int, end: int) -> None:
+        if coefficient == 0.0:  # not even NaN stays
+            self.gradient[begin:end].zero_()
+        elif coefficient != 1.0:
+            self.gradient[begin:end].mul_(coefficient)
 
     @torch.no_grad()
     def give(self, into: Mapping[torch.Tensor, torch.Tensor] = MappingProxyType({})) -> None:
@@ -988,11 +1027,10 @@ class _Message:
         """Tell the norm of what was taken."""
         self._norms.fill_(torch.linalg.vector_norm(self.gradient))
 
-    def tell(self, rank: int, fingerprint: int | None) -> None:
-        """Tell a rank's fingerprint, in pieces whose sum with zeros is exact; None: none."""
-        if fingerprint is not None:
-            pieces = [fingerprint >> shift & 0xFFFF for shift in (0, 16, 32, 48)]
-            self._prints[rank] = torch.tensor(pieces)
+    def tell(self, rank: int, fingerprint: int) -> None:
+        """Tell a rank's fingerprint, in pieces whose sum with zeros is exact."""
+        pieces = [fingerprint >> shift & 0xFFFF for shift in (0, 16, 32, 48)]
+        self._prints[rank] = torch.tensor(pieces)
 
     @property
     def prints(self) -> list[int]:

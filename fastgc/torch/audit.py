@@ -68,10 +68,10 @@ __all__ = [
     "SAME",
     "SAME_HALF",
     "Audit",
+    "Fingerprint",
     "Signs",
     "Sketch",
     "Verdict",
-    "bits",
     "copies",
     "in_half",
     "majority",
@@ -115,27 +115,49 @@ def in_half(gradients: Iterable[torch.Tensor | None]) -> bool:
     return 16 * zero > there
 
 
-def bits(flat: torch.Tensor, seed: Sequence[int]) -> int:
+class Fingerprint:
     """A number of 64 bits that differs where any bit of a vector on the CPU does.
 
     Whatever two vectors of one length are, it is the same with probability 2^-30 at most, if they
     have less than 2^26 numbers, over random keys, which are drawn by the seed: every 4096 words of
     64 bits are hashed to one, and so are these, until one is left.
     """
-    rng, octets = np.random.default_rng(seed), flat.numpy().view(np.uint8)
-    whole, rest = len(octets) // 8 * 8, np.zeros(8, dtype=np.uint8)
-    rest[: len(octets) - whole] = octets[whole:]
-    words = np.append(_hashed(octets[:whole].view(np.uint64), rng), rest.view(np.uint64))
-    while len(words) > 1:
-        words = _hashed(words, rng)
-    return int(words[0])
+
+    def __init__(self, flat: torch.Tensor, seed: Sequence[int]) -> None:
+        octets = flat.numpy().view(np.uint8)
+        whole, self._rest = len(octets) // 8 * 8, np.zeros(8, dtype=np.uint8)
+        self._end, self._size = octets[whole:], flat.element_size()
+        self._words, self._rng = octets[:whole].view(np.uint64), np.random.default_rng(seed)
+        self._keys = _keys(self._rng)
+        self._found = np.empty(-(-len(self._words) // _WORDS), dtype=np.uint64)
+        self._blocks = 0  # that are hashed
+
+    def reach(self, numbers: int) -> int:
+        """Hash what is whole of the vector's first numbers; up to where it is hashed by now."""
+        blocks = numbers * self._size // (8 * _WORDS)
+        self._hash(blocks)
+        return blocks * (8 * _WORDS) // self._size
+
+    def value(self) -> int:
+        """Hash the rest: the fingerprint."""
+        self._hash(len(self._found))
+        self._rest[: len(self._end)] = self._end
+        words = np.append(self._found, self._rest.view(np.uint64))
+        while len(words) > 1:
+            found = np.empty(-(-len(words) // _WORDS), dtype=np.uint64)
+            kernels.unchecked.hash_words(words, _keys(self._rng), found)
+            words = found
+        return int(words[0])
+
+    def _hash(self, blocks: int) -> None:
+        if blocks > self._blocks:
+            some = self._words[self._blocks * _WORDS : blocks * _WORDS]
+            kernels.unchecked.hash_words(some, self._keys, self._found[self._blocks : blocks])
+            self._blocks = blocks
 
 
-def _hashed(words: NDArray[np.uint64], rng: np.random.Generator) -> NDArray[np.uint64]:
-    keys = rng.integers(2**64 - 1, size=_WORDS, dtype=np.uint64, endpoint=True)
-    found = np.empty(-(-len(words) // _WORDS), dtype=np.uint64)
-    kernels.unchecked.hash_words(words, keys, found)
-    return found
+def _keys(rng: np.random.Generator) -> NDArray[np.uint64]:
+    return rng.integers(2**64 - 1, size=_WORDS, dtype=np.uint64, endpoint=True)
 
 
 def copies(code: Code) -> list[list[int]]:
@@ -466,9 +488,9 @@ class Audit:
 
     # -------------------------------------------------------------------------------- copies
 
-    def bits(self, flat: torch.Tensor, step: int) -> int:
-        """The fingerprint of this rank's gradient in a step."""
-        return bits(flat, (self._secret, step))
+    def fingerprint(self, flat: torch.Tensor, step: int) -> Fingerprint:
+        """That of this rank's gradient in a step, of which nothing is hashed yet."""
+        return Fingerprint(flat, (self._secret, step))
 
     def agree(self, ranks: Sequence[int], prints: Sequence[int], total: torch.Tensor) -> bool:
         """Whether all copies among these ranks have the same fingerprint; `total` is the sum."""
