@@ -901,13 +901,6 @@ class _Pace:
         return max(_SHORTEST, _FACTOR * float(np.quantile(self._seconds, _QUANTILE)))
 
 
-def _multiply(grad: torch.Tensor, coefficient: float, out: torch.Tensor) -> None:
-    if grad.device.type == "cpu" and not grad.is_sparse:
-        torch.mul(grad, coefficient, out=out)
-    else:
-        out.copy_(grad.to_dense() if grad.is_sparse else grad).mul_(coefficient)
-
-
 def _pieces(
     grad: torch.Tensor | None, mine: torch.Tensor
 ) -> Iterator[tuple[torch.Tensor | None, torch.Tensor]]:
@@ -974,10 +967,13 @@ class _Message:
     def take_gradients(self, coefficient: float, of: slice = slice(None)) -> None:
         """Take gradients of these parameters alone."""
         for p, mine in zip(self._parameters[of], self._tensors[of], strict=True):
-            if p.grad is None or coefficient == 0.0:
+            grad = p.grad
+            if grad is None or coefficient == 0.0:
                 mine.zero_()
+            elif grad.device.type == "cpu" and not grad.is_sparse:
+                torch.mul(grad, coefficient, out=mine)
             else:
-                _multiply(p.grad, coefficient, mine)
+                mine.copy_(grad.to_dense() if grad.is_sparse else grad).mul_(coefficient)
 
     @torch.no_grad()
     def take_and_hash(self, coefficient: float, hashed: Fingerprint) -> int:
@@ -991,7 +987,7 @@ class _Message:
                 if grad is None:
                     piece.zero_()
                 else:
-                    _multiply(grad, 1.0, piece)
+                    piece.copy_(grad.to_dense() if grad.is_sparse else grad)
                 end, before = end + piece.numel(), multiplied
                 multiplied = hashed.reach(end)
                 self._multiply_own(coefficient, before, multiplied)
