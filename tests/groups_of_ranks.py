@@ -199,10 +199,14 @@ def end_of_jobs():
         jobs.cache_clear()
 
 
-def launch(folder, train, director=None, count=N):
-    """Results of the ranks that end by themselves, while `director` makes trouble."""
+def launch(folder, train, director=None, count=N, imports=lambda: None):
+    """Results of the ranks that end by themselves, while `director` makes trouble.
+
+    `imports` is called once before there are ranks.
+    """
 
     def run():
+        imports()
         ranks = Ranks(train, folder, count)
         if director is not None:
             director(ranks)

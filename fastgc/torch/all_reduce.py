@@ -50,6 +50,7 @@ from .parameters import Buffers, Vector, fingerprint, trainable
 from .place import own_store, place_of
 from .randomness import restored
 from .sampler import CodedSampler, Position, owners, real_row
+from .shards import gradients, local, pack, require_cut, same_step, unpack, whole
 
 __all__ = ["Change", "CodedAllReduce", "Fault", "all_reduce_gradients"]
 
@@ -191,6 +192,11 @@ class CodedAllReduce:
         redundancy these are the gradients of ranks with equal rows, and each rank must have such a
         copy. With reactive redundancy ranks compute each other's shares: `recompute` must then
         compute the same on all ranks, for any samples of a batch.
+    replica : torch.distributed.ProcessGroup, optional
+        The ranks that hold one copy of `module` together, cut by ``fully_shard`` over these ranks
+        alone. A worker of the code is then a whole replica; `rank` is its number, the same on all
+        of its ranks, and `store` one of all replicas. All ranks of a replica must make this object
+        at the same time. If one of them ends, start them all again.
 
     Attributes
     ----------
@@ -289,9 +295,12 @@ class CodedAllReduce:
         redundancy: str = "proactive",
         recompute: Recompute | None = None,
         audit: int | None = None,
+        replica: Any = None,
     ) -> None:
-        self._module, self._code = module, code
-        self._parameters = trainable(module)
+        self._module, self._code, self._replica = module, code, replica
+        self._parameters = trainable(module, cut=replica is not None)
+        if replica is not None:
+            _check_replica(self._parameters, replica, rank, store, redundancy)
         if sampler is not None and not isinstance(sampler, CodedSampler):
             raise TypeError(f"sampler must be a CodedSampler, not {type(sampler).__name__}")
         accumulate = at_least("accumulate", accumulate, 1)
@@ -336,9 +345,9 @@ class CodedAllReduce:
         )
         self._given = _Given(self._parameters)
         enough = code.decodable if self._reactive is None else self._reactive.enough
-        if not partial and group is None:
+        if not partial and group is None and replica is None:
             warn_of_host(code, enough)
-        place = _store(store, group), rank, code.n
+        place = _store(store, group, replica), rank, code.n
         self._members = Members(*place, bool if partial else enough, seconds, settle)
         self._leave = weakref.finalize(self, self._members.close)
         self._require_no_other()
@@ -382,10 +391,34 @@ class CodedAllReduce:
             If the run has ended.
         RuntimeError
             If all ranks begin and their parameters differ; if all ranks that held the state are
-            gone; or if there is no group within twice the deadline.
+            gone; if there is no group within twice the deadline; or if this rank is one of a
+            replica, which must start again as a whole.
         ValueError
             If the others' module or state is of another kind.
         """
+        if self._replica is None:
+            self._join()
+            return
+        if self.changes:
+            raise RuntimeError(
+                "a rank of a replica cannot join again by itself: end this process, and start all "
+                "ranks of the replica again"
+            )
+        while not self._join_as_one():
+            pass
+
+    def _join_as_one(self) -> bool:
+        """Join at the same step as all of the replica; False if these were two steps."""
+        self._join()
+        joined = False
+        try:
+            joined = same_step(self._replica, self.step, self._parameters[0].device)
+        finally:
+            if not joined:
+                self._members.close()
+        return joined
+
+    def _join(self) -> None:
         self._fresh, self._aligned, self._compared, self._tried = True, 0, 0, False
         if self._sampler is not None and self._position is not None:
             self.step = self._sampler.step // self._accumulate
@@ -550,8 +583,8 @@ class CodedAllReduce:
         drawn = int.from_bytes(os.urandom(4), "little")
         parameters, secrets = self._told(view, fingerprint(self._parameters), drawn)
         self._require_same_parameters(view, parameters)
-        gradients = [p.grad for p in self._parameters]
-        own = _flat(self._parameters, gradients), in_half(gradients)
+        found = gradients(self._parameters)
+        own = _flat(self._parameters, found), in_half(found)
         verdict = audit.compare(view, sum(secrets), prints, own, self._next.gradient)
         self._follow(view, verdict)
         if verdict.outvoted:
@@ -633,7 +666,7 @@ class CodedAllReduce:
                 found = reactive.apart(partitions)
             return _flat(self._parameters, found), in_half(found)
 
-        own = self._next.gradient, in_half(p.grad for p in self._parameters)
+        own = self._next.gradient, in_half(gradients(self._parameters))
         verdict = audit.look(view, sum(secrets), shares, own, compute)
         self._follow(view, verdict)
         if verdict.instead:
@@ -763,7 +796,7 @@ class CodedAllReduce:
                 ranks = rest
         own = 0 if self._averaged else fingerprint(self._module.buffers())
         try:
-            buffers, halves = self._told(view, own, in_half(p.grad for p in self._parameters))
+            buffers, halves = self._told(view, own, in_half(gradients(self._parameters)))
             self._compare(view, buffers, "buffers of the module differ", _BUFFERS)
             if self.residual or len(ranks) == len(view.ranks):
                 return
@@ -852,7 +885,7 @@ class CodedAllReduce:
         """Copy what `source` has to the ranks that join."""
         given = io.BytesIO()
         if self.rank == source:
-            states = [each.state_dict() for each in (self._module, *self._state)]
+            states = [pack(each.state_dict()) for each in (self._module, *self._state)]
             at = None if self._position is None else (self._position.at, self._position.lead)
             torch.save((self.step, at, self._tried, states, self._buffers.kept), given)
         size = torch.tensor([given.tell()])
@@ -873,7 +906,7 @@ class CodedAllReduce:
                 f"{len(self._state)}: give state= the same on all"
             )
         for each, found in zip((self._module, *self._state), states, strict=True):
-            each.load_state_dict(found)
+            each.load_state_dict(unpack(found, like=self._parameters[0]))
         self._buffers.restore(buffers)
         self.step, self._tried, self.joined = step, tried, True
         if self._position is not None and at is not None:
@@ -923,17 +956,18 @@ class _Message:
     def __init__(
         self, module: torch.nn.Module, *, averages: bool, counted: int, prints: int
     ) -> None:
-        self._module, self._parameters = module, trainable(module)
+        self._module, self._parameters = module, trainable(module, cut=True)
         named = dict(module.named_buffers()) if averages else {}
         floating = {name: each for name, each in named.items() if each.is_floating_point()}
-        size = sum(p.numel() for p in self._parameters)
+        parts_here = [local(p) for p in self._parameters]
+        size = sum(part.numel() for part in parts_here)
         means = sum(b.numel() for b in floating.values())
         parts = [size, len(self._parameters), means, counted, _SUMS, 1, 4 * prints]
         self.flat = torch.zeros(sum(parts), dtype=self._parameters[0].dtype)
         split = torch.split(self.flat, parts)
         self.gradient, self.used, averaged, self._counts, self.sums, self._norms, told = split
         self._prints = told.view(prints, 4)
-        self._tensors = Vector(self.gradient, self._parameters).tensors
+        self._tensors = Vector(self.gradient, parts_here).tensors
         averages_of = Vector(averaged, floating.values()).tensors
         self._averages = dict(zip(floating, averages_of, strict=True))
 
@@ -966,8 +1000,8 @@ class _Message:
     @torch.no_grad()
     def take_gradients(self, coefficient: float, of: slice = slice(None)) -> None:
         """Take gradients of these parameters alone."""
-        for p, mine in zip(self._parameters[of], self._tensors[of], strict=True):
-            grad = p.grad
+        found = gradients(self._parameters[of])
+        for grad, mine in zip(found, self._tensors[of], strict=True):
             if grad is None or coefficient == 0.0:
                 mine.zero_()
             elif grad.device.type == "cpu" and not grad.is_sparse:
@@ -982,8 +1016,8 @@ class _Message:
         A piece is copied, hashed and multiplied while it is in the caches.
         """
         end = multiplied = 0
-        for p, mine in zip(self._parameters, self._tensors, strict=True):
-            for grad, piece in _pieces(p.grad, mine):
+        for whole_grad, mine in zip(gradients(self._parameters), self._tensors, strict=True):
+            for grad, piece in _pieces(whole_grad, mine):
                 if grad is None:
                     piece.zero_()
                 else:
@@ -1013,9 +1047,9 @@ class _Message:
             if p in into:
                 into[p].copy_(mine)
             elif p.grad is None or p.grad.is_sparse:
-                p.grad = mine.to(p.device, copy=True)
+                p.grad = whole(mine.to(p.device, copy=True), like=p)
             else:
-                p.grad.copy_(mine)
+                local(p.grad).copy_(mine)
         for mine, buffer in self._averaged():
             buffer.copy_(mine)
 
@@ -1079,6 +1113,23 @@ def _check_redundancy(
     if partial:
         raise ValueError('partial=True is for redundancy="proactive"')
     return sampler, recompute
+
+
+def _check_replica(
+    parameters: list[torch.nn.Parameter], replica: Any, rank: Any, store: Any, redundancy: str
+) -> None:
+    """Raise TypeError or ValueError if a replica's ranks cannot be a worker."""
+    require_cut(parameters, replica)
+    if rank is None or store is None:
+        raise TypeError(
+            "replica= takes rank=, the number of this replica, and store=, by which all replicas "
+            "find each other, such as torch.distributed.TCPStore(host, port)"
+        )
+    if redundancy == "reactive":
+        raise ValueError(
+            'replica= takes redundancy="proactive": ranks of one replica cannot agree in time on '
+            "what they compute again, since each hears of deaths by itself"
+        )
 
 
 class _Reactive:
@@ -1195,11 +1246,12 @@ class _Reactive:
 
 @torch.no_grad()
 def _flat(
-    parameters: Sequence[torch.nn.Parameter], gradients: Sequence[torch.Tensor | None]
+    parameters: Sequence[torch.nn.Parameter], given: Sequence[torch.Tensor | None]
 ) -> torch.Tensor:
     """Gradients as one vector on the CPU."""
-    flat = torch.zeros(sum(p.numel() for p in parameters), dtype=parameters[0].dtype)
-    for mine, grad in zip(Vector(flat, parameters).tensors, gradients, strict=True):
+    parts = [local(p) for p in parameters]
+    flat = torch.zeros(sum(part.numel() for part in parts), dtype=parts[0].dtype)
+    for mine, grad in zip(Vector(flat, parts).tensors, given, strict=True):
         if grad is not None:
             mine.copy_(grad.to_dense() if grad.is_sparse else grad)
     return flat
@@ -1231,19 +1283,20 @@ class _Given:
     def note(self) -> None:
         """All gradients that there are were given."""
         self._noted = [
-            None if p.grad is None else (weakref.ref(p.grad), p.grad._version)
-            for p in self._parameters
+            None if grad is None else (weakref.ref(grad), grad._version)
+            for grad in gradients(self._parameters)
         ]
         self._added[:] = [0] * len(self._added)
 
     def require_none(self) -> None:
         """Raise RuntimeError if none was set to zero, or replaced, and any is in use."""
+        now = gradients(self._parameters)
         still = [
-            p.grad
-            for p, noted, added in zip(self._parameters, self._noted, self._added, strict=False)
+            grad
+            for grad, noted, added in zip(now, self._noted, self._added, strict=False)
             if noted is not None
-            and noted[0]() is p.grad is not None
-            and p.grad._version == noted[1] + added
+            and noted[0]() is grad is not None
+            and grad._version == noted[1] + added
         ]
         if len(still) == sum(noted is not None for noted in self._noted) and any(
             bool(grad.to_dense().any() if grad.is_sparse else grad.any()) for grad in still
@@ -1266,13 +1319,15 @@ def _states(given: Iterable[Any]) -> list[Any]:
     return states
 
 
-def _store(store: Any, group: Any) -> Any:
-    """Where ranks of one `CodedAllReduce` find each other."""
+def _store(store: Any, group: Any, replica: Any) -> Any:
+    """Where ranks of one `CodedAllReduce` find each other; those that hold the same part do."""
     store = own_store() if store is None else store
     # A clone has its own connection: its waits do not block other users of the store.
     store = store.clone() if hasattr(store, "clone") else store
     restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     who = "world" if group is None else str(group.group_name)
+    if replica is not None:  # which torchrun may have restarted, by itself
+        restarts, who = "replicas", f"part{dist.get_rank(replica)}"
     return dist.PrefixStore(f"fastgc/all_reduce/{restarts}/{who}/{next(_count)}", store)
 
 

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .shards import local
+
 __all__ = [
     "Buffers",
     "Unsent",
@@ -32,8 +34,8 @@ _REAL: dict[torch.dtype, np.dtype[Any]] = {
 _SAME_WIDTH = {"bfloat16": (np.dtype(np.int16), torch.bfloat16)}
 
 
-def trainable(module: torch.nn.Module) -> list[torch.nn.Parameter]:
-    """The parameters that require gradients; tied ones once.
+def trainable(module: torch.nn.Module, *, cut: bool = False) -> list[torch.nn.Parameter]:
+    """The parameters that require gradients; tied ones once. `cut`: they may be parts.
 
     Raises
     ------
@@ -50,11 +52,11 @@ def trainable(module: torch.nn.Module) -> list[torch.nn.Parameter]:
     for name, p in found.items():
         if torch.nn.parameter.is_lazy(p):
             raise ValueError(f"parameter {name} has no shape yet: call the module once before")
-        if hasattr(p, "placements"):
+        if hasattr(p, "placements") and not cut:
             raise TypeError(
                 f"parameter {name} is a part of one that several processes share (DTensor, as of "
                 "fully_shard), of which no gradient can be decoded here: give the module as it is "
-                "before that"
+                "before that, or take CodedAllReduce with replica="
             )
     dtypes = {p.dtype for p in found.values()}
     if len(dtypes) > 1 or not dtypes <= _REAL.keys():
@@ -149,7 +151,7 @@ def fingerprint(tensors: Iterable[torch.Tensor]) -> int:
     """A number that differs, most likely, where any bit of the tensors does."""
     found = 0
     for each in tensors:
-        whole = each.detach().cpu().contiguous().view(-1)
+        whole = local(each).detach().cpu().contiguous().view(-1)
         found = zlib.crc32(whole.view(torch.uint8).numpy().data, found)
     return found
 
