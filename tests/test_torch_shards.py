@@ -1,19 +1,30 @@
 """Replicas of several ranks each, over which `fully_shard` has cut the module."""
 
+import contextlib
+import importlib
+import itertools
 import os
+import re
 import signal
+import socket
+import subprocess
 import sys
+import threading
 import time
+import types
+from pathlib import Path
 
+import numpy as np
 import pytest
-from groups_of_ranks import BATCH, EXACT, SEED, launch, losses, net, order, samples
+from groups_of_ranks import BATCH, EXACT, SECONDS, SEED, launch, losses, net, order, samples
 
 import fastgc
 
 torch = pytest.importorskip("torch")
 cloudpickle = pytest.importorskip("cloudpickle")
 
-from fastgc.torch import CodedAllReduce, CodedSampler  # noqa: E402
+from fastgc.torch import CodedAllReduce, CodedSampler, shards  # noqa: E402
+from fastgc.torch.shards import Admission  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -39,24 +50,30 @@ def plain(steps, width=WIDTH):
 
 def imports():
     """What takes each rank seconds to import."""
-    import torch.distributed.device_mesh
-    import torch.distributed.fsdp
+    for name in ("torch._dynamo", "torch.distributed.device_mesh", "torch.distributed.fsdp"):
+        importlib.import_module(name)
 
 
-def trained(code, shards, steps=STEPS, trouble=None, **options):
-    """What a rank does: its replica's part of each batch, of which it takes every so many sample."""
+def start_replica(store, rank, life, count):
+    replica, shard = divmod(rank, count)
+    own = torch.distributed.PrefixStore(f"replica{replica}/{life}", store)
+    torch.distributed.init_process_group("gloo", store=own, rank=shard, world_size=count)
+
+
+def cut(module, count):
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (count,))
+    for layer in (module[0], module[2], module):
+        torch.distributed.fsdp.fully_shard(layer, mesh=mesh)
+    return module
+
+
+def trained(code, count, steps=STEPS, trouble=None, **options):
+    """What a rank does: of its replica's part of each batch, it takes one of so many samples."""
 
     def train(rank, store, life):
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard
-
-        replica, shard = divmod(rank, shards)
-        own = torch.distributed.PrefixStore(f"replica{replica}/{life}", store)
-        torch.distributed.init_process_group("gloo", store=own, rank=shard, world_size=shards)
-        mesh = init_device_mesh("cpu", (shards,))
-        module, data = net(WIDTH), samples()
-        for layer in (module[0], module[2], module):
-            fully_shard(layer, mesh=mesh)
+        replica, shard = divmod(rank, count)
+        start_replica(store, rank, life, count)
+        module, data = cut(net(WIDTH), count), samples()
         optimizer = optimizer_of(module)
         sampler = CodedSampler(data, code, BATCH, replica, seed=SEED)
         store.set(f"comes/{rank}/{life}", "")
@@ -76,9 +93,9 @@ def trained(code, shards, steps=STEPS, trouble=None, **options):
                 for batch in sampler:
                     step = all_reduce.step
                     optimizer.zero_grad()
-                    mine, weights = batch[shard::shards], sampler.weights[shard::shards]
+                    mine, weights = batch[shard::count], sampler.weights[shard::count]
                     loss = (losses(module, *data[mine]) * weights).sum()
-                    (shards * loss).backward()  # fully_shard takes the mean over ranks
+                    (count * loss).backward()  # fully_shard takes the mean over ranks
                     if trouble is not None:
                         trouble(store, rank, step, life)
                     all_reduce()
@@ -104,29 +121,206 @@ def check(results, ranks, steps=STEPS):
 
 
 @pytest.mark.parametrize(
-    "code, shards",
+    ("code", "each", "options"),
     [
-        (fastgc.BinaryCode(2, stragglers=1), 4),
-        (fastgc.CyclicRepetition(3, stragglers=1, seed=0), 2),
+        (fastgc.BinaryCode(2, stragglers=1), 4, {"audit": 1}),
+        (fastgc.CyclicRepetition(3, stragglers=1, seed=0), 2, {}),
     ],
+    ids=["two of four", "three of two"],
 )
-def test_a_replica_that_dies_and_one_that_joins(code, shards, tmp_path):
+def test_a_replica_that_dies_and_joins_again(code, each, options, tmp_path):
+    """Its ranks hear of each other's death, and are let in at one step."""
+
     def trouble(store, rank, step, life):
-        if life == 0 and step == 5 and rank == 1:  # a part of the first replica
+        if life == 0 and step == 5 and rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         if life == 0 and step >= 8:
-            store.wait([f"comes/{r}/1" for r in range(shards)])
+            store.wait([f"comes/{r}/1" for r in range(each)])
             time.sleep(0.05)
 
     def director(ranks):
-        for rank in range(shards):  # the others of its replica end by themselves
+        for rank in range(each):  # the others of its replica end by themselves
             os.waitpid(ranks.pids[rank], 0)
             (ranks.folder / f"{rank}").unlink(missing_ok=True)
-        for rank in range(shards):
+        for rank in range(each):
             ranks.start(rank)
 
-    count = shards * code.n
-    results = launch(tmp_path, trained(code, shards, trouble=trouble), director, count, imports)
+    train, count = trained(code, each, trouble=trouble, **options), each * code.n
+    results = launch(tmp_path, train, director, count, imports)
     check(results, range(count))
-    assert all(results[rank]["joined"] for rank in range(shards))
-    assert len({tuple(results[rank]["found"]) for rank in range(shards)}) == 1
+    assert all(results[rank]["joined"] for rank in range(each))
+    assert len({tuple(results[rank]["found"]) for rank in range(each)}) == 1
+
+
+def test_what_is_no_replica_is_refused(tmp_path):
+    code = fastgc.BinaryCode(1, stragglers=0)
+
+    def train(rank, store, life):
+        start_replica(store, rank, life, 2)
+        world, found = torch.distributed.group.WORLD, []
+        group = torch.distributed.new_group([rank], use_local_synchronization=True)
+        given = {"store": store, "rank": 0, "replica": world}
+        whole, parts = net(WIDTH), cut(net(WIDTH), 2)
+        for module, changed in (
+            (whole, {}),
+            (parts, {"replica": None}),
+            (parts, {"replica": group}),
+            (parts, {"rank": None}),
+            (parts, {"store": None}),
+            (parts, {"redundancy": "reactive"}),
+            (parts, {"deadline": "auto"}),
+        ):
+            try:
+                CodedAllReduce(module, code, **given | changed)
+            except (TypeError, ValueError) as error:
+                found.append(f"{type(error).__name__}: {error}")
+        with CodedAllReduce(parts, code, **given) as all_reduce:
+            try:
+                all_reduce.join()
+            except RuntimeError as error:
+                found.append(str(error))
+        torch.distributed.destroy_process_group()
+        return found
+
+    results = launch(tmp_path, train, count=2, imports=imports)
+    for found in results.values():
+        assert [bool(each) for each in found] == [True] * 8, found
+        for message, expected in zip(
+            found,
+            (
+                "ValueError: replica= is for a module that fully_shard has cut, and a parameter of",
+                "TypeError: parameter 0.weight is a part of one that several processes share",
+                "ValueError: a parameter of shape (33, 20) is cut over ranks [0, 1], and the",
+                "TypeError: replica= takes rank=, the number of this replica, and store=",
+                "TypeError: replica= takes rank=, the number of this replica, and store=",
+                'ValueError: replica= takes redundancy="proactive"',
+                "ValueError: replica= takes a deadline in seconds",
+                "a rank of a replica cannot join again by itself",
+            ),
+            strict=True,
+        ):
+            assert message.startswith(expected)
+
+
+class Group:
+    """Ranks of a replica that are threads; like torch.distributed, to `fastgc.torch.shards`."""
+
+    def __init__(self, size):
+        self.numbers, self.barrier = [None] * size, threading.Barrier(size)
+
+    def of(self, rank):
+        return types.SimpleNamespace(rank=rank, whole=self)
+
+    def all_gather(self, found, own, group):
+        self.numbers[group.rank] = own
+        self.barrier.wait()
+        for each, told in zip(found, self.numbers, strict=True):
+            each.copy_(told)
+        self.barrier.wait()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_newcomers_are_let_in_at_one_step_by_one_replica(seed, monkeypatch):
+    parts, steps, store = 3, 40, torch.distributed.HashStore()
+    running, coming = (0, 1), (2, 3)
+    monkeypatch.setattr(
+        shards,
+        "dist",
+        types.SimpleNamespace(
+            PrefixStore=torch.distributed.PrefixStore,
+            get_rank=lambda group: group.rank,
+            get_world_size=lambda group: parts,
+            all_gather=lambda found, own, group: group.whole.all_gather(found, own, group),
+        ),
+    )
+    groups = {number: Group(parts) for number in (*running, *coming)}
+    sums = [threading.Barrier(len(running)) for _ in range(parts)]
+    let_in, answers, lock = [], [], threading.Lock()
+
+    def admission(number, part):
+        return Admission(groups[number].of(part), number, store, torch.device("cpu"), 30.0)
+
+    def run(number, part):
+        own, rng = admission(number, part), np.random.default_rng((seed, number, part))
+        if number in coming:
+            time.sleep(0.02 * rng.random())
+            answer = own.ask()
+            with lock:
+                answers.append((number, answer))
+            own.require_one_step(answer, answer)
+            with pytest.raises(RuntimeError, match="joined at different steps"):
+                own.require_one_step(answer + 1, answer)
+            return
+        for step in range(steps):
+            time.sleep(0.002 * rng.random())
+            found = own.newcomers(step)
+            with lock:
+                let_in.extend((each, step, number, part) for each in found)
+            sums[part].wait()
+            own.note()
+
+    first = admission(0, 0)
+    first.note()  # so that newcomers find that others run
+    threads = [
+        threading.Thread(target=run, args=(number, part))
+        for number, part in itertools.product(groups, range(parts))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for newcomer in coming:
+        by = {(step, number) for each, step, number, _ in let_in if each == newcomer}
+        ((step, number),) = by
+        assert sorted(let_in)[coming.index(newcomer) * parts :][:parts] == [
+            (newcomer, step, number, part) for part in range(parts)
+        ]
+        assert [at for each, at in answers if each == newcomer] == [step] * parts
+
+
+def test_the_example_goes_on_when_a_rank_of_a_replica_is_killed(tmp_path):
+    pytest.importorskip("sklearn")
+    example = Path(__file__).resolve().parents[1] / "docs" / "examples" / "coded_replicas.py"
+    text, place = example.read_text(encoding="utf-8"), "            optimizer.zero_grad()\n"
+    death = (
+        "            (rank, all_reduce.step) == (1, 25) and os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert place in text
+    (tmp_path / "dies.py").write_text(text.replace(place, death + place), encoding="utf-8")
+    with contextlib.ExitStack() as free:
+        ports = []
+        for _ in range(3):
+            found = free.enter_context(socket.socket())
+            found.bind(("127.0.0.1", 0))
+            ports.append(found.getsockname()[1])
+    drop = ("RANK", "WORLD_SIZE")
+    environment = {k: v for k, v in os.environ.items() if k not in drop}
+    environment |= {"OMP_NUM_THREADS": "1", "STORE_PORT": str(ports[0])}
+    run = [sys.executable, "-P", "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    logs = [tmp_path / f"log{number}" for number in range(3)]
+    commands = [[sys.executable, "-P", str(example), "store"]] + [
+        [*run, f"--master-port={ports[1 + replica]}", str(script)]
+        for replica, script in enumerate((tmp_path / "dies.py", example))
+    ]
+    started = []
+    try:
+        for number, (log, command) in enumerate(zip(logs, commands, strict=True)):
+            with log.open("w") as output:
+                started.append(
+                    subprocess.Popen(
+                        command,
+                        stdout=output,
+                        stderr=output,
+                        env=environment | {"REPLICA": str(number - 1)},
+                        start_new_session=True,
+                    )
+                )
+        assert started[2].wait(2 * SECONDS) == 0, logs[2].read_text()
+        assert started[1].wait(SECONDS) != 0
+    finally:
+        for each in started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(each.pid, signal.SIGKILL)
+            each.wait()
+    told = re.findall(r"^(\d+): replicas (.*)$", logs[2].read_text(), re.M)
+    assert told == [("20", "[0, 1]"), ("40", "[1]"), ("60", "[1]")]

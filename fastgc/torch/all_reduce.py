@@ -50,7 +50,7 @@ from .parameters import Buffers, Vector, fingerprint, trainable
 from .place import own_store, place_of
 from .randomness import restored
 from .sampler import CodedSampler, Position, owners, real_row
-from .shards import gradients, local, pack, require_cut, same_step, unpack, whole
+from .shards import Admission, gradients, local, pack, require_cut, unpack, whole
 
 __all__ = ["Change", "CodedAllReduce", "Fault", "all_reduce_gradients"]
 
@@ -60,6 +60,7 @@ dist: Any = torch.distributed  # which exports less than it documents, for type 
 _TRIED_EVERY = 1000  # steps
 # Who is late in a step: a factor of a quantile of what steps took, once there were so many.
 _DEADLINE, _SHORTEST, _FACTOR, _QUANTILE, _STEPS = 60.0, 1.0, 10.0, 0.95, 20
+_POLL = 0.005  # seconds between looks at who is there
 _PIECE = 1 << 16  # numbers of a gradient that are copied and hashed at once
 _SUMS = 8  # further sums that a message has room for
 # What is to be done where ranks differ.
@@ -297,10 +298,10 @@ class CodedAllReduce:
         audit: int | None = None,
         replica: Any = None,
     ) -> None:
-        self._module, self._code, self._replica = module, code, replica
+        self._module, self._code = module, code
         self._parameters = trainable(module, cut=replica is not None)
         if replica is not None:
-            _check_replica(self._parameters, replica, rank, store, redundancy)
+            _check_replica(self._parameters, replica, rank, store, redundancy, deadline)
         if sampler is not None and not isinstance(sampler, CodedSampler):
             raise TypeError(f"sampler must be a CodedSampler, not {type(sampler).__name__}")
         accumulate = at_least("accumulate", accumulate, 1)
@@ -349,6 +350,10 @@ class CodedAllReduce:
             warn_of_host(code, enough)
         place = _store(store, group, replica), rank, code.n
         self._members = Members(*place, bool if partial else enough, seconds, settle)
+        self._admission: Admission | None = None
+        if replica is not None:
+            device = local(self._parameters[0]).device
+            self._admission = Admission(replica, rank, store, device, 2 * seconds)
         self._leave = weakref.finalize(self, self._members.close)
         self._require_no_other()
         self.join()
@@ -396,7 +401,7 @@ class CodedAllReduce:
         ValueError
             If the others' module or state is of another kind.
         """
-        if self._replica is None:
+        if self._admission is None:
             self._join()
             return
         if self.changes:
@@ -404,19 +409,13 @@ class CodedAllReduce:
                 "a rank of a replica cannot join again by itself: end this process, and start all "
                 "ranks of the replica again"
             )
-        while not self._join_as_one():
-            pass
-
-    def _join_as_one(self) -> bool:
-        """Join at the same step as all of the replica; False if these were two steps."""
+        at = self._admission.ask()
         self._join()
-        joined = False
         try:
-            joined = same_step(self._replica, self.step, self._parameters[0].device)
-        finally:
-            if not joined:
-                self._members.close()
-        return joined
+            self._admission.require_one_step(self.step, at)
+        except BaseException:
+            self._members.close()
+            raise
 
     def _join(self) -> None:
         self._fresh, self._aligned, self._compared, self._tried = True, 0, 0, False
@@ -493,9 +492,24 @@ class CodedAllReduce:
             self._position.check()
             if self._reactive is not None:
                 self._reactive.begin(self._position.at, sums)
+        if self._admission is not None:
+            self._let_in(self._admission)
         found = self._step(sums)
         self._given.note()
+        if self._admission is not None:
+            self._admission.note()
         return found
+
+    def _let_in(self, admission: Admission) -> None:
+        """Before the sum, wait for replicas that join at this step."""
+        before, until = self._members.view().number, time.monotonic() + self._members.deadline / 4
+        for newcomer in admission.newcomers(self.step):
+            # It may be that others have not yet seen that its last life ended.
+            while time.monotonic() < until:
+                view = self._members.view()
+                if view.number > before and newcomer in view.ranks:
+                    break
+                time.sleep(_POLL)
 
     # ------------------------------------------------------------------------------------ the step
 
@@ -1116,7 +1130,12 @@ def _check_redundancy(
 
 
 def _check_replica(
-    parameters: list[torch.nn.Parameter], replica: Any, rank: Any, store: Any, redundancy: str
+    parameters: list[torch.nn.Parameter],
+    replica: Any,
+    rank: Any,
+    store: Any,
+    redundancy: str,
+    deadline: float | str,
 ) -> None:
     """Raise TypeError or ValueError if a replica's ranks cannot be a worker."""
     require_cut(parameters, replica)
@@ -1129,6 +1148,10 @@ def _check_replica(
         raise ValueError(
             'replica= takes redundancy="proactive": ranks of one replica cannot agree in time on '
             "what they compute again, since each hears of deaths by itself"
+        )
+    if deadline == "auto":
+        raise ValueError(
+            "replica= takes a deadline in seconds: a step in which another replica joins is longer"
         )
 
 

@@ -5,20 +5,20 @@ the ranks that hold the same part, one in each replica, decode it by themselves.
 between the sums of two parts, one is decoded with it and the other without it. Both are the
 gradient of the whole batch.
 
-A replica that joins is different: its parts must be of one step. Its ranks compare the steps at
-which they joined, and try again if these differ.
+A replica that joins is different: its parts must be of one step (`Admission`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed
 from torch.utils import _pytree as pytree
 
-__all__ = ["gradients", "local", "pack", "require_cut", "same_step", "unpack", "whole"]
+__all__ = ["Admission", "gradients", "local", "pack", "require_cut", "unpack", "whole"]
 
 dist: Any = torch.distributed  # which exports less than it documents, for type checkers
 
@@ -83,12 +83,97 @@ def require_cut(parameters: list[torch.nn.Parameter], replica: Any) -> None:
             )
 
 
-def same_step(replica: Any, step: int, device: torch.device) -> bool:
-    """Whether all ranks of a replica are at the same step; all must call it."""
-    own = torch.tensor(step, device=device)
-    steps = [torch.empty_like(own) for _ in range(dist.get_world_size(replica))]
-    dist.all_gather(steps, own, group=replica)
-    return len({int(each) for each in steps}) == 1
+class Admission:
+    """How a replica that starts while others run joins them, all its parts at one step.
+
+    1. The newcomer's ranks wait for each other. Its rank 0 takes a ticket from the store.
+    2. Before each sum, rank 0 of a running replica reads how many tickets there are, and tells the
+       others. So all of its ranks hear of a new ticket before the sum of the same step. Rank 0
+       writes down that step, unless another replica has. Its ranks do not begin the sum before
+       their views hold the newcomer's rank, or they have waited long enough.
+    3. The newcomer's ranks wait for that step to be written down, and join. None can join at a
+       later step while all are waited for. One that does, because something else failed
+       meanwhile, raises an error. Its process ends, and so the whole replica starts again.
+
+    Until the first sum is done nobody runs. Ranks that start then wait for each other as all do.
+
+    Parameters
+    ----------
+    replica : ProcessGroup
+        Its ranks.
+    number : int
+        Which replica this is.
+    store : Store
+        That of all replicas.
+    device : torch.device
+        Where the replica's ranks can exchange numbers.
+    seconds : float
+        Time within which a ticket must be answered.
+    """
+
+    def __init__(
+        self, replica: Any, number: int, store: Any, device: torch.device, seconds: float
+    ) -> None:
+        self._replica, self._number, self._device = replica, number, device
+        self._store = dist.PrefixStore("fastgc/replicas", store)
+        self._seconds, self._first = seconds, dist.get_rank(replica) == 0
+        self._seen = 0  # tickets
+        self._runs = False
+
+    def ask(self) -> int | None:
+        """Wait for the step at which this replica may join; None: nobody runs yet."""
+        ticket = 0
+        if self._first and self._store.check(["runs"]):
+            ticket = self._store.add("tickets", 1)
+            self._store.set(f"{ticket}/who", str(self._number))
+        self._seen, *_ = self._told(ticket)
+        if not self._seen:
+            return None
+        try:
+            self._store.wait([f"{self._seen}/step"], timedelta(seconds=self._seconds))
+        except RuntimeError:
+            raise RuntimeError(
+                f"no running replica has let this one in within {self._seconds:g} s: they have "
+                "ended, or the store is gone"
+            ) from None
+        return int(self._store.get(f"{self._seen}/step").split()[0])
+
+    def require_one_step(self, step: int, expected: int | None) -> None:
+        """Raise RuntimeError if this replica's ranks have joined at several steps."""
+        if expected is None:
+            self._seen = 0
+            steps = self._told(step)
+            expected = step if len(set(steps)) == 1 else -1
+        if step != expected:
+            raise RuntimeError(
+                "the ranks of this replica have joined at different steps, because another one "
+                "failed meanwhile: start all ranks of this replica again"
+            )
+
+    def newcomers(self, step: int) -> list[int]:
+        """Replicas that this one lets in, and has to wait for, before the sum of this step."""
+        count, *_ = self._told(self._store.add("tickets", 0) if self._first else 0)
+        found = []
+        for ticket in range(self._seen + 1, count + 1):
+            if self._first:
+                answer = f"{step} {self._number}"
+                self._store.compare_set(f"{ticket}/step", "", answer)
+            if int(self._store.get(f"{ticket}/step").split()[1]) == self._number:
+                found.append(int(self._store.get(f"{ticket}/who")))
+        self._seen = count
+        return found
+
+    def note(self) -> None:
+        """A sum was done: from now on who starts has to ask."""
+        if not self._runs:
+            self._store.set("runs", "")
+        self._runs = True
+
+    def _told(self, number: int) -> list[int]:
+        own = torch.tensor(number, device=self._device)
+        found = [torch.empty_like(own) for _ in range(dist.get_world_size(self._replica))]
+        dist.all_gather(found, own, group=self._replica)
+        return [int(each) for each in found]
 
 
 def pack(state: Any) -> Any:
