@@ -3,6 +3,7 @@
 ``.ci/docs`` runs these when it has built the pages: ``FASTGC_SITE`` names their folder.
 """
 
+import importlib.util
 import json
 import os
 import re
@@ -97,6 +98,37 @@ def test_what_is_loaded_from_elsewhere_is_seen(tmp_path):
     assert [*missing(tmp_path / "page.html")] == [
         *("//b/x.ico", "no.png", "https://c/m.js", "https://e", "https://f")
     ]
+
+
+def formula(text):
+    for name in ("sphinx", "latex2mathml", "fontTools"):
+        pytest.importorskip(name)
+    path = Path(__file__).parents[1] / "docs" / "_ext" / "formulas.py"
+    spec = importlib.util.spec_from_file_location("formulas", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.mathml(module.nodes.math(text, text), "inline")
+
+
+def test_formulas():
+    sign, bar = (
+        '<mo form="prefix">&#x02212;</mo>',
+        '<mo stretchy="false" lspace="0" rspace="0">|</mo>',
+    )
+    assert f"{bar}<mi>a</mi>{bar}" in formula("|a|")
+    minus = formula("(-1, -b) = -c - d").split("<mi>c</mi>")
+    assert [part.count(sign) for part in minus] == [3, 0]
+    assert "<mo>&#x02212;</mo><mi>d</mi>" in minus[1]
+    assert '<msqrt><mspace height="0.8em" /><mi>n</mi></msqrt>' in formula(r"\sqrt n")
+
+
+@pytest.mark.parametrize("text", [r"a \nosuch b", "a^2^3"])
+def test_what_is_no_formula_is_a_warning(text, caplog):
+    pytest.importorskip("sphinx")
+    assert formula(text) == ""
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert f"{text!r} is no formula: " in record.getMessage()
 
 
 # A page that opens others, each as wide as a screen and as a phone, and says what it found.

@@ -25,6 +25,17 @@ CHARACTERS = [
     *range(0x2000, 0x2300),
     *range(0x1D400, 0x1D800),
 ]
+# What the converter does not tell from MathML's defaults.
+REFINED = {
+    # All bars in the pages are delimiters: no space around them, as there is around operators
+    r"<mo([^>]*)>&#x0007C;</mo>": r'<mo\1 lspace="0" rspace="0">|</mo>',
+    # A minus after an opening bracket, a comma or a relation is a sign
+    r"(<mo[^>]*>&#x(?:00028|0002C|0003C|0003D|02248|02264|02265);</mo>)<mo>&#x02212;": (
+        r'\1<mo form="prefix">&#x02212;'
+    ),
+    # The smallest sign of a root is higher than a letter, and would hang below the line
+    r"<msqrt>": r'<msqrt><mspace height="0.8em" />',
+}
 
 
 def mathml(node: nodes.Element, display: str) -> str:
@@ -38,8 +49,9 @@ def mathml(node: nodes.Element, display: str) -> str:
         message = f"{text!r} is no formula: {type(error).__name__} {error}"
         getLogger(__name__).warning(message, location=node)
         return ""
-    # All bars in the pages are delimiters: no space around them, as there is around operators.
-    return re.sub(r"<mo([^>]*)>(&#x0007C;|\|)</mo>", r'<mo\1 lspace="0" rspace="0">|</mo>', made)
+    for pattern, better in REFINED.items():
+        made = re.sub(pattern, better, made)
+    return made
 
 
 def inline(self: Any, node: nodes.math) -> None:
