@@ -1,7 +1,7 @@
 """The lesson as a notebook, made of its page and run: ``python docs/notebook.py``.
 
 Jupyter and Colab know nothing of MyST, by which the pages are written: links are whole here, and
-what only the page says is left out. Needs the extra docs.
+the paragraph that offers the notebook is left out. Needs the extra docs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def plain(text: str) -> str:
     ValueError
         If there is a directive or a role that has no plain form.
     """
-    text = re.sub(r"^```\{only\} html\n.*?^```\n*", "", text, flags=re.M | re.S)
+    text = "\n\n".join(part for part in text.split("\n\n") if "{download}`" not in part)
     text = re.sub(r"^```\{(note|tip|warning)\}\n(.*?)^```$", quoted, text, flags=re.M | re.S)
     text = re.sub(r"(?<=\]\()(?!https://|#)([^)#]*)", whole, text)
     if left := re.search(r"^(```\{|:::|<!--|\([\w-]+\)=$).*|\{[\w:-]+\}`", text, re.M):

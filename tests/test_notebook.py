@@ -77,7 +77,7 @@ def test_its_links_are_whole():
 def test_pages_are_made_plain(maker):
     page = (
         "A [link](near_exact.md#when\n), [one](extending/code.md), [two](../README.md)\nand "
-        "[three](https://a/b.md), [four](#here).\n\n```{only} html\nIn the page.\n```\n\n"
+        "[three](https://a/b.md), [four](#here).\n\nHere:\n{download}`x.ipynb`,\nas it is.\n\n"
         "```{note}\nOne line,\nand another.\n```\n\n```python\nx = 1\n```\n"
     )
     assert maker.plain(page) == (
