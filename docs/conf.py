@@ -30,13 +30,14 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_copybutton",
     "sphinx_design",
     "api",
     "commands",
+    "formulas",
 ]
-exclude_patterns = ["_build", "_ext", "examples"]
+exclude_patterns = ["_build", "_ext", "_templates", "examples", "what_is_gradient_coding.ipynb"]
+templates_path = ["_templates"]
 nitpicky = True
 
 # Pages: Markdown, of which those with code cells are run, in a folder that is thrown away.
@@ -57,6 +58,7 @@ autodoc_member_order = "bysource"
 autodoc_mock_imports = [name for name in ("mpi4py", "ray", "torch") if not importable(name)]
 numpydoc_show_class_members = False
 
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = f"fastgc {version}"
 html_static_path = ["_static"]

@@ -211,7 +211,8 @@ def shown():
                         for name in inner.__all__
                         if name in public(module.removeprefix("fastgc.")).__all__
                     )
-            names = line.startswith(".. names::") or (names and (not line or line.startswith(" ")))
+            listed = line.startswith((".. names::", ".. autosummary::"))
+            names = listed or (names and (not line or line.startswith(" ")))
             if names and re.fullmatch(r"   [\w.]+", line):
                 yield module, line.strip()
 

@@ -31,12 +31,14 @@ class Names(SphinxDirective):
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        """Show a table with the first sentence of each, then all that is said of each."""
+        """Show a table of several names, with first sentences, then all that is said of each."""
         module = self.env.ref_context["py:module"]
         files = [import_module(f"{module}.{file}") for file in " ".join(self.arguments).split()]
         names = [name for file in files for name in file.__all__ if name in found(module).__all__]
         names += [name for line in self.content for name in line.split()]
-        lines = [".. autosummary::", "   :nosignatures:", "", *(f"   {name}" for name in names)]
+        lines = []
+        if len(names) > 1:
+            lines = [".. autosummary::", "   :nosignatures:", "", *(f"   {n}" for n in names)]
         for name in names:
             with mock(self.config.autodoc_mock_imports):
                 thing = found(f"{module}.{name}")
