@@ -238,12 +238,12 @@ def test_polynomials_in_a_compiled_loop(complex_):
     assert not refused[0]  # something underflows, as the flag says
 
 
-def test_lengths_are_checked():
+def wrong_lengths():
     one, two, three = np.ones(1), np.ones(2), np.arange(3.0)
     numbers, square = np.arange(3), np.ones((3, 2))
     exponent, far = np.zeros(3, int), np.array([0, 1, 3])
     cauchy = np.ones((2, 2)), np.ones((2, 3)), two, three
-    for says, kernel, *given in (
+    return [
         ("out must", nb.lagrange_basis, three, three, exponent, two, square),
         ("one length", nb.lagrange_basis, three, three, exponent, two, np.ones((2, 2))),
         ("one length", nb.lagrange_basis, three, two, exponent, two, three),
@@ -270,9 +270,15 @@ def test_lengths_are_checked():
         ("room for f", nb.bind_tiling(PLANS["bind_tiling"], numbers, two), 3),
         ("a bit for each", nb.bind_survivor_mask(9, numbers, np.zeros(1, np.uint8)), 3),
         ("a bit for each", nb.bind_survivor_mask(3, numbers, np.zeros(1, np.uint8)), 4),
-    ):
-        with pytest.raises(ValueError, match=says):
-            kernel(*given)
+    ]
+
+
+@pytest.mark.few(9)
+@pytest.mark.parametrize("at", range(len(wrong_lengths())))
+def test_lengths_are_checked(at):
+    says, kernel, *given = wrong_lengths()[at]
+    with pytest.raises(ValueError, match=says):
+        kernel(*given)
 
 
 USERS = """

@@ -52,6 +52,7 @@ __all__ = [
 Array = NDArray[np.float64]
 
 _ENTRIES = 1 << 24  # of a table of probabilities
+_HELD = 1 << 18  # probabilities that are convolved at a time
 
 # ---------------------------------------------------------------------- any K of n workers
 
@@ -262,18 +263,25 @@ def _received(loads: ArrayLike, delays: Delays, needed: int, cost: float) -> Com
     counts = each.tolist()
     groups = Counter(work for work in works_of(delays, counts, cost) if work.load)
 
-    @one_by_one
-    def late(t: float) -> float:
+    def late(t: Array) -> Array:
         """Probability that fewer partial gradients have come."""
-        held = np.zeros(needed)
-        held[0] = 1
+        some = max(1, _HELD // needed)
+        found = np.empty(t.size)
+        for at in range(0, t.size, some):
+            found[at : at + some] = late_at(t[at : at + some])
+        return found
+
+    def late_at(t: Array) -> Array:
+        held = np.zeros((t.size, needed))
+        held[:, 0] = 1
         for work, count in groups.items():
-            late = float(work.survival(np.asarray(t)))
-            for _ in range(count if late < 1 else 0):
-                more = (1 - late) * held[: max(needed - work.load, 0)]
+            late = work.survival(t)[:, np.newaxis]
+            for _ in range(count):
+                more = (1 - late) * held[:, : max(needed - work.load, 0)]
                 held *= late
-                held[work.load :] += more
-        return min(float(held.sum()), 1.0)
+                held[:, work.load :] += more
+        less: Array = held.sum(axis=1).clip(max=1.0)
+        return less
 
     return CompletionTime(late, list(groups), np.ones(1), delays, counts, needed)
 
