@@ -120,6 +120,82 @@ def check(results, ranks, steps=STEPS):
             assert abs(theta - truth[step]).max() <= EXACT * abs(truth[step]).max()
 
 
+class Group:
+    """Ranks of a replica that are threads; like torch.distributed, to `fastgc.torch.shards`."""
+
+    def __init__(self, size):
+        self.numbers, self.barrier = [None] * size, threading.Barrier(size)
+
+    def of(self, rank):
+        return types.SimpleNamespace(rank=rank, whole=self)
+
+    def all_gather(self, found, own, group):
+        self.numbers[group.rank] = own
+        self.barrier.wait()
+        for each, told in zip(found, self.numbers, strict=True):
+            each.copy_(told)
+        self.barrier.wait()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_newcomers_are_let_in_at_one_step_by_one_replica(seed, monkeypatch):
+    parts, steps, store = 3, 40, torch.distributed.HashStore()
+    running, coming = (0, 1), (2, 3)
+    monkeypatch.setattr(
+        shards,
+        "dist",
+        types.SimpleNamespace(
+            PrefixStore=torch.distributed.PrefixStore,
+            get_rank=lambda group: group.rank,
+            get_world_size=lambda group: parts,
+            all_gather=lambda found, own, group: group.whole.all_gather(found, own, group),
+        ),
+    )
+    groups = {number: Group(parts) for number in (*running, *coming)}
+    sums = [threading.Barrier(len(running)) for _ in range(parts)]
+    let_in, answers, lock = [], [], threading.Lock()
+
+    def admission(number, part):
+        return Admission(groups[number].of(part), number, store, torch.device("cpu"), 30.0)
+
+    def run(number, part):
+        own, rng = admission(number, part), np.random.default_rng((seed, number, part))
+        if number in coming:
+            time.sleep(0.02 * rng.random())
+            answer = own.ask()
+            with lock:
+                answers.append((number, answer))
+            own.require_one_step(answer, answer)
+            with pytest.raises(RuntimeError, match="joined at different steps"):
+                own.require_one_step(answer + 1, answer)
+            return
+        for step in range(steps):
+            time.sleep(0.002 * rng.random())
+            found = own.newcomers(step)
+            with lock:
+                let_in.extend((each, step, number, part) for each in found)
+            sums[part].wait()
+            own.note()
+
+    first = admission(0, 0)
+    first.note()  # so that newcomers find that others run
+    threads = [
+        threading.Thread(target=run, args=(number, part))
+        for number, part in itertools.product(groups, range(parts))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for newcomer in coming:
+        by = {(step, number) for each, step, number, _ in let_in if each == newcomer}
+        ((step, number),) = by
+        assert sorted(let_in)[coming.index(newcomer) * parts :][:parts] == [
+            (newcomer, step, number, part) for part in range(parts)
+        ]
+        assert [at for each, at in answers if each == newcomer] == [step] * parts
+
+
 @pytest.mark.parametrize(
     ("code", "each", "options"),
     [
@@ -200,82 +276,6 @@ def test_what_is_no_replica_is_refused(tmp_path):
             strict=True,
         ):
             assert message.startswith(expected)
-
-
-class Group:
-    """Ranks of a replica that are threads; like torch.distributed, to `fastgc.torch.shards`."""
-
-    def __init__(self, size):
-        self.numbers, self.barrier = [None] * size, threading.Barrier(size)
-
-    def of(self, rank):
-        return types.SimpleNamespace(rank=rank, whole=self)
-
-    def all_gather(self, found, own, group):
-        self.numbers[group.rank] = own
-        self.barrier.wait()
-        for each, told in zip(found, self.numbers, strict=True):
-            each.copy_(told)
-        self.barrier.wait()
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_newcomers_are_let_in_at_one_step_by_one_replica(seed, monkeypatch):
-    parts, steps, store = 3, 40, torch.distributed.HashStore()
-    running, coming = (0, 1), (2, 3)
-    monkeypatch.setattr(
-        shards,
-        "dist",
-        types.SimpleNamespace(
-            PrefixStore=torch.distributed.PrefixStore,
-            get_rank=lambda group: group.rank,
-            get_world_size=lambda group: parts,
-            all_gather=lambda found, own, group: group.whole.all_gather(found, own, group),
-        ),
-    )
-    groups = {number: Group(parts) for number in (*running, *coming)}
-    sums = [threading.Barrier(len(running)) for _ in range(parts)]
-    let_in, answers, lock = [], [], threading.Lock()
-
-    def admission(number, part):
-        return Admission(groups[number].of(part), number, store, torch.device("cpu"), 30.0)
-
-    def run(number, part):
-        own, rng = admission(number, part), np.random.default_rng((seed, number, part))
-        if number in coming:
-            time.sleep(0.02 * rng.random())
-            answer = own.ask()
-            with lock:
-                answers.append((number, answer))
-            own.require_one_step(answer, answer)
-            with pytest.raises(RuntimeError, match="joined at different steps"):
-                own.require_one_step(answer + 1, answer)
-            return
-        for step in range(steps):
-            time.sleep(0.002 * rng.random())
-            found = own.newcomers(step)
-            with lock:
-                let_in.extend((each, step, number, part) for each in found)
-            sums[part].wait()
-            own.note()
-
-    first = admission(0, 0)
-    first.note()  # so that newcomers find that others run
-    threads = [
-        threading.Thread(target=run, args=(number, part))
-        for number, part in itertools.product(groups, range(parts))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for newcomer in coming:
-        by = {(step, number) for each, step, number, _ in let_in if each == newcomer}
-        ((step, number),) = by
-        assert sorted(let_in)[coming.index(newcomer) * parts :][:parts] == [
-            (newcomer, step, number, part) for part in range(parts)
-        ]
-        assert [at for each, at in answers if each == newcomer] == [step] * parts
 
 
 def test_the_example_goes_on_when_a_rank_of_a_replica_is_killed(tmp_path):
