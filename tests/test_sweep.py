@@ -302,7 +302,7 @@ def test_ctrl_c_leaves_what_was_computed(tmp_path, monkeypatch):
         (["-s", "8:0"], "--stragglers: '8:0' has its larger end first"),
         (["-s", "0:8:0"], "'0:8:0' is neither"),
         (["-s", ","], "--stragglers must name a number"),
-        (["-n", "0"], "n must be at least 1, not 0"),
+        (["-n", "0"], "--workers: there must be at least one worker, not '0'"),
         (["--delays", "gauss:1"], "unknown delay model"),
         (["--cost", "1", "--work", "1"], "exclude each other"),
         (["--csv", "out.txt"], "a file's name must end in .csv"),
@@ -322,10 +322,10 @@ def test_errors_are_one_line(arguments, says, tmp_path, monkeypatch):
 
 
 def test_ranges_end_with_their_last():
-    from fastgc.cli.plan import _numbers
+    from fastgc.cli.sizes import counts
 
-    assert _numbers("-s", "0:8:2, 3,10:11") == [0, 2, 4, 6, 8, 3, 10, 11]
-    assert _numbers("-s", "0:7:3") == [0, 3, 6]
+    assert counts("-s", "0:8:2, 3,10:11") == [0, 2, 4, 6, 8, 3, 10, 11]
+    assert counts("-s", "0:7:3") == [0, 3, 6]
 
 
 def test_panels_of_approximate_codes_show_what_is_left_out():
