@@ -1143,3 +1143,15 @@ def test_who_measures_says_how_far_it_is():
     done = []
     survey.measure(fastgc.BinaryCode(6, stragglers=1), 3, progress=lambda *at: done.append(at))
     assert done == [(step, 6 + 3) for step in range(6 + 3 + 1)]
+
+
+def test_codes_are_measured_on_orders_that_are_given():
+    from fastgc.stability.survey import measure
+
+    code = fastgc.BinaryCode(8, stragglers=3)
+    steps = []
+    heard = [[0, 1, 2, 3, 4], list(range(8))]
+    found = measure(code, heard=heard, progress=lambda *at: steps.append(at))
+    assert found.mean_messages == 6.5
+    assert steps[-1] == (8 + 2, 8 + 2)
+    assert found.worst_error < 1e-15

@@ -129,7 +129,9 @@ def cost_curves(found: Mapping[str, Figures], ax: Any = None, caption: str = "")
         waited.append(Line(label, at, [each.mean_workers], "points", note=note))
         wrong.append(Line(label, at, [low], "points", ([low], [high]), note))
     first = min(found, key=lambda name: found[name].mean_workers)
-    worst = max(found, key=lambda name: found[name].worst_error)
+    exact = [name for name, each in found.items() if not each.residual > APPROXIMATE]
+    worst = max(exact or found, key=lambda name: found[name].worst_error)
+    kind = "least precise exact code" if 0 < len(exact) < len(found) else "least precise"
     x_label = "load (partitions per worker)"
     return draw_panels(
         [
@@ -140,7 +142,7 @@ def cost_curves(found: Mapping[str, Figures], ax: Any = None, caption: str = "")
                 waited,
             ),
             Panel(
-                f"least precise: {_called(worst)}, {found[worst].worst_error:.0e}",
+                f"{kind}: {_called(worst)}, {found[worst].worst_error:.0e}",
                 x_label,
                 "relative error of the gradient",
                 wrong,
@@ -155,7 +157,7 @@ def cost_curves(found: Mapping[str, Figures], ax: Any = None, caption: str = "")
 def worst_curves(rows: Sequence[Mapping[str, Any]], ax: Any = None, caption: str = "") -> Axes:
     """Draw the errors that the worst stragglers of codes lead to, against workers.
 
-    Lines are predicted errors, points are measured ones.
+    Points are measured errors; bars reach to what is predicted.
 
     Parameters
     ----------
@@ -183,9 +185,12 @@ def worst_curves(rows: Sequence[Mapping[str, Any]], ax: Any = None, caption: str
     lines = []
     for code in dict.fromkeys(row["code"] for row in rows):
         mine = sorted((row for row in rows if row["code"] == code), key=lambda row: row["n"])
-        n, label = [row["n"] for row in mine], catalogue.describe(code)
-        lines.append(Line(label, n, [drawn_error(row["error"]) for row in mine]))
-        lines.append(Line(label, n, [drawn_error(row["measured"]) for row in mine], "points"))
+        found, real = (
+            np.array([drawn_error(row[name]) for row in mine]) for name in ("error", "measured")
+        )
+        ends = np.minimum(found, real), np.maximum(found, real)
+        n = [row["n"] for row in mine]
+        lines.append(Line(catalogue.describe(code), n, real, "joined", ends))
     worst = max(rows, key=lambda row: row["error"])
     size = f"{worst['n']}/{worst['stragglers']}"
     return draw_panels(
@@ -193,7 +198,7 @@ def worst_curves(rows: Sequence[Mapping[str, Any]], ax: Any = None, caption: str
             Panel(
                 f"worst: {_called(worst['code'])}, {size}: {worst['error']:.0e}",
                 "workers n",
-                "error for the worst stragglers (points: measured)",
+                "error for the worst stragglers (bars: to what is predicted)",
                 lines,
                 log_y=True,
             )
