@@ -1155,3 +1155,14 @@ def test_codes_are_measured_on_orders_that_are_given():
     assert found.mean_messages == 6.5
     assert steps[-1] == (8 + 2, 8 + 2)
     assert found.worst_error < 1e-15
+
+
+def test_progress_of_measuring_counts_rounds_of_many_messages_as_several(monkeypatch):
+    """Otherwise a bar would stand still while rounds of 100,000 messages are decoded."""
+    from fastgc.stability import survey
+
+    monkeypatch.setattr(survey, "_TOGETHER", 3)
+    steps = []
+    survey.measure(fastgc.BinaryCode(8, stragglers=3), 5, progress=lambda *at: steps.append(at))
+    assert {whole for _, whole in steps} == {8 + 3 * 5}
+    assert [done for done, _ in steps] == [*range(9), *range(8 + 3, 8 + 16, 3)]

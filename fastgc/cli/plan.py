@@ -631,7 +631,9 @@ class Fitted(Options):
     """What is fitted to."""
 
     file: Path = argument(
-        ..., "Times (csv, txt, npy, npz, json, parquet), or what fastgc plan --record wrote."
+        ...,
+        "Times (csv, txt, npy, npz, json, parquet), or what fastgc plan --record wrote.",
+        metavar="FILE",
     )
     unit: str = options.unit()
     plot: Path | None = options.picture("Plot the times and the models to this file.")

@@ -501,6 +501,7 @@ def _errors(
 
 
 P = 32  # elements of a gradient
+_TOGETHER = 2000  # messages that are decoded in about the time in which one is encoded
 
 
 class Figures(NamedTuple):
@@ -577,14 +578,15 @@ def measure(
         The messages that each round is decoded from, in order of arrival, instead of random orders:
         such as those that `fastgc.simulation.follow` received.
     progress : callable
-        Called with the steps done and all steps, before the first and after each. A step encodes a
-        message, or decodes a round.
+        Called with the steps done and all steps, before the first and after each. A step takes
+        about as long as to encode a message; to decode a round is one, or of many messages several.
     """
     if trials < 1:
         raise ValueError(f"trials must be at least 1, not {trials}")
     messages = code.scheme.message_count
     orders = code.scheme.random_arrivals(trials, seed) if heard is None else heard
-    steps = messages + (trials if heard is None else len(heard))
+    of_round = 1 + messages // _TOGETHER
+    steps = messages + of_round * (trials if heard is None else len(heard))
     progress(0, steps)
     experiment = Experiment(
         code, p=P, seed=seed, progress=lambda encoded, _: progress(encoded, steps)
@@ -593,6 +595,7 @@ def measure(
     decoder(np.arange(messages))  # what is made once is made now
     errors: list[float] = []
     times: list[float] = []
+    workers: list[int] = []
     sets: list[NDArray[np.int64]] = []
     for done, order in enumerate(orders, 1):
         sets.append(np.array(order, dtype=np.int64))
@@ -600,8 +603,8 @@ def measure(
         vector = decoder(sets[-1])
         times.append(time.perf_counter() - start)
         errors.append(experiment.error(sets[-1], vector).relative)
-        progress(messages + done, steps)
-    workers = [code.scheme.senders(F).size for F in sets]
+        workers.append(code.scheme.senders(sets[-1]).size)
+        progress(messages + of_round * done, steps)
     mean_messages = float(np.mean([F.size for F in sets]))
     form = code.message_size(P) * experiment.messages.itemsize / (P * 8)
     return Figures(
