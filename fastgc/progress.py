@@ -113,7 +113,7 @@ def rich_table(
             Text(heading),
             justify="left" if at < text else "right",
             no_wrap=whole and (at > 0 or short or text > 1),
-            overflow="fold" if at == 0 else "ellipsis",
+            overflow="fold" if at < text else "ellipsis",
             min_width=least,
         )
     # names may be as a user's class has them, and are no markup: ":Ring:" is a ring to rich

@@ -51,7 +51,8 @@ def reproduce(what: Chosen, output: Tables) -> None:
     from .. import papers, plotting
 
     output.check()
-    names = named(what.names, "all", "figure")
+    known = ", ".join([*papers.FIGURES, *papers.RECORDED])
+    names = named(what.names, "all", f"figure: all, or some of {known}")
     chosen = list(papers.FIGURES) if names == ["all"] else names
     if what.plot is not None:
         what.plot.mkdir(parents=True, exist_ok=True)
