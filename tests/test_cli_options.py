@@ -324,6 +324,18 @@ def test_every_table_is_written_as_csv_and_json(command, times):
     assert "there is no folder" in refused(*small(command), "--csv", "nowhere/out.csv")
 
 
+def test_notes_of_papers_are_in_their_latex(times):
+    """A table that refers to [1] says what that is; letters are those that LaTeX has."""
+    shown = done("reproduce", "krishnan-loads", "--latex", "out.tex").stdout
+    written = (times / "out.tex").read_text()
+    notes = re.findall(r"(?m)^\[(\d+)\] (.*)$", shown)
+    assert notes
+    for number, _ in notes:
+        assert re.search(rf"(?m)^\[{number}\] \w", written)
+        assert f"[{number}] \\\\" in written
+    assert written.isascii()
+
+
 @pytest.mark.parametrize("command", [*SMALL, "fit", "reproduce"])
 def test_every_command_draws(command, times, monkeypatch):
     path = "pictures" if command == "reproduce" else "out.svg"

@@ -113,16 +113,29 @@ class Output(Options):
 
         rows = list(rows)
         heads = [each if isinstance(each, str) else each[self.markdown] for each in columns]
-        if self.latex is not None:
-            self._written.append(latex_table(title, heads, rows, text) + "\n")
-            self.latex.write_text("\n".join(self._written), encoding="utf-8")
-            if len(self._written) == 1:
-                echo(f"table written to {self.latex}", err=True)
+        self._write_latex(latex_table(title, heads, rows, text))
         if self.markdown:
             named = [[describe(row[0]), *row[1:]] for row in rows]
             echo(markdown_table(title, heads, named, text) + "\n" * several)
         else:
             Console().print(rich_table(title, heads, rows, text))
+
+    def notes(self, notes: Sequence[str]) -> None:
+        """Say what ``[1]``, ``[2]`` and so on in a table mean, below it."""
+        from ..progress import latex_text
+
+        for number, note in enumerate(notes, start=1):
+            echo(f"[{number}] {note}")
+            self._write_latex(f"[{number}] {latex_text(note)}\n")
+
+    def _write_latex(self, text: str) -> None:
+        """Add to the file for LaTeX, if there is to be one."""
+        if self.latex is None:
+            return
+        self._written.append(text + "\n")
+        self.latex.write_text("\n".join(self._written), encoding="utf-8")
+        if len(self._written) == 1:
+            echo(f"table written to {self.latex}", err=True)
 
     def explain(self, legend: str = "", codes: Iterable[str] = ()) -> None:
         """Say what columns and names of codes mean, in a terminal: Markdown has them in words."""

@@ -55,8 +55,8 @@ def reproduce(what: Chosen, output: Tables) -> None:
     names = named(what.names, "all", f"figure: all, or some of {known}")
     chosen = list(papers.FIGURES) if names == ["all"] else names
     if what.plot is not None:
+        check_pictures(what.width, Path("figure.png"))
         what.plot.mkdir(parents=True, exist_ok=True)
-        check_pictures(what.width, what.plot / "figure.png")
     listed = []
     made = papers.reproduce(
         chosen, seed=what.seed, rounds=what.rounds, data=what.data, progress=True
@@ -91,8 +91,7 @@ def _show(found: Figure, output: Tables) -> None:
     ]
     head = ["", "what", "here", "paper", "closed", "differ.", "note"]
     output.show(found.title, head, lines, text=2, **how)
-    for number, note in enumerate(notes, start=1):
-        echo(f"[{number}] {note}")
+    output.notes(notes)
     echo()
 
 
