@@ -114,6 +114,7 @@ def test_figures_of_papers_are_named_in_the_same_way():
         (["-n", "8/2", "-s", "1"], "--workers 8/2 names the stragglers: leave out --stragglers"),
         (["-n", "8", "-s", "1.5"], "--stragglers: '1.5' is neither a number nor a range"),
         (["-n", ","], "--workers must name a number"),
+        (["-n", "1:999999999"], "--workers: '1:999999999' has more than 10000 numbers"),
     ],
 )
 def test_sizes_that_cannot_be_are_one_line(command, arguments, says):

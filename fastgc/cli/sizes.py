@@ -11,6 +11,7 @@ from . import options
 from .common import Options
 
 _RANGE = re.compile(r"(\d{1,9})(?::(\d{1,9})(?::([1-9]\d{0,8}))?)?")
+_MOST = 10_000  # numbers of a range
 _FRACTION = re.compile(r"0?\.\d{1,15}")
 
 
@@ -107,7 +108,10 @@ def counts(option: str, text: str, n: int | None = None) -> list[int]:
             last = first if match[2] is None else int(match[2])
             if last < first:
                 raise ValueError(f"{option}: {part!r} has its larger end first")
-            found += range(first, last + 1, int(match[3] or 1))
+            numbers = range(first, last + 1, int(match[3] or 1))
+            if len(numbers) > _MOST:
+                raise ValueError(f"{option}: {part!r} has more than {_MOST} numbers")
+            found += numbers
         elif n is not None and _FRACTION.fullmatch(part):
             found.append(int(Fraction(part) * n))
         else:
