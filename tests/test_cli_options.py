@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -146,6 +146,7 @@ def test_ranges_have_their_last(ranges):
     assert counts("-s", text) == expected
 
 
+@example(n=100, thousandths=290)
 @given(n=st.integers(1, 10**9), thousandths=st.integers(0, 999))
 def test_fractions_are_exact(n, thousandths):
     """0.29 of 100 workers are 29, which floating point rounds down to 28."""
