@@ -92,6 +92,13 @@ def test_codes_and_sizes_are_written_alike(command):
         assert figures(command, *arguments, *SMALL[command]) == expected, arguments
 
 
+def test_former_options_need_what_they_needed():
+    for arguments in (["--code"], ["--code", "-n", "8"], ["--sizes"], ["--n"]):
+        result = run("sweep", *arguments)
+        assert result.exit_code == 2
+        assert "requires an argument" in result.stderr, arguments
+
+
 def test_schemes_across_rounds_have_no_stragglers_to_choose():
     small = SMALL["sequential"]
     expected = figures("sequential", "binary", "uncoded", "-n", "6", *small)

@@ -208,18 +208,19 @@ class _Command(TyperCommand):
         known = {name for each in self.params for name in each.opts}
         for at, each in enumerate(args):
             name, _, value = each.partition("=")
+            after = args[at + 1 : at + 2]
+            lone = not after or (after[0].startswith("-") and after[0] != "-")
             if name in _FORMER and (_FORMER[name] or "names") in known:
                 if _FORMER[name]:
                     each = each.replace(name, _FORMER[name], 1)
                 elif name == each:
+                    if lone and not ctx.resilient_parsing:
+                        ctx.fail(f"Option '{name}' requires an argument.")
                     continue  # what follows is an argument
                 else:
                     each = value
             whole.append(each)
-            after = args[at + 1 : at + 2]
-            if each in ("--json", "--csv") and (
-                not after or (after[0].startswith("-") and after[0] != "-")
-            ):
+            if each in ("--json", "--csv") and lone:
                 whole.append("-")
         return super().parse_args(ctx, whole)
 
