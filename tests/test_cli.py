@@ -513,6 +513,7 @@ def test_lists_of_codes():
         (["--plot", "runs.bmp"], "must end in"),
         (["--plot", "no/such/folder/runs.png"], "no folder"),
         (["--code", "turbo"], "unknown code 'turbo': choose among rs, rs-clustered, binary"),
+        (["adam"], "adam is a method, not a code: name it by --method adam"),
         (["--code", "rs:root=x"], 'root, unless "stable", must be an integer'),
         (["--code", "rs:root=4"], "not coprime"),
         (

@@ -543,6 +543,8 @@ def _runs(job: _Job) -> dict[str, _Run]:
                 f'--partial must be "raise", "best" or "unbiased", or several of them, not {each!r}'
             )
     check_one_of("--method", method, METHODS)
+    if code in METHODS:
+        raise ValueError(f"{code} is a method, not a code: name it by --method {code}")
     compare = asked.compare
     if compare is None:
         compare = "adam" if method in ADAPTIVE and not further else ""
