@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "comparison_table",
     "latex_table",
+    "latex_text",
     "loss_table",
     "markdown_table",
     "rich_table",
@@ -113,7 +114,7 @@ def rich_table(
             Text(heading),
             justify="left" if at < text else "right",
             no_wrap=whole and (at > 0 or short or text > 1),
-            overflow="fold" if at == 0 else "ellipsis",
+            overflow="fold" if at < text else "ellipsis",
             min_width=least,
         )
     # names may be as a user's class has them, and are no markup: ":Ring:" is a ring to rich
@@ -138,9 +139,20 @@ _LATEX = {
     "^": r"\textasciicircum{}",
     "±": r"$\pm$",
     "≥": r"$\ge$",
+    "≤": r"$\le$",
     "µ": r"\textmu{}",
     "–": "--",
+    "²": "$^2$",
+    "³": "$^3$",
+    "α": r"$\alpha$",
+    "λ": r"$\lambda$",
 }
+
+
+def latex_text(text: str) -> str:
+    """A text as LaTeX prints it."""
+    written = "".join(_LATEX.get(letter, letter) for letter in text)
+    return re.sub("(\\w)\N{COMBINING MACRON}", r"\\={\1}", written)
 
 
 def latex_table(
@@ -151,7 +163,7 @@ def latex_table(
     def escaped(cell: str) -> str:
         if power := re.fullmatch(r"(-?\d[\d.]*)e([+-]\d+)( !)?", cell):
             return rf"${power[1]} \cdot 10^{{{int(power[2])}}}${power[3] or ''}"
-        return "".join(_LATEX.get(letter, letter) for letter in cell)
+        return latex_text(cell)
 
     lines = [rf"{' & '.join(map(escaped, line))} \\" for line in (head, *rows)]
     inside = [r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]

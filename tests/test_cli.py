@@ -87,8 +87,9 @@ def test_options_of_train_are_in_groups():
     text = run("train", "-h").stdout
     panels = re.findall(r"╭─ (.*?) ─+╮(.*?)╰", text, re.DOTALL)
     assert [name for name, _ in panels] == [
-        *("Options", "Code and workers", "Data and model", "Optimizer"),
-        *("Engine, delays and messages", "Workers that die or compute wrongly"),
+        *("Arguments", "Options", "Code and workers", "Data and model", "Optimizer"),
+        *("Engine, delays and messages", "Recorded times"),
+        "Workers that die or compute wrongly",
         *("What is shown and written", "Going on, and decoding as before"),
         "Precision of gradients",
     ]
@@ -512,6 +513,7 @@ def test_lists_of_codes():
         (["--plot", "runs.bmp"], "must end in"),
         (["--plot", "no/such/folder/runs.png"], "no folder"),
         (["--code", "turbo"], "unknown code 'turbo': choose among rs, rs-clustered, binary"),
+        (["adam"], "adam is a method, not a code: name it by --method adam"),
         (["--code", "rs:root=x"], 'root, unless "stable", must be an integer'),
         (["--code", "rs:root=4"], "not coprime"),
         (
@@ -536,7 +538,7 @@ def test_lists_of_codes():
         (["--timeline", "runs.png", "--plot", "runs.png"], "must name different files"),
         (["-n", "0"], "--workers"),
         (["-k", "0"], "k must be at least 1"),
-        (["-s", "-1"], "stragglers must be in 0"),
+        (["-s", "-1"], "--stragglers: '-1' is neither a number"),
         (["--model", "resnet"], '--model must be "auto"'),
         (["--code", "lcc", "--model", "softmax"], "quadratic in the data"),
         (["-s", "20"], "stragglers must be"),
@@ -874,7 +876,7 @@ def test_simulated_without_delays():
         (["--loss", "-1"], "--loss"),
         (["--loss", "nan"], "--loss"),
         (["--method", "cada", "--code", "rs"], "cada asks single workers, without a code"),
-        (["--groups", "2"], "--groups needs the method gcada, or a --code to use in each group"),
+        (["--groups", "2"], "--groups needs the method gcada, or a code to use in each group"),
         (["--method", "gcada", "--groups", "3"], "groups must divide the n=20 workers"),
         (
             ["--method", "gcada", "--groups", "3", "--code", "rs"],
@@ -1154,16 +1156,14 @@ def test_stability_says_what_does_not_exist():
         (["rs@lu"], "rs has no method 'lu': choose one of auto, locator, spread"),
         (["binary@solve"], "binary has no method 'solve': choose one of auto"),
         (["turbo"], "unknown code 'turbo'"),
-        (
-            ["rs", "--sizes", "many"],
-            "--sizes: 'many' is no size: a size is a number of workers",
-        ),
-        (["rs", "--sizes", "16/x"], "--sizes: '16/x' is no size"),
+        (["rs", "--sizes", "many"], "--workers: 'many' is neither a number nor a range"),
+        (["rs", "--sizes", "16/x"], "--workers: 'x' is neither a number nor a range"),
         (["rs", "--sizes", "8/8"], "8 of 8 workers cannot straggle"),
-        (["rs", "-s", "3"], "--stragglers: '3' is no fraction of the workers, from 0 to below 1"),
-        (["rs", "-s", "inf"], "--stragglers: 'inf' is no fraction of the workers"),
-        (["rs", "--sizes", ""], "must name something to measure"),
-        (["rs", "--patterns", ""], "at least one code, one dtype and one pattern"),
+        (["rs", "-s", "1.5"], "--stragglers: '1.5' is neither a number nor a range such as 0:8 or"),
+        (["rs", "-s", "inf"], "nor a fraction of n such as 0.2"),
+        (["rs", "-n", ""], "--workers must name a number"),
+        (["", "-n", "16"], "name at least one code"),
+        (["rs", "--patterns", ""], "at least one dtype and one pattern"),
         (["rs", "--patterns", "rare"], "unknown pattern 'rare'"),
         (["rs", "--dtype", "float7"], "float7"),
         (["rs", "--dtype", "int64"], "must be of one of the dtypes float32, float64"),

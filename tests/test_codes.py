@@ -22,6 +22,7 @@ from code_table import (
 from strength import much
 
 from fastgc import BinaryCode, Grouped, LagrangeCode, ReedSolomon, Uncoded, stability, train
+from fastgc.codes import catalogue
 from fastgc.data import Dataset
 from fastgc.errors import NotDecodableError
 from fastgc.stability import worst_survivors
@@ -641,3 +642,11 @@ def test_what_is_said_of_rows_is_what_rows_say(code):
     np.testing.assert_allclose(code.scheme.row_norms, norms, rtol=1e-13)
     np.testing.assert_allclose(code.scheme.row_sums, [np.abs(v).sum() for v in sizes], rtol=1e-13)
     np.testing.assert_allclose(np.exp(code.scheme.log_row_sums), code.scheme.row_sums, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["rs", "uc-mmc:load=3", "lcc-mmc:load=3"])
+def test_senders_of_messages_are_those_of_each(name):
+    scheme = catalogue.make(name, 9).scheme
+    messages = np.random.default_rng(0).permutation(scheme.message_count)[:7]
+    expected = sorted({scheme.sender(int(each))[0] for each in messages})
+    assert scheme.senders(messages).tolist() == expected

@@ -273,7 +273,10 @@ def test_the_help_of_a_command_is_all_in_its_page():
     for name, command in typer.main.get_command(app).commands.items():
         text = helps.told(name)
         for parameter in command.params:
-            assert all(option in text for option in [*parameter.opts, *parameter.secondary_opts])
+            shown = [*parameter.opts, *parameter.secondary_opts]
+            if parameter.param_type_name == "argument":
+                shown = [parameter.metavar or parameter.name]
+            assert all(each in text for each in shown)
     assert helps.markdown("as in a*b_c, --sizes 16 [default: 1<2; x>=1]") == (
         "as in a\\*b\\_c, `--sizes` 16 (default: `1<2`; x\\>=1)"
     )

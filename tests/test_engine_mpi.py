@@ -591,7 +591,10 @@ def test_command(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-n", "7"], "mpiexec -n 8"),
+        (
+            ["-n", "7"],
+            "7 workers need 8 ranks, one of them the master, and this job has 3: mpiexec -n 8",
+        ),
         *(
             pytest.param(["-n", "2", *arguments], message, marks=pytest.mark.long)
             for arguments, message in (

@@ -49,9 +49,9 @@ def in_lines(separator):
 
 def of_fit(path):
     """What `fastgc fit` reads."""
-    from fastgc.cli.plan import _times
+    from fastgc.cli.plan import _recorded
 
-    return _times(path, "s")
+    return _recorded(path, "s")
 
 
 def of_matrix(path):

@@ -384,7 +384,7 @@ def test_stability_picture_has_room_for_everything(tmp_path):
     from fastgc.cli import stability
     from fastgc.codes import catalogue
 
-    names = [catalogue.describe(name) for name in catalogue.split(stability.STABILITY_CODES)]
+    names = [catalogue.describe(name) for name in stability.MEASURED.split()]
     rows = rows_of(names, [8, 16, 32, 64, 128, 256, 512], np.geomspace(1e-16, 1e3, 7))
     rows += [row._replace(pattern="neighbouring") for row in rows]
     figure = plotting.stability_figure(rows)
@@ -1254,3 +1254,58 @@ def test_labels_of_ticks_stand_apart(low_high, width):
                 assert len(boxes) >= 2
                 for box, following in itertools.pairwise(boxes):
                     assert not box.overlaps(following)
+
+
+def test_points_of_many_codes_differ():
+    """In colour or marker, however many there are."""
+    from fastgc.plotting.panels import _look
+
+    lines = [Line(f"code {at}", [1], [1], "points") for at in range(40)]
+    looks = _look([Panel("", "", "", lines)])
+    assert len({(colour, marker) for colour, _, marker in looks.values()}) == 40
+
+
+def test_costs_of_codes_are_points():
+    from fastgc.stability.survey import measure
+
+    codes = {
+        "rs": fastgc.ReedSolomon(6, stragglers=2),
+        "binary": fastgc.BinaryCode(6, stragglers=2),
+    }
+    codes["ignore"] = fastgc.codes.make("ignore", 6, stragglers=2)
+    found = {name: measure(code, 5) for name, code in codes.items()}
+    waited, wrong = plotting.cost_curves(found).figure.axes
+    for ax, value in ((waited, "mean_workers"), (wrong, "error")):
+        points = {tuple(np.ravel(line.get_xydata())) for line in ax.lines if len(line.get_xdata())}
+        expected = {(each.mean_load, getattr(each, value)) for each in found.values()}
+        assert expected <= points
+    assert waited.get_title().startswith("fewest: ")
+    # what leaves out gradients has no rounding error to speak of
+    assert wrong.get_title().startswith("least precise exact code: ")
+    assert "ignore" not in wrong.get_title()
+    with pytest.raises(ValueError, match="no code was measured"):
+        plotting.cost_curves({})
+
+
+def test_errors_of_the_worst_stragglers_reach_from_measured_to_predicted():
+    row = {"code": "rs", "stragglers": 2, "error": 1e-12, "measured": 1e-14}
+    ax = plotting.worst_curves([row | {"n": 16}, row | {"n": 8, "error": 1e-10}])
+    (line,) = [each for each in ax.lines if len(each.get_xdata()) == 2]
+    np.testing.assert_array_equal(line.get_xydata(), [[8, 1e-14], [16, 1e-14]])
+    assert ax.get_title() == "worst: rs, 8/2: 1e-10"
+    with pytest.raises(ValueError, match="no code was searched"):
+        plotting.worst_curves([])
+
+
+def test_what_spare_stragglers_buy_has_a_panel_for_each_way():
+    from fastgc.stability import spare
+
+    rows = spare(lambda s: fastgc.ReedSolomon(8, stragglers=s), 2, more=[0, 1], sets=3)
+    load, wait = plotting.spare_curves({"rs": rows}).figure.axes
+    for ax, way in ((load, "load"), (wait, "wait")):
+        (line,) = [each for each in ax.lines if len(each.get_xdata()) == 2]
+        expected = [(row.more, row.worst) for row in rows if row.way == way]
+        np.testing.assert_array_equal(line.get_xydata(), expected)
+        assert "at best" in ax.get_title()
+    with pytest.raises(ValueError, match="nothing was measured"):
+        plotting.spare_curves({"rs": []})

@@ -351,16 +351,18 @@ ABOVE = re.search(r"`(above: .*?)`", GUIDE, re.DOTALL)
 def test_an_option_is_added_by_the_file_that_the_guide_names(copy):
     """By the line that the guide shows, and one that does what the help says."""
     pytest.importorskip("typer")
-    assert named("Adding an option") == {"fastgc/cli/stability.py", "fastgc/cli/options.py"}
+    assert named("Adding an option") == {
+        f"fastgc/cli/{name}.py" for name in ("stability", "options", "sizes", "times", "output")
+    }
     edit(
         copy / "fastgc/cli/stability.py",
         ("    steps: int = option", f"    {ABOVE[1]}\n\\g<0>"),
         (
-            r"    if not output\.write\(rows\):",
+            r"    if not output\.write\(rows, rows\):",
             r"    rows = [row for row in rows if row['error'] > what.above]\n\g<0>",
         ),
     )
-    command = "worst rs --sizes 8/2 --steps 1 --json"
+    command = "worst rs -n 8/2 --steps 1 --json"
     told = ("", " --above 1", " --above -1", " --help")
     in_turn = f"""
 import os, sys

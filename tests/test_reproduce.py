@@ -1429,7 +1429,7 @@ def test_command_prints_markdown_and_json():
     ("arguments", "says"),
     [
         (["halbawi-9"], "unknown figure 'halbawi-9': choose among halbawi-2"),
-        ([","], "name a figure: all, or some of halbawi-2"),
+        ([","], "name at least one figure: all, or some of halbawi-2"),
         (["--rounds", "0"], "--rounds"),
         (["--seed", "-1"], "--seed"),
         (["halbawi-2", "--data", "nowhere.npz"], "nowhere.npz"),

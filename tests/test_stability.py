@@ -1143,3 +1143,26 @@ def test_who_measures_says_how_far_it_is():
     done = []
     survey.measure(fastgc.BinaryCode(6, stragglers=1), 3, progress=lambda *at: done.append(at))
     assert done == [(step, 6 + 3) for step in range(6 + 3 + 1)]
+
+
+def test_codes_are_measured_on_orders_that_are_given():
+    from fastgc.stability.survey import measure
+
+    code = fastgc.BinaryCode(8, stragglers=3)
+    steps = []
+    heard = [[0, 1, 2, 3, 4], list(range(8))]
+    found = measure(code, heard=heard, progress=lambda *at: steps.append(at))
+    assert found.mean_messages == 6.5
+    assert steps[-1] == (8 + 2, 8 + 2)
+    assert found.worst_error < 1e-15
+
+
+def test_progress_of_measuring_counts_rounds_of_many_messages_as_several(monkeypatch):
+    """Otherwise a bar would stand still while rounds of 100,000 messages are decoded."""
+    from fastgc.stability import survey
+
+    monkeypatch.setattr(survey, "_TOGETHER", 3)
+    steps = []
+    survey.measure(fastgc.BinaryCode(8, stragglers=3), 5, progress=lambda *at: steps.append(at))
+    assert {whole for _, whole in steps} == {8 + 3 * 5}
+    assert [done for done, _ in steps] == [*range(9), *range(8 + 3, 8 + 16, 3)]

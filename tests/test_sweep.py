@@ -302,7 +302,7 @@ def test_ctrl_c_leaves_what_was_computed(tmp_path, monkeypatch):
         (["-s", "8:0"], "--stragglers: '8:0' has its larger end first"),
         (["-s", "0:8:0"], "'0:8:0' is neither"),
         (["-s", ","], "--stragglers must name a number"),
-        (["-n", "0"], "n must be at least 1, not 0"),
+        (["-n", "0"], "--workers: there must be at least one worker, not '0'"),
         (["--delays", "gauss:1"], "unknown delay model"),
         (["--cost", "1", "--work", "1"], "exclude each other"),
         (["--csv", "out.txt"], "a file's name must end in .csv"),
@@ -322,10 +322,10 @@ def test_errors_are_one_line(arguments, says, tmp_path, monkeypatch):
 
 
 def test_ranges_end_with_their_last():
-    from fastgc.cli.plan import _numbers
+    from fastgc.cli.sizes import counts
 
-    assert _numbers("-s", "0:8:2, 3,10:11") == [0, 2, 4, 6, 8, 3, 10, 11]
-    assert _numbers("-s", "0:7:3") == [0, 3, 6]
+    assert counts("-s", "0:8:2, 3,10:11") == [0, 2, 4, 6, 8, 3, 10, 11]
+    assert counts("-s", "0:7:3") == [0, 3, 6]
 
 
 def test_panels_of_approximate_codes_show_what_is_left_out():
@@ -346,3 +346,39 @@ def test_panels_of_approximate_codes_show_what_is_left_out():
     np.testing.assert_array_equal(whole.get_ydata(), 0)
     _, exact = drawn(cells[3:])
     assert exact.get_ylabel() == "largest relative error"
+
+
+def test_sizes_may_be_pairs_and_delays_may_have_names():
+    law = delays.Exponential(0.01)
+    grid = planning.sweep("rs,binary", [(6, 1), (6, 2), (8, 3)], None, [("mine", law)], rounds=10)
+    cells = list(grid)
+    assert len(grid) == len(cells) == 6
+    assert {(cell.n, cell.stragglers) for cell in cells} == {(6, 1), (6, 2), (8, 3)}
+    assert {cell.delays for cell in cells} == {"mine"}
+    (one,) = planning.sweep("rs", 6, 2, law, rounds=10)
+    assert one.seconds == next(
+        cell.seconds for cell in cells if (cell.code, cell.n, cell.stragglers) == ("rs", 6, 2)
+    )
+    for n, says in (
+        ([6, 8], "must be pairs"),
+        ([], "one pair"),
+        ([(0, 0)], "n must be at least 1"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=says):
+            planning.sweep("rs", n)
+    for named in (("mine", 3), ("mine", law, 2), (3, law)):
+        with pytest.raises((TypeError, ValueError)):
+            planning.sweep("rs", 6, 1, [named])
+
+
+def test_workers_of_a_grid_differ_and_share_processors():
+    from fastgc import simulation
+
+    code, law = fastgc.ReedSolomon(6, stragglers=2), delays.Exponential(0.01)
+    cost = np.linspace(0.01, 0.06, 6)
+    for how in ({"cost": cost}, {"cost": 0.05, "processors": 2}, {"work": 6 * cost}):
+        (cell,) = planning.sweep("rs", 6, 2, law, rounds=40, **how)
+        same = {"cost": cost} if "work" in how else how
+        assert cell.seconds == simulation.simulate(code, law, rounds=40, **same).mean
+    with pytest.raises(ValueError, match="cost"):
+        planning.sweep("rs", [6, 7], 2, law, cost=cost)

@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from ..codes import Code, catalogue
 from ..history import APPROXIMATE
 from . import options
-from .common import CHOOSING, command, echo, tolerated
-from .options import Sizes
-from .output import Heading, Output
+from .common import CHOOSING, Options, command, echo, is_given
+from .options import named
+from .output import Heading, Tables, check_pictures, draw
+from .sizes import Size, size_of
+from .times import Source, read_recorded
 
 if TYPE_CHECKING:
     from ..stability.survey import Figures
@@ -23,39 +27,74 @@ APPROXIMATIONS = "Codes whose gradients may be approximations"
 
 
 @dataclass(frozen=True)
-class Compared(Sizes):
+class Compared(Size):
     """What is compared."""
 
-    names: str = options.codes("A list such as rs,bcc:load=5. Default: all codes.")
+    names: list[str] | None = options.codes("Codes, such as rs bcc:load=5.")
+    partitions: int | None = options.partitions()
     trials: int = options.rounds(200, "Rounds to average over.")
     seed: int = options.seed("Seed of data, orders and random codes.")
 
 
 @dataclass(frozen=True)
-class Table(Output):
-    """Figures as a table, also for LaTeX, or as JSON."""
+class Orders(Options):
+    """In which order messages come."""
 
-    latex: Path | None = options.latex()
-    markdown: bool = options.markdown()
-    json_file: Path | None = options.json()
+    recorded: Path | None = options.recorded(
+        "Let messages come in the order that these times give them, instead of a random one"
+    )
+    unit: str = options.unit()
+    per: str = options.per()
+    cost: float = options.cost("With --recorded, of a table: seconds to compute one partition.")
 
 
-@command(CHOOSING)
-def codes(what: Compared, output: Table) -> None:
+@dataclass(frozen=True)
+class Picture(Options):
+    """What is drawn."""
+
+    plot: Path | None = options.picture(
+        "Plot the workers waited for, and the error, against the load to this file."
+    )
+    width: str = options.width()
+
+
+@dataclass(frozen=True)
+class Asked(Compared, Orders, Picture):
+    """All of these."""
+
+
+@command(CHOOSING, "fastgc codes rs binary bcc:load=5 -n 12 -s 3")
+def codes(context: typer.Context, what: Asked, output: Tables) -> None:
     """Compare codes side by side: loads, messages needed, time of decoding, precision."""
+    from .. import plotting
     from ..progress import share_bar
     from ..stability.survey import measure
 
     output.check()
-    made, notes = _made(what)
+    check_pictures(what.width, what.plot)
+    recording = read_recorded(context, what, "workers")
+    source = None if recording is None else Source(recording.delays, recording.source, recording)
+    if source is None and is_given(context, "cost"):
+        raise ValueError("--cost is of times: name them by --recorded")
+    n, s = size_of(what, None if source is None else source.n)
+    made, notes = _made(what, n, s)
     with share_bar("measuring", len(made)) as show:
         figures = {}
         for at, (name, code) in enumerate(made.items()):
+            heard = None if source is None else _heard(what, source, code)
             progress = partial(show, at)
-            figures[name] = measure(code, what.trials, what.seed, progress=progress)
-    if output.write({name: found._asdict() for name, found in figures.items()}):
+            figures[name] = measure(code, what.trials, what.seed, heard=heard, progress=progress)
+    orders = "in random order" if source is None else f"as in {source.text}"
+    title = (
+        f"n={n} workers, s={s} stragglers, k={what.partitions or n} partitions; {what.trials} "
+        f"rounds, messages {orders}, seed {what.seed}"
+    )
+    if what.plot is not None:
+        draw(lambda: plotting.cost_curves(figures, caption=title), what.plot, what.width)
+    held = {name: found._asdict() for name, found in figures.items()}
+    if output.write(held, [{"code": name, **each} for name, each in held.items()]):
         return
-    _show(what, figures, output)
+    _show(title, figures, output)
     _show_approximations(figures, output)
     output.explain(codes=figures)
     if apart := _loads_apart(figures):
@@ -64,16 +103,26 @@ def codes(what: Compared, output: Table) -> None:
         echo(note, err=True)
 
 
-def _made(what: Compared) -> tuple[dict[str, Code], list[str]]:
+def _heard(what: Asked, source: Source, code: Code) -> list[Any]:
+    """The messages that rounds of recorded times are decoded from."""
+    from ..simulation import follow
+
+    processors = source.processors("")
+    cost = source.cost(0.0, code.k, processors)
+    how: Any = {"seed": what.seed, "interrupted": False, "processors": processors}
+    followed = follow(code, source.model, cost=cost, rounds=what.trials, **how)
+    return [each.received for each in followed.rounds]
+
+
+def _made(what: Asked, n: int, s: int) -> tuple[dict[str, Code], list[str]]:
     """Codes by name, and what is to be said of them; of all codes, also why some cannot be."""
     from ..planning.plan import reasons
 
-    s = tolerated(what.workers, what.stragglers)
-    asked = catalogue.split(what.names)
+    asked = named(what.names)
     made, notes, refused = {}, [], {}
     for name in asked or catalogue.names():
         try:
-            made[name] = code = catalogue.make(name, what.workers, what.partitions, s, what.seed)
+            made[name] = code = catalogue.make(name, n, what.partitions, s, what.seed)
             said = catalogue.remark(name, code)
             notes += [said] if said else []
         except ValueError as error:
@@ -86,12 +135,7 @@ def _made(what: Compared) -> tuple[dict[str, Code], list[str]]:
     return made, notes
 
 
-def _show(what: Compared, figures: Mapping[str, Figures], output: Table) -> None:
-    title = (
-        f"n={what.workers} workers, s={tolerated(what.workers, what.stragglers)} stragglers, "
-        f"k={what.partitions or what.workers} partitions; {what.trials} rounds, messages in random "
-        f"order, seed {what.seed}"
-    )
+def _show(title: str, figures: Mapping[str, Figures], output: Tables) -> None:
     columns: list[Heading] = [
         "code",
         ("load", "load, largest"),
@@ -128,7 +172,7 @@ def _show(what: Compared, figures: Mapping[str, Figures], output: Table) -> None
     )
 
 
-def _show_approximations(figures: Mapping[str, Figures], output: Table) -> None:
+def _show_approximations(figures: Mapping[str, Figures], output: Tables) -> None:
     """Print what codes leave out that may leave out something."""
     rows = [
         [

@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import field, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -26,9 +26,6 @@ from ..errors import (
 )
 
 # Panels of the commands' list.
-if TYPE_CHECKING:
-    from ..planning import Recording
-
 TRAINING, CHOOSING, PRECISION, MORE = "Training", "Choosing a code", "Precision", "More"
 
 # As a newcomer wants them.
@@ -122,7 +119,7 @@ def argument(default: Any, help: str, **settings: Any) -> Any:
     return field(**given, metadata={"told": typer.Argument(default, help=help, **settings)})
 
 
-def command(panel: str, **settings: Any) -> Callable[[F], F]:
+def command(panel: str, example: str) -> Callable[[F], F]:
     """Make a function of `Options` a command of its name, whose errors end it in a line.
 
     The command has the options that its parameters' classes declare, in this order. Parameters of
@@ -132,8 +129,8 @@ def command(panel: str, **settings: Any) -> Callable[[F], F]:
     ----------
     panel : str
         Where the command stands in the list of commands.
-    **settings
-        As in ``typer.Typer.command``.
+    example : str
+        A line that its help ends with, to try it by.
     """
 
     def added(function: F) -> F:
@@ -158,7 +155,8 @@ def command(panel: str, **settings: Any) -> Callable[[F], F]:
 
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        app.command(cls=_Command, rich_help_panel=panel, **settings)(run)
+        epilog = f"Example: {example}"
+        app.command(cls=_Command, rich_help_panel=panel, epilog=epilog)(run)
         return function
 
     return added
@@ -180,27 +178,49 @@ def _parameters(group: type[Options], panel: str | None = None) -> Iterator[Para
     declared = vars(group).get("__dataclass_fields__", {})
     for name in filter(declared.__contains__, group.__annotations__):
         told = copy(declared[name].metadata["told"])
-        told.rich_help_panel = panel
+        if not isinstance(told, typer.models.ArgumentInfo):  # arguments have a panel of their own
+            told.rich_help_panel = panel
         yield Parameter(name, Parameter.KEYWORD_ONLY, default=told, annotation=hints[name])
+
+
+# What options were called before, and are called now; "": what they said is an argument.
+_FORMER = {
+    "--code": "",
+    "--sizes": "--workers",
+    "--n": "--workers",
+    "--s": "--stragglers",
+    "--plots": "--plot",
+    "--messages": "--message-dtype",
+}
 
 
 class _Command(TyperCommand):
     """A command of ours.
 
-    Each of ``--json`` and ``--csv`` may stand without a file. The help lists names that others may
-    have added, where these words stand: they are looked up, among all installed packages, when it
-    is shown and not before.
+    Each of ``--json`` and ``--csv`` may stand without a file, and former names of options are
+    understood. The help lists names that others may have added, where these words stand: they are
+    looked up, among all installed packages, when it is shown and not before.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments, ``--json`` or ``--csv`` without a file as one that prints."""
         whole: list[str] = []
+        known = {name for each in self.params for name in each.opts}
         for at, each in enumerate(args):
-            whole.append(each)
+            name, _, value = each.partition("=")
             after = args[at + 1 : at + 2]
-            if each in ("--json", "--csv") and (
-                not after or (after[0].startswith("-") and after[0] != "-")
-            ):
+            lone = not after or (after[0].startswith("-") and after[0] != "-")
+            if name in _FORMER and (_FORMER[name] or "names") in known:
+                if _FORMER[name]:
+                    each = each.replace(name, _FORMER[name], 1)
+                elif name == each:
+                    if lone and not ctx.resilient_parsing:
+                        ctx.fail(f"Option '{name}' requires an argument.")
+                    continue  # what follows is an argument
+                else:
+                    each = value
+            whole.append(each)
+            if each in ("--json", "--csv") and lone:
                 whole.append("-")
         return super().parse_args(ctx, whole)
 
@@ -242,48 +262,12 @@ def is_given(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def refuse_recorded(context: typer.Context, instead: str, *names: str) -> None:
-    """Raise ValueError if the command line says what recorded times tell, whatever its value."""
-    for name in names:
-        if is_given(context, name):
-            raise ValueError(f"--{name} and {instead} exclude each other: leave out --{name}")
-
-
-def read_recorded(context: typer.Context, what: Any, *names: str) -> Recording | None:
-    """The times of --recorded, or None without it; `what` has it, and --cost, --unit and --per.
-
-    Raises ValueError if the command line says one of these options, which the times tell, or what a
-    table is of, and there is none.
-    """
-    if what.recorded is None:
-        for name in ("per", "unit"):
-            if is_given(context, name):
-                raise ValueError(f"--{name} describes a table: name the table by --recorded")
-        return None
-    from ..delays.interface import check_per
-    from ..planning import Recording
-
-    refuse_recorded(context, "--recorded", *names)
-    per: Any = what.per.lower()
-    check_per(per)
-    cost = what.cost if is_given(context, "cost") else None
-    return Recording.read(what.recorded, cost, what.unit, per)
-
-
 def numbers(option: str, text: str, expected: str) -> list[float]:
     """Numbers with slashes between them, or ValueError that says what an option expects."""
     try:
         return [float(part) for part in text.split("/")]
     except ValueError:
         raise ValueError(f"{option} must be {expected}, not {text!r}") from None
-
-
-def tolerated(n: int, stragglers: int | None) -> int:
-    """Stragglers to tolerate of n workers, a fifth unless said; ValueError if they are too many."""
-    s = n // 5 if stragglers is None else stragglers
-    if not 0 <= s < n:
-        raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {s}")
-    return s
 
 
 def check_one_of(option: str, value: str, choices: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,20 @@ import numpy as np
 
 from .. import __version__, kernels
 from ..kernels import fourier
+from . import options
 from .common import MORE, command, echo
-from .output import JsonOutput
+from .output import Output
 
 
-@command(MORE)
-def info(output: JsonOutput) -> None:
+@dataclass(frozen=True)
+class Facts(Output):
+    """Facts as JSON: they are no table."""
+
+    json_file: Path | None = options.json("Write all facts to this file as JSON")
+
+
+@command(MORE, "fastgc info --json")
+def info(output: Facts) -> None:
     """Print the version, backends, SIMD level, threads, and where Fourier transforms take over."""
     output.check()
     facts: dict[str, Any] = {

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import typer
 
 from ..codes import catalogue
 from ..delays.text import COMMON, FORMS, others
-from .common import Options, argument, echo, option
+from .common import argument, echo, option
 
 DELAYS = "pareto:scale=0.005,shape=1.5"
 
@@ -28,31 +27,42 @@ def completes(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
 complete_codes = completes(catalogue.names)
 
 
-def codes(help: str, default: str = "", complete: Any = complete_codes) -> Any:
-    """The codes that a command is about."""
-    return argument(default, help, autocompletion=complete)
+def codes(help: str, default: str = "all codes", complete: Any = complete_codes) -> Any:
+    """The codes that a command is about, as `named` reads them."""
+    said = f"{help} (default: {default})"
+    return argument(None, said, autocompletion=complete, metavar="CODES")
 
 
-def workers() -> Any:
-    return option(20, "Workers, n.", "--workers", "-n", min=1)
+def named(given: Sequence[str] | None, default: str = "", what: str = "code") -> list[str]:
+    """The codes that were named, with blanks or commas between them, or else the default ones."""
+    found = catalogue.split(",".join(given or default.split()))
+    if default and not found:
+        raise ValueError(f"name at least one {what}")
+    return found
 
 
-def stragglers() -> Any:
-    return option(None, "Stragglers tolerated, s. (default: n/5)", "--stragglers", "-s")
+def workers(default: str = "20", several: bool = False, stragglers: bool = True) -> Any:
+    """Numbers of workers, or sizes that name their stragglers too."""
+    more = " Several: 10,20 or 20:80:20 (first:last:step)." * several
+    both = f" With stragglers, n/s: {'80/12,256/32' if several else '20/4'}." * stragglers
+    shown = "SIZES" if several else "SIZE" if stragglers else "COUNT"
+    return option(default, f"Workers, n.{more}{both}", "--workers", "-n", metavar=shown)
+
+
+def stragglers(default: str, several: bool = False, help: str = "Stragglers tolerated, s") -> Any:
+    """Stragglers of sizes that do not name theirs."""
+    more = " Several: 2,4 or 0:8." * several
+    return option(
+        None,
+        f"{help}: how many, or a fraction of n such as 0.2.{more} (default: {default})",
+        *("--stragglers", "-s"),
+        metavar="COUNTS" if several else "COUNT",
+    )
 
 
 def partitions(**limits: Any) -> Any:
     help = "Partitions of the data, k. (default: n)"
     return option(None, help, "--partitions", "-k", **limits)
-
-
-@dataclass(frozen=True)
-class Sizes(Options):
-    """Sizes of codes."""
-
-    workers: int = workers()
-    stragglers: int | None = stragglers()
-    partitions: int | None = partitions()
 
 
 def delays(
@@ -113,6 +123,17 @@ def processors(more: str = "") -> Any:
     )
 
 
+def recorded(help: str = "Take the times in this file instead of --delays") -> Any:
+    """Recorded times, as `fastgc.cli.times.read_recorded` reads them."""
+    return option(
+        None,
+        f"{help}: what plan --record wrote, or a table of rounds and workers (csv, txt, npy, npz, "
+        "json, parquet). The file says how many workers there are. For a table, --cost says how "
+        "many seconds of each time one partition takes.",
+        metavar="FILE",
+    )
+
+
 def unit() -> Any:
     return option("s", "Unit of the times in a table: s, ms, us or ns.")
 
@@ -144,13 +165,13 @@ def latex() -> Any:
     """A file of tables for LaTeX."""
     return option(
         None,
-        "Also write the table to this file, for LaTeX with the package booktabs.",
+        "Also write the tables to this file, for LaTeX with the package booktabs.",
         metavar="FILE",
     )
 
 
-def markdown(help: str = "Print a Markdown table.") -> Any:
-    return option(False, help, "--markdown")
+def markdown() -> Any:
+    return option(False, "Print tables as Markdown.", "--markdown")
 
 
 _PICTURES = "this file (png, svg, pdf, eps)"
@@ -158,7 +179,7 @@ _PICTURES = "this file (png, svg, pdf, eps)"
 
 def picture(help: str) -> Any:
     """A file to draw to; the text has its types."""
-    return option(None, help.replace("this file", _PICTURES))
+    return option(None, help.replace("this file", _PICTURES), metavar="FILE")
 
 
 def width() -> Any:
@@ -175,4 +196,5 @@ def timeline(of: str) -> Any:
         None,
         f"Draw the first three rounds of each {of} to {_PICTURES}: who computed "
         "when, who was waited for, whose messages were decoded.",
+        metavar="FILE",
     )

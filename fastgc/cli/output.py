@@ -16,7 +16,7 @@ from rich.console import Console
 
 from ..codes import catalogue
 from . import options
-from .common import Options, echo, option
+from .common import Options, echo
 
 DRAWN = 3  # rounds of a timeline
 MOST_DRAWN = 8  # codes, or runs, in one picture of timelines
@@ -89,6 +89,7 @@ class Output(Options):
         rows: Iterable[Sequence[str]],
         describe: Callable[[str], str] = catalogue.describe,
         several: bool = False,
+        text: int = 1,
     ) -> None:
         """Print a table, and write it for LaTeX if it is to be.
 
@@ -105,21 +106,36 @@ class Output(Options):
             What a name is called in words.
         several : bool
             Whether it is one of several tables, which Markdown needs empty lines between.
+        text : int
+            How many of the first columns are texts, not numbers.
         """
         from ..progress import latex_table, markdown_table, rich_table
 
         rows = list(rows)
         heads = [each if isinstance(each, str) else each[self.markdown] for each in columns]
-        if self.latex is not None:
-            self._written.append(latex_table(title, heads, rows) + "\n")
-            self.latex.write_text("\n".join(self._written), encoding="utf-8")
-            if len(self._written) == 1:
-                echo(f"table written to {self.latex}", err=True)
+        self._write_latex(latex_table(title, heads, rows, text))
         if self.markdown:
             named = [[describe(row[0]), *row[1:]] for row in rows]
-            echo(markdown_table(title, heads, named) + "\n" * several)
+            echo(markdown_table(title, heads, named, text) + "\n" * several)
         else:
-            Console().print(rich_table(title, heads, rows))
+            Console().print(rich_table(title, heads, rows, text))
+
+    def notes(self, notes: Sequence[str]) -> None:
+        """Say what ``[1]``, ``[2]`` and so on in a table mean, below it."""
+        from ..progress import latex_text
+
+        for number, note in enumerate(notes, start=1):
+            echo(f"[{number}] {note}")
+            self._write_latex(f"[{number}] {latex_text(note)}\n")
+
+    def _write_latex(self, text: str) -> None:
+        """Add to the file for LaTeX, if there is to be one."""
+        if self.latex is None:
+            return
+        self._written.append(text + "\n")
+        self.latex.write_text("\n".join(self._written), encoding="utf-8")
+        if len(self._written) == 1:
+            echo(f"table written to {self.latex}", err=True)
 
     def explain(self, legend: str = "", codes: Iterable[str] = ()) -> None:
         """Say what columns and names of codes mean, in a terminal: Markdown has them in words."""
@@ -132,41 +148,13 @@ class Output(Options):
 
 
 @dataclass(frozen=True)
-class JsonOutput(Output):
-    """Figures as JSON."""
-
-    json_file: Path | None = options.json()
-
-
-@dataclass(frozen=True)
 class Tables(Output):
-    """Figures as CSV or JSON, or a table of Markdown or LaTeX."""
+    """Figures as CSV or JSON, or tables of Markdown or LaTeX."""
 
     csv_file: Path | None = options.csv()
     json_file: Path | None = options.json()
     latex: Path | None = options.latex()
     markdown: bool = options.markdown()
-
-
-@dataclass(frozen=True)
-class Report(Output):
-    """The same, with figures as CSV in a file of any name beside the tables."""
-
-    rows_file: Path | None = option(None, "Write all figures here.", "--csv")
-    latex: Path | None = options.latex()
-    markdown: bool = options.markdown("Print Markdown tables.")
-    json_file: Path | None = options.json()
-
-    def check(self) -> None:
-        """Raise ValueError unless figures can be written there, or printed."""
-        super().check()
-        check_files(self.rows_file)
-
-    def write_rows(self, write: Callable[[Path], None]) -> None:
-        """Write the file of figures as CSV, if there is to be one, and say so."""
-        if self.rows_file is not None:
-            write(self.rows_file)
-            echo(f"figures written to {self.rows_file}", err=True)
 
 
 def json_text(held: object) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,22 +18,11 @@ from .._files import opened
 from ..codes import LagrangeCode, catalogue
 from ..coding.arguments import arguments_of
 from . import options
-from .common import (
-    CHOOSING,
-    Options,
-    argument,
-    command,
-    echo,
-    numbers,
-    option,
-    read_recorded,
-    refuse_recorded,
-)
-from .options import DELAYS, complete_codes
+from .common import CHOOSING, Options, argument, command, echo, numbers, option
+from .options import DELAYS, named
 from .output import (
     PRINTED,
     Heading,
-    JsonOutput,
     Tables,
     check_files,
     check_pictures,
@@ -43,27 +31,47 @@ from .output import (
     json_text,
     milliseconds,
 )
-from .simulate import left_out, processors_of, processors_said, say_unknown
+from .simulate import left_out
+from .sizes import pairs, size_of
+from .times import (
+    Recorded,
+    Simulated,
+    Source,
+    processors_of,
+    processors_said,
+    read_recorded,
+    refuse_recorded,
+    say_unknown,
+    source_of,
+)
 
 if TYPE_CHECKING:
     from ..delays import DelayModel
-    from ..planning import Cell, Choice, Plan, Recording
+    from ..planning import Cell, Choice, Plan, Sweep
 
 COMPARED = 3  # codes that --live runs
 
 
 @dataclass(frozen=True)
-class Search(Options):
-    """What is planned for."""
+class Sought(Options):
+    """What is chosen among, and for how many workers."""
 
-    names: str = options.codes(
-        "Codes to choose among, such as rs,binary. Default: all that give the exact gradient of "
-        "any model."
+    names: list[str] | None = options.codes(
+        "Codes to choose among, such as rs binary.",
+        "all that give the exact gradient of any model",
     )
-    workers: int = options.workers()
+    workers: str = options.workers()
+    stragglers: str | None = options.stragglers(
+        "any number", help="The fewest stragglers that a code must tolerate"
+    )
     partitions: int | None = options.partitions()
     delays: str = options.delays(DELAYS)
-    cost: float = options.cost()
+
+
+@dataclass(frozen=True)
+class Limits(Options):
+    """What else is planned for."""
+
     size: int = option(1000, "Elements of the gradient.", "--size", "-p", min=1)
     bandwidth: float = option(math.inf, "Bytes per second that the master receives.")
     memory: int | None = option(None, "Partitions that a worker can hold.", min=1)
@@ -72,42 +80,40 @@ class Search(Options):
         "Largest part of the gradient (root mean square) that an approximate code may leave out.",
         min=0.0,
     )
-    rounds: int = options.rounds(2000, "Rounds to simulate of each code.")
-    seed: int = options.seed()
-    finish: bool = options.finish()
     speeds: str = option(
         "",
         "Relative speeds of the workers, such as 4/4/2/1. binary and rs-clustered are then also "
         "tried with loads that follow the speeds. --cost is the cost for a worker of speed 1, "
         "unless times are measured.",
     )
-    processors: str = options.processors("--live measures it. ")
-    recorded: Path | None = option(
-        None,
-        "Plan for the times in this file: what --record wrote, or a table of rounds and workers "
-        "(csv, txt, npy, npz, json, parquet). For a table, --cost says how many seconds of each "
-        "time one partition takes.",
-    )
-    unit: str = options.unit()
-    per: str = options.per()
+    rounds: int = options.rounds(2000, "Rounds to simulate of each code.")
+    seed: int = options.seed()
     live: int = options.live(
         "Run worker processes on this machine for so many rounds, with --delays added; plan for "
         "their times; then run the best codes and compare."
     )
     record: Path | None = option(None, "With --live, write the times to this file (JSON).")
-    every: bool = option(False, "Show every load of every code.", "--all")
+    all_loads: bool = option(False, "Show every load of every code.", "--all")
     plot: Path | None = options.picture(
         "Plot time and amplification of rounding errors against load to this file."
     )
     width: str = options.width()
 
 
-class _Source(NamedTuple):
-    """The times that are planned for, in words, and those of a recording."""
+@dataclass(frozen=True)
+class Search(Sought, Simulated, Recorded, Limits):
+    """What is planned for."""
 
-    model: DelayModel | None
-    text: str
-    recording: Recording | None = None
+
+class _Times(NamedTuple):
+    """What is planned for, with what the options say of it."""
+
+    source: Source
+    n: int
+    stragglers: int  # that a code must tolerate
+    processors: Any
+    cost: Any  # seconds of a partition, or of each worker's
+    speeds: list[float] | None
     run: Callable[[Choice], float] | None = None  # of --live: the time of a code's rounds
 
 
@@ -117,7 +123,7 @@ class _Column(NamedTuple):
     text: Callable[[Choice], str]
 
 
-@command(CHOOSING)
+@command(CHOOSING, "fastgc plan rs binary -n 12 --memory 4 --delays exponential:mean=0.01")
 def plan(context: typer.Context, what: Search, output: Tables) -> None:
     """Choose a code and its load: rank all of them by the expected time of a round."""
     from .. import plotting
@@ -126,61 +132,62 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
     output.check()
     check_files(what.record)
     check_pictures(what.width, what.plot)
-    source = _source(context, what)
-    workers = what.workers if source.recording is None else source.recording.times.shape[1]
-    processors = processors_of(what.processors)
-    if source.recording is not None and processors is None:
-        processors = source.recording.processors
-    seconds = _seconds(what, source, workers, processors)
-    found = _found(what, source, workers, processors, seconds)
+    times = _times(context, what)
+    n, source = times.n, times.source
+    found = _found(what, times)
     best = found.by_code()
-    measured = {} if source.run is None else _measured(what, source, best)
+    measured = {} if times.run is None else _measured(what, times, best)
     if what.plot is not None:
-        about = f"n = {workers}; {source.text}"
+        about = f"n = {n}; {source.text}"
         draw(lambda: plotting.load_curves(found, caption=about), what.plot, what.width)
     say_unknown(source.model, ((choice.name, choice.simulation) for choice in found.choices))
-    shown = found.choices if what.every else best
+    shown = found.choices if what.all_loads else best
     listed = [{**_figures(choice), "measured": measured.get(choice)} for choice in shown]
-    held = {"choices": listed, "refused": found.refused, "processors": processors}
+    held = {"choices": listed, "refused": found.refused, "processors": times.processors}
     if output.write(held, listed):
         return
-    cost = what.cost if source.recording is None else float(np.mean(seconds))
+    cost = what.cost if source.recording is None else float(np.mean(times.cost))
     title = (
-        f"n={workers} workers, k={what.partitions or workers} partitions; {source.text}; "
-        f"{cost:.3g} s per partition, {processors_said(processors)}; {what.rounds} rounds each, "
-        f"seed {what.seed}"
+        f"n={n} workers, k={what.partitions or n} partitions; {source.text}; "
+        f"{cost:.3g} s per partition, {processors_said(times.processors)}; {what.rounds} rounds "
+        f"each, seed {what.seed}"
     )
-    _show(title, shown, None if source.run is None else measured, output)
-    _remark(what, source, found, workers, processors)
+    _show(title, shown, None if times.run is None else measured, output)
+    _remark(what, times, found)
     for line in reasons(found.refused):
         echo(line, err=True)
 
 
-def _source(context: typer.Context, what: Search) -> _Source:
+def _times(context: typer.Context, what: Search) -> _Times:
     """The times to plan for: of a model, of a file, or of a cluster of this machine."""
-    from ..delays import parse
-
     if what.record is not None and not what.live:
         raise ValueError("--record needs --live, the rounds to record")
     if what.live and what.recorded is not None:
         raise ValueError("--live and --recorded exclude each other: the times are either's")
+    run = None
     if what.live:
+        from ..delays import parse
+
         refuse_recorded(context, "--live", "cost", "processors")
         model = parse(what.delays)
         for name in _codes(what):
             _check_live(name)
-        return _go_live(what, model)
-    recording = read_recorded(context, what, "workers", "delays")
-    if recording is None:
-        return _Source(parse(what.delays), what.delays)
-    return _Source(recording.delays, recording.source, recording)
+        source, run = _go_live(what, size_of(what, default=0)[0], model)
+    else:
+        source = source_of(context, what)
+    n, s = size_of(what, None if what.live else source.n, default=0)
+    processors = source.processors(what.processors)
+    speeds = _speeds(what.speeds, n)
+    given = what.cost if speeds is None else what.cost / np.array(speeds)
+    cost = source.cost(given, what.partitions or n, processors)
+    return _Times(source, n, s, processors, cost, speeds, run)
 
 
 def _codes(what: Search) -> list[str]:
     from .. import planning
 
     shorter = () if what.live or what.bandwidth == math.inf else planning.SHORTER
-    return catalogue.split(what.names) or [*planning.CODES, *shorter]
+    return named(what.names) or [*planning.CODES, *shorter]
 
 
 def _check_live(name: str) -> None:
@@ -193,7 +200,9 @@ def _check_live(name: str) -> None:
         )
 
 
-def _go_live(what: Search, delays: DelayModel | None) -> _Source:
+def _go_live(
+    what: Search, n: int, delays: DelayModel | None
+) -> tuple[Source, Callable[[Choice], float]]:
     """Record a cluster of this machine, and write that down if it is to be kept."""
     from .. import data, planning
     from ..models import SoftmaxRegression
@@ -203,9 +212,7 @@ def _go_live(what: Search, delays: DelayModel | None) -> _Source:
     trained = SoftmaxRegression(dataset.features, dataset.classes)
     how: Any = {"delays": delays, "rounds": what.live}
     with task_bar("recording", 2 * what.live) as advance:
-        recording = planning.record(
-            what.workers, dataset, trained, seed=what.seed, progress=advance, **how
-        )
+        recording = planning.record(n, dataset, trained, seed=what.seed, progress=advance, **how)
     if what.record is not None:
         _write(what.record, recording.to_dict())
 
@@ -221,40 +228,28 @@ def _go_live(what: Search, delays: DelayModel | None) -> _Source:
             )
         return float(seconds.mean())
 
-    return _Source(recording.delays, recording.source, recording, run)
+    return Source(recording.delays, recording.source, recording), run
 
 
-def _seconds(what: Search, source: _Source, workers: int, processors: Any) -> Any:
-    """What a partition takes, or takes each worker."""
-    from ..simulation.rounds import crowding
-
-    speeds = _speeds(what.speeds, workers)
-    if source.recording is not None:
-        # of a worker alone; of a partition where there are n, all of them together the data
-        alone = source.recording.cost / crowding(workers, processors)
-        return alone * workers / (what.partitions or workers)
-    return what.cost if speeds is None else what.cost / np.array(speeds)
-
-
-def _found(what: Search, source: _Source, workers: int, processors: Any, seconds: Any) -> Plan:
+def _found(what: Search, times: _Times) -> Plan:
     from .. import planning
 
     return planning.plan(
-        workers,
-        source.model,
-        seconds,
+        times.n,
+        times.source.model,
+        times.cost,
         what.partitions,
         p=what.size,
         bandwidth=what.bandwidth,
         memory=what.memory,
         residual=what.residual,
         codes=_codes(what),
-        speeds=_speeds(what.speeds, workers),
+        stragglers=times.stragglers,
+        speeds=times.speeds,
         rounds=what.rounds,
         seed=what.seed,
-        # late workers of a cluster finish what they are at
-        interrupted=not what.finish and source.recording is None,
-        processors=processors,
+        interrupted=times.source.interrupted(what.finish),
+        processors=times.processors,
         progress=True,
     )
 
@@ -271,16 +266,17 @@ def _speeds(text: str, workers: int) -> list[float] | None:
     return speeds
 
 
-def _measured(what: Search, source: _Source, best: list[Choice]) -> dict[Choice, float]:
+def _measured(what: Search, times: _Times, best: list[Choice]) -> dict[Choice, float]:
     """The times of the best codes on the cluster, written down if they are to be kept."""
     from ..history import json_ready
 
-    assert source.run is not None
-    assert source.recording is not None
-    measured = {choice: source.run(choice) for choice in best[:COMPARED]}
+    recording = times.source.recording
+    assert times.run is not None
+    assert recording is not None
+    measured = {choice: times.run(choice) for choice in best[:COMPARED]}
     if what.record is not None:
         seen = [{**_figures(choice), "measured": seconds} for choice, seconds in measured.items()]
-        held = {**source.recording.to_dict(), "size": what.size, "codes": json_ready(seen)}
+        held = {**recording.to_dict(), "size": what.size, "codes": json_ready(seen)}
         _write(what.record, held)
         echo(f"times written to {what.record}", err=True)
     return measured
@@ -364,7 +360,7 @@ def _show(
     )
 
 
-def _remark(what: Search, source: _Source, found: Plan, workers: int, processors: Any) -> None:
+def _remark(what: Search, times: _Times, found: Plan) -> None:
     """Say what is to be known of the best codes beside their figures."""
     best = found.by_code()
     said: list[str | None] = []
@@ -372,11 +368,12 @@ def _remark(what: Search, source: _Source, found: Plan, workers: int, processors
         if (assignment := arguments_of(choice.code).get("assignment")) is not None:
             said.append(f"{choice.name}: assignment={assignment}")
         said.append(catalogue.remark(choice.name, choice.code))
-    said.append(_crowded(found, workers, processors))
-    if what.recorded is not None and source.recording is not None and processors is None:
+    said.append(_crowded(found, times.n, times.processors))
+    recording = times.source.recording
+    if what.recorded is not None and recording is not None and times.processors is None:
         from .sequential import hint
 
-        said.append(hint(source.recording, best[0].name, best[0].time, what.seed))
+        said.append(hint(recording, best[0].name, best[0].time, what.seed))
     for line in filter(None, said):
         echo(line)
 
@@ -407,30 +404,18 @@ def _crowded(found: Plan, workers: int, processors: Any) -> str | None:
 
 # ------------------------------------------------------------------------------------- fastgc sweep
 
-_RANGE = re.compile(r"(\d{1,9})(?::(\d{1,9})(?::([1-9]\d{0,8}))?)?")
+SWEPT = "rs binary uncoded"
 
 
 @dataclass(frozen=True)
 class Grid(Options, panel="The grid"):
     """What the cells differ in, and the partitions that they share."""
 
-    codes: str = option(
-        "rs,binary,uncoded",
-        "Codes, such as rs,bcc:load=5 or mycode:MyClass.{other codes}",
-        "--code",
-        autocompletion=complete_codes,
+    names: list[str] | None = options.codes(
+        "Codes, such as rs bcc:load=5 mycode:MyClass.{other codes}", SWEPT
     )
-    workers: str = option(
-        "20",
-        "Numbers of workers, or ranges first:last or first:last:step that include the last, such "
-        "as 10,20:80:20.",
-        "--workers",
-        "--n",
-        "-n",
-    )
-    stragglers: str = option(
-        "0:8", "Stragglers tolerated, s, written in the same way.", "--stragglers", "--s", "-s"
-    )
+    workers: str = options.workers(several=True)
+    stragglers: str | None = options.stragglers("0:8", several=True)
     delays: list[str] | None = options.delays(
         None,
         "How late workers are, in seconds; give it several times to compare",
@@ -440,10 +425,9 @@ class Grid(Options, panel="The grid"):
 
 
 @dataclass(frozen=True)
-class Rounds(Options, panel="Rounds"):
-    """What is simulated in each cell."""
+class Work(Options):
+    """What else is simulated in each cell."""
 
-    cost: float = options.cost()
     work: float = options.cost(
         "Instead of --cost: seconds to compute the partial gradients of all partitions once. Use "
         "it to compare numbers of workers."
@@ -451,11 +435,15 @@ class Rounds(Options, panel="Rounds"):
     receive: float = options.receive()
     rounds: int = options.rounds(2000, "Rounds to simulate in each cell.")
     seed: int = options.seed()
-    finish: bool = options.finish()
     live: int = options.live(
         "Also measure so many rounds in each cell: worker processes on this machine compute "
         "softmax regression of the handwritten digits, with --delays added."
     )
+
+
+@dataclass(frozen=True)
+class Rounds(Simulated, Recorded, Work, panel="Rounds"):
+    """What is simulated in each cell."""
 
 
 RESULTS = "What is shown and written"
@@ -481,31 +469,20 @@ class Asked(Grid, Rounds, Picture, Figures):
     """All of these."""
 
 
-@command(CHOOSING)
-def sweep(asked: Asked) -> None:
+@command(
+    CHOOSING, "fastgc sweep rs binary -n 10,20 -s 0:8:2 --delays exponential:mean=0.01 --work 0.02"
+)
+def sweep(context: typer.Context, asked: Asked) -> None:
     """Simulate a grid of codes, workers, stragglers and delays; with --live, also measure it.
 
     Impossible cells are named and left out; CSV and JSON have the reason. After Ctrl-C, the cells
     computed so far are written.
     """
-    from .. import planning, plotting
+    from .. import plotting
 
     asked.check()
     check_pictures(asked.width, asked.plot)
-    grid = planning.sweep(
-        asked.codes,
-        _numbers("--workers", asked.workers),
-        _numbers("--stragglers", asked.stragglers),
-        asked.delays or [DELAYS],
-        k=asked.partitions,
-        cost=asked.cost,
-        work=asked.work,
-        receive=asked.receive,
-        rounds=asked.rounds,
-        seed=asked.seed,
-        interrupted=not asked.finish,
-        live=asked.live,
-    )
+    grid = _grid(context, asked)
     cells: list[Cell] = []
     with _written(cells, asked, len(grid)) as take:
         for cell in grid:
@@ -522,23 +499,33 @@ def sweep(asked: Asked) -> None:
         echo(line, err=True)
 
 
-def _numbers(option: str, text: str) -> list[int]:
-    """The numbers of a list of numbers and ranges."""
-    found: list[int] = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        match = _RANGE.fullmatch(part)
-        if match is None:
-            raise ValueError(
-                f"{option}: {part!r} is neither a number nor a range such as 0:8 or 0:8:2"
-            )
-        first = int(match[1])
-        last = first if match[2] is None else int(match[2])
-        if last < first:
-            raise ValueError(f"{option}: {part!r} has its larger end first")
-        found += range(first, last + 1, int(match[3] or 1))
-    if not found:
-        raise ValueError(f"{option} must name a number, as in 10,20 or 0:8")
-    return found
+def _grid(context: typer.Context, asked: Asked) -> Sweep:
+    """The cells, of delays that are named or recorded."""
+    from .. import planning
+
+    how: dict[str, Any] = {"cost": asked.cost, "work": asked.work}
+    recording = read_recorded(context, asked, "workers", "delays", "work", "live")
+    workers, delays = asked.workers, list[Any](asked.delays or [DELAYS])
+    processors, interrupted = processors_of(asked.processors), not asked.finish
+    if recording is not None:
+        source = Source(recording.delays, recording.source, recording)
+        workers, delays = str(source.n), [(source.text, source.model)]
+        processors, interrupted = source.processors(asked.processors), False
+        how = {"work": source.cost(0.0, 1, processors)}
+    return planning.sweep(
+        named(asked.names, SWEPT),
+        pairs(workers, asked.stragglers, "0:8"),
+        None,
+        delays,
+        k=asked.partitions,
+        receive=asked.receive,
+        rounds=asked.rounds,
+        seed=asked.seed,
+        interrupted=interrupted,
+        processors=processors,
+        live=asked.live,
+        **how,
+    )
 
 
 @contextmanager
@@ -640,19 +627,21 @@ def _show_cells(cells: Sequence[Cell], asked: Asked, how: str, live: bool) -> No
 
 
 @dataclass(frozen=True)
-class Times(Options):
+class Fitted(Options):
     """What is fitted to."""
 
     file: Path = argument(
-        ..., "Times (csv, txt, npy, npz, json, parquet), or what fastgc plan --record wrote."
+        ...,
+        "Times (csv, txt, npy, npz, json, parquet), or what fastgc plan --record wrote.",
+        metavar="FILE",
     )
     unit: str = options.unit()
     plot: Path | None = options.picture("Plot the times and the models to this file.")
     width: str = options.width()
 
 
-@command(CHOOSING)
-def fit(what: Times, output: JsonOutput) -> None:
+@command(CHOOSING, "fastgc fit times.csv --unit ms")
+def fit(what: Fitted, output: Tables) -> None:
     """Fit delay models to recorded times, and say how well they fit."""
     from .. import plotting
     from ..delays import fit as fit_models
@@ -660,12 +649,13 @@ def fit(what: Times, output: JsonOutput) -> None:
 
     output.check()
     check_pictures(what.width, what.plot)
-    times = _times(what.file, what.unit)
+    times = _recorded(what.file, what.unit)
     fits = fit_models(times)
     if what.plot is not None:
         about = f"{times.size} times of {what.file.name}"
         draw(lambda: plotting.fit_curves(times, fits, caption=about), what.plot, what.width)
-    if output.write([{**found._asdict(), "model": written(found.model)} for found in fits]):
+    figures = [{**found._asdict(), "model": written(found.model)} for found in fits]
+    if output.write(figures, figures):
         return
     rows = [
         [written(found.model), f"{found.aic:.0f}", f"{found.ks:.3f}", f"{found.p_value:.3f}"]
@@ -680,7 +670,7 @@ def fit(what: Times, output: JsonOutput) -> None:
     )
 
 
-def _times(file: Path, unit: str) -> Any:
+def _recorded(file: Path, unit: str) -> Any:
     from ..delays import Empirical
     from ..planning import Recording
 

@@ -8,11 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from . import options
 from .common import MORE, Options, argument, command, echo, option
-from .output import Output, check_pictures, draw
+from .options import named
+from .output import Heading, Tables, check_pictures, draw
 
 if TYPE_CHECKING:
     from ..papers import Figure, Row
@@ -22,11 +21,12 @@ if TYPE_CHECKING:
 class Chosen(Options):
     """What is computed anew."""
 
-    figure: str = argument(
-        "all",
-        "all, or a list of figures and tables such as halbawi-3,li-tables. all leaves out "
-        "krishnan2023 and bytedance2025, which need times that others recorded: name them and give "
-        "--data.",
+    names: list[str] | None = argument(
+        None,
+        "Figures and tables, such as halbawi-3 li-tables. Of all, krishnan2023 and bytedance2025 "
+        "are left out, which need times that others recorded: name them and give --data. "
+        "(default: all)",
+        metavar="FIGURES",
     )
     rounds: int = options.rounds(100_000, "Rounds simulated for each point of a figure.")
     seed: int = options.seed("Seed of everything that is random.")
@@ -37,58 +37,47 @@ class Chosen(Options):
         "many and as large as MNIST's. For krishnan2023 and bytedance2025: the folder with the "
         "times that their authors published.",
     )
-    plots: Path | None = option(
-        None, "Draw the figures into this folder (png). It is created if it does not exist."
+    plot: Path | None = option(
+        None,
+        "Draw the figures into this folder (png). It is created if it does not exist.",
+        metavar="FOLDER",
     )
     width: str = options.width()
 
 
-@dataclass(frozen=True)
-class Written(Output):
-    """Rows as tables, JSON or CSV."""
-
-    markdown: bool = options.markdown("Print Markdown tables.")
-    json_file: Path | None = options.json()
-    csv_file: Path | None = options.csv()
-
-
-@command(MORE)
-def reproduce(what: Chosen, output: Written) -> None:
+@command(MORE, "fastgc reproduce halbawi-3 --rounds 1000")
+def reproduce(what: Chosen, output: Tables) -> None:
     """Recompute the papers' figures and tables, and compare them with the printed ones."""
     from .. import papers, plotting
 
     output.check()
-    names = [name.strip() for name in what.figure.split(",") if name.strip()]
+    known = ", ".join([*papers.FIGURES, *papers.RECORDED])
+    names = named(what.names, "all", f"figure: all, or some of {known}")
     chosen = list(papers.FIGURES) if names == ["all"] else names
-    if not chosen:
-        raise ValueError(
-            f"name a figure: all, or some of {', '.join([*papers.FIGURES, *papers.RECORDED])}"
-        )
-    if what.plots is not None:
-        what.plots.mkdir(parents=True, exist_ok=True)
-        check_pictures(what.width, what.plots / "figure.png")
+    if what.plot is not None:
+        check_pictures(what.width, Path("figure.png"))
+        what.plot.mkdir(parents=True, exist_ok=True)
     listed = []
     made = papers.reproduce(
         chosen, seed=what.seed, rounds=what.rounds, data=what.data, progress=True
     )
     for name, found in zip(chosen, made, strict=True):
-        if what.plots is not None:
+        if what.plot is not None:
             picture = partial(plotting.panel_figure, found.panels)
-            draw(picture, what.plots / f"{name}.png", what.width)
+            draw(picture, what.plot / f"{name}.png", what.width)
         listed += [{**asdict(row), "difference": row.difference} for row in found.rows]
         if not output.printed:
-            _show(found, output.markdown)
+            _show(found, output)
     output.write(listed, [_columns(row) for row in listed])
 
 
-def _show(found: Figure, markdown: bool) -> None:
+def _show(found: Figure, output: Tables) -> None:
     """Print a figure's table; in a terminal its notes are below it."""
-    from ..progress import markdown_table, rich_table
-
-    if markdown:
-        head = ["figure", "what", "note", "here", "paper", "closed form", "difference"]
+    how: Any = {"describe": str, "several": True}
+    if output.markdown:
+        head: list[Heading] = ["figure", "what", "note", "here", "paper", "closed form"]
         lines = [[row.figure, row.what, row.note, *_numbers(row)] for row in found.rows]
-        echo(markdown_table(f"**{found.title}**", head, lines, text=3) + "\n")
+        output.show(f"**{found.title}**", [*head, "difference"], lines, text=3, **how)
         return
     notes = list(dict.fromkeys(row.note for row in found.rows if row.note))
     lines = [
@@ -101,9 +90,8 @@ def _show(found: Figure, markdown: bool) -> None:
         for row in found.rows
     ]
     head = ["", "what", "here", "paper", "closed", "differ.", "note"]
-    Console().print(rich_table(found.title, head, lines, text=2))
-    for number, note in enumerate(notes, start=1):
-        echo(f"[{number}] {note}")
+    output.show(found.title, head, lines, text=2, **how)
+    output.notes(notes)
     echo()
 
 

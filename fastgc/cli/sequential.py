@@ -11,9 +11,11 @@ import typer
 
 from ..codes import catalogue
 from . import options
-from .common import CHOOSING, Options, command, echo, numbers, option, read_recorded
-from .options import DELAYS, completes
+from .common import CHOOSING, Options, command, echo, numbers, option
+from .options import DELAYS, completes, named
 from .output import Heading, Tables, check_pictures, draw, milliseconds
+from .sizes import one_count
+from .times import read_recorded
 
 if TYPE_CHECKING:
     from ..planning import Recording
@@ -32,13 +34,13 @@ def _names() -> list[str]:
 class Schemes(Options):
     """What is compared."""
 
-    names: str = options.codes(
-        "A list of m-sgc, sr-sgc, codes, and module:Class, such as "
-        "m-sgc:burst=1,window=2,stragglers=3,binary. The first rounds choose what a name leaves "
-        "open. (default: these two and five codes)",
+    names: list[str] | None = options.codes(
+        "m-sgc, sr-sgc, codes, and module:Class, such as m-sgc:burst=1,window=2,stragglers=3 "
+        "binary. The first rounds choose what a name leaves open.",
+        "these two and five codes",
         complete=completes(_names),
     )
-    workers: int = options.workers()
+    workers: str = options.workers(stragglers=False)
     models: int = option(
         4,
         "Models that are trained in turn. A model's step must be done before its next one begins.",
@@ -51,10 +53,7 @@ class Schemes(Options):
         "decode.",
     )
     delays: str = options.delays(DELAYS)
-    cost: float = options.cost(
-        "Seconds to compute one of n partitions; with --recorded: how many seconds of each time in "
-        "a table are for that."
-    )
+    cost: float = options.cost("Seconds to compute one of n partitions.")
     rounds: int = options.rounds(400, "Rounds to simulate.")
     probe: int | None = option(
         None,
@@ -64,11 +63,7 @@ class Schemes(Options):
     )
     seed: int = options.seed()
     finish: bool = options.finish("what")
-    recorded: Path | None = option(
-        None,
-        "Use the rounds of this file, in their order: what plan --record wrote, or a table of "
-        "rounds and workers (csv, txt, npy, npz, json, parquet).",
-    )
+    recorded: Path | None = options.recorded("Use the rounds of this file, in their order")
     unit: str = options.unit()
     per: str = options.per()
     plot: Path | None = options.picture(
@@ -86,7 +81,10 @@ class _Times(NamedTuple):
     at_load: float
 
 
-@command(CHOOSING)
+@command(
+    CHOOSING,
+    "fastgc sequential m-sgc sr-sgc binary -n 12 --cost 0.8 --delays exponential:mean=0.1",
+)
 def sequential(context: typer.Context, what: Schemes, output: Tables) -> None:
     """Compare coding across rounds, for several models in turn, with coding each round by itself.
 
@@ -108,7 +106,7 @@ def sequential(context: typer.Context, what: Schemes, output: Tables) -> None:
             source += f"; {recording.cost:.3g} s per partition"
     found = compare(
         times.seconds,
-        catalogue.split(what.names) or NAMES,
+        named(what.names) or NAMES,
         models=what.models,
         mu=numbers("--mu", what.mu, "a number, or several as in 0/0.2/1"),
         load_slope=times.slope,
@@ -132,9 +130,10 @@ def _drawn(what: Schemes) -> _Times:
     from ..delays.interface import per_of, sample
 
     model = parse(what.delays)
-    late = np.zeros((what.rounds, what.workers))
+    n = one_count("--workers", what.workers)
+    late = np.zeros((what.rounds, n))
     if model is not None:
-        late[:] = [sample(model, t, what.workers, what.seed) for t in range(what.rounds)]
+        late[:] = [sample(model, t, n, what.seed) for t in range(what.rounds)]
     if per_of(model) == "computation":
         return _Times(np.zeros_like(late), late + what.cost, 0.0)
     return _Times(late, what.cost, 0.0)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import typer
 
 from ..codes import catalogue
-from ..delays.interface import described, sample
+from ..delays.interface import sample
 from . import options
-from .common import CHOOSING, command, echo, numbers, option, tolerated
-from .options import DELAYS, Sizes
+from .common import CHOOSING, Options, command, echo, option
+from .options import DELAYS, named
 from .output import (
     DRAWN,
     Heading,
@@ -24,102 +25,115 @@ from .output import (
     draw,
     milliseconds,
 )
+from .sizes import Size, size_of
+from .times import Recorded, Simulated, Source, processors_said, say_unknown, source_of
 
 if TYPE_CHECKING:
-    from ..delays import DelayModel
     from ..simulation import Followed, Simulation
-
-__all__ = ["left_out", "processors_of", "processors_said", "say_unknown"]
 
 
 @dataclass(frozen=True)
-class Rounds(Sizes):
+class Codes(Size):
     """What is simulated."""
 
-    names: str = options.codes("A list such as rs,bcc:load=5. Default: all codes.")
+    names: list[str] | None = options.codes("Codes, such as rs bcc:load=5.")
+    partitions: int | None = options.partitions()
     delays: str = options.delays(DELAYS)
-    cost: float = options.cost()
+
+
+@dataclass(frozen=True)
+class Shown(Options):
+    """How much of it, and what is shown."""
+
     receive: float = options.receive()
-    rounds: int = options.rounds(10_000, "Rounds to simulate of each code.")
-    seed: int = options.seed()
-    finish: bool = options.finish()
-    processors: str = options.processors()
     request: float = option(
         0.0,
         "Seconds that a request to workers takes, for codes that ask for sums (partial-work) or "
         "for missing partitions (reactive).",
         min=0.0,
     )
+    rounds: int = options.rounds(10_000, "Rounds to simulate of each code.")
+    seed: int = options.seed()
     plot: Path | None = options.picture("Plot the distribution of the rounds' times to this file.")
     timeline: Path | None = options.timeline("code")
     width: str = options.width()
 
 
-@command(CHOOSING)
-def simulate(what: Rounds, output: Tables) -> None:
+@dataclass(frozen=True)
+class Rounds(Codes, Simulated, Recorded, Shown):
+    """All of these."""
+
+
+class _Case(NamedTuple):
+    """What all codes are simulated for."""
+
+    source: Source
+    n: int
+    s: int
+    cost: Any  # seconds of a partition
+    processors: Any
+
+
+@command(CHOOSING, "fastgc simulate rs binary -n 12 -s 2 --delays exponential:mean=0.01")
+def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
     """Simulate rounds: how long each code takes, how many workers it waits for, at what load."""
     from .. import plotting
     from ..planning.plan import reasons
 
     output.check()
     check_pictures(what.width, what.plot, what.timeline)
-    s = tolerated(what.workers, what.stragglers)
-    model = _delays(what)
-    shared = _shared_processors(what)
-    found, followed, loads, impossible = _simulate_each(what, s, model, shared)
+    case = _case(context, what)
+    source = case.source
+    found, followed, loads, impossible = _simulate_each(what, case)
     if not found:
         raise ValueError(f"no code fits: {'; '.join(reasons(impossible))}")
     if what.plot is not None:
-        about = f"n = {what.workers}, s = {s}; delays {what.delays}"
+        about = f"n = {case.n}, s = {case.s}; delays {source.text}"
         draw(lambda: plotting.time_curves(found, caption=about), what.plot, what.width)
     if what.timeline is not None:
         shown = {catalogue.describe(name): each for name, each in followed.items()}
         draw(lambda: plotting.timeline_figure(shown), what.timeline, what.width, "timeline")
     for line in reasons(impossible):
         echo(line, err=True)
-    say_unknown(model, found.items())
+    say_unknown(source.model, found.items())
     figures = {name: _figures(loads[name], each) for name, each in found.items()}
     if output.write(figures, [{"code": name, **each} for name, each in figures.items()]):
         return
     title = (
-        f"n={what.workers} workers, s={s} stragglers, k={what.partitions or what.workers} "
-        f"partitions; {what.delays}, {what.cost:g} s per partition; {what.rounds} rounds, "
+        f"n={case.n} workers, s={case.s} stragglers, k={what.partitions or case.n} partitions; "
+        f"{source.text}, {np.mean(case.cost):.3g} s per partition; {what.rounds} rounds, "
         f"seed {what.seed}"
     )
-    if shared is not None:
-        title += f"; {processors_said(shared)}"
+    if case.processors is not None:
+        title += f"; {processors_said(case.processors)}"
     if what.request:
         title += f"; {what.request:g} s to ask for sums"
     _show(title, figures, any(each.residuals is not None for each in found.values()), output)
 
 
-def _delays(what: Rounds) -> DelayModel | None:
-    from ..delays import parse
-
-    model = parse(what.delays)
-    if model is not None:
-        sample(model, 0, what.workers, what.seed)  # raises where they are those of other workers
-    if what.timeline is not None:
-        check_drawn(catalogue.split(what.names) or catalogue.names(), "name some")
-    return model
-
-
-def _shared_processors(what: Rounds) -> Any:
-    """The processors of all workers, if what they are asked for can be simulated."""
+def _case(context: typer.Context, what: Rounds) -> _Case:
+    """What is asked for, if it can be simulated."""
     from ..simulation.rounds import crowding
 
-    shared = processors_of(what.processors)
-    if shared is not None:
-        crowding(what.workers, shared)  # raises where they do not fit, whatever the code
+    source = source_of(context, what)
+    n, s = size_of(what, source.n)
+    if source.model is not None:
+        sample(source.model, 0, n, what.seed)  # raises where they are those of other workers
+    if what.timeline is not None:
+        check_drawn(named(what.names) or catalogue.names(), "name some")
+        if what.request:
+            raise ValueError("leave out --timeline: rounds with --request are not followed")
+    processors = source.processors(what.processors)
+    if processors is not None:
+        crowding(n, processors)  # raises where they do not fit, whatever the code
         if what.request:
             raise ValueError("leave out --request: shared processors are simulated without it")
-    if what.timeline is not None and what.request:
-        raise ValueError("leave out --timeline: rounds with --request are not followed")
-    return shared
+    cost = source.cost(what.cost, what.partitions or n, processors)
+    return _Case(source, n, s, cost, processors)
 
 
 def _simulate_each(
-    what: Rounds, s: int, model: DelayModel | None, shared: Any
+    what: Rounds, case: _Case
 ) -> tuple[dict[str, Simulation], dict[str, Followed], dict[str, int], dict[str, str]]:
     """By names of codes: times, the first rounds if they are drawn, loads; and why there are none.
 
@@ -131,13 +145,13 @@ def _simulate_each(
     from ..simulation import simulate as run
 
     how: Any = {
-        "cost": what.cost,
+        "cost": case.cost,
         "receive": what.receive,
         "seed": what.seed,
-        "interrupted": not what.finish,
-        "processors": shared,
+        "interrupted": case.source.interrupted(what.finish),
+        "processors": case.processors,
     }
-    asked = catalogue.split(what.names)
+    model, asked = case.source.model, named(what.names)
     chosen = asked or catalogue.names()
     found: dict[str, Simulation] = {}
     followed: dict[str, Followed] = {}
@@ -146,7 +160,7 @@ def _simulate_each(
     with task_bar("simulating", len(chosen)) as advance:
         for name in chosen:
             try:
-                code = catalogue.make(name, what.workers, what.partitions, s, what.seed)
+                code = catalogue.make(name, case.n, what.partitions, case.s, what.seed)
                 if isinstance(model, Outages):
                     code = model.placed(code)
                 found[name] = run(code, model, rounds=what.rounds, request=what.request, **how)
@@ -221,39 +235,6 @@ def _show(
                 del cells[8], cells[4]
     output.show(title, columns, rows)
     output.explain(legend, figures)
-
-
-def processors_of(text: str) -> Any:
-    """A number, or a list of them, or ValueError; None of no text."""
-    if not text:
-        return None
-    found = numbers(
-        "--processors",
-        text,
-        "how many there are, as in 2, or name the one of each worker, as in 0/0/1/1",
-    )
-    return found if len(found) > 1 else found[0]
-
-
-def processors_said(processors: Any) -> str:
-    """What workers compute on, in words."""
-    if processors is None:
-        return "a processor for each worker"
-    if np.ndim(processors):
-        return f"{np.unique(processors).size} processors"
-    return f"{processors:.3g} processors for all"
-
-
-def say_unknown(model: DelayModel | None, found: Iterable[tuple[str, Simulation]]) -> None:
-    """Say so if means were simulated of which nobody knows whether they exist."""
-    names = dict.fromkeys(name for name, each in found if each.mean_exists is None)
-    if names:
-        echo(
-            f"the mean time of {', '.join(names)} may not exist: {described(model)} does not say "
-            "how heavy its tails are (tail_indices), or a code does not say how many stragglers it "
-            "tolerates",
-            err=True,
-        )
 
 
 def left_out(residual: float) -> str:

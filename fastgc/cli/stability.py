@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,33 +16,29 @@ from ..codes import Code, catalogue
 from ..errors import InstabilityWarning, NotDecodableError
 from . import options
 from .common import PRECISION, Options, command, echo, option
-from .output import Heading, Report, check_pictures, draw
+from .options import named
+from .output import Heading, Tables, check_pictures, draw
+from .sizes import pairs
 
-STABILITY_CODES = (
-    "rs:root=1,rs@spread,rs,rs-clustered,cyclic,binary,lcc,lcc:nodes=roots,rs@natural,rs@leja,"
+MEASURED = (
+    "rs:root=1 rs@spread rs rs-clustered cyclic binary lcc lcc:nodes=roots rs@natural rs@leja "
     "rs@solve"
 )
+EIGHTH = "0.125"  # of the workers straggle unless said
 
 
 @dataclass(frozen=True)
 class Measured(Options):
     """What is measured."""
 
-    names: str = options.codes(
-        "A list such as rs,rs@spread,binary. A method for decoding vectors stands behind @: "
+    names: list[str] | None = options.codes(
+        "Codes, such as rs rs@spread binary. A method for decoding vectors stands behind @: "
         "rs@spread computes exact ones. Without it rs uses near-exact ones where they are more "
         "precise.",
-        STABILITY_CODES,
+        MEASURED,
     )
-    sizes: str = option(
-        "16,64,256", "Workers, such as 16,64, or workers/stragglers, such as 80/12,256/32."
-    )
-    stragglers: str = option(
-        "0.125",
-        "Stragglers as fractions of n, for --sizes that name none.",
-        "--stragglers",
-        "-s",
-    )
+    workers: str = options.workers("16,64,256", several=True)
+    stragglers: str | None = options.stragglers(EIGHTH, several=True)
     dtypes: str = option(
         "float64", "Types of the messages, such as float64x2,float64,float16.", "--dtype"
     )
@@ -69,12 +63,13 @@ class Measured(Options):
         "Plot exact and near-exact decoding vectors around the circle of evaluation points to this "
         "file, for the first size where neighbours straggle. The first code must be a Reed-Solomon "
         "code with one cluster.",
+        metavar="FILE",
     )
     width: str = options.width()
 
 
-@command(PRECISION)
-def stability(what: Measured, output: Report) -> None:
+@command(PRECISION, "fastgc stability rs rs-clustered binary -n 64/16 --patterns neighbouring")
+def stability(what: Measured, output: Tables) -> None:
     """Measure what codes cost and how precise they are, for sizes and patterns of stragglers.
 
     Codes that tolerate equally many stragglers differ in their loads and in the messages they need:
@@ -82,24 +77,24 @@ def stability(what: Measured, output: Report) -> None:
     adversarial ones, which are searched for each code.
     """
     from .. import plotting
-    from ..stability import HELD, write_csv
+    from ..stability import HELD
 
     output.check()
     check_pictures(what.width, what.plot, what.circle)
-    pairs = pairs_of(what.sizes, what.stragglers)
+    sizes = _sizes(what)
     if what.equal not in ("stragglers", *HELD):
         raise ValueError(f"--equal must be stragglers, {', '.join(HELD)}, not {what.equal}")
     survey = _Survey(what)
-    around: Any = None if what.circle is None else survey.around(*pairs[0])
-    survey.run(pairs)
+    around: Any = None if what.circle is None else survey.around(*sizes[0])
+    survey.run(sizes)
     rows = survey.rows
-    output.write_rows(lambda path: write_csv(rows, path))
     if what.circle is not None:
         draw(lambda: plotting.circle_curves(around), what.circle, what.width)
     if what.plot is not None:
         named = [row._replace(code=catalogue.describe(row.code)) for row in rows]
         draw(lambda: plotting.stability_figure(named, survey.asked), what.plot, what.width)
-    if output.write([row._asdict() for row in rows]):
+    figures = [row._asdict() for row in rows]
+    if output.write(figures, figures):
         return
     _show_costs(rows, what.equal, output)
     _show_errors(rows, what, output)
@@ -112,10 +107,11 @@ class _Survey:
 
     def __init__(self, what: Measured) -> None:
         self.what = what
-        self.codes, self.dtypes = catalogue.split(what.names), catalogue.split(what.dtypes)
+        self.codes = named(what.names, MEASURED)
+        self.dtypes = catalogue.split(what.dtypes)
         self.patterns = catalogue.split(what.patterns)
-        if not (self.codes and self.dtypes and self.patterns):
-            raise ValueError("name at least one code, one dtype and one pattern")
+        if not (self.dtypes and self.patterns):
+            raise ValueError("name at least one dtype and one pattern")
         for text in self.codes:  # for any size
             check_scheme(text)
         self.rows: list[Any] = []
@@ -190,35 +186,13 @@ class _Survey:
         return found[0]
 
 
-def pairs_of(text: str, fractions: str) -> list[tuple[int, int]]:
-    """Pairs of workers and stragglers."""
-    shares = []
-    for each in catalogue.split(fractions):
-        try:
-            shares.append(share := float(each))
-        except ValueError:
-            share = -1.0
-        if not 0 <= share < 1:
-            raise ValueError(
-                f"--stragglers: {each!r} is no fraction of the workers, from 0 to below 1, as in "
-                "0.125"
-            )
-    pairs = []
-    for each in catalogue.split(text):
-        found = re.fullmatch(r"(\d{1,9})(?:/(\d{1,9}))?", each)
-        if found is None:
-            raise ValueError(
-                f"--sizes: {each!r} is no size: a size is a number of workers, as in 16, or "
-                "workers/stragglers, as in 16/2"
-            )
-        n = int(found[1])
-        pairs += [(n, int(found[2]))] if found[2] else [(n, int(n * share)) for share in shares]
-    if not pairs:
-        raise ValueError("--sizes and --stragglers must name something to measure")
-    for n, s in pairs:
+def _sizes(what: Any) -> list[tuple[int, int]]:
+    """Pairs of workers and stragglers, or ValueError if some cannot be."""
+    found = pairs(what.workers, what.stragglers, EIGHTH)
+    for n, s in found:
         if not 0 <= s < n:
             raise ValueError(f"{s} of {n} workers cannot straggle: 0 <= s < n is needed")
-    return pairs
+    return found
 
 
 def check_scheme(text: str) -> None:
@@ -245,7 +219,7 @@ def scheme_of(text: str, n: int, seed: int, s: int) -> tuple[Code, str]:
     return code, method or "auto"
 
 
-def _show_costs(rows: list[Any], equal: str, output: Report) -> None:
+def _show_costs(rows: list[Any], equal: str, output: Tables) -> None:
     """Print what each code takes, once for all dtypes and patterns."""
     columns: list[Heading] = [
         *("code", "n", "s"),
@@ -270,7 +244,7 @@ def _show_costs(rows: list[Any], equal: str, output: Report) -> None:
     output.show(title, columns, cells, several=True)
 
 
-def _show_errors(rows: list[Any], what: Measured, output: Report) -> None:
+def _show_errors(rows: list[Any], what: Measured, output: Tables) -> None:
     """Print how precise codes are, a table for each dtype and pattern."""
     columns: list[Heading] = [
         *("code", "n", "s"),
@@ -306,14 +280,7 @@ def _show_errors(rows: list[Any], what: Measured, output: Report) -> None:
     )
 
 
-CODES = "rs@locator,rs@near-exact,rs,rs-clustered"
-
-
-def _sizes_option(default: str) -> Any:
-    return option(
-        default,
-        "Workers/stragglers, such as 64/16,256/32. If only workers are given, 1/8 straggle.",
-    )
+SEARCHED, SPARE = "rs@locator rs@near-exact rs rs-clustered", "rs"
 
 
 def _dtype_option() -> Any:
@@ -328,22 +295,26 @@ def _seed_option() -> Any:
 class Searched(Options):
     """What is searched for."""
 
-    names: str = options.codes(
-        "Codes, as for fastgc stability; rs@near-exact names a method.", CODES
+    names: list[str] | None = options.codes(
+        "Codes, as for fastgc stability; rs@near-exact names a method.", SEARCHED
     )
-    sizes: str = _sizes_option("64/16,256/32")
+    workers: str = options.workers("64/16,256/32", several=True)
+    stragglers: str | None = options.stragglers(EIGHTH, several=True)
     dtype: str = _dtype_option()
     steps: int = option(1000, "Steps of the search: random sets, windows, and exchanges.", min=0)
     seconds: float | None = option(None, "Time limit for each code and size, in seconds.")
     seed: int = _seed_option()
+    plot: Path | None = options.picture("Plot the errors against the workers to this file.")
+    width: str = options.width()
 
 
 @dataclass(frozen=True)
 class Spared(Options):
     """What there is to be more of."""
 
-    names: str = options.codes("Codes, as for fastgc worst.", "rs")
-    sizes: str = _sizes_option("256/32")
+    names: list[str] | None = options.codes("Codes, as for fastgc worst.", SPARE)
+    workers: str = options.workers("256/32", several=True)
+    stragglers: str | None = options.stragglers(EIGHTH, several=True)
     dtype: str = _dtype_option()
     more: str = option(
         "0,1,2,4,8,16", "How many stragglers to tolerate beyond s, or more messages to wait for."
@@ -353,18 +324,24 @@ class Spared(Options):
     )
     sets: int = options.rounds(100, "Random sets to try, and steps of the search.")
     seed: int = _seed_option()
+    plot: Path | None = options.picture(
+        "Plot the worst error against what there is more of to this file."
+    )
+    width: str = options.width()
 
 
-@command(PRECISION)
-def worst(what: Searched, output: Report) -> None:
+@command(PRECISION, "fastgc worst rs binary -n 32/8 --steps 100")
+def worst(what: Searched, output: Tables) -> None:
     """Search for the stragglers that make a code's gradients least precise."""
+    from .. import plotting
     from ..planning.plan import reasons
     from ..progress import share_bar
 
     output.check()
+    check_pictures(what.width, what.plot)
     rows: list[dict[str, Any]] = []
     refused: dict[str, str] = {}
-    entries = _entries(what.names, what.sizes)
+    entries = _entries(what, SEARCHED)
     with share_bar("searching", len(entries)) as show:
         for at, (text, n, s) in enumerate(entries):
             try:
@@ -373,8 +350,10 @@ def worst(what: Searched, output: Report) -> None:
                 refused[f"{text} at {n}/{s}"] = str(error)
     if not rows:
         raise ValueError("nothing to search: " + "; ".join(reasons(refused)))
-    output.write_rows(partial(_write, rows))
-    if not output.write(rows):
+    title = f"worst stragglers found, {what.dtype}, seed {what.seed}"
+    if what.plot is not None:
+        draw(lambda: plotting.worst_curves(rows, caption=title), what.plot, what.width)
+    if not output.write(rows, rows):
         cells = [
             [
                 row["code"],
@@ -386,7 +365,6 @@ def worst(what: Searched, output: Report) -> None:
             for row in rows
         ]
         head = ["code", "n", "s", "load", "start", "worst", "measured", "amplif.", "sets"]
-        title = f"worst stragglers found, {what.dtype}, seed {what.seed}"
         output.show(title, head, cells, several=True)
         output.explain(
             "start: relative error of the gradient that trust() predicts for the worst set before "
@@ -431,19 +409,22 @@ def _search(
     }
 
 
-@command(PRECISION)
-def spare(what: Spared, output: Report) -> None:
+@command(PRECISION, "fastgc spare rs -n 32/8 --more 0,2,4")
+def spare(what: Spared, output: Tables) -> None:
     """Measure how much precision a larger load buys, or waiting for a few more messages."""
+    from .. import plotting
     from ..progress import task_bar
     from ..stability import spare as spared
 
     output.check()
+    check_pictures(what.width, what.plot)
     try:
         numbers = [int(each) for each in catalogue.split(what.more)]
     except ValueError as problem:
         raise ValueError(f"--more is a list of numbers: {problem}") from None
     rows: list[dict[str, Any]] = []
-    entries = _entries(what.names, what.sizes)
+    curves: dict[str, Any] = {}
+    entries = _entries(what, SPARE)
     with task_bar("measuring", 2 * len(numbers) * len(entries)) as advance:
         for text, n, s in entries:
             found = spared(
@@ -456,9 +437,12 @@ def spare(what: Spared, output: Report) -> None:
                 seed=what.seed,
                 progress=advance,
             )
+            curves[f"{catalogue.describe(text)}, {n}/{s}"] = found
             rows += [{"code": text, "dtype": what.dtype, **row._asdict()} for row in found]
-    output.write_rows(partial(_write, rows))
-    if output.write(rows):
+    if what.plot is not None:
+        about = f"{what.dtype}, {what.sets} sets, seed {what.seed}"
+        draw(lambda: plotting.spare_curves(curves, caption=about), what.plot, what.width)
+    if output.write(rows, rows):
         return
     _show_spared(what, rows, output)
     if what.error is not None:
@@ -466,7 +450,7 @@ def spare(what: Spared, output: Report) -> None:
             _say_enough(entry, rows, what.error)
 
 
-def _show_spared(what: Spared, rows: Sequence[dict[str, Any]], output: Report) -> None:
+def _show_spared(what: Spared, rows: Sequence[dict[str, Any]], output: Tables) -> None:
     keys = ("n", "way", "more", "load", "silent")
     errors = ("random", "random_worst", "contiguous", "worst")
     cells = [
@@ -502,23 +486,13 @@ def _say_enough(entry: tuple[str, int, int], rows: Sequence[dict[str, Any]], err
         echo(f"{text}, n={n}, s={s}, by {way}: {said} reaches {error:.0e}")
 
 
-def _entries(names: str, sizes: str) -> list[tuple[str, int, int]]:
+def _entries(what: Searched | Spared, default: str) -> list[tuple[str, int, int]]:
     """Codes for each size, with its stragglers."""
-    pairs = pairs_of(sizes, "0.125")
-    chosen = catalogue.split(names)
-    if not chosen:
-        raise ValueError("name at least one code")
+    sizes, chosen = _sizes(what), named(what.names, default)
     for text in chosen:
         check_scheme(text)
-    return [(text, n, s) for n, s in pairs for text in chosen]
+    return [(text, n, s) for n, s in sizes for text in chosen]
 
 
 def _maker(text: str, n: int, seed: int) -> Callable[[int], Code]:
     return lambda tolerated: scheme_of(text, n, seed, tolerated)[0]
-
-
-def _write(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)

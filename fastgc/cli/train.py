@@ -29,9 +29,8 @@ from .common import (
     is_given,
     option,
     status_of,
-    tolerated,
 )
-from .options import Sizes, complete_codes
+from .options import complete_codes, named
 from .output import (
     PRINTED,
     Output,
@@ -41,6 +40,8 @@ from .output import (
     draw,
     json_text,
 )
+from .sizes import Size, size_of
+from .times import Recorded, Source, source_of
 
 if TYPE_CHECKING:
     from ..data import Dataset
@@ -82,13 +83,12 @@ def _complete_engines(incomplete: str) -> list[str]:
 class Codes(Options, panel=CODE):
     """What is trained with."""
 
-    code: str | None = option(
-        None,
-        "The code, such as rs, bcc:load=5 or rs:clusters=auto,root=1. Names: "
-        f"{', '.join(catalogue.BUILT_IN)}{{other codes}}. With --groups each group has this code; "
-        "it may then also be repetition, where every member has all the data of its group. "
-        "(default: rs; uncoded for sgd and adam; repetition for cada and gcada)",
-        autocompletion=complete_codes,
+    names: list[str] | None = options.codes(
+        "The code, such as rs or bcc:load=5 or rs:clusters=auto,root=1; further ones are compared "
+        f"with it. Names: {', '.join(catalogue.BUILT_IN)}{{other codes}}. With --groups each group "
+        "has this code; it may then also be repetition, where every member has all the data of its "
+        "group.",
+        "rs; uncoded for sgd and adam; repetition for cada and gcada",
     )
     compare: str | None = option(
         None,
@@ -99,9 +99,10 @@ class Codes(Options, panel=CODE):
 
 
 @dataclass(frozen=True)
-class Workers(Sizes, panel=CODE):
+class Workers(Size, panel=CODE):
     """How many workers and partitions there are."""
 
+    partitions: int | None = options.partitions()
     groups: int | None = option(
         None,
         "Split workers and partitions into so many groups, each with its own code; -s then counts "
@@ -194,14 +195,20 @@ class Engine(Options, panel="Engine, delays and messages"):
     delays: str = options.delays(
         "pareto:scale=0.005,shape=1.1", "Delays added to each answer, in seconds"
     )
-    cost: float = options.cost("Seconds that simulated workers take for one partial gradient.")
+    cost: float = options.cost(
+        "Seconds that simulated workers take for one partial gradient. Others take the time that "
+        "they take."
+    )
     seed: int = options.seed("Seed of the data's split, delays, random codes and networks.")
     message_dtype: str | None = option(
         None,
         "Type of messages: float16, bfloat16, float32, float64 or float64x2. (default: the data's)",
-        "--message-dtype",
-        "--messages",
     )
+
+
+@dataclass(frozen=True)
+class Times(Recorded, panel="Recorded times"):
+    """Times that were recorded."""
 
 
 @dataclass(frozen=True)
@@ -312,36 +319,44 @@ class Tracking(Options, panel="Precision of gradients"):
 
 
 @dataclass(frozen=True)
-class Asked(Codes, Workers, Data, Method, Engine, Faults, Shown, Histories, Repeating, Tracking):
+class Asked(
+    Codes, Workers, Data, Method, Engine, Times, Faults, Shown, Histories, Repeating, Tracking
+):
     """All of these."""
 
 
 EXAMPLE = (
-    "Example: four machines are always slow, and each machine sees only a few classes. fastgc "
-    'train --compare uncoded,ignore --by-label --delays "16 of exponential:mean=0.01; 4 of '
-    'exponential:mean=0.2" --plot comparison.png'
+    "fastgc train rs uncoded ignore --by-label --engine simulated --rounds 50 "
+    '--delays "16 of exponential:mean=0.01; 4 of exponential:mean=0.2"'
 )
 
 
-@command(TRAINING, epilog=EXAMPLE)
+class _Job(NamedTuple):
+    """What is asked for, and for which workers."""
+
+    asked: Asked
+    n: int
+    s: int | None  # of all workers, or of each group; None: not said
+    source: Source
+
+
+@command(TRAINING, EXAMPLE)
 def train(context: typer.Context, asked: Asked) -> None:
     """Train a model on workers that straggle, with coded gradients."""
     from .. import plotting
 
     trackers: dict[str, StabilityTracker] = {}
-    with _written_at_last(trackers, asked.track), _ranks(asked.engine) as serve:
-        if not is_given(context, "workers") and (count := _workers_there(asked.engine)) > 0:
-            asked = replace(asked, workers=count)
+    with _written_at_last(trackers, asked.track), _ranks(context, asked) as (serve, job):
         _check_files(asked)
-        runs = _runs(asked)
+        runs = _runs(job)
         if all(serve() for _ in runs):  # what follows is for the master
             return
         _check(asked, runs)
         dataset = _dataset(asked)
         name, model = _model(asked, dataset, runs)
         target = _target(asked.target, dataset)
-        prepared = _prepared(asked, runs, dataset, model)
-        _introduce(asked, runs, dataset, name)
+        prepared = _prepared(job, runs, dataset, model)
+        _introduce(job, runs, dataset, name)
         histories = []
         for name, run in prepared.items():
             if run.how.tracker is not None:
@@ -350,7 +365,7 @@ def train(context: typer.Context, asked: Asked) -> None:
         _show(asked, runs, histories, target)
         _write(asked, histories)
         if asked.plot is not None:
-            _plot(asked, asked.plot, runs, histories, model, dataset)
+            _plot(job, asked.plot, runs, histories, model, dataset)
         if asked.timeline is not None:
             shown = {_shown(each.name): each for each in histories}
             picture = bind(plotting.timeline_figure, shown)
@@ -374,23 +389,24 @@ def _written_at_last(trackers: Mapping[str, StabilityTracker], path: Path | None
 
 
 @contextmanager
-def _ranks(engine: str) -> Iterator[Callable[[], bool]]:
-    """Let an error of one rank end all; yields what makes a rank a worker of one run, if it is.
+def _ranks(context: typer.Context, asked: Asked) -> Iterator[tuple[Callable[[], bool], _Job]]:
+    """Let an error of one rank end all; yields what makes a rank a worker of one run, and the job.
 
     What the engine needs is looked for here, before anything else is done.
     """
     from ..engines import ENGINES, find_engine
 
+    engine = asked.engine
     check_one_of("--engine", engine, ENGINES)
     serve = getattr(find_engine(engine), "serve", lambda: False)
     if engine != "mpi":  # torchrun itself ends all
-        yield serve
+        yield serve, _job(context, asked)
         return
     from mpi4py import MPI
     from mpi4py.run import set_abort_status
 
     try:
-        yield serve
+        yield serve, _job(context, asked)
     except BaseException as error:
         if MPI.COMM_WORLD.rank != 0:
             time.sleep(1.0)  # mostly the master fails of the same: once is enough to say so
@@ -398,13 +414,43 @@ def _ranks(engine: str) -> Iterator[Callable[[], bool]]:
         raise
 
 
-def _workers_there(engine: str) -> int:
-    """How many workers a job has been started with: all its ranks but the master; 0: no job."""
+def _job(context: typer.Context, asked: Asked) -> _Job:
+    """The workers: as many as are recorded, as is said, or as there are ranks besides the master.
+
+    Raises ValueError on the master if these need another number of ranks than there is.
+    """
+    source = source_of(context, asked)
+    rank, ranks = _place(asked.engine)
+    n = source.n
+    if n is None and ranks > 1 and not is_given(context, "workers"):
+        n = ranks - 1
+    n, s = size_of(asked, n)
+    if asked.engine in _STARTED and rank == 0 and ranks != n + 1:
+        found = f"this job has {ranks}" if ranks else "this is no job of ranks"
+        raise ValueError(
+            f"--engine {asked.engine}: {n} workers need {n + 1} ranks, one of them the master, and "
+            f"{found}: {_STARTED[asked.engine].format(n + 1)}"
+        )
+    said = asked.stragglers is not None or "/" in asked.workers
+    return _Job(asked, n, s if said else None, source)
+
+
+# How jobs of so many ranks are started.
+_STARTED = {
+    "mpi": "mpiexec -n {} fastgc train --engine mpi ...",
+    "torch": "torchrun --nproc-per-node {} -m fastgc train --engine torch ... on one machine",
+}
+
+
+def _place(engine: str) -> tuple[int, int]:
+    """Rank of this process, and how many there are: 0 where it was started without a job."""
     if engine == "mpi":
         from mpi4py import MPI
 
-        return MPI.COMM_WORLD.size - 1
-    return int(os.environ.get("WORLD_SIZE", 1)) - 1 if engine == "torch" else 0
+        return MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+    if engine == "torch":
+        return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 0))
+    return 0, 0
 
 
 # ------------------------------------------------------------------------------- what is refused
@@ -483,10 +529,13 @@ class _Run(NamedTuple):
     partial: Any
 
 
-def _runs(asked: Asked) -> dict[str, _Run]:
+def _runs(job: _Job) -> dict[str, _Run]:
     """What to train with, by name: the main run, then what it is compared with."""
-    n, k, s, groups = asked.workers, asked.partitions, asked.stragglers, asked.groups
-    code, method, seed = asked.code, asked.method, asked.seed
+    asked, n, s, _ = job
+    k, groups, method, seed = asked.partitions, asked.groups, asked.method, asked.seed
+    codes = named(asked.names)
+    code = codes[0] if codes else None
+    further = codes[1:]
     partials = [each.strip() for each in asked.partial.split(",")]
     for each in partials:
         if each not in PARTIALS:
@@ -494,13 +543,15 @@ def _runs(asked: Asked) -> dict[str, _Run]:
                 f'--partial must be "raise", "best" or "unbiased", or several of them, not {each!r}'
             )
     check_one_of("--method", method, METHODS)
+    if code in METHODS:
+        raise ValueError(f"{code} is a method, not a code: name it by --method {code}")
     compare = asked.compare
     if compare is None:
-        compare = "adam" if method in ADAPTIVE else ""
-    others = catalogue.split(compare)
+        compare = "adam" if method in ADAPTIVE and not further else ""
+    others = [*further, *catalogue.split(compare)]
     if groups is not None and code is None and "gcada" not in (method, *others):
-        raise ValueError("--groups needs the method gcada, or a --code to use in each group")
-    main = METHODS[method] if code is None else code.strip()
+        raise ValueError("--groups needs the method gcada, or a code to use in each group")
+    main = METHODS[method] if code is None else code
     chosen = [(method, main)]
     chosen += [(item, METHODS[item]) if item in METHODS else (method, item) for item in others]
     single = len({how for how, _ in chosen}) == 1 and (code is not None or method == "nesterov")
@@ -515,7 +566,7 @@ def _runs(asked: Asked) -> dict[str, _Run]:
             fours = max((g for g in range(1, n) if n % g == 0 and n >= 4 * g), default=1)
             made = _grouped(text, n, k, s, groups or fours, seed)
         else:
-            made = catalogue.make(text, n, k, tolerated(n, s), seed)
+            made = catalogue.make(text, n, k, n // 5 if s is None else s, seed)
         unscaled = not (isinstance(made, Uncoded) and made.rescale)  # else unbiased as it is
         if made.scheme.approximate and unscaled and len(partials) > 1:
             runs |= {f"{name} {each}": _Run(how, made, each) for each in partials}
@@ -587,14 +638,15 @@ def _target(target: float | None, dataset: Dataset) -> float | None:
 
 
 def _prepared(
-    asked: Asked, runs: Mapping[str, _Run], dataset: Dataset, model: Trained
+    job: _Job, runs: Mapping[str, _Run], dataset: Dataset, model: Trained
 ) -> dict[str, Training]:
     """Runs that can start: what does not suit one of them is refused before any does."""
     from ..stability import StabilityTracker
     from ..training import Training
 
-    how = _round_options(asked)
-    engine = _engine(asked)
+    asked = job.asked
+    how = _round_options(job)
+    engine = _engine(job)
     earlier = _earlier(asked.replay, runs)
     folders = _folders(asked.checkpoint, runs)
     action: Any = asked.on_error
@@ -627,12 +679,12 @@ def _prepared(
     return made
 
 
-def _round_options(asked: Asked) -> RoundOptions:
-    from .. import delays
+def _round_options(job: _Job) -> RoundOptions:
     from ..engines import RoundOptions
 
+    asked = job.asked
     return RoundOptions(
-        delays=delays.parse(asked.delays),
+        delays=job.source.model,
         seed=asked.seed,
         message_dtype=asked.message_dtype,
         patience=asked.patience,
@@ -642,18 +694,23 @@ def _round_options(asked: Asked) -> RoundOptions:
     )
 
 
-def _engine(asked: Asked) -> Any:
+def _engine(job: _Job) -> Any:
     """What makes the workers."""
-    if not asked.cost:
-        return asked.engine
+    asked, n, _, source = job
+    processors = source.processors("")
+    cost = source.cost(asked.cost, asked.partitions or n, processors)
     if asked.engine != "simulated":
-        raise ValueError(
-            f"--cost is for --engine simulated: workers of {asked.engine!r} take the time that "
-            "they take"
-        )
+        if asked.cost and source.recording is None:
+            raise ValueError(
+                f"--cost is for --engine simulated: workers of {asked.engine!r} take the time that "
+                "they take"
+            )
+        return asked.engine
+    if not np.any(cost):
+        return asked.engine
     from ..engines import SimulatedCluster
 
-    return bind(SimulatedCluster, cost=asked.cost)
+    return bind(SimulatedCluster, cost=cost, interrupted=source.interrupted(False))
 
 
 def _optimizer(run: _Run, model: Trained, dataset: Dataset, asked: Asked) -> Optimizer:
@@ -714,12 +771,13 @@ def _folders(checkpoint: Path | None, runs: Iterable[str]) -> dict[str, Path]:
 # ----------------------------------------------------------------------------------- what is told
 
 
-def _introduce(asked: Asked, runs: Mapping[str, _Run], dataset: Dataset, model: str) -> None:
+def _introduce(job: _Job, runs: Mapping[str, _Run], dataset: Dataset, model: str) -> None:
     """Say what is about to be trained on what."""
+    asked = job.asked
     echo(
         f"{dataset.name}: {len(dataset.X_train)} training, {len(dataset.X_test)} test samples, "
         f"{_labels(dataset)}; model {model}{'' if asked.bias else ' without a bias'}; "
-        f"delays {asked.delays.strip()}, seed {asked.seed}",
+        f"delays {job.source.text.strip()}, seed {asked.seed}",
         err=True,
     )
     few = dataset.task == "classification" and dataset.classes * MANY > len(dataset.X_train)
@@ -791,7 +849,7 @@ def _write(asked: Asked, histories: list[History]) -> None:
 
 
 def _plot(
-    asked: Asked,
+    job: _Job,
     path: Path,
     runs: Mapping[str, _Run],
     histories: list[History],
@@ -802,7 +860,8 @@ def _plot(
     from ..plotting.curves import reached
 
     named = [replace(each, name=_shown(each.name)) for each in histories]
-    about = f"{dataset.name}; delays {asked.delays.strip()}"
+    asked = job.asked
+    about = f"{dataset.name}; delays {job.source.text.strip()}"
     if _differ_in_method(runs):
         panels = plotting.spending_panels(histories, True)
     elif _wait_for_some(runs):

@@ -286,10 +286,13 @@ class ReedSolomonScheme(Scheme):
         """O(w): columns are cyclic shifts of tau."""
         cluster = self._cluster_of(check_index("worker", worker, self.n))
         held, place, weight = cluster.row(worker)
+        first, *others = cluster.weights
+        if not others:
+            return held, tau(cluster.m, first, cluster.q)[place]
         coefficients = np.empty(place.size, dtype=np.complex128)
-        for d in np.unique(weight):
+        for d in cluster.weights:
             of_d = weight == d
-            coefficients[of_d] = tau(cluster.m, int(d), cluster.q)[place[of_d]]
+            coefficients[of_d] = tau(cluster.m, d, cluster.q)[place[of_d]]
         return held, coefficients
 
     def pair_row(self, worker: int) -> NDArray[np.complex128]:

@@ -88,6 +88,9 @@ class Cluster(NamedTuple):
         # Columns laid end to end go w times around all workers: a worker meets every m-th place.
         light, heavy = divmod(self.m * self.w, self.k)  # weight of most, columns with one more
         at = worker - self.first_worker + self.m * np.arange(self.w, dtype=np.int64)
+        if not heavy:
+            held, place = np.divmod(at, light)
+            return held + self.first_partition, place, np.full(self.w, light, dtype=np.int64)
         beyond = at - heavy * (light + 1)
         weight = light + (beyond < 0)
         held, place = np.divmod(np.where(beyond < 0, at, beyond), weight)

@@ -880,8 +880,13 @@ class Scheme(Recorded, ABC):
     def senders(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
         """Workers that send these messages, ascending, each once."""
         sent = np.zeros(self.n, dtype=bool)
-        sent[np.searchsorted(self.first_messages, messages, side="right") - 1] = True
+        sent[self._sender_of[messages]] = True
         return np.flatnonzero(sent)
+
+    @cached_property
+    def _sender_of(self) -> NDArray[np.int64]:
+        """The worker of each message."""
+        return np.repeat(np.arange(self.n), self.message_counts)
 
     def messages_of(self, workers: Iterable[int]) -> NDArray[np.int64]:
         """Numbers of all messages of these workers, ascending."""

@@ -129,7 +129,7 @@ def _place() -> tuple[int, int]:
     if missing:
         raise RuntimeError(
             f"this engine runs in a job of torchrun, which sets {', '.join(missing)}: "
-            "torchrun --nproc-per-node 9 script.py, for 8 workers"
+            "torchrun --nproc-per-node RANKS script.py, with one rank more than workers"
         )
     return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 

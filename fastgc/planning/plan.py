@@ -239,6 +239,7 @@ def plan(
     memory: int | None = None,
     residual: float = 0.0,
     codes: Sequence[str | Code] | None = None,
+    stragglers: int = 0,
     speeds: ArrayLike | None = None,
     overhead: float = 0.0,
     rounds: int = 2000,
@@ -278,6 +279,8 @@ def plan(
     codes : sequence of str or Code, optional
         Names, as `fastgc.codes.make` takes them, which are tried at every load, and codes. Default:
         `CODES`, and with a `bandwidth` also `SHORTER`.
+    stragglers : int
+        The fewest stragglers that a code must tolerate, whoever they are.
     speeds : (n,) array, optional
         Relative speeds of the workers. ``"binary"`` and ``"rs-clustered"`` are then also tried with
         them, the former with every assignment. They only shape the codes; `delays` and `cost` say
@@ -319,6 +322,9 @@ def plan(
             f"{-(-k // n)} for some of them"
         )
     codes = _distinct(codes, n, k)
+    least = at_least("stragglers", stragglers, 0)
+    if least >= n:
+        raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {least}")
     check_cost(n, cost)
     if processors is not None:
         check_processors(n, processors)
@@ -333,7 +339,8 @@ def plan(
         "interrupted": interrupted,
         "processors": processors,
     }
-    trials = _Trials(n, k, delays, p, bandwidth, memory, allowed, overhead, listed, how, _Meter(p))
+    limits = (p, bandwidth, memory, allowed, least, overhead)
+    trials = _Trials(n, k, delays, *limits, listed, how, _Meter(p))
     choices, refused = _searched(codes, trials, progress)
     if not choices:
         raise ValueError(f"no code fits: {'; '.join(reasons(refused))}")
@@ -389,6 +396,7 @@ class _Trials:
     bandwidth: float
     memory: int
     allowed: float
+    least: int  # stragglers to tolerate
     overhead: float
     speeds: list[float] | None
     how: dict[str, Any]
@@ -401,6 +409,13 @@ class _Trials:
         if code.scheme.stored > self.memory:
             raise ValueError(
                 f"a worker must hold {code.scheme.stored} partitions, and memory is {self.memory}"
+            )
+        if self.least and (code.stragglers is None or code.stragglers < self.least):
+            known = code.stragglers is not None
+            raise ValueError(
+                f"no load tolerates {self.least} stragglers"
+                if known
+                else f"it is not known whether it tolerates {self.least} stragglers"
             )
         require_mean(code, self.delays, self.how["interrupted"])
         return self.delays.placed(code) if isinstance(self.delays, Outages) else code

@@ -8,8 +8,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from .._arrays import at_least, check_real
+from .._arrays import at_least, check_cost, check_real
 from .._shown import duration, plural, short
 from ..codes import Code, catalogue
 from ..delays import DelayModel, parse
@@ -123,18 +124,19 @@ class Sweep:
 
 def sweep(
     codes: str | Sequence[str],
-    n: Integers,
-    stragglers: Integers,
+    n: Integers | Sequence[tuple[int, int]],
+    stragglers: Integers | None = None,
     delays: Any = None,
     *,
     k: int | None = None,
-    cost: float = 0.0,
-    work: float = 0.0,
+    cost: ArrayLike = 0.0,
+    work: ArrayLike = 0.0,
     receive: float = 0.0,
     rounds: int = 2000,
     sets: int = 20,
     seed: int = 0,
     interrupted: bool = True,
+    processors: ArrayLike | None = None,
     live: int = 0,
     data: Dataset | None = None,
     model: Model | None = None,
@@ -149,15 +151,15 @@ def sweep(
     codes : str or sequence of str
         Names, as `fastgc.codes.make` takes them: ``"rs"``, ``"bcc:load=5"``, ``"module:Class"``.
     n, stragglers : int or sequence of int
-        Workers, and stragglers to tolerate.
+        Workers, and stragglers to tolerate. Or only `n`, a sequence of pairs of both.
     delays : DelayModel or str, or a sequence of such, optional
-        How late workers are, as models or as text that `fastgc.delays.parse` reads. Default: not at
-        all.
+        How late workers are, as models, as text that `fastgc.delays.parse` reads, or as pairs of a
+        text, by which results name them, and a model. Default: not at all.
     k : int, optional
         Partitions. Default: as many as workers.
-    cost : float
+    cost : float or (n,) array
         Seconds to compute one partial gradient.
-    work : float
+    work : float or (n,) array
         Instead of `cost`, seconds to compute the partial gradients of all k partitions once. Use it
         to compare numbers of workers.
     receive : float
@@ -168,7 +170,7 @@ def sweep(
         For how many of these rounds the residual and the error are computed.
     seed : int
         Seed of delays and random codes; the same for cells with the same n and delays.
-    interrupted : bool
+    interrupted, processors
         As in `fastgc.simulation.simulate`.
     live : int
         Rounds to measure in each cell as well, with worker processes on this machine. Default:
@@ -194,24 +196,27 @@ def sweep(
     (6, 'binary')
     """
     names = _names(codes)
-    sizes = _integers("n", n, 1)
-    tolerate = _integers("stragglers", stragglers, 0)
+    sizes = _sizes(n, stragglers)
     k = None if k is None else at_least("k", k, 1)
     rounds, sets = at_least("rounds", rounds, 1), at_least("sets", sets, 1)
     seed, live = at_least("seed", seed, 0), at_least("live", live, 0)
-    cost, work = check_real("cost", cost), check_real("work", work)
     receive = check_real("receive", receive)
-    if cost and work:
+    for workers in sizes:
+        check_cost(workers, cost)
+        check_cost(workers, work)
+    if np.any(cost) and np.any(work):
         raise ValueError("cost, of one partition, and work, of all, exclude each other")
     laws = _laws(delays)
     points = [
         (name, workers, s, at)
-        for at, workers, name, s in product(range(len(laws)), sizes, names, tolerate)
+        for at, workers, name in product(range(len(laws)), sizes, names)
+        for s in sizes[workers]
     ]
-    how = {"receive": receive, "seed": seed, "interrupted": bool(interrupted)}
+    how: dict[str, Any] = {"receive": receive, "seed": seed, "interrupted": bool(interrupted)}
+    how["processors"] = processors
 
     def found(code: Code, law: DelayModel | None) -> dict[str, Any]:
-        seconds = work / code.k if work else cost
+        seconds = np.divide(work, code.k) if np.any(work) else cost
         numbers = _simulated(code, law, rounds, sets, how | {"cost": seconds})
         return numbers | (_measured(code, law, live, seed, data, model) if live else {})
 
@@ -306,6 +311,26 @@ def _names(codes: str | Sequence[str]) -> list[str]:
     return names
 
 
+def _sizes(n: Any, stragglers: Integers | None) -> dict[int, list[int]]:
+    """Stragglers to tolerate of each number of workers."""
+    if stragglers is not None:
+        tolerate = _integers("stragglers", stragglers, 0)
+        return dict.fromkeys(_integers("n", n, 1), tolerate)
+    sizes: dict[int, list[int]] = {}
+    try:
+        each = [(workers, s) for workers, s in n]
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"without stragglers, n must be pairs of workers and stragglers, not {n!r}"
+        ) from None
+    if not each:
+        raise ValueError("n must be one pair of workers and stragglers or several, not none")
+    for workers, s in dict.fromkeys(each):
+        at = at_least("n", workers, 1)
+        sizes.setdefault(at, []).append(at_least("stragglers", s, 0))
+    return sizes
+
+
 def _integers(name: str, values: Integers, least: int) -> list[int]:
     """Distinct integers, in the order given."""
     listed = [values] if isinstance(values, int | np.integer) else list(values)
@@ -319,9 +344,12 @@ def _laws(delays: Any) -> list[tuple[str, DelayModel | None]]:
     several = isinstance(delays, list | tuple)
     found: list[tuple[str, DelayModel | None]] = []
     for each in delays if several else [delays]:
-        law = parse(each) if isinstance(each, str) else each
+        if isinstance(each, tuple) and len(each) == 2 and isinstance(each[0], str):
+            told, law = each
+        else:
+            law = parse(each) if isinstance(each, str) else each
+            told = each if isinstance(each, str) else "none" if each is None else described(each)
         check_model(law)
-        told = each if isinstance(each, str) else "none" if each is None else described(each)
         found.append((told, law))
     if not found:
         raise ValueError("delays must be a model, some models or None, not an empty sequence")

@@ -1,7 +1,16 @@
 """Pictures: codes, rounds, training runs, precision, and the papers' figures. Needs matplotlib."""
 
 from .._shown import listing
-from .choosing import fit_curves, load_curves, sequential_curves, sweep_curves, time_curves
+from .choosing import (
+    cost_curves,
+    fit_curves,
+    load_curves,
+    sequential_curves,
+    spare_curves,
+    sweep_curves,
+    time_curves,
+    worst_curves,
+)
 from .curves import (
     approximation_panels,
     circle_curves,
@@ -21,12 +30,14 @@ __all__ = [
     "assignment",
     "check_path",
     "circle_curves",
+    "cost_curves",
     "error_curves",
     "fit_curves",
     "load_curves",
     "panel_figure",
     "save",
     "sequential_curves",
+    "spare_curves",
     "spending_panels",
     "stability_curves",
     "stability_figure",
@@ -36,5 +47,6 @@ __all__ = [
     "timeline",
     "timeline_figure",
     "tracking_curves",
+    "worst_curves",
 ]
 __dir__ = listing(__all__)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from .._shown import duration
 from ..codes import catalogue
 from ..history import APPROXIMATE
-from .curves import leaves_out
+from .curves import drawn_error, leaves_out
 from .panels import Line, Panel, Style, draw_panels, shorten, spread, time_unit
 
 if TYPE_CHECKING:
@@ -23,8 +23,19 @@ if TYPE_CHECKING:
     from ..planning import Cell, Choice, Plan
     from ..sequential import Compared
     from ..simulation import Simulation
+    from ..stability import SpareRow
+    from ..stability.survey import Figures
 
-__all__ = ["fit_curves", "load_curves", "sequential_curves", "sweep_curves", "time_curves"]
+__all__ = [
+    "cost_curves",
+    "fit_curves",
+    "load_curves",
+    "sequential_curves",
+    "spare_curves",
+    "sweep_curves",
+    "time_curves",
+    "worst_curves",
+]
 
 _NORMAL = 1.96  # standard errors to each side that hold 95%
 _Q = np.linspace(0, 0.999, 400)
@@ -80,6 +91,167 @@ def time_curves(found: Mapping[str, Simulation], ax: Any = None, caption: str = 
     return draw_panels(
         [Panel(title, f"time of a round ({unit})", y_label, lines, log_x=True)], ax, caption
     )
+
+
+def cost_curves(found: Mapping[str, Figures], ax: Any = None, caption: str = "") -> Axes:
+    """Draw what codes cost: workers waited for, and the error of the gradient, against load.
+
+    A point is a code. Bars reach from the median error to the largest one.
+
+    Parameters
+    ----------
+    found : mapping of names of codes to Figures
+        Results of `fastgc.stability.survey.measure`.
+    ax : matplotlib Axes or sequence of two, optional
+        Where to draw, the workers first. Default: a new figure with both, ``ax.figure``.
+    caption : str
+        What the legend of a new figure is headed by, such as n and s.
+
+    Returns
+    -------
+    matplotlib Axes
+        That of the workers.
+
+    Raises
+    ------
+    ValueError
+        If there is no code.
+    ImportError
+        If matplotlib is not installed.
+    """
+    if not found:
+        raise ValueError("nothing to draw: no code was measured")
+    waited, wrong = [], []
+    for name, each in found.items():
+        at, label = [each.mean_load], catalogue.describe(name)
+        note = leaves_out([each.residual])
+        low, high = drawn_error(each.error), drawn_error(each.worst_error)
+        waited.append(Line(label, at, [each.mean_workers], "points", note=note))
+        wrong.append(Line(label, at, [low], "points", ([low], [high]), note))
+    first = min(found, key=lambda name: found[name].mean_workers)
+    exact = [name for name, each in found.items() if not each.residual > APPROXIMATE]
+    worst = max(exact or found, key=lambda name: found[name].worst_error)
+    kind = "least precise exact code" if 0 < len(exact) < len(found) else "least precise"
+    x_label = "load (partitions per worker)"
+    return draw_panels(
+        [
+            Panel(
+                f"fewest: {_called(first)}, {found[first].mean_workers:.3g} workers",
+                x_label,
+                "workers waited for, mean",
+                waited,
+            ),
+            Panel(
+                f"{kind}: {_called(worst)}, {found[worst].worst_error:.0e}",
+                x_label,
+                "relative error of the gradient",
+                wrong,
+                log_y=True,
+            ),
+        ],
+        ax,
+        caption,
+    )
+
+
+def worst_curves(rows: Sequence[Mapping[str, Any]], ax: Any = None, caption: str = "") -> Axes:
+    """Draw the errors that the worst stragglers of codes lead to, against workers.
+
+    Points are measured errors; bars reach to what is predicted.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        What ``fastgc worst --json`` writes: of each code and size ``code``, ``n``, ``stragglers``,
+        ``error`` and ``measured``.
+    ax : matplotlib Axes, optional
+        Where to draw. Default: a new figure, ``ax.figure``.
+    caption : str
+        What the legend of a new figure is headed by.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If there is no row.
+    ImportError
+        If matplotlib is not installed.
+    """
+    if not rows:
+        raise ValueError("nothing to draw: no code was searched")
+    lines = []
+    for code in dict.fromkeys(row["code"] for row in rows):
+        mine = sorted((row for row in rows if row["code"] == code), key=lambda row: row["n"])
+        found, real = (
+            np.array([drawn_error(row[name]) for row in mine]) for name in ("error", "measured")
+        )
+        ends = np.minimum(found, real), np.maximum(found, real)
+        n = [row["n"] for row in mine]
+        lines.append(Line(catalogue.describe(code), n, real, "joined", ends))
+    worst = max(rows, key=lambda row: row["error"])
+    size = f"{worst['n']}/{worst['stragglers']}"
+    return draw_panels(
+        [
+            Panel(
+                f"worst: {_called(worst['code'])}, {size}: {worst['error']:.0e}",
+                "workers n",
+                "error for the worst stragglers (bars: to what is predicted)",
+                lines,
+                log_y=True,
+            )
+        ],
+        ax,
+        caption,
+    )
+
+
+def spare_curves(
+    found: Mapping[str, Sequence[SpareRow]], ax: Any = None, caption: str = ""
+) -> Axes:
+    """Draw the worst error against what there is more of: tolerated stragglers, or messages.
+
+    Parameters
+    ----------
+    found : mapping of names to sequences of SpareRow
+        Results of `fastgc.stability.spare`, by what the legend calls them.
+    ax : matplotlib Axes or sequence of two, optional
+        Where to draw, larger loads first. Default: a new figure with both, ``ax.figure``.
+    caption : str
+        What the legend of a new figure is headed by.
+
+    Returns
+    -------
+    matplotlib Axes
+        That of larger loads.
+
+    Raises
+    ------
+    ValueError
+        If there is no row.
+    ImportError
+        If matplotlib is not installed.
+    """
+    if not any(found.values()):
+        raise ValueError("nothing to draw: nothing was measured")
+    panels = []
+    for way, title, x_label in (
+        ("load", "a larger load", "stragglers tolerated beyond s"),
+        ("wait", "waiting for more", "messages waited for beyond n - s"),
+    ):
+        lines, best = [], math.inf
+        for name, rows in found.items():
+            mine = sorted((row for row in rows if row.way == way), key=lambda row: row.more)
+            if mine:
+                best = min(best, *(row.worst for row in mine))
+                errors = [drawn_error(row.worst) for row in mine]
+                lines.append(Line(name, [row.more for row in mine], errors, "joined"))
+        if lines:
+            said = f"{title}: at best {best:.0e}"
+            panels.append(Panel(said, x_label, "error for the worst stragglers", lines, log_y=True))
+    return draw_panels(panels, ax, caption)
 
 
 def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:

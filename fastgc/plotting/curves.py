@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "approximation_panels",
     "circle_curves",
+    "drawn_error",
     "error_curves",
     "leaves_out",
     "reached",
@@ -245,8 +246,10 @@ def stability_curves(
         mine.sort(key=lambda each: each[0])
         # side by side, so that the bars of equal points can be told apart
         apart = 0.3 * ((number + 0.5) / len(names) - 0.5)
-        y = [_drawn(row.error) for _, row in mine]
-        up = [_drawn(row.worst_error) - middle for (_, row), middle in zip(mine, y, strict=True)]
+        y = [drawn_error(row.error) for _, row in mine]
+        up = [
+            drawn_error(row.worst_error) - middle for (_, row), middle in zip(mine, y, strict=True)
+        ]
         ax.errorbar(
             [place + apart for place, _ in mine],
             y,
@@ -554,7 +557,7 @@ def leaves_out(residuals: Iterable[float]) -> str:
     return f"leaves out {low}%" if low == high else f"leaves out {low}% to {high}%"
 
 
-def _drawn(error: float) -> float:
+def drawn_error(error: float) -> float:
     """An error inside the axis, or a little beyond its end."""
     return max(min(error, 100 * _NOTHING_LEFT), 1e-17)
 

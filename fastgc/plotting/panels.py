@@ -520,8 +520,13 @@ def _look(panels: Sequence[Panel]) -> _Look:
     """The colour, dash and marker of each line."""
     lines = [line for panel in panels for line in panel.lines]
     meant = dict(zip(dict.fromkeys(e.dash for e in lines if e.dash), cycle(DASHES), strict=False))
-    looks = zip(cycle(MORE_COLOURS), cycle(DASHES), cycle(MARKERS), strict=False)
-    of = dict(zip(dict.fromkeys(line.label for line in lines), looks, strict=False))
+    labels = list(dict.fromkeys(line.label for line in lines))
+    # where colours come again, markers are others: points have no dash
+    places = [at + at // len(MORE_COLOURS) for at in range(len(labels))]
+    markers = [MARKERS[place % len(MARKERS)] for place in places]
+    of = dict(
+        zip(labels, zip(cycle(MORE_COLOURS), cycle(DASHES), markers, strict=False), strict=True)
+    )
     return {
         (label, dash): (colour, meant.get(dash, own), marker)
         for label, (colour, own, marker) in of.items()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import at_least, check_dtype, check_integer, name_of
 from ..codes import Code
@@ -501,6 +501,7 @@ def _errors(
 
 
 P = 32  # elements of a gradient
+_TOGETHER = 2000  # messages that are decoded in about the time in which one is encoded
 
 
 class Figures(NamedTuple):
@@ -561,6 +562,7 @@ def measure(
     trials: int = 200,
     seed: int = 0,
     *,
+    heard: Sequence[ArrayLike] | None = None,
     progress: Callable[[int, int], object] = lambda done, steps: None,
 ) -> Figures:
     """Run a code on random partial gradients, or data, messages arriving in random order.
@@ -572,14 +574,19 @@ def measure(
         Rounds, each with an order of its own.
     seed : int
         Of the data and the orders.
+    heard : sequence of (messages,) integer arrays, optional
+        The messages that each round is decoded from, in order of arrival, instead of random orders:
+        such as those that `fastgc.simulation.follow` received.
     progress : callable
-        Called with the steps done and all steps, before the first and after each. A step encodes a
-        message, or decodes a round.
+        Called with the steps done and all steps, before the first and after each. A step takes
+        about as long as to encode a message; to decode a round is one, or of many messages several.
     """
     if trials < 1:
         raise ValueError(f"trials must be at least 1, not {trials}")
     messages = code.scheme.message_count
-    steps = messages + trials
+    orders = code.scheme.random_arrivals(trials, seed) if heard is None else heard
+    of_round = 1 + messages // _TOGETHER
+    steps = messages + of_round * (trials if heard is None else len(heard))
     progress(0, steps)
     experiment = Experiment(
         code, p=P, seed=seed, progress=lambda encoded, _: progress(encoded, steps)
@@ -588,15 +595,16 @@ def measure(
     decoder(np.arange(messages))  # what is made once is made now
     errors: list[float] = []
     times: list[float] = []
+    workers: list[int] = []
     sets: list[NDArray[np.int64]] = []
-    for done, heard in enumerate(code.scheme.random_arrivals(trials, seed), 1):
-        sets.append(np.array(heard, dtype=np.int64))
+    for done, order in enumerate(orders, 1):
+        sets.append(np.array(order, dtype=np.int64))
         start = time.perf_counter()
         vector = decoder(sets[-1])
         times.append(time.perf_counter() - start)
         errors.append(experiment.error(sets[-1], vector).relative)
-        progress(messages + done, steps)
-    workers = [code.scheme.senders(F).size for F in sets]
+        workers.append(code.scheme.senders(sets[-1]).size)
+        progress(messages + of_round * done, steps)
     mean_messages = float(np.mean([F.size for F in sets]))
     form = code.message_size(P) * experiment.messages.itemsize / (P * 8)
     return Figures(
