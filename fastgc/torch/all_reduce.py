@@ -61,7 +61,7 @@ _TRIED_EVERY = 1000  # steps
 # Who is late in a step: a factor of a quantile of what steps took, once there were so many.
 _DEADLINE, _SHORTEST, _FACTOR, _QUANTILE, _STEPS = 60.0, 1.0, 10.0, 0.95, 20
 _POLL = 0.005  # seconds between looks at who is there
-_PIECE = 1 << 16  # numbers of a gradient that are copied and hashed at once
+_PIECE = 1 << 18  # numbers of a gradient that are copied and hashed at once
 _SUMS = 8  # further sums that a message has room for
 # What is to be done where ranks differ.
 _START = (
@@ -253,8 +253,8 @@ class CodedAllReduce:
     With proactive redundancy ranks with equal rows (`BinaryCode` with n a multiple of s + 1,
     `FractionalRepetition`) send 64-bit fingerprints of their gradients in the sum itself, under
     keys that are drawn at random. While copies are equal, an audited step needs no further
-    computing and no further message, but some passes over the gradient: 12 ms of a core for ten
-    million numbers of float32, and 5 more to copy them if a rank's own gradient is not in the sum.
+    computing and no further message, but one pass over the gradient: 3 ms of a core for ten million
+    numbers of float32, or 7 if a rank's own gradient is not in the sum.
 
     If some copies are not equal, differences larger than rounding count: 1e-5 of the norm for
     copies that had the same bits in an earlier audit; 1e-3 for others, such as those of machines of
