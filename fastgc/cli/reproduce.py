@@ -101,6 +101,8 @@ def _show(found: Figure, markdown: bool) -> None:
         for row in found.rows
     ]
     head = ["", "what", "here", "paper", "closed", "differ.", "note"]
+    said = [at for at in range(len(head)) if at < 3 or any(line[at] for line in lines)]
+    head, *lines = ([line[at] for at in said] for line in [head, *lines])
     Console().print(rich_table(found.title, head, lines, text=2))
     for number, note in enumerate(notes, start=1):
         echo(f"[{number}] {note}")
