@@ -116,9 +116,8 @@ def test_binary_codes_are_as_even_as_classes_allow(monkeypatch):
     monkeypatch.setattr(charalambides, "LEMMA", range(1, 6))
     monkeypatch.setattr(charalambides, "TABLE", (10, 3))
     rows = checked(charalambides.section_5(workers=range(3, 9)))
-    within, over_all, example, several, lemma, widest, table, searched, beyond, mixed = (
-        rows.values()
-    )
+    within, over_all, example, several, lemma, widest, condition, *rest = rows.values()
+    table, searched, beyond, mixed = rest
     assert within.ours == within.paper == sum(n - 2 for n in range(3, 9))
     # s + 1 divides n, 1 <= s <= n - 2
     divisors = sum(n % d == 0 for n in range(3, 9) for d in range(2, n))
@@ -128,6 +127,8 @@ def test_binary_codes_are_as_even_as_classes_allow(monkeypatch):
     assert several.ours > 0
     assert (lemma.ours, widest.ours) == (1, 3)
     assert "s = 2, n = 5, where t = 2" in lemma.note
+    assert condition.paper == 0 < condition.ours
+    assert "they differ by 6 with n = 11, s = 5" in condition.note
     assert table.ours == table.closed == 120 * 10 * 9 / 1e6
     assert searched.ours > 0
     assert beyond.ours == pytest.approx(math.comb(80, 12) * 80 * 9 / 1e12)
@@ -162,6 +163,33 @@ def test_lemma_4_fails_once():
         right = t == (1 if n - s * s in {s - 2, s - 1, 2 * s} else 0)
         assert charalambides.lemma_4_fails(s, n) == (None if right else t)
         assert right == ((s, n) != (2, 5))
+
+
+@pytest.mark.any_backend
+def test_loads_may_differ_by_more_than_3_where_n_is_less_than_the_square(monkeypatch):
+    """Section V-A: l + r > s is not enough; of n >= s^2 it is. By algorithms 1 and 2."""
+
+    def loads(n, s):
+        found = set()
+        for c in range(s + 1):
+            members = sum(worker % (s + 1) == c for worker in range(n))
+            found |= {n // members, -(-n // members)}
+        return found
+
+    differ = {}
+    for s in range(1, 8):
+        for n in range(s + 1, 2 * s * s + 2):
+            differ[n, s] = max(loads(n, s)) - min(loads(n, s))
+            if n >= s * s:
+                assert differ[n, s] <= 3
+    for s in range(3, 8):
+        assert sum(divmod(2 * s + 1, s + 1)) > s
+        assert differ[2 * s + 1, s] == s + 1 > 3
+    monkeypatch.setattr(charalambides, "LEMMA", range(1, 8))
+    held = [(n, s) for n, s in differ if n < s * s and sum(divmod(n, s + 1)) > s]
+    row = charalambides._condition_row()
+    assert f"of {len(held)} with" in row.what
+    assert row.ours == sum(differ[pair] > 3 for pair in held)
 
 
 def sums_of_classes(loads, classes, k):
