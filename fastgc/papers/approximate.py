@@ -62,9 +62,12 @@ def _errors(
     coefficient: float | None = None,
 ) -> NDArray[np.float64]:
     """Of random sets: by least squares, or with the same coefficient for all."""
-    vector = None if coefficient is None else np.full(f, coefficient)
-    sets = random_sets(code.n, f, count, rng)
-    return np.array([code.residual(came, vector) ** 2 for came in sets])
+    came = np.zeros((count, code.n), dtype=bool)
+    for mask, survivors in zip(came, random_sets(code.n, f, count, rng), strict=True):
+        mask[survivors] = True
+    vectors = code.decoding_vectors(came) if coefficient is None else coefficient * came
+    squares: NDArray[np.float64] = np.mean((vectors @ code.matrix() - 1) ** 2, axis=1)
+    return squares
 
 
 def _of_one_coefficient(n: int, d: int, f: int) -> float:
