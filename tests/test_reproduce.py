@@ -750,6 +750,16 @@ def test_all_loads_of_the_figure_are_counted():
     assert tuple(range(1, 41)) == ozfatura.LOADS
     sent = [simulation.covered_messages(40, r, ozfatura.DELAYS) for r in ozfatura.LOADS]
     assert sum(b > a for a, b in itertools.pairwise(sent)) == 23
+    # By order statistics: at r = 1 a round of UC-MMC ends with the last of 40, of UC-MMC-PG with
+    # the 38th. That saves more than r = 2 does, of which the paper's "up to" is.
+    last, third_last = (
+        0.01 + sum(Fraction(1, j) for j in range(first, 41)) / 10 for first in (1, 3)
+    )
+    times = {r: ozfatura._exact(40, r) for r in (1, 2)}
+    assert times[1]["UC-MMC"][0] == pytest.approx(float(last))
+    assert times[1]["UC-MMC-PG"][0] == pytest.approx(float(third_last))
+    saved = [1 - times[r]["UC-MMC-PG"][0] / times[r]["UC-MMC"][0] for r in (1, 2)]
+    assert saved == pytest.approx([0.343, 0.331], abs=5e-4)
     lcc = [2 * -(-40 // r) - 1 for r in ozfatura.LOADS[1:]]
     assert sum(b < a for a, b in itertools.pairwise(lcc)) == 10
     assert ozfatura._listed([1, 2, 4, 5, 6, 9]) == "1, 2, 4 to 6, 9"
