@@ -32,9 +32,7 @@ CLAIM, EXACT, NEAR = (
 DELAYS = Exponential(1.0)  # of a computation
 FASTER = 2.0  # "around", in the abstract
 SMALL = (4, 2)  # workers and load, of assignments whose orders are all tried
-# Rounds at most, of times and of least squares, and graphs. Graphs differ by more than what 100
-# rounds leave uncertain.
-ENOUGH, NEAREST, GRAPHS = 4000, 100, 10
+ENOUGH, NEAREST, GRAPHS = 4000, 200, 10  # rounds at most of times and least squares; graphs
 ASKED = 2000  # rounds at most in which messages are counted
 AT_ONCE = 1 << 20  # computations of many rounds that are drawn together
 
