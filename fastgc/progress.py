@@ -101,19 +101,18 @@ def rich_table(
 ) -> Table:
     """Rows of text as a table for the terminal, the first `text` columns to the left.
 
-    Where they are more than one, they are what is wrapped, except for the first.
+    Where they are more than one, they are what is wrapped.
     """
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     wide = sum(2 + max(map(len, column)) for column in zip(head, *rows, strict=True))
     short = all(len(row[0]) <= LONGEST_NAME for row in rows) and wide <= Console().width
     for at, heading in enumerate(head):
-        whole = at == 0 or at >= text > 1
         # numbers stay whole; the texts of strangers' classes are as long as they are, and fold
         least = max((len(row[at]) for row in rows), default=0) if at >= text else None
         table.add_column(
             Text(heading),
             justify="left" if at < text else "right",
-            no_wrap=whole and (at > 0 or short or text > 1),
+            no_wrap=at >= text if text > 1 else at == 0 and short,
             overflow="fold" if at < text else "ellipsis",
             min_width=least,
         )

@@ -366,6 +366,80 @@ def test_a_round_lasts_as_long_as_the_rule_says(name, mu):
     assert ((late >= 0) & (late <= scheme.delay)).all()
 
 
+def seconds_by_the_model(times, mu, model, s=None):
+    """Seconds of rounds by the rule of Krishnan et al., written from their paper.
+
+    After (1 + mu) times the fastest, a round ends if the stragglers of the window fit the model;
+    else it waits for all. With s, of SR-SGC: job r has the code that tolerates s; B rounds later
+    who did not answer is asked again, where more than s did not. Rounds of s stragglers at most, in
+    which nobody was asked again, do not count.
+    """
+    n = times.shape[1]
+    first = vars(model).get("burst", 1)
+    window = vars(model).get("window", 1)
+    counted, seconds = [], []
+    silent, lacking = np.zeros(n, dtype=int), {}  # of each job, who has not computed for it
+    for r, row in enumerate(times):
+        again = []
+        if s is not None and r >= first and len(lacking[r - first]) > s:
+            eager = sorted(lacking[r - first], key=lambda i: (silent[i], i))
+            again = eager[: len(eager) - s]
+        late = row > (1 + mu) * row.min()
+        seen = np.array([*counted[len(counted) - window + 1 :], late] if window > 1 else [late])
+        if bursty(seen, first, window, model.stragglers):
+            seconds.append(min((1 + mu) * row.min(), row.max()))
+        else:
+            late = np.zeros(n, dtype=bool)
+            seconds.append(row.max())
+        lacking[r] = {i for i in range(n) if late[i] or i in again}
+        silent = np.where(late, silent + 1, 0)
+        free = s is not None and late.sum() <= s and not again
+        counted.append(np.zeros(n, dtype=bool) if free else late)
+    return np.array(seconds)
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_rounds_wait_for_all_where_stragglers_are_not_of_the_model(mu, seed):
+    rng = np.random.default_rng(seed)
+    n, waits = 6, set()
+    times = 1 + 0.2 * rng.random((60, n)) + 2 * (rng.random((60, n)) < 0.12)
+    for scheme in (
+        MSGC(n, burst=1, window=2, stragglers=2),
+        MSGC(n, burst=2, window=3, stragglers=3),
+        MSGC(n, burst=1, window=3, stragglers=n),
+        SRSGC(n, burst=1, window=2, stragglers=3, code=fastgc.CyclicRepetition),
+        SRSGC(n, burst=2, window=3, stragglers=3, code=fastgc.CyclicRepetition),
+        SRSGC(n, burst=1, window=3, stragglers=2, code=fastgc.CyclicRepetition),
+        Independent(fastgc.CyclicRepetition(n, stragglers=2)),
+        Independent(fastgc.Uncoded(n)),
+    ):
+        run = simulate_sequential(times, scheme, mu=mu, wait="model")
+        s = scheme.s if isinstance(scheme, SRSGC) else None
+        expected = seconds_by_the_model(times, mu, scheme.model, s)
+        full = len(times) - scheme.delay  # at the end of SR-SGC, few have something to do
+        np.testing.assert_array_equal(run.rounds[:full], expected[:full])
+        assert (run.stragglers[run.waited] == 0).all()
+        waits |= set(run.waited.tolist())
+    assert waits == {False, True}
+
+
+class OfNoModel(Independent):
+    def __init__(self, code):
+        super().__init__(code)
+        self.model = None
+
+
+def test_who_waits_by_the_model_needs_one():
+    times = np.ones((5, 4))
+    scheme = OfNoModel(fastgc.Uncoded(4))
+    with pytest.raises(ValueError, match="needs a scheme with a model of stragglers"):
+        simulate_sequential(times, scheme, wait="model")
+    with pytest.raises(ValueError, match=r"wait must be .jobs. or .model., not 'all'"):
+        simulate_sequential(times, scheme, wait="all")
+    assert simulate_sequential(times, scheme).seconds == 5
+
+
 def test_a_gradient_code_without_patience_waits_for_as_many_as_it_needs():
     times = np.random.default_rng(1).exponential(1.0, (50, 7))
     run = simulate_sequential(times, Independent(fastgc.ReedSolomon(7, stragglers=2)), mu=0)

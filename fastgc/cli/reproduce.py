@@ -89,8 +89,10 @@ def _show(found: Figure, output: Tables) -> None:
         ]
         for row in found.rows
     ]
-    head = ["", "what", "here", "paper", "closed", "differ.", "note"]
-    output.show(found.title, head, lines, text=2, **how)
+    headings = ["", "what", "here", "paper", "closed", "differ.", "note"]
+    said = [at for at in range(len(headings)) if at < 3 or any(line[at] for line in lines)]
+    headings, *lines = ([line[at] for at in said] for line in [headings, *lines])
+    output.show(found.title, headings, lines, text=2, **how)
     output.notes(notes)
     echo()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -143,18 +144,21 @@ class RaptorScheme(IncidenceScheme):
 
     def peel(self, survivors: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """See `RaptorCode.peel`."""
-        sums = [self.held[worker].tolist() for worker in survivors.tolist()]
+        # lists, as NumPy's elements take longer than what is done with them
+        sums = [self._batches[worker] for worker in survivors.tolist()]
         holders: list[list[int]] = [[] for _ in range(self.sizes.size)]
         for at, batches in enumerate(sums):
             for batch in batches:
                 holders[batch].append(at)
         unknown = [len(batches) for batches in sums]
-        known = np.zeros(self.sizes.size, dtype=np.bool_)
+        known = [False] * self.sizes.size
         ready = [at for at, count in enumerate(unknown) if count == 1]
         order: list[tuple[int, int]] = []
         for at in ready:  # which grows
-            batch = next((b for b in sums[at] if not known[b]), None)
-            if batch is None:
+            for batch in sums[at]:
+                if not known[batch]:
+                    break
+            else:
                 continue
             known[batch] = True
             order.append((at, batch))
@@ -164,12 +168,18 @@ class RaptorScheme(IncidenceScheme):
                     ready.append(other)
         # Each batch is to count once. The last ones first: what a message brings of those before
         # it, is taken away by theirs.
-        due, vector = np.ones(self.sizes.size), np.zeros(survivors.size)
+        due, vector = [1.0] * self.sizes.size, [0.0] * survivors.size
         for at, batch in reversed(order):
-            vector[at] = factor = due[batch]
-            for other in sums[at]:
-                due[other] -= factor
-        return vector, known
+            if factor := due[batch]:
+                vector[at] = factor
+                for other in sums[at]:
+                    due[other] -= factor
+        return np.array(vector), np.array(known)
+
+    @cached_property
+    def _batches(self) -> list[list[int]]:
+        """Of each worker."""
+        return [held.tolist() for held in self.held]
 
 
 def degrees(missing: float) -> NDArray[np.float64]:

@@ -186,14 +186,10 @@ def _sparse_solution(
     wanted = np.asarray(target, dtype=np.float64)
 
     def combined(vector: NDArray[np.float64]) -> NDArray[np.float64]:
-        sums: NDArray[np.float64] = np.bincount(column, value * vector[line], unknowns).astype(
-            float
-        )
-        return sums
+        return np.asarray(np.bincount(column, value * vector[line], unknowns), np.float64)
 
     def products(left: NDArray[np.float64]) -> NDArray[np.float64]:
-        sums: NDArray[np.float64] = np.bincount(line, value * left[column], f).astype(float)
-        return sums
+        return np.asarray(np.bincount(line, value * left[column], f), np.float64)
 
     def descend(left: NDArray[np.float64]) -> NDArray[np.float64]:
         vector = np.zeros(f)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from itertools import combinations
 from math import comb, sqrt
 from typing import Any
@@ -62,9 +62,12 @@ def _errors(
     coefficient: float | None = None,
 ) -> NDArray[np.float64]:
     """Of random sets: by least squares, or with the same coefficient for all."""
-    vector = None if coefficient is None else np.full(f, coefficient)
-    sets = random_sets(code.n, f, count, rng)
-    return np.array([code.residual(came, vector) ** 2 for came in sets])
+    came = np.zeros((count, code.n), dtype=bool)
+    for mask, survivors in zip(came, random_sets(code.n, f, count, rng), strict=True):
+        mask[survivors] = True
+    vectors = code.decoding_vectors(came) if coefficient is None else coefficient * came
+    squares: NDArray[np.float64] = np.mean((vectors @ code.matrix() - 1) ** 2, axis=1)
+    return squares
 
 
 def _of_one_coefficient(n: int, d: int, f: int) -> float:
@@ -461,12 +464,13 @@ def isolated_first(code: Code, s: int) -> NDArray[np.int64]:
 
     Those first that fewest workers hold yet.
     """
+    partitions = _partitions(code)
     holders: list[list[int]] = [[] for _ in range(code.k)]
-    for worker in range(code.n):
-        for partition in code.partitions(worker).tolist():
+    for worker, mine in enumerate(partitions):
+        for partition in mine.tolist():
             holders[partition].append(worker)
     came = np.ones(code.n, dtype=bool)
-    held = np.array([len(mine) for mine in holders])
+    held = np.array([len(each) for each in holders])
     while True:
         easiest = int(np.where(held > 0, held, code.n + 1).argmin())
         if held[easiest] == 0 or came.sum() - held[easiest] < code.n - s:
@@ -474,7 +478,13 @@ def isolated_first(code: Code, s: int) -> NDArray[np.int64]:
         for worker in holders[easiest]:
             if came[worker]:
                 came[worker] = False
-                held[code.partitions(worker)] -= 1
+                held[partitions[worker]] -= 1
+
+
+@lru_cache(maxsize=32)
+def _partitions(code: Code) -> list[NDArray[np.int64]]:
+    """Of each worker."""
+    return [code.partitions(worker) for worker in range(code.n)]
 
 
 def variance_of_blocks(n: int, load: int, groups: int, within: float, f: int) -> float:
@@ -548,7 +558,14 @@ def _of_graph(
 ) -> Iterator[Part]:
     """Rows and the panel of a graph of degree d."""
     n, blocks, count = code.n, code.blocks, min(rounds, CURVE_SETS[code.n])
-    second = _second(code)
+    second, decode = _second(code), code.decoder()
+
+    def squared(came: NDArray[np.int64]) -> float:
+        """Mean over blocks of (count - 1)^2, by optimal decoding in linear time."""
+        ends = code.ends[came].ravel()
+        counted = np.bincount(ends, np.repeat(decode(came), 2), minlength=blocks)
+        return float(((counted - 1) ** 2).mean())
+
     lost = [round(part * n) for part in FRACTIONS]
     found = []
     for part, s in zip(FRACTIONS, track(lost), strict=True):
@@ -558,9 +575,9 @@ def _of_graph(
             if n <= 24:
                 exact.append(left_by_components(code.ends[came], blocks))
             heard = np.bincount(code.ends[came].ravel(), minlength=blocks)
-            best.append(_squared(code, came))
+            best.append(squared(came))
             same.append(float(((heard * n / (d * f) - 1) ** 2).mean()))
-        worst = _squared(code, isolated_first(code, s))
+        worst = squared(isolated_first(code, s))
         bound = (d + second) / (2 * d) * s / f
         silent, closed = _silent(n, d, f), _of_one_coefficient(n, d, f)
         found.append((np.mean(best), silent, np.mean(same), closed, worst, bound))
@@ -599,13 +616,6 @@ def _of_graph(
             f"other: {worst:.3g} of the gradient's square; bound of all {bound:.3g}",
         )
     yield _panel(name, found)
-
-
-def _squared(code: GraphCode, came: NDArray[np.int64]) -> float:
-    """Mean over blocks of (count - 1)^2, by optimal decoding in linear time."""
-    vector = code.decoder()(came)
-    counted = np.bincount(code.ends[came].ravel(), np.repeat(vector, 2), minlength=code.blocks)
-    return float(((counted - 1) ** 2).mean())
 
 
 def _second(code: GraphCode) -> float:

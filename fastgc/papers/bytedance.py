@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,32 +13,99 @@ from .._files import read_parquet
 from ..delays import Empirical
 from .figure import Part, Recorded, Timed, Track, coded, figure, needs_data, panel, rows_of, verdict
 
-__all__ = ["NAME", "read_trace", "traces"]
+__all__ = ["NAME", "Trace", "makespan", "one_forward_one_backward", "read_trace", "traces"]
 
 Array = NDArray[np.float64]
 
 NAME = "bytedance2025"
 _WHERE = "github.com/ByteDance-Seed/StragglerAnalysis"
 _WHAT = "the folder data, or a trace-*.parquet in it,"
-_COLUMNS = ("dp_rank", "step", "optype", "start_ts", "duration")
-_COMPUTE = ("forward-compute", "backward-compute")
+_COLUMNS = ("dp_rank", "stage", "step", "optype", "mb_id", "start_ts", "duration")
+_FORWARD, _BACKWARD = _COMPUTE = ("forward-compute", "backward-compute")
 
 _NOTE = (
-    "A worker is a data-parallel rank, all its pipeline stages together; its time is from the "
-    "step's begin to the end of its last forward or backward computation, and w partitions take "
-    "w times as long. Without decoding and the exchange of gradients."
+    "A worker is a data-parallel rank, a pipeline of {p} stages; its time is from the step's begin "
+    "to the end of its last forward or backward computation. w partitions are w times its {m} "
+    "microbatches, each taking what it took: the rank is slow, and not its data. The step gets "
+    "longer by what the one-forward-one-backward schedule does. Without decoding and the exchange "
+    "of gradients."
 )
 
 
-def read_trace(path: Path) -> Array:
-    """Seconds of each data-parallel rank in each step, (steps, ranks), of one parquet file.
+class Trace(NamedTuple):
+    """The steps of a recorded job."""
 
-    From the first operation of the step to the end of the rank's last computation.
+    times: Array  # seconds of each rank in each step, (steps, ranks)
+    forward: Array  # of each computation, (steps, ranks, stages, microbatches)
+    backward: Array
+
+    def seconds(self, loads: Sequence[int]) -> Array:
+        """Of each rank in each step, (steps, ranks), at these numbers of partitions."""
+        longer = {w: makespan(self.forward, self.backward, w) for w in {1, *loads}}
+        times = self.times.copy()
+        for rank, w in enumerate(loads):
+            times[:, rank] += (longer[w] - longer[1])[:, rank]
+        return times
+
+
+def one_forward_one_backward(
+    stage: int, stages: int, microbatches: int
+) -> Iterator[tuple[str, int]]:
+    """What a stage of a pipeline computes, in order: forward or backward, and the microbatch.
+
+    It is ahead by a forward computation for each stage after it, then alternates: PipeDream-Flush,
+    Narayanan et al. 2021, arXiv:2104.04473, figure 4. All stages of the traces compute so.
+    """
+    ahead = min(stages - 1 - stage, microbatches)
+    for at in range(microbatches + ahead):
+        if at < microbatches:
+            yield _FORWARD, at
+        if at >= ahead:
+            yield _BACKWARD, at - ahead
+
+
+def makespan(forward: Array, backward: Array, copies: int = 1) -> Array:
+    """Seconds that pipelines take for their microbatches, all of them `copies` times over.
+
+    Durations are of shape (..., stages, microbatches). Messages between stages take no time.
+    """
+    stages, recorded = forward.shape[-2:]
+    orders = [
+        list(one_forward_one_backward(stage, stages, copies * recorded)) for stage in range(stages)
+    ]
+    done: dict[tuple[str, int, int], Array] = {}  # when, of what is
+    free = np.zeros((stages, *forward.shape[:-2]))
+    following = [0] * stages  # of each stage's order
+    while any(next_ < len(order) for next_, order in zip(following, orders, strict=True)):
+        for at, order in enumerate(orders):
+            while following[at] < len(order):
+                kind, microbatch = order[following[at]]
+                if kind == _FORWARD:
+                    needed, took = (kind, at - 1, microbatch), forward
+                elif at < stages - 1:
+                    needed, took = (kind, at + 1, microbatch), backward
+                else:
+                    needed, took = (_FORWARD, at, microbatch), backward
+                if needed[1] >= 0:
+                    if needed not in done:
+                        break  # of another stage, whose turn comes
+                    free[at] = np.maximum(free[at], done[needed])
+                free[at] += took[..., at, microbatch % recorded]
+                done[kind, at, microbatch] = free[at].copy()
+                following[at] += 1
+    ends: Array = free.max(axis=0)
+    return ends
+
+
+def read_trace(path: Path) -> Trace:
+    """Steps of the data-parallel ranks of one parquet file, and how long what they compute takes.
+
+    The time of a rank is from the first operation of the step to the end of its last computation.
 
     Raises
     ------
     ValueError
-        If the file is no such trace, or a rank has no computation in a step.
+        If the file is no such trace, or a rank does not compute each microbatch once in a step.
     ImportError
         If PyArrow is not installed.
     """
@@ -49,8 +116,10 @@ def read_trace(path: Path) -> Array:
         raise ValueError(
             f"{wrong}: it has no column {' and '.join(lacking)}, but {', '.join(held.column_names)}"
         )
-    rank, step, kind, start, duration = (np.asarray(held[name].to_numpy()) for name in _COLUMNS)
-    numbers = (rank, step, start, duration)
+    rank, stage, step, kind, microbatch, start, duration = (
+        np.asarray(held[name].to_numpy()) for name in _COLUMNS
+    )
+    numbers = (rank, stage, step, microbatch, start, duration)
     if any(each.dtype.kind not in "iuf" or not np.isfinite(each).all() for each in numbers):
         raise ValueError(f"{wrong}: ranks, steps and times must be numbers, none missing")
     steps, at = np.unique(step, return_inverse=True)
@@ -59,7 +128,8 @@ def read_trace(path: Path) -> Array:
         raise ValueError(f"{wrong}: it has no operations")
     begin = np.full(steps.size, np.inf)
     np.minimum.at(begin, at, start.astype(np.float64))
-    computed = np.isin(kind.astype(str), _COMPUTE)
+    kind = kind.astype(str)
+    computed = np.isin(kind, _COMPUTE)
     end = np.full((steps.size, ranks.size), -np.inf)
     ends: NDArray[Any] = start.astype(np.float64) + duration
     np.maximum.at(end, (at[computed], of[computed]), ends[computed])
@@ -67,7 +137,23 @@ def read_trace(path: Path) -> Array:
     if not (times > 0).all():
         i, j = np.argwhere(~(times > 0))[0].tolist()
         raise ValueError(f"{wrong}: rank {ranks[j]} computes nothing in step {steps[i]}")
-    return times
+    stages, stage = np.unique(stage[computed], return_inverse=True)
+    microbatches, microbatch = np.unique(microbatch[computed], return_inverse=True)
+    shape = (len(_COMPUTE), steps.size, ranks.size, stages.size, microbatches.size)
+    backward = (kind[computed] == _BACKWARD).astype(int)
+    each_one = (backward, at[computed], of[computed], stage, microbatch)
+    counts = np.zeros(shape, dtype=int)
+    np.add.at(counts, each_one, 1)
+    if (counts != 1).any():
+        b, i, j, s, m = np.argwhere(counts != 1)[0].tolist()
+        raise ValueError(
+            f"{wrong}: stage {stages[s]} of rank {ranks[j]} has {counts[b, i, j, s, m]} times "
+            f"{_COMPUTE[b]} of microbatch {microbatches[m]} in step {steps[i]}; each stage of a "
+            "pipeline must compute each microbatch once"
+        )
+    took = np.zeros(shape)
+    took[each_one] = duration[computed]
+    return Trace(times, *took)
 
 
 def _files(data: str | None) -> list[Path]:
@@ -92,15 +178,17 @@ def traces(*, data: str | None = None, seed: int = 0, track: Track = iter) -> It
     random codes, and of the bootstrap. Raises also ImportError, if PyArrow is not installed.
     """
     for path in track(_files(data)):
-        times = read_trace(path)
-        name = f"{path.stem.removeprefix('trace-')}, {times.shape[1]} ranks, {len(times)} steps"
-        if times.shape[1] < 2:
+        trace = read_trace(path)
+        steps, ranks, stages, microbatches = trace.forward.shape
+        name = f"{path.stem.removeprefix('trace-')}, {ranks} ranks, {steps} steps"
+        if ranks < 2:
             raise ValueError(f"{path}: a single data-parallel rank has nobody to wait for")
-        recorded = Recorded(name, Empirical(times, "computation"))
-        timed = [
-            Timed(each, code.load, recorded.seconds(code), note=_NOTE)
-            for each, code in coded(recorded.workers, seed)
-        ]
+        note = _NOTE.format(p=stages, m=microbatches)
+        timed = []
+        for each, code in coded(ranks, seed):
+            loads = [len(code.partitions(worker)) for worker in range(ranks)]
+            recorded = Recorded(name, Empirical(trace.seconds(loads)))
+            timed.append(Timed(each, code.load, recorded.seconds(code), note=note))
         yield from rows_of(NAME, name, timed, seed)
         yield verdict(NAME, name, timed, seed)
         yield panel(name, timed)

@@ -163,6 +163,30 @@ def _lemma_rows() -> Iterator[Row]:
     )
     note = f"section V-A, at most 3: {over}, k = n"
     yield LOADS("largest difference of two loads, n ≥ s²", widest, 3, note=note)
+    yield _condition_row()
+
+
+def _condition_row() -> Row:
+    """Section V-A states its condition l + r > s without n >= s^2, which it needs."""
+    pairs, beyond, widest = 0, 0, (0, 0, 0)
+    for s in LEMMA:
+        for n in range(s + 1, s * s):
+            if sum(divmod(n, s + 1)) <= s:
+                continue
+            pairs += 1
+            loads = BinaryCode(n, stragglers=s).scheme.loads
+            differ = int(np.ptp(loads))
+            beyond += differ > 3
+            widest = max(widest, (differ, n, s))
+    differ, n, s = widest
+    return LOADS(
+        f"pairs n < s², s of {pairs} with l + r > s whose loads differ by more than 3",
+        beyond,
+        0,
+        note=f"section V-A concludes from l + r > s that they do not, s = {LEMMA[0]}..{LEMMA[-1]}, "
+        f"k = n. With n = 2 s + 1, l = 1 and r = s, a class of one worker has n partitions, the "
+        f"others s or s + 1 each: they differ by {differ} with n = {n}, s = {s}",
+    )
 
 
 def _unequal_row() -> Row:

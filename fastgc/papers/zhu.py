@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,8 @@ from .. import data as datasets
 from .._arrays import at_least
 from ..codes import BinaryCode, Code, FractionalRepetition, Grouped, Uncoded
 from ..delays import DelayModel, Exponential, ShiftedExponential
-from ..history import History, Spent
 from ..models import LinearRegression
 from ..optimizers import CADA, GCADA, SGD, AMSGrad, Optimizer
-from ..plotting import spending_panels
 from ..plotting.panels import Line, Panel
 from ..simulation import closed_forms, simulate
 from ..training import train
@@ -27,7 +25,7 @@ from .figure import ROUNDS, SIMULATED, Part, Row, Track, compared, figure
 __all__ = ["figure_2", "section_5"]
 
 FIGURE, SECTION = partial(Row, "zhu2022 figure 2"), partial(Row, "zhu2022 section V")
-# Section VI states 3 groups of 4; the loads that it reports are those of 4 groups of 3.
+# Section VI states 3 groups of 4; the loads that it reports are those of groups of 3.
 M, GROUPS = 12, 4
 SIZE = M // GROUPS  # workers in a group, M_G
 STATED_SIZE = 4
@@ -38,35 +36,61 @@ RATE, SGD_RATE = 0.01, 2.6
 # What section VI reports at a training loss of 0.1: seconds, communication, computation.
 REPORTED = {"CADA": (0.380, 19_292, 9_646), "G-CADA": (0.068, 12_292, 9_219)}
 METRICS = ("time", "communication", "computation")
-# Of figure 2, not stated there: D, samples of a mini-batch, steps, and the level of comparison, a
-# share of the training loss's excess over its minimum.
-MAX_AGE, BATCH, STEPS, LEVEL = 10, 20, 300, 0.05
-PATIENCE = 10  # times as many steps for who needs more to the loss of comparison
-RUNS = 20  # on other data splits, mini-batches and times
+MAX_AGE = 10  # D of section V, which does not state it
+# Of figure 2, from the first author's script: the mean squared error at which runs end, of so many
+# random samples; samples of a mini-batch, each of which with a gradient of 2 / BATCH^2; the epsilon
+# of these gradients; three groups of three; steps on the right of the rules of selection.
+LEVEL, MEASURED, BATCH = 0.1, 1000, 100
+EPSILON = 1e-7
+SCRIPT_GROUPS = 3
+SCRIPT_AGE = 9
+OTHER_AGES = (5, 20)
+RUNS, FEW_RUNS = 12, 3  # draws of the true and the first parameters, mini-batches and times
+STEPS = 30_000  # at most
 LARGE = 1 << 21  # numbers in a training set of which one run is enough
-FEW = 2000  # training samples of runs that only show how long steps take
-SGD_NAME, ADAM, STATED = "distributed SGD", "distributed Adam", "G-CADA in groups of 4"
-# Groups and constant of each, and what is compared.
-ADAPTIVE: dict[str, tuple[type[GCADA], int, float]] = {
-    "CADA": (CADA, M, C),
-    "G-CADA": (GCADA, GROUPS, C_GROUPS),
-    STATED: (GCADA, M // STATED_SIZE, C_GROUPS),
+FEW = 2000  # training samples of runs that only show how long steps take, and steps of these
+FEW_STEPS = 200
+SGD_NAME, ADAM = "distributed SGD", "distributed Adam"
+
+
+def script_smoothness(groups: int) -> NDArray[np.float64]:
+    """Constants L_m of the script, 1.3^(m - 1) + 1, m from 0."""
+    return np.asarray(1.3 ** np.arange(-1.0, groups - 1) + 1)
+
+
+class _Method(NamedTuple):
+    """Groups, workers in each, constant, and optimizer; c = 0 selects all in every round."""
+
+    kind: type[GCADA]
+    groups: int
+    size: int
+    c: float
+    optimizer: Callable[[], Optimizer]
+
+    def begun(self, start: NDArray[np.floating], age: int) -> GCADA:
+        """The method at work, from these parameters."""
+        method = self.kind(
+            self.groups,
+            self.optimizer(),
+            c=self.c,
+            max_age=age,
+            smoothness=script_smoothness(self.groups),
+            relative=False,
+        )
+        method.reset(start)
+        return method
+
+
+_AMSGRAD = partial(AMSGrad, RATE, epsilon=EPSILON)
+METHODS = {
+    SGD_NAME: _Method(CADA, M, 1, 0.0, partial(SGD, SGD_RATE)),
+    ADAM: _Method(CADA, M, 1, 0.0, _AMSGRAD),
+    "CADA": _Method(CADA, M, 1, C, _AMSGRAD),
+    "G-CADA": _Method(GCADA, SCRIPT_GROUPS, SIZE, C_GROUPS, _AMSGRAD),
 }
-METHODS = (ADAM, "CADA", "G-CADA")
-# The reading, and others that differ in one thing; at these levels, of so many runs.
-READING = f"D = {MAX_AGE}, batch {BATCH}, rate {RATE}"
-VARIED: dict[str, dict[str, Any]] = {
-    READING: {},
-    "D = 2": {"age": 2},
-    "D = 5": {"age": 5},
-    "D = 20": {"age": 20},
-    "batch 5": {"batch": 5},
-    "batch 80": {"batch": 80},
-    "rate 0.003": {"rate": 0.003},
-}
-LEVELS = (0.1, 0.07, LEVEL, 0.035, 0.025)
-FEW_RUNS = 3
-RATIOS = (("CADA", "G-CADA", 1), ("CADA", "G-CADA", 2), (ADAM, "CADA", 2))  # of `Spent`'s fields
+ADAPTIVE = ("CADA", "G-CADA")
+
+
 # Of section V: smoothness constants, which it does not state, such that its formulas have some
 # selected in every round and some seldom.
 SMOOTHNESS = np.geomspace(0.03, 0.3, M)
@@ -284,268 +308,227 @@ def figure_2(
 ) -> Iterator[Part]:
     """Loss, communication and computation against time, of four methods; and codes in groups.
 
-    Linear regression of a scalar label without a bias, M = 12 workers, G = 4 groups of 3,
-    exponential times; everything is computed, in simulated time. The last panels, and the rows "in
-    place of", tell how the ratios depend on what the paper does not state.
+    The problem of the first author's script: linear regression without a bias, of labels x θ* for a
+    random θ*, from a random start to a mean squared error of 0.1. CADA has 12 workers, G-CADA three
+    groups of three, with exponential times.
 
-    `data` is as `fastgc.data.load` takes it: classes 0 .. C - 1 become labels y / (C - 1), and
-    real-valued targets are taken as they are. Means are over so many `runs`, of which `seed` is the
-    first one's: 20 by default, or 1 on large data. A run that is drawn has so many `steps`; those
-    that are compared end at the loss of comparison, or after ten times as many.
+    `data` is as `fastgc.data.load` takes it; of it, samples alone are used. Each of the `runs`, 12
+    by default, or 1 on large data, draws θ*, the start, mini-batches and times anew. They end at
+    that error, or after so many `steps`.
     """
     steps = at_least("steps", steps, 1)
     if runs is not None:
         at_least("runs", runs, 1)
-    raw = datasets.load(data, seed=seed)
-    first = _problem(raw)
-    large = raw.X_train.size >= LARGE
+    samples = datasets.load(data, seed=seed)
+    large = samples.X_train.size >= LARGE
     if runs is None:
         runs = 1 if large else RUNS
-    varied = 0 if large else min(runs, FEW_RUNS)
-    jobs: list[tuple[str, int]] = [(READING, run) for run in range(runs)]
-    jobs += [(what, run) for what in VARIED for run in range(varied) if what != READING]
-    taken: dict[str, list[_Taken]] = {}
-    for what, run in track(jobs):
-        problem = _problem(datasets.load(data, seed=seed + run))
-        options = VARIED[what]
-        names: tuple[str, ...] = (*METHODS, STATED) if what == READING else METHODS
-        if options.keys() == {"age"}:  # which distributed Adam has none of
-            names = names[1:]
-        levels = LEVELS if run < varied else (LEVEL,)
-        until = problem.loss(min(levels))
-        histories = [
-            _trained(problem, name, seed + run, PATIENCE * steps, until=until, **options)
-            for name in names
-        ]
-        each = {x: {h.name: h.spent(problem.loss(x)) for h in histories} for x in levels}
-        if ADAM not in names:
-            each = {x: {ADAM: taken[READING][run][x][ADAM], **each[x]} for x in levels}
-        taken.setdefault(what, []).append(each)
-    drawn = [_trained(first, name, seed, steps) for name in (SGD_NAME, *METHODS)]
-    yield from _compared_rows(taken[READING])
-    yield from _absolute_rows(raw, first, taken[READING], drawn[2])
-    yield from spending_panels(drawn)
-    if varied:
-        few = {what: taken[what][:varied] for what in VARIED}
-        yield from _varied_rows(few)
-        yield from _region(few)
-    yield from _coded_groups(first, seed, steps)
+    few = 0 if large else min(runs, FEW_RUNS)
+    jobs = [(SCRIPT_AGE, run) for run in range(runs)]
+    jobs += [(age, run) for age in OTHER_AGES for run in range(few)]
+    taken: dict[int, list[_Taken]] = {}
+    drawn: list[_Run] = []
+    for age, run in track(jobs):
+        problem = _problem(samples, seed + run)
+        names = [ADAM, *ADAPTIVE] if age == SCRIPT_AGE else ADAPTIVE  # Adam has no ages
+        found = [_trained(problem, name, seed + run, steps, age) for name in names]
+        taken.setdefault(age, []).append({each.name: each.to_level() for each in found})
+        drawn = drawn or found
+    first = _problem(samples, seed)
+    longest = max(each.loss.size for each in drawn)
+    yield from _compared_rows(taken[SCRIPT_AGE])
+    yield from _absolute_rows(first, taken[SCRIPT_AGE])
+    yield from _run_panels([_trained(first, SGD_NAME, seed, longest), *drawn])
+    if few:
+        yield from _aged_rows({age: taken[age] for age in OTHER_AGES})
+        yield from _spread_panels(taken[SCRIPT_AGE])
+    yield from _coded_groups(first, seed, min(steps, FEW_STEPS))
 
 
-# What each method took to each level of comparison.
-_Taken = Mapping[float, Mapping[str, Spent | None]]
+class _Spent(NamedTuple):
+    """What a method took to the level of comparison."""
+
+    rounds: float
+    time: float  # seconds
+    communication: float  # vectors
+    computation: float  # gradients of mini-batches
+
+
+# By the method's name; NaN where it did not get there.
+_Taken = Mapping[str, _Spent]
+
+
+class _Run(NamedTuple):
+    """A method at work: before each round, and at the end."""
+
+    name: str
+    loss: NDArray[np.float64]
+    spent: NDArray[np.float64]  # (4, rounds + 1): fields of `_Spent`, up to there
+
+    def to_level(self) -> _Spent:
+        """What it took to the level of comparison, where it ends if it gets there."""
+        reached = self.loss[-1] <= LEVEL
+        return _Spent(*(self.spent[:, -1] if reached else [math.nan] * 4))
 
 
 class _Problem(NamedTuple):
-    """Linear regression of a scalar label on samples of norm 1, without a bias."""
+    """Linear regression of labels that a linear model gives, without a bias."""
 
     dataset: datasets.Dataset
     model: LinearRegression
-    start: float  # training loss at zero
-    lowest: float
-
-    def loss(self, level: float) -> float:
-        """Training loss of which this share of the excess at the start is left."""
-        return self.lowest + level * (self.start - self.lowest)
+    start: NDArray[np.floating]  # first parameters
 
 
-def _problem(dataset: datasets.Dataset) -> _Problem:
-    def scaled(X: NDArray[np.floating]) -> NDArray[np.floating]:
-        norms = np.linalg.norm(X, axis=1, keepdims=True)
-        unit: NDArray[np.floating] = X / np.where(norms > 0, norms, 1)
-        return unit
-
-    classes = dataset.task == "classification"
-    per_class = 1 / (dataset.classes - 1) if classes else 1.0
-    dataset = replace(
-        dataset,
-        X_train=scaled(dataset.X_train),
-        y_train=per_class * dataset.y_train,
-        X_test=scaled(dataset.X_test),
-        y_test=per_class * dataset.y_test,
-    )
-    model = LinearRegression(dataset.features, dataset.outputs, bias=False)
-    X, y = model.prepare(dataset.X_train, dataset.y_train)
-    best = np.linalg.lstsq(X.T @ X, X.T @ y, rcond=None)[0].ravel()
-    start, lowest = (model.loss(theta, X, y) for theta in (np.zeros(model.size), best))
-    return _Problem(dataset, model, start, lowest)
+def _problem(samples: datasets.Dataset, seed: int) -> _Problem:
+    X, X_test = samples.X_train, samples.X_test
+    rng = np.random.default_rng(seed)
+    true, start = rng.standard_normal((2, samples.features)).astype(X.dtype)
+    dataset = replace(samples, y_train=X @ true, y_test=X_test @ true)
+    return _Problem(dataset, LinearRegression(samples.features, 1, bias=False), start)
 
 
-def _trained(
-    problem: _Problem,
-    name: str,
-    seed: int,
-    rounds: int,
-    *,
-    until: float | None = None,
-    age: int = MAX_AGE,
-    batch: int = BATCH,
-    rate: float = RATE,
-) -> History:
-    """A run of a method."""
-    optimizer: Optimizer
-    code: Code
-    if name == SGD_NAME:
-        code, optimizer = Uncoded(M), SGD(SGD_RATE)
-    elif name == ADAM:
-        code, optimizer = Uncoded(M), AMSGrad(rate)
-    else:
-        code = Grouped.repetition(M, ADAPTIVE[name][1])
-        optimizer = _adaptive(name, problem, rate, age)
-    return train(
-        code,
-        problem.dataset,
-        model=problem.model,
-        optimizer=optimizer,
-        rounds=rounds,
-        delays=Exponential(mean=ETA),
-        seed=seed,
-        name=name,
-        batch=batch,
-        until=until,
-        engine="simulated",
-    )
+def _trained(problem: _Problem, name: str, seed: int, steps: int, age: int = SCRIPT_AGE) -> _Run:
+    """A run of a method, to the level of comparison."""
+    _, groups, size, *_ = METHODS[name]
+    method = METHODS[name].begun(problem.start, age)
+    X, y = problem.dataset.X_train, problem.dataset.y_train
+    shards = datasets.partition(X, y, groups)
+    rng = np.random.default_rng([seed, groups])
+    some = rng.integers(len(X), size=MEASURED)
+    measured = X[some], y[some]
+    losses: list[float] = []
+    spent = np.zeros((steps + 1, len(_Spent._fields)))
+    while True:
+        errors = measured[0] @ method.theta - measured[1]
+        losses.append(float(errors @ errors) / MEASURED)
+        at = len(losses)
+        if losses[-1] <= LEVEL or at > steps:
+            break
+        selected = method.selected
+        times = rng.exponential(ETA, (selected.size, size)).min(axis=1)
+        loads = closed_forms.adaptive_loads(selected.size, size)
+        spent[at] = spent[at - 1] + (1, times.max(initial=0.0), *loads)
+        for group in selected.tolist():
+            of_group, labels = shards[group]
+            some = rng.integers(len(of_group), size=BATCH)
+            batch = of_group[some]
+            gradient = (batch @ method.point - labels[some]) @ batch
+            gradient *= 2 / BATCH**2 / groups
+            method.receive(group, gradient)
+        method.step()
+    return _Run(name, np.array(losses), spent[: len(losses)].T)
 
 
-def _adaptive(name: str, problem: _Problem, rate: float, age: int) -> GCADA:
-    """A method that selects, with the smoothness of each group's mean loss."""
-    kind, groups, c = ADAPTIVE[name]
-    shards = datasets.partition(problem.dataset.X_train, problem.dataset.y_train, groups)
-    smoothness = [problem.model.smoothness(X) for X, _ in shards]
-    return kind(groups, AMSGrad(rate), c=c, max_age=age, smoothness=smoothness, relative=False)
+def _reported(at: int) -> float:
+    """The paper's ratio of CADA to G-CADA."""
+    return REPORTED["CADA"][at] / REPORTED["G-CADA"][at]
 
 
 def _compared_rows(taken: Sequence[_Taken]) -> Iterator[Row]:
     """Ratios at the loss of comparison."""
-    here = [each[LEVEL] for each in taken]
-    fitted = (
-        "fitted: what the paper does not state was chosen for these ratios on the digits: "
-        f"D = {MAX_AGE}, "
-        f"mini-batches of {BATCH}, compared where the loss, which oscillates, first has "
-        f"{100 * LEVEL:g}% of its excess over the minimum; samples of norm 1, labels in [0, 1]. "
-        f"Mean of {len(taken)} run{'s' * (len(taken) > 1)}, in brackets the least and the largest; "
-        "its standard error is {error}"
+    problem = (
+        "labels by random true parameters, and a random start, as in the first author's script, to "
+        f"a mean squared error of {LEVEL:g}: the geometric mean of {_draws(taken)}, in brackets "
+        "the least and the largest; its standard error is {error}"
     )
-    reported = [a / b for a, b in zip(REPORTED["CADA"], REPORTED["G-CADA"], strict=True)]
     for at, what in enumerate(METRICS):
-        ratio, spread, error = _ratios(here, "CADA", "G-CADA", at + 1)
-        note = fitted.format(error=error)
+        ratios = _ratios(taken, "CADA", "G-CADA", at)
+        low, high = ratios.min(), ratios.max()
+        note = problem.format(error=_standard_error(ratios))
+        if low < high:
+            within = low <= _reported(at) <= high
+            note += f". The paper's one run is {'within' if within else 'beyond'} these"
         if what == "computation":
             note += ". In groups of 3 it is 2/3 of the ratio of communication"
-        yield FIGURE(f"{what}, CADA : G-CADA ({spread})", ratio, reported[at], note=note)
+        name = f"{what}, CADA : G-CADA ({_range(ratios)})"
+        yield FIGURE(name, _geometric(ratios), _reported(at), note=note)
     for at, what in enumerate(METRICS):
-        ratio, spread, _ = _ratios(here, ADAM, "CADA", at + 1)
+        ratios = _ratios(taken, ADAM, "CADA", at)
         note = "above 1 adaptive selection saves" if what != "time" else ""
-        yield FIGURE(f"{what}, {ADAM} : CADA ({spread})", ratio, note=note)
-    rounds = {name: _mean(here, name, lambda spent: spent.rounds) for name in here[0]}
-    each = {
-        name: 1e6 * _mean(here, name, lambda spent: spent.time / spent.rounds) for name in here[0]
-    }
-    measured = (
-        "the groups that section VI states, but not those whose loads it reports. A round takes "
-        f"{each[STATED]:.3g} µs in place of {each['G-CADA']:.3g}, and the loss {rounds[STATED]:.3g}"
-        f" rounds in place of {rounds['G-CADA']:.3g}; CADA's takes {each['CADA']:.3g} µs"
+        yield FIGURE(f"{what}, {ADAM} : CADA ({_range(ratios)})", _geometric(ratios), note=note)
+    for name, who in zip(ADAPTIVE, ("workers", "groups"), strict=True):
+        each = [spent.communication / spent.rounds for spent in (run[name] for run in taken)]
+        selected = float(np.mean(each)) / (METHODS[name].size + 1)
+        yield FIGURE(f"{who} selected in a round, {name}", selected)
+
+
+def _draws(taken: Sequence[_Taken]) -> str:
+    return f"{len(taken)} draw{'s' * (len(taken) > 1)}"
+
+
+def _aged_rows(taken: Mapping[int, Sequence[_Taken]]) -> Iterator[Row]:
+    """The same ratios of fewer runs, with another D."""
+    for age, runs in taken.items():
+        note = f"in place of the script's {SCRIPT_AGE} steps; the mean of {_draws(runs)}"
+        for at, what in enumerate(METRICS):
+            ratios = _ratios(runs, "CADA", "G-CADA", at)
+            name = f"{what}, CADA : G-CADA, with D = {age} ({_range(ratios)})"
+            yield FIGURE(name, _geometric(ratios), note=note)
+
+
+def _absolute_rows(problem: _Problem, taken: Sequence[_Taken]) -> Iterator[Row]:
+    """Seconds and loads, beside the paper's, and its rate of SGD."""
+    note = (
+        f"samples here have {problem.dataset.features} features, the paper's 784; the mean of "
+        f"{_draws(taken)}"
     )
+    for name in ADAPTIVE:
+        for at, unit in enumerate(("s", "vectors", "gradients")):
+            ours = float(np.mean([run[name][1 + at] for run in taken]))
+            yield FIGURE(f"{METRICS[at]} ({unit}), {name}", ours, REPORTED[name][at], note=note)
+    yield FIGURE(
+        "largest stable rate of distributed SGD",
+        BATCH / problem.model.smoothness(problem.dataset.X_train),
+        note=f"for the paper's {SGD_RATE}, of the script's gradients, which are 2 / {BATCH} of "
+        "those of half the mean squared error",
+    )
+
+
+def _ratios(taken: Sequence[_Taken], one: str, other: str, at: int) -> NDArray[np.float64]:
+    """What one method took over what the other did, of one of `METRICS`, in each run."""
+    return np.array([run[one][1 + at] / run[other][1 + at] for run in taken])
+
+
+def _geometric(ratios: NDArray[np.float64]) -> float:
+    return math.exp(float(np.mean(np.log(ratios))))
+
+
+def _range(ratios: NDArray[np.float64]) -> str:
+    if np.isnan(ratios).any():
+        return "not reached by all"
+    return f"{ratios.min():.2f} to {ratios.max():.2f}" if ratios.size > 1 else "one run"
+
+
+def _standard_error(ratios: NDArray[np.float64]) -> str:
+    if ratios.size == 1 or np.isnan(ratios).any():
+        return "unknown"
+    return f"{100 * np.std(np.log(ratios), ddof=1) / math.sqrt(ratios.size):.0f}%"
+
+
+def _run_panels(runs: Sequence[_Run]) -> Iterator[Panel]:
+    """Loss, communication and computation against time."""
+
+    def panel(y: str, of: Callable[[_Run], NDArray[np.float64]], log: bool) -> Panel:
+        lines = [Line(run.name, 1e3 * run.spent[1], of(run)) for run in runs]
+        return Panel("", "time (ms)", y, lines, log_y=log)
+
+    yield panel("mean squared error", lambda run: run.loss, True)
+    yield panel("communication (vectors)", lambda run: run.spent[2], False)
+    yield panel("computation (gradients)", lambda run: run.spent[3], False)
+
+
+def _spread_panels(taken: Sequence[_Taken]) -> Iterator[Panel]:
+    """Ratios of all runs, from the least to the largest, and the paper's."""
     for at, what in enumerate(METRICS):
-        ratio, spread, _ = _ratios(here, "CADA", STATED, at + 1)
-        name = f"{what}, CADA : G-CADA in 3 groups of {STATED_SIZE} ({spread})"
-        yield FIGURE(name, ratio, reported[at], note=measured)
-    for name, size in (("CADA", 1), ("G-CADA", SIZE)):
-        vectors = _mean(here, name, lambda spent: spent.communication / spent.rounds)
-        kind = "workers" if size == 1 else "groups"
-        yield FIGURE(f"{kind} selected in a round, {name}", vectors / (size + 1))
-
-
-def _mean(
-    taken: Sequence[Mapping[str, Spent | None]], name: str, of: Callable[[Spent], float]
-) -> float:
-    """Over the runs; NaN if one has not reached the loss."""
-    values = [math.nan if spent is None else of(spent) for each in taken for spent in [each[name]]]
-    return float(np.mean(values))
-
-
-def _varied_rows(taken: Mapping[str, Sequence[_Taken]]) -> Iterator[Row]:
-    """The same ratios of fewer runs, with one thing changed."""
-    for what, runs in taken.items():
-        if what == READING:  # of more runs above
-            continue
-        note = f"in place of {READING}; mean of {len(runs)} run{'s' * (len(runs) > 1)}"
-        for one, other, at in RATIOS:
-            ratio, spread, _ = _ratios([run[LEVEL] for run in runs], one, other, at)
-            name = f"{METRICS[at - 1]}, {one} : {other}, with {what} ({spread})"
-            yield FIGURE(name, ratio, note=note)
-
-
-def _absolute_rows(
-    raw: datasets.Dataset, problem: _Problem, taken: Sequence[_Taken], cada: History
-) -> Iterator[Row]:
-    """What the paper's level, its seconds and its rate of SGD tell."""
-    here = [each[LEVEL] for each in taken]
-    least = REPORTED["CADA"][0] / (ETA * float(np.sum(1 / np.arange(1, M + 1))))
-    reported = (
-        f"the paper's 0.380 s are {least:.0f} rounds at least, of H_{M} times {1e6 * ETA:g} µs. "
-        f"Here the loss falls from {problem.start:.3g} to {problem.lowest:.3g} at best"
-    )
-    passed = cada.spent(0.1)
-    yield FIGURE(
-        "rounds of CADA to a training loss of 0.1",
-        math.nan if passed is None else passed.rounds,
-        least,
-        note=f"{reported}, with AMSGrad's first steps, which no bias correction shortens, through "
-        "0.1: it is no level to compare at",
-    )
-    low = min(taken[0])
-    to_low = _mean([each[low] for each in taken if low in each], "CADA", lambda spent: spent.rounds)
-    lower = f"; {100 * low:g}% takes {to_low:.3g} rounds" if low < LEVEL else ""
-    rounds = _mean(here, "CADA", lambda spent: spent.rounds)
-    what = f"rounds of CADA to {100 * LEVEL:g}% of the loss's excess"
-    yield FIGURE(what, rounds, least, note=f"{reported}{lower}")
-    limits = [
-        2 / LinearRegression(raw.features, bias=bias).smoothness(X)
-        for X, bias in ((problem.dataset.X_train, True), (raw.X_train, False))
-    ]
-    yield FIGURE(
-        "largest stable rate of distributed SGD, 2 / L",
-        2 / problem.model.smoothness(problem.dataset.X_train),
-        note=f"for the paper's {SGD_RATE}; with a bias it would be {limits[0]:.3g}, and of the "
-        f"samples before they are scaled to norm 1 {limits[1]:.3g}",
-    )
-
-
-def _ratios(
-    taken: Sequence[Mapping[str, Spent | None]], one: str, other: str, at: int
-) -> tuple[float, str, str]:
-    """What one method took over what the other did.
-
-    The geometric mean of the runs, their range, and the standard error of the mean.
-    """
-    pairs = [(each[one], each[other]) for each in taken]
-    ratios = [a[at] / b[at] for a, b in pairs if a is not None and b is not None]
-    if len(ratios) < len(pairs):
-        return math.nan, "not reached by all", "unknown"
-    logs = np.log(ratios)
-    spread = f"{min(ratios):.2f} to {max(ratios):.2f}" if len(ratios) > 1 else "one run"
-    error = (
-        f"{100 * np.std(logs, ddof=1) / math.sqrt(len(logs)):.0f}%" if len(logs) > 1 else "unknown"
-    )
-    return math.exp(float(np.mean(logs))), spread, error
-
-
-def _region(taken: Mapping[str, Sequence[_Taken]]) -> Iterator[Panel]:
-    """Ratios against the level of comparison, with one thing changed, and the paper's."""
-    for one, other, at in RATIOS:
-        lines = []
-        for what, runs in taken.items():
-            ratios = [_ratios([run[level] for run in runs], one, other, at)[0] for level in LEVELS]
-            label = "as read" if what == READING else what
-            lines.append(Line(label, 100 * np.array(LEVELS), ratios))
-        if one == "CADA":
-            reported = REPORTED[one][at - 1] / REPORTED[other][at - 1]
-            ends = 100 * np.array([min(LEVELS), max(LEVELS)])
-            lines.append(Line("reported", ends, [reported] * 2))
-        title = f"read as {READING}; or one thing changed; {len(runs)} runs"
-        x, y = "excess of the loss that is left (%)", f"{METRICS[at - 1]}, {one} : {other}"
-        yield Panel(title, x, y, lines, log_x=True, log_y=True)
+        ratios = np.sort(_ratios(taken, "CADA", "G-CADA", at))
+        ratios = ratios[np.isfinite(ratios)]
+        draws = np.arange(1, ratios.size + 1)
+        if ratios.size:
+            reported = Line("the paper", draws, np.full(ratios.size, _reported(at)))
+            lines = [Line("here", draws, ratios, "points"), reported]
+            yield Panel(
+                "from the least to the largest", "draw of θ*", f"{what}, CADA : G-CADA", lines
+            )
 
 
 def _coded_groups(problem: _Problem, seed: int, steps: int) -> Iterator[Row]:
@@ -558,6 +541,7 @@ def _coded_groups(problem: _Problem, seed: int, steps: int) -> Iterator[Row]:
         "the binary code, s = 1": BinaryCode(SIZE, stragglers=1),
         "UC-MMC, all messages": Uncoded(SIZE, load=SIZE),
     }
+    batch = min(BATCH // SIZE, len(few[0]) // (SCRIPT_GROUPS * SIZE))  # of a third of a group
     part = ETA / SIZE  # seconds that a third of a mini-batch takes, on average
     times: dict[str, DelayModel] = {
         "exponential times": Exponential(part, per="computation"),
@@ -566,16 +550,17 @@ def _coded_groups(problem: _Problem, seed: int, steps: int) -> Iterator[Row]:
     for kind, delays in times.items():
         took: dict[str, float] = {}
         for name, code in codes.items():
-            method = _adaptive("G-CADA", problem, RATE, MAX_AGE)
+            method = METHODS["G-CADA"].begun(problem.start, SCRIPT_AGE)
             history = train(
-                Grouped([code] * GROUPS),
+                Grouped([code] * SCRIPT_GROUPS),
                 problem.dataset,
                 model=problem.model,
                 optimizer=method,
                 rounds=steps,
+                theta0=problem.start,
                 delays=delays,
                 seed=seed,
-                batch=BATCH // SIZE,
+                batch=batch,
                 engine="simulated",
             )
             took[name] = history.rounds[-1].time

@@ -72,6 +72,11 @@ class PerRound:
     def __post_init__(self) -> None:
         object.__setattr__(self, "stragglers", at_least("stragglers", self.stragglers, 0))
 
+    @property
+    def window(self) -> int:
+        """Rounds that are looked at together: 1."""
+        return 1
+
     def admits(self, pattern: ArrayLike) -> bool:
         """Whether a pattern fits this model.
 

@@ -108,6 +108,10 @@ class SRSGC(BurstyScheme):
                 came[worker] = False
         return np.array(repeating, dtype=np.int64)
 
+    def excused(self, tasks: Tasks, straggled: NDArray[np.bool_]) -> bool:  # noqa: D102
+        # the code of the job that began makes up for them, where nobody computed for another
+        return int(straggled.sum()) <= self.s and not (tasks.age > 0).any()
+
     def tolerable(self, state: State, live: Sequence[int]) -> bool:  # noqa: D102
         if self.delay in live and self.lacks(0, state[self.delay, 0]):
             return False

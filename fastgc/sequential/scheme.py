@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import at_least, check_index, check_integer, check_workers
 from ..codes import Code, FractionalRepetition, ReedSolomon
-from .patterns import Bursty
+from .patterns import Bursty, PerRound
 
 __all__ = ["Independent", "Schedule", "SequentialScheme", "Tasks"]
 
@@ -62,6 +62,8 @@ class SequentialScheme:
     load : float
         Partitions that a worker computes in a round, where an uncoded scheme has one on each worker
         (k / n of them): n times the paper's normalised load.
+    model : Bursty, PerRound or None
+        Patterns of stragglers for which no round waits; None if the scheme has no such model.
     """
 
     n: int
@@ -70,6 +72,7 @@ class SequentialScheme:
     delay: int
     ages: tuple[int, ...]
     slots: int
+    model: Bursty | PerRound | None = None
 
     def _set_parts(self, parts: Sequence[Code], slots: int, ages: Sequence[int]) -> None:
         self.parts, self.slots, self.ages = tuple(parts), slots, tuple(ages)
@@ -140,6 +143,20 @@ class SequentialScheme:
             As in `tasks`, with what came in this round.
         """
         raise NotImplementedError
+
+    def excused(self, tasks: Tasks, straggled: NDArray[np.bool_]) -> bool:
+        """Whether a round's stragglers do not count in the model's later windows.
+
+        Default: they count.
+
+        Parameters
+        ----------
+        tasks : Tasks
+            Of the round.
+        straggled : (n,) array of bool
+            Who had something to do, and did not answer.
+        """
+        return False
 
     def lacks(self, part: int, came: NDArray[np.bool_]) -> int:
         """How many more messages a part needs at least."""
@@ -465,6 +482,7 @@ class Independent(SequentialScheme):
             raise TypeError(f"code must be a code of fastgc, not {code!r}")
         self.n = code.n
         self._set_parts([check_part(code, code.n, 0)], slots=1, ages=[0])
+        self.model = None if code.stragglers is None else PerRound(code.stragglers)
 
     def __repr__(self) -> str:
         return f"Independent({self.parts[0]!r})"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,8 +33,9 @@ class SequentialRun:
     stragglers : (rounds,) int64 array
         Workers with something to do that had not answered when the round ended.
     waited : (rounds,) bool array
-        Whether the round lasted longer than (1 + mu) times the fastest worker's time, because more
-        workers had straggled by then than could be made up for.
+        Whether the round lasted longer than (1 + mu) times the fastest worker's time, because of
+        what `wait` says: more workers had straggled by then than could be made up for, or than the
+        scheme's model has.
     """
 
     rounds: NDArray[np.float64]
@@ -74,6 +76,7 @@ def simulate_sequential(
     load_slope: ArrayLike = 0.0,
     at_load: float = 1.0,
     interrupted: bool = True,
+    wait: Literal["jobs", "model"] = "jobs",
 ) -> SequentialRun:
     """Run a scheme on times of workers, as recorded or drawn.
 
@@ -99,6 +102,10 @@ def simulate_sequential(
     interrupted : bool
         True: workers drop what they are computing when a round ends, as in the paper. False: they
         first finish it, as those of the engines do, before they begin the next round.
+    wait : "jobs" or "model"
+        What a round waits for once that time is over. "jobs": until all jobs can still be done in
+        time, no longer. "model": for all workers, if the stragglers of the last rounds and this one
+        are not of the scheme's model. This is the rule of the scheme's authors.
 
     Returns
     -------
@@ -108,16 +115,16 @@ def simulate_sequential(
     ------
     ValueError
         If `times` do not have a column for each worker of the scheme, or are negative or not
-        finite; if there are not more rounds than a job takes; or if times of a smaller load would
-        be negative.
+        finite; if there are not more rounds than a job takes; if times of a smaller load would be
+        negative; if `wait` is neither of the two, or the scheme has no model.
     TypeError
         If an argument has a wrong type.
 
     Notes
     -----
-    The rule of (1 + mu) comes from Krishnan, Ebrahimi and Khisti (ICLR 2023). If a pattern of
-    stragglers does not fit the model, they wait until it does. This function waits only until all
-    jobs can still be done, which is earlier or at the same time. At the beginning and at the end,
+    The rule of (1 + mu) comes from Krishnan, Ebrahimi and Khisti (ICLR 2023), whose scripts wait as
+    ``wait="model"`` does. ``wait="jobs"`` ends a round of the same stragglers before it earlier or
+    at the same time. At the beginning and at the end,
     workers have fewer mini-tasks in a round, and take proportionally less time.
 
     Examples
@@ -145,7 +152,12 @@ def simulate_sequential(
         )
     mu, at_load = check_real("mu", mu), check_real("at_load", at_load)
     slope = _slope(load_slope, seconds.shape)
+    if wait not in ("jobs", "model"):
+        raise ValueError(f'wait must be "jobs" or "model", not {wait!r}')
+    if wait == "model" and scheme.model is None:
+        raise ValueError(f'wait="model" needs a scheme with a model of stragglers, not {scheme!r}')
     schedule = scheme.schedule()
+    history = _Stragglers(scheme) if wait == "model" else None
     jobs = len(seconds) - scheme.delay
     rounds, done = np.zeros(len(seconds)), np.zeros(jobs)
     stragglers = np.zeros(len(seconds), dtype=np.int64)
@@ -163,8 +175,11 @@ def simulate_sequential(
                 f"{arrival.min()} s in round {r}: lower load_slope, or times are of another load"
             )
         arrival[busy] += late[busy]
-        rounds[r], waited[r], came = _round(schedule, arrival, busy, mu)
-        stragglers[r] = np.count_nonzero(busy & ~came)
+        rounds[r], waited[r], came = _round(schedule, arrival, busy, mu, history)
+        straggled = busy & ~came
+        stragglers[r] = np.count_nonzero(straggled)
+        if history is not None:
+            history.end(tasks, straggled)
         if not interrupted:
             # who has not begun with this round when it ends goes on to the next
             begun = busy & (late <= rounds[r])
@@ -195,14 +210,39 @@ def _work(scheme: SequentialScheme, tasks: Tasks) -> NDArray[np.float64]:
     return work
 
 
+class _Stragglers:
+    """Those of the last rounds that count in the windows of a scheme's model."""
+
+    def __init__(self, scheme: SequentialScheme) -> None:
+        assert scheme.model is not None
+        self._scheme, self._model = scheme, scheme.model
+        self._rounds: deque[NDArray[np.bool_]] = deque(maxlen=scheme.model.window - 1)
+
+    def admits(self, straggled: NDArray[np.bool_]) -> bool:
+        """Whether these of the present round fit the model, after those."""
+        return self._model.admits(np.array([*self._rounds, straggled]))
+
+    def end(self, tasks: Tasks, straggled: NDArray[np.bool_]) -> None:
+        """Take down a round."""
+        excused = self._scheme.excused(tasks, straggled)
+        self._rounds.append(np.zeros_like(straggled) if excused else straggled)
+
+
 def _round(
-    schedule: Schedule, arrival: NDArray[np.float64], busy: NDArray[np.bool_], mu: float
+    schedule: Schedule,
+    arrival: NDArray[np.float64],
+    busy: NDArray[np.bool_],
+    mu: float,
+    history: _Stragglers | None,
 ) -> tuple[float, bool, NDArray[np.bool_]]:
     """Seconds of a round, whether it waited for stragglers, and who answered."""
     if not busy.any():
         return 0.0, False, ~busy
     least = min((1 + mu) * arrival[busy].min(), arrival.max())
-    if schedule.enough(came := arrival <= least):
+    came = arrival <= least
+    if history is not None and not history.admits(busy & ~came):
+        return float(arrival.max()), True, arrival <= arrival.max()
+    if schedule.enough(came):
         return least, False, came
     # The more have answered, the sooner a round may end: the first time that will do, by bisection.
     ends = np.unique(arrival[arrival > least])

@@ -200,21 +200,34 @@ def _total(
     threshold = in_range("threshold", threshold, most, f"{most}, the messages of {n} workers,")
     groups = Counter(works_of(delays, [load] * n, cost))
 
-    @one_by_one
-    def late(t: float) -> float:
+    def late(t: Array) -> Array:
         """Probability that fewer messages have been sent."""
-        late = np.ones(1)
+        late = np.zeros((t.size, threshold))
+        late[:, 0] = 1
         for work, count in groups.items():
-            square = messages_pmf(np.asarray(t), work, batch)[:threshold]
+            square = np.zeros_like(late)
+            pmf = messages_pmf(t, work, batch)[:, :threshold]
+            square[:, : pmf.shape[1]] = pmf
             while count:
                 if count & 1:
-                    late = np.convolve(late, square)[:threshold]
+                    late = _of_sums(late, square)
                 if count := count >> 1:
-                    square = np.convolve(square, square)[:threshold]
-        return min(float(late.sum()), 1.0)
+                    square = _of_sums(square, square)
+        found: Array = np.minimum(late.sum(axis=1), 1.0)
+        return found
 
     sent = np.arange(batch, load + 1, batch) / load
     return CompletionTime(late, list(groups), sent, delays, [load // batch] * n, threshold)
+
+
+def _of_sums(first: Array, second: Array) -> Array:
+    """Probabilities of sums, as far as those of the terms go: a row for each of many times."""
+    size = second.shape[1]
+    before = np.zeros((len(second), 2 * size - 1))  # from the far end, so that windows align
+    before[:, size - 1 :] = second
+    windows = np.lib.stride_tricks.sliding_window_view(before, size, axis=1)
+    sums: Array = np.einsum("tj,tkj->tk", first[:, ::-1], windows)
+    return sums
 
 
 # --------------------------------------------------------------- workers of different loads
