@@ -4,6 +4,7 @@ import inspect
 import itertools
 import json
 import math
+import multiprocessing
 import re
 from fractions import Fraction
 from functools import cache, partial
@@ -1307,6 +1308,37 @@ def test_figures_by_name():
         reproduce(rounds=0)
     with pytest.raises(ValueError, match="seed must not be negative"):
         reproduce(seed=-1)
+    with pytest.raises(ValueError, match="processes must be at least 1, not 0"):
+        reproduce(processes=0)
+
+
+def test_figures_of_several_processes(monkeypatch):
+    """Are the same, in the order that was asked for; what measures times is computed alone."""
+    names, given = ["li-tables", "charalambides-5", "zhu-5"], {"rounds": 100, "seed": 3}
+    apart = {figure.name: figure for figure in reproduce(names, **given)}
+    others = set(multiprocessing.active_children())
+    there = []
+
+    def alone(**given):
+        there.append(set(multiprocessing.active_children()) - others)
+        return apart["charalambides-5"]
+
+    monkeypatch.setitem(FIGURES, "charalambides-5", alone)
+    alone.timed = True
+    together = list(reproduce(names, **given, processes=2))
+    assert [each.name for each in together] == names
+    assert there == [set()]
+    for each in together:
+        assert repr(each.rows) == repr(apart[each.name].rows)
+    assert [len(each.panels) for each in together] == [len(apart[name].panels) for name in names]
+    left = reproduce(["li-tables", "zhu-5", "raviv-bound"], **given, processes=2)
+    assert next(left).name == "li-tables"
+    left.close()  # nobody goes on with what nobody waits for
+    for each in set(multiprocessing.active_children()) - others:
+        each.join(60)
+    assert not set(multiprocessing.active_children()) - others
+    with pytest.raises(ValueError, match="needs data=PATH"):
+        list(reproduce(["li-tables", "bytedance2025"], **given, processes=2))
 
 
 # --------------------------------------------------------------------------------- ramamoorthy

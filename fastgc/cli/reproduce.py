@@ -37,6 +37,13 @@ class Chosen(Options):
         "many and as large as MNIST's. For krishnan2023 and bytedance2025: the folder with the "
         "times that their authors published.",
     )
+    processes: int = option(
+        0,
+        "Figures that are computed at a time. Those that measure times are computed alone. "
+        "(default: as many as there are processors)",
+        min=0,
+        show_default=False,
+    )
     plot: Path | None = option(
         None,
         "Draw the figures into this folder (png). It is created if it does not exist.",
@@ -48,7 +55,7 @@ class Chosen(Options):
 @command(MORE, "fastgc reproduce halbawi-3 --rounds 1000")
 def reproduce(what: Chosen, output: Tables) -> None:
     """Recompute the papers' figures and tables, and compare them with the printed ones."""
-    from .. import papers, plotting
+    from .. import kernels, papers, plotting
 
     output.check()
     known = ", ".join([*papers.FIGURES, *papers.RECORDED])
@@ -59,7 +66,12 @@ def reproduce(what: Chosen, output: Tables) -> None:
         what.plot.mkdir(parents=True, exist_ok=True)
     listed = []
     made = papers.reproduce(
-        chosen, seed=what.seed, rounds=what.rounds, data=what.data, progress=True
+        chosen,
+        seed=what.seed,
+        rounds=what.rounds,
+        data=what.data,
+        progress=True,
+        processes=what.processes or kernels.threads.get_num_threads(),
     )
     for name, found in zip(chosen, made, strict=True):
         if what.plot is not None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
+from .. import kernels
+from .._arrays import at_least
 from .._shown import listing
 from . import (
     approximate,
@@ -21,12 +25,12 @@ from . import (
     ye_abbe,
     zhu,
 )
-from .figure import ROUNDS, Figure, Row
+from .figure import ROUNDS, Experiment, Figure, Row
 
 __all__ = ["FIGURES", "RECORDED", "Figure", "Row", "reproduce"]
 __dir__ = listing(__all__)
 
-FIGURES: dict[str, Callable[..., Figure]] = {
+FIGURES: dict[str, Experiment[...]] = {
     made.name: made
     for made in (
         *(halbawi.figure_2, halbawi.figure_3, charalambides.section_5),
@@ -39,7 +43,7 @@ FIGURES: dict[str, Callable[..., Figure]] = {
 }
 
 # On times that others recorded and published, which are not part of fastgc: they need `data`.
-RECORDED: dict[str, Callable[..., Figure]] = {
+RECORDED: dict[str, Experiment[...]] = {
     made.name: made for made in (krishnan.profiles, bytedance.traces)
 }
 
@@ -51,8 +55,9 @@ def reproduce(
     rounds: int = ROUNDS,
     data: str | None = None,
     progress: bool = False,
+    processes: int = 1,
 ) -> Iterator[Figure]:
-    """Compute figures, one after the other.
+    """Compute figures.
 
     Parameters
     ----------
@@ -67,7 +72,11 @@ def reproduce(
         each of them says. Of ``"krishnan2023"`` and ``"bytedance2025"`` the folder of the recorded
         times, which they need.
     progress : bool
-        Show a progress bar for each figure (needs ``gradient-coding[cli]``).
+        Show a progress bar, for each figure if they are computed one after the other (needs
+        ``gradient-coding[cli]``).
+    processes : int
+        Compute so many figures at a time, each in a process of its own with one thread. Figures
+        that measure times are computed alone, before all others.
 
     Yields
     ------
@@ -88,20 +97,66 @@ def reproduce(
         raise ValueError(f"rounds must be at least 1, not {rounds}")
     if seed < 0:
         raise ValueError(f"seed must not be negative, but is {seed}")
+    processes = at_least("processes", processes, 1)
     given: dict[str, Any] = {"seed": seed, "rounds": rounds}
     if data is not None:
         given["data"] = data
-    return _figures(chosen, given, progress)
+    if min(processes, len(chosen)) == 1:
+        return (_figure(name, given, progress) for name in chosen)
+    return _at_a_time(chosen, given, progress, min(processes, len(chosen)))
 
 
-def _figures(chosen: list[str], given: dict[str, Any], progress: bool) -> Iterator[Figure]:
-    for name in chosen:
-        compute = FIGURES.get(name) or RECORDED[name]
-        takes = inspect.signature(compute).parameters
-        settings = {key: value for key, value in given.items() if key in takes}
-        if progress and "track" in takes:
-            settings["track"] = partial(_track, name)
-        yield compute(**settings)
+def _figure(name: str, given: dict[str, Any], progress: bool = False) -> Figure:
+    compute = FIGURES.get(name) or RECORDED[name]
+    takes = inspect.signature(compute).parameters
+    settings = {key: value for key, value in given.items() if key in takes}
+    if progress and "track" in takes:
+        settings["track"] = partial(_track, name)
+    return compute(**settings)
+
+
+def _at_a_time(
+    chosen: list[str], given: dict[str, Any], progress: bool, processes: int
+) -> Iterator[Figure]:
+    """Figures in the order in which they are chosen, of several processes."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import active_children, get_context
+
+    with ExitStack() as stack:
+        advance: Callable[[], None] = lambda: None  # noqa: E731
+        if progress:
+            from ..progress import task_bar
+
+            advance = stack.enter_context(task_bar("figures", len(chosen)))
+        alone = {name for name in chosen if (FIGURES.get(name) or RECORDED[name]).timed}
+        found: dict[str, Figure] = {}
+        for name in dict.fromkeys(chosen):
+            if name in alone:
+                found[name] = _figure(name, given)
+                advance()
+        others = set(active_children())
+        pool = ProcessPoolExecutor(processes, get_context("spawn"), _one_thread)
+        try:
+            futures = {
+                name: pool.submit(_figure, name, given)
+                for name in dict.fromkeys(chosen)
+                if name not in alone
+            }
+            for name in chosen:
+                if name not in found:
+                    found[name] = futures[name].result()
+                    advance()
+                yield found[name]
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for each in set(active_children()) - others:
+                each.terminate()  # nobody wants what it computes
+
+
+def _one_thread() -> None:
+    """Of several processes each computes with one, and an interrupt ends it without a word."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    kernels.threads.set_num_threads(1)
 
 
 def _track(name: str, items: Sequence[Any]) -> Iterator[Any]:

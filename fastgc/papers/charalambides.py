@@ -214,7 +214,9 @@ def _unequal_row() -> Row:
     )
 
 
-@figure("charalambides-5", "Charalambides et al., sections IV to VI: loads and decoding")
+@figure(
+    "charalambides-5", "Charalambides et al., sections IV to VI: loads and decoding", timed=True
+)
 def section_5(*, workers: range = WORKERS, track: Track = iter) -> Iterator[Part]:
     """Loads of the binary code against the most even ones, and decoding against a stored table.
 

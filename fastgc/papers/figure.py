@@ -152,7 +152,8 @@ class Experiment(Generic[P]):
 
     Takes that function's keywords. Wherever they occur, `seed` is that of everything random,
     `rounds` is the number of simulated rounds of each point (a figure says how many are enough, and
-    simulates no more), and `track` wraps what is looped over, to show how far it is.
+    simulates no more), and `track` wraps what is looped over, to show how far it is. `timed`: some
+    rows are measured times, for which nothing else may run.
 
     Raises
     ------
@@ -162,8 +163,10 @@ class Experiment(Generic[P]):
         If `rounds` or `seed` is not an integer.
     """
 
-    def __init__(self, name: str, title: str, parts: Callable[P, Iterator[Part]]) -> None:
-        self.name, self._title, self._parts = name, title, parts
+    def __init__(
+        self, name: str, title: str, parts: Callable[P, Iterator[Part]], timed: bool
+    ) -> None:
+        self.name, self._title, self._parts, self.timed = name, title, parts, timed
         update_wrapper(self, parts)
 
     def __call__(self, *args: P.args, **given: P.kwargs) -> Figure:
@@ -178,9 +181,11 @@ class Experiment(Generic[P]):
         return Figure(self.name, title, rows, [part for part in parts if isinstance(part, Panel)])
 
 
-def figure(name: str, title: str) -> Callable[[Callable[P, Iterator[Part]]], Experiment[P]]:
+def figure(
+    name: str, title: str, *, timed: bool = False
+) -> Callable[[Callable[P, Iterator[Part]]], Experiment[P]]:
     """Make an `Experiment` of the function below."""
-    return lambda parts: Experiment(name, title, parts)
+    return lambda parts: Experiment(name, title, parts, timed)
 
 
 def compared(label: str, x: ArrayLike, formula: ArrayLike, found: ArrayLike) -> list[Line]:

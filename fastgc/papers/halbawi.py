@@ -65,7 +65,7 @@ class DecodingTimes(NamedTuple):
     lstsq: float  # ``numpy.linalg.lstsq`` on the 80 of its encoding matrix
 
 
-@figure("halbawi-3", "Halbawi et al., figure 3: the best share of the data")
+@figure("halbawi-3", "Halbawi et al., figure 3: the best share of the data", timed=True)
 def figure_3(*, times: DecodingTimes | None = None) -> Iterator[Part]:
     """Time of a round against the share of the data that a worker computes; the best threshold.
 

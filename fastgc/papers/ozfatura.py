@@ -119,7 +119,9 @@ class _Found(NamedTuple):
     runs: Runs
 
 
-@figure("ozfatura-2", "Ozfatura et al., figure 2: time and communication against the load")
+@figure(
+    "ozfatura-2", "Ozfatura et al., figure 2: time and communication against the load", timed=True
+)
 def figure_2(
     *,
     n: int = 40,
