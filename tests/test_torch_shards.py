@@ -23,6 +23,7 @@ import fastgc
 torch = pytest.importorskip("torch")
 cloudpickle = pytest.importorskip("cloudpickle")
 
+from fastgc.errors import FinishedError  # noqa: E402
 from fastgc.torch import CodedAllReduce, CodedSampler, shards  # noqa: E402
 from fastgc.torch.shards import Admission  # noqa: E402
 
@@ -177,6 +178,13 @@ def test_newcomers_are_let_in_at_one_step_by_one_replica(seed, monkeypatch):
             sums[part].wait()
             own.note()
 
+    ended = []
+
+    def too_late(own, part):
+        with pytest.raises(FinishedError, match="the run has ended"):
+            own.ask()
+        ended.append(part)
+
     first = admission(0, 0)
     first.note()  # so that newcomers find that others run
     threads = [
@@ -187,6 +195,15 @@ def test_newcomers_are_let_in_at_one_step_by_one_replica(seed, monkeypatch):
         thread.start()
     for thread in threads:
         thread.join()
+    first.end()
+    late = [
+        threading.Thread(target=too_late, args=(admission(2, part), part)) for part in range(parts)
+    ]
+    for thread in late:
+        thread.start()
+    for thread in late:
+        thread.join()
+    assert sorted(ended) == [0, 1, 2]
     for newcomer in coming:
         by = {(step, number) for each, step, number, _ in let_in if each == newcomer}
         ((step, number),) = by

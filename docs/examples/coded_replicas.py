@@ -7,6 +7,7 @@ Each replica is a job of torchrun, which starts all of its ranks again if one di
     REPLICA=1 torchrun --nproc-per-node 2 --master-port 29502 --max-restarts 9 coded_replicas.py
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -41,15 +42,11 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 code = fastgc.BinaryCode(2, stragglers=1)  # a worker is a replica
 sampler = CodedSampler(x, code, BATCH, rank=replica)
 
-with CodedAllReduce(
-    model,
-    code,
-    sampler=sampler,
-    state=[optimizer],
-    store=store,
-    rank=replica,
-    replica=dist.group.WORLD,
-) as all_reduce:
+options = {"store": store, "rank": replica, "replica": dist.group.WORLD}
+with (
+    contextlib.suppress(fastgc.FinishedError),  # of a replica that starts again too late
+    CodedAllReduce(model, code, sampler=sampler, state=[optimizer], **options) as all_reduce,
+):
     while all_reduce.step < STEPS:
         for batch in sampler:
             own = batch[rank::ranks]  # of the replica's samples

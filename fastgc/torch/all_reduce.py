@@ -348,12 +348,14 @@ class CodedAllReduce:
         enough = code.decodable if self._reactive is None else self._reactive.enough
         if not partial and group is None and replica is None:
             warn_of_host(code, enough)
-        place = _store(store, group, replica), rank, code.n
+        number = next(_count)
+        place = _store(store, group, replica, number), rank, code.n
         self._members = Members(*place, bool if partial else enough, seconds, settle)
         self._admission: Admission | None = None
         if replica is not None:
             device = local(self._parameters[0]).device
-            self._admission = Admission(replica, rank, store, device, 2 * seconds)
+            tickets = dist.PrefixStore(f"fastgc/replicas/{number}", store)
+            self._admission = Admission(replica, rank, tickets, device, 2 * seconds)
         self._leave = weakref.finalize(self, self._members.close)
         self._require_no_other()
         self.join()
@@ -444,6 +446,8 @@ class CodedAllReduce:
             return
         try:
             self._in_some_view(lambda view: view.sum(torch.zeros(1)))
+            if self._admission is not None:
+                self._admission.end()
             self._members.finish(self.step)
         except LeftOutError:
             raise
@@ -1342,7 +1346,7 @@ def _states(given: Iterable[Any]) -> list[Any]:
     return states
 
 
-def _store(store: Any, group: Any, replica: Any) -> Any:
+def _store(store: Any, group: Any, replica: Any, number: int) -> Any:
     """Where ranks of one `CodedAllReduce` find each other; those that hold the same part do."""
     store = own_store() if store is None else store
     # A clone has its own connection: its waits do not block other users of the store.
@@ -1351,7 +1355,7 @@ def _store(store: Any, group: Any, replica: Any) -> Any:
     who = "world" if group is None else str(group.group_name)
     if replica is not None:  # which torchrun may have restarted, by itself
         restarts, who = "replicas", f"part{dist.get_rank(replica)}"
-    return dist.PrefixStore(f"fastgc/all_reduce/{restarts}/{who}/{next(_count)}", store)
+    return dist.PrefixStore(f"fastgc/all_reduce/{restarts}/{who}/{number}", store)
 
 
 _made: dict[torch.nn.Module, CodedAllReduce] = {}

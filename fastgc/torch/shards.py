@@ -10,15 +10,19 @@ A replica that joins is different: its parts must be of one step (`Admission`).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed
 from torch.utils import _pytree as pytree
 
+from ..errors import FinishedError
+
 __all__ = ["Admission", "gradients", "local", "pack", "require_cut", "unpack", "whole"]
+
+_POLL = 0.02  # seconds between looks at the store
 
 dist: Any = torch.distributed  # which exports less than it documents, for type checkers
 
@@ -95,7 +99,8 @@ class Admission:
        later step while all are waited for. One that does, because something else failed
        meanwhile, raises an error. Its process ends, and so the whole replica starts again.
 
-    Until the first sum is done nobody runs. Ranks that start then wait for each other as all do.
+    A replica that asks after the end gets a FinishedError. Until the first sum is done nobody runs:
+    ranks that start then wait for each other, as those of any run do.
 
     Parameters
     ----------
@@ -104,7 +109,7 @@ class Admission:
     number : int
         Which replica this is.
     store : Store
-        That of all replicas.
+        That of all replicas, for this run alone.
     device : torch.device
         Where the replica's ranks can exchange numbers.
     seconds : float
@@ -115,7 +120,7 @@ class Admission:
         self, replica: Any, number: int, store: Any, device: torch.device, seconds: float
     ) -> None:
         self._replica, self._number, self._device = replica, number, device
-        self._store = dist.PrefixStore("fastgc/replicas", store)
+        self._store = store
         self._seconds, self._first = seconds, dist.get_rank(replica) == 0
         self._seen = 0  # tickets
         self._runs = False
@@ -129,14 +134,23 @@ class Admission:
         self._seen, *_ = self._told(ticket)
         if not self._seen:
             return None
-        try:
-            self._store.wait([f"{self._seen}/step"], timedelta(seconds=self._seconds))
-        except RuntimeError:
-            raise RuntimeError(
-                f"no running replica has let this one in within {self._seconds:g} s: they have "
-                "ended, or the store is gone"
-            ) from None
+        until = time.monotonic() + self._seconds
+        while not self._store.check([f"{self._seen}/step"]):
+            if self._store.check(["ended"]):
+                raise FinishedError(
+                    "the run has ended: there is nothing that this replica could join; to train "
+                    "on, start all replicas with a new store"
+                )
+            if time.monotonic() > until:
+                raise RuntimeError(
+                    f"no running replica has let this one in within {self._seconds:g} s"
+                )
+            time.sleep(_POLL)
         return int(self._store.get(f"{self._seen}/step").split()[0])
+
+    def end(self) -> None:
+        """The run has ended: nobody can join it any more."""
+        self._store.set("ended", "")
 
     def require_one_step(self, step: int, expected: int | None) -> None:
         """Raise RuntimeError if this replica's ranks have joined at several steps."""
