@@ -232,7 +232,7 @@ class History:
         known = [r.loss for r in self.rounds if r.evaluated and r.time <= time]
         return known[-1] if known else math.nan
 
-    def left_out(self) -> float:
+    def residual(self) -> float:
         """Root mean square of `Record.residual` over all rounds; NaN if there is none."""
         if not self.rounds:
             return math.nan

@@ -266,7 +266,7 @@ def _loss(loss: float) -> str:
 
 
 def _left_out(history: History) -> str:
-    left = history.left_out()
+    left = history.residual()
     return f"{left:.2g}" if left > APPROXIMATE else f"{left:.0e}" if left else "0"
 
 

@@ -792,7 +792,7 @@ def _step_selected(
         method.receive(group, part.astype(gradient.dtype, copy=False))
     method.gradient(out=gradient)
     spent = cluster.clock() - start
-    return report._replace(decode_seconds=spent, residual=rnd.left_out()), rnd.workers
+    return report._replace(decode_seconds=spent, residual=rnd.residual()), rnd.workers
 
 
 def _partials(

@@ -318,7 +318,7 @@ def test_every_door_takes_them(p):
     assert round.ready
     np.testing.assert_array_equal(round.gradient(), wanted)
     assert round.trust().relative_error < 1e-14
-    assert round.left_out() < 1e-16
+    assert round.residual() < 1e-16
     found = code.decode(survivors, chosen, p=p, partial="best")
     np.testing.assert_array_equal(found.gradient, wanted)
     assert found.residual < 1e-16

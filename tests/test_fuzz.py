@@ -1115,6 +1115,8 @@ REASONS = {
     "SequentialScheme": "abstract",
     "SequentialScheme.schedule": "takes nothing",
     "SequentialScheme.lacks": "for schemes, which know their parts",
+    "SequentialScheme.excused": "for simulate_sequential, which knows the tasks",
+    "SRSGC.excused": "for simulate_sequential, which knows the tasks",
     **{
         f"{name}.choices": "for sequential.compare, which checks"
         for name in ("BurstyScheme", "SequentialScheme")
@@ -1134,9 +1136,9 @@ REASONS = {
     "Scheme.waiting": "for schemes, whose rules it completes",
     "Scheme.random_arrivals": "for recovery and others, which check",
     "Scheme.senders": "of messages that came: `recovery` and `measure` count them",
-    "Round.left_out": "takes nothing",
+    "Round.residual": "takes nothing",
     "Request.sum_of": "for engines, which give what they kept",
-    "SumRound.left_out": "takes nothing",
+    "SumRound.residual": "takes nothing",
     "SumRound.reset": "takes nothing",
     "SumRound.trust": "takes nothing",
     **{
@@ -1161,13 +1163,13 @@ REASONS = {
     "AskingRound.settle": "takes functions, whose answers tests/test_suspects.py forges",
     "Round.intake": "for engines, which give a buffer of their own",
     "Round.follow": "takes nothing",
-    "GroupedRound.left_out": "takes nothing",
+    "GroupedRound.residual": "takes nothing",
     "codes.names": "takes nothing",
     "codes.register": "for the whole process: test_own_codes.py, test_registry.py",
     "Trust.of": "made by Code.trust and Round.trust",
     "delays.register": "takes a function: test_strange_delays.py",
     "History": "made by fastgc.train",
-    "History.left_out": "takes nothing",
+    "History.residual": "takes nothing",
     "History.loss_at": "of a history, which fastgc.train makes: test_training.py",
     "history.round_rows": "of histories, which fastgc.train makes: test_training.py",
     "History.seconds_to": "of a history, which fastgc.train makes: test_training.py",

@@ -408,7 +408,7 @@ def test_every_door_takes_the_messages_precision(dtype):
     for i in survivors:
         rnd.receive(i, rows[i])
     np.testing.assert_allclose(rnd.gradient(), by_vector, **tight)
-    assert rnd.left_out() == pytest.approx(code.scheme.left_out(survivors, wanted), rel=0.2)
+    assert rnd.residual() == pytest.approx(code.scheme.left_out(survivors, wanted), rel=0.2)
     assert rnd.best().residual == pytest.approx(code.residual(survivors, wanted), rel=0.2)
     group = Grouped([code, Uncoded(3)])
     heard = np.concatenate([survivors, [96, 97, 98]])
@@ -425,7 +425,7 @@ def test_a_round_that_follows_its_vector():
     for i in without(code, lost).tolist():
         rnd.receive(i, np.ones(2))
     assert rnd._follower.vector(768) is None  # which is too long
-    assert rnd.left_out() < 1e-10
+    assert rnd.residual() < 1e-10
 
 
 def test_a_set_that_comes_again_is_looked_up_for_each_precision():

@@ -136,7 +136,7 @@ def test_an_approximate_code_says_so():
     received, g = code.round(4), np.random.default_rng(1).standard_normal((9, 4))
     ready = [received.receive(i, code.encode(i, g[code.partitions(i)])) for i in heard]
     assert ready == [False] * 5 + [True]
-    assert received.left_out() == pytest.approx(left)
+    assert received.residual() == pytest.approx(left)
     assert received.trust().relative_error > left / 3
 
 

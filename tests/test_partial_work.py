@@ -224,7 +224,7 @@ def test_a_round_of_sums_is_the_gradient_in_any_order(code):
         out = np.empty(7)
         assert rnd.gradient(out) is out
         np.testing.assert_allclose(out, partials.sum(axis=0), rtol=1e-12, atol=1e-12)
-        assert rnd.left_out() < 1e-14
+        assert rnd.residual() < 1e-14
         assert rnd.trust().relative_error < 1e-14
         used = {code.scheme.sender(m)[0] for m in rnd.survivors.tolist()}
         assert used == set(rnd.requests)

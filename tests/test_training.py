@@ -990,8 +990,8 @@ def test_what_a_run_left_out_is_a_root_mean_square():
     history.rounds[:] = [
         replace(r, residual=x) for r, x in zip(history.rounds, (3, 4), strict=True)
     ]
-    assert history.left_out() == pytest.approx(math.sqrt(12.5))
-    assert math.isnan(made_up().left_out())
+    assert history.residual() == pytest.approx(math.sqrt(12.5))
+    assert math.isnan(made_up().residual())
 
 
 def test_rows_are_the_rounds(tmp_path):

@@ -141,10 +141,10 @@ def test_a_round_ends_with_the_same_message(code):
             if ready:
                 break
         a = code.decoding_vector(heard)
-        assert rnd.left_out() == pytest.approx(optimum(code, heard), abs=1e-9)
+        assert rnd.residual() == pytest.approx(optimum(code, heard), abs=1e-9)
         error = np.linalg.norm(rnd.gradient() - g.sum(axis=0)) / np.linalg.norm(g.sum(axis=0))
-        assert (error < 1e-9) == (rnd.left_out() < 1e-9)
-        assert rnd.best().residual == pytest.approx(rnd.left_out(), abs=1e-12)
+        assert (error < 1e-9) == (rnd.residual() < 1e-9)
+        assert rnd.best().residual == pytest.approx(rnd.residual(), abs=1e-12)
         np.testing.assert_allclose(rnd.gradient(), _by_hand(code, heard, a, g), atol=1e-9)
 
 
@@ -466,5 +466,5 @@ def test_nothing_left_out_of_equal_partial_gradients_is_said_to_be_nothing():
     rnd = Uncoded(10, tolerance=0.3).round(4)
     for worker in range(7):
         rnd.receive(worker, np.arange(4.0))
-    assert rnd.left_out() == pytest.approx(np.sqrt(3 / 7))
+    assert rnd.residual() == pytest.approx(np.sqrt(3 / 7))
     assert rnd.trust().relative_error < 1e-7

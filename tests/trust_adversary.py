@@ -415,7 +415,7 @@ def play(code: fastgc.Code, kind: Kind, order: NDArray[Any], more: int, job: Job
         return None
     assert decoded.dtype == form.gradient_dtype
     size, error = norm(decoded), error_of(decoded, job)
-    trusted, left = rnd.trust().relative_error, rnd.left_out()
+    trusted, left = rnd.trust().relative_error, rnd.residual()
     if not size:
         return None
     return Played(error / size, trusted, left, tuple(rnd.survivors.tolist()), job.unit / size)

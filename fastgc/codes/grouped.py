@@ -444,9 +444,9 @@ class GroupedRound(Gathering):
         """
         return self.of(group).gradient(out)
 
-    def left_out(self) -> float:
-        """As `Round.left_out`, of all groups that take part."""
-        parts = [(self.scheme.schemes[g].k, self._rounds[g].left_out()) for g in self.groups]
+    def residual(self) -> float:
+        """As `Round.residual`, of all groups that take part."""
+        parts = [(self.scheme.schemes[g].k, self._rounds[g].residual()) for g in self.groups]
         whole = sum(k for k, _ in parts)
         return math.sqrt(sum(k * part**2 for k, part in parts) / whole) if whole else 0.0
 

@@ -573,7 +573,7 @@ class Round(ShownRound, Gathering):
         decoded: NDArray[Any] = target if out is None else out
         return decoded
 
-    def left_out(self) -> float:
+    def residual(self) -> float:
         """What `gradient` leaves out beyond rounding, as `Approximation.residual`.
 
         It is 0 for codes that are `exact`; for others it is computed from the rows of the messages.

@@ -409,7 +409,7 @@ class SumRound(Gathering):
         """
         return self._answered().gradient(out)
 
-    def left_out(self) -> float:
+    def residual(self) -> float:
         """What `gradient` leaves out beyond rounding, as `Approximation.residual`."""
         return self.scheme.left_out(self._used, self._vector)
 

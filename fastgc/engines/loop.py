@@ -537,7 +537,7 @@ def _decode(rnd: Round | SumRound, out: Array, options: RoundOptions) -> float:
     scaled = approximation == "unbiased" and isinstance(code, Code) and code.scheme.approximate
     if approximation == "raise" or (rnd.decodable and not scaled):
         rnd.gradient(out=out)
-        return rnd.left_out()
+        return rnd.residual()
     assert isinstance(rnd, Round)
     if rnd.decodable and options.tracker is not None:
         rnd.gradient(out=out)  # which the tracker records

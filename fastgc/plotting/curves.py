@@ -517,7 +517,7 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
         for history in histories:
             shown = [r for r in history.rounds if r.evaluated]
             x = [per_second * r.time for r in shown]
-            note = leaves_out([history.left_out()])
+            note = leaves_out([history.residual()])
             lines.append(Line(history.name, x, [of(r) for r in shown], note=note))
         starts = [line.x[0] for line in lines]  # 0 of simulated workers that are never late
         wide = max(line.x[-1] for line in lines) > WIDE * max(starts) and min(starts) > 0
@@ -525,7 +525,7 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
 
     def against_load(y_label: str, of: Callable[[History], float], log: bool) -> Panel:
         lines = [
-            Line(each.name, [each.load], [of(each)], "points", note=leaves_out([each.left_out()]))
+            Line(each.name, [each.load], [of(each)], "points", note=leaves_out([each.residual()]))
             for each in histories
         ]
         return Panel("", "mean load × n / k", y_label, lines, log_y=log and spread(lines))
@@ -533,7 +533,7 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
     return [
         against_time(loss_label, loss),
         against_time(f"test {measure} (%)" if percent else f"test {measure}", error),
-        against_load("residual, root mean square", lambda each: each.left_out(), False),
+        against_load("residual, root mean square", lambda each: each.residual(), False),
         against_load(
             f"{loss_label}, in the end",
             lambda each: loss([r for r in each.rounds if r.evaluated][-1]),
@@ -544,7 +544,7 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
 
 def _note(history: Any) -> str:
     """What the legend says after the name of a run, if its gradients are approximations."""
-    note = leaves_out([history.left_out()]) if hasattr(history, "left_out") else ""
+    note = leaves_out([history.residual()]) if hasattr(history, "residual") else ""
     return f": {note}" if note else ""
 
 

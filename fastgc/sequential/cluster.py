@@ -312,7 +312,7 @@ class SequentialCluster:
         squared = 0.0
         for part in self._rounds.pop(job):
             total += part.gradient()
-            squared += part.scheme.k * part.left_out() ** 2
+            squared += part.scheme.k * part.residual() ** 2
         return Done(job, total, math.sqrt(squared / self.scheme.k))
 
 
