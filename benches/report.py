@@ -106,6 +106,13 @@ SECTIONS = (
         "n = 4096, a near-exact one is computed beside it: times are means over sets.",
     ),
     Section(
+        "Every verb of codes with many workers",
+        "python benches/scale.py",
+        "Codes that tolerate 5 stragglers, at a load of 6, or 4 (lcc); messages of 4 numbers. A "
+        "round receives all messages; three are simulated. What has a matrix of n by n numbers, or "
+        "solves least squares for each set, is not for 100,000 workers.",
+    ),
+    Section(
         "Decoding vectors of codes by graphs",
         "python benches/graphs.py",
         "Random graphs, of which random workers are lost. Dense least squares have a column for "

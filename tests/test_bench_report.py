@@ -3,6 +3,7 @@
 import importlib.util
 import math
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -170,6 +171,7 @@ def test_every_benchmark_with_a_table_is_in_a_section():
         "no_loss",
         "pairs",
         "partial_work",
+        "scale",
         "torch_audit",
         "torch_deaths",
         "torch_loop",
@@ -177,6 +179,17 @@ def test_every_benchmark_with_a_table_is_in_a_section():
         "vectors_by_code",
     }
     assert named == there - {"test_kernels"}  # of which no table is made
+
+
+def test_times_of_verbs_by_number_of_workers():
+    command = [sys.executable, str(BENCHES / "scale.py"), "binary,nosuch", "--sizes", "20,40"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    rows = [line.strip("| ").split(" | ") for line in ran.stdout.splitlines() if "|" in line]
+    assert rows[0][:3] == ["code", "n", "make, s"]
+    assert [row[:2] for row in rows[2:4]] == [["binary", "20"], ["binary", "40"]]
+    assert all(0 < float(cell) < 10 for row in rows[2:4] for cell in row[2:9])
+    assert set(rows[5][2:]) == {"–"}
+    assert "nosuch, n = 20: ValueError: unknown code 'nosuch'" in ran.stderr
 
 
 @pytest.fixture(scope="module")
