@@ -593,7 +593,8 @@ class _SpanTally:
         self._came: list[int] = []
         self._lacking = self._wanted.copy()
         self._ahead: list[NDArray[np.number]] = []
-        self._basis: list[NDArray[np.number]] = []
+        self._basis: NDArray[np.number] = np.empty((0, self._target.shape[1]))  # room
+        self._rank = 0  # of those that are there
         self._left = self._target
         self._ready = False
 
@@ -618,15 +619,23 @@ class _SpanTally:
         if not 0 < size < np.inf:
             return
         new = row / size
-        if self._basis:
-            basis = np.array(self._basis)
-            for _ in range(2):  # once leaves rounding errors of the size of what was taken away
-                new = new - (basis.conj() @ new) @ basis
+        basis = self._basis[: self._rank]
+        for _ in range(2):  # once leaves rounding errors of the size of what was taken away
+            new = new - (basis @ new.conj()).conj() @ basis
         rest = np.linalg.norm(new)
         if rest > len(row) * np.finfo(np.float64).eps:
             new = new / rest
-            self._basis.append(new)
+            self._keep(new)
             self._left = self._left - np.outer(self._left @ new.conj(), new)
+
+    def _keep(self, new: NDArray[np.number]) -> None:
+        """Add to the basis, whose room is doubled where it is full."""
+        if self._rank == len(self._basis):
+            room: NDArray[np.number] = np.empty((max(8, 2 * self._rank), new.size), new.dtype)
+            room[: self._rank] = self._basis
+            self._basis = room
+        self._basis[self._rank] = new
+        self._rank += 1
 
 
 SETS_TRIED = 5_000  # at most
