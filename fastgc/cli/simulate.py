@@ -88,7 +88,7 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
     if not found:
         raise ValueError(f"no code fits: {'; '.join(reasons(impossible))}")
     if what.plot is not None:
-        about = f"n = {case.n}, s = {case.s}; delays {source.text}"
+        about = f"n = {case.n}, s = {case.s}; {source.said}"
         draw(lambda: plotting.time_curves(found, caption=about), what.plot, what.width)
     if what.timeline is not None:
         shown = {catalogue.describe(name): each for name, each in followed.items()}

@@ -46,6 +46,12 @@ class Source(NamedTuple):
     recording: Recording | None = None
 
     @property
+    def said(self) -> str:
+        """What they are, in a caption."""
+        kind = "delays" if self.recording is None else "times"
+        return f"{kind}: {self.text.strip()}"
+
+    @property
     def n(self) -> int | None:
         """Workers of recorded times; a model has any number."""
         return None if self.recording is None else self.recording.times.shape[1]

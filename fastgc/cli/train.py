@@ -777,7 +777,7 @@ def _introduce(job: _Job, runs: Mapping[str, _Run], dataset: Dataset, model: str
     echo(
         f"{dataset.name}: {len(dataset.X_train)} training, {len(dataset.X_test)} test samples, "
         f"{_labels(dataset)}; model {model}{'' if asked.bias else ' without a bias'}; "
-        f"delays {job.source.text.strip()}, seed {asked.seed}",
+        f"{job.source.said}, seed {asked.seed}",
         err=True,
     )
     few = dataset.task == "classification" and dataset.classes * MANY > len(dataset.X_train)
@@ -861,7 +861,7 @@ def _plot(
 
     named = [replace(each, name=_shown(each.name)) for each in histories]
     asked = job.asked
-    about = f"{dataset.name}; delays {job.source.text.strip()}"
+    about = f"{dataset.name}; {job.source.said}"
     if _differ_in_method(runs):
         panels = plotting.spending_panels(histories, True)
     elif _wait_for_some(runs):
