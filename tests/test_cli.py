@@ -1871,7 +1871,7 @@ def test_numbers_of_threads_are_checked(threads):
 )
 def test_an_encoding_without_our_characters(arguments, says):
     ran = subprocess.run(
-        [sys.executable, "-m", "fastgc", *arguments],
+        [sys.executable, "-P", "-m", "fastgc", *arguments],
         env=os.environ | {"PYTHONIOENCODING": "ascii"},
         capture_output=True,
     )
@@ -1893,5 +1893,5 @@ sys.argv = ["fastgc", "codes", "rs"]
 from fastgc.__main__ import main
 main()
 """
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
     assert (ran.returncode, ran.stdout, ran.stderr) == (-signal.SIGINT, "", "")
