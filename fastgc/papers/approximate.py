@@ -566,11 +566,9 @@ def _of_graph(
         counted = np.bincount(ends, np.repeat(decode(came), 2), minlength=blocks)
         return float(((counted - 1) ** 2).mean())
 
-    lost = [round(part * n) for part in FRACTIONS]
-    found = []
+    lost, found = [round(part * n) for part in FRACTIONS], []
     for part, s in zip(FRACTIONS, track(lost), strict=True):
-        f = n - s
-        best, same, exact = [], [], []
+        f, best, same, exact = n - s, [], [], []
         for came in random_sets(n, f, count, rng):
             if n <= 24:
                 exact.append(left_by_components(code.ends[came], blocks))
@@ -603,10 +601,8 @@ def _of_graph(
             # of few workers beside the truth, of many beside the least there is
             said = "the least that any code can leave, as nothing comes of a block"
             if exact:
-                silent, said = (
-                    float(np.mean(exact)),
-                    "(a - b)^2 / (a + b) of each component, same sets",
-                )
+                silent = float(np.mean(exact))
+                said = "(a - b)^2 / (a + b) of each component, same sets"
             what = f"{name}: mean error, {part:.0%} straggle"
             yield OPTIMAL(what, float(np.mean(best)), closed=silent, note=f"{note}; closed: {said}")
         yield OPTIMAL(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -201,11 +201,7 @@ def sweep(
     rounds, sets = at_least("rounds", rounds, 1), at_least("sets", sets, 1)
     seed, live = at_least("seed", seed, 0), at_least("live", live, 0)
     receive = check_real("receive", receive)
-    for workers in sizes:
-        check_cost(workers, cost)
-        check_cost(workers, work)
-    if np.any(cost) and np.any(work):
-        raise ValueError("cost, of one partition, and work, of all, exclude each other")
+    _check_costs(sizes, cost, work)
     laws = _laws(delays)
     points = [
         (name, workers, s, at)
@@ -300,6 +296,14 @@ def _error(code: Code, survivors: Any) -> float:
         return code.trust(survivors).relative_error
     except OverflowError:  # no decoding vector in float64
         return math.inf
+
+
+def _check_costs(sizes: Iterable[int], cost: ArrayLike, work: ArrayLike) -> None:
+    for workers in sizes:
+        check_cost(workers, cost)
+        check_cost(workers, work)
+    if np.any(cost) and np.any(work):
+        raise ValueError("cost, of one partition, and work, of all, exclude each other")
 
 
 def _names(codes: str | Sequence[str]) -> list[str]:

@@ -68,6 +68,22 @@ class SequentialRun:
         return scale * float(np.std(means, ddof=1)) / math.sqrt(count)
 
 
+def _checked(times: ArrayLike, scheme: SequentialScheme) -> NDArray[np.float64]:
+    seconds = check_reals("times", times)
+    if seconds.ndim != 2 or seconds.shape[1] != scheme.n:
+        raise ValueError(
+            f"times must have shape (rounds, {scheme.n}), a column for each worker of {scheme!r}, "
+            f"not {seconds.shape}"
+        )
+    check_finite("times", seconds)
+    if len(seconds) <= scheme.delay:
+        raise ValueError(
+            f"times must be of more than {scheme.delay} rounds, which a job takes, not of "
+            f"{len(seconds)}"
+        )
+    return seconds
+
+
 def simulate_sequential(
     times: ArrayLike,
     scheme: SequentialScheme,
@@ -138,18 +154,7 @@ def simulate_sequential(
     1.2857142857142858
     """
     check_scheme(scheme)
-    seconds = check_reals("times", times)
-    if seconds.ndim != 2 or seconds.shape[1] != scheme.n:
-        raise ValueError(
-            f"times must have shape (rounds, {scheme.n}), a column for each worker of {scheme!r}, "
-            f"not {seconds.shape}"
-        )
-    check_finite("times", seconds)
-    if len(seconds) <= scheme.delay:
-        raise ValueError(
-            f"times must be of more than {scheme.delay} rounds, which a job takes, not of "
-            f"{len(seconds)}"
-        )
+    seconds = _checked(times, scheme)
     mu, at_load = check_real("mu", mu), check_real("at_load", at_load)
     slope = _slope(load_slope, seconds.shape)
     if wait not in ("jobs", "model"):

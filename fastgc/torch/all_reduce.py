@@ -308,13 +308,7 @@ class CodedAllReduce:
         self._position = None if sampler is None else Position(sampler, accumulate)
         self._sampler, self._accumulate, self._state = sampler, accumulate, _states(state)
         check_word("buffers", buffers, "error", "mean")
-        rank, world = place_of(group, rank)
-        if isinstance(code, Code) and world not in (None, code.n):
-            raise ValueError(
-                f"a code of {code.n} workers needs {code.n} ranks "
-                f"(torchrun --nproc-per-node {code.n}), not {world}"
-            )
-        real_row(code, rank)
+        rank = _rank_of(code, group, rank)
         self._pace = _Pace() if deadline == "auto" else None
         seconds = check_real(
             "deadline", _DEADLINE if deadline == "auto" else deadline, positive=True
@@ -330,12 +324,7 @@ class CodedAllReduce:
         self._reactive: _Reactive | None = None
         if reacting is not None:
             self._reactive = _Reactive(code, rank, self._parameters, accumulate, *reacting)
-        self._audit: Audit | None = None
-        if audit is not None:
-            every = at_least("audit", audit, 1)
-            scaled = any(isinstance(each, torch.amp.GradScaler) for each in self._state)
-            groups = copies(code) if self._reactive is None else []
-            self._audit = Audit(rank, code.n, every, scaled, groups)
+        self._audit = self._auditing(audit)
         self._buffers, self._averaged = Buffers(module), buffers == "mean"
         # The last step's result, and a buffer for this step's: `__call__` swaps them.
         counted = 0 if self._reactive is None else code.k
@@ -351,14 +340,25 @@ class CodedAllReduce:
         number = next(_count)
         place = _store(store, group, replica, number), rank, code.n
         self._members = Members(*place, bool if partial else enough, seconds, settle)
-        self._admission: Admission | None = None
-        if replica is not None:
-            device = local(self._parameters[0]).device
-            tickets = dist.PrefixStore(f"fastgc/replicas/{number}", store)
-            self._admission = Admission(replica, rank, tickets, device, 2 * seconds)
+        self._admission = self._admitting(replica, store, number, 2 * seconds)
         self._leave = weakref.finalize(self, self._members.close)
         self._require_no_other()
         self.join()
+
+    def _auditing(self, every: int | None) -> Audit | None:
+        if every is None:
+            return None
+        every = at_least("audit", every, 1)
+        scaled = any(isinstance(each, torch.amp.GradScaler) for each in self._state)
+        groups = copies(self._code) if self._reactive is None else []
+        return Audit(self.rank, self._code.n, every, scaled, groups)
+
+    def _admitting(self, replica: Any, store: Any, number: int, seconds: float) -> Admission | None:
+        if replica is None:
+            return None
+        device = local(self._parameters[0]).device
+        tickets = dist.PrefixStore(f"fastgc/replicas/{number}", store)
+        return Admission(replica, self.rank, tickets, device, seconds)
 
     def _require_no_other(self) -> None:
         if any(other.joined and other._leave.alive for other in _running):
@@ -1131,6 +1131,18 @@ def _check_redundancy(
     if partial:
         raise ValueError('partial=True is for redundancy="proactive"')
     return sampler, recompute
+
+
+def _rank_of(code: Code, group: Any, rank: int | None) -> int:
+    """The rank of this process; raises where the code is not one for as many."""
+    rank, world = place_of(group, rank)
+    if isinstance(code, Code) and world not in (None, code.n):
+        raise ValueError(
+            f"a code of {code.n} workers needs {code.n} ranks "
+            f"(torchrun --nproc-per-node {code.n}), not {world}"
+        )
+    real_row(code, rank)
+    return rank
 
 
 def _check_replica(
