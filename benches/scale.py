@@ -38,8 +38,8 @@ NAMES = (
     "bgc",
     "brc",
 )
-SIZES = (1000, 10_000, 100_000, 1_000_000)
-STRAGGLERS, ELEMENTS, ROUNDS, LIMIT = 5, 4, 3, 30
+SIZES = (1000, 10_000, 100_000)
+STRAGGLERS, ELEMENTS, ROUNDS, LIMIT = 5, 4, 3, 10
 VERBS = ("make", "decodable", "vector", "trust", "encode", "round", "simulate")
 
 
