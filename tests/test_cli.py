@@ -202,7 +202,7 @@ def test_by_label(tmp_path):
     )
     assert result.exit_code == 0, result.output
     assert "digits by label: " in result.stderr
-    assert f"delays {late}, seed 0" in result.stderr
+    assert f"delays: {late}, seed 0" in result.stderr
     coded, everyone, ignoring = json.loads(history.read_text())
     last = [each["rounds"][-1] for each in (coded, everyone, ignoring)]
     assert last[0]["test_error"] == last[1]["test_error"] < 0.1 < last[2]["test_error"]
