@@ -213,6 +213,51 @@ def test_newcomers_are_let_in_at_one_step_by_one_replica(seed, monkeypatch):
         assert [at for each, at in answers if each == newcomer] == [step] * parts
 
 
+def test_a_sum_waits_until_a_newcomer_is_there_with_its_new_life():
+    """Others may not have seen yet that its last one ended; a newcomer that dies is not awaited."""
+    views = iter([(3, [0, 1]), (3, [0, 1]), (4, [1]), (5, [0, 1]), (6, [0, 1])])
+    seen = []
+
+    def view():
+        seen.append(next(views))
+        return types.SimpleNamespace(number=seen[-1][0], ranks=seen[-1][1])
+
+    coded = CodedAllReduce.__new__(CodedAllReduce)
+    coded.step = 7
+    coded._members = types.SimpleNamespace(view=view, deadline=400.0)
+    coded._let_in(types.SimpleNamespace(newcomers={7: [0]}.get))
+    assert seen[-1] == (5, [0, 1])
+    coded._members = types.SimpleNamespace(
+        view=lambda: types.SimpleNamespace(number=3, ranks=[1]), deadline=0.2
+    )
+    coded._let_in(types.SimpleNamespace(newcomers={7: [0]}.get))
+
+
+def test_a_rank_whose_part_is_empty(tmp_path):
+    """As of a matrix with fewer rows than the replica has ranks."""
+    code = fastgc.BinaryCode(2, stragglers=1)
+
+    def train(rank, store, life):
+        start_replica(store, rank, life, 2)
+        module = torch.nn.Linear(3, 1, bias=False)
+        torch.nn.init.ones_(module.weight)
+        mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (2,))
+        torch.distributed.fsdp.fully_shard(module, mesh=mesh)
+        replica = {"store": store, "rank": rank // 2, "replica": torch.distributed.group.WORLD}
+        with CodedAllReduce(module, code, audit=1, **replica) as all_reduce:
+            for _ in range(2):
+                module.zero_grad()
+                (2 * module(torch.ones(1, 3)).sum()).backward()
+                all_reduce()
+            found = module.weight.grad.full_tensor().tolist()
+        here = module.weight.grad.to_local().numel()
+        torch.distributed.destroy_process_group()
+        return here, found
+
+    results = launch(tmp_path, train, count=4, imports=imports)
+    assert results == {r: (0 if r % 2 else 3, [[2.0] * 3]) for r in range(4)}
+
+
 @pytest.mark.parametrize(
     ("code", "each", "options"),
     [
