@@ -73,7 +73,7 @@ def codes(context: typer.Context, what: Asked, output: Tables) -> None:
     output.check()
     check_pictures(what.width, what.plot)
     recording = read_recorded(context, what, "workers")
-    source = None if recording is None else Source(recording.delays, recording.source, recording)
+    source = None if recording is None else Source.of(recording)
     if source is None and is_given(context, "cost"):
         raise ValueError("--cost is of times: name them by --recorded")
     n, s = size_of(what, None if source is None else source.n)

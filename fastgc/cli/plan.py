@@ -228,7 +228,7 @@ def _go_live(
             )
         return float(seconds.mean())
 
-    return Source(recording.delays, recording.source, recording), run
+    return Source.of(recording), run
 
 
 def _found(what: Search, times: _Times) -> Plan:
@@ -508,7 +508,7 @@ def _grid(context: typer.Context, asked: Asked) -> Sweep:
     workers, delays = asked.workers, list[Any](asked.delays or [DELAYS])
     processors, interrupted = processors_of(asked.processors), not asked.finish
     if recording is not None:
-        source = Source(recording.delays, recording.source, recording)
+        source = Source.of(recording)
         workers, delays = str(source.n), [(source.text, source.model)]
         processors, interrupted = source.processors(asked.processors), False
         how = {"work": source.cost(0.0, 1, processors)}

@@ -45,6 +45,11 @@ class Source(NamedTuple):
     text: str  # what they are, in words
     recording: Recording | None = None
 
+    @classmethod
+    def of(cls, recording: Recording) -> Source:
+        """The recorded times."""
+        return cls(recording.delays, recording.source, recording)
+
     @property
     def said(self) -> str:
         """What they are, in a caption."""
@@ -91,7 +96,7 @@ def source_of(context: typer.Context, what: Any, *told: str) -> Source:
     """
     recording = read_recorded(context, what, "workers", "delays", *told)
     if recording is not None:
-        return Source(recording.delays, recording.source, recording)
+        return Source.of(recording)
     from ..delays import parse
 
     return Source(parse(what.delays), what.delays)

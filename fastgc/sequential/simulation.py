@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import at_least, check_finite, check_real, check_reals
+from .._arrays import at_least, check_finite, check_real, check_reals, check_word
 from .._shown import duration
 from .catalogue import Candidate, candidates
 from .scheme import Schedule, SequentialScheme, Tasks, check_scheme
@@ -157,8 +157,7 @@ def simulate_sequential(
     seconds = _checked(times, scheme)
     mu, at_load = check_real("mu", mu), check_real("at_load", at_load)
     slope = _slope(load_slope, seconds.shape)
-    if wait not in ("jobs", "model"):
-        raise ValueError(f'wait must be "jobs" or "model", not {wait!r}')
+    check_word("wait", wait, "jobs", "model")
     if wait == "model" and scheme.model is None:
         raise ValueError(f'wait="model" needs a scheme with a model of stragglers, not {scheme!r}')
     schedule = scheme.schedule()
