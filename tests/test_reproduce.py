@@ -1334,8 +1334,6 @@ def test_figures_of_several_processes(monkeypatch):
     left = reproduce(["li-tables", "zhu-5", "raviv-bound"], **given, processes=2)
     assert next(left).name == "li-tables"
     left.close()  # nobody goes on with what nobody waits for
-    for each in set(multiprocessing.active_children()) - others:
-        each.join(60)
     assert not set(multiprocessing.active_children()) - others
     with pytest.raises(ValueError, match="needs data=PATH"):
         list(reproduce(["li-tables", "bytedance2025"], **given, processes=2))

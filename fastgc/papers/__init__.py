@@ -148,9 +148,11 @@ def _at_a_time(
                     advance()
                 yield found[name]
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
             for each in set(active_children()) - others:
                 each.terminate()  # nobody wants what it computes
+            # The pool's own thread collects the ended processes. Whoever asks before it is done
+            # may be told that one of them still runs.
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _one_thread() -> None:
