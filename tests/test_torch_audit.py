@@ -38,7 +38,16 @@ pytestmark = pytest.mark.any_backend
 
 
 def bits(flat, seed):
-    return Fingerprint(flat, seed).value()
+    hashed = Fingerprint(seed)
+    for each in [flat] if isinstance(flat, torch.Tensor) else flat:
+        hashed.add(each)
+    return hashed.value()
+
+
+def printed(audit, flat, step):
+    hashed = audit.fingerprint(step)
+    hashed.add(flat)
+    return hashed.value()
 
 
 class Views:
@@ -349,33 +358,43 @@ def test_one_that_overflows_counts_where_nothing_scales_or_the_third_time():
 # ------------------------------------------------------------------------------- copies
 
 
-def folded(octets, seed):
+def folded(vectors, seed):
     """The fingerprint by its definition, in Python's integers."""
 
-    def hashed(words):
-        keys = rng.integers(2**64 - 1, size=4096, dtype=np.uint64, endpoint=True).tolist()
+    def keys():
+        return rng.integers(2**64 - 1, size=4096, dtype=np.uint64, endpoint=True).tolist()
+
+    def hashed(words, keys):
         blocks = [words[at : at + 4096] for at in range(0, len(words), 4096)]
         return [sum(map(product, block, keys)) % 2**64 for block in blocks]
 
     def product(word, key):
         return (word + key) % 2**32 * (((word >> 32) + (key >> 32)) % 2**32)
 
-    rng, whole = np.random.default_rng(seed), len(octets) // 8 * 8
-    rest = octets[whole:] + bytes(8 - len(octets) + whole)
-    words = hashed(np.frombuffer(octets[:whole], np.uint64).tolist())
-    words.append(int.from_bytes(rest, sys.byteorder))
-    while len(words) > 1:
-        words = hashed(words)
-    return words[0]
+    rng, found = np.random.default_rng(seed), []
+    first = keys()
+    for octets in vectors:
+        whole = len(octets) // 8 * 8
+        found += hashed(np.frombuffer(octets[:whole], np.uint64).tolist(), first)
+        if rest := octets[whole:]:
+            found.append(int.from_bytes(rest + bytes(8 - len(rest)), sys.byteorder))
+    found.append(0)
+    while len(found) > 1:
+        found = hashed(found, keys())
+    return found[0]
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 7, 8191, 8192, 8193, 150_001])
-def test_fingerprints_are_sums_of_products_with_keys(size):
-    flat = torch.randn(size, generator=torch.Generator().manual_seed(size))
-    for vector in (flat, flat.double()):
-        assert bits(vector, (3, 4)) == folded(vector.numpy().tobytes(), (3, 4))
-        assert bits(vector.clone(), (3, 4)) == bits(vector, (3, 4))
-        assert bits(vector, (3, 5)) != bits(vector, (3, 4)) or size < 2  # one word is as it is
+@pytest.mark.parametrize("sizes", [[0], [1], [2], [7, 0, 8191], [8192, 1, 8193], [150_001]])
+def test_fingerprints_are_sums_of_products_with_keys(sizes):
+    rng = torch.Generator().manual_seed(sum(sizes))
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        vectors = [torch.randn(size, generator=rng).to(dtype) for size in sizes]
+        octets = [x.view(torch.uint8).numpy().tobytes() for x in vectors]
+        assert bits(vectors, (3, 4)) == folded(octets, (3, 4))
+        assert bits(vectors, (3, 5)) != bits(vectors, (3, 4)) or not sum(sizes)
+        # wherever they lie in memory
+        shifted = [torch.cat([x[:1], x])[1:] for x in vectors]
+        assert bits(shifted, (3, 4)) == bits(vectors, (3, 4))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -393,12 +412,13 @@ def test_a_message_holds_gradients_times_a_coefficient_whatever_is_hashed(coeffi
     dense = [torch.zeros(6) if p.grad is None else p.grad.to_dense().flatten() for p in module]
     gradient = torch.cat(dense).to(dtype)
     message.flat.fill_(7.0)
-    hashed = message.take_and_hash(coefficient, Fingerprint(message.gradient, (1, 2)))
-    assert hashed == bits(gradient, (1, 2))
+    message.take_gradients(coefficient, hashed=(hashed := Fingerprint((1, 2))))
+    small = [each.to(dtype) for each in dense]
+    assert hashed.value() == bits([small[0], small[1], torch.cat(small[2:])], (1, 2))
     assert torch.equal(message.gradient, coefficient * gradient)
     assert (message.flat[len(gradient) :] == 7.0).all()
     module[1].grad[1, 3] = math.nan
-    message.take_and_hash(coefficient, Fingerprint(message.gradient, (1, 2)))
+    message.take_gradients(coefficient, hashed=Fingerprint((1, 2)))
     assert message.gradient.isnan().sum() == (coefficient != 0.0)
 
 
@@ -457,7 +477,7 @@ def compare_all(audits, gradients, step=0, secret=5, half=False):
     ranks = sorted(audits)
     told = [0] * (max(ranks) + 1)
     for r in ranks:
-        told[r] = audits[r].fingerprint(gradients[r], step).value()
+        told[r] = printed(audits[r], gradients[r], step)
     total = sum(gradients[r] for r in ranks)
     agreed = {audits[r].agree(ranks, told, total) for r in ranks}
     assert len(agreed) == 1
@@ -501,15 +521,13 @@ def test_every_bit_that_changes_the_step_is_found_in_every_rank(groups, dtype):
     right = {r: x.to(getattr(torch, dtype)) for r, x in of_groups(groups).items()}
     step = sum(right[group[0]] for group in groups)
     before, signs, found = copied(groups)[0], Signs(50, 5), 0
-    prints = [
-        before.fingerprint(right[r], 1).value() if r in right else 0 for r in range(max(right) + 1)
-    ]
+    prints = [printed(before, right[r], 1) if r in right else 0 for r in range(max(right) + 1)]
     sketches = {r: Sketch.of(x, False, signs) for r, x in right.items()}
     for faulty, bit in itertools.product(right, range(width)):
         audit, wrong = copy.deepcopy(before), right[faulty].clone()
         wrong.view(words)[7] ^= (1 << bit) - (1 << width) * (bit == width - 1)
         told = prints.copy()
-        told[faulty] = audit.fingerprint(wrong, 1).value()
+        told[faulty] = printed(audit, wrong, 1)
         assert not audit.agree(list(right), told, step)
         verdict = audit.judge_copies(told, sketches | {faulty: Sketch.of(wrong, False, signs)})
         group = next(each for each in groups if faulty in each)

@@ -32,6 +32,7 @@ import weakref
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self
 
@@ -61,7 +62,7 @@ _TRIED_EVERY = 1000  # steps
 # Who is late in a step: a factor of a quantile of what steps took, once there were so many.
 _DEADLINE, _SHORTEST, _FACTOR, _QUANTILE, _STEPS = 60.0, 1.0, 10.0, 0.95, 20
 _POLL = 0.005  # seconds between looks at who is there
-_PIECE = 1 << 18  # numbers of a gradient that are copied and hashed at once
+_PIECE = 1 << 19  # numbers of gradients that are hashed at once, and multiplied in the caches
 _SUMS = 8  # further sums that a message has room for
 # What is to be done where ranks differ.
 _START = (
@@ -253,8 +254,8 @@ class CodedAllReduce:
     With proactive redundancy ranks with equal rows (`BinaryCode` with n a multiple of s + 1,
     `FractionalRepetition`) send 64-bit fingerprints of their gradients in the sum itself, under
     keys that are drawn at random. While copies are equal, an audited step needs no further
-    computing and no further message, but one pass over the gradient: 3 ms of a core for ten million
-    numbers of float32, or 7 if a rank's own gradient is not in the sum.
+    computing and no further message, but one pass over the gradient (``benches/torch_audit.py``
+    measures what that takes).
 
     If some copies are not equal, differences larger than rounding count: 1e-5 of the norm for
     copies that had the same bits in an earlier audit; 1e-3 for others, such as those of machines of
@@ -576,10 +577,10 @@ class CodedAllReduce:
         if audit is None:
             self._sum(view, own, sums)
             return
-        hashed = audit.fingerprint(self._next.gradient, self.step)
-        own_print = self._next.take_and_hash(own, hashed)
+        hashed = audit.fingerprint(self.step)
+        self._next.take_gradients(own, hashed=hashed)
         self._next.take_rest(own, 1 / len(view.ranks), sums)
-        self._next.tell(self.rank, own_print)
+        self._next.tell(self.rank, hashed.value())
         view.sum(self._next.flat, self._patience(view))
 
     def _sum(self, view: View, own: float, sums: Sequence[float]) -> None:
@@ -953,14 +954,11 @@ class _Pace:
         return max(_SHORTEST, _FACTOR * float(np.quantile(self._seconds, _QUANTILE)))
 
 
-def _pieces(
-    grad: torch.Tensor | None, mine: torch.Tensor
-) -> Iterator[tuple[torch.Tensor | None, torch.Tensor]]:
-    """A gradient and where it goes, both in pieces that fit into a cache if that is possible."""
-    if grad is None or grad.device.type != "cpu" or grad.is_sparse or not grad.is_contiguous():
-        yield grad, mine
-    else:
-        yield from zip(*(torch.split(x.view(-1), _PIECE) for x in (grad, mine)), strict=True)
+def _multiply(x: torch.Tensor, coefficient: float, out: torch.Tensor) -> None:
+    if coefficient == 0.0:  # not even NaN stays
+        out.zero_()
+    elif coefficient != 1.0 or x is not out:
+        torch.mul(x, coefficient, out=out)
 
 
 class _Message:
@@ -987,6 +985,7 @@ class _Message:
         self.gradient, self.used, averaged, self._counts, self.sums, self._norms, told = split
         self._prints = told.view(prints, 4)
         self._tensors = Vector(self.gradient, parts_here).tensors
+        self._ends = list(accumulate((part.numel() for part in parts_here), initial=0))
         averages_of = Vector(averaged, floating.values()).tensors
         self._averages = dict(zip(floating, averages_of, strict=True))
 
@@ -1017,42 +1016,51 @@ class _Message:
             self.sums[: len(sums)] = coefficient * torch.tensor([float(x) for x in sums])
 
     @torch.no_grad()
-    def take_gradients(self, coefficient: float, of: slice = slice(None)) -> None:
-        """Take gradients of these parameters alone."""
-        found = gradients(self._parameters[of])
-        for grad, mine in zip(found, self._tensors[of], strict=True):
-            if grad is None or coefficient == 0.0:
+    def take_gradients(
+        self, coefficient: float, of: slice = slice(None), hashed: Fingerprint | None = None
+    ) -> None:
+        """Take gradients of these parameters alone times a coefficient.
+
+        The gradients themselves are hashed, if that is wanted, while they are in the caches.
+        """
+        if hashed is not None:
+            for read, mine in self._pieces(of):
+                hashed.add(read)
+                _multiply(read, coefficient, mine)
+            return
+        for grad, mine in zip(gradients(self._parameters[of]), self._tensors[of], strict=True):
+            if grad is None:
                 mine.zero_()
             elif grad.device.type == "cpu" and not grad.is_sparse:
-                torch.mul(grad, coefficient, out=mine)
+                _multiply(grad, coefficient, mine)
             else:
-                mine.copy_(grad.to_dense() if grad.is_sparse else grad).mul_(coefficient)
+                mine.copy_(grad.to_dense() if grad.is_sparse else grad)
+                _multiply(mine, coefficient, mine)
 
-    @torch.no_grad()
-    def take_and_hash(self, coefficient: float, hashed: Fingerprint) -> int:
-        """Take gradients times a coefficient; the fingerprint of the gradients themselves.
+    def _region(self, of: slice) -> torch.Tensor:
+        first, last, _ = of.indices(len(self._parameters))
+        return self.gradient[self._ends[first] : self._ends[last]]
 
-        A piece is copied, hashed and multiplied while it is in the caches.
+    def _pieces(self, of: slice) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Gradients, flat, and where they go: in pieces that fit into a cache.
+
+        Small ones are copied there together, since each call of PyTorch takes a few microseconds.
         """
-        end = multiplied = 0
-        for whole_grad, mine in zip(gradients(self._parameters), self._tensors, strict=True):
-            for grad, piece in _pieces(whole_grad, mine):
-                if grad is None:
-                    piece.zero_()
-                else:
-                    piece.copy_(grad.to_dense() if grad.is_sparse else grad)
-                end, before = end + piece.numel(), multiplied
-                multiplied = hashed.reach(end)
-                self._multiply_own(coefficient, before, multiplied)
-        found = hashed.value()
-        self._multiply_own(coefficient, multiplied, end)
-        return found
-
-    def _multiply_own(self, coefficient: float, begin: int, end: int) -> None:
-        if coefficient == 0.0:  # not even NaN stays
-            self.gradient[begin:end].zero_()
-        elif coefficient != 1.0:
-            self.gradient[begin:end].mul_(coefficient)
+        first, last, _ = of.indices(len(self._parameters))
+        while first < last:
+            begin, limit = first, self._ends[first] + _PIECE
+            first += 1
+            while first < last and self._ends[first + 1] <= limit:
+                first += 1
+            some = slice(begin, first)
+            mine = self._region(some)
+            found = zip(gradients(self._parameters[some]), self._tensors[some], strict=True)
+            flat = [_vector(grad, like.numel(), like.dtype) for grad, like in found]
+            read = flat[0] if len(flat) == 1 else torch.cat(flat, out=mine)
+            if len(mine) <= _PIECE:
+                yield read, mine
+            else:
+                yield from zip(torch.split(read, _PIECE), torch.split(mine, _PIECE), strict=True)
 
     @torch.no_grad()
     def give(self, into: Mapping[torch.Tensor, torch.Tensor] = MappingProxyType({})) -> None:
@@ -1060,15 +1068,18 @@ class _Message:
 
         What is to be set in place of the `.grad` of some parameters, `into` says.
         """
+        copies: dict[torch.Tensor, torch.Tensor] = {}
         for p, used, mine in zip(self._parameters, self.used.tolist(), self._tensors, strict=True):
             if not used:
                 continue
             if p in into:
-                into[p].copy_(mine)
+                copies[into[p]] = mine
             elif p.grad is None or p.grad.is_sparse:
                 p.grad = whole(mine.to(p.device, copy=True), like=p)
             else:
-                local(p.grad).copy_(mine)
+                copies[local(p.grad)] = mine
+        if copies:
+            torch._foreach_copy_(list(copies), list(copies.values()))
         for mine, buffer in self._averaged():
             buffer.copy_(mine)
 
@@ -1290,11 +1301,15 @@ def _flat(
 ) -> torch.Tensor:
     """Gradients as one vector on the CPU."""
     parts = [local(p) for p in parameters]
-    flat = torch.zeros(sum(part.numel() for part in parts), dtype=parts[0].dtype)
-    for mine, grad in zip(Vector(flat, parts).tensors, given, strict=True):
-        if grad is not None:
-            mine.copy_(grad.to_dense() if grad.is_sparse else grad)
-    return flat
+    pairs = zip(given, parts, strict=True)
+    return torch.cat([_vector(grad, part.numel(), parts[0].dtype) for grad, part in pairs])
+
+
+def _vector(grad: torch.Tensor | None, size: int, dtype: torch.dtype) -> torch.Tensor:
+    """A gradient as a vector of this type on the CPU."""
+    if grad is None:
+        return torch.zeros(size, dtype=dtype)
+    return (grad.to_dense() if grad.is_sparse else grad).to("cpu", dtype).reshape(-1)
 
 
 class _Given:

@@ -116,44 +116,42 @@ def in_half(gradients: Iterable[torch.Tensor | None]) -> bool:
 
 
 class Fingerprint:
-    """A number of 64 bits that differs where any bit of a vector on the CPU does.
+    """A number of 64 bits that differs where any bit of some vectors on the CPU does.
 
-    Whatever two vectors of one length are, it is the same with probability 2^-30 at most, if they
-    have less than 2^26 numbers, over random keys, which are drawn by the seed: every 4096 words of
-    64 bits are hashed to one, and so are these, until one is left.
+    Whatever two lists of vectors of the same lengths are, it is the same with probability 2^-30 at
+    most, if they have less than 2^26 numbers, over random keys, which are drawn by the seed: every
+    4096 words of 64 bits of a vector are hashed to one, and so are these, until one is left.
     """
 
-    def __init__(self, flat: torch.Tensor, seed: Sequence[int]) -> None:
-        octets = flat.numpy().view(np.uint8)
-        whole, self._rest = len(octets) // 8 * 8, np.zeros(8, dtype=np.uint8)
-        self._end, self._size = octets[whole:], flat.element_size()
-        self._words, self._rng = octets[:whole].view(np.uint64), np.random.default_rng(seed)
+    def __init__(self, seed: Sequence[int]) -> None:
+        self._rng = np.random.default_rng(seed)
         self._keys = _keys(self._rng)
-        self._found = np.empty(-(-len(self._words) // _WORDS), dtype=np.uint64)
-        self._blocks = 0  # that are hashed
+        self._found: list[NDArray[np.uint64]] = []
 
-    def reach(self, numbers: int) -> int:
-        """Hash what is whole of the vector's first numbers; up to where it is hashed by now."""
-        blocks = numbers * self._size // (8 * _WORDS)
-        self._hash(blocks)
-        return blocks * (8 * _WORDS) // self._size
+    def add(self, flat: torch.Tensor) -> None:
+        """Hash one more vector, which is contiguous."""
+        aligned = flat if flat.data_ptr() % 8 == 0 else flat.clone()
+        octets = aligned.view(torch.uint8).numpy()
+        whole = len(octets) // 8 * 8
+        if whole:
+            self._found.append(_hashed(octets[:whole].view(np.uint64), self._keys))
+        if whole < len(octets):
+            last = np.zeros(8, dtype=np.uint8)
+            last[: len(octets) - whole] = octets[whole:]
+            self._found.append(last.view(np.uint64))
 
     def value(self) -> int:
-        """Hash the rest: the fingerprint."""
-        self._hash(len(self._found))
-        self._rest[: len(self._end)] = self._end
-        words = np.append(self._found, self._rest.view(np.uint64))
+        """The fingerprint of all vectors so far."""
+        words = np.concatenate([*self._found, np.zeros(1, dtype=np.uint64)])
         while len(words) > 1:
-            found = np.empty(-(-len(words) // _WORDS), dtype=np.uint64)
-            kernels.unchecked.hash_words(words, _keys(self._rng), found)
-            words = found
+            words = _hashed(words, _keys(self._rng))
         return int(words[0])
 
-    def _hash(self, blocks: int) -> None:
-        if blocks > self._blocks:
-            some = self._words[self._blocks * _WORDS : blocks * _WORDS]
-            kernels.unchecked.hash_words(some, self._keys, self._found[self._blocks : blocks])
-            self._blocks = blocks
+
+def _hashed(words: NDArray[np.uint64], keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    found = np.empty(-(-len(words) // len(keys)), dtype=np.uint64)
+    kernels.unchecked.hash_words(words, keys, found)
+    return found
 
 
 def _keys(rng: np.random.Generator) -> NDArray[np.uint64]:
@@ -488,9 +486,9 @@ class Audit:
 
     # -------------------------------------------------------------------------------- copies
 
-    def fingerprint(self, flat: torch.Tensor, step: int) -> Fingerprint:
+    def fingerprint(self, step: int) -> Fingerprint:
         """That of this rank's gradient in a step, of which nothing is hashed yet."""
-        return Fingerprint(flat, (self._secret, step))
+        return Fingerprint((self._secret, step))
 
     def agree(self, ranks: Sequence[int], prints: Sequence[int], total: torch.Tensor) -> bool:
         """Whether all copies among these ranks have the same fingerprint; `total` is the sum."""
