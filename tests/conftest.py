@@ -1,8 +1,9 @@
 """Under which backends tests run, and how many of them; and proof of which build is tested.
 
 Kernels, marked ``every_backend``, are tested under each backend, all else under the default one.
-With ``--long`` every test runs under every backend and for every dtype, and those marked ``long``
-run, too.
+Numba compiles for minutes where nothing is cached: what it compiles is tested with ``--backend
+numba`` or ``--long`` only. With ``--long`` every test runs under every backend and for every dtype,
+and those marked ``long`` run, too.
 """
 
 import functools
@@ -105,7 +106,8 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_configure(config):
     for line in (
         "any_backend: does not depend on the backend; runs once, under the default one",
-        "every_backend: runs under every backend, not with --long only",
+        "every_backend: runs under every backend, not with --long only; under Numba if it is named",
+        "numba: has Numba compile; runs with --backend numba or --long only",
         "long: runs with --long only",
         "few(count, *backends): without --long runs for `count` of its sets of parameters, spread "
         "evenly over all of them; under these backends only, if some are named",
@@ -141,16 +143,19 @@ def pytest_generate_tests(metafunc):
         return metafunc.definition.get_closest_marker(name)
 
     def under(name):
-        # Numba compiles for a minute where nothing is cached yet: one process does it, and
-        # another what has to do with nodes or with times, which is apart from all else
+        # where nothing is cached yet one process compiles what has to do with nodes or with times,
+        # which is apart from all else, and another one the rest
         of = "numba, apart" if metafunc.definition.path.stem in APART else "numba"
-        return pytest.param(name, marks=pytest.mark.xdist_group(of) if name == "numba" else ())
+        compiles = name == "numba" or marked("numba")
+        return pytest.param(name, marks=pytest.mark.xdist_group(of) if compiles else ())
 
     names = fastgc.backends()
     if only := metafunc.config.getoption("--backend"):
         names = [only]
     elif marked("any_backend") or not (strength.LONG or marked("every_backend")):
         names = names[:1]
+    elif not strength.LONG:
+        names = [name for name in names if name != "numba" or name == names[0]]
     metafunc.parametrize("backend", [under(name) for name in names], indirect=True)
 
 
@@ -175,9 +180,12 @@ def in_order(items):
 
 
 def leave_out(config, items):
+    compiling = (config.getoption("--backend") or fastgc.backends()[0]) == "numba"
 
     def is_long(item):
         if item.get_closest_marker("long"):
+            return True
+        if item.get_closest_marker("numba") and not compiling:
             return True
         drawn = item.callspec.params if hasattr(item, "callspec") else {}
         return (
@@ -186,7 +194,12 @@ def leave_out(config, items):
         )
 
     def name_of(dtype):
-        return dtype if isinstance(dtype, str) or dtype is None else np.dtype(dtype).name
+        if isinstance(dtype, str) or dtype is None:
+            return dtype
+        try:
+            return np.dtype(dtype).name
+        except TypeError:  # PyTorch's
+            return str(dtype).rpartition(".")[2]
 
     left_out = [item for item in items if is_long(item)]
     left_out += beyond_a_few([item for item in items if not is_long(item)])

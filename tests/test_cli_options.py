@@ -374,6 +374,7 @@ def test_tables_fit_a_terminal_with_their_first_column(command, times, monkeypat
 # ------------------------------------------------------------------------------------- the help
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_examples_of_the_help_run(command, times):
     said = inspect.cleandoc(COMMANDS[command].epilog)

@@ -17,7 +17,7 @@ from fastgc.kernels.cyclic import circle
 numba = pytest.importorskip("numba")
 from fastgc.kernels import numba as nb  # noqa: E402
 
-pytestmark = [pytest.mark.any_backend, pytest.mark.xdist_group("numba")]
+pytestmark = [pytest.mark.any_backend, pytest.mark.numba]
 
 FILES = ("combine", "completion", "cover", "decoding", "delays", "lagrange")
 FILES += ("near_exact", "optimize", "vandermonde")

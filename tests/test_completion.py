@@ -440,7 +440,7 @@ def test_no_rounds():
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("numba, apart")
+@pytest.mark.numba
 @pytest.mark.any_backend
 def test_from_compiled_code():
     """The Numba kernel inside a user's own loop."""

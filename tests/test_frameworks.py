@@ -29,6 +29,7 @@ def test_scikit_learn_takes_it_for_an_estimator(estimator, check):
     check(estimator)
 
 
+@pytest.mark.long
 def test_the_estimators_script():
     share, messages = printed("coded_estimator").splitlines()
     assert float(re.match(r"\S+", share)[0]) > 0.92

@@ -113,7 +113,7 @@ def test_use_backend_holds_and_restores():
         fastgc.use_backend(before)
 
 
-@pytest.mark.xdist_group("numba")
+@pytest.mark.numba
 def test_codes_follow_the_backend_in_use():
     code = fastgc.ReedSolomon(8, stragglers=2)
     vectors = []

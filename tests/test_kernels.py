@@ -814,7 +814,7 @@ def test_a_running_sum_of_vectors(data, size, dtype):
 
 
 @pytest.mark.long  # most of it is in the example of fastgc.kernels.numba, which test_readme.py runs
-@pytest.mark.xdist_group("numba")
+@pytest.mark.numba
 @pytest.mark.any_backend
 def test_from_compiled_code():
     """The Numba kernels inside a user's own loop."""
@@ -860,7 +860,7 @@ def test_from_compiled_code():
 USUAL = [(np.float32, complex)]  # each takes seconds to compile
 
 
-@pytest.mark.xdist_group("numba")
+@pytest.mark.numba
 @pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("dtype", "kind"),
@@ -901,7 +901,7 @@ def test_chosen_rows_from_compiled_code(dtype, kind):
         assert not combine(coef, rows, survivors, out)
 
 
-@pytest.mark.xdist_group("numba")
+@pytest.mark.numba
 @pytest.mark.any_backend
 def test_compiled_kernels_check_lengths():
     """In a user's loop nobody else does, and memory would be overwritten."""
@@ -943,7 +943,7 @@ def test_compiled_kernels_check_lengths():
     assert (y == 7).all()
 
 
-@pytest.mark.xdist_group("numba")
+@pytest.mark.numba
 @pytest.mark.any_backend
 def test_kept_code_is_outdated_by_a_change_of_any_file(tmp_path):
     """Numba looks at a function's own file; what is compiled into it may be in another."""
@@ -962,7 +962,7 @@ def test_kept_code_is_outdated_by_a_change_of_any_file(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("numba")
+@pytest.mark.numba
 @pytest.mark.any_backend
 def test_steps_from_compiled_code():
     backend = pytest.importorskip("fastgc.kernels.numba")

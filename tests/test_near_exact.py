@@ -65,6 +65,7 @@ def measured(code, survivors, dtype, seed, p=24, **decoding):
 # ----------------------------------------------------------------------------- what it achieves
 
 
+@pytest.mark.few(3)
 @pytest.mark.every_backend
 @pytest.mark.parametrize(
     ("n", "s", "kind", "exact", "near"),

@@ -155,6 +155,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "arguments",
     [["-"], ["-c", WITHOUT_A_FILE], ["program.py", "deleted"], ["folder"], ["-m", "folder"]],

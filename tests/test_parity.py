@@ -465,6 +465,7 @@ def test_gradients_of_an_engine_that_cancel_accuse_nobody():
             assert report.verified
 
 
+@pytest.mark.few(20)
 @pytest.mark.any_backend
 @pytest.mark.parametrize("claim", [0.0, np.nan, 1e6, 1e300, np.inf])
 @pytest.mark.parametrize(

@@ -208,6 +208,7 @@ def test_save(tmp_path, name, magic):
         assert all(run.name.encode() in content for run in (FAST, SLOW, STEEP))
 
 
+@pytest.mark.long
 def test_fonts_are_of_true_type(tmp_path):
     """IEEE's and ACM's checkers refuse fonts of Type 3."""
     code = fastgc.ReedSolomon(6, stragglers=1)  # with an angle, α and a minus sign
@@ -973,6 +974,7 @@ def test_pictures_are_saved(tmp_path):
         plotting.save(ax, tmp_path / "a.bmp")
 
 
+@pytest.mark.long
 def test_pictures_of_the_readme_are_drawn(tmp_path):
     pytest.importorskip("sklearn")
     script = Path(__file__).parents[1] / "docs" / "pictures.py"

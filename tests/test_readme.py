@@ -83,7 +83,7 @@ def test_the_table_of_times_is_what_the_command_prints(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("numba")
+@pytest.mark.numba
 def test_loop_that_numba_compiles():
     pytest.importorskip("numba")
     from fastgc.kernels import numba as nb

@@ -746,6 +746,7 @@ def test_steps_at_which_nothing_changes_are_named():
     assert f"most at r = 8, {sent[8]:.4f}, and {sent[12]:.4f} at r = 12" in rises.note
 
 
+@pytest.mark.long
 def test_all_loads_of_the_figure_are_counted():
     """Not a choice among them, of which most steps go as the paper says."""
     assert tuple(range(1, 41)) == ozfatura.LOADS
@@ -1140,6 +1141,7 @@ def small_figure(monkeypatch):
     return zhu.figure_2
 
 
+@pytest.mark.long
 @pytest.mark.any_backend
 def test_methods_to_equal_loss(small_figure):
     made = small_figure(seed=3, runs=2)

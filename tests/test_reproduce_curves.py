@@ -11,6 +11,7 @@ from fastgc.papers import FIGURES, approximate
 pytestmark = pytest.mark.any_backend
 
 
+@pytest.mark.long
 def test_rows_are_what_they_should_be(monkeypatch):
     monkeypatch.setattr(approximate, "FULL", much(approximate.FULL, approximate.FULL[:1]))
     figure = FIGURES["glasgow-curves"](rounds=40, seed=1)

@@ -510,7 +510,7 @@ def test_out_of_a_round(code):
     assert (room[-2:] == 7).all()
 
 
-@pytest.mark.xdist_group("numba")
+@pytest.mark.numba
 @pytest.mark.skipif(len(fastgc.backends()) < 2, reason="there is one backend only")
 @pytest.mark.any_backend
 def test_rounds_outlive_a_change_of_backend():

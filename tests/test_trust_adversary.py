@@ -31,6 +31,7 @@ def searched(name, climbs, each):
     return found
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", catalogue.BUILT_IN)
 def test_trust_is_off_by_little_and_no_bound_is_exceeded(name):
     found = searched(name, much(60, 6), much(400, 20))

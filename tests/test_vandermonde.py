@@ -724,7 +724,7 @@ def test_public_names():
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("numba, apart")
+@pytest.mark.numba
 @pytest.mark.any_backend
 def test_from_compiled_code():
     import numba

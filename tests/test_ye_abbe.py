@@ -109,6 +109,7 @@ def test_precise_at_24_workers(m):
         assert error < 30 * code.trust(F).relative_error
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("clusters", [1, "auto"])
 @pytest.mark.parametrize(("s", "m"), [(4, 2), (18, 2), (8, 3), (12, 4), (4, 8), (8, 8), (12, 8)])
 def test_precise_at_80_workers(s, m, clusters):
