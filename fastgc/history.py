@@ -94,6 +94,8 @@ class Record:
     asks, computed : int
         Questions that workers were asked, and partial gradients that the master computed, as in
         `fastgc.engines.RoundReport`.
+    stood_in : tuple of (int, int, float)
+        Messages that another than their owner computed, as in `fastgc.engines.RoundReport`.
     """
 
     round: int
@@ -119,6 +121,7 @@ class Record:
     selected: tuple[int, ...] = ()
     asks: int = 0
     computed: int = 0
+    stood_in: tuple[tuple[int, int, float], ...] = ()
 
     def __repr__(self) -> str:
         said = [
@@ -383,22 +386,33 @@ def record_of(row: dict[str, Any]) -> Record:
     """A record of what JSON made of it; TypeError or ValueError if it is none."""
     if not isinstance(row, dict):
         raise TypeError(f"a record must be an object, not {row!r}")
-    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
+    given: dict[str, Any] = {key: _tuples(value) for key, value in row.items()}
     for each in fields(Record):
         if each.type == "float" and given.get(each.name, 0.0) is None:
             given[each.name] = math.nan
-        kind, many = str(each.type).removeprefix("tuple["), str(each.type).startswith("tuple")
         value = given.get(each.name, each.default)
         if value is MISSING:
             raise TypeError(f"a record must have {each.name!r}")
-        if many != isinstance(value, tuple):
+        if not _is_of(str(each.type), value):
             raise TypeError(f"{each.name} of a record must be {each.type}, not {value!r}")
-        for number in value if many else [value]:
-            if not isinstance(number, _KINDS[kind.partition(",")[0]]) or (
-                isinstance(number, bool) and kind != "bool"
-            ):
-                raise TypeError(f"{each.name} of a record must be {each.type}, not {number!r}")
     return Record(**given)
 
 
 _KINDS: dict[str, Any] = {"int": int, "float": (int, float), "bool": bool}
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _is_of(kind: str, value: Any) -> bool:
+    """Whether a value is of a type of a record's."""
+    if not kind.startswith("tuple["):
+        return isinstance(value, _KINDS[kind]) and (kind == "bool" or not isinstance(value, bool))
+    if not isinstance(value, tuple):
+        return False
+    inner = kind[len("tuple[") : -1]
+    if inner.endswith(", ..."):
+        return all(_is_of(inner.removesuffix(", ..."), each) for each in value)
+    kinds = inner.split(", ")
+    return len(kinds) == len(value) and all(map(_is_of, kinds, value))

@@ -469,6 +469,7 @@ class Training:
             selected=() if len(asked) == self.code.n else tuple(asked),
             asks=report.asks,
             computed=report.computed,
+            stood_in=report.stood_in,
         )
 
     def _evaluated(self, record: Record) -> Record:

@@ -1112,6 +1112,24 @@ def test_timeline_shows_who_computes_anothers_share():
     assert dots == [[1, 0], [1, 2], [1, 3], [3, helper]]
 
 
+def test_timelines_of_runs_show_who_computed_anothers_share(tmp_path):
+    """As those of rounds that are simulated alone; from a file, too."""
+    hangs = fastgc.delays.Empirical([[1.0, 6.0, 1.0, 1.0]], per="computation")
+    code = fastgc.Reactive(4, holders=2, deadline=2.0)
+    run = fastgc.train(code, rounds=1, engine="simulated", delays=hangs)
+    ((share, helper, began),) = run.rounds[0].stood_in
+    assert (share, began) == pytest.approx((1, 2.0))
+    file = tmp_path / "run.json"
+    fastgc.history.write_json([run], file)
+    (read,) = fastgc.history.read_json(file)
+    assert read.rounds == run.rounds
+    for each in (run, read):
+        ax = each.timeline()
+        bars = {patch.get_label(): np.round(segments(patch), 9).tolist() for patch in ax.patches}
+        assert bars["at work on another's share"] == [[helper, 2, 3]]
+        assert [3.0, helper] in np.round(ax.lines[0].get_xydata(), 9).tolist()
+
+
 def test_timeline_of_simulated_rounds():
     code = fastgc.ReedSolomon(8, stragglers=2)
     followed = fastgc.simulation.follow(code, fastgc.delays.Exponential(0.01), receive=0.001)

@@ -127,6 +127,9 @@ class Gathering:
         When, by the clock of the `Host`, to call `elapse`; inf: not before something happens.
     costs : Costs
         The costs of this round so far.
+    stood_in : tuple of (int, int, float)
+        Each message that another than its owner computed, who did, and when that worker was asked,
+        in seconds since the round began.
     """
 
     code: Coded
@@ -138,6 +141,7 @@ class Gathering:
     replaceable: bool = True
     due: float = math.inf
     costs: Costs = Costs()
+    stood_in: tuple[tuple[int, int, float], ...] = ()
 
     @property
     def ready(self) -> bool:

@@ -352,7 +352,8 @@ class ReactiveRound(Round):
         self._begun = self._clock()
         asks, least = (False, 0.0) if host is None else (host.asks, host.least_wait)
         self._dues.begin(self._begun, asks=asks, least=least if least < math.inf else 0.0)
-        self._stood_in = set[int]()  # whose share came from another
+        self._told: dict[tuple[int, int], float] = {}  # when a worker was asked for a share
+        self._came_from: dict[int, int] = {}  # shares that another worker sent, and who
 
     @property
     def due(self) -> float:  # type: ignore[override]
@@ -369,6 +370,13 @@ class ReactiveRound(Round):
         """Questions that were asked."""
         return Costs(self._dues.asked)
 
+    @property
+    def stood_in(self) -> tuple[tuple[int, int, float], ...]:  # type: ignore[override]
+        """Shares that others sent, who did, and when they were asked, as in `Gathering`."""
+        return tuple(
+            (share, worker, self._told[worker, share]) for share, worker in self._came_from.items()
+        )
+
     def receive(
         self,
         worker: int,
@@ -378,7 +386,7 @@ class ReactiveRound(Round):
         energy: float = math.nan,
     ) -> bool:
         """Take a worker's message, as in `Round`; one that another has sent before is dropped."""
-        if worker not in self._stood_in:
+        if worker not in self._came_from:
             super().receive(worker, message, index, energy=energy)
         self._dues.came(int(worker), self._clock())
         return self.ready
@@ -405,7 +413,11 @@ class ReactiveRound(Round):
 
     def questions(self) -> list[tuple[int, Share]]:
         """Holders to be asked, and for whose share; each is told once."""
-        return self._dues.questions()
+        new = self._dues.questions()
+        if new:
+            now = self._clock() - self._begun
+            self._told |= {(worker, what.worker): now for worker, what in new}
+        return new
 
     def hear(
         self, worker: int, what: Any, answer: NDArray[Any] | None, *, energy: float = math.nan
@@ -427,7 +439,7 @@ class ReactiveRound(Round):
         message = answer.copy()
         form.require_finite(worker, message[: form.length])
         super().receive(share, message, energy=energy)
-        self._stood_in.add(share)
+        self._came_from[share] = int(worker)
         return np.array([share])
 
     def require(self, messages: NDArray[np.int64]) -> None:

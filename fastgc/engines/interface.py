@@ -97,6 +97,10 @@ class RoundReport(NamedTuple):
         for missing shares of others (`fastgc.Reactive`), or as suspects (``ask=True``).
     computed : int
         Partial gradients that the master computed itself, to decide which suspects lie.
+    stood_in : tuple of (int, int, float)
+        Of codes that ask others for missing shares (`fastgc.Reactive`): each message that another
+        than its owner computed, who did, and when that worker was asked, in seconds from handing
+        out the parameters.
     """
 
     round: int
@@ -115,6 +119,7 @@ class RoundReport(NamedTuple):
     verified: bool = False
     asks: int = 0
     computed: int = 0
+    stood_in: tuple[tuple[int, int, float], ...] = ()
 
     def __repr__(self) -> str:
         said = [

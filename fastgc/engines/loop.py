@@ -430,6 +430,7 @@ class RoundLoop:
             run.rnd.verified,
             run.rnd.costs.asks,
             run.rnd.costs.computed,
+            run.rnd.stood_in,
         )
 
     def _senders_of(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:

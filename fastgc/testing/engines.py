@@ -373,6 +373,10 @@ def holders_are_asked_for_what_is_late(engine: Engine) -> None:
             assert sorted(report.received.tolist()) == [0, 1, 2, 3]
             assert (report.refused, report.residual) == (0, 0.0)
             assert number % 2 or report.asks
+            if number == 0:  # who was late may be done by the next round
+                ((share, helper, began),) = report.stood_in
+                assert (share, helper in code.scheme.holders_of(0)) == (0, True)
+                assert code.deadline <= began <= report.arrivals[report.received.tolist().index(0)]
             assert report.wait_seconds < ABSENT / 2, "it waited for who is late"
 
 
