@@ -11,7 +11,9 @@ possible of two rows.) Cells below 0.95 are bold, and summed up by what they hav
 Then optimizers' steps beside PyTorch's; rounds; simulations beside lines of NumPy; engines beside
 bare loops; calls beside processes that keep the other cores busy, against one thread that shares
 with nobody; calls that follow one of BLAS on all threads; and how many calls more than one thread
-had part in. ``--what`` chooses, and ``--quick`` takes a fifth of the sizes, for a look.
+had part in. Last, what further threads bring where rows lie in caches, fastgc and BLAS each alone
+in processes of their own; all else shares one process, and waits until BLAS's threads sleep.
+``--what`` chooses, and ``--quick`` takes a fifth of the sizes, for a look.
 
 Contestants take turns, and of each the best of the medians of its turns counts: what else happens
 on the machine meanwhile, or where a virtual one finds its memory at first, decides no cell.
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -485,13 +488,78 @@ def beside_others(rows: list[int], sizes: list[int]) -> None:
     print(markdown_table(title, head, body))
 
 
+GAINS = (
+    (16, 10**5, "float64"),
+    (68, 10**4, "float64"),
+    (68, 3 * 10**4, "float64"),
+    (68, 10**4, "float32"),
+    (16, 10**5, "float32"),
+)
+GAIN_TURNS = 7
+ALONE = """
+import json, sys, time
+import numpy as np
+found = []
+for f, p, dtype in json.loads(sys.argv[2]):
+    pattern = np.random.default_rng(0).standard_normal(1 << 15).astype(dtype)
+    rows, out = np.resize(pattern, (f + 1) * p).reshape(f + 1, p), np.empty(p, dtype)
+    if sys.argv[1] == "fastgc":
+        import fastgc
+        bound = fastgc.ReedSolomon(f + 1, stragglers=1).bind(rows, out)
+        survivors = np.arange(f)
+        call = lambda: bound(survivors)
+    else:
+        coef = np.ones(f, dtype)
+        call = lambda: np.matmul(coef, rows[:f], out=out)
+    times = []
+    for _ in range(220):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    found.append(float(np.median(times[20:])))
+print(json.dumps(found))
+"""
+
+
+def gains() -> None:
+    """Print what further threads bring to a checked call and to BLAS, each alone in a process."""
+    contestants = [(who, count) for who in ("fastgc", "matmul") for count in (1, CORES)]
+    best = {each: [np.inf] * len(GAINS) for each in contestants}
+    for _ in range(GAIN_TURNS):
+        for who, count in contestants:
+            names = ("FASTGC_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+            done = subprocess.run(
+                [sys.executable, "-P", "-c", ALONE, who, json.dumps(GAINS)],
+                env=os.environ | dict.fromkeys(names, str(count)),
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            best[who, count] = list(map(min, best[who, count], json.loads(done.stdout)))
+    body = []
+    for at, (f, p, dtype) in enumerate(GAINS):
+        times = {each: found[at] * 1e6 for each, found in best.items()}
+        line = [f"{f} × {p:,} {dtype}"]
+        for count in (1, CORES):
+            line.append(f"{times['fastgc', count]:.0f} / {times['matmul', count]:.0f}")
+        for who in ("fastgc", "matmul"):
+            line.append(f"{times[who, 1] / times[who, CORES]:.2f}")
+        body.append(line)
+    head = ["rows × elements", "1 thread, µs", f"{CORES} threads, µs", "fastgc gains", "BLAS gains"]
+    title = (
+        f"`bind` of Reed–Solomon codes, checked, with its vector, and np.matmul of as many real "
+        f"rows, each alone in its process: the best of {GAIN_TURNS} medians of 200, in turns."
+    )
+    print(markdown_table(title, head, body), end="\n\n")
+
+
 def _counts() -> tuple[int, int]:
     from fastgc.kernels import c
 
     return c.counts()
 
 
-PARTS = ("decode", "encode", "steps", "rounds", "simulate", "engines", "others")
+PARTS = ("decode", "encode", "steps", "rounds", "simulate", "engines", "others", "gains")
 
 
 def main(words: list[str] | None = None) -> None:
@@ -514,11 +582,12 @@ def main(words: list[str] | None = None) -> None:
         "simulate": simulations,
         "engines": engines,
         "others": lambda: beside_others(rows, sizes),
+        "gains": gains,
     }
     for what in given.what.split(","):
         if what not in parts:
             parser.error(f"--what takes some of {', '.join(parts)}, not {what!r}")
-        if what != "others" or (fastgc.backend() == "c" and CORES > 1):
+        if what not in ("others", "gains") or (fastgc.backend() == "c" and CORES > 1):
             parts[what]()
 
 

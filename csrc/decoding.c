@@ -275,11 +275,11 @@ typedef struct {
     atomic_int failed;
 } decoding;
 
-static void decode_rounds(void *data, int piece)
+static void decode_rounds(void *data, int from, int to)
 {
     decoding *const it = data;
-    const int64_t n = it->code->workers, first = piece * it->part;
-    const int64_t end = it->rounds - first < it->part ? it->rounds : first + it->part;
+    const int64_t n = it->code->workers, first = from * it->part;
+    const int64_t end = it->rounds < to * it->part ? it->rounds : to * it->part;
     int64_t *index = malloc((size_t)n * sizeof *index);
     if (!index) {
         atomic_store_explicit(&it->failed, 1, memory_order_relaxed);

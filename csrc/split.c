@@ -35,9 +35,10 @@ typedef struct {
     double *sum; /* of each piece */
 } combination;
 
-static int64_t end_of(const combination *it, int64_t lo)
+/* Where so many of its parts end. */
+static int64_t end_of(const combination *it, int parts)
 {
-    return it->extent - lo < it->part ? it->extent : lo + it->part;
+    return it->extent < parts * it->part ? it->extent : parts * it->part;
 }
 
 /* Nanoseconds: an eighth for each real that is read or written, as of rows in the cache. */
@@ -47,24 +48,19 @@ static int64_t work_of(const combination *it)
     return (it->count + 2) * it->extent * reals / 8;
 }
 
-/* Cut into parts, if others take some: in one part each row is read without a break. How many. */
-static int cut(combination *it, int64_t work)
+/* Cut into parts; how many. */
+static int cut(combination *it)
 {
     it->part = part_of(it->extent, up_to(GRAIN, LEAST_OF_ROWS / (it->count + 2)));
-    const int pieces = pieces_of(it->extent, it->part);
-    if (fgc_pool_helpers(pieces, work) > 0)
-        return pieces;
-    it->part = it->extent;
-    return it->extent > 0;
+    return pieces_of(it->extent, it->part);
 }
 
 #define COMBINE(kind, read, real)                                                                  \
-    static void combine_piece_##kind(void *data, int piece)                                        \
+    static void combine_pieces_##kind(void *data, int from, int to)                                \
     {                                                                                              \
         combination *const it = data;                                                              \
-        const int64_t lo = piece * it->part;                                                       \
-        if (fgc_combine_part_##kind(it->mode, it->rows, it->coef, it->count, lo, end_of(it, lo),   \
-                                    it->in_len, it->out_len, it->flags, it->out))                  \
+        if (fgc_combine_part_##kind(it->mode, it->rows, it->coef, it->count, from * it->part,      \
+                                    end_of(it, to), it->in_len, it->out_len, it->flags, it->out))  \
             atomic_store_explicit(&it->bad, 1, memory_order_relaxed);                              \
     }                                                                                              \
     int fgc_combine_##kind(fgc_mode mode, const uintptr_t *rows, const double *coef,               \
@@ -74,18 +70,16 @@ static int cut(combination *it, int64_t work)
         combination it = {.mode = mode, .flags = flags, .rows = rows, .coef = coef,                \
                           .count = count, .extent = extent, .in_len = in_len,                      \
                           .out_len = out_len, .out = out};                                         \
-        const int64_t work = work_of(&it);                                                         \
-        fgc_pool_run(combine_piece_##kind, &it, cut(&it, work), work);                             \
+        fgc_pool_run(combine_pieces_##kind, &it, cut(&it), work_of(&it));                          \
         return it.bad;                                                                             \
     }
 FGC_KINDS(COMBINE)
 
-static void combine_piece_pairs(void *data, int piece)
+static void combine_pieces_pairs(void *data, int from, int to)
 {
     combination *const it = data;
-    const int64_t lo = piece * it->part;
-    if (fgc_combine_part_pairs(it->rows, it->coef, it->count, lo, end_of(it, lo), it->in_len,
-                               it->out_len, it->flags, it->out))
+    if (fgc_combine_part_pairs(it->rows, it->coef, it->count, from * it->part, end_of(it, to),
+                               it->in_len, it->out_len, it->flags, it->out))
         atomic_store_explicit(&it->bad, 1, memory_order_relaxed);
 }
 
@@ -95,7 +89,7 @@ int fgc_combine_pairs(const uintptr_t *rows, const double *coef, int64_t count, 
     combination it = {.flags = flags, .rows = rows, .coef = coef, .count = count,
                       .extent = extent, .in_len = in_len, .out_len = out_len, .out = out};
     const int64_t work = (count + 2) * extent / 2; /* four times that of doubles */
-    fgc_pool_run(combine_piece_pairs, &it, cut(&it, work), work);
+    fgc_pool_run(combine_pieces_pairs, &it, cut(&it), work);
     return it.bad;
 }
 
@@ -147,11 +141,10 @@ static double total(const double *sum, int pieces)
 enum { NEAR = 4096 };
 
 #define ENCODE(kind, row, real)                                                                    \
-    static void encode_piece_##kind(void *data, int piece)                                         \
+    static void encode_piece_##kind(combination *it, int piece)                                    \
     {                                                                                              \
-        combination *const it = data;                                                              \
         int64_t lo = piece * it->part;                                                             \
-        const int64_t hi = end_of(it, lo);                                                         \
+        const int64_t hi = end_of(it, piece + 1);                                                  \
         double sum = 0;                                                                            \
         for (int64_t to; lo < hi; lo = to) {                                                       \
             to = hi - lo < NEAR ? hi : lo + NEAR;                                                  \
@@ -165,6 +158,11 @@ enum { NEAR = 4096 };
         }                                                                                          \
         it->sum[piece] = sum;                                                                      \
     }                                                                                              \
+    static void encode_pieces_##kind(void *data, int from, int to)                                 \
+    {                                                                                              \
+        for (int piece = from; piece < to; piece++)                                                \
+            encode_piece_##kind(data, piece);                                                      \
+    }                                                                                              \
     double fgc_encode_##kind(fgc_mode mode, const uintptr_t *rows, const double *coef,             \
                              const double *weight, int64_t count, int64_t extent, int64_t in_len,  \
                              int64_t out_len, int flags, real *out)                                \
@@ -175,7 +173,7 @@ enum { NEAR = 4096 };
                           .out_len = out_len, .part = part_of(extent, LEAST_OF_SUMS),              \
                           .out = out, .sum = sum};                                                 \
         const int pieces = pieces_of(extent, it.part);                                             \
-        fgc_pool_run(encode_piece_##kind, &it, pieces, 2 * work_of(&it));                          \
+        fgc_pool_run(encode_pieces_##kind, &it, pieces, 2 * work_of(&it));                         \
         return total(sum, pieces);                                                                 \
     }
 FGC_KINDS(ENCODE)
@@ -192,14 +190,17 @@ typedef struct {
     double sum[FGC_PIECES];
 } vectors;
 
-static void sum_piece(void *data, int piece)
+static void sum_pieces(void *data, int from, int to)
 {
     vectors *const it = data;
-    const int64_t lo = piece * it->part;
-    void *from[4];
-    for (int i = 0; i < 4; i++)
-        from[i] = it->vector[i] ? it->vector[i] + (size_t)lo * it->size : NULL;
-    it->sum[piece] = it->kernel(from, it->by, it->len - lo < it->part ? it->len - lo : it->part);
+    for (int piece = from; piece < to; piece++) {
+        const int64_t lo = piece * it->part;
+        void *vector[4];
+        for (int i = 0; i < 4; i++)
+            vector[i] = it->vector[i] ? it->vector[i] + (size_t)lo * it->size : NULL;
+        it->sum[piece] =
+            it->kernel(vector, it->by, it->len - lo < it->part ? it->len - lo : it->part);
+    }
 }
 
 /* `cost`: of a thousand elements, in nanoseconds. */
@@ -214,7 +215,7 @@ static double sum_of(sum_kernel kernel, size_t size, const void *const *vector, 
     it.len = len;
     it.part = part_of(len, LEAST_OF_VECTORS);
     const int pieces = pieces_of(len, it.part);
-    fgc_pool_run(sum_piece, &it, pieces, len / 1024 * cost);
+    fgc_pool_run(sum_pieces, &it, pieces, len / 1024 * cost);
     return total(it.sum, pieces);
 }
 
@@ -235,14 +236,14 @@ typedef struct {
     double *wait, *whole;
 } drawing;
 
-static void draw_piece(void *data, int piece)
+static void draw_pieces(void *data, int from, int to)
 {
     const drawing *const it = data;
-    const int64_t lo = piece * it->part, n = it->delays->workers;
+    const int64_t lo = from * it->part, hi = to * it->part, n = it->delays->workers;
     fgc_delays delays = *it->delays;
     if (delays.given)
         delays.given += lo * n;
-    fgc_draw_part(&delays, it->first + lo, it->rounds - lo < it->part ? it->rounds - lo : it->part,
+    fgc_draw_part(&delays, it->first + lo, (it->rounds < hi ? it->rounds : hi) - lo,
                   it->wait + lo * n, it->whole + lo * n);
 }
 
@@ -251,10 +252,8 @@ void fgc_draw(const fgc_delays *delays, int64_t first, int64_t rounds, double *w
     drawing it = {.delays = delays, .first = first, .rounds = rounds, .wait = wait, .whole = whole};
     const int64_t n = delays->workers, cost = 2 * rounds * n; /* two nanoseconds each, at least */
     it.part = (part_of(rounds * n, LEAST_OF_VECTORS) + n - 1) / n;
-    if (rounds && !fgc_pool_helpers(pieces_of(rounds, it.part), cost))
-        it.part = rounds;
     if (rounds)
-        fgc_pool_run(draw_piece, &it, pieces_of(rounds, it.part), cost);
+        fgc_pool_run(draw_pieces, &it, pieces_of(rounds, it.part), cost);
 }
 
 typedef struct {
@@ -269,11 +268,11 @@ typedef struct {
     atomic_int failed;
 } simulation;
 
-static void simulate_piece(void *data, int piece)
+static void simulate_pieces(void *data, int from, int to)
 {
     simulation *const it = data;
-    const int64_t lo = piece * it->part, n = it->plan->workers;
-    const int64_t count = it->rounds - lo < it->part ? it->rounds - lo : it->part;
+    const int64_t lo = from * it->part, hi = to * it->part, n = it->plan->workers;
+    const int64_t count = (it->rounds < hi ? it->rounds : hi) - lo;
     if (fgc_completion_part(it->plan, it->delay + lo * n, it->work + lo * n, it->late, count,
                             it->receive, it->overhead, it->interrupted, it->time + lo,
                             it->messages + lo, it->workers + lo, it->computations + lo))
@@ -290,16 +289,14 @@ fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, 
                      .receive = receive, .overhead = overhead, .interrupted = interrupted,
                      .time = time, .messages = messages, .workers = workers,
                      .computations = computations};
-    /* A sixteenth of the rounds, or more parts where these are long: what all rounds of one share (which
+    /* A sixteenth of the rounds, or more parts where these are long: what all rounds of one part (which
      * message is of which block, when rounds are usually ready) is found for each part anew. */
     const int64_t sixteenth = (rounds + 15) / 16, most = FGC_PIECES / 16;
     const int64_t even = (rounds + most - 1) / most, full = sixteenth < FULL ? sixteenth : FULL;
     const int64_t cost = rounds * plan->first[plan->workers]; /* a nanosecond or more each */
     /* Each round but the first begins where the one before it ended, unless all do with `late`. */
     it.part = interrupted ? up_to(LINE, even > full ? even : full) : rounds;
-    if (rounds && !fgc_pool_helpers(pieces_of(rounds, it.part), cost))
-        it.part = rounds;
     if (rounds)
-        fgc_pool_run(simulate_piece, &it, pieces_of(rounds, it.part), cost);
+        fgc_pool_run(simulate_pieces, &it, pieces_of(rounds, it.part), cost);
     return it.failed ? FGC_NO_MEMORY : FGC_OK;
 }

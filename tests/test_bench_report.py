@@ -236,6 +236,16 @@ def test_red_cells_are_summed_up_by_what_they_share(no_loss):
     assert no_loss.causes({}) == "No cell is red."
 
 
+def test_gains_are_of_processes_of_their_own(capsys, monkeypatch, no_loss):
+    monkeypatch.setattr(no_loss, "CORES", 2)
+    monkeypatch.setattr(no_loss, "GAINS", ((2, 10, "float32"),))
+    monkeypatch.setattr(no_loss, "GAIN_TURNS", 1)
+    no_loss.gains()
+    last = capsys.readouterr().out.splitlines()[-2]
+    assert last.startswith("| 2 × 10 float32 |")
+    assert last.count(" / ") == 2
+
+
 def test_less_memory_is_read_no_slower(no_loss, monkeypatch):
     monkeypatch.setattr(no_loss, "_READ", {1: {1 << 20: 1e30}})
     assert no_loss.bandwidth(1 << 10, 1) == 1e30
