@@ -376,7 +376,7 @@ def holders_are_asked_for_what_is_late(engine: Engine) -> None:
             if number == 0:  # who was late may be done by the next round
                 ((share, helper, began),) = report.stood_in
                 assert (share, helper in code.scheme.holders_of(0)) == (0, True)
-                assert code.deadline <= began <= report.arrivals[report.received.tolist().index(0)]
+                assert 0.1 <= began <= report.arrivals[report.received.tolist().index(0)]
             assert report.wait_seconds < ABSENT / 2, "it waited for who is late"
 
 
