@@ -22,6 +22,7 @@ __all__ = [
     "SOLVED",
     "Equations",
     "least_squares",
+    "near_exact_of",
     "near_exact_solution",
     "near_exact_vector",
     "row_sizes",
@@ -123,10 +124,39 @@ def near_exact_vector(
     float
         What is left of the target, relative to its norm.
     """
+    return near_exact_of(
+        solve,
+        lambda vector: rows.T @ vector,
+        lambda: _ridge(rows, sizes, target, unit),
+        sizes,
+        target,
+        unit,
+    )
+
+
+def near_exact_of(
+    solve: Callable[[NDArray[np.number]], NDArray[np.number]],
+    combine: Callable[[NDArray[np.number]], NDArray[np.number]],
+    regress: Callable[[], NDArray[np.number]],
+    sizes: NDArray[np.float64],
+    target: NDArray[np.number],
+    unit: float = DOUBLE,
+) -> tuple[NDArray[np.number], float]:
+    """`near_exact_vector` of rows that are not held as a matrix.
+
+    Parameters
+    ----------
+    solve, sizes, target, unit
+        As there.
+    combine : function
+        ``vector @ rows``.
+    regress : function
+        The vector of the ridge regression, or one that comes near it.
+    """
     whole = float(np.linalg.norm(target))
 
     def assess(vector: NDArray[np.number]) -> tuple[NDArray[np.number], float, float]:
-        left = target - rows.T @ vector
+        left = target - combine(vector)
         rounding = 2 * unit * float(np.linalg.norm(sizes * vector.T))
         return left, float(np.linalg.norm(left)) / whole, rounding / whole
 
@@ -138,7 +168,7 @@ def near_exact_vector(
         if remains < bias:
             vector, bias, rounding = again, remains, grown
     if bias > _BIASED * rounding or not math.hypot(bias, rounding) <= unit ** (5 / 8):
-        other = _ridge(rows, sizes, target, unit)
+        other = regress()
         _, remains, grown = assess(other)
         # What remains is known up to about what roundings grow to. Of dependent rows the regression
         # may find a vector as long as it likes, with a little less remaining by chance.
