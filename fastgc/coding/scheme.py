@@ -891,7 +891,12 @@ class Scheme(Recorded, ABC):
     def messages_of(self, workers: Iterable[int]) -> NDArray[np.int64]:
         """Numbers of all messages of these workers, ascending."""
         heard = np.zeros(self.n, dtype=bool)
-        heard[[check_index("worker", worker, self.n) for worker in workers]] = True
+        if isinstance(workers, np.ndarray) and workers.dtype == np.int64:
+            for worker in workers[(workers < 0) | (workers >= self.n)][:1].tolist():
+                check_index("worker", worker, self.n)
+            heard[workers] = True
+        else:
+            heard[[check_index("worker", worker, self.n) for worker in workers]] = True
         return np.flatnonzero(np.repeat(heard, self.message_counts))
 
     # ------------------------------------------------------------------- what follows: rows
