@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .._arrays import check_index, check_integer
 from ..coding.arguments import check_stragglers
 from ..coding.cache import SurvivorCache
-from ..coding.cells import even_cuts
+from ..coding.cells import entries_of, even_cuts
 from ..coding.code import Code
 from ..coding.parity import CHECKS, Parity
 from ..coding.rules import Blocks
@@ -133,6 +133,15 @@ class _CyclicScheme(Scheme):
         first, end = self._cuts[groups].tolist(), self._cuts[groups + 1].tolist()
         held = np.concatenate([np.arange(*each) for each in zip(first, end, strict=True)])
         return held, np.repeat(values, np.diff(self._cuts)[groups])
+
+    @cached_property
+    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+        groups = self._groups(np.arange(self.n))
+        order = np.argsort(groups, axis=1)
+        values = np.take_along_axis(self._values, order, axis=1)
+        held = np.take_along_axis(groups, order, axis=1)
+        first = np.arange(self.n + 1) * held.shape[1]
+        return entries_of(self._cuts, first, held.ravel(), values.ravel())
 
     @cached_property
     def rule(self) -> Blocks:

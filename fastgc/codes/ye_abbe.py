@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .._arrays import check_integer
 from ..coding.arguments import check_stragglers
-from ..coding.cells import even_cuts
+from ..coding.cells import entries_of, even_cuts
 from ..coding.clusters import roots, stable_root, tau
 from ..coding.code import Code
 from ..coding.rules import Blocks
@@ -168,6 +168,23 @@ class YeAbbeScheme(Scheme):
         for place in range(tables.shape[1]):
             yield first + (at + place) % size, tables[kind, place]
 
+    @cached_property
+    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+        listed = list(self._places())
+        groups = np.stack([group for group, _ in listed], axis=1)
+        values = np.stack([values for _, values in listed], axis=1)
+        values = values * self._phases[:, None]
+        first = np.arange(self.n + 1) * groups.shape[1]
+        values = values.reshape(-1, self.pieces)
+        if self.pieces == 1:
+            values = values[:, 0]
+        return entries_of(self._cuts, first, groups.ravel(), values)
+
+    @property
+    def _phases(self) -> NDArray[np.complex128]:
+        """By which a worker's coefficients are multiplied, for each piece. (n, pieces)."""
+        return np.concatenate([ring.values(ring.powers) for ring in self._circles])
+
     def _totals(self, each: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[np.float64]:
         """For each worker, the sum over its partitions of what `each` says of coefficients."""
         size = np.diff(self._cuts)
@@ -192,7 +209,7 @@ class YeAbbeScheme(Scheme):
         m = self.pieces
         a = np.zeros((self.n, 1, m), dtype=np.clongdouble)
         a[survivors, 0] = vector.reshape(len(vector), m)
-        phases = np.concatenate([ring.values(ring.powers) for ring in self._circles])
+        phases = self._phases
         total = np.zeros((self.n, m, m), dtype=np.clongdouble)
         for group, values in self._places():  # in which each group is once
             total[group] += (values * phases)[:, :, None] * a

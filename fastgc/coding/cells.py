@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from .rules import Cells, Rule
 from .scheme import Scheme
 from .solve import Equations
 
-__all__ = ["CellScheme", "IncidenceScheme", "even_cuts"]
+__all__ = ["CellScheme", "IncidenceScheme", "entries_of", "even_cuts"]
 
 
 def even_cuts(k: int, cells: int) -> NDArray[np.int64]:
@@ -28,6 +29,29 @@ def even_cuts(k: int, cells: int) -> NDArray[np.int64]:
 
 def _partitions_of(cuts: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([np.arange(cuts[c], cuts[c + 1]) for c in cells])
+
+
+def entries_of(
+    cuts: NDArray[np.int64],
+    first: NDArray[np.int64],
+    cells: NDArray[np.int64],
+    values: NDArray[Any],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+    """`Scheme.entries` of messages that are told by cells.
+
+    Parameters
+    ----------
+    cuts : (cells + 1,) int64 array
+    first : (messages + 1,) int64 array
+        Where each message begins in what follows, and the end.
+    cells : (m,) int64 array
+    values : (m,) or (m, pieces) array
+        Of all partitions of the cell.
+    """
+    sizes = np.diff(cuts)[cells]
+    ends = np.append(0, np.cumsum(sizes))
+    held = np.arange(ends[-1]) + np.repeat(cuts[cells] - ends[:-1], sizes)
+    return ends[first], held, np.repeat(values, sizes, axis=0)
 
 
 class CellScheme(Scheme):
@@ -81,6 +105,11 @@ class CellScheme(Scheme):
         first, end = self.first_messages[worker : worker + 2]
         partitions = _partitions_of(self._cuts, self._choices[first:end])
         return partitions, np.ones(partitions.size)
+
+    @cached_property
+    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+        first = np.arange(self._choices.size + 1)
+        return entries_of(self._cuts, first, self._choices, np.ones(self._choices.size))
 
     @cached_property
     def message_counts(self) -> list[int]:
@@ -157,12 +186,17 @@ class CellScheme(Scheme):
     @cached_property
     def threshold(self) -> int:
         """Messages that always suffice, if each worker's come in order."""
+        enough = self._suffices
+        return enough if self.wait is None else min(enough, self.message_count - self.n + self.wait)
+
+    @property
+    def _suffices(self) -> int:
+        """The same, if rounds wait for every cell."""
         # The most that can come without cell c: of its holders, what they send before it.
         lost = np.zeros(self._cuts.size - 1, dtype=np.int64)
         ends = np.repeat(np.cumsum(self._sizes), self._sizes)
         np.add.at(lost, self._choices, ends - np.arange(self._choices.size))
-        enough = self.message_count - int(lost.min()) + 1
-        return enough if self.wait is None else min(enough, self.message_count - self.n + self.wait)
+        return self.message_count - int(lost.min()) + 1
 
 
 class IncidenceScheme(Scheme):
@@ -189,6 +223,11 @@ class IncidenceScheme(Scheme):
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         held = _partitions_of(self.cuts, self.held[check_index("worker", worker, self.n)])
         return held, np.ones(held.size)
+
+    @cached_property
+    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+        first = np.cumsum([0, *(cells.size for cells in self.held)])
+        return entries_of(self.cuts, first, np.concatenate(self.held), np.ones(first[-1]))
 
     @cached_property
     def _known_loads(self) -> NDArray[np.int64]:

@@ -462,7 +462,7 @@ class Scheme(Recorded, ABC):
         used = np.flatnonzero(a.any(axis=1))
         survivors, a = survivors[used], a[used].astype(wide)
         if m == 1 and self.n * self.load <= ENTRIES_KEPT:
-            first, held, values = self._all_entries
+            first, held, values = self.entries
             sizes = first[survivors + 1] - first[survivors]
             at = np.arange(sizes.sum()) + np.repeat(
                 first[survivors] - np.cumsum(sizes) + sizes, sizes
@@ -1004,8 +1004,18 @@ class Scheme(Recorded, ABC):
         return dense
 
     @cached_property
-    def _all_entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
-        """Where each message begins in what follows, its partitions and its coefficients."""
+    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+        """Where each message begins in what follows, its partitions and its coefficients.
+
+        For schemes that know those of all workers at once. Default: from the rows.
+
+        Returns
+        -------
+        (messages + 1,) int64 array
+            The last is the end.
+        (entries,) int64 array
+        (entries,) or (entries, pieces) array
+        """
         held, values = zip(*self.message_rows(), strict=True)
         first = np.cumsum([0, *(each.size for each in held)])
         return first, np.concatenate(held), np.concatenate(values)
