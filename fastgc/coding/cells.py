@@ -16,7 +16,7 @@ from .cache import VectorFunction, filling
 from .parity import CHECKS, Parity
 from .rules import Cells, Rule
 from .scheme import Scheme
-from .solve import Equations
+from .solve import Equations, sparse_solution
 
 __all__ = ["CellScheme", "IncidenceScheme", "entries_of", "even_cuts"]
 
@@ -29,6 +29,11 @@ def even_cuts(k: int, cells: int) -> NDArray[np.int64]:
 
 def _partitions_of(cuts: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([np.arange(cuts[c], cuts[c + 1]) for c in cells])
+
+
+def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where parts of these sizes begin, one after the other."""
+    return np.cumsum(counts) - counts
 
 
 def entries_of(
@@ -226,8 +231,8 @@ class IncidenceScheme(Scheme):
 
     @cached_property
     def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
-        first = np.cumsum([0, *(cells.size for cells in self.held)])
-        return entries_of(self.cuts, first, np.concatenate(self.held), np.ones(first[-1]))
+        first, cells = self._held
+        return entries_of(self.cuts, first, cells, np.ones(cells.size))
 
     @cached_property
     def _known_loads(self) -> NDArray[np.int64]:
@@ -240,6 +245,26 @@ class IncidenceScheme(Scheme):
     @property
     def row_norms(self) -> NDArray[np.float64]:
         return self.row_sums / self.wanted
+
+    def solution(
+        self, survivors: NDArray[np.int64], unit: float = DOUBLE
+    ) -> tuple[NDArray[Any], float]:
+        first, cells = self._held
+        count = np.diff(first)[survivors]
+        line = np.repeat(np.arange(survivors.size), count)
+        column = cells[np.arange(line.size) + np.repeat(first[survivors] - _starts(count), count)]
+        weight = np.sqrt(self.sizes)
+        shape = survivors.size, weight.size
+        found = sparse_solution(shape, line, column, weight[column], weight, unit)
+        return super().solution(survivors, unit) if found is None else found
+
+    @cached_property
+    def _held(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where each worker's cells begin among those of all, and the end; and these."""
+        return np.cumsum([0, *(cells.size for cells in self.held)]), np.concatenate(self.held)
+
+    def touched(self, number: int) -> NDArray[np.int64]:
+        return self.held[number]
 
     def equations(self, survivors: NDArray[np.int64]) -> Equations:
         # A column for each cell, as long as its partitions' columns are together.

@@ -43,7 +43,7 @@ from .solve import SOLVED, Equations, least_squares, near_exact_solution
 __all__ = ["Residuals", "Scheme"]
 
 # Coefficients kept, at most, to compute what combinations of messages lack.
-ENTRIES_KEPT = 1 << 20
+ENTRIES_KEPT = 1 << 22
 
 SETS_KEPT = 256  # survivor sets whose shortest vectors are remembered
 
@@ -334,7 +334,7 @@ class Scheme(Recorded, ABC):
     def rule(self) -> Rule:
         """Which messages suffice. Default: those that span the sum, or all that are `awaited`."""
         left = self.residual if self.wait is not None else self._shortest_residual
-        spans = Span(self.equations, left, self.message_count)
+        spans = Span(self.equations, left, self.message_count, self.touched)
         declared = "stragglers" in vars(self) and not vars(self).get("_stragglers_found")
         declared = declared or type(self).stragglers is not Scheme.stragglers
         return self.waiting(spans) if declared or self.wait is not None else spans
@@ -628,6 +628,10 @@ class Scheme(Recorded, ABC):
         if self.pieces > 1:
             target = np.tile(np.eye(self.pieces), (self.k, 1))
         return Equations(rows, target, real_part=self.layout == "complex")
+
+    def touched(self, number: int) -> NDArray[np.int64]:
+        """In which columns of `equations` a message's row is not 0. Default: from it."""
+        return np.flatnonzero(self.equations(np.array([number])).rows[0])
 
     # --------------------------------------------------------------- what follows: decoding
 
