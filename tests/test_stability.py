@@ -1171,6 +1171,20 @@ def test_many_messages_are_encoded_together(monkeypatch):
             assert len(steps) == -(-code.scheme.message_count // 3)
 
 
+def test_comparisons_say_how_many_sets_of_a_row_are_decoded():
+    steps, rows = [], []
+    codes = {"rs": fastgc.ReedSolomon(8, stragglers=2)}
+    patterns = ("random", "contiguous")
+    fastgc.stability.compare(
+        codes,
+        patterns=patterns,
+        sets=3,
+        progress=lambda: rows.append(None),
+        within=lambda *at: steps.append((len(rows), *at)),
+    )
+    assert steps == [(row, done, 3) for row in range(2) for done in range(3)]
+
+
 def test_codes_are_measured_on_orders_that_are_given():
     from fastgc.stability.survey import measure
 
