@@ -236,7 +236,9 @@ class IncidenceScheme(Scheme):
 
     @cached_property
     def _known_loads(self) -> NDArray[np.int64]:
-        return np.array([self.sizes[cells].sum() for cells in self.held], dtype=np.int64)
+        first, cells = self._held
+        ends = np.append(0, np.cumsum(self.sizes[cells]))[first]
+        return np.diff(ends)
 
     @cached_property
     def row_sums(self) -> NDArray[np.float64]:
