@@ -132,18 +132,26 @@ def _heard(what: Asked, source: Source, code: Code, trials: int) -> list[Any]:
 def _made(what: Asked, n: int, s: int) -> tuple[dict[str, Code], list[str]]:
     """Codes by name, and what is to be said of them; of all codes, also why some cannot be."""
     from ..planning.plan import reasons
+    from ..progress import share_bar
 
     asked = named(what.names)
     made, notes, refused = {}, [], {}
-    for name in asked or catalogue.names():
-        try:
-            made[name] = code = catalogue.make(name, n, what.partitions, s, what.seed)
-            said = catalogue.remark(name, code)
-            notes += [said] if said else []
-        except ValueError as error:
-            if asked:
-                raise
-            refused[name] = str(error)
+    names = asked or catalogue.names()
+    with share_bar("making codes", len(names)) as show:
+        for at, name in enumerate(names):
+            show(at, 0, 1)
+            try:
+                made[name] = code = catalogue.make(name, n, what.partitions, s, what.seed)
+                said = catalogue.remark(name, code)
+                notes += [said] if said else []
+            except ValueError as error:
+                if asked:
+                    raise
+                refused[name] = str(error)
+            except MemoryError as error:  # of codes that need a matrix of n by n numbers
+                if asked:
+                    raise
+                refused[name] = f"too large for memory: {error}"
     notes += reasons(refused)
     if not made:
         raise ValueError(f"no code fits: {'; '.join(notes)}")
