@@ -468,7 +468,7 @@ def test_table_of_codes():
 def test_table_of_codes_of_many_workers_is_of_fewer_rounds():
     fractional = ("codes", "fractional", "-s", "1", "--markdown")
     assert "; 200 rounds," in run(*fractional, "-n", "4").stdout
-    assert "; 100 rounds," in run(*fractional, "-n", "20000").stdout
+    assert "; 50 rounds," in run(*fractional, "-n", "20000").stdout
     assert "; 3 rounds," in run(*fractional, "-n", "20000", "--trials", "3").stdout
 
 

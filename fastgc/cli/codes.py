@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 # Rounds to average over; of more than so many workers as many less, but not less than the last.
-_ROUNDS, _MANY, _FEWEST = 200, 10_000, 5
+_ROUNDS, _MANY, _FEWEST = 200, 5_000, 5
 
 APPROXIMATIONS = "Codes whose gradients may be approximations"
 
@@ -37,7 +37,7 @@ class Compared(Size):
     partitions: int | None = options.partitions()
     trials: int | None = option(
         None,
-        "Rounds to average over. Default: 200, but of over 10,000 workers 2,000,000 / n.",
+        "Rounds to average over. Default: 200, but of over 5,000 workers 1,000,000 / n.",
         min=1,
     )
 

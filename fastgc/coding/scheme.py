@@ -43,7 +43,7 @@ from .solve import SOLVED, Equations, least_squares, near_exact_solution
 __all__ = ["Residuals", "Scheme"]
 
 # Coefficients kept, at most, to compute what combinations of messages lack.
-ENTRIES_KEPT = 1 << 22
+ENTRIES_KEPT = 1 << 23
 
 SETS_KEPT = 256  # survivor sets whose shortest vectors are remembered
 

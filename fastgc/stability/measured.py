@@ -22,7 +22,7 @@ __all__ = ["Experiment", "MeasuredError", "measured_error"]
 _ROWS = 3  # samples of each block, for codes of the data
 _FEATURES = 8
 # Messages that are encoded one by one; of more, how many together, and the most entries of B.
-_ONE_BY_ONE, _TOGETHER, _ENTRIES = 10_000, 2000, 1 << 24
+_ONE_BY_ONE, _TOGETHER, _ENTRIES = 4000, 2000, 1 << 24
 
 
 class MeasuredError(NamedTuple):
@@ -163,7 +163,7 @@ class Experiment:
 
     Notes
     -----
-    More than 10,000 messages of float64 are encoded many at a time, others as by `Code.encode`.
+    More than 4,000 messages of float64 are encoded many at a time, others as by `Code.encode`.
     """
 
     def __init__(
