@@ -1,10 +1,14 @@
-"""Every verb of a code with many workers: ``python benches/scale.py [names] [--sizes 1000,...]``.
+"""Verbs and commands with many workers: ``python benches/scale.py [names] [--sizes 1000,...]``.
 
 Seconds of each verb the first time that it is called, for codes that tolerate few stragglers: what
 is made and kept then counts. Each code and size has a process of its own, and each verb a limit,
 beyond which nothing is said. "grows": the exponent by which times grew between the two largest
 sizes that were timed, of those that take a millisecond or more. Memory: the most that the process
-held, less what it held after its imports.
+held, less what it held after its imports. Larger codes than the first one that was not made in time
+are not tried.
+
+Then seconds and memory of each command, as users call it, from the start of its process to the end.
+A command that exceeds its limit is ended; behind it stands how far it said that it was.
 """
 
 from __future__ import annotations
@@ -12,12 +16,15 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 NAMES = (
@@ -38,9 +45,24 @@ NAMES = (
     "bgc",
     "brc",
 )
-SIZES = (1000, 10_000, 100_000)
+SIZES = (1000, 10_000, 100_000, 1_000_000)
 STRAGGLERS, ELEMENTS, ROUNDS, LIMIT = 5, 4, 3, 10
 VERBS = ("make", "decodable", "vector", "trust", "encode", "round", "simulate")
+COMMANDS = (
+    "codes rs",
+    "codes binary",
+    "codes cyclic",
+    "codes ye-abbe",
+    "codes partial-work:load=6",
+    "simulate rs",
+    "simulate binary",
+    "plan rs binary",
+    "sweep rs binary",
+    "stability rs",
+    "worst rs",
+    "spare rs",
+)
+COMMAND_SIZES, COMMAND_LIMIT = (1000, 10_000, 100_000), 20
 
 
 class TooLongError(Exception):
@@ -87,15 +109,19 @@ def measure(name: str, n: int, limit: int) -> dict[str, Any]:
     told["make"], code = seconds(make, limit)
     if code is None:
         return told
-    survivors = np.sort(rng.permutation(code.n)[: min(code.n, max(code.threshold, code.n - 5))])
+    scheme = code.scheme
+    workers = code.n if scheme.awaited is None else max(scheme.awaited, code.n - STRAGGLERS)
+    survivors = scheme.messages_of(rng.permutation(code.n)[:workers])
+    counts = scheme.message_counts
     gradients = np.ones((code.k, ELEMENTS)) if code.k * ELEMENTS < 1 << 26 else None
 
     def one_round() -> Any:
         rnd = code.round(ELEMENTS)
         message = np.ones(code.message_size(ELEMENTS))
         for worker in rng.permutation(code.n).tolist():
-            if rnd.receive(worker, message):
-                return rnd.gradient()
+            for index in range(counts[worker]):
+                if rnd.receive(worker, message, index):
+                    return rnd.gradient()
         return None
 
     late = delays.Exponential(0.01)
@@ -103,7 +129,7 @@ def measure(name: str, n: int, limit: int) -> dict[str, Any]:
         ("decodable", lambda: code.decodable(survivors)),
         ("vector", lambda: code.decoding_vector(survivors)),
         ("trust", lambda: code.trust(survivors)),
-        ("encode", lambda: code.encode(0, gradients[code.partitions(0)])),
+        ("encode", lambda: code.encode(0, gradients[code.partitions(0, 0)])),
         ("round", one_round),
         ("simulate", lambda: simulation.simulate(code, late, rounds=ROUNDS)),
     ):
@@ -126,6 +152,45 @@ def measured(name: str, n: int, limit: int) -> dict[str, Any]:
         return {"error": ran.stderr.strip().splitlines()[-1][:100]}
     found: dict[str, Any] = json.loads(ran.stdout)
     return found
+
+
+def commanded(command: str, n: int, limit: int) -> tuple[float, float, str]:
+    """Seconds and MB of a command, and what it said last, or that it was ended."""
+    words = [sys.executable, "-m", "fastgc", *command.split(), "-s", str(STRAGGLERS), "-n", str(n)]
+    with tempfile.TemporaryFile("w+") as said:
+        start = time.perf_counter()
+        ran = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=said)
+        signal.signal(signal.SIGALRM, lambda *_: ran.kill())
+        signal.alarm(limit)
+        _, status, used = os.wait4(ran.pid, 0)
+        signal.alarm(0)
+        taken = time.perf_counter() - start
+        said.seek(0)
+        lines = [line for line in said.read().splitlines() if "%" in line]
+    ran.returncode = os.waitstatus_to_exitcode(status)
+    last = lines[-1] if lines else ""
+    if ran.returncode == -signal.SIGKILL:
+        return math.inf, used.ru_maxrss / 1024, last
+    return taken if ran.returncode == 0 else math.nan, used.ru_maxrss / 1024, last
+
+
+def commands(names: Sequence[str], sizes: Sequence[int], limit: int) -> list[list[str]]:
+    """A row for each command."""
+    table = []
+    for name in names:
+        cells, rows, memory = [f"`fastgc {name}`"], {}, 0.0
+        for n in sizes:
+            taken, held, last = commanded(name, n, limit)
+            memory = max(memory, held)
+            if math.isinf(taken):
+                cells.append(f"> {limit} ({last})" if last else f"> {limit}")
+                break
+            cells.append("–" if math.isnan(taken) else cell(taken, limit))
+            rows[n] = {"": taken}
+        cells += [""] * (1 + len(sizes) - len(cells))
+        table.append([*cells, growth(rows, ""), f"{memory:.0f}"])
+        print(f"{name}: done", file=sys.stderr)
+    return table
 
 
 def growth(rows: dict[int, dict[str, Any]], verb: str) -> str:
@@ -154,24 +219,43 @@ def main() -> None:
     parser.add_argument("names", nargs="?", default=",".join(NAMES))
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--limit", type=int, default=LIMIT, help="seconds for each verb")
+    parser.add_argument("--commands", default=",".join(COMMANDS), help="none with a dash")
+    parser.add_argument("--command-limit", type=int, default=COMMAND_LIMIT, help="seconds for each")
     given = parser.parse_args()
+    verbs(given.names, [int(n) for n in given.sizes.split(",")], given.limit)
+    if given.commands != "-":
+        sizes = [n for n in COMMAND_SIZES if n <= max(map(int, given.sizes.split(",")))]
+        table = commands(given.commands.split(","), sizes, given.command_limit)
+        head = ["command, -s 5", *(f"n = {n}, s" for n in sizes), "grows", "MB"]
+        print(markdown_table("", head, table))
+
+
+def verbs(names: str, sizes: Sequence[int], limit: int) -> None:
+    """Print the table of verbs."""
+    from fastgc.progress import markdown_table
+
+    if names == "-":
+        return
     table = []
-    for name in given.names.split(","):
-        rows = {n: measured(name, n, given.limit) for n in map(int, given.sizes.split(","))}
-        for n, row in rows.items():
+    for name in names.split(","):
+        rows: dict[int, dict[str, Any]] = {}
+        for n in sizes:
+            rows[n] = row = measured(name, n, limit)
             if "error" in row:
                 print(f"{name}, n = {n}: {row['error']}", file=sys.stderr)
             cells = [name, str(n)]
             for verb in VERBS:
-                cells.append(cell(row.get(verb, ""), given.limit))
+                cells.append(cell(row.get(verb, ""), limit))
                 if isinstance(row.get(verb), str):
                     print(f"{name}, n = {n}, {verb}: {row[verb]}", file=sys.stderr)
             cells.append(f"{row['MB']:.0f}" if "MB" in row else "–")
             table.append(cells)
+            if not isinstance(row.get("make"), float):
+                break
         table.append([name, "grows", *(growth(rows, verb) for verb in VERBS), ""])
         print(f"{name}: done", file=sys.stderr)
     head = ["code", "n", *(f"{verb}, s" for verb in VERBS), "MB"]
-    print(markdown_table("", head, table))
+    print(markdown_table("", head, table), end="\n\n")
 
 
 if __name__ == "__main__":

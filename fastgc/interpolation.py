@@ -19,7 +19,7 @@ data; more than about twenty equispaced real nodes are useless.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -54,6 +54,7 @@ __dir__ = listing(__all__)
 
 _FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
 _FARTHEST = 2.0**240  # of points from nodes: four such factors stay within a double
+_TOGETHER = 1 << 20  # entries of a basis that are made at a time: 8 MB
 _PI = np.longdouble("3.14159265358979323846264338327950288")
 
 
@@ -186,6 +187,22 @@ def basis(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDA
     values = np.empty(shape, dtype) if out is None else check_output("out", out, dtype, shape)
     kernels.unchecked.lagrange_basis(*prepared, at, values)
     return values if out is None else out
+
+
+def parts_of_basis(nodes: NDArray[Any], points: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Rows of `basis`, some at a time: for sums over a matrix that need not be held.
+
+    Each part is written where the one before it was.
+    """
+    prepared, at = _prepare(check_line("nodes", nodes), check_line("points", points))
+    m = prepared.nodes.size
+    step = max(1, _TOGETHER // m)
+    room = np.empty((min(step, at.size), m), prepared.nodes.dtype)
+    for first in range(0, at.size, step):
+        some = at[first : first + step]
+        rows = room[: some.size]
+        kernels.unchecked.lagrange_basis(*prepared, some, rows)
+        yield rows
 
 
 def functional(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDArray[Any]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,6 +44,9 @@ __all__ = [
 
 # Of names in the first column, which longer ones leave to the numbers.
 LONGEST_NAME = 30
+
+# Seconds without a word, at most, where there is no terminal to show a bar on.
+PATIENCE = 2.0
 
 
 @contextmanager
@@ -79,21 +85,41 @@ def training_bar(
 
 @contextmanager
 def task_bar(name: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show a bar for work in `total` parts; yields the function to call after each."""
-    console = Console(stderr=True)
-    # where it cannot be wiped away again, it would leave an empty line
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(name, total=total)
-        yield lambda: progress.update(task, advance=1)
+    """Show a bar for work in `total` parts; yields the function to call after each.
+
+    Where no bar can be shown, one line says how far the work is, once it has taken two seconds.
+    """
+    with _bar(name, total) as show:
+        parts = count(1)
+        yield lambda: show(next(parts))
 
 
 @contextmanager
 def share_bar(name: str, total: int) -> Iterator[Callable[[int, int, int], None]]:
     """As `task_bar`, for parts that take long: call with parts done, and steps done of the next."""
+    with _bar(name, total) as show:
+        yield lambda parts, done, steps: show(parts + done / steps)
+
+
+@contextmanager
+def _bar(name: str, total: int) -> Iterator[Callable[[float], None]]:
+    """Yields the function to call with what is done of the total."""
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(name, total=total)
-        yield lambda parts, done, steps: progress.update(task, completed=parts + done / steps)
+    if console.is_terminal:
+        with Progress(console=console, transient=True) as progress:
+            task = progress.add_task(name, total=total)
+            yield lambda done: progress.update(task, completed=done)
+        return
+    begun, said = time.monotonic(), False
+
+    def show(done: float) -> None:
+        nonlocal said
+        taken = time.monotonic() - begun
+        if not said and taken > PATIENCE and done < total:
+            said = True
+            print(f"{name}: {done / total:.0%} after {taken:.0f} s", file=sys.stderr, flush=True)
+
+    yield show
 
 
 def rich_table(

@@ -465,6 +465,13 @@ def test_table_of_codes():
     assert 3 <= figures["mean_messages"] == figures["communication_load"] <= 5
 
 
+def test_table_of_codes_of_many_workers_is_of_fewer_rounds():
+    fractional = ("codes", "fractional", "-s", "1", "--markdown")
+    assert "; 200 rounds," in run(*fractional, "-n", "4").stdout
+    assert "; 50 rounds," in run(*fractional, "-n", "20000").stdout
+    assert "; 3 rounds," in run(*fractional, "-n", "20000", "--trials", "3").stdout
+
+
 def test_table_of_codes_says_which_loads_differ():
     names = "rs,uncoded,lcc,lcc-mmc-2,uc-mmc,ignore"
     result = run("codes", names, "-n", "10", "-s", "2", "--trials", "1")

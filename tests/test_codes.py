@@ -236,6 +236,18 @@ def test_a_round_under_every_backend(code):
 
 
 @EVERY_SMALL
+def test_entries_are_those_of_rows(code):
+    """To the last bit, of schemes that know those of all workers at once."""
+    scheme = code.scheme
+    first, held, values = scheme.entries
+    rows = list(scheme.message_rows())
+    assert first.tolist() == np.cumsum([0, *(each.size for each, _ in rows)]).tolist()
+    assert held.tolist() == [j for each, _ in rows for j in each.tolist()]
+    np.testing.assert_array_equal(values, np.concatenate([each for _, each in rows]))
+    assert held.dtype == np.int64
+
+
+@EVERY_SMALL
 def test_a_round_of_every_small_code(code):
     all_verbs_once(code)
 

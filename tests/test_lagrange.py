@@ -670,3 +670,20 @@ def test_what_cancels_is_what_rounding_leaves():
     for other in ("what a user made of it", ("X", "y"), (X.tolist(), y), (X, y[:3]), (y, X), None):
         assert LagrangeCode(4, load=2).scheme.cancelling(other) is None
     assert ReedSolomon(4, stragglers=1).scheme.cancelling((X, y)) is None
+
+
+@pytest.mark.parametrize("nodes", ["chebyshev", "roots"])
+def test_what_is_said_of_precision_takes_no_matrix(nodes, monkeypatch):
+    """The same, some rows of it at a time; it is n by K numbers."""
+    scheme = LagrangeCode(12, 7, load=3, nodes=nodes).scheme
+    F = np.random.default_rng(0).permutation(12)[: scheme.threshold]
+    vector = scheme.vector(F)
+    expected = scheme.row_norms, scheme.row_sums, scheme.vector_errors(F, vector)
+    monkeypatch.setattr("fastgc.interpolation._TOGETHER", 7)
+    again = LagrangeCode(12, 7, load=3, nodes=nodes).scheme
+    found = again.row_norms, again.row_sums, again.vector_errors(F, vector)
+    for each, same in zip(found, expected, strict=True):
+        np.testing.assert_allclose(each, same, rtol=1e-14)
+    assert "_basis" not in vars(again)
+    norms = (np.abs(again._basis) ** 2).sum(axis=1) ** 2 / again._points
+    np.testing.assert_allclose(found[0], norms, rtol=1e-14)

@@ -1,5 +1,6 @@
 """What slow workers have done counts: orders of computation, whom to ask, and rounds of sums."""
 
+import heapq
 import itertools
 import os
 import signal
@@ -142,6 +143,33 @@ def test_few_more_workers_are_asked_than_would_suffice():
         assert code.decodable(mask) == (not np.isnan(vector).any())
         if code.decodable(mask):
             assert code.decoding_vector(mask).tolist() == vector[mask].tolist()
+
+
+@pytest.mark.parametrize(("n", "k", "load"), [(8, 8, 3), (12, 7, 4), (30, 30, 9), (25, 40, 20)])
+def test_of_many_messages_the_same_are_taken(n, k, load, monkeypatch):
+    """To the last message: side by side, and by a heap; however many came."""
+    scheme, rng = PartialWork(n, k, load=load).scheme, np.random.default_rng(0)
+    done = rng.integers(0, load + 1, (200, n))
+    done[0] = load
+    masks = (np.arange(load) < done[:, :, np.newaxis]).reshape(200, -1)
+    side_by_side, by_a_heap = np.zeros((2, *masks.shape))
+    good = scheme.fill_vectors(masks, "auto", side_by_side)
+    assert good[0]
+    monkeypatch.setattr("fastgc.codes.partial_work._SIDE_BY_SIDE", 0)
+    assert scheme.fill_vectors(masks, "auto", by_a_heap).tolist() == good.tolist()
+    assert np.array_equal(side_by_side, by_a_heap)
+
+
+def test_what_workers_have_is_counted_anew_a_few_times_each(monkeypatch):
+    n = 20_000
+    scheme, sums = PartialWork(n, load=6).scheme, []
+    monkeypatch.setattr(
+        "fastgc.codes.partial_work.heapreplace",
+        lambda heap, item: sums.append(item) or heapq.heapreplace(heap, item),
+    )
+    came = np.flatnonzero(np.arange(6) < np.random.default_rng(0).integers(3, 7, n)[:, None])
+    assert scheme.vector(came).sum() == n
+    assert len(sums) < 6 * n
 
 
 @pytest.mark.any_backend

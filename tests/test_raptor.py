@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from fastgc import NotDecodableError, RaptorCode
 from fastgc.codes.raptor import degrees
+from fastgc.coding.cells import IncidenceScheme
+from fastgc.coding.scheme import Scheme
 
 pytestmark = pytest.mark.any_backend
 
@@ -109,3 +111,44 @@ def test_rounds_end_with_as_many_messages_as_are_waited_for():
 def test_errors_say_what_is_possible(arguments, says):
     with pytest.raises(ValueError, match=says):
         RaptorCode(**{"n": 20, "wait": 15} | arguments)
+
+
+def test_many_workers_take_no_matrix(monkeypatch):
+    """The vector of 20,000 workers, whose matrix would take 1 GB; least squares all the same."""
+    monkeypatch.setattr(IncidenceScheme, "equations", refused)
+    monkeypatch.setattr(Scheme, "row", refused)
+    code = RaptorCode(20_000, wait=19_000, missing=0.05)
+    F = np.random.default_rng(0).permutation(code.n)[: code.scheme.wait]
+    vector = code.scheme.solution(F)[0]
+    first, held, _ = code.scheme.entries
+    line = np.repeat(np.arange(code.n), np.diff(first))
+    of_all = np.zeros(code.n)
+    of_all[F] = vector
+    left = np.bincount(held, of_all[line], code.k) - 1
+    came = np.zeros(code.n, dtype=bool)
+    came[F] = True
+    slope = np.bincount(line, left[held], code.n)[came]
+    assert np.linalg.norm(slope) < 1e-9 * np.sqrt(code.k)  # nothing is nearer
+    assert code.residual(F) == pytest.approx(np.linalg.norm(left) / np.sqrt(code.k))
+
+
+def refused(*_):
+    raise AssertionError("it takes O(n^2)")
+
+
+@pytest.mark.parametrize("n", [150, 300])
+def test_sparse_vectors_are_those_of_the_matrix(n):
+    code = RaptorCode(n, 2 * n, wait=n - 20, seed=2)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        F = rng.permutation(n)[: n - 20]
+        found, left = code.scheme.solution(F)
+        rows, target, _ = code.scheme.equations(F)
+        sizes = np.linalg.norm(rows, axis=1)
+        expected = np.linalg.lstsq((rows / sizes[:, None]).T, target)[0] / sizes
+        least = np.linalg.norm(expected @ rows - target) / np.linalg.norm(target)
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+        assert left == pytest.approx(least, abs=1e-9)
+        worker = int(F[0])
+        row = code.scheme.equations(np.array([worker])).rows[0]
+        assert code.scheme.touched(worker).tolist() == np.flatnonzero(row).tolist()

@@ -407,3 +407,12 @@ def test_every_round_has_its_own_delays(monkeypatch):
     found = simulate(Uncoded(3), Recorded(), cost=1.0, rounds=10, seed=5)
     assert asked == [(r, 3, 5) for r in range(10)]
     np.testing.assert_allclose(found.times, 1 + np.arange(10), rtol=1e-6)
+
+
+def test_who_simulates_says_how_far_it_is(monkeypatch):
+    monkeypatch.setattr("fastgc.simulation.monte_carlo._DRAWN", 6)
+    steps = []
+    code = BinaryCode(3, stragglers=1)
+    run = simulate(code, rounds=5, progress=lambda *at: steps.append(at))
+    assert steps == [(2, 5), (4, 5), (5, 5)]
+    assert len(run.times) == 5

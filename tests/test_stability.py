@@ -1145,6 +1145,46 @@ def test_who_measures_says_how_far_it_is():
     assert done == [(step, 6 + 3) for step in range(6 + 3 + 1)]
 
 
+def test_many_messages_are_encoded_together(monkeypatch):
+    """As by `Code.encode`, but for roundings; where that is not so, one by one."""
+    codes = [
+        fastgc.ReedSolomon(9, 12, stragglers=2),
+        fastgc.ReedSolomon(8, 11, stragglers=1, clusters=2, packed=False),
+        fastgc.YeAbbe(7, 9, stragglers=1, reduce=3),
+        fastgc.YeAbbe(6, stragglers=1, reduce=2, packed=False),
+        fastgc.CyclicRepetition(7, 10, stragglers=2),
+        fastgc.BinaryCode(8, stragglers=3),
+        fastgc.PartialWork(5, 7, load=3),
+        fastgc.LagrangeCode(7, 3, load=2),
+    ]
+    for code in codes:
+        one_by_one = measured.Experiment(code, p=13).messages
+        with monkeypatch.context() as patch:
+            patch.setattr(measured, "_ONE_BY_ONE", 0)
+            patch.setattr(measured, "_TOGETHER", 3)
+            steps = []
+            together = measured.Experiment(code, p=13, progress=lambda *at, s=steps: s.append(at))
+        assert together.messages.dtype == one_by_one.dtype, code
+        np.testing.assert_allclose(together.messages, one_by_one, rtol=0, atol=1e-13 * 20)
+        assert steps[-1] == (code.scheme.message_count,) * 2
+        if not code.scheme.codes_data:
+            assert len(steps) == -(-code.scheme.message_count // 3)
+
+
+def test_comparisons_say_how_many_sets_of_a_row_are_decoded():
+    steps, rows = [], []
+    codes = {"rs": fastgc.ReedSolomon(8, stragglers=2)}
+    patterns = ("random", "contiguous")
+    fastgc.stability.compare(
+        codes,
+        patterns=patterns,
+        sets=3,
+        progress=lambda: rows.append(None),
+        within=lambda *at: steps.append((len(rows), *at)),
+    )
+    assert steps == [(row, done, 3) for row in range(2) for done in range(3)]
+
+
 def test_codes_are_measured_on_orders_that_are_given():
     from fastgc.stability.survey import measure
 

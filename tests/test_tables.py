@@ -9,7 +9,7 @@ pytest.importorskip("rich")
 from rich.console import Console
 
 import fastgc
-from fastgc.progress import comparison_table, rich_table
+from fastgc.progress import comparison_table, rich_table, share_bar, task_bar
 
 pytestmark = pytest.mark.any_backend
 
@@ -46,3 +46,22 @@ def test_texts_beside_wide_numbers_are_whole():
     body = [line[len("figure 2  ") :].split("  ")[0].strip() for line in lines[4:]]
     assert "".join(body) == name
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("bar", [task_bar, share_bar])
+def test_without_a_terminal_work_that_takes_long_says_so_in_one_line(bar, monkeypatch, capsys):
+    times = iter([0.0, 1.0, 2.5, 9.0])
+    monkeypatch.setattr("fastgc.progress.time.monotonic", lambda: next(times))
+    with bar("measuring", 4) as show:
+        for part in range(3):
+            show() if bar is task_bar else show(part, 1, 1)
+    out, err = capsys.readouterr()
+    assert err == "measuring: 50% after 2 s\n"
+    assert not out
+
+
+def test_without_a_terminal_work_that_ends_soon_says_nothing(capsys):
+    with task_bar("measuring", 2) as show:
+        show()
+        show()
+    assert capsys.readouterr() == ("", "")

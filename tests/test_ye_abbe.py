@@ -10,6 +10,7 @@ import pytest
 import fastgc
 from fastgc import InstabilityWarning, NotDecodableError, YeAbbe
 from fastgc.codes.ye_abbe import YeAbbeScheme
+from fastgc.coding.scheme import Scheme
 from fastgc.engines import LocalCluster
 
 pytestmark = pytest.mark.any_backend
@@ -50,6 +51,39 @@ def test_every_set_of_survivors(n, s, m, clusters):
             found = code.decode(F, [messages[i] for i in F])
             np.testing.assert_allclose(found, g.sum(axis=0), atol=1e-12)
             assert code.residual(F) < 1e-13
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize(
+    ("n", "k", "s", "m", "clusters"),
+    [(1, 1, 0, 1, 1), (5, 8, 2, 1, 1), (6, 6, 1, 3, 1), (9, 13, 1, 2, 3), (11, 11, 2, 2, 2)],
+)
+def test_what_is_said_of_all_workers_at_once_is_that_of_rows(n, k, s, m, clusters, packed):
+    scheme = YeAbbe(n, k, stragglers=s, reduce=m, clusters=clusters, packed=packed).scheme
+    for name in ("row_norms", "row_sums", "_known_loads"):
+        by_rows = vars(Scheme)[name].func(scheme)
+        np.testing.assert_allclose(getattr(scheme, name), by_rows, rtol=1e-13)
+    rng = np.random.default_rng(0)
+    for f in (n - s, n, 1):
+        F = rng.permutation(n)[:f]
+        a = rng.standard_normal((f, m, 2)) @ [1, 1j]
+        a = a if m > 1 else a[:, 0]
+        found, expected = scheme.deviation(F, a), Scheme.deviation(scheme, F, a)
+        assert found.dtype == expected.dtype
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, atol=1e-14)
+
+
+def test_no_row_of_many_workers_is_made_to_say_how_far_to_trust(monkeypatch):
+    code = YeAbbe(30_000, stragglers=2, reduce=2)
+    made = []
+    row = YeAbbeScheme.row
+    monkeypatch.setattr(YeAbbeScheme, "row", lambda self, i: made.append(i) or row(self, i))
+    F = np.arange(2, 30_000)
+    assert code.load == 4
+    assert 0 < code.trust(F).relative_error < 1e-12
+    assert code.residual(F) < 1e-13
+    assert not made
 
 
 def test_too_few_are_told_how_many_suffice():

@@ -13,7 +13,7 @@ import typer
 from ..codes import Code, catalogue
 from ..history import APPROXIMATE
 from . import options
-from .common import CHOOSING, Options, command, echo, is_given
+from .common import CHOOSING, Options, command, echo, is_given, option
 from .options import named
 from .output import Heading, Tables, check_pictures, draw
 from .sizes import Size, size_of
@@ -22,6 +22,9 @@ from .times import Source, read_recorded
 if TYPE_CHECKING:
     from ..stability.survey import Figures
 
+
+# Rounds to average over; of more than so many workers as many less, but not less than the last.
+_ROUNDS, _MANY, _FEWEST = 200, 5_000, 5
 
 APPROXIMATIONS = "Codes whose gradients may be approximations"
 
@@ -32,7 +35,18 @@ class Compared(Size):
 
     names: list[str] | None = options.codes("Codes, such as rs bcc:load=5.")
     partitions: int | None = options.partitions()
-    trials: int = options.rounds(200, "Rounds to average over.")
+    trials: int | None = option(
+        None,
+        "Rounds to average over. Default: 200, but of over 5,000 workers 1,000,000 / n.",
+        min=1,
+    )
+
+    def rounds(self, n: int) -> int:
+        """Rounds to average over, of n workers."""
+        if self.trials is not None:
+            return self.trials
+        return min(_ROUNDS, max(_FEWEST, _ROUNDS * _MANY // n))
+
     seed: int = options.seed("Seed of data, orders and random codes.")
 
 
@@ -77,16 +91,17 @@ def codes(context: typer.Context, what: Asked, output: Tables) -> None:
     if source is None and is_given(context, "cost"):
         raise ValueError("--cost is of times: name them by --recorded")
     n, s = size_of(what, None if source is None else source.n)
+    trials = what.rounds(n)
     made, notes = _made(what, n, s)
     with share_bar("measuring", len(made)) as show:
         figures = {}
         for at, (name, code) in enumerate(made.items()):
-            heard = None if source is None else _heard(what, source, code)
+            heard = None if source is None else _heard(what, source, code, trials)
             progress = partial(show, at)
-            figures[name] = measure(code, what.trials, what.seed, heard=heard, progress=progress)
+            figures[name] = measure(code, trials, what.seed, heard=heard, progress=progress)
     orders = "in random order" if source is None else f"as in {source.text}"
     title = (
-        f"n={n} workers, s={s} stragglers, k={what.partitions or n} partitions; {what.trials} "
+        f"n={n} workers, s={s} stragglers, k={what.partitions or n} partitions; {trials} "
         f"rounds, messages {orders}, seed {what.seed}"
     )
     if what.plot is not None:
@@ -103,32 +118,40 @@ def codes(context: typer.Context, what: Asked, output: Tables) -> None:
         echo(note, err=True)
 
 
-def _heard(what: Asked, source: Source, code: Code) -> list[Any]:
+def _heard(what: Asked, source: Source, code: Code, trials: int) -> list[Any]:
     """The messages that rounds of recorded times are decoded from."""
     from ..simulation import follow
 
     processors = source.processors("")
     cost = source.cost(0.0, code.k, processors)
     how: Any = {"seed": what.seed, "interrupted": False, "processors": processors}
-    followed = follow(code, source.model, cost=cost, rounds=what.trials, **how)
+    followed = follow(code, source.model, cost=cost, rounds=trials, **how)
     return [each.received for each in followed.rounds]
 
 
 def _made(what: Asked, n: int, s: int) -> tuple[dict[str, Code], list[str]]:
     """Codes by name, and what is to be said of them; of all codes, also why some cannot be."""
     from ..planning.plan import reasons
+    from ..progress import share_bar
 
     asked = named(what.names)
     made, notes, refused = {}, [], {}
-    for name in asked or catalogue.names():
-        try:
-            made[name] = code = catalogue.make(name, n, what.partitions, s, what.seed)
-            said = catalogue.remark(name, code)
-            notes += [said] if said else []
-        except ValueError as error:
-            if asked:
-                raise
-            refused[name] = str(error)
+    names = asked or catalogue.names()
+    with share_bar("making codes", len(names)) as show:
+        for at, name in enumerate(names):
+            show(at, 0, 1)
+            try:
+                made[name] = code = catalogue.make(name, n, what.partitions, s, what.seed)
+                said = catalogue.remark(name, code)
+                notes += [said] if said else []
+            except ValueError as error:
+                if asked:
+                    raise
+                refused[name] = str(error)
+            except MemoryError as error:  # of codes that need a matrix of n by n numbers
+                if asked:
+                    raise
+                refused[name] = f"too large for memory: {error}"
     notes += reasons(refused)
     if not made:
         raise ValueError(f"no code fits: {'; '.join(notes)}")

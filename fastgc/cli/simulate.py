@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -140,11 +141,11 @@ def _simulate_each(
     A code that was named must exist; of all codes those that cannot be are left out.
     """
     from ..delays import Outages
-    from ..progress import task_bar
+    from ..progress import share_bar
     from ..simulation import follow
     from ..simulation import simulate as run
 
-    how: Any = {
+    conditions: Any = {
         "cost": case.cost,
         "receive": what.receive,
         "seed": what.seed,
@@ -157,21 +158,21 @@ def _simulate_each(
     followed: dict[str, Followed] = {}
     loads: dict[str, int] = {}
     impossible: dict[str, str] = {}
-    with task_bar("simulating", len(chosen)) as advance:
-        for name in chosen:
+    with share_bar("simulating", len(chosen)) as show:
+        for at, name in enumerate(chosen):
             try:
                 code = catalogue.make(name, case.n, what.partitions, case.s, what.seed)
                 if isinstance(model, Outages):
                     code = model.placed(code)
-                found[name] = run(code, model, rounds=what.rounds, request=what.request, **how)
+                how = {"request": what.request, "progress": partial(show, at), **conditions}
+                found[name] = run(code, model, rounds=what.rounds, **how)
                 if what.timeline is not None:
-                    followed[name] = follow(code, model, rounds=DRAWN, **how)
+                    followed[name] = follow(code, model, rounds=DRAWN, **conditions)
                 loads[name] = code.load
             except ValueError as error:
                 if asked:
                     raise
                 impossible[name] = str(error)
-            advance()
     return found, followed, loads, impossible
 
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
@@ -130,19 +130,24 @@ class _Survey:
     def run(self, pairs: list[tuple[int, int]]) -> None:
         """Measure all codes for all sizes, or raise ValueError if none can be measured."""
         from ..planning.plan import reasons
-        from ..progress import task_bar
+        from ..progress import share_bar
 
-        with task_bar("measuring", len(pairs) * len(self.codes)) as advance:
-            for n, s in pairs:
-                for text in self.codes:
-                    self._measure(text, n, s)
-                    self.asked += [(n, s)] * (len(self.rows) - len(self.asked))
-                    advance()
+        rows = len(self.dtypes) * len(self.patterns)
+        with share_bar("measuring", len(pairs) * len(self.codes) * rows) as show:
+            for at, ((n, s), text) in enumerate(product(pairs, self.codes)):
+
+                def shown(row: int, decoded: int, sets: int, before: int = at * rows) -> None:
+                    show(before + row, decoded, sets)
+
+                self._measure(text, n, s, shown)
+                self.asked += [(n, s)] * (len(self.rows) - len(self.asked))
         self.notes += reasons(self._refused)
         if not self.rows:
             raise ValueError("nothing to measure: " + "; ".join(self.notes))
 
-    def _measure(self, text: str, n: int, wanted: int) -> None:
+    def _measure(
+        self, text: str, n: int, wanted: int, show: Callable[[int, int, int], None]
+    ) -> None:
         from ..stability import compare
 
         what, s, scheme = self.what, wanted, {}
@@ -153,6 +158,7 @@ class _Survey:
             self.notes += [said] if said else []
         except (ValueError, OverflowError) as error:
             self._refused[f"{text} at {n}/{s}"] = str(error)
+        done: list[None] = []  # of each row
         for kind in self.dtypes:
             try:
                 self.rows += compare(
@@ -162,6 +168,8 @@ class _Survey:
                     dtypes=[kind],
                     sets=what.trials,
                     seed=what.seed,
+                    progress=lambda: done.append(None),
+                    within=lambda *sets: show(len(done), *sets),
                 )
             except TypeError as error:  # no messages of this dtype
                 self._refused[f"{text} at {n}/{s} with {kind}"] = str(error)

@@ -158,6 +158,12 @@ class BinaryScheme(Scheme):
         held = np.arange(self._start[worker], self._stop[worker])
         return held, np.ones(held.size)
 
+    @cached_property
+    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        first = np.append(0, np.cumsum(self.loads))
+        held = np.arange(first[-1]) + np.repeat(self._start - first[:-1], self.loads)
+        return first, held, np.ones(held.size)
+
     @property
     def loads(self) -> NDArray[np.int64]:
         held: NDArray[np.int64] = self._stop - self._start

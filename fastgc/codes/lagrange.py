@@ -498,10 +498,11 @@ class LagrangeScheme(Scheme):
         # A coefficient is the sum of l_k(alpha_j) over j, in which much may cancel; each is a
         # product of 2 f differences, all rounded.
         used = np.flatnonzero(vector)
-        values = np.abs(interpolation.basis(self.beta[survivors[used]], self.alpha))
         errors = np.zeros(survivors.size)
         with np.errstate(over="ignore"):
-            errors[used] = 4 * used.size * ROUNDING * 2.0**-106 * (values**2).sum(axis=0)
+            for values in interpolation.parts_of_basis(self.beta[survivors[used]], self.alpha):
+                errors[used] += (np.abs(values) ** 2).sum(axis=0)
+            errors *= 4 * used.size * ROUNDING * 2.0**-106
         return errors
 
     @property
@@ -511,8 +512,11 @@ class LagrangeScheme(Scheme):
 
     @cached_property
     def row_norms(self) -> NDArray[np.float64]:
-        norms: NDArray[np.float64] = (np.abs(self._basis) ** 2).sum(axis=1) ** 2 / self._points
-        return norms
+        parts = interpolation.parts_of_basis(self.alpha, self.beta)
+        norms: NDArray[np.float64] = np.concatenate(
+            [(np.abs(values) ** 2).sum(axis=1) for values in parts]
+        )
+        return norms**2 / self._points
 
     def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
         # of the sum over pairs of blocks, see equations: B has a column for each
@@ -531,8 +535,9 @@ class LagrangeScheme(Scheme):
     @cached_property
     def row_sums(self) -> NDArray[np.float64]:
         # of the products l_j l_j' that a message consists of, see equations
-        sums: NDArray[np.float64] = np.abs(self._basis).sum(axis=1) ** 2 * self._polynomials
-        return sums
+        parts = interpolation.parts_of_basis(self.alpha, self.beta)
+        sums: NDArray[np.float64] = np.concatenate([np.abs(values).sum(axis=1) for values in parts])
+        return sums**2 * self._polynomials
 
 
 def _spare(margin: int | float, needed: int, n: int, sent: int) -> int:

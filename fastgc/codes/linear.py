@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -157,29 +158,61 @@ class LinearScheme(Scheme):
         if self.wait is not None:  # what follows is for sets that determine the gradient
             return super().solution(survivors, unit)
         inverse, null = self._null
-        lost = np.ones(self.n, dtype=bool)
-        lost[survivors] = False
-        kept, sizes = null[:, survivors], self._sizes[survivors]
-        undo = np.linalg.pinv(null[:, lost], rcond=self.n * np.finfo(np.float64).eps)
-
-        def solve(wanted: NDArray[Any]) -> NDArray[Any]:
-            a = wanted @ inverse
-            shortest: NDArray[Any] = (a[survivors] - a[lost] @ undo @ kept) / sizes
-            return shortest
-
+        sizes = self._sizes[survivors]
+        solve = without_lost(null, lambda wanted: wanted @ inverse, survivors, sizes)
         return near_exact_vector(solve, self._B[survivors], sizes, np.ones(self.k), unit)
 
     def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
         """The combinations of what B maps to zero in which stragglers do not occur."""
-        _, null = self._null
-        lost = np.ones(self.n, dtype=bool)
-        lost[survivors] = False
-        left, singular, _ = np.linalg.svd(null[:, lost])
-        rank = int((singular > self.n * np.finfo(np.float64).eps).sum())
-        H = left[:, rank:].conj().T @ null[:, survivors]
-        H[np.abs(H) < self.n * np.finfo(np.float64).eps] = 0
-        H /= self._sizes[survivors]
+        H = checks_of(self._null[1], survivors) / self._sizes[survivors]
         return Parity.of(H, error=np.linalg.norm(H @ self._B[survivors], axis=1))
+
+
+def without_lost(
+    null: NDArray[Any],
+    shortest: Callable[[NDArray[Any]], NDArray[Any]],
+    survivors: NDArray[np.int64],
+    sizes: NDArray[np.float64],
+) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """What solves for a vector of survivors, by those of all workers.
+
+    Parameters
+    ----------
+    null : (m, n) array
+        An orthonormal basis of x B = 0, B with rows of norm 1.
+    shortest : function
+        The shortest vector of all workers for a sum, B with rows of norm 1.
+    survivors : (f,) int64 array
+    sizes : (f,) array
+        The norms of their rows.
+    """
+    lost = _without(survivors, null.shape[1])
+    kept = null[:, survivors]
+    undo = np.linalg.pinv(null[:, lost], rcond=lost.size * np.finfo(np.float64).eps)
+
+    def solve(wanted: NDArray[Any]) -> NDArray[Any]:
+        a = shortest(wanted)
+        found: NDArray[Any] = (a[survivors] - a[lost] @ undo @ kept) / sizes
+        return found
+
+    return solve
+
+
+def checks_of(null: NDArray[Any], survivors: NDArray[np.int64]) -> NDArray[Any]:
+    """The combinations of a basis of x B = 0 in which stragglers do not occur, of survivors."""
+    lost = _without(survivors, null.shape[1])
+    least = lost.size * np.finfo(np.float64).eps
+    left, singular, _ = np.linalg.svd(null[:, lost])
+    rank = int((singular > least).sum())
+    H: NDArray[Any] = left[:, rank:].conj().T @ null[:, survivors]
+    H[np.abs(H) < least] = 0
+    return H
+
+
+def _without(survivors: NDArray[np.int64], n: int) -> NDArray[np.bool_]:
+    lost = np.ones(n, dtype=bool)
+    lost[survivors] = False
+    return lost
 
 
 def check_matrix(matrix: ArrayLike) -> NDArray[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heapify, heappop, heapreplace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,11 @@ __all__ = ["PartialWork", "in_good_order"]
 
 # Booleans that choosing from many sets of messages works on at a time.
 _AT_ONCE = 1 << 22
+
+# Messages, at most, of rounds that are chosen for side by side. Of more, one round takes less time.
+_SIDE_BY_SIDE = 2000
+
+_FIRST = np.zeros(1, dtype=np.int64)
 
 
 class PartialWork(Code):
@@ -152,12 +158,14 @@ class _SumsScheme(CellScheme):
 
     def _chosen(self, came: NDArray[np.bool_], holders: NDArray[np.float64]) -> NDArray[np.bool_]:
         """One message of each partition in each round, of those that came from so many workers."""
+        # what each message counts; 0 if it did not come, or its partition is not lacking any more
+        worth = came / np.maximum(holders[:, self._choices], 1.0)
+        if self.message_count > _SIDE_BY_SIDE:
+            return np.array([self._chosen_of_many(each) for each in worth])
         cell = self._choices
         first = np.asarray(self.first_messages[:-1])
         sender = np.repeat(np.arange(self.n), self._sizes)
         taken = np.zeros_like(came)
-        # what each message counts; 0 if it did not come, or its partition is not lacking any more
-        worth = came / np.maximum(holders[:, cell], 1.0)
         rounds = np.arange(len(came))
         while rounds.size:
             next_worker = np.add.reduceat(worth, first, axis=1).argmax(axis=1)
@@ -169,6 +177,36 @@ class _SumsScheme(CellScheme):
             worth[got[:, cell]] = 0.0
             lacking = worth.any(axis=1)
             worth, rounds = worth[lacking], rounds[lacking]
+        return taken
+
+    def _chosen_of_many(self, worth: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """The same of one round, in O(M log n) for M messages; side by side it is O(n M).
+
+        What a worker's messages count only falls: the first of a heap is counted anew, and taken if
+        it still counts as much.
+        """
+        first = self.first_messages
+        cells = self._choices.tolist()
+        counts = worth.tolist()
+        got = [False] * self.k
+        taken = np.zeros(worth.size, dtype=np.bool_)
+        totals = np.add.reduceat(worth, np.asarray(first[:-1]))
+        heap = [(-total, worker) for worker, total in enumerate(totals.tolist()) if total]
+        heapify(heap)
+        while heap:
+            before, worker = heap[0]
+            numbers = range(first[worker], first[worker + 1])
+            count = [0.0 if got[cells[at]] else counts[at] for at in numbers]
+            total = float(np.add.reduceat(count, _FIRST)[0])  # as side by side, to the last bit
+            if not total:
+                heappop(heap)
+            elif -total != before:
+                heapreplace(heap, (-total, worker))
+            else:
+                heappop(heap)
+                for at, counted in zip(numbers, count, strict=True):
+                    if counted:
+                        taken[at] = got[cells[at]] = True
         return taken
 
 

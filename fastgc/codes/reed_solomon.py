@@ -284,16 +284,13 @@ class ReedSolomonScheme(Scheme):
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.complex128]]:
         """O(w): columns are cyclic shifts of tau."""
-        cluster = self._cluster_of(check_index("worker", worker, self.n))
-        held, place, weight = cluster.row(worker)
-        first, *others = cluster.weights
-        if not others:
-            return held, tau(cluster.m, first, cluster.q)[place]
-        coefficients = np.empty(place.size, dtype=np.complex128)
-        for d in cluster.weights:
-            of_d = weight == d
-            coefficients[of_d] = tau(cluster.m, d, cluster.q)[place[of_d]]
-        return held, coefficients
+        return _rows(self._cluster_of(check_index("worker", worker, self.n)), worker)
+
+    @cached_property
+    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+        found = [_rows(c, c.first_worker + np.arange(c.m)[:, None]) for c in self._clusters]
+        held, values = zip(*((held.ravel(), values.ravel()) for held, values in found), strict=True)
+        return np.append(0, np.cumsum(self.loads)), np.concatenate(held), np.concatenate(values)
 
     def pair_row(self, worker: int) -> NDArray[np.complex128]:
         if not self.packed:
@@ -636,6 +633,21 @@ FEWEST_FACTORS = 32
 # Messages still needed when a round begins to follow, at most, and no more than an eighth of the
 # stragglers: if they come all at once, their steps are to cost little beside the products.
 STEPS = 16
+
+
+def _rows(
+    cluster: Cluster, worker: int | NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.complex128]]:
+    """Partitions and coefficients of a worker of a cluster, or a row for each of a column."""
+    held, place, weight = cluster.row(worker)
+    first, *others = cluster.weights
+    if not others:
+        return held, tau(cluster.m, first, cluster.q)[place]
+    coefficients = np.empty(place.shape, dtype=np.complex128)
+    for d in cluster.weights:
+        of_d = weight == d
+        coefficients[of_d] = tau(cluster.m, d, cluster.q)[place[of_d]]
+    return held, coefficients
 
 
 class Stream:

@@ -122,6 +122,8 @@ class UncodedScheme(CellScheme):
         """Messages that always suffice, if each worker's come in order."""
         if self._single:
             return self.n - self.stragglers
+        if self._need == self.k:
+            return self._suffices
         return self.message_count - self._fewest_lost(self.k - self._need + 1) + 1
 
     def _fewest_lost(self, missing: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from .._arrays import check_integer
 from ..coding.arguments import check_stragglers
-from ..coding.cells import even_cuts
+from ..coding.cells import entries_of, even_cuts
 from ..coding.clusters import roots, stable_root, tau
 from ..coding.code import Code
 from ..coding.rules import Blocks
@@ -140,12 +141,83 @@ class YeAbbeScheme(Scheme):
         c = int(np.searchsorted(self._ends, worker, side="right"))
         ring = self._circles[c]
         first = int(self._ends[c]) - ring.n
-        coefficients = _table(ring)[::-1] * ring.values(ring.powers)[worker - first]
+        coefficients = _table(ring)[::-1] * ring.values(ring.powers, np.array([worker - first]))
         group = first + (worker - first + np.arange(ring.d)) % ring.n
         sizes = np.diff(self._cuts)[group]
         held = np.concatenate([np.arange(self._cuts[g], self._cuts[g + 1]) for g in group])
         values = np.repeat(coefficients, sizes, axis=0)
         return held, values if self.pieces > 1 else values[:, 0]
+
+    # What follows is said of all workers at once, as `row` says it of one: place by place.
+
+    def _places(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.complex128]]]:
+        """For each of a worker's groups, from its own on: the group, and its coefficients.
+
+        Yields
+        ------
+        (n,) int64 array
+        (n, pieces) complex128 array
+            Up to phases.
+        """
+        sizes = np.array([ring.n for ring in self._circles])
+        size, first = np.repeat(sizes, sizes), np.repeat(self._ends - sizes, sizes)
+        kinds = list(dict.fromkeys(self._circles))
+        tables = np.array([_table(ring)[::-1] for ring in kinds])
+        kind = np.repeat([kinds.index(ring) for ring in self._circles], sizes)
+        at = np.arange(self.n) - first
+        for place in range(tables.shape[1]):
+            yield first + (at + place) % size, tables[kind, place]
+
+    @cached_property
+    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+        listed = list(self._places())
+        groups = np.stack([group for group, _ in listed], axis=1)
+        values = np.stack([values for _, values in listed], axis=1)
+        values = values * self._phases[:, None]
+        first = np.arange(self.n + 1) * groups.shape[1]
+        values = values.reshape(-1, self.pieces)
+        if self.pieces == 1:
+            values = values[:, 0]
+        return entries_of(self._cuts, first, groups.ravel(), values)
+
+    @property
+    def _phases(self) -> NDArray[np.complex128]:
+        """By which a worker's coefficients are multiplied, for each piece. (n, pieces)."""
+        return np.concatenate([ring.values(ring.powers) for ring in self._circles])
+
+    def _totals(self, each: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[np.float64]:
+        """For each worker, the sum over its partitions of what `each` says of coefficients."""
+        size = np.diff(self._cuts)
+        found = np.zeros(self.n)
+        for group, values in self._places():
+            found += size[group] * each(values).sum(axis=1)
+        return found
+
+    @cached_property
+    def _known_loads(self) -> NDArray[np.int64]:
+        return self._totals(lambda values: np.ones((self.n, 1))).astype(np.int64)
+
+    @cached_property
+    def row_norms(self) -> NDArray[np.float64]:
+        return self._totals(lambda values: np.abs(values) ** 2) / self.wanted
+
+    @cached_property
+    def row_sums(self) -> NDArray[np.float64]:
+        return self._totals(np.abs)
+
+    def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
+        m = self.pieces
+        a = np.zeros((self.n, 1, m), dtype=np.clongdouble)
+        a[survivors, 0] = vector.reshape(len(vector), m)
+        phases = self._phases
+        total = np.zeros((self.n, m, m), dtype=np.clongdouble)
+        for group, values in self._places():  # in which each group is once
+            total[group] += (values * phases)[:, :, None] * a
+        lacking: NDArray[Any] = total - np.eye(m)
+        if self.layout == "complex":
+            lacking = lacking.real
+        lacking = np.repeat(lacking, np.diff(self._cuts), axis=0)
+        return lacking.reshape(self.k) if m == 1 else lacking
 
     @cached_property
     def rule(self) -> Blocks:
@@ -189,9 +261,12 @@ class _Circle(NamedTuple):
         below = self.m // 2
         return np.append(np.arange(self.m - below), self.m - self.d - 1 - np.arange(below))
 
-    def values(self, powers: NDArray[np.int64]) -> NDArray[np.complex128]:
-        """x_i^t, a row for each worker and a column for each power."""
-        turns = self.q * np.arange(self.n)[:, None] * powers % self.n
+    def values(
+        self, powers: NDArray[np.int64], workers: NDArray[np.int64] | None = None
+    ) -> NDArray[np.complex128]:
+        """x_i^t, a row for each of these workers, by default all, and a column for each power."""
+        workers = np.arange(self.n) if workers is None else workers
+        turns = self.q * workers[:, None] * powers % self.n
         found: NDArray[np.complex128] = roots(self.n)[turns]
         return found
 

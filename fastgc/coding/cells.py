@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,9 @@ from .cache import VectorFunction, filling
 from .parity import CHECKS, Parity
 from .rules import Cells, Rule
 from .scheme import Scheme
-from .solve import Equations
+from .solve import Equations, sparse_solution
 
-__all__ = ["CellScheme", "IncidenceScheme", "even_cuts"]
+__all__ = ["CellScheme", "IncidenceScheme", "entries_of", "even_cuts"]
 
 
 def even_cuts(k: int, cells: int) -> NDArray[np.int64]:
@@ -28,6 +29,34 @@ def even_cuts(k: int, cells: int) -> NDArray[np.int64]:
 
 def _partitions_of(cuts: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([np.arange(cuts[c], cuts[c + 1]) for c in cells])
+
+
+def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where parts of these sizes begin, one after the other."""
+    return np.cumsum(counts) - counts
+
+
+def entries_of(
+    cuts: NDArray[np.int64],
+    first: NDArray[np.int64],
+    cells: NDArray[np.int64],
+    values: NDArray[Any],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+    """`Scheme.entries` of messages that are told by cells.
+
+    Parameters
+    ----------
+    cuts : (cells + 1,) int64 array
+    first : (messages + 1,) int64 array
+        Where each message begins in what follows, and the end.
+    cells : (m,) int64 array
+    values : (m,) or (m, pieces) array
+        Of all partitions of the cell.
+    """
+    sizes = np.diff(cuts)[cells]
+    ends = np.append(0, np.cumsum(sizes))
+    held = np.arange(ends[-1]) + np.repeat(cuts[cells] - ends[:-1], sizes)
+    return ends[first], held, np.repeat(values, sizes, axis=0)
 
 
 class CellScheme(Scheme):
@@ -81,6 +110,11 @@ class CellScheme(Scheme):
         first, end = self.first_messages[worker : worker + 2]
         partitions = _partitions_of(self._cuts, self._choices[first:end])
         return partitions, np.ones(partitions.size)
+
+    @cached_property
+    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+        first = np.arange(self._choices.size + 1)
+        return entries_of(self._cuts, first, self._choices, np.ones(self._choices.size))
 
     @cached_property
     def message_counts(self) -> list[int]:
@@ -157,12 +191,17 @@ class CellScheme(Scheme):
     @cached_property
     def threshold(self) -> int:
         """Messages that always suffice, if each worker's come in order."""
+        enough = self._suffices
+        return enough if self.wait is None else min(enough, self.message_count - self.n + self.wait)
+
+    @property
+    def _suffices(self) -> int:
+        """The same, if rounds wait for every cell."""
         # The most that can come without cell c: of its holders, what they send before it.
         lost = np.zeros(self._cuts.size - 1, dtype=np.int64)
         ends = np.repeat(np.cumsum(self._sizes), self._sizes)
         np.add.at(lost, self._choices, ends - np.arange(self._choices.size))
-        enough = self.message_count - int(lost.min()) + 1
-        return enough if self.wait is None else min(enough, self.message_count - self.n + self.wait)
+        return self.message_count - int(lost.min()) + 1
 
 
 class IncidenceScheme(Scheme):
@@ -191,8 +230,15 @@ class IncidenceScheme(Scheme):
         return held, np.ones(held.size)
 
     @cached_property
+    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+        first, cells = self._held
+        return entries_of(self.cuts, first, cells, np.ones(cells.size))
+
+    @cached_property
     def _known_loads(self) -> NDArray[np.int64]:
-        return np.array([self.sizes[cells].sum() for cells in self.held], dtype=np.int64)
+        first, cells = self._held
+        ends = np.append(0, np.cumsum(self.sizes[cells]))[first]
+        return np.diff(ends)
 
     @cached_property
     def row_sums(self) -> NDArray[np.float64]:
@@ -201,6 +247,26 @@ class IncidenceScheme(Scheme):
     @property
     def row_norms(self) -> NDArray[np.float64]:
         return self.row_sums / self.wanted
+
+    def solution(
+        self, survivors: NDArray[np.int64], unit: float = DOUBLE
+    ) -> tuple[NDArray[Any], float]:
+        first, cells = self._held
+        count = np.diff(first)[survivors]
+        line = np.repeat(np.arange(survivors.size), count)
+        column = cells[np.arange(line.size) + np.repeat(first[survivors] - _starts(count), count)]
+        weight = np.sqrt(self.sizes)
+        shape = survivors.size, weight.size
+        found = sparse_solution(shape, line, column, weight[column], weight, unit)
+        return super().solution(survivors, unit) if found is None else found
+
+    @cached_property
+    def _held(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where each worker's cells begin among those of all, and the end; and these."""
+        return np.cumsum([0, *(cells.size for cells in self.held)]), np.concatenate(self.held)
+
+    def touched(self, number: int) -> NDArray[np.int64]:
+        return self.held[number]
 
     def equations(self, survivors: NDArray[np.int64]) -> Equations:
         # A column for each cell, as long as its partitions' columns are together.

@@ -83,14 +83,19 @@ class Cluster(NamedTuple):
             found[at % self.m] += values[(at - begin) % weight]
         return found
 
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Partitions of a worker, and for each the place m and weight d of its tau_d(m). O(w)."""
+    def row(
+        self, worker: int | NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Partitions of a worker, and for each the place m and weight d of its tau_d(m). O(w).
+
+        Of a column of workers, a row for each.
+        """
         # Columns laid end to end go w times around all workers: a worker meets every m-th place.
         light, heavy = divmod(self.m * self.w, self.k)  # weight of most, columns with one more
         at = worker - self.first_worker + self.m * np.arange(self.w, dtype=np.int64)
         if not heavy:
             held, place = np.divmod(at, light)
-            return held + self.first_partition, place, np.full(self.w, light, dtype=np.int64)
+            return held + self.first_partition, place, np.full_like(at, light)
         beyond = at - heavy * (light + 1)
         weight = light + (beyond < 0)
         held, place = np.divmod(np.where(beyond < 0, at, beyond), weight)

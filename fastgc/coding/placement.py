@@ -620,6 +620,9 @@ class PlacedScheme(Scheme):
     def equations(self, survivors: Workers) -> Equations:
         return self.inner.equations(self._number[survivors])
 
+    def touched(self, number: int) -> NDArray[np.int64]:
+        return self.inner.touched(int(self._number[number]))
+
     def parity(self, survivors: Workers, most: int = CHECKS) -> Parity:
         return self.inner.parity(self._number[survivors], most)
 

@@ -513,11 +513,20 @@ class Span(NamedTuple):
         What is left of the target when these messages are combined as well as can be.
     messages : int
         How many there are.
+    touched : function, optional
+        In which columns a message's row is not 0. Default: as in `equations`.
     """
 
     equations: Callable[[Numbers], Equations]
     residual: Callable[[Numbers], float]
     messages: int
+    touched: Callable[[int], Numbers] | None = None
+
+    def columns(self, message: int) -> Numbers:
+        """Those in which a message's row is not 0."""
+        if self.touched is not None:
+            return self.touched(message)
+        return np.flatnonzero(self.equations(np.array([message])).rows[0])
 
     def missing(self, survivors: Numbers) -> int:
         if survivors.size and self.residual(survivors) <= SOLVED:
@@ -536,6 +545,7 @@ class Span(NamedTuple):
             lambda came: self.equations(number[came]),
             lambda came: self.residual(number[came]),
             self.messages,
+            lambda message: self.columns(int(number[message])),
         )
 
     def spare(self) -> NDArray[np.float64] | None:
@@ -586,13 +596,14 @@ class _SpanTally:
         target = rule.equations(np.arange(0)).target
         self._target = target.reshape(len(target), -1).T  # a row for each piece
         self._whole = float(np.linalg.norm(target))
-        self._wanted = self._target.any(axis=0)
+        self._wanted: NDArray[np.bool_] = np.asarray(self._target.any(axis=0))
         self.reset()
 
     def reset(self) -> None:
         self._came: list[int] = []
         self._lacking = self._wanted.copy()
-        self._ahead: list[NDArray[np.number]] = []
+        self._open = int(self._lacking.sum())
+        self._ahead: list[int] = []
         self._basis: NDArray[np.number] = np.empty((0, self._target.shape[1]))  # room
         self._rank = 0  # of those that are there
         self._left = self._target
@@ -602,13 +613,15 @@ class _SpanTally:
         self._came.append(message)
         if self._ready:
             return True
-        row = self._rule.equations(np.array([message])).rows[0]
-        self._lacking &= row == 0
-        self._ahead.append(row)
-        if self._lacking.any():
+        self._ahead.append(message)
+        if self._open:
+            columns = self._rule.columns(message)
+            self._open -= int(np.count_nonzero(self._lacking[columns]))
+            self._lacking[columns] = False
+        if self._open:
             return False
         for each in self._ahead:
-            self._span(each)
+            self._span(self._rule.equations(np.array([each])).rows[0])
         self._ahead.clear()
         if np.linalg.norm(self._left) <= LIKELY * self._whole:
             self._ready = self._rule.residual(np.array(self._came)) <= SOLVED

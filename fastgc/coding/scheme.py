@@ -43,7 +43,7 @@ from .solve import SOLVED, Equations, least_squares, near_exact_solution
 __all__ = ["Residuals", "Scheme"]
 
 # Coefficients kept, at most, to compute what combinations of messages lack.
-ENTRIES_KEPT = 1 << 20
+ENTRIES_KEPT = 1 << 23
 
 SETS_KEPT = 256  # survivor sets whose shortest vectors are remembered
 
@@ -334,7 +334,7 @@ class Scheme(Recorded, ABC):
     def rule(self) -> Rule:
         """Which messages suffice. Default: those that span the sum, or all that are `awaited`."""
         left = self.residual if self.wait is not None else self._shortest_residual
-        spans = Span(self.equations, left, self.message_count)
+        spans = Span(self.equations, left, self.message_count, self.touched)
         declared = "stragglers" in vars(self) and not vars(self).get("_stragglers_found")
         declared = declared or type(self).stragglers is not Scheme.stragglers
         return self.waiting(spans) if declared or self.wait is not None else spans
@@ -462,7 +462,7 @@ class Scheme(Recorded, ABC):
         used = np.flatnonzero(a.any(axis=1))
         survivors, a = survivors[used], a[used].astype(wide)
         if m == 1 and self.n * self.load <= ENTRIES_KEPT:
-            first, held, values = self._all_entries
+            first, held, values = self.entries
             sizes = first[survivors + 1] - first[survivors]
             at = np.arange(sizes.sum()) + np.repeat(
                 first[survivors] - np.cumsum(sizes) + sizes, sizes
@@ -628,6 +628,10 @@ class Scheme(Recorded, ABC):
         if self.pieces > 1:
             target = np.tile(np.eye(self.pieces), (self.k, 1))
         return Equations(rows, target, real_part=self.layout == "complex")
+
+    def touched(self, number: int) -> NDArray[np.int64]:
+        """In which columns of `equations` a message's row is not 0. Default: from it."""
+        return np.flatnonzero(self.equations(np.array([number])).rows[0])
 
     # --------------------------------------------------------------- what follows: decoding
 
@@ -891,7 +895,12 @@ class Scheme(Recorded, ABC):
     def messages_of(self, workers: Iterable[int]) -> NDArray[np.int64]:
         """Numbers of all messages of these workers, ascending."""
         heard = np.zeros(self.n, dtype=bool)
-        heard[[check_index("worker", worker, self.n) for worker in workers]] = True
+        if isinstance(workers, np.ndarray) and workers.dtype == np.int64:
+            for worker in workers[(workers < 0) | (workers >= self.n)][:1].tolist():
+                check_index("worker", worker, self.n)
+            heard[workers] = True
+        else:
+            heard[[check_index("worker", worker, self.n) for worker in workers]] = True
         return np.flatnonzero(np.repeat(heard, self.message_counts))
 
     # ------------------------------------------------------------------- what follows: rows
@@ -999,8 +1008,18 @@ class Scheme(Recorded, ABC):
         return dense
 
     @cached_property
-    def _all_entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
-        """Where each message begins in what follows, its partitions and its coefficients."""
+    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+        """Where each message begins in what follows, its partitions and its coefficients.
+
+        For schemes that know those of all workers at once. Default: from the rows.
+
+        Returns
+        -------
+        (messages + 1,) int64 array
+            The last is the end.
+        (entries,) int64 array
+        (entries,) or (entries, pieces) array
+        """
         held, values = zip(*self.message_rows(), strict=True)
         first = np.cumsum([0, *(each.size for each in held)])
         return first, np.concatenate(held), np.concatenate(values)

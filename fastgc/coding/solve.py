@@ -22,9 +22,11 @@ __all__ = [
     "SOLVED",
     "Equations",
     "least_squares",
+    "near_exact_of",
     "near_exact_solution",
     "near_exact_vector",
     "row_sizes",
+    "sparse_solution",
 ]
 
 # Relative residual up to which a_F B_F = 1 counts as solved. Where rounding alone exceeds it, the
@@ -123,10 +125,39 @@ def near_exact_vector(
     float
         What is left of the target, relative to its norm.
     """
+    return near_exact_of(
+        solve,
+        lambda vector: rows.T @ vector,
+        lambda: _ridge(rows, sizes, target, unit),
+        sizes,
+        target,
+        unit,
+    )
+
+
+def near_exact_of(
+    solve: Callable[[NDArray[np.number]], NDArray[np.number]],
+    combine: Callable[[NDArray[np.number]], NDArray[np.number]],
+    regress: Callable[[], NDArray[np.number]],
+    sizes: NDArray[np.float64],
+    target: NDArray[np.number],
+    unit: float = DOUBLE,
+) -> tuple[NDArray[np.number], float]:
+    """`near_exact_vector` of rows that are not held as a matrix.
+
+    Parameters
+    ----------
+    solve, sizes, target, unit
+        As there.
+    combine : function
+        ``vector @ rows``.
+    regress : function
+        The vector of the ridge regression, or one that comes near it.
+    """
     whole = float(np.linalg.norm(target))
 
     def assess(vector: NDArray[np.number]) -> tuple[NDArray[np.number], float, float]:
-        left = target - rows.T @ vector
+        left = target - combine(vector)
         rounding = 2 * unit * float(np.linalg.norm(sizes * vector.T))
         return left, float(np.linalg.norm(left)) / whole, rounding / whole
 
@@ -138,7 +169,7 @@ def near_exact_vector(
         if remains < bias:
             vector, bias, rounding = again, remains, grown
     if bias > _BIASED * rounding or not math.hypot(bias, rounding) <= unit ** (5 / 8):
-        other = _ridge(rows, sizes, target, unit)
+        other = regress()
         _, remains, grown = assess(other)
         # What remains is known up to about what roundings grow to. Of dependent rows the regression
         # may find a vector as long as it likes, with a little less remaining by chance.
@@ -152,7 +183,8 @@ def near_exact_solution(
 ) -> tuple[NDArray[np.number], float]:
     """The same of rows alone, whose shortest vector is found by least squares."""
     if rows.size >= _LARGE and rows.dtype.kind == "f" and target.ndim == 1:
-        found = _sparse_solution(rows, target, unit)
+        line, column = np.nonzero(rows)
+        found = sparse_solution(rows.shape, line, column, rows[line, column], target, unit)
         if found is not None:
             return found
     sizes = row_sizes(rows)
@@ -165,19 +197,33 @@ def near_exact_solution(
     return near_exact_vector(solve, rows, sizes, target, unit)
 
 
-def _sparse_solution(
-    rows: NDArray[np.number], target: NDArray[np.number], unit: float
+def sparse_solution(
+    shape: tuple[int, ...],
+    line: NDArray[np.int64],
+    column: NDArray[np.int64],
+    entries: NDArray[np.number],
+    target: NDArray[np.number],
+    unit: float = DOUBLE,
 ) -> tuple[NDArray[np.number], float] | None:
     """The shortest vector by conjugate gradients, where rows are sparse and that converges.
 
-    None where it is not as good as that of a decomposition: where it took too long, or lacks more
-    of the target than rounding, but so little that it may be rounding all the same.
+    None where it is not as good as that of a decomposition: where rows are few or not sparse, where
+    it took too long, or lacks more of the target than rounding, but so little that it may be
+    rounding all the same.
+
+    Parameters
+    ----------
+    shape : (f, unknowns)
+    line, column, entries : (m,) array
+        The entries other than 0 of real rows.
+    target : (unknowns,) array
+    unit : float, optional
+        Unit roundoff of the messages.
     """
-    line, column = np.nonzero(rows)
-    if line.size > rows.size * _DENSE:
+    f, unknowns = shape
+    if f * unknowns < _LARGE or line.size > f * unknowns * _DENSE:
         return None
-    f, unknowns = rows.shape
-    value: NDArray[np.float64] = rows[line, column].astype(np.float64)
+    value: NDArray[np.float64] = entries.astype(np.float64)
     squares = np.bincount(line, value**2, minlength=f)
     if not ((squares > 0) & (squares < np.inf)).all():
         return None

@@ -165,7 +165,7 @@ def simulate(
     processors: ArrayLike | None = None,
     method: Literal["auto", "kernel", "round"] = "auto",
     request: float = 0.0,
-    progress: bool = False,
+    progress: bool | Callable[[int, int], object] = False,
 ) -> Simulation:
     """Simulate rounds of a code.
 
@@ -215,8 +215,9 @@ def simulate(
     request : float
         Seconds of a round trip: from asking for sums until they begin to come or, if the master
         asks for missing shares, in addition to the work.
-    progress : bool
-        Show a progress bar (needs ``gradient-coding[cli]``).
+    progress : bool or callable
+        Show a progress bar (needs ``gradient-coding[cli]``); or call this with the rounds simulated
+        and all rounds, after every few.
 
     Raises
     ------
@@ -253,9 +254,10 @@ def simulate(
     run = _simulator(code, method, processors, request, judge)
     late = np.zeros(code.n)
     parts: list[tuple[NDArray[Any], ...]] = []
+    told: Callable[[int, int], object] = progress if callable(progress) else lambda *_: None
     shown: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
     step = max(1, _DRAWN // code.n)
-    if progress:
+    if progress and not callable(progress):
         from ..progress import task_bar
 
         shown = task_bar("simulating", -(-rounds // step))
@@ -263,6 +265,7 @@ def simulate(
         for first, count, drawn in draw(code, delays, work, how.receive, rounds, seed, step):
             parts.append(run(drawn, first, count, late, how))
             advance()
+            told(first + count, rounds)
     times, messages, workers, computations = (
         each[0] if len(each) == 1 else np.concatenate(each) for each in zip(*parts, strict=True)
     )

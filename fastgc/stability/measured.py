@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import as_array, at_least, check_dtype, gradient_dtype_of
 from ..codes import Code
+from ..coding.scheme import Scheme
 from ..coding.trust import trust_by_rows
 from ..kernels.numpy.pairs import Pair, exact_sum, two_product
 from ..models import least_squares_gradient
@@ -20,6 +21,8 @@ __all__ = ["Experiment", "MeasuredError", "measured_error"]
 
 _ROWS = 3  # samples of each block, for codes of the data
 _FEATURES = 8
+# Messages that are encoded one by one; of more, how many together, and the most entries of B.
+_ONE_BY_ONE, _TOGETHER, _ENTRIES = 4000, 2000, 1 << 24
 
 
 class MeasuredError(NamedTuple):
@@ -76,7 +79,7 @@ def _gradients(
             f"partials must be of shape ({code.k}, p), a row for each partition, not "
             f"{computed.shape}"
         )
-    unit = math.sqrt(code.k) * max(map(_norm, computed.astype(np.result_type(computed, 0.0))))
+    unit = math.sqrt(code.k) * _largest_norm(computed.astype(np.result_type(computed, 0.0)))
     return _Work(list(computed), exact_sum(computed), unit, 0)
 
 
@@ -101,6 +104,45 @@ def _data(code: Code, data: Any, dtype: np.dtype[Any], rng: np.random.Generator)
     return _Work(computed, _exact_least_squares(X, y, theta), unit, rows + theta.size)
 
 
+def _many(
+    scheme: Scheme,
+    computed: Sequence[NDArray[Any]],
+    dtype: np.dtype[Any],
+    sent: np.dtype[Any] | None,
+    progress: Callable[[int, int], object],
+) -> Any:
+    """Messages of float64, encoded many at a time; None where they are few, or others.
+
+    Terms are added up one by one, each rounded, where the kernels may round a term and its sum
+    together.
+    """
+    count = scheme.message_count
+    plain = dtype == np.float64 and sent is None and not scheme.codes_data
+    if count <= _ONE_BY_ONE or not plain or scheme.n * scheme.load > _ENTRIES:
+        return None
+    first, held, values = scheme.entries
+    if not np.diff(first).all():
+        return None
+    m = scheme.pieces
+    form = scheme.format(computed[0].size, dtype)
+    padded = np.zeros((len(computed), m * form.length))
+    padded[:, : form.gradient_size] = computed
+    reals: NDArray[Any] = padded
+    if scheme.layout == "packed":
+        reals = padded.view(np.complex128)
+    given = reals.reshape(len(computed), m, -1)
+    values = values.reshape(-1, m, 1)
+    messages = np.empty((count, form.message_size), dtype=form.message_dtype)
+    for at in range(0, count, _TOGETHER):
+        end = min(at + _TOGETHER, count)
+        some = slice(first[at], first[end])
+        terms = (values[some] * given[held[some]]).sum(axis=1)
+        sums = np.add.reduceat(terms, first[at:end] - first[at])
+        messages[at:end] = sums.view(form.message_dtype)
+        progress(end, count)
+    return messages
+
+
 class Experiment:
     """Partial gradients, what every worker sends of them, and the exact gradient.
 
@@ -116,7 +158,12 @@ class Experiment:
         Elements of random partial gradients. Codes of the data take least squares of 8 features.
     seed : int
     progress : callable, optional
-        Called with the messages that are encoded, after each, and with how many there are.
+        Called with the messages that are encoded, after each or several, and with how many there
+        are.
+
+    Notes
+    -----
+    More than 4,000 messages of float64 are encoded many at a time, others as by `Code.encode`.
     """
 
     def __init__(
@@ -142,12 +189,14 @@ class Experiment:
         self._trusted = (kind, sent)
         self.norm = _norm(work.exact[0])
         self.p = work.exact[0].size
-        messages, count = [], code.scheme.message_count
-        for w, t in map(code.scheme.sender, range(count)):
-            given = [work.computed[j] for j in code.partitions(w, t)]
-            messages.append(code.encode(w, given, index=t, message_dtype=sent))
-            progress(len(messages), count)
-        self.messages = np.array(messages)
+        self.messages = _many(code.scheme, work.computed, kind, sent, progress)
+        if self.messages is None:
+            messages, count = [], code.scheme.message_count
+            for w, t in map(code.scheme.sender, range(count)):
+                given = [work.computed[j] for j in code.partitions(w, t)]
+                messages.append(code.encode(w, given, index=t, message_dtype=sent))
+                progress(len(messages), count)
+            self.messages = np.array(messages)
 
     def error(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> MeasuredError:
         """Decode with this vector, and compare."""
@@ -191,6 +240,14 @@ def _norm(x: NDArray[Any]) -> float:
     if not math.isfinite(largest):
         return math.inf
     return largest * float(np.linalg.norm(x / largest)) if largest else 0.0
+
+
+def _largest_norm(rows: NDArray[Any]) -> float:
+    """The largest 2-norm of a row, as by `_norm`."""
+    largest = float(np.abs(rows).max())
+    if not 0 < largest < math.inf:
+        return largest if largest == 0 else math.inf
+    return largest * float(np.linalg.norm(rows / largest, axis=1).max())
 
 
 def _over(error: float, size: float) -> float:

@@ -109,6 +109,7 @@ def compare(
     p: int = 16,
     seed: int = 0,
     progress: Callable[[], object] | None = None,
+    within: Callable[[int, int], object] = lambda decoded, sets: None,
 ) -> list[StabilityRow]:
     """Measure what codes cost, and how much precision decoding loses.
 
@@ -136,6 +137,8 @@ def compare(
         Seed of partial gradients and sets.
     progress : callable, optional
         Called after each row.
+    within : callable, optional
+        Called with the sets decoded of a row, and all of them, before each.
 
     Returns
     -------
@@ -169,7 +172,7 @@ def compare(
                     lost = _worst(code, s, method, dtype, sets, seed)
                 else:
                     lost = list(_silent(code, s, pattern, sets, seed))
-                figures = _measure(code, method, experiment, lost)
+                figures = _measure(code, method, experiment, lost, within)
                 if figures is not None:
                     costs = (code.n, code.k, code.load, mean, needed, size)
                     head = (name, *costs, s, name_of(dtype), pattern)
@@ -182,7 +185,7 @@ def compare(
 def _silent(code: Code, s: int, pattern: str, sets: int, seed: int) -> Iterator[NDArray[np.int64]]:
     rng = np.random.default_rng(seed)
     if pattern == "random":
-        yield from (rng.permutation(code.n)[:s] for _ in range(sets))
+        yield from (rng.permutation(code.n)[:s].copy() for _ in range(sets))
     elif pattern == "neighbouring":
         circle = np.concatenate(code.scheme.rings())
         yield from (circle[window] for window in contiguous(code.n, s, sets, rng))
@@ -206,6 +209,7 @@ def _measure(
     method: str,
     experiment: Experiment | None,
     silent: Sequence[NDArray[np.int64]],
+    within: Callable[[int, int], object] = lambda decoded, sets: None,
 ) -> tuple[int, float, float, float, float, float, float, float] | None:
     kind = np.dtype(np.float64) if experiment is None else experiment.dtype
     seconds: list[float] = []
@@ -213,7 +217,8 @@ def _measure(
     factors: list[float] = []
     predicted: list[float] = []
     decoded: list[tuple[NDArray[np.int64], NDArray[Any] | None]] = []
-    for lost in silent:
+    for done, lost in enumerate(silent):
+        within(done, len(silent))
         survivors = messages_without(code, lost)
         try:
             if not seconds:  # what is made once is made now
