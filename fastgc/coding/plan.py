@@ -34,6 +34,7 @@ from .._arrays import (
     view_of,
 )
 from ..errors import InstabilityWarning, warn_caller
+from ..kernels.jitted import JittedCode, jitted_code
 from ..kernels.rows import DOUBLE
 from .approximation import check_partial, nearest_vector
 from .format import Format, real_of, scaled_vector
@@ -51,6 +52,7 @@ __all__ = [
     "decode",
     "encode",
     "fitting",
+    "jitted",
     "warn_of_doubt",
 ]
 
@@ -515,6 +517,11 @@ def warn_of_doubt(
             f"about {error:.0e}: {scheme._made_by.__name__} decodes more of them better",
             InstabilityWarning,
         )
+
+
+def jitted(scheme: Scheme) -> JittedCode:
+    """`Code.jit`."""
+    return jitted_code(scheme.jit_rule(), *scheme._all_entries)
 
 
 # ------------------------------------------------------------------------------------- encoding
