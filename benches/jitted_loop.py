@@ -37,11 +37,10 @@ def shuffle(order, f, state):
 
 
 @numba.njit(cache=True)
-def train(code, targets, f, rounds, lr):
-    """The loop, compiled as a whole."""
+def train(code, targets, partials, messages, f, rounds, lr):
+    """The loop, compiled as a whole; `partials` and `messages` are room for them."""
     n, p = targets.shape
     theta, gradient = np.zeros(p), np.empty(p)
-    partials, messages = np.empty((n, p)), np.empty((n, p))
     order, state = np.arange(n), np.uint64(0)
     for _ in range(rounds):
         for j in range(n):
@@ -56,10 +55,10 @@ def train(code, targets, f, rounds, lr):
     return theta
 
 
-def in_python(code, targets, f, rounds, lr):
+def in_python(code, targets, partials, messages, f, rounds, lr):
     """The same, a call for each step, as quick as Python has it."""
     n, p = targets.shape
-    messages, gradient = np.empty((n, p)), np.empty(p)
+    gradient = np.empty(p)
     held = np.zeros((n, code.load, p))  # what each worker computes
     own = [code.partitions(i) for i in range(n)]
     encoders = [code.bind_encoder(i, held[i], out=messages[i]) for i in range(n)]
@@ -67,7 +66,7 @@ def in_python(code, targets, f, rounds, lr):
     optimizer.reset(np.zeros(p))
     order, state = np.arange(n), np.uint64(0)
     for _ in range(rounds):
-        partials = optimizer.theta - targets
+        np.subtract(optimizer.theta, targets, out=partials)
         for i, encode in enumerate(encoders):
             partials.take(own[i], axis=0, out=held[i])
             encode()
@@ -89,6 +88,7 @@ def fastest(loop_in_c, n, s, p):
     """Seconds a round, of each loop in the turn that was disturbed least."""
     code, f, lr = fastgc.ReedSolomon(n, stragglers=s), n - s, 0.5 / n
     targets = np.sin(np.arange(n * p, dtype=float)).reshape(n, p)
+    room = np.empty_like(targets), np.empty_like(targets)
     plan, root = code.jit(), int(code.scheme.tables.q[0])
 
     def c(rounds):
@@ -100,7 +100,7 @@ def fastest(loop_in_c, n, s, p):
     def timed(loop, given):
         def run(rounds):
             start = time.perf_counter()
-            theta = loop(given, targets, f, rounds, lr)
+            theta = loop(given, targets, *room, f, rounds, lr)
             return (time.perf_counter() - start) / rounds, theta
 
         return run
