@@ -458,7 +458,8 @@ class ReedSolomonScheme(Scheme):
 
     def jit_rule(self) -> CyclicRule:
         longest = [self._longest(self.unit_of(kind)) for kind in (np.float32, np.float64)]
-        return CyclicRule(self.tables, _PRODUCTS[self._products], np.array(longest))
+        method, factors = _PRODUCTS[self._products], self._transforms_from
+        return CyclicRule(self.tables, method, np.array(longest), factors)
 
     @cached_property
     def copies(self) -> NDArray[np.int64] | None:

@@ -185,9 +185,11 @@ class Scheme(Recorded, ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # A subclass that overrides `vector` must not inherit its base's faster paths.
-        if "vector" in vars(cls):
-            for name in {"bind_vector", "fill_vectors", "follower", "jit_rule"} - vars(cls).keys():
-                setattr(cls, name, getattr(Scheme, name))
+        faster = {"bind_vector", "fill_vectors", "follower"} if "vector" in vars(cls) else set()
+        if {"vector", "bind_vector"} & vars(cls).keys():
+            faster.add("jit_rule")
+        for name in faster - vars(cls).keys():
+            setattr(cls, name, getattr(Scheme, name))
 
     def __reduce__(self) -> tuple[Any, ...]:
         made = super().__reduce__()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .cyclic import CyclicTables
-from .dispatch import own
+from .dispatch import kernel
 from .numpy.cover import CellsPlan, EdgesPlan, TilingPlan
+from .rows import Rows
 
-__all__ = ["CyclicRule", "JittedCode", "PlacedRule", "VectorRule", "jitted_code"]
+__all__ = ["CyclicRule", "JittedCode", "PlacedRule", "VectorRule", "bind_decode", "jitted_code"]
 
 
 class CyclicRule(NamedTuple):
@@ -24,11 +26,14 @@ class CyclicRule(NamedTuple):
         ``LOCATOR`` or ``SPREAD``.
     longest : (2,) float64 array
         Squared norm up to which vectors are precise enough, for messages of float32 and of float64.
+    factors : int
+        Stragglers, or survivors, from which on transforms are faster than `method`.
     """
 
     tables: CyclicTables
     method: int
     longest: NDArray[np.float64]
+    factors: int
 
 
 class PlacedRule(NamedTuple):
@@ -81,9 +86,22 @@ def jitted_code(
     coefficients: NDArray[Any],
 ) -> JittedCode:
     """A code's rule and rows for compiled functions, which call the backend in use."""
-    return JittedCode(rule, first, partitions, coefficients, own(addresses_in_c)(rule))
+    return JittedCode(rule, first, partitions, coefficients, addresses_in_c(rule))
 
 
+@kernel
 def addresses_in_c(rule: VectorRule) -> NDArray[np.int64] | None:
     """`JittedCode.c`, which the C backend has."""
+    return None
+
+
+@kernel
+def bind_decode(
+    rule: CyclicRule, mode: int, rows: Rows, vector: NDArray[Any], out: NDArray[Any], check: bool
+) -> Callable[[int], int] | None:
+    """``decode(id(survivors)) -> status``, all at once; None where C does not read array objects.
+
+    Any status but `Status.OK` is no more than a reason to do it step by step, which tells what is
+    wrong.
+    """
     return None
