@@ -125,7 +125,8 @@ static fgc_status bound_vector(const fgc_bound *plan, const fgc_array *a, int64_
     if (a->type != plan->type || a->dtype != plan->dtype || a->dimensions != 1)
         return FGC_MISPLACED;
     const int64_t f = a->shape[0], fewer = f < n - f ? f : n - f;
-    if (!(a->flags & CONTIGUOUS) || (uintptr_t)a->data % sizeof f != 0 || f > n ||
+    const int contiguous = a->flags & CONTIGUOUS;
+    if (!contiguous || (uintptr_t)a->data % sizeof f != 0 || f > n ||
         fewer >= plan->factors)
         return FGC_MISPLACED;
     memcpy(plan->survivors, a->data, (size_t)f * sizeof f);
