@@ -15,6 +15,7 @@
  *   strides, dtype, base and flags by it when it is imported, and what differs makes it take the buffers.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "fastgc.h"
 
@@ -115,3 +116,35 @@ FGC_KINDS(COMBINE_APART)
         return FGC_OK;                                                                             \
     }
 FGC_KINDS(ADD_APART)
+
+/* The vector for the survivors that an array object holds, of which a copy is made: others may write to it
+ * meanwhile. */
+static fgc_status bound_vector(const fgc_bound *plan, const fgc_array *a, int64_t *count)
+{
+    const int64_t n = plan->code->workers;
+    if (a->type != plan->type || a->dtype != plan->dtype || a->dimensions != 1)
+        return FGC_MISPLACED;
+    const int64_t f = a->shape[0], fewer = f < n - f ? f : n - f;
+    const int contiguous = a->flags & CONTIGUOUS;
+    if (!contiguous || (uintptr_t)a->data % sizeof f != 0 || f > n ||
+        fewer >= plan->factors)
+        return FGC_MISPLACED;
+    memcpy(plan->survivors, a->data, (size_t)f * sizeof f);
+    *count = f;
+    int64_t where;
+    return fgc_decoding_vector(plan->code, plan->survivors, plan->vector, &where, plan->work,
+                               plan->longest, plan->method, f);
+}
+
+#define DECODE_BOUND(kind, read, real)                                                             \
+    fgc_status fgc_decode_bound_##kind(const fgc_bound *plan, real *out, uintptr_t survivors)      \
+    {                                                                                              \
+        int64_t f;                                                                                 \
+        const fgc_status status = bound_vector(plan, (const fgc_array *)survivors, &f);            \
+        if (status != FGC_OK)                                                                      \
+            return status;                                                                         \
+        return fgc_combine_chosen_##kind(plan->mode, plan->table, plan->survivors, plan->vector,   \
+                                         plan->extent, plan->in_len, plan->out_len, plan->flags,   \
+                                         out, f);                                                  \
+    }
+FGC_KINDS(DECODE_BOUND)

@@ -197,6 +197,29 @@ typedef struct {
 FGC_KINDS(FGC_COMBINE_APART)
 #undef FGC_COMBINE_APART
 
+/* A decoding vector, and by it a combination of chosen rows: all that a decoder is bound to. */
+typedef struct {
+    const fgc_cyclic *code;
+    int64_t *survivors; /* room for so many, as for their vector */
+    double *vector;
+    void *work;
+    double longest;
+    fgc_method method;
+    int64_t factors; /* what has as many survivors, and as many others, is left to transforms */
+    const void *type, *dtype; /* of an array of int64 */
+    fgc_mode mode;
+    int flags;
+    const uintptr_t *table;
+    int64_t extent, in_len, out_len;
+} fgc_bound;
+
+/* Both for the survivors in an array object. FGC_MISPLACED, and nothing written, if it is none of
+ * aligned, contiguous int64, or left to transforms; else the first status that is not FGC_OK. */
+#define FGC_DECODE_BOUND(kind, read, real)                                                         \
+    fgc_status fgc_decode_bound_##kind(const fgc_bound *plan, real *out, uintptr_t survivors);
+FGC_KINDS(FGC_DECODE_BOUND)
+#undef FGC_DECODE_BOUND
+
 /* Adds coef[at] times one such row to `out`, or writes it there without FGC_ACCUMULATE in `flags`, and
  * weight[at] times the sum of its squares to *energy. FGC_MISPLACED, or FGC_OK. */
 #define FGC_ADD_APART(kind, read, real)                                                            \

@@ -166,6 +166,7 @@ def test_every_benchmark_with_a_table_is_in_a_section():
         "assignments",
         "glance",
         "graphs",
+        "jitted_loop",
         "li_experiment",
         "near_exact",
         "no_loss",

@@ -19,7 +19,7 @@ from fastgc.kernels import numba as nb  # noqa: E402
 
 pytestmark = [pytest.mark.any_backend, pytest.mark.numba]
 
-FILES = ("combine", "completion", "cover", "decoding", "delays", "lagrange")
+FILES = ("combine", "completion", "cover", "decoding", "delays", "jitted", "lagrange")
 FILES += ("near_exact", "optimize", "vandermonde")
 FUNCTIONS = [name for name in nb.__all__ if callable(getattr(nb, name))]
 
@@ -100,8 +100,14 @@ CASES = {
         *(rng.random(5) + 1j, rng.random((7, 8)), np.empty(8), SURVIVORS),
     ),
     "completion": _completion,
+    "decode": lambda rng: (
+        *(fastgc.ReedSolomon(7, stragglers=2).jit(), SURVIVORS, rng.random((7, 8)), np.empty(8)),
+    ),
     "decoding_vector": lambda rng: (_code(), nb.SPREAD, SURVIVORS, np.empty(5, complex)),
     "draw": _draw,
+    "encode": lambda rng: (
+        *(fastgc.ReedSolomon(7, stragglers=2).jit(), 4, rng.random((7, 8)), np.empty(8)),
+    ),
     "hash_words": lambda rng: (
         *(rng.integers(2**64, size=count, dtype=np.uint64) for count in (9, 4)),
         np.empty(3, np.uint64),

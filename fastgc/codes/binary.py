@@ -189,6 +189,9 @@ class BinaryScheme(Scheme):
             self, kernels.unchecked.bind_tiling(self._tiling, survivors, vector), survivors
         )
 
+    def jit_rule(self) -> kernels.unchecked.TilingPlan:
+        return self._tiling
+
     @cached_property
     def _tiling(self) -> kernels.unchecked.TilingPlan:
         return kernels.unchecked.tiling_plan(*self.rule)

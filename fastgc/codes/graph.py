@@ -205,6 +205,9 @@ class GraphScheme(IncidenceScheme):
     ) -> VectorFunction:
         return filling(self, kernels.unchecked.bind_edges(self._plan, survivors, vector), survivors)
 
+    def jit_rule(self) -> kernels.unchecked.EdgesPlan:
+        return self._plan
+
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
         plan = self._plan if self.wait is None else self._plan._replace(need=0)
         found = self._empty_vector(survivors.size)

@@ -66,6 +66,7 @@ from ..kernels.cyclic import (
     StreamCalls,
     cyclic_tables,
 )
+from ..kernels.jitted import CyclicRule
 
 __all__ = ["METHODS", "Follower", "ReedSolomon", "ReedSolomonScheme", "Stream", "worth_following"]
 
@@ -451,6 +452,11 @@ class ReedSolomonScheme(Scheme):
             return fill
         kind = b"" if unit == DOUBLE else str(unit).encode()
         return remembering(fill, self.n, survivors, vector, self.cache, kind)
+
+    def jit_rule(self) -> CyclicRule:
+        longest = [self._longest(self.unit_of(kind)) for kind in (np.float32, np.float64)]
+        method, factors = _PRODUCTS[self._products], self._transforms_from
+        return CyclicRule(self.tables, method, np.array(longest), factors)
 
     @cached_property
     def copies(self) -> NDArray[np.int64] | None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from .._arrays import check_index
+from ..kernels.jitted import VectorRule
 from ..kernels.rows import DOUBLE
 from .cache import VectorFunction, filling
 from .parity import CHECKS, Parity
@@ -151,7 +152,7 @@ class CellScheme(Scheme):
     def bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
     ) -> VectorFunction:
-        plan = kernels.unchecked.CellsPlan(*self.cells, float(self.k) if self.unbiased else 0.0)
+        plan = self._plan
         if self.wait is None:
             return filling(self, kernels.unchecked.bind_cells(plan, survivors, vector), survivors)
         # One message of each cell that came: no other sum of messages is nearer to the gradient.
@@ -164,6 +165,13 @@ class CellScheme(Scheme):
             return status
 
         return filling(self, run, survivors)
+
+    @property
+    def _plan(self) -> kernels.unchecked.CellsPlan:
+        return kernels.unchecked.CellsPlan(*self.cells, float(self.k) if self.unbiased else 0.0)
+
+    def jit_rule(self) -> VectorRule:
+        return self._plan if self.wait is None else super().jit_rule()
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
         found = self._empty_vector(survivors.size)

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import as_array, check_index
 from .._shown import listed, plural
+from ..kernels.jitted import PlacedRule, VectorRule
 from ..kernels.rows import DOUBLE
 from .cache import SurvivorMask, VectorFunction
 from .format import Format, Layout
@@ -606,6 +607,9 @@ class PlacedScheme(Scheme):
                 raise OverflowError(f"{error} (numbered as in {self.inner!r})") from None
 
         return fill
+
+    def jit_rule(self) -> VectorRule:
+        return PlacedRule(self._number, self.inner.jit_rule())
 
     def follower(
         self, survivors: Workers, vector: NDArray[Any], unit: float = DOUBLE

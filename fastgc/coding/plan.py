@@ -34,6 +34,7 @@ from .._arrays import (
     view_of,
 )
 from ..errors import InstabilityWarning, warn_caller
+from ..kernels.jitted import CyclicRule, JittedCode, bind_decode, jitted_code
 from ..kernels.rows import DOUBLE
 from .approximation import check_partial, nearest_vector
 from .format import Format, real_of, scaled_vector
@@ -51,10 +52,12 @@ __all__ = [
     "decode",
     "encode",
     "fitting",
+    "jitted",
     "warn_of_doubt",
 ]
 
 _INT64 = np.dtype(np.int64)
+_UNITS = (2.0**-24, DOUBLE)  # of messages that `CyclicRule` has a limit for
 
 
 # ------------------------------------------------------------------------------------- decoding
@@ -334,6 +337,7 @@ class BoundDecoder:
     """
 
     __slots__ = (
+        "_at_once",
         "_check",
         "_coefficients",
         "_decoder",
@@ -393,6 +397,12 @@ class BoundDecoder:
         self._gated = scheme.gated
         simple = len(self._passes) == 1 and not (self._gated or form.scaled)
         self._once = self._passes[0] if simple else None
+        self._at_once: Any = None
+        if simple and scheme.cache is None and form.unit in _UNITS:
+            rule = scheme.jit_rule() if type(scheme).jit_rule is not Scheme.jit_rule else None
+            if isinstance(rule, CyclicRule):
+                reals = form.reals(self._sums, mode)
+                self._at_once = bind_decode(rule, mode, rows, decoder.vector, reals, check_finite)
 
     def __repr__(self) -> str:
         size = self.form.gradient_size
@@ -424,6 +434,14 @@ class BoundDecoder:
             If a survivor is named twice or does not exist. In every other case nothing has been
             written.
         """
+        at_once = self._at_once  # what it does not do is done, or told, step by step
+        if (
+            at_once is not None
+            and type(survivors) is np.ndarray
+            and method == "auto"
+            and not at_once(id(survivors))
+        ):
+            return self.gradient  # type: ignore[no-any-return]
         f = self._decoder._compute(survivors, method)
         if status := self._step_by_step(f) if self._once is None else self._once(f):
             if status == kernels.Status.NO_MEMORY:
@@ -515,6 +533,11 @@ def warn_of_doubt(
             f"about {error:.0e}: {scheme._made_by.__name__} decodes more of them better",
             InstabilityWarning,
         )
+
+
+def jitted(scheme: Scheme) -> JittedCode:
+    """`Code.jit`."""
+    return jitted_code(scheme.jit_rule(), *scheme.entries)
 
 
 # ------------------------------------------------------------------------------------- encoding

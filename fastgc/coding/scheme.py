@@ -32,6 +32,7 @@ from .._arrays import (
     unit_roundoff,
 )
 from ..errors import NotDecodableError
+from ..kernels.jitted import VectorRule
 from ..kernels.rows import DOUBLE, sums_of
 from .arguments import Recorded
 from .cache import SurvivorCache, SurvivorMask, VectorFunction, filling, key_of
@@ -184,9 +185,11 @@ class Scheme(Recorded, ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # A subclass that overrides `vector` must not inherit its base's faster paths.
-        if "vector" in vars(cls):
-            for name in {"bind_vector", "fill_vectors", "follower"} - vars(cls).keys():
-                setattr(cls, name, getattr(Scheme, name))
+        faster = {"bind_vector", "fill_vectors", "follower"} if "vector" in vars(cls) else set()
+        if {"vector", "bind_vector"} & vars(cls).keys():
+            faster.add("jit_rule")
+        for name in faster - vars(cls).keys():
+            setattr(cls, name, getattr(Scheme, name))
 
     def __reduce__(self) -> tuple[Any, ...]:
         made = super().__reduce__()
@@ -399,6 +402,16 @@ class Scheme(Recorded, ABC):
         if type(self).vector is not Scheme.vector:
             return self.vector(survivors)
         return self._vector_by_rows(survivors, unit)
+
+    def jit_rule(self) -> VectorRule:
+        """What compiled functions compute decoding vectors from: see `fastgc.Code.jit`.
+
+        Default: a TypeError, which says what to do instead.
+        """
+        raise TypeError(
+            f"no compiled function computes decoding vectors of {self!r}: compute them before, by "
+            "code.decoding_vectors(masks), and combine by fastgc.kernels.numba.combine_rows"
+        )
 
     def fill_vectors(
         self, masks: NDArray[np.bool_], method: str, out: NDArray[Any], unit: float = DOUBLE

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import numpy as plain
 from .._cffi import ffi, lib
-from ..cyclic import Status
+from ..cyclic import CyclicPlan, Status
 from ..rows import (
     INTEGER,
     Combinations,
@@ -18,12 +18,13 @@ from ..rows import (
     extent_of_pairs,
     kind_of,
 )
-from .plans import pointed_to, struct_of
+from .plans import plan_struct, pointed_to, struct_of, work_space
 
 __all__ = [
     "bind_add",
     "bind_apart",
     "bind_combine",
+    "bind_decode",
     "bind_encode",
     "bind_square_sum",
     "combine",
@@ -213,3 +214,31 @@ def bind_add(mode, coef, weights, length, dtype, out, energy):
         return function(struct, weights_, energy_, out_, buffer(row), at, accumulate)
 
     return add
+
+
+def bind_decode(rule, mode, rows, vector, out, check):
+    if not _KNOWN_LAYOUT or rows.kind not in ("float", "double"):
+        return None
+    plan = CyclicPlan(rule.tables)
+    struct = struct_of(
+        "fgc_bound",
+        code=plan_struct(plan),
+        survivors=np.empty(plan.workers, np.int64),
+        vector=vector.view(np.float64),
+        work=work_space(plan),
+        longest=float(rule.longest[int(rows.kind == "double")]),
+        method=rule.method,
+        factors=rule.factors,
+        type=ffi.cast("void *", id(np.ndarray)),
+        dtype=ffi.cast("void *", id(np.dtype(np.int64))),
+        mode=mode,
+        flags=2 * check,  # FGC_CHECK
+        table=rows.addresses,
+        extent=extent_of(mode, rows.length, out.size),
+        in_len=rows.length,
+        out_len=out.size,
+    )
+    function = getattr(lib, f"fgc_decode_bound_{rows.kind}")
+    return partial(
+        function, struct, ffi.from_buffer(_WRITTEN[rows.kind], out, require_writable=True)
+    )

@@ -15,9 +15,11 @@ import numpy as np
 from .. import numpy as plain
 from .._cffi import ffi, lib
 from ..cyclic import Polar, Status, StreamCalls
-from ..rows import INTEGER
+from ..jitted import CyclicRule, PlacedRule
+from ..rows import INTEGER, address
 
 __all__ = [
+    "addresses_in_c",
     "bind_arrivals",
     "bind_cells",
     "bind_decoding_vector",
@@ -48,6 +50,22 @@ def struct_of(name: str, **fields: Any) -> Any:
     struct = ffi.new(f"{name} *", values)
     pointed_to[struct] = values
     return struct
+
+
+# -------------------------------------------------------------------- what compiled functions call
+
+_CALLED = "fgc_combine_float", "fgc_combine_double", "fgc_decoding_vector"
+
+
+def addresses_in_c(rule):
+    if ffi.sizeof("uintptr_t") != 8:  # structs are no arrays of int64
+        return None
+    found = [int(ffi.cast("uintptr_t", ffi.addressof(lib, name))) for name in _CALLED]
+    inner = rule.inner if isinstance(rule, PlacedRule) else rule
+    if isinstance(inner, CyclicRule):  # csrc/fastgc.h has the tables in this order
+        tables = inner.tables
+        found += [int(tables.start[-1]), tables.q.size, *map(address, tables)]
+    return np.array(found, np.int64)
 
 
 # --------------------------------------------------------------------------- messages as they come

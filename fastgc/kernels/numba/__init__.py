@@ -8,8 +8,8 @@ function of yours that calls them compiles in seconds, and is kept with ``@njit(
 float16: give compiled functions arrays of uint16 for the bits. The other functions of this module
 take objects of Python, and are for the facade.
 
-A loop of gradient descent, compiled as a whole. `decoding_vector` is for Reed-Solomon codes,
-clustered ones too; `combine_rows` and `accumulate` take the coefficients of any code::
+A loop of gradient descent, compiled as a whole. `fastgc.Code.jit` says which codes `encode` and
+`decode` take; `combine_rows` and `accumulate` take the coefficients of any code::
 
     import numba
     import numpy as np
@@ -19,29 +19,24 @@ clustered ones too; `combine_rows` and `accumulate` take the coefficients of any
 
 
     @numba.njit
-    def train(tables, held, coefficients, targets, arrivals, lr):
-        f, (n, p) = arrivals.shape[1], targets.shape
-        theta, gradient = np.zeros(p), np.empty(p)
-        messages, vector = np.empty((n, p)), np.empty(f, np.complex128)
+    def train(code, targets, arrivals, lr):
+        n, p = targets.shape
+        theta, gradient, messages = np.zeros(p), np.empty(p), np.empty((n, p))
         for survivors in arrivals:
+            partials = theta - targets
             for i in survivors:  # the workers' part
-                messages[i] = 0
-                for j, coefficient in zip(held[i], coefficients[i]):
-                    nb.accumulate(coefficient, theta - targets[j], messages[i])
-            status, _ = nb.decoding_vector(tables, nb.SPREAD, survivors, vector)
-            if status != 0 or not nb.combine_rows(vector, messages, gradient, survivors):
-                raise ValueError("not decodable, or not finite")
-            theta -= lr * gradient
+                nb.encode(code, i, partials, messages[i])
+            if nb.decode(code, survivors, messages, gradient) != 0:
+                raise ValueError("not decodable, imprecise or not finite")
+            nb.sgd(theta, None, gradient, lr, 0.0)
         return theta
 
 
     code = fastgc.ReedSolomon(80, stragglers=12)
-    held = np.array([code.partitions(i) for i in range(80)])
-    coefficients = np.array([code.coefficients(i) for i in range(80)])
     rng = np.random.default_rng(0)
     targets = rng.standard_normal((80, 640))
     arrivals = np.array([rng.permutation(80)[:68] for _ in range(50)])
-    theta = train(code.scheme.tables, held, coefficients, targets, arrivals, 0.5 / 80)
+    theta = train(code.jit(), targets, arrivals, 0.5 / 80)
     np.testing.assert_allclose(theta, targets.mean(axis=0), atol=1e-9)
 """
 
@@ -54,6 +49,7 @@ from .completion import *  # noqa: F403
 from .cover import *  # noqa: F403
 from .decoding import *  # noqa: F403
 from .delays import *  # noqa: F403
+from .jitted import *  # noqa: F403
 from .lagrange import *  # noqa: F403
 from .near_exact import *  # noqa: F403
 from .optimize import *  # noqa: F403

@@ -284,7 +284,7 @@ def _square_sum(out):
 
 
 @njit
-def _short_vector(tables, method, survivors, out, longest):
+def short_vector(tables, method, survivors, out, longest):
     """`decoding_vector`, and whether the sum of its squares is at most `longest`."""
     status, where = decoding_vector(tables, method, survivors, out)
     if status == 0 and not _square_sum(out) <= longest:
@@ -353,7 +353,7 @@ def bind_decoding_vector(plan, survivors, out, longest=math.inf):
     where = [0]
 
     def decode(method, f):
-        status, where[0] = _short_vector(tables, method, survivors[:f], out[:f], longest)
+        status, where[0] = short_vector(tables, method, survivors[:f], out[:f], longest)
         return status
 
     return decode, where

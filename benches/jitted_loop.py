@@ -1,0 +1,133 @@
+"""A whole training loop: in Python, in ``@njit``, and in C on the library (jitted_loop.c).
+
+Run as ``python benches/jitted_loop.py``. Each round computes all partial gradients of least
+squares, encodes the messages of all n workers, draws who survives, decodes and takes a step. The
+same numbers are drawn in each language, and the parameters found are compared. One thread; the
+loops take turns.
+"""
+
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import numba
+import numpy as np
+
+import fastgc
+from fastgc.kernels import numba as nb
+from fastgc.optimizers import SGD
+
+SIZES = ((24, 5, 64), (24, 5, 640), (80, 12, 64), (80, 12, 640), (80, 12, 10_000))
+TURNS, SECONDS = 21, 0.02  # turns of each loop, and about how long one takes
+SOURCE = Path(__file__).with_suffix(".c")
+
+
+@numba.njit(cache=True)
+def shuffle(order, f, state):
+    """Put a random choice first; the generator's next state."""
+    for i in range(f):
+        state += np.uint64(0x9E3779B97F4A7C15)
+        z = (state ^ state >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+        j = i + np.int64(z % np.uint64(order.size - i))
+        order[i], order[j] = order[j], order[i]
+    return state
+
+
+@numba.njit(cache=True)
+def train(code, targets, partials, messages, f, rounds, lr):
+    """The loop, compiled as a whole; `partials` and `messages` are room for them."""
+    n, p = targets.shape
+    theta, gradient = np.zeros(p), np.empty(p)
+    order, state = np.arange(n), np.uint64(0)
+    for _ in range(rounds):
+        for j in range(n):
+            for t in range(p):
+                partials[j, t] = theta[t] - targets[j, t]
+        for i in range(n):
+            nb.encode(code, i, partials, messages[i])
+        state = shuffle(order, f, state)
+        if nb.decode(code, order[:f], messages, gradient) != 0:
+            raise ValueError("not decodable, or not finite")
+        nb.sgd(theta, None, gradient, lr, 0.0)
+    return theta
+
+
+def in_python(code, targets, partials, messages, f, rounds, lr):
+    """The same, a call for each step, as quick as Python has it."""
+    n, p = targets.shape
+    gradient = np.empty(p)
+    held = np.zeros((n, code.load, p))  # what each worker computes
+    own = [code.partitions(i) for i in range(n)]
+    encoders = [code.bind_encoder(i, held[i], out=messages[i]) for i in range(n)]
+    decode, optimizer = code.bind(messages, out=gradient), SGD(lr)
+    optimizer.reset(np.zeros(p))
+    order, state = np.arange(n), np.uint64(0)
+    for _ in range(rounds):
+        np.subtract(optimizer.theta, targets, out=partials)
+        for i, encode in enumerate(encoders):
+            partials.take(own[i], axis=0, out=held[i])
+            encode()
+        state = np.uint64(shuffle(order, f, state))
+        optimizer.step(decode(order[:f]))
+    return optimizer.theta
+
+
+def program(folder):
+    """The loop in C, compiled."""
+    made = Path(folder) / "jitted_loop"
+    flags = ["-std=gnu11", "-O3", "-march=native", "-I", fastgc.get_include()]
+    libraries = [fastgc.get_library(), "-lm", "-pthread"]
+    subprocess.run(["cc", *flags, SOURCE, "-o", made, *libraries], check=True)
+    return made
+
+
+def fastest(loop_in_c, n, s, p):
+    """Seconds a round, of each loop in the turn that was disturbed least."""
+    code, f, lr = fastgc.ReedSolomon(n, stragglers=s), n - s, 0.5 / n
+    targets = np.sin(np.arange(n * p, dtype=float)).reshape(n, p)
+    room = np.empty_like(targets), np.empty_like(targets)
+    plan, root = code.jit(), int(code.scheme.tables.q[0])
+
+    def c(rounds):
+        sizes = map(str, (n, s, p, rounds, 2, root))  # the first of two finds no memory in use
+        printed = subprocess.run([loop_in_c, *sizes], capture_output=True, check=True, text=True)
+        times, *theta = printed.stdout.splitlines()
+        return float(times.split()[1]), np.array(theta, float)
+
+    def timed(loop, given):
+        def run(rounds):
+            start = time.perf_counter()
+            theta = loop(given, targets, *room, f, rounds, lr)
+            return (time.perf_counter() - start) / rounds, theta
+
+        return run
+
+    loops = {"Python": timed(in_python, code), "@njit": timed(train, plan), "C": c}
+    found = {name: run(5)[1] for name, run in loops.items()}
+    for theta in found.values():
+        np.testing.assert_allclose(theta, found["C"], rtol=1e-9, atol=1e-9)
+    rounds = {name: max(5, round(SECONDS / run(5)[0])) for name, run in loops.items()}
+    times = {name: [] for name in loops}
+    for _ in range(TURNS):
+        for name, run in loops.items():
+            times[name].append(run(rounds[name])[0])
+    return {name: min(each) for name, each in times.items()}
+
+
+def main():
+    """Measure, and print a table."""
+    fastgc.kernels.threads.set_num_threads(1)
+    print("| n | s | p | Python | @njit | C | @njit over C |\n|---:|---:|---:|---:|---:|---:|---:|")
+    with tempfile.TemporaryDirectory() as folder:
+        loop_in_c = program(folder)
+        for n, s, p in SIZES:
+            each = fastest(loop_in_c, n, s, p)
+            times = " | ".join(f"{1e6 * seconds:.4g} µs" for seconds in each.values())
+            print(f"| {n} | {s} | {p} | {times} | {each['@njit'] / each['C']:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
