@@ -89,7 +89,7 @@ def fastest(loop_in_c, n, s, p):
     code, f, lr = fastgc.ReedSolomon(n, stragglers=s), n - s, 0.5 / n
     targets = np.sin(np.arange(n * p, dtype=float)).reshape(n, p)
     room = np.empty_like(targets), np.empty_like(targets)
-    plan, root = code.jit(), int(code.scheme.tables.q[0])
+    plan, root = fastgc.codes.jit(code), int(code.scheme.tables.q[0])
 
     def c(rounds):
         sizes = map(str, (n, s, p, rounds, 2, root))  # the first of two finds no memory in use

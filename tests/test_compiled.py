@@ -101,12 +101,22 @@ CASES = {
     ),
     "completion": _completion,
     "decode": lambda rng: (
-        *(fastgc.ReedSolomon(7, stragglers=2).jit(), SURVIVORS, rng.random((7, 8)), np.empty(8)),
+        *(
+            fastgc.codes.jit(fastgc.ReedSolomon(7, stragglers=2)),
+            SURVIVORS,
+            rng.random((7, 8)),
+            np.empty(8),
+        ),
     ),
     "decoding_vector": lambda rng: (_code(), nb.SPREAD, SURVIVORS, np.empty(5, complex)),
     "draw": _draw,
     "encode": lambda rng: (
-        *(fastgc.ReedSolomon(7, stragglers=2).jit(), 4, rng.random((7, 8)), np.empty(8)),
+        *(
+            fastgc.codes.jit(fastgc.ReedSolomon(7, stragglers=2)),
+            4,
+            rng.random((7, 8)),
+            np.empty(8),
+        ),
     ),
     "hash_words": lambda rng: (
         *(rng.integers(2**64, size=count, dtype=np.uint64) for count in (9, 4)),

@@ -1,4 +1,4 @@
-"""Codes in compiled functions: `Code.jit`, and what encodes and decodes by it."""
+"""Codes in compiled functions: `fastgc.codes.jit`, and what encodes and decodes by it."""
 
 import pickle
 import subprocess
@@ -37,9 +37,9 @@ def encode_all(code, partials, messages):
 def jitted(code):
     """Its plan; None where there is none, and an error says so."""
     if type(getattr(code.scheme, "inner", code.scheme)).jit_rule is not Scheme.jit_rule:
-        return code.jit()
+        return fastgc.codes.jit(code)
     with pytest.raises(TypeError, match=r"code.decoding_vectors\(masks\)"):
-        code.jit()
+        fastgc.codes.jit(code)
     return None
 
 
@@ -58,7 +58,7 @@ def agrees(code, by, dtype, sets):
     partials = gradients(code, dtype)
     messages, rng = sent(code, partials), np.random.default_rng(1)
     with fastgc.use_backend(by):
-        plan = code.jit()
+        plan = fastgc.codes.jit(code)
     found, near = np.empty_like(messages), 16 * np.finfo(partials.dtype).eps * code.k
     encode_all(plan, partials, found)
     np.testing.assert_allclose(found, messages, rtol=0, atol=near * np.abs(messages).max())
@@ -124,7 +124,7 @@ def test_random_sets_of_a_large_code(by):
 def test_what_is_wrong_is_told(of, by):
     code = of(6, stragglers=1)
     with fastgc.use_backend(by):
-        plan = code.jit()
+        plan = fastgc.codes.jit(code)
     messages, out = sent(code, gradients(code, float)), np.full(P, 9.0)
     for survivors, status in (
         ([0, 1, 2, 3, 9], Status.OUT_OF_RANGE),
@@ -148,7 +148,7 @@ def test_what_is_wrong_is_told(of, by):
 def test_lengths_are_checked(by):
     code = fastgc.ReedSolomon(6, stragglers=1)
     with fastgc.use_backend(by):
-        plan = code.jit()
+        plan = fastgc.codes.jit(code)
     came, partials = np.arange(5), gradients(code, float)
     messages, out = sent(code, partials), np.empty(P)
     for wrong in (messages[:5], messages[:, :-2].copy(), np.repeat(messages, 2, axis=1)[:, ::2]):
@@ -171,7 +171,7 @@ def test_a_long_vector_is_told(by):
     """What `decode` takes a near-exact vector for."""
     code = fastgc.ReedSolomon(40, stragglers=18, root=1)
     with fastgc.use_backend(by):
-        plan = code.jit()
+        plan = fastgc.codes.jit(code)
     messages, out = sent(code, gradients(code, float)), np.full(P, 9.0)
     assert decode(plan, np.arange(22), messages, out) == Status.IMPRECISE
     assert np.isfinite(out).all()
@@ -179,7 +179,7 @@ def test_a_long_vector_is_told(by):
 
 
 def test_types_that_do_not_fit_are_told():
-    plan, out = fastgc.BinaryCode(6, stragglers=1).jit(), np.empty(P)
+    plan, out = fastgc.codes.jit(fastgc.BinaryCode(6, stragglers=1)), np.empty(P)
     for messages in (np.ones((6, P), np.float32), np.ones((6, P), int), np.ones((6, P), complex)):
         with pytest.raises(numba.core.errors.TypingError, match=r"of one (precision|dtype)"):
             nb.decode(plan, np.arange(6), messages, out)
@@ -189,7 +189,7 @@ def test_types_that_do_not_fit_are_told():
 def test_a_copy_by_pickle_knows_its_own_addresses(by):
     code = fastgc.ReedSolomon(6, 8, stragglers=1, clusters="auto").placed(list("aaabbb"))
     with fastgc.use_backend(by):
-        plan = code.jit()
+        plan = fastgc.codes.jit(code)
         copy = pickle.loads(pickle.dumps(plan))
     assert type(copy) is type(plan)
     messages, out = sent(code, gradients(code, float)), np.empty(P)
@@ -202,7 +202,8 @@ def test_a_copy_by_pickle_knows_its_own_addresses(by):
 
 
 def test_numba_is_loaded_when_asked_for():
-    source = "import sys, fastgc; fastgc.BinaryCode(4, stragglers=1).jit(); print(*sys.modules)"
+    code = "fastgc.BinaryCode(4, stragglers=1)"
+    source = f"import sys, fastgc; fastgc.codes.jit({code}); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-P", "-c", source], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "fastgc" in done.stdout.split()
@@ -233,7 +234,7 @@ def train(code, targets, f, rounds, lr):
 
 
 targets = np.random.default_rng(0).standard_normal((12, 8))
-theta = train(fastgc.ReedSolomon(12, stragglers=3).jit(), targets, 9, 40, 0.5 / 12)
+theta = train(fastgc.codes.jit(fastgc.ReedSolomon(12, stragglers=3)), targets, 9, 40, 0.5 / 12)
 np.testing.assert_allclose(theta, targets.mean(axis=0), atol=1e-10)
 print(sum(train.stats.cache_hits.values()), sum(train.stats.cache_misses.values()))
 """

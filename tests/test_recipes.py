@@ -306,9 +306,10 @@ def test_a_kernel_is_added_by_the_files_that_the_guide_names(copy):
         edit(copy / name, listed, (r"\Z", text))
     edit(copy / "tests/kernel_table.py", (r"\Z", ROW))
     tests = ("tests/test_kernels.py", "-k", "multiple and not oracle", "-v", "-n", "0")
-    status, said = run(copy, "-m", "pytest", *tests, "-p", "no:cacheprovider")
-    assert status == 0, said
     for name in kernels.backends():
+        under = ("--backend", name, "-p", "no:cacheprovider")
+        status, said = run(copy, "-m", "pytest", *tests, *under)
+        assert status == 0, said
         assert re.search(rf"\[{name}-.* PASSED", said), said
     names = ["numpy", "numba"]  # for C NumPy's serves
     places = "".join(f", kernels.{name}.add_multiple.__module__" for name in names)

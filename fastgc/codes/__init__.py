@@ -2,7 +2,7 @@
 
 from .._shown import listing
 from ..coding.code import Code, Placed, Recovery
-from ..coding.plan import BoundDecoder, BoundEncoder, Decoder, Encoder
+from ..coding.plan import BoundDecoder, BoundEncoder, Decoder, Encoder, jit
 from ..coding.reactive import ReactiveRound, Share
 from ..coding.round import Round
 from ..coding.scheme import Residuals, Scheme
@@ -68,6 +68,7 @@ __all__ = [
     "Trust",
     "Uncoded",
     "YeAbbe",
+    "jit",
     "make",
     "names",
     "register",

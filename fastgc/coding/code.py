@@ -19,7 +19,6 @@ from .._arrays import (
 )
 from .._shown import listed
 from ..errors import NotDecodableError, warn_caller
-from ..kernels.jitted import JittedCode
 from ..kernels.rows import DOUBLE
 from . import approximation, display
 from .approximation import Partial, nearest_vector
@@ -35,7 +34,7 @@ from .placement import (
     survived,
     what_would_do,
 )
-from .plan import BoundDecoder, BoundEncoder, Decoder, Encoder, Plan, decode, encode, jitted
+from .plan import BoundDecoder, BoundEncoder, Decoder, Encoder, Plan, decode, encode
 from .round import DeviceRound, Round
 from .scheme import Residuals, Scheme
 from .trust import Approximation, Trust, Watch, expected_trust, warn_of_precision
@@ -388,42 +387,6 @@ class Code(Recorded):
             return found
         target[:] = found
         return out  # type: ignore[no-any-return]
-
-    def jit(self) -> JittedCode:
-        """The code for ``@njit`` functions, which encode and decode by it without Python.
-
-        ``fastgc.kernels.numba.encode(code, worker, partials, out)`` and ``decode(code, survivors,
-        messages, out)`` take it as `code`. They compute what `encode` and `decode` do, of float32,
-        float64, complex64 and complex128, by C's kernels if those are in use when this is called.
-        Numba is loaded only with ``fastgc.kernels.numba``.
-
-        Returns
-        -------
-        JittedCode
-            A named tuple of arrays. It holds all of B that is not zero.
-
-        Raises
-        ------
-        TypeError
-            If no compiled function computes the code's decoding vectors: all but Reed-Solomon and
-            graph codes, and those whose messages are plain sums and that decode exactly. The
-            message says what to do instead.
-
-        Examples
-        --------
-        >>> import numba, numpy as np, fastgc  # doctest: +SKIP
-        >>> from fastgc.kernels import numba as nb  # doctest: +SKIP
-        >>> @numba.njit  # doctest: +SKIP
-        ... def total(code, survivors, partials):
-        ...     messages, out = np.empty_like(partials), np.empty(partials.shape[1])
-        ...     for i in survivors:
-        ...         nb.encode(code, i, partials, messages[i])
-        ...     return nb.decode(code, survivors, messages, out), out
-        >>> code = fastgc.BinaryCode(4, stragglers=1)  # doctest: +SKIP
-        >>> total(code.jit(), np.array([3, 0, 2]), np.ones((4, 2)))  # doctest: +SKIP
-        (0, array([4., 4.]))
-        """
-        return jitted(self.scheme)
 
     def decoding_vectors(
         self,

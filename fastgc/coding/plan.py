@@ -38,7 +38,7 @@ from ..kernels.jitted import CyclicRule, JittedCode, bind_decode, jitted_code
 from ..kernels.rows import DOUBLE
 from .approximation import check_partial, nearest_vector
 from .format import Format, real_of, scaled_vector
-from .scheme import FORMATS_KEPT, Scheme
+from .scheme import FORMATS_KEPT, Coded, Scheme
 from .tensors import TensorFormat
 from .trust import Approximation, expected_trust
 
@@ -52,7 +52,7 @@ __all__ = [
     "decode",
     "encode",
     "fitting",
-    "jitted",
+    "jit",
     "warn_of_doubt",
 ]
 
@@ -535,8 +535,45 @@ def warn_of_doubt(
         )
 
 
-def jitted(scheme: Scheme) -> JittedCode:
-    """`Code.jit`."""
+def jit(code: Coded) -> JittedCode:
+    """A code for ``@njit`` functions, which encode and decode by it without Python.
+
+    ``fastgc.kernels.numba.encode(code, worker, partials, out)`` and ``decode(code, survivors,
+    messages, out)`` take it as `code`. They compute what `encode` and `decode` do, of float32,
+    float64, complex64 and complex128, by C's kernels if those are in use when this is called.
+    Numba is loaded only with ``fastgc.kernels.numba``.
+
+    Parameters
+    ----------
+    code : Code
+
+    Returns
+    -------
+    JittedCode
+        A named tuple of arrays. It holds all of B that is not zero.
+
+    Raises
+    ------
+    TypeError
+        If no compiled function computes the code's decoding vectors: all but Reed-Solomon and
+        graph codes, and those whose messages are plain sums and that decode exactly. The
+        message says what to do instead.
+
+    Examples
+    --------
+    >>> import numba, numpy as np, fastgc  # doctest: +SKIP
+    >>> from fastgc.kernels import numba as nb  # doctest: +SKIP
+    >>> @numba.njit  # doctest: +SKIP
+    ... def total(code, survivors, partials):
+    ...     messages, out = np.empty_like(partials), np.empty(partials.shape[1])
+    ...     for i in survivors:
+    ...         nb.encode(code, i, partials, messages[i])
+    ...     return nb.decode(code, survivors, messages, out), out
+    >>> code = fastgc.BinaryCode(4, stragglers=1)  # doctest: +SKIP
+    >>> total(fastgc.codes.jit(code), np.array([3, 0, 2]), np.ones((4, 2)))  # doctest: +SKIP
+    (0, array([4., 4.]))
+    """
+    scheme = code.scheme
     return jitted_code(scheme.jit_rule(), *scheme.entries)
 
 

@@ -404,7 +404,7 @@ class Scheme(Recorded, ABC):
         return self._vector_by_rows(survivors, unit)
 
     def jit_rule(self) -> VectorRule:
-        """What compiled functions compute decoding vectors from: see `fastgc.Code.jit`.
+        """What compiled functions compute decoding vectors from: see `fastgc.codes.jit`.
 
         Default: a TypeError, which says what to do instead.
         """

@@ -1,4 +1,4 @@
-"""What compiled functions need of a code, as named tuples of arrays: see `fastgc.Code.jit`."""
+"""What compiled functions need of a code, as named tuples of arrays: see `fastgc.codes.jit`."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ function of yours that calls them compiles in seconds, and is kept with ``@njit(
 float16: give compiled functions arrays of uint16 for the bits. The other functions of this module
 take objects of Python, and are for the facade.
 
-A loop of gradient descent, compiled as a whole. `fastgc.Code.jit` says which codes `encode` and
+A loop of gradient descent, compiled as a whole. `fastgc.codes.jit` says which codes `encode` and
 `decode` take; `combine_rows` and `accumulate` take the coefficients of any code::
 
     import numba
@@ -36,7 +36,7 @@ A loop of gradient descent, compiled as a whole. `fastgc.Code.jit` says which co
     rng = np.random.default_rng(0)
     targets = rng.standard_normal((80, 640))
     arrivals = np.array([rng.permutation(80)[:68] for _ in range(50)])
-    theta = train(code.jit(), targets, arrivals, 0.5 / 80)
+    theta = train(fastgc.codes.jit(code), targets, arrivals, 0.5 / 80)
     np.testing.assert_allclose(theta, targets.mean(axis=0), atol=1e-9)
 """
 

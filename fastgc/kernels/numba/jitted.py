@@ -212,7 +212,7 @@ def encode(code, message, partials, out):
     Parameters
     ----------
     code : JittedCode
-        `fastgc.Code.jit`.
+        `fastgc.codes.jit`.
     message : int
         The worker's number; of workers that send several messages, the message's.
     partials : (k, p) array
@@ -244,7 +244,7 @@ def decode(code, survivors, messages, out):
     Parameters
     ----------
     code : JittedCode
-        `fastgc.Code.jit`.
+        `fastgc.codes.jit`.
     survivors : (f,) int64 array
         Numbers of messages, in any order.
     messages : (M, message_size) array
