@@ -63,12 +63,17 @@ def test_whatever_stands_for_survivors():
     mask = np.zeros(7, bool)
     mask[numbers] = True
     wide = np.repeat(numbers, 2)
+    unaligned = np.zeros(8 * numbers.size + 1, np.uint8)[1:].view(np.int64)
+    unaligned[:] = numbers
     others = [wide[::2], numbers.astype(np.int32), numbers.astype(np.uint64), numbers[::-1]]
     others += [numbers.tolist(), tuple(numbers.tolist()), mask, numbers.astype(">i8"), numbers]
+    others.append(unaligned)
     for survivors in others:
         quick.gradient[:] = np.nan
         np.testing.assert_array_equal(quick(survivors), steady(survivors))
     np.testing.assert_array_equal(quick(numbers, "locator"), steady(numbers, "locator"))
+    right = CODES[0].decoding_vector(numbers)
+    np.testing.assert_array_equal(CODES[0].decoding_vector(unaligned), right)
 
 
 def test_what_is_wrong_is_said_as_step_by_step():

@@ -309,7 +309,10 @@ class Decoder:
         f = len(checked)
         if f > self.survivors.size:
             self.scheme.check_survivors(checked)
-        self._buffer[:f] = checked
+        try:
+            self._buffer[:f] = checked
+        except ValueError:  # which a memoryview raises for an array that is not aligned
+            self._buffer[:f] = checked.copy()
         self.fill_vector(f, method)
         return f
 

@@ -712,7 +712,10 @@ class Scheme(Recorded, ABC):
             bound = False
         if not bound:
             backend, buffer, whole, fill = self._bind_own(own, unit)
-        buffer[:f] = survivors
+        try:
+            buffer[:f] = survivors
+        except ValueError:  # which a memoryview raises for an array that is not aligned
+            buffer[:f] = survivors.copy()
         fill(f, method)
         vector: NDArray[Any] = whole[:f].copy(order="A")
         return vector
