@@ -348,3 +348,14 @@ def test_fingerprints_are_digests_row_by_row():
                 hashed.update(f"{array.dtype.str}{array.shape}".encode() + array.tobytes())
         if not code.scheme.codes_data:
             assert code.scheme.fingerprint() == hashed.hexdigest()
+
+
+@pytest.mark.parametrize(("n", "s"), [(9, 2), (10, 6), (40, 8), (300, 20)])
+def test_cyclic_checks_are_zero_up_to_rounding(n, s):
+    """What B maps to zero tells of lies: an error there would accuse honest workers."""
+    scheme = CyclicRepetition(n, stragglers=s).scheme
+    rows = np.array([np.bincount(*scheme.row(i), minlength=n) for i in range(n)])
+    rows /= np.linalg.norm(rows, axis=1)[:, None]
+    null = scheme._null[1]
+    assert np.linalg.norm(null @ rows) < 1e-14
+    assert np.linalg.norm(null @ null.T - np.eye(s)) < 1e-13

@@ -192,7 +192,14 @@ class _CyclicScheme(Scheme):
     def _null(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The vectors z_i; and an orthonormal basis of x B = 0, B with rows of norm 1. (s, n)."""
         z = _duals(self._H)
-        return z, np.linalg.qr(z * self._sizes[:, None])[0].T
+        null = np.linalg.qr(z * self._sizes[:, None])[0].T
+        # They are as exact as rounding allows only without what their own sums are. Checks of
+        # messages need that.
+        sums = (self._combine(x / self._sizes) for x in null)
+        added = [self._shortest_by(z, null, wanted) for wanted in sums]
+        if added:
+            null = np.linalg.qr((null - np.array(added)).T)[0].T
+        return z, null
 
     @cached_property
     def _beyond(self) -> NDArray[np.float64]:
@@ -201,10 +208,12 @@ class _CyclicScheme(Scheme):
 
     def _shortest(self, wanted: NDArray[Any]) -> NDArray[Any]:
         """The vector of all workers, times the sizes of rows, that is shortest for this sum."""
-        if not self.stragglers:
-            return wanted
+        return self._shortest_by(*self._null, wanted) if self.stragglers else wanted
+
+    def _shortest_by(
+        self, z: NDArray[np.float64], null: NDArray[np.float64], wanted: NDArray[Any]
+    ) -> NDArray[Any]:
         wanted = wanted - self._beyond @ (self._beyond.T @ wanted)
-        z, null = self._null
         sums = np.cumsum(self._H * (wanted / self._weight), axis=1)
         vector = np.einsum("is,si->i", z, sums) * self._sizes
         shortest: NDArray[Any] = vector - (null @ vector) @ null

@@ -170,7 +170,7 @@ class CellScheme(Scheme):
     def _plan(self) -> kernels.unchecked.CellsPlan:
         return kernels.unchecked.CellsPlan(*self.cells, float(self.k) if self.unbiased else 0.0)
 
-    def jit_rule(self) -> VectorRule:
+    def jit_rule(self) -> VectorRule | None:
         return self._plan if self.wait is None else super().jit_rule()
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:

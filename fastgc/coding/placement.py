@@ -608,8 +608,9 @@ class PlacedScheme(Scheme):
 
         return fill
 
-    def jit_rule(self) -> VectorRule:
-        return PlacedRule(self._number, self.inner.jit_rule())
+    def jit_rule(self) -> VectorRule | None:
+        inner = self.inner.jit_rule()
+        return None if inner is None else PlacedRule(self._number, inner)
 
     def follower(
         self, survivors: Workers, vector: NDArray[Any], unit: float = DOUBLE

@@ -402,7 +402,7 @@ class BoundDecoder:
         self._once = self._passes[0] if simple else None
         self._at_once: Any = None
         if simple and scheme.cache is None and form.unit in _UNITS:
-            rule = scheme.jit_rule() if type(scheme).jit_rule is not Scheme.jit_rule else None
+            rule = scheme.jit_rule()
             if isinstance(rule, CyclicRule):
                 reals = form.reals(self._sums, mode)
                 self._at_once = bind_decode(rule, mode, rows, decoder.vector, reals, check_finite)
@@ -577,7 +577,13 @@ def jit(code: Coded) -> JittedCode:
     (0, array([4., 4.]))
     """
     scheme = code.scheme
-    return jitted_code(scheme.jit_rule(), *scheme.entries)
+    rule = scheme.jit_rule()
+    if rule is None:
+        raise TypeError(
+            f"no compiled function computes decoding vectors of {code!r}: compute them before, by "
+            "code.decoding_vectors(masks), and combine by fastgc.kernels.numba.combine_rows"
+        )
+    return jitted_code(rule, *scheme.entries)
 
 
 # ------------------------------------------------------------------------------------- encoding

@@ -403,15 +403,12 @@ class Scheme(Recorded, ABC):
             return self.vector(survivors)
         return self._vector_by_rows(survivors, unit)
 
-    def jit_rule(self) -> VectorRule:
+    def jit_rule(self) -> VectorRule | None:
         """What compiled functions compute decoding vectors from: see `fastgc.codes.jit`.
 
-        Default: a TypeError, which says what to do instead.
+        Default: None, for there is no such function.
         """
-        raise TypeError(
-            f"no compiled function computes decoding vectors of {self!r}: compute them before, by "
-            "code.decoding_vectors(masks), and combine by fastgc.kernels.numba.combine_rows"
-        )
+        return None
 
     def fill_vectors(
         self, masks: NDArray[np.bool_], method: str, out: NDArray[Any], unit: float = DOUBLE
