@@ -406,7 +406,6 @@ def test_a_worker_killed_in_a_round_costs_no_round(tmp_path, dtype):
                 assert share != helper
                 assert helper in code.scheme.holders_of(share)
                 assert 0 <= began <= came[share]
-            assert report.stood_in or number not in orders
         assert report.deaths == 5
 
 
