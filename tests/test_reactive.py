@@ -401,10 +401,11 @@ def test_a_worker_killed_in_a_round_costs_no_round(tmp_path, dtype):
             np.testing.assert_array_equal(out, 36.0 * (number + 1))
             assert sorted(report.received.tolist()) == [0, 1, 2, 3]
             assert not list(tmp_path.iterdir())
+            came = dict(zip(report.received.tolist(), report.arrivals.tolist(), strict=True))
             for share, helper, began in report.stood_in:
                 assert share != helper
                 assert helper in code.scheme.holders_of(share)
-                assert began >= 0
+                assert 0 <= began <= came[share]
         assert report.deaths == 5
 
 

@@ -392,8 +392,11 @@ class ReactiveRound(Round):
         return self.ready
 
     def intake(self, when: NDArray[np.float64]) -> kernels.unchecked.Arrivals | None:
-        """As in `Round`; None once somebody fails: who is done can then be asked at once."""
-        return super().intake(when) if self._dues.calm else None
+        """As in `Round`; None once somebody fails: who is done can then be asked at once.
+
+        Also None once a share came from another: the owner's, if it comes, must not replace it.
+        """
+        return super().intake(when) if self._dues.calm and not self._came_from else None
 
     def follow(self) -> list[int]:
         """As in `Round`."""

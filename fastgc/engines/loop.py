@@ -259,6 +259,7 @@ class RoundLoop:
         asked = self._everyone
         if workers is not None:
             asked = frozenset(check_index("worker", i, self._code.n) for i in workers)
+        self._told_round = self._now()  # parameters are handed out later
         rnd.begin(self._host(theta))
         self._lend(rnd)
         try:
@@ -430,8 +431,13 @@ class RoundLoop:
             run.rnd.verified,
             run.rnd.costs.asks,
             run.rnd.costs.computed,
-            run.rnd.stood_in,
+            self._since_start(run),
         )
+
+    def _since_start(self, run: Run) -> tuple[tuple[int, int, float], ...]:
+        """Who stood in, and when each was asked, from handing out the parameters."""
+        late = run.start - self._told_round
+        return tuple((m, who, max(0.0, at - late)) for m, who, at in run.rnd.stood_in)
 
     def _senders_of(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
         """Their workers, in the order of their first messages."""
