@@ -21,7 +21,11 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).resolve().parents[1]
 # are taken a small problem takes hundreds of times as long.
 for name in "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS":
     os.environ.setdefault(name, "1")
-# So is what pytest makes of the tests, even where PYTHONDONTWRITEBYTECODE is set: to make it anew
+# PyTorch asks the name server for the name of each address that a store's connection has, and waits
+# five seconds for each question that gets lost: forty ranks that start at once took 16 s instead of
+# 2. All that tests connect to is on this machine.
+os.environ.setdefault("RES_OPTIONS", "attempts:0")
+# What pytest makes of the tests is kept, even where PYTHONDONTWRITEBYTECODE is set: to make it anew
 # takes each process longer than all else before the first test.
 sys.dont_write_bytecode = False
 

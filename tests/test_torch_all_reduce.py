@@ -367,7 +367,7 @@ def test_ranks_killed_at_random_instants_come_back(tmp_path):
             ranks.signal(rank)
             time.sleep(rng.choice([0.0, 0.5]))  # before the others know, and after
             ranks.start(rank)
-            ranks.until(f"{rank}/life/{ranks.lives[rank]}")
+            ranks.until_back(rank)
 
     steps = 20 + between * (deaths + 1)
     found = launch(tmp_path, training(BinaryCode(N, stragglers=1), steps, slowly), director)
@@ -478,6 +478,7 @@ def test_ranks_that_start_again_at_once_join_those_who_run(tmp_path):
             ranks.signal(rank)
             ranks.start(rank)
             time.sleep(0.25)
+        ranks.until_back(0, 4)
 
     found = launch(tmp_path, training(CyclicRepetition(N, stragglers=2), 60, slowly), director)
     check(found, 60)
@@ -631,7 +632,7 @@ def test_a_store_that_dies_or_hangs_ends_the_run_in_time(how, tmp_path):
                     losses(module, *samples()[range(BATCH)]).sum().backward()
                     begin = time.monotonic()
                     all_reduce()
-                    slowly("", rank, step, life)
+                    time.sleep(0.01)
         except RuntimeError as error:
             return str(error), step, time.monotonic() - begin
         return "it ended", step, 0.0
@@ -942,14 +943,12 @@ def test_two_that_die_at_once_and_come_back(tmp_path):
             ranks.signal(rank)
         for rank in (3, 0):
             ranks.start(rank)
-
-    def slow(moment, rank, step, life):
-        time.sleep(0.03 if moment == "before" else 0)
+        ranks.until_back(3, 0)
 
     trains = [
-        reacting(CyclicRepetition(N, stragglers=2), 40, slow),
-        reacting(BinaryCode(N, stragglers=2), 40, slow, of=2),
-        reacting(BinaryCode(N, stragglers=2), 40, slow, ahead=2),
+        reacting(CyclicRepetition(N, stragglers=2), 40, slowly),
+        reacting(BinaryCode(N, stragglers=2), 40, slowly, of=2),
+        reacting(BinaryCode(N, stragglers=2), 40, slowly, ahead=2),
     ]
     for found in launch_each(tmp_path, trains, [director] * 3):
         check_reacting(found)
@@ -970,14 +969,11 @@ def test_owners_killed_at_random_instants_come_back(tmp_path):
             time.sleep(rng.choice([0.0, 0.5]))  # before the others know, and after
             for rank in dying:
                 ranks.start(rank)
-            for rank in dying:
-                ranks.until(f"{rank}/life/{ranks.lives[rank]}")
-
-    def slow(moment, rank, step, life):
-        time.sleep(0.02 if moment == "before" else 0)
+            ranks.until_back(*dying)
 
     steps = 20 + between * (deaths + 1)
-    check_reacting(launch(tmp_path, reacting(BinaryCode(N, stragglers=2), steps, slow), director))
+    train = reacting(BinaryCode(N, stragglers=2), steps, slowly)
+    check_reacting(launch(tmp_path, train, director))
 
 
 def test_what_reactive_redundancy_takes():
@@ -1041,6 +1037,7 @@ def audited(
             deadline=30.0,
             settle=3.0,
         ) as all_reduce:
+            store.set(f"{rank}/life/{life}", b"")
             batches = loading(data, sampler, ahead)
             while (step := all_reduce.step) < steps:
                 optimizer.zero_grad()
@@ -1269,12 +1266,15 @@ def test_a_rank_that_joins_those_who_look_at_another_again(tmp_path):
         ranks.until("dies")
         os.waitpid(ranks.pids.pop(4), 0)
         ranks.start(4)
+        ranks.until_back(4)
 
     def train(rank, store, life):
         def erring(rank, step, module, apart):
             times(1.5, 2, 4, 5)(rank, step, module, apart)
             if step in (5, 6, 7) and apart is None:
                 time.sleep(0.3)  # it comes within these steps, most likely
+            if step > 7 and apart is None:
+                slowly("after", rank, step, life)
             if (rank, step, apart, life) == (4, 5, False, 0):
                 store.set("dies", b"")
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -1459,13 +1459,14 @@ def accumulating(code, calls, of, ahead=0, told=None):
             module, code, store=store, rank=rank, accumulate=of if told is None else told, **options
         ) as all_reduce:
             joined = all_reduce.joined
+            store.set(f"{rank}/life/{life}", b"")
             batches = loading(data, sampler, ahead)
             while (step := all_reduce.step) < calls:
                 optimizer.zero_grad()
                 for _ in range(of):
                     losses(module, *next(batches)).sum().backward()
                 store.set(f"{rank}/{step}", b"")
-                time.sleep(0.02)
+                slowly("before", rank, step, life)
                 all_reduce()
                 whole = sum(
                     losses(module, *data[order(step * of + each)]).sum() for each in range(of)
@@ -1483,6 +1484,7 @@ def starts_again(ranks):
     ranks.until("1/5")
     ranks.signal(0)
     ranks.start(0)
+    ranks.until_back(0)
 
 
 @pytest.mark.parametrize("ahead", [0, 2])

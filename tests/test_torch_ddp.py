@@ -232,7 +232,7 @@ def test_ranks_killed_at_random_instants_come_back(tmp_path, monkeypatch):
             ranks.signal(rank)
             time.sleep(rng.choice([0.0, 0.5]))  # before the others know, and after
             ranks.start(rank)
-            ranks.until(f"{rank}/life/{ranks.lives[rank]}")
+            ranks.until_back(rank)
 
     steps = 20 + between * (deaths + 1)
     found = ranks.launch(tmp_path, training(BinaryCode(N, stragglers=1), steps, slowly), director)

@@ -31,6 +31,7 @@ from groups_of_ranks import (  # noqa: E402
     launch_each,
     order,
     samples,
+    slowly,
     train_on_digits,
 )
 
@@ -171,17 +172,18 @@ def test_a_rank_that_dies_and_comes_back(redundancy, tmp_path):
     def trouble(rank, step, life, store):
         if (rank, step, life) == (4, 3, 0):
             os.kill(os.getpid(), signal.SIGKILL)
-        if step > 5:  # until the other is there again
-            time.sleep(0.02)
+        if step > 5:
+            slowly("before", rank, step, life)
 
     def director(group):
         group.until("1/5")
         os.waitpid(group.pids.pop(4), 0)
         group.start(4)
+        group.until_back(4)
 
-    train = training(BinaryCode(N, stragglers=1), 150, trouble=trouble, redundancy=redundancy)
+    train = training(BinaryCode(N, stragglers=1), 60, trouble=trouble, redundancy=redundancy)
     found = launch(tmp_path, train, director)
-    check(found, 150)
+    check(found, 60)
     assert {tuple(each["survivors"]) for each in found.values()} == {tuple(range(N))}
 
 
@@ -217,8 +219,8 @@ def test_a_rank_that_comes_back_gets_gradients_of_earlier_steps(tmp_path):
                 if (rank, step, life) == (4, 3, 0):
                     os.kill(os.getpid(), signal.SIGKILL)
                 store.set(f"{rank}/{step}", b"")
-                if step > 5:  # until the other is there again
-                    time.sleep(0.05)
+                if step > 5:
+                    slowly("before", rank, step, life)
                 parallel.backward()
                 optimizer.step()
                 for p in module.parameters():
@@ -229,6 +231,7 @@ def test_a_rank_that_comes_back_gets_gradients_of_earlier_steps(tmp_path):
         group.until("1/5")
         os.waitpid(group.pids.pop(4), 0)
         group.start(4)
+        group.until_back(4)
 
     found = launch(tmp_path, train, director)
     assert found[4]["joined"] > 5
