@@ -330,8 +330,14 @@ class _Ranks:
             try:
                 ended = MPI.Request.Testsome(self._receives) or ()
             except MPI.Exception:  # a message is longer than there is room for
-                if not (links := [link for link in self._links if link.has_ended()]):
+                ended = {link: link.sources() for link in self._links}
+                # MPICH empties the request of that message, and of no other.
+                links = [link for link in ended if MPI.ANY_SOURCE in ended[link]]
+                links = links or [link for link in ended if ended[link]]
+                if not links:
                     raise
+                for link in links:
+                    link.give_up()
                 return [*events, self._too_long([link.worker for link in links])]
             for at in ended:
                 link = self._links[worker := at % len(self._links)]
@@ -347,7 +353,7 @@ class _Ranks:
                 return events
 
     def _too_long(self, workers: list[int]) -> Event:
-        """That of a message which MPI could not receive: it is of one of those that have ended."""
+        """That of a message which MPI could not receive: it is of one of these."""
         others = f", or another of workers {listed(workers)} did" if len(workers) > 1 else ""
         return Event(Kind.FAILED, workers[0], self._number, text=NONSENSE + others)
 
@@ -429,12 +435,18 @@ class _Link:
         if not self._posted:
             self._post(first)
 
-    def has_ended(self) -> bool:
-        """Whether what was to be received has come, and will not be taken."""
+    def sources(self) -> list[int]:
+        """The ranks that messages are from which have come, and were not taken yet."""
+        awaited = [self.receive] if self._posted else []
+        if self.asked is not None and self.asked.is_due():
+            awaited.append(self.asked.receive)
+        status = MPI.Status()
+        return [status.Get_source() for receive in awaited if receive.Get_status(status)]
+
+    def give_up(self) -> None:
+        """Take no message that has come, for MPI has lost one."""
         if self._posted and self.receive.Get_status():
             self._posted = self._busy = False
-            return True
-        return self.asked is not None and self.asked.has_ended()
 
     def take(self) -> Event | None:
         """What was received; None if the master knows."""
@@ -543,9 +555,9 @@ class _Asked:
             return Event(Kind.FAILED, self._worker, question.round, text=text)
         return Event(Kind.ANSWER, self._worker, question.round, number, answer, energy=energy)
 
-    def has_ended(self) -> bool:
-        """Whether an answer has come that will not be taken."""
-        return bool(self._due) and self.receive.Get_status()
+    def is_due(self) -> bool:
+        """Whether an answer is to be received."""
+        return bool(self._due)
 
     def end(self) -> None:
         """Begin to let the worker answer no more."""
