@@ -17,6 +17,7 @@ numba = pytest.importorskip("numba")
 from fastgc.kernels import numba as nb  # noqa: E402
 
 pytestmark = [pytest.mark.any_backend, pytest.mark.xdist_group("numba")]
+compiles = pytest.mark.numba
 
 BACKENDS = [name for name in ("c", "numba") if name in fastgc.backends()]
 EVERY_BACKEND = pytest.mark.parametrize("by", BACKENDS)
@@ -90,6 +91,7 @@ def kind(code):
 FIRST = {kind(code): at for at, code in reversed([*enumerate(SMALL)])}
 
 
+@compiles
 @pytest.mark.few(12)  # to compile
 @EVERY_BACKEND
 @pytest.mark.parametrize(
@@ -104,6 +106,7 @@ def test_every_set_of_a_small_code(at, by):
         agrees(code, by, np.float64, all_sets(code))
 
 
+@compiles
 @pytest.mark.few(4)
 @EVERY_BACKEND
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
@@ -113,12 +116,14 @@ def test_every_dtype(of, dtype, by):
     agrees(code, by, dtype, all_sets(code))
 
 
+@compiles
 @EVERY_BACKEND
 def test_random_sets_of_a_large_code(by):
     code, rng = fastgc.ReedSolomon(80, stragglers=12), np.random.default_rng(0)
     agrees(code, by, np.float64, [rng.permutation(80)[:f] for f in (67, 68, 70, 80)])
 
 
+@compiles
 @EVERY_BACKEND
 @pytest.mark.parametrize("of", [fastgc.ReedSolomon, fastgc.BinaryCode, fastgc.FractionalRepetition])
 def test_what_is_wrong_is_told(of, by):
@@ -144,6 +149,7 @@ def test_what_is_wrong_is_told(of, by):
     assert decode(plan, came.astype(np.int32)[::-1][:4], messages, out) in (0, Status.TOO_FEW)
 
 
+@compiles
 @EVERY_BACKEND
 def test_lengths_are_checked(by):
     code = fastgc.ReedSolomon(6, stragglers=1)
@@ -166,6 +172,7 @@ def test_lengths_are_checked(by):
         encode_all(plan, partials, np.empty((6, P - 1)))
 
 
+@compiles
 @EVERY_BACKEND
 def test_a_long_vector_is_told(by):
     """What `decode` takes a near-exact vector for."""
@@ -178,6 +185,7 @@ def test_a_long_vector_is_told(by):
     assert (out != 9).all()
 
 
+@compiles
 def test_types_that_do_not_fit_are_told():
     plan, out = fastgc.codes.jit(fastgc.BinaryCode(6, stragglers=1)), np.empty(P)
     for messages in (np.ones((6, P), np.float32), np.ones((6, P), int), np.ones((6, P), complex)):
@@ -185,6 +193,7 @@ def test_types_that_do_not_fit_are_told():
             nb.decode(plan, np.arange(6), messages, out)
 
 
+@compiles
 @EVERY_BACKEND
 def test_a_copy_by_pickle_knows_its_own_addresses(by):
     code = fastgc.ReedSolomon(6, 8, stragglers=1, clusters="auto").placed(list("aaabbb"))
