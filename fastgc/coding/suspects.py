@@ -295,7 +295,7 @@ class AskingRound(Round):
         self._ask(asked)
 
     def _ask(self, asked: list[int]) -> None:
-        """Queue a question to each of these workers not yet asked; with none, the case is closed."""
+        """Queue a question to each of these workers not asked yet; none closes the case."""
         if not asked:
             self._case, self._open, self._new, self.due = None, {}, [], math.inf
             return
