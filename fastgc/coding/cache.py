@@ -180,10 +180,7 @@ class _Checks(Protocol):
 def filling(
     code: _Checks, run: Callable[[int], int], survivors: NDArray[np.int64]
 ) -> VectorFunction:
-    """Return what `Scheme.bind_vector` returns, given a `run` that writes the vector.
-
-    ``run(f)`` is 0 if it has written it; otherwise the survivors are too few, or no set.
-    """
+    """Wrap ``run(f)`` for `Scheme.bind_vector`: 0 if it wrote the vector, else it cannot."""
 
     def fill(f: int, method: str) -> None:
         if method != "auto":

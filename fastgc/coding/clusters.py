@@ -232,10 +232,7 @@ def check_speeds(speeds: ArrayLike, n: int) -> NDArray[np.float64]:
 
 
 def apportion(k: int, weight: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return whole numbers in proportion to the weights, each at least 1, that sum up to k.
-
-    They are rounded by largest remainders.
-    """
+    """Return whole numbers of sum k, at least 1, in proportion to weights: largest remainders."""
     weight = weight / weight.max()
     ideal = k * weight / weight.sum()
     size = np.maximum(np.floor(ideal), 1).astype(np.int64)

@@ -318,7 +318,7 @@ class _Problem:
     # All sets, one by one
 
     def explaining(self, most: int) -> list[tuple[int, ...]]:
-        """Return all sets of at most `most` workers that explain the checks, the minimal ones."""
+        """Return all minimal sets of at most `most` workers that explain the checks."""
         found: list[tuple[int, ...]] = []
         enough = math.sqrt(self._wrong.size)
         for size in range(1, min(most, len(self.workers)) + 1):

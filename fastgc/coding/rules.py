@@ -442,19 +442,14 @@ class _RenumberedTally:
 
 
 def renumbered(rule: Rule, number: Numbers) -> Rule:
-    """Return `rule` for renumbered messages: message m is ``number[m]`` in it.
-
-    The result is of the same kind if that has a method `renumbered`.
-    """
+    """Return `rule` for messages m that it knows as ``number[m]``; of its own kind if possible."""
     own = getattr(rule, "renumbered", None)
     found: Rule = Renumbered(rule, number) if own is None else own(number)
     return found
 
 
 def side_by_side(rules: Sequence[Rule], first: Sequence[int]) -> Rule:
-    """Return a rule that is met if all `rules` are, of their own kind if possible.
-
-    Simulations know these kinds.
+    """Return a rule met if all `rules` are: of their own kind, which simulations know, if possible.
 
     Parameters
     ----------
@@ -698,8 +693,8 @@ def withstands(rule: Rule, survivors: Numbers, sender: Numbers, most: int) -> in
     Returns
     -------
     int
-        -1 if even all survivors do not suffice. If the rule is of another kind than these and there
-        are too many sets to try, a lower bound.
+        -1 if even all survivors do not suffice. A lower bound if the rule is a `Span` or unknown,
+        or workers share edges of a `Tiling`, and there are too many sets to try.
     """
     if isinstance(rule, Waiting):
         return withstands(rule.rule, survivors, sender, most)

@@ -52,7 +52,7 @@ class AskingRound(Round):
     p, dtype, message_dtype, tracker
         As in `Round`; messages must be float32, float64 or complex.
     liars : int
-        Largest number of workers that may lie, s: 1 to 4.
+        Largest number of workers that may lie, s: 1 to 16.
     partial_dtype : numpy dtype, optional
         As in `Round`.
 

@@ -4,8 +4,8 @@ A check h with h c_F = 0 holds for the projections y_i = <r, c_i> on any vector 
 number stands for all elements of a message, as in Freivalds' test of matrix products (1977). Each
 round draws a new r from the system's own source of randomness, and tells it to nobody.
 
-Let at most e workers of a round be liars. They may know everything but r, and collude. Then, up to
-rounding errors and the probability of a miss, both bounded below,
+Let at most e workers of a round be liars. They may know everything but r, and collude. Then, except
+for rounding errors and misses, whose bounds follow,
 
 1. a gradient is not verified if a liar contributes to it anything but what its code says;
 2. no honest worker is accused;
@@ -32,8 +32,8 @@ copies. Both are more than the e + t workers of S and T.
 
 With fewer messages nobody is accused, and the round raises `CorruptMessageError`. After t workers
 are accused, at most e - t others may lie; the round still looks for at least one. Failed checks are
-inspected again only when enough messages have come to tell who is corrupt. If other workers are
-accused in between, this is a few messages later than possible.
+inspected again only when enough messages have come to tell who is corrupt, which is a few messages
+late if others are accused in between.
 
 If there are more than e liars, nothing is guaranteed. With three copies and e = 1, two liars that
 send the same message outvote the honest third, which is dropped. With e = 2, it takes five copies
@@ -95,7 +95,7 @@ MOST_LIARS = 16
 # Finding liars takes two checks for each; twice this many more make it more precise.
 MARGIN = 3
 
-# Sets of workers that are tried one by one for changes that checks do not see, at most.
+# Most sets of workers that are searched one by one for changes that checks do not see.
 SETS_LOOKED_AT, SETS_AT_A_TIME = 10_000, 10_000
 
 # Norms between SMALL and LARGE, and the elements of such vectors, have squares in float64. A sum
@@ -105,8 +105,8 @@ SMALL, LARGE, CANCELLED = 1e-140, 1e140, 1e-6
 # Messages with no more than this share in a change, relative to their sizes, have no part in it.
 HIDDEN = 1e-3
 
-# Elements that share a factor of the projection. With 1e6 elements, of 256 to 16384, 1024 and 4096
-# were the best: they cost no more than reading the message.
+# Elements that share a factor of the projection. Of 256 to 16384, at 1e6 elements, 1024 and 4096
+# cost least: no more than reading the message.
 WIDTH = 4096
 
 
@@ -314,7 +314,7 @@ class Inspector:
         self.expect(self._all_liars)
         self._values: list[complex] = []
         self._sizes: list[float] = []
-        self._fresh = False  # whether no message was yet projected on an older vector
+        self._fresh = False  # whether the vector was drawn in this round
         self._scales: list[float] = []
         self._inside: list[float] = []  # roots of energies; NaN: unknown
 
@@ -343,10 +343,7 @@ class Inspector:
         self._awaited = 0
 
     def matter(self, survivors: Numbers, vector: NDArray[Any]) -> NDArray[np.bool_]:
-        """Mark messages that would change the gradient noticeably, were they others of their size.
-
-        "Noticeably" is by more than rounding.
-        """
+        """Mark messages that would change the gradient noticeably if others of their size."""
         everything = Parity.of(vector.reshape(survivors.size, -1).T)  # a row for each piece
         found = np.zeros(survivors.size, dtype=np.bool_)
         if everything.first.size:
@@ -356,8 +353,8 @@ class Inspector:
     def heed(self, survivors: Numbers, vector: NDArray[Any]) -> NDArray[Any]:
         """Set to 0, in place, coefficients of messages that count only because they are too large.
 
-        A message of the expected size would not matter to the gradient, so checks need not have
-        seen it. But 1e-17 times a lie may be more than the gradient.
+        Had they the expected size, the gradient would not depend on them, so checks need not see
+        them. But 1e-17 times a lie may be more than the gradient.
         """
         used = self.matter(survivors, vector)
         if used.any():
@@ -368,10 +365,9 @@ class Inspector:
         return vector
 
     def withstands(self, survivors: Numbers, most: int | None = None) -> int:
-        """Return how many workers can be taken away, whichever: a lower bound, at most `most`.
+        """Lower bound, at most `most` (e), of how many workers can be taken away, whichever.
 
-        The messages that are left still determine the gradient. `most` is e by default. -1 means
-        that even all messages are too few.
+        The other messages still determine the gradient; -1: even all are too few.
         """
         scheme, most = self._scheme, self.liars if most is None else most
         least = -1
@@ -426,10 +422,7 @@ class Inspector:
     def _visible(
         self, survivors: Numbers, parity: Parity
     ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-        """Mark messages for which a check would notice another of their size.
-
-        Also return the rounding bound of each check.
-        """
+        """Mark messages for which a check would notice another of their size; return the bounds."""
         norms, at = self._norms[survivors], parity.position
         with np.errstate(over="ignore", invalid="ignore"):
             bound = SAFETY * parity.spread(self._own * norms**2 + self._parts[survivors], 1.0)
@@ -557,9 +550,8 @@ class Inspector:
     def _overstated(self, survivors: Numbers, inside: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Mark messages with more energy than their partial gradients can have, by what others say.
 
-        If e + 1 honest workers hold the largest partial gradient, it is in the energies of them
-        all, times a coefficient each. Without this bound, a liar could claim that rounding is as
-        large as it likes.
+        If e + 1 honest workers hold the largest partial gradient, it is in all their energies,
+        times a coefficient each. Otherwise a liar could claim any rounding.
         """
         each = inside / self._norms[survivors]
         rank = np.sort(each)[::-1]
@@ -571,10 +563,7 @@ class Inspector:
 
     @cached_property
     def _spread(self) -> float:
-        """Largest ratio of the norm of a message's coefficients to the least of them, rounded up.
-
-        Coefficients of 0 do not count.
-        """
+        """Largest ratio of the norm of a message's coefficients to the least nonzero one."""
         least = math.inf
         scheme = self._scheme
         for number in range(scheme.message_count):
@@ -589,10 +578,7 @@ class Inspector:
         return self.withstands(survivors, 2 * self.liars) >= 2 * self.liars
 
     def _spare(self, survivors: Numbers) -> Numbers:
-        """Return, for each message, how many messages are to spare in its block.
-
-        0 means unknown: the code's rule is not that any so many messages determine all others.
-        """
+        """Return how many messages each message's block has to spare; 0: unknown."""
         rule = self._scheme.rule
         if not isinstance(rule, Blocks) or self._scheme.message_count != self._scheme.n:
             return np.zeros_like(survivors)
@@ -608,10 +594,7 @@ def _seen_together(
     weight: NDArray[np.float64],
     liars: int,
 ) -> NDArray[np.bool_]:
-    """Mark messages that checks see whoever else lies: those in no set that can hide a change.
-
-    `weight` is the reciprocal of each check's rounding bound.
-    """
+    """Mark messages in no set that can hide a change; `weight` is 1 over each check's bound."""
     seen = np.ones(senders.size, dtype=np.bool_)
     H = np.zeros((parity.first.size, senders.size), dtype=parity.coefficient.dtype)
     H[parity.row, parity.position] = parity.coefficient
