@@ -406,7 +406,7 @@ def check_stability(
     Constructors of codes call this. `when` names the rounds for which `typical_error` holds, if
     not those with as many random stragglers as may be.
     """
-    if made_before() or (nobody_asks() and not strict):  # the original warned, or nobody listens
+    if made_before() or (nobody_asks() and not strict):  # the original warned, or the maker checks
         return
     error = typical_error(scheme)
     if not error <= limit:
