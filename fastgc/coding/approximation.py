@@ -1,17 +1,17 @@
-"""What messages are decoded to that do not determine the gradient, and how near that comes.
+"""What messages decode to if they do not determine the gradient, and how near to it that is.
 
-By least squares the coefficients v = a_F B_F on the partial gradients come as near to 1 as they
-can. That is biased towards 0: v is the projection of 1 on the span of the rows, so that its mean is
-1 - r^2, r being the residual ``||v - 1|| / sqrt(k)``. Divided by this mean, v is the nearest to 1
-of all whose mean is 1, and its residual is r / sqrt(1 - r^2). Such a gradient is unbiased
+Least squares brings the coefficients v = a_F B_F on the partial gradients as near to 1 as possible.
+That v is biased towards 0: it is the projection of 1 on the span of the rows, so its mean is
+1 - r^2, where r is the residual ``||v - 1|| / sqrt(k)``. Divided by its mean, v is the nearest to 1
+of all vectors with the mean 1, and its residual is r / sqrt(1 - r^2). Such a gradient is unbiased
 
 - over all orders in which the data may lie in the partitions, whoever the survivors are;
-- over random survivors, in each partition, if the code treats all partitions alike.
+- over random survivors, for each partition, if the code treats all partitions alike.
 
-The factor is that of the survivors at hand, known from their rows: neither a law of the delays is
-assumed, nor is anything simulated. (Glasgow and Wootters 2021, section I, divide by the mean over
-all survivor sets, which has the same aim.) The residual of an unbiased gradient is the standard
-deviation of its coefficients over partitions.
+The factor is computed from the rows of the survivors at hand. No law of delays is assumed, and
+nothing is simulated. (Glasgow and Wootters 2021, section I, divide by the mean over all sets of
+survivors, for the same purpose.) The residual of an unbiased gradient is the standard deviation of
+its coefficients over partitions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 Partial = Literal["best", "unbiased"]
 
-# Mean coefficient below which messages hold nothing of the gradient but rounding.
+# Mean coefficient up to which messages hold nothing of the gradient but rounding.
 _NOTHING = 1e-12
 
 
@@ -61,7 +61,7 @@ class Nearest(NamedTuple):
 
 
 def check_partial(partial: str | None, *others: str | None) -> None:
-    """Raise ValueError unless it is a way to approximate, or one of what else may be said."""
+    """Raise ValueError unless `partial` is a way to approximate, or one of `others`."""
     known = [*others, *get_args(Partial)]
     if partial not in known:
         said = [f'"{each}"' if each else str(each) for each in known]
@@ -72,9 +72,9 @@ def check_partial(partial: str | None, *others: str | None) -> None:
 def nearest_vector(
     scheme: Scheme, survivors: NDArray[np.int64], unit: float, partial: Partial
 ) -> Nearest:
-    """The vector nearest to a decoding vector, of checked survivors.
+    """Return the vector nearest to a decoding vector, for checked survivors.
 
-    NotDecodableError if it is to be unbiased, and no messages hold anything of the gradient.
+    Raise NotDecodableError if it is to be unbiased and the messages hold nothing of the gradient.
     """
     check_partial(partial)
     pairs = False
@@ -102,31 +102,31 @@ def nearest_vector(
 def _assess(
     scheme: Scheme, survivors: NDArray[np.int64], vector: NDArray[Any]
 ) -> tuple[float, NDArray[np.float64]]:
-    """Residual of a vector, and the mean coefficient that it gives each piece of the gradient."""
+    """Return a vector's residual, and the mean coefficient that it gives each piece."""
     lacking = scheme.deviation(survivors, vector)
     with np.errstate(over="ignore", invalid="ignore"):
         kind = np.complex128 if lacking.dtype.kind == "c" else np.float64
         residual = float(np.linalg.norm(lacking.astype(kind))) / math.sqrt(scheme.wanted)
-        # Of coded data: partitions are pairs of a block with itself. Of pieces: each in its place.
+        # Coded data: each block with itself is a partition. Pieces: each in its own place.
         own = lacking if lacking.ndim == 1 else np.diagonal(lacking, axis1=-2, axis2=-1)
         means = own.real.astype(np.float64).reshape(-1, scheme.pieces).mean(axis=0) + 1
     return residual, means
 
 
-# Entries, at most, of a matrix that combines messages to partial gradients for many sets at once,
-# and of all their rows together.
+# Most entries of a matrix that takes messages to partial gradients, for many sets at once, and of
+# the rows of these sets together.
 _DENSE, _TOGETHER = 1 << 20, 1 << 20
 
-_SMALL = 1 << 13  # entries of a set's rows, at most, where many sets are solved together
+_SMALL = 1 << 13  # most entries of a set's rows for which many sets are solved together
 
 
 def residual_of_each(scheme: Scheme, masks: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """`Scheme.residual` of many sets of messages of a code that waits for some.
+    """`Scheme.residual` of many sets of messages, for a code that waits for some workers.
 
     Parameters
     ----------
     scheme : Scheme
-        Of which `wait` is set.
+        Its `wait` is set.
     masks : (sets, messages) bool array
         True for messages that came.
 
@@ -154,12 +154,12 @@ def residual_of_each(scheme: Scheme, masks: NDArray[np.bool_]) -> NDArray[np.flo
 
 
 def _fill_shortest(scheme: Scheme, masks: NDArray[np.bool_], out: NDArray[np.float64]) -> None:
-    """The shortest vectors of least residual, of all sets of one size together."""
+    """Fill in the shortest vectors of least residual, all sets of one size together."""
     rows, target, _ = scheme.equations(np.arange(scheme.message_count))
     sizes = masks.sum(axis=1)
     for f in np.unique(sizes).tolist():
         alike = np.flatnonzero(sizes == f)
-        if f * target.size > _SMALL:  # what is sparse is solved sooner one by one
+        if f * target.size > _SMALL:  # one by one, sparse equations are solved faster
             for at in alike.tolist():
                 those = np.flatnonzero(masks[at])
                 out[at, those] = scheme.vector(those)
@@ -173,7 +173,7 @@ def _fill_shortest(scheme: Scheme, masks: NDArray[np.bool_], out: NDArray[np.flo
 
 
 def residuals(scheme: Scheme, workers: int, sets: int, seed: int) -> Residuals:
-    """`fastgc.Code.residuals`, of checked arguments."""
+    """Return `fastgc.Code.residuals`, for checked arguments."""
     known = scheme.known_residuals(workers)
     if known is not None:
         return known

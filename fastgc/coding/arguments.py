@@ -1,4 +1,4 @@
-"""Arguments of codes: checks, and objects that remember what they were made with."""
+"""Arguments of codes: checks, and objects that remember the arguments they were made with."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
     "unasked",
 ]
 
-# Entries, at most, of a list or array that a text shows.
+# Longest list or largest array that `shown` writes out.
 SHOWN = 12
 
 _made_before: ContextVar[bool] = ContextVar("_made_before", default=False)
@@ -31,7 +31,7 @@ _unasked: ContextVar[bool] = ContextVar("_unasked", default=False)
 
 
 def check_sizes(n: int, k: int | None) -> tuple[int, int]:
-    """Workers and partitions, n by default, or an error."""
+    """Return n and k, which is n by default, or raise an error."""
     n = check_integer("n", n)
     k = n if k is None else check_integer("k", k)
     if n < 1 or k < 1:
@@ -52,7 +52,7 @@ def made_before() -> bool:
 
 @contextmanager
 def unasked() -> Iterator[None]:
-    """Codes made meanwhile do not warn that they are imprecise: their maker looks at that."""
+    """While active, codes made do not warn of imprecision: whoever makes them checks it."""
     token = _unasked.set(True)
     try:
         yield
@@ -61,7 +61,7 @@ def unasked() -> Iterator[None]:
 
 
 def nobody_asks() -> bool:
-    """Whether codes are made by someone who looks himself how precise they are."""
+    """Whether codes are being made by somebody who checks their precision (`unasked`)."""
     return _unasked.get()
 
 
@@ -72,13 +72,13 @@ _Given = tuple[tuple[Any, ...], dict[str, Any]]
 class Recorded:
     """Remembers the arguments it was made with, so that no class writes its own repr or pickle.
 
-    Two are equal if they are of one class and were made with equal arguments, those left out
-    standing for their defaults. Arrays and lists are copied: the caller may change his.
+    Objects are equal if they are of one class and were made with equal arguments; missing arguments
+    count as their defaults. Arrays and lists are copied, so that the caller may change them.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # else `inspect.signature` shows those of __new__ where a class inherits its __init__
+        # Otherwise `inspect.signature` shows that of __new__ for classes that inherit __init__.
         parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
         cls.__signature__ = inspect.Signature(parameters)
 
@@ -90,7 +90,7 @@ class Recorded:
     __signature__: ClassVar[inspect.Signature]
 
     def _made_as(self, kind: type[Any], given: _Given) -> None:
-        """Stand for what this class makes of these arguments."""
+        """Record that the object is what `kind` makes of these arguments."""
         self._made_by, self._made_with = kind, given
 
     def _bound_arguments(self) -> inspect.BoundArguments:
@@ -121,7 +121,7 @@ class Recorded:
 
 
 def arguments_of(made: Recorded) -> dict[str, Any]:
-    """Arguments that it was made with, by name, without those left out."""
+    """Return the arguments an object was made with, by name; defaults are missing."""
     return dict(made._bound_arguments().arguments)
 
 
@@ -134,13 +134,13 @@ def _make(kind: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _kept(value: Any) -> Any:
-    """A copy of what could change, read-only where that can be said."""
+    """Copy what could change, read-only if possible."""
     if isinstance(value, np.ndarray):
         copied = value.copy()
         copied.flags.writeable = False
         return copied
     if isinstance(value, np.generic):
-        return value.item()  # a plain number, in texts too
+        return value.item()  # a plain number, also in a repr
     if type(value) in (list, tuple):
         return type(value)(map(_kept, value))
     if type(value) is dict:
@@ -149,7 +149,7 @@ def _kept(value: Any) -> Any:
 
 
 def _comparable(value: Any) -> Any:
-    """What is equal for equal values, and can be hashed."""
+    """Return something hashable that is equal for equal values."""
     if isinstance(value, np.ndarray):
         return _comparable(value.tolist())
     if isinstance(value, list | tuple):
@@ -164,7 +164,7 @@ def _comparable(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value as texts show it: long lists and arrays by their beginning, or their shape."""
+    """Return a value as text; long lists by their beginning, large arrays by their shape."""
     if isinstance(value, np.ndarray):
         if value.size > SHOWN:
             return f"<{value.dtype} array of shape {value.shape}>"

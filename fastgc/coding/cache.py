@@ -1,4 +1,4 @@
-"""Decoding vectors of survivor sets that come again."""
+"""Caches of decoding vectors, for sets of survivors that come again."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ __all__ = [
 
 T = TypeVar("T")
 
-# Called with a number f and a method: writes the vector of the first f survivors of a buffer.
+# ``function(f, method)`` writes the vector of the first f survivors in a buffer.
 VectorFunction = Callable[[int, str], None]
 
-# Bytes, at most, that the vectors kept for one code take: three at n = 2^20, thousands at n = 1000.
+# Most bytes of the vectors kept for one code: three vectors at n = 2^20, thousands at n = 1000.
 CACHE_BYTES = 64 << 20
-ENTRY_BYTES = 200  # what Python takes for an entry, about
+ENTRY_BYTES = 200  # an entry's overhead in Python, about
 
-# One for all caches, held for less than a microsecond. A fork waits for it: its child would find a
-# lock that another thread held, for ever, and what that thread was about to change.
+# One lock for all caches, held for less than a microsecond. A fork waits for it. Otherwise the
+# child could find it held forever by a thread that it does not have, and a cache half changed.
 _lock = threading.RLock()
 if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(
@@ -48,9 +48,9 @@ class CacheInfo(NamedTuple):
     Attributes
     ----------
     hits, misses : int
-        Sets that were found, and that were not.
+        Number of sets that were found, and that were not.
     entries, nbytes : int
-        Sets known now, those included that came once only, and what is kept for them.
+        Number of sets known now, including those seen only once, and their size in bytes.
     """
 
     hits: int
@@ -60,32 +60,32 @@ class CacheInfo(NamedTuple):
 
 
 class SurvivorCache(Generic[T]):
-    """What was computed for the survivor sets used last, by their exact bit masks.
+    """Results for the sets of survivors used last, by their exact bit masks.
 
-    Safe for use by several threads at once. What is kept is shared: it must not be written.
+    Several threads may use it at once. Results are shared: do not write to them.
 
     Parameters
     ----------
     entries : int, optional
-        Sets kept, at most; as many as fit into `nbytes` by default.
+        Largest number of sets kept. Default: as many as fit into `nbytes`.
     nbytes : int
-        What they may take together.
+        Most bytes that they may take together.
 
     Attributes
     ----------
     entries, nbytes
-        As given. They may be changed at any time, and take effect when the next set is kept: with
-        0, none is.
+        As given. You may change them at any time; they take effect when the next set is kept. With
+        0, no set is kept.
     """
 
     def __init__(self, entries: int | None = None, nbytes: int = CACHE_BYTES) -> None:
         self.entries, self.nbytes = entries, nbytes
-        # sets that came once only have None
+        # None for sets that were seen only once.
         self._found: OrderedDict[bytes, tuple[T | None, int]] = OrderedDict()
         self._held = self._hits = self._misses = 0
 
     def get(self, key: bytes) -> T | None:
-        """What was kept for this set, or None."""
+        """Return what was kept for this set, or None."""
         with _lock:
             found, _ = self._found.get(key, (None, 0))
             if found is None:
@@ -96,7 +96,7 @@ class SurvivorCache(Generic[T]):
             return found
 
     def came_before(self, key: bytes) -> bool:
-        """Whether this was asked of the set before: else nothing need be kept for it yet."""
+        """Note the set, and say whether it was noted before: only then keep a result for it."""
         with _lock:
             if key in self._found:
                 return True
@@ -104,11 +104,11 @@ class SurvivorCache(Generic[T]):
         return False
 
     def keep(self, key: bytes, value: T | None, nbytes: int) -> None:
-        """Keep `value`, of so many bytes, for this set; forget what was used longest ago."""
+        """Keep `value`, of `nbytes`, for this set, and forget the sets used longest ago."""
         nbytes += len(key) + ENTRY_BYTES
         with _lock:
-            self._drop(key)  # another thread may have been as fast
-            if nbytes <= self.nbytes:  # else everything else would have to go, in vain
+            self._drop(key)  # another thread may have kept it meanwhile
+            if nbytes <= self.nbytes:  # otherwise all other sets would go, in vain
                 self._found[key] = value, nbytes
                 self._held += nbytes
             most = len(self._found) if self.entries is None else self.entries
@@ -120,7 +120,7 @@ class SurvivorCache(Generic[T]):
         self._held -= nbytes
 
     def clear(self) -> None:
-        """Forget everything, and begin to count anew."""
+        """Forget everything, and reset the counts."""
         with _lock:
             self._found.clear()
             self._held = self._hits = self._misses = 0
@@ -129,7 +129,7 @@ class SurvivorCache(Generic[T]):
         return f"<SurvivorCache: {self.info()}>"
 
     def info(self) -> CacheInfo:
-        """What it has done so far."""
+        """Return what it has done so far."""
         with _lock:
             return CacheInfo(self._hits, self._misses, len(self._found), self._held)
 
@@ -142,7 +142,7 @@ class SurvivorMask:
     Parameters
     ----------
     count : int
-        Numbers are below it.
+        Upper bound of the numbers, exclusive.
     survivors : int64 array
         The buffer.
     """
@@ -155,16 +155,16 @@ class SurvivorMask:
         self._mask = kernels.unchecked.bind_survivor_mask(count, survivors, bits)
 
     def sound(self, f: int) -> bool:
-        """Whether ``survivors[:f]`` are distinct, and numbers below the count."""
+        """Say whether ``survivors[:f]`` are distinct numbers below the count."""
         return not self._mask(f)
 
     def key(self, f: int) -> bytes | None:
-        """The key of ``survivors[:f]``, in any order; None if they are not `sound`."""
+        """Return the key of ``survivors[:f]``, in any order; None if they are not `sound`."""
         return self._bits.tobytes() if self.sound(f) else None
 
 
 def key_of(n: int, survivors: Numbers) -> bytes:
-    """The key of distinct numbers in 0 .. n-1, as a `SurvivorMask` makes it."""
+    """Return the key of distinct numbers in 0 .. n-1, as a `SurvivorMask` makes it."""
     present = np.zeros(n, dtype=np.bool_)
     present[survivors] = True
     return np.packbits(present, bitorder="little").tobytes()
@@ -180,7 +180,7 @@ class _Checks(Protocol):
 def filling(
     code: _Checks, run: Callable[[int], int], survivors: NDArray[np.int64]
 ) -> VectorFunction:
-    """What `Scheme.bind_vector` returns: ``run(f)`` is 0, or these are too few, or none."""
+    """Wrap ``run(f)`` for `Scheme.bind_vector`: 0 if it wrote the vector, else it cannot."""
 
     def fill(f: int, method: str) -> None:
         if method != "auto":
@@ -199,24 +199,23 @@ def remembering(
     cache: SurvivorCache[NDArray[Any]],
     kind: bytes = b"",
 ) -> VectorFunction:
-    """As `fill`, but the vector of a set that comes a third time is looked up: the same numbers.
+    """Return `fill` with a cache: a set's vector is looked up from the third time on.
 
-    It is kept by number of message, so that these may come in any order. Methods other than "auto"
-    are always used. `kind` tells vectors of the same sets apart that are computed otherwise.
+    The numbers are the same. Vectors are kept by number of message, so messages may come in any
+    order. Only "auto" uses the cache. `kind` distinguishes vectors of other kinds of the same set.
     """
     mask = SurvivorMask(count, survivors)
 
     def remember(f: int, method: str) -> None:
         key = mask.key(f) if method == "auto" and cache.nbytes else None
-        if key is None:  # maybe no set: `fill` says why
+        if key is None:  # possibly no set of survivors: `fill` says why
             fill(f, method)
             return
         key += kind
         found = cache.get(key)
         if found is not None:
-            found.take(
-                survivors[:f], axis=0, out=vector[:f], mode="clip"
-            )  # else by way of a temporary
+            # Without a mode, numpy would write to a temporary array first.
+            found.take(survivors[:f], axis=0, out=vector[:f], mode="clip")
             return
         fill(f, method)
         if cache.came_before(key):

@@ -1,4 +1,4 @@
-"""Schemes whose messages are sums over cells of partitions: of one each, or of several."""
+"""Schemes whose messages are sums over one cell of partitions each, or over several."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["CellScheme", "IncidenceScheme", "entries_of", "even_cuts"]
 
 
 def even_cuts(k: int, cells: int) -> NDArray[np.int64]:
-    """Where so many cells of k partitions begin, and the end: even, the larger ones first."""
+    """Return where each of the cells begins, and the end. Cells are even, larger ones first."""
     sizes = k // cells + (np.arange(cells) < k % cells)
     return np.concatenate([[0], np.cumsum(sizes)])
 
@@ -33,7 +33,7 @@ def _partitions_of(cuts: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray
 
 
 def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where parts of these sizes begin, one after the other."""
+    """Return where parts of these sizes begin, one after the other."""
     return np.cumsum(counts) - counts
 
 
@@ -43,16 +43,16 @@ def entries_of(
     cells: NDArray[np.int64],
     values: NDArray[Any],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
-    """`Scheme.entries` of messages that are told by cells.
+    """Return `Scheme.entries` of messages that are given by cells.
 
     Parameters
     ----------
     cuts : (cells + 1,) int64 array
     first : (messages + 1,) int64 array
-        Where each message begins in what follows, and the end.
+        Where each message begins in `cells` and `values`, and the end.
     cells : (m,) int64 array
     values : (m,) or (m, pieces) array
-        Of all partitions of the cell.
+        The coefficients of all partitions of each cell.
     """
     sizes = np.diff(cuts)[cells]
     ends = np.append(0, np.cumsum(sizes))
@@ -61,27 +61,27 @@ def entries_of(
 
 
 class CellScheme(Scheme):
-    """Every message is the sum over one cell of the partitions, which other workers may sum too.
+    """Every message is the sum over one cell of the partitions; several workers may hold a cell.
 
     The master adds up one message of each cell and drops the others.
 
     Parameters
     ----------
     cuts : (cells + 1,) int64 array
-        Cell c is the partitions ``cuts[c] .. cuts[c + 1] - 1``.
+        Cell c has the partitions ``cuts[c] .. cuts[c + 1] - 1``.
     sizes : (n,) int64 array
-        Messages of each worker.
+        Number of messages of each worker.
     choices : (messages,) int64 array
-        The cell of each message: worker by worker, and each worker's in order.
+        The cell of each message, worker by worker, in the order in which each sends them.
     stragglers : int
     wait : int, optional
         As in `Scheme`.
     together : bool
         Whether workers send their messages only when all of their work is done.
     need : int, optional
-        Partitions that must have come. Default: all.
+        Number of partitions that must have come. Default: all.
     rescale : bool
-        Whether what came of them is multiplied by k over their number.
+        Whether the sum of those that came is multiplied by k over their number.
     """
 
     is_complex = False
@@ -127,7 +127,7 @@ class CellScheme(Scheme):
 
     @cached_property
     def cells(self) -> Cells:
-        """The cell of each message, and what all of them weigh."""
+        """The cell of each message, and the weights of the cells."""
         return Cells(self._choices, np.diff(self._cuts), self._need)
 
     @cached_property
@@ -155,9 +155,9 @@ class CellScheme(Scheme):
         plan = self._plan
         if self.wait is None:
             return filling(self, kernels.unchecked.bind_cells(plan, survivors, vector), survivors)
-        # One message of each cell that came: no other sum of messages is nearer to the gradient.
+        # One message of each cell that came: no other combination is nearer to the gradient.
         nearest = kernels.unchecked.bind_cells(plan._replace(need=0), survivors, vector)
-        least = self.message_count - self.n + self.wait  # of which all are ready, in any order
+        least = self.message_count - self.n + self.wait  # any so many messages are enough
 
         def run(f: int) -> int:
             if not (status := nearest(f)) and f < least and self.rule.missing(survivors[:f]):
@@ -184,7 +184,7 @@ class CellScheme(Scheme):
         return found
 
     def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
-        """Every copy of a cell is the first one."""
+        """Compare every copy of a cell with the first one."""
         cell = self.cells.cell[survivors]
         first = self.cells.first(survivors)[cell]
         copies = np.flatnonzero(first != np.arange(survivors.size))
@@ -198,14 +198,14 @@ class CellScheme(Scheme):
 
     @cached_property
     def threshold(self) -> int:
-        """Messages that always suffice, if each worker's come in order."""
+        """Number of messages that always suffice if each worker's come in order."""
         enough = self._suffices
         return enough if self.wait is None else min(enough, self.message_count - self.n + self.wait)
 
     @property
     def _suffices(self) -> int:
-        """The same, if rounds wait for every cell."""
-        # The most that can come without cell c: of its holders, what they send before it.
+        """The threshold if rounds wait for every cell."""
+        # Most messages without cell c: holders send those before it, all others send everything.
         lost = np.zeros(self._cuts.size - 1, dtype=np.int64)
         ends = np.repeat(np.cumsum(self._sizes), self._sizes)
         np.add.at(lost, self._choices, ends - np.arange(self._choices.size))
@@ -220,7 +220,7 @@ class IncidenceScheme(Scheme):
     cuts : (cells + 1,) int64 array
         As in `CellScheme`.
     held : sequence of n integer arrays
-        The cells of each worker.
+        The cells that each worker holds.
     wait : int, optional
         As in `Scheme`.
     """
@@ -270,14 +270,14 @@ class IncidenceScheme(Scheme):
 
     @cached_property
     def _held(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where each worker's cells begin among those of all, and the end; and these."""
+        """Where each worker's cells begin in the list of all workers' cells, and this list."""
         return np.cumsum([0, *(cells.size for cells in self.held)]), np.concatenate(self.held)
 
     def touched(self, number: int) -> NDArray[np.int64]:
         return self.held[number]
 
     def equations(self, survivors: NDArray[np.int64]) -> Equations:
-        # A column for each cell, as long as its partitions' columns are together.
+        # One column a cell, as long as the columns of its partitions together.
         weight = np.sqrt(self.sizes)
         rows = np.zeros((survivors.size, weight.size))
         for row, worker in zip(rows, survivors.tolist(), strict=True):

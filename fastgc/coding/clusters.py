@@ -1,6 +1,6 @@
-"""Reed-Solomon codes in clusters: who holds what, at which roots of unity, and the numbers of B.
+"""Reed-Solomon codes in clusters: which workers hold what, at which roots, and the numbers of B.
 
-First how workers and partitions are split, then the mask of each cluster, then its roots.
+Workers and partitions are split into clusters, then each cluster gets its mask and its root.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ __all__ = [
     "valid_root",
 ]
 
-# Products up to which a correlation is added up term by term, a third of a second; and how much
-# larger one value may be than another where it is not.
+# Largest number of products for which a correlation is summed term by term, a third of a second.
+# A larger one uses transforms if no value is more than EVEN times another.
 DIRECT, EVEN = 1 << 26, 1e3
 
 
@@ -51,27 +51,27 @@ class Cluster(NamedTuple):
 
     @property
     def tolerance(self) -> int:
-        """Stragglers tolerated, eq. (2)."""
+        """Number of stragglers tolerated, eq. (2)."""
         return self.m * self.w // self.k - 1
 
     def columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """First row and weight of each column of the mask (Algorithm 4)."""
+        """Return the first row and the weight of each column of the mask (Algorithm 4)."""
         return _columns(self.m, self.k, self.w)
 
     @property
     def weights(self) -> list[int]:
-        """Weights of columns: at most two, that of most last."""
+        """Weights of columns, at most two; the weight of most columns comes last."""
         light, heavy = divmod(self.m * self.w, self.k)
         return [light + 1, light] if heavy else [light]
 
     def totals(self, weight: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """For each worker the sum of ``values[place]`` over its partitions of this weight. (m,)."""
-        # Columns of this weight, laid end to end, are at begin .. end-1 on their way around the
-        # workers: what a worker meets repeats itself after `weight` workers.
+        """Sum ``values[place]`` over the partitions of this weight, for each worker. (m,)."""
+        # Laid end to end around the workers, columns of this weight are at begin .. end-1. So what
+        # a worker meets repeats itself after `weight` workers.
         light, heavy = divmod(self.m * self.w, self.k)
         change = heavy * (light + 1)
         begin, end = (change, self.m * self.w) if weight == light else (0, change)
-        first, last = -(-begin // self.m), end // self.m  # rounds that are of this weight alone
+        first, last = -(-begin // self.m), end // self.m  # rounds with this weight only
         found = np.zeros(self.m)
         if first < last:
             rotations = (self.m * np.arange(first, last, dtype=np.int64) - begin) % weight
@@ -86,12 +86,12 @@ class Cluster(NamedTuple):
     def row(
         self, worker: int | NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Partitions of a worker, and for each the place m and weight d of its tau_d(m). O(w).
+        """Return a worker's partitions, and for each the place m and weight d of its tau_d(m).
 
-        Of a column of workers, a row for each.
+        It takes O(w). A column of workers gives a row for each.
         """
         # Columns laid end to end go w times around all workers: a worker meets every m-th place.
-        light, heavy = divmod(self.m * self.w, self.k)  # weight of most, columns with one more
+        light, heavy = divmod(self.m * self.w, self.k)  # weight of most; columns with one more
         at = worker - self.first_worker + self.m * np.arange(self.w, dtype=np.int64)
         if not heavy:
             held, place = np.divmod(at, light)
@@ -103,10 +103,10 @@ class Cluster(NamedTuple):
 
 
 def _correlation(count: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``sum_r count[r] values[(i + r) mod d]`` for each i < d; values are not negative."""
+    """Return ``sum_r count[r] values[(i + r) mod d]`` for each i < d; no value is negative."""
     used = np.flatnonzero(count)
     found = np.zeros(values.size)
-    # Errors of transforms are as large as those of the largest sum.
+    # A transform's errors are as large as those of its largest sum.
     even = values.max() <= EVEN * values.min() < np.inf
     if used.size * values.size <= DIRECT or not even:
         for r in used.tolist():
@@ -130,7 +130,7 @@ def _columns(m: int, k: int, w: int) -> tuple[NDArray[np.int64], NDArray[np.int6
 def load_and_stragglers(
     n: int, k: int, load: int | None, stragglers: int | None
 ) -> tuple[int, int]:
-    """The load, and the stragglers to tolerate with it, or ValueError."""
+    """Return the load, and the stragglers to tolerate with it, or raise ValueError."""
     if stragglers is None and load is None:
         raise ValueError("give stragglers= or load=")
     if stragglers is not None and not 0 <= stragglers < n:
@@ -153,7 +153,7 @@ def load_and_stragglers(
 def shares_of(
     n: int, k: int, load: int, stragglers: int, clusters: Literal["auto"] | int
 ) -> list[tuple[int, int]]:
-    """Workers and partitions of each cluster, or ValueError."""
+    """Return the workers and partitions of each cluster, or raise ValueError."""
     most = n // (stragglers + 1)
     if clusters == "auto":
         return next(s for g in range(most, 0, -1) if (s := _split(n, k, load, stragglers, g)))
@@ -173,10 +173,10 @@ def shares_of(
 def shares_by_speed(
     speed: NDArray[np.float64], k: int, stragglers: int, clusters: Literal["auto"] | int
 ) -> list[tuple[int, int]]:
-    """Workers and partitions of each cluster, so that all end at the same time, or ValueError.
+    """Return workers and partitions of each cluster so that all end together, or raise ValueError.
 
-    A cluster of m workers, of load (s + 1) k_c / m each, waits for all but s of them: k_c is in
-    proportion to m times the speed of the slowest of the m - s fastest.
+    A cluster of m workers, each with load (s + 1) k_c / m, waits for all but s of them. So k_c is
+    proportional to m times the speed of the slowest of its m - s fastest workers.
     """
     n = speed.size
     most = min(n // (stragglers + 1), k)
@@ -195,7 +195,7 @@ def shares_by_speed(
 
 
 def _split(n: int, k: int, load: int, stragglers: int, clusters: int) -> list[tuple[int, int]]:
-    """Nearly equal clusters, partitions as even as their capacities allow; [] if impossible."""
+    """Return nearly equal clusters, partitions as even as capacities allow; [] if impossible."""
     sizes = [n // clusters + (c < n % clusters) for c in range(clusters)]
     capacity = [m * load // (stragglers + 1) for m in sizes]
     if k < clusters or sum(capacity) < k:
@@ -210,7 +210,7 @@ def _split(n: int, k: int, load: int, stragglers: int, clusters: int) -> list[tu
         fits = 1 <= shares[c] + step <= capacity[c]
         return [(shares[c] / sizes[c] * step, c)] if fits else []
 
-    # what rounding to the capacities moved, one by one to where it matters least
+    # Move what the limits cut off or added, one by one, to the clusters where it matters least.
     heap = [entry for c in range(clusters) for entry in room(c)] if excess else []
     heapify(heap)
     for _ in range(abs(excess)):
@@ -222,7 +222,7 @@ def _split(n: int, k: int, load: int, stragglers: int, clusters: int) -> list[tu
 
 
 def check_speeds(speeds: ArrayLike, n: int) -> NDArray[np.float64]:
-    """Speeds of n workers, or an error."""
+    """Return the speeds of n workers as an array, or raise an error."""
     speed = check_reals("speeds", speeds)
     if speed.shape != (n,):
         raise ValueError(f"{n} workers need {n} speeds, not an array of shape {speed.shape}")
@@ -232,11 +232,11 @@ def check_speeds(speeds: ArrayLike, n: int) -> NDArray[np.float64]:
 
 
 def apportion(k: int, weight: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Whole numbers of sum k, at least 1 each, in proportion to the weights: largest remainders."""
+    """Return whole numbers of sum k, at least 1, in proportion to weights: largest remainders."""
     weight = weight / weight.max()
     ideal = k * weight / weight.sum()
     size = np.maximum(np.floor(ideal), 1).astype(np.int64)
-    while (excess := int(size.sum()) - k) > 0:  # after raising slow ones to 1
+    while (excess := int(size.sum()) - k) > 0:  # because small ones were raised to 1
         over = np.where(size > 1, size - ideal, -np.inf)
         size[np.argsort(-over, kind="stable")[: min(excess, int((size > 1).sum()))]] -= 1
     if excess:
@@ -246,7 +246,7 @@ def apportion(k: int, weight: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def valid_root(m: int, k: int, w: int, root: Literal["stable"] | int) -> int:
-    """The q of the root exp(2 pi i q / m) that is asked for, or ValueError."""
+    """Return the q of the requested root exp(2 pi i q / m), or raise ValueError."""
     if root == "stable":
         return stable_root(m, -(-m * w // k))
     if math.gcd(root, m) != 1:
@@ -256,18 +256,18 @@ def valid_root(m: int, k: int, w: int, root: Literal["stable"] | int) -> int:
     return root % m if m > 1 else 1
 
 
-# Factors that a search for the best root looks at, at most: half a second.
+# Largest number of factors that a search for the best root computes: half a second.
 SEARCHED = 1 << 26
 
 
 @lru_cache(maxsize=4096)
 def stable_root(m: int, d: int) -> int:
-    """The q for which exp(2 pi i q / m) gives columns of weight d the smallest largest entry.
+    """Return the q whose root exp(2 pi i q / m) makes the largest entry of a column smallest.
 
-    A root costs O(d). q and m - q give conjugate codes: half of them suffice. Where these are too
-    many, those are tried with which points come to lie evenly: q / m next to fractions with the
-    denominator d, or the numerator 1. Where that was compared, the largest entry was up to 1.5
-    times the smallest there is, and 5 times for an m that is prime.
+    Columns have weight d. A root costs O(d). q and m - q give conjugate codes, so half of them
+    suffice. If these are too many, only those are tried that spread points evenly: q / m next to
+    fractions with denominator d or numerator 1. Where this was compared, the largest entry was up
+    to 1.5 times the smallest possible, and up to 5 times for a prime m.
     """
     log_sines = _log_sines(m)
     u = np.arange(d, dtype=np.int64)
@@ -285,7 +285,7 @@ def stable_root(m: int, d: int) -> int:
 
 
 def _roots_to_try(m: int, d: int) -> NDArray[np.int64]:
-    """Numbers up to m / 2 that are coprime to m: all, or as many as may be searched."""
+    """Return numbers up to m / 2 that are coprime to m: all, or as many as may be searched."""
     q = np.arange(1, max(m // 2, 1) + 1, dtype=np.int64)
     most = max(SEARCHED // d, 100)
     if q.size > most:
@@ -298,16 +298,16 @@ def _roots_to_try(m: int, d: int) -> NDArray[np.int64]:
 
 
 def _log_sines(m: int) -> NDArray[np.float64]:
-    """log|1 - exp(2 pi i t / m)| for t = 0 .. m-1, and 0 at t = 0."""
+    """Return log|1 - exp(2 pi i t / m)| for t = 0 .. m-1, with 0 at t = 0."""
     table = np.zeros(m)
     table[1:] = np.log(np.abs(sines(m, 1)[m + 1 :]))
     return table
 
 
 def log_tau(m: int, d: int, q: int) -> NDArray[Any]:
-    """log|tau(x)| = log m - P(x) - P(d-1-x), P(t) = sum over u = 1 .. t of log|1 - alpha^u|.
+    """Return log|tau(x)| = log m - P(x) - P(d-1-x), P(t) = sum_{u=1..t} log|1 - alpha^u|.
 
-    In extended precision, where there is one: the sums are larger than what is left of them.
+    It uses extended precision if there is one, because the sums are much larger than the result.
     """
     partial = np.zeros(d, dtype=np.longdouble)
     np.cumsum(np.log(np.abs(sines(m, q)[m + 1 : m + d]).astype(np.longdouble)), out=partial[1:])
@@ -316,7 +316,7 @@ def log_tau(m: int, d: int, q: int) -> NDArray[Any]:
 
 
 def log_totals(clusters: Sequence[Cluster], power: int) -> NDArray[np.float64]:
-    """Logarithms of ``sum_j |B_ij|^power`` of each worker's row."""
+    """Return the logarithm of ``sum_j |B_ij|^power`` for each worker's row."""
     known: dict[Cluster, NDArray[np.float64]] = {}  # many clusters are alike
     for c in clusters:
         alike = c._replace(first_worker=0, first_partition=0)
@@ -328,19 +328,19 @@ def log_totals(clusters: Sequence[Cluster], power: int) -> NDArray[np.float64]:
             top = logs.max()
             with np.errstate(divide="ignore"):
                 total = top + np.log(c.totals(d, np.exp(logs - top)))
-            sums[:] = np.logaddexp(sums, total)  # in extended precision until here
+            sums[:] = np.logaddexp(sums, total)  # logs have extended precision until here
         known[alike] = sums
     return np.concatenate([known[c._replace(first_worker=0, first_partition=0)] for c in clusters])
 
 
 @lru_cache(maxsize=256)
 def tau(m: int, d: int, q: int) -> NDArray[np.complex128]:
-    """A column's d nonzeros: tau(x) = m / prod over r = 0 .. d-1, r != x, of (1 - alpha^(x-r)).
+    """Return a column's d nonzeros, tau(x) = m / prod_{r=0..d-1, r!=x} (1 - alpha^(x-r)).
 
-    That is Algorithm 2's prod over u = d .. m-1 of (1 - alpha^(x-u)), in O(d).
+    This is Algorithm 2's product over u = d .. m-1 of (1 - alpha^(x-u)), in O(d).
     """
-    # The angle of 1 - alpha^u is pi r / m - pi / 2 with the residue r = q u mod m, and that of
-    # 1 - alpha^-u its negative.
+    # The angle of 1 - alpha^u is pi r / m - pi / 2, with the residue r = q u mod m. The angle of
+    # 1 - alpha^-u is its negative.
     residues = np.cumsum(q * np.arange(d, dtype=np.int64) % m)
     turns = (residues[::-1] - residues) % (2 * m)
     turns[turns > m] -= 2 * m

@@ -1,4 +1,4 @@
-"""Codes and rounds as people see them: pictures, tables, and what notebooks show."""
+"""What people see of codes and rounds: pictures, tables, and output in notebooks."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from .scheme import Scheme
 
 __all__ = ["ShownRound", "colours", "evenly", "grid", "html_of", "hue", "strength", "svg", "table"]
 
-_LISTED = 20  # workers that a table shows by itself
-_COLUMNS = 16  # partitions up to which each has a column
-_STRIP = 256  # workers up to which a round's picture has a cell for each
+_LISTED = 20  # most workers that a table lists by default
+_COLUMNS = 16  # most partitions that have a column each
+_STRIP = 256  # most workers that have a cell each in a round's picture
 _CAME, _AWAITED, _CORRUPT = "#0072B2", "#ddd", "#D55E00"
 
 Array = NDArray[Any]
 
 _PALE = 0.3  # ink of the smallest coefficients
-# Blue of Okabe and Ito's palette, and orange: in grey, the one is dark and the other light.
+# Blue and orange of Okabe and Ito's palette: without colour, one is dark and the other light.
 _POSITIVE, _NEGATIVE = np.array([[0, 0x72, 0xB2], [0xE6, 0x9F, 0]]) / 255
-_SIDE = 160  # of a small picture, in pixels
-_MOST = 32  # rows and columns of one
+_SIDE = 160  # longer side of a small picture, in pixels
+_MOST = 32  # most rows and columns of a small picture
 
 
 def evenly(count: int, most: int) -> NDArray[np.int64]:
-    """Numbers below `count`: all, or `most` of them, evenly spaced."""
+    """Return all numbers below `count`, or `most` of them, evenly spaced."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
 
 
 def grid(scheme: Scheme, workers: NDArray[np.int64], columns: int) -> Array:
-    """Coefficients of these workers; of partitions that share a column, the largest.
+    """Return coefficients of these workers; partitions that share a column show the largest.
 
-    Where a gradient is sent in pieces, those of the first one.
+    If a gradient is sent in pieces, coefficients are those of the first piece.
     """
     found = np.zeros((workers.size, columns), np.complex128 if scheme.is_complex else np.float64)
     for line, worker in zip(found, workers.tolist(), strict=True):
         held, values = scheme.partitions(worker), scheme.coefficients(worker)
         if values.ndim == 2:
             values = values[:, 0]
-        order = np.argsort(np.abs(values), kind="stable")  # the last of equal columns stays
+        order = np.argsort(np.abs(values), kind="stable")  # the last value in a column stays
         line[held[order] * columns // scheme.shard_count] = values[order]
     return found
 
 
 def colours(values: Array) -> Array:
-    """Red, green and blue of coefficients, of size 1 at most; 0 is white."""
+    """Return red, green and blue for coefficients of size 1 at most; 0 is white."""
     ink = strength(np.abs(values))[..., np.newaxis]
     if np.iscomplexobj(values):
         pure = hue(np.angle(values))
@@ -62,22 +62,22 @@ def colours(values: Array) -> Array:
 
 
 def strength(sizes: Array) -> Array:
-    """Ink for sizes of 1 at most: none for 0, and enough to be seen for all others."""
+    """Return the ink for sizes of 1 at most: none for 0, enough to be seen for all others."""
     ink: Array = np.where(sizes > 0, _PALE + (1 - _PALE) * sizes, 0.0)
     return ink
 
 
 def hue(angle: Array) -> Array:
-    """A colour for each angle: blue and orange for 0 and 180°, as for positive and negative."""
+    """Return a colour for each angle; 0 is the blue of positive numbers, 180° the orange."""
     thirds = np.array([-5, 3, -1]) * np.pi / 6
     colour: Array = 0.46 + 0.42 * np.cos(angle[..., np.newaxis] - thirds)
     return colour
 
 
 def svg(scheme: Scheme) -> str:
-    """The assignment as a small SVG: rows are workers, columns partitions.
+    """Return the assignment as a small SVG: rows are workers, columns partitions.
 
-    Of many workers or partitions 32 of each are shown, evenly spaced.
+    It shows at most 32 workers and 32 partitions, evenly spaced.
     """
     workers = evenly(scheme.n, _MOST)
     values = grid(scheme, workers, min(scheme.shard_count, _MOST))
@@ -100,7 +100,7 @@ def svg(scheme: Scheme) -> str:
 
 
 def text_of(value: complex, digits: int) -> str:
-    """A coefficient to a few digits; of a complex one, no part that these digits cannot show."""
+    """Return a coefficient to a few digits, without a part too small for these digits."""
     if not np.iscomplexobj(value):
         return f"{value:.{digits}g}"
     real, imag = (
@@ -113,7 +113,7 @@ def text_of(value: complex, digits: int) -> str:
 
 
 def table(scheme: Scheme, workers: Iterable[int] | None, digits: int) -> str:
-    """`fastgc.Code.table`."""
+    """Return `fastgc.Code.table`."""
     digits = at_least("digits", digits, 1)
     chosen = range(min(scheme.n, _LISTED)) if workers is None else workers
     chosen = [check_index("worker", worker, scheme.n) for worker in chosen]
@@ -150,7 +150,7 @@ def table(scheme: Scheme, workers: Iterable[int] | None, digits: int) -> str:
 
 
 def html_of(scheme: Scheme) -> str:
-    """What notebooks show: parameters, and who computes what."""
+    """Return a code's HTML for notebooks: its parameters, and who computes what."""
     tolerated = "not known" if scheme.stragglers is None else scheme.stragglers
     least, load = int(scheme.loads.min()), scheme.load
     told: list[tuple[str, object]] = [
@@ -173,7 +173,7 @@ def html_of(scheme: Scheme) -> str:
 
 
 class ShownRound:
-    """A round at the master that can be looked at."""
+    """What people see of a round at the master."""
 
     scheme: Scheme
     form: Format
@@ -184,11 +184,11 @@ class ShownRound:
 
     @property
     def message_size(self) -> int:
-        """Elements of a message."""
+        """Number of elements of a message."""
         return self.form.message_size
 
     def _came(self) -> list[int]:
-        """Workers of which a message came, in ascending order."""
+        """Return the workers of which a message came, ascending."""
         heard = np.asarray(self._arrivals.heard, dtype=bool)
         senders = np.repeat(np.arange(self.scheme.n), self.scheme.message_counts)
         return np.unique(senders[heard[: senders.size]]).tolist()  # type: ignore[no-any-return]
@@ -210,7 +210,7 @@ class ShownRound:
         )
 
     def _repr_html_(self) -> str:
-        """What notebooks show: who came, and whether that suffices."""
+        """Return HTML for notebooks: whose messages came, and whether they suffice."""
         came = self._came()
         told: list[tuple[str, object]] = [
             ("gradient", f"{self.form.gradient_size} elements of {self.form.gradient_dtype}"),
@@ -228,7 +228,7 @@ class ShownRound:
 
 
 def _strip(n: int, came: list[int], corrupt: list[int]) -> str:
-    """A cell for each worker: dark if a message came, pale if not."""
+    """Return an SVG with a cell for each worker: dark if a message came, pale if not."""
     across = min(n, 32)
     fills = [_AWAITED] * n
     for worker in came:

@@ -1,8 +1,9 @@
 """Messages as edges of a graph: copies are parallel edges, and checks are circles.
 
-A message that is the difference of what its ends stand for, as the sum over an interval is that of
-two sums, can be told from others by every path between its ends. By Menger's theorem as many paths
-share no edge as it takes edges to cut the ends apart.
+A message is an edge if it is the difference of what two points stand for: a sum over an interval is
+the difference of two partial sums. Every path between its ends is another way to compute it. By
+Menger's theorem, the largest number of paths without a common edge is the least number of edges
+that cut the ends apart.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Pair = tuple[int, int]
 
 
 def parallel(ends: Ends, kept: NDArray[np.int64]) -> dict[Pair, NDArray[np.int64]]:
-    """Of the messages `kept`, those of the same ends, the lower of which is named first."""
+    """Group the messages `kept` by their ends, the lower end first."""
     if not kept.size:
         return {}
     low, high = np.sort(ends[kept], axis=1).T
@@ -40,7 +41,7 @@ class Network:
     Parameters
     ----------
     strands : mapping
-        The edges between two points, the lower of which is named first.
+        The edges between two points; the lower point is named first.
     """
 
     def __init__(self, strands: Mapping[Pair, Sequence[int] | NDArray[np.int64]]) -> None:
@@ -54,32 +55,32 @@ class Network:
                 self._room[u, v] = self._room[v, u] = len(edges)
 
     def others(self, pair: Pair) -> int:
-        """Paths between two points that share no edge, at most, beside the edges that join them."""
+        """Bound the number of edge-disjoint paths between two points, direct edges left out."""
         direct = self._room.get(pair, 0)
         return min(sum(self._room[u, v] for v in self._near.get(u, ())) for u in pair) - direct
 
     def flow(
         self, source: int, target: int, most: int, *, without: Pair | None = None
     ) -> tuple[int, dict[Pair, int]]:
-        """How many edges lead from one point to another side by side, up to `most`.
+        """Return how many edge-disjoint paths lead from `source` to `target`, up to `most`.
 
         Parameters
         ----------
         source, target, most : int
         without : pair of int, optional
-            Leave out the edges between these points, the lower of which is named first.
+            Leave out the edges between these points; the lower point is named first.
 
         Returns
         -------
         found : int
         along : dict
-            How many of them pass from one point to the next; the other way it is as many less
-            than 0.
+            How many of the paths pass from one point to the next, for each pair; the negative of
+            that for the pair reversed.
 
         Notes
         -----
-        Ford and Fulkerson's algorithm (1956) with shortest paths, as Edmonds and Karp's (1972),
-        each as wide as it can be.
+        Ford and Fulkerson's algorithm (1956) with shortest paths, as in Edmonds and Karp's (1972).
+        Each path is taken as often as its edges allow.
         """
         room = self._room.copy()
         if without in room:
@@ -114,14 +115,14 @@ class Network:
     def disjoint_paths(
         self, source: int, target: int, most: int, *, without: Pair | None = None
     ) -> list[list[tuple[int, int]]]:
-        """Up to `most` paths that share no edge; of parallel edges, the first are taken first.
+        """Return up to `most` edge-disjoint paths; of parallel edges, the first are used first.
 
         Parameters are those of `flow`.
 
         Returns
         -------
         list of list of (edge, sign)
-            Sign 1 where an edge is passed from its lower end to the higher, else -1.
+            Sign 1 if the edge is passed from its lower end to the higher, else -1.
         """
         found, along = self.flow(source, target, most, without=without)
         next_of: dict[int, list[int]] = {}

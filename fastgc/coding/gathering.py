@@ -1,37 +1,38 @@
-"""The protocol of a round: what happens goes in, what it waits for comes out.
+"""The protocol of a round: events go in, what the round waits for comes out.
 
-A transport carries and decides nothing, a master decides which worker gets what and carries
-nothing, and a round says what it waits for. A new kind of round is a subclass of `Gathering` in one
+A transport carries and decides nothing. A master decides which worker gets what and carries
+nothing. A round says what it waits for. A new kind of round is a subclass of `Gathering`, in one
 file; masters and engines need not know it.
 
-*Events.* Whoever runs a round calls `begin`, then one method for each event, from one thread:
+*Events.* Whoever runs a round calls `begin`, and then one method for each event, from one thread:
 
 =============  ====================================================================
 `receive`      a worker has sent a message
 `report`       a worker has computed a message, and keeps it (where the round `keeps`)
 `hear`         a worker has answered a question, or cannot
 `straggles`    a worker has died, or was dead when the round began
-`elapse`       it is `due`
+`elapse`       the time `due` has come
 =============  ====================================================================
 
 *States.* After each event the round says where it stands:
 
-- `ready`: it needs nothing more, and is over; a round that has `linger` goes on taking messages for
-  some time.
-- `questions`: what workers are to be asked. Whoever runs the round puts them to them, and a round
-  is not ready while answers are `awaited`.
-- `due`: when `elapse` is to be called, if nothing else has happened by then.
-- Otherwise it waits for messages. Where no more can come, it is over, too: whoever runs it makes do
-  with what came if the round is `decodable`, or raises what `require` raises.
+- `ready`: it needs nothing more, and is over. If it has `linger`, it still takes messages for a
+  while.
+- `questions`: what to ask which workers. Whoever runs the round asks them. A round is not ready
+  while it awaits answers (`awaited`).
+- `due`: when to call `elapse`, if nothing else happens before.
+- Otherwise it waits for messages. If no more can come, it is over, too. Whoever runs it uses what
+  came if the round is `decodable`, and else raises what `require` raises.
 
 *Invariants.*
 
-1. A round that is ready is brought nothing more, unless it lingers.
-2. Each message is brought once. Those of a worker that the round does not want (`wants`) are not.
-3. Who was asked owes an answer to the last question alone. Who has died, or was passed over by
-   `elapse`, owes none. An answer that nobody owes changes nothing.
-4. `elapse` puts `due` off, or answers are awaited no more: so each round ends, whoever is silent.
-5. `survivors` are among the messages that were brought (`taken`), each once.
+1. A round that is ready gets nothing more, unless it lingers.
+2. It gets each message once, and none of a worker that it does not want (`wants`).
+3. A worker that was asked owes an answer to the last question only. A worker that has died, or that
+   `elapse` passed over, owes none. An answer that is not owed changes nothing.
+4. `elapse` moves `due` to a later time, or ends the wait for answers. So each round ends, whoever
+   is silent.
+5. `survivors` are among the messages that the round got (`taken`), each once.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ _NO_MESSAGES = np.empty(0, dtype=np.int64)
 
 
 class Costs(NamedTuple):
-    """What a round took beside its messages.
+    """What a round cost beside its messages.
 
     Attributes
     ----------
     asks : int
-        Questions that workers were asked.
+        Number of questions to workers.
     numbers : int
         Real numbers in the answers of suspects.
     computed : int
@@ -70,23 +71,23 @@ class Costs(NamedTuple):
 
 
 class Host(NamedTuple):
-    """What runs a round, and offers it.
+    """What whoever runs a round offers it.
 
     Attributes
     ----------
     clock : callable
-        ``clock()`` gives the seconds of the time that rounds take.
+        ``clock()`` returns the seconds by which rounds are timed.
     compute : callable, optional
-        ``compute(partition)`` gives a partial gradient of this round, which the master computes.
-        None: the round is to settle no contradiction by itself.
+        ``compute(partition)`` lets the master compute a partial gradient of this round. If None,
+        the round does not settle contradictions by itself.
     asks : bool
         Whether workers answer questions.
     answer_timeout : float
         Seconds that a suspect has to answer.
     least_wait : float
-        Seconds that an answer may take at least, before others are asked in its place.
+        Seconds that an answer may take, at least, before others are asked instead.
     deadline : float
-        When, by the clock, the round ends at the latest.
+        Time on the clock at which the round ends at the latest.
     """
 
     clock: Callable[[], float]
@@ -98,7 +99,7 @@ class Host(NamedTuple):
 
 
 class Gathering:
-    """A round: it takes the messages of workers, and says for how long.
+    """A round: it takes the messages of workers, and says what it waits for.
 
     `Cluster.collect` runs it. Your own subclass defines `ready`, `survivors`, `receive` and
     `require`, and sets `code` and `form`; everything else has a default. Messages are overwritten
@@ -111,25 +112,25 @@ class Gathering:
     form : Format
         The format of the cluster's rounds, with its size and dtypes.
     linger : float or None
-        A round that is `ready` takes more messages until (1 + linger) times as long has passed as
-        until the first one came, or all have come. None: it takes no more.
+        A round that is `ready` takes more messages until all have come, or until (1 + linger) times
+        as long has passed as until the first one came. None: it takes no more.
     verified : bool
         As `Round.verified`.
     verifies : bool
-        Whether it compares messages with each other. It then gets copies, if workers could change
-        messages afterwards.
+        Whether it compares messages with each other. If workers could change messages afterwards,
+        it gets copies.
     keeps : bool
-        Whether workers keep their messages, and only `report` them, until they are asked.
+        Whether workers keep their messages and only `report` them until they are asked.
     replaceable : bool
         Whether other messages can replace one that is not finite, if messages are verified.
         Otherwise its error ends the round.
     due : float
-        When, by the clock of the `Host`, to call `elapse`; inf: not before something happens.
+        Time on the `Host`'s clock at which to call `elapse`; inf: not until something happens.
     costs : Costs
         The costs of this round so far.
     stood_in : tuple of (int, int, float)
-        Each message that another than its owner computed, who did, and when that worker was asked,
-        in seconds since the round began.
+        For each message that a worker computed for its owner: the message, that worker, and when
+        it was asked, in seconds since the round began.
     """
 
     code: Coded
@@ -150,7 +151,7 @@ class Gathering:
 
     @property
     def decodable(self) -> bool:
-        """Whether the messages so far suffice if no more come. Default: if it is ready."""
+        """Whether the messages so far suffice if no more come. Default: whether it is ready."""
         return self.ready
 
     @property
@@ -165,12 +166,12 @@ class Gathering:
 
     @property
     def corrupt(self) -> list[int]:
-        """Workers whose messages are not taken any more. Default: none."""
+        """Workers whose messages are no longer taken. Default: none."""
         return []
 
     @property
     def awaited(self) -> Collection[int]:
-        """Workers that were asked, and owe an answer. Default: none."""
+        """Workers that owe an answer. Default: none."""
         return ()
 
     @property
@@ -179,7 +180,7 @@ class Gathering:
         return 1
 
     def begin(self, host: Host) -> None:
-        """Begin, with what the `Host` offers. Default: this changes nothing."""
+        """Begin, with what the `Host` offers. Default: do nothing."""
 
     def receive(
         self,
@@ -189,55 +190,55 @@ class Gathering:
         *,
         energy: float = math.nan,
     ) -> bool:
-        """Take a message, as `Round.receive`; whether the round is ready."""
+        """Take a message, as `Round.receive`; return whether the round is ready."""
         raise NotImplementedError
 
     def report(self, worker: int, index: int) -> bool:
-        """Note that a worker has computed a message, and keeps it: only where the round `keeps`."""
+        """Note that a worker has computed a message and keeps it, if the round `keeps`."""
         raise NotImplementedError
 
     def questions(self) -> Sequence[tuple[int, Any]]:
-        """Workers to ask, and what to ask; each is returned once. Default: none.
+        """Return workers to ask, and what to ask them. Each question is returned once.
 
-        What they are asked is a `fastgc.codes.Request` for a sum, a `fastgc.codes.Share` of another
-        worker, or the seed of what `fastgc.codes.AskingRound.answer` answers.
+        A question is a `fastgc.codes.Request` for a sum, a `fastgc.codes.Share` of another worker,
+        or the seed for `fastgc.codes.AskingRound.answer`. Default: none.
         """
         return ()
 
     def hear(
         self, worker: int, what: Any, answer: NDArray[Any] | None, *, energy: float = math.nan
     ) -> NDArray[np.int64]:
-        """Take an answer to what a worker was asked; None: it has none.
+        """Take a worker's answer to a question, None if it has none.
 
-        Returns the numbers of the messages that come with it: of those that a sum consists of.
-        Default: it changes nothing.
+        Return the numbers of the messages that come with it: those in the sum. Default: none.
         """
         return _NO_MESSAGES
 
     def straggles(self, worker: int) -> None:
-        """No further message of this worker is expected. Default: this changes nothing."""
+        """Note that no further message of this worker will come. Default: do nothing."""
 
     def elapse(self) -> None:
-        """Wait no longer for what was `due`. Default: nothing is."""
+        """Stop waiting for what was `due`. Default: nothing is."""
 
     def require(self, messages: NDArray[np.int64]) -> None:
         """Raise NotDecodableError unless these messages alone would suffice."""
         raise NotImplementedError
 
     def wants(self, worker: int) -> bool:
-        """Whether messages of this worker are of use. Default: all are."""
+        """Whether messages of this worker are of use. Default: True."""
         return True
 
     def lapse(self, why: str) -> None:
-        """The messages have been overwritten. Default: nobody reads them."""
+        """Note that the messages have been overwritten. Default: nobody reads them."""
 
     def intake(self, when: NDArray[np.float64]) -> Any:
-        """What takes messages where they lie, as `Round.intake`. Default: nothing does.
+        """Return an object that takes messages where they lie, as `Round.intake`, or None.
 
-        Asked again while it does: None ends that, and each message is received from then on.
+        It is asked for again while it is in use; once the answer is None, each message is received.
+        Default: None.
         """
         return None
 
     def follow(self) -> list[int]:
-        """Take note of messages that `intake` took; their numbers. Default: it took none."""
+        """Note the messages that `intake` took, and return their numbers. Default: none."""
         return []

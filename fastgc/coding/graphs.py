@@ -1,6 +1,6 @@
-"""Graphs and designs that codes are made of: random ones, explicit expanders, finite fields.
+"""Graphs and designs that codes are made of: random graphs, explicit expanders, finite fields.
 
-A graph is an array of edges, (edges, 2), each with the smaller vertex first, in ascending order.
+A graph is an (edges, 2) array of edges, each with the smaller vertex first, in ascending order.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = [
 
 Edges = NDArray[np.int64]
 
-TRIES = 100  # of random graphs until one is connected, and of random offsets
+TRIES = 100  # random graphs until one is connected, and random sets for a Cayley graph
 
 
 def check_edges(graph: ArrayLike, loops: bool = False) -> Edges:
-    """An array of edges that somebody gave, or an error."""
+    """Return a user's graph as an array of edges, or raise an error."""
     given = as_array("graph", graph)
     if given.ndim != 2 or given.shape[1] != 2 or not len(given):
         raise ValueError(
@@ -59,7 +59,7 @@ def check_edges(graph: ArrayLike, loops: bool = False) -> Edges:
 
 
 def adjacency(edges: Edges, vertices: int) -> NDArray[np.float64]:
-    """How many edges lead from one vertex to another, (vertices, vertices)."""
+    """Return the number of edges between each two vertices, (vertices, vertices)."""
     found = np.zeros((vertices, vertices))
     np.add.at(found, (edges[:, 0], edges[:, 1]), 1)
     np.add.at(found, (edges[:, 1], edges[:, 0]), 1)
@@ -67,7 +67,7 @@ def adjacency(edges: Edges, vertices: int) -> NDArray[np.float64]:
 
 
 def components(edges: Edges, vertices: int) -> int:
-    """How many components there are."""
+    """Return the number of components."""
     label, before = np.arange(vertices), -1
     while (now := int(label.sum())) != before:
         before = now
@@ -78,7 +78,7 @@ def components(edges: Edges, vertices: int) -> int:
 
 
 def edge_connectivity(edges: Edges, vertices: int) -> int:
-    """The fewest edges without which it is not connected (Stoer, Wagner 1997), in O(vertices^3)."""
+    """Return the least number of edges that cut the graph (Stoer, Wagner 1997), O(vertices^3)."""
     between = adjacency(edges, vertices)
     left, least = list(range(vertices)), len(edges)
     while len(left) > 1:
@@ -108,15 +108,15 @@ def _ordered(edges: NDArray[np.int64]) -> Edges:
 
 
 def random(vertices: int, count: int, seed: int) -> Edges:
-    """A random connected simple graph with so many edges, of degrees that differ by one at most.
+    """Return a random connected simple graph of `count` edges, whose degrees differ by at most one.
 
-    Half-edges are paired at random; those that make a loop, or an edge a second time, change
-    partners with others, at random, until none does.
+    Half-edges are paired at random. Half-edges that make a loop or a double edge change partners
+    with random others, until there are none.
 
     Raises
     ------
     ValueError
-        If there is no such graph, or none was found.
+        If there is no such graph, or none is found.
     """
     most = vertices * (vertices - 1) // 2
     if not vertices - 1 <= count <= most:
@@ -126,7 +126,7 @@ def random(vertices: int, count: int, seed: int) -> Edges:
         )
     rng = np.random.default_rng(seed)
     for _ in range(TRIES):
-        if 2 * count > most:  # what it has not is drawn more easily
+        if 2 * count > most:  # the edges that it does not have are easier to draw
             u, v = np.triu_indices(vertices, 1)
             without = _paired(rng, vertices, most - count, high=False)
             kept = np.ones((vertices, vertices), dtype=bool)
@@ -143,7 +143,7 @@ def random(vertices: int, count: int, seed: int) -> Edges:
 
 
 def _paired(rng: np.random.Generator, vertices: int, count: int, high: bool) -> Edges:
-    """A random simple graph; the vertices of larger degree are the first, or the last if not."""
+    """Return a random simple graph; vertices of larger degree come first if `high`, else last."""
     least, more = divmod(2 * count, vertices)
     degree = np.full(vertices, least)
     degree[np.arange(more) if high else np.arange(vertices - more, vertices)] += 1
@@ -163,10 +163,10 @@ def _paired(rng: np.random.Generator, vertices: int, count: int, high: bool) -> 
 
 
 def cayley(vertices: int, degree: int, seed: int) -> Edges:
-    """The Cayley graph of the integers modulo `vertices` of the best of a hundred random sets.
+    """Return a Cayley graph of the integers modulo `vertices`: the best of a hundred random sets.
 
-    Vertex v meets v + t and v - t for each t of a set; the best has the smallest second eigenvalue,
-    in absolute value, and is connected. Eigenvalues are Fourier transforms of the set.
+    Vertex v meets v + t and v - t for each t of a set. The best graph is connected and has the
+    smallest second eigenvalue, in absolute value. Eigenvalues are Fourier transforms of the set.
 
     Raises
     ------
@@ -182,7 +182,7 @@ def cayley(vertices: int, degree: int, seed: int) -> Edges:
     rng = np.random.default_rng(seed)
     chosen, least = np.arange(1, degree // 2 + 1), np.inf
     for attempt in range(TRIES + 1):
-        # first of all 1, 2, ..., with which it is connected
+        # The first set is 1, 2, ..., whose graph is connected.
         drawn = rng.permutation(half)[: degree // 2] + 1 if attempt else chosen
         member = np.zeros(vertices)
         member[drawn] = member[-drawn] = 1
@@ -200,14 +200,14 @@ def cayley(vertices: int, degree: int, seed: int) -> Edges:
 
 
 def complete(vertices: int) -> Edges:
-    """All edges there are."""
+    """Return the complete graph."""
     return np.stack(np.triu_indices(vertices, 1), axis=1).astype(np.int64)
 
 
 def paley(q: int) -> Edges:
-    """The Paley graph: elements of the field of q, joined where they differ by a square.
+    """Return the Paley graph: elements of the field of q, joined if they differ by a square.
 
-    Of degree (q - 1) / 2; all other eigenvalues are (-1 +- sqrt(q)) / 2.
+    Its degree is (q - 1) / 2; all other eigenvalues are (-1 +- sqrt(q)) / 2.
 
     Raises
     ------
@@ -228,22 +228,22 @@ def paley(q: int) -> Edges:
 
 
 def lps(p: int, q: int) -> Edges:
-    """The Ramanujan graph X^{p,q} of Lubotzky, Phillips and Sarnak (1988), of degree p + 1.
+    """Return the Ramanujan graph X^{p,q} of Lubotzky, Phillips and Sarnak (1988).
 
-    The Cayley graph of PSL(2, q), or of PGL(2, q) where p is no square modulo q, for the p + 1
-    integer quaternions of norm p whose real part is odd and positive and whose others are even. All
-    eigenvalues but +-(p + 1) are at most 2 sqrt(p), which is the least that large graphs can have.
-    It has q (q^2 - 1) / 2 vertices; or twice as many, and is bipartite then.
+    It is the Cayley graph of PSL(2, q), or of PGL(2, q) if p is no square modulo q. Its generators
+    are the p + 1 integer quaternions of norm p with an odd, positive real part and even other
+    parts. Its degree is p + 1. All eigenvalues but +-(p + 1) are at most 2 sqrt(p), the least bound
+    that large graphs can have. It has q (q^2 - 1) / 2 vertices, or, if bipartite, twice as many.
 
     Parameters
     ----------
     p, q : int
-        Distinct primes, 1 modulo 4, with q > 2 sqrt(p), so that the graph is simple.
+        Distinct primes, 1 modulo 4. The graph is simple because q > 2 sqrt(p).
 
     Raises
     ------
     ValueError
-        If p and q are not such.
+        If p and q do not fulfil this.
     """
     for name, prime in ("p", p), ("q", q):
         if check_integer(name, prime) % 4 != 1 or not is_prime(prime):
@@ -274,7 +274,7 @@ def lps(p: int, q: int) -> Edges:
     inverse = np.array([0] + [pow(i, -1, q) for i in range(1, q)])
 
     def normal(matrices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Up to factors: the first entry that is not 0 becomes 1; and as one number."""
+        """Numbers of matrices up to factors: the first entry that is not 0 becomes 1."""
         first = np.where(matrices[..., 0] != 0, matrices[..., 0], matrices[..., 1])
         keys: NDArray[np.int64] = matrices * inverse[first][..., None] % q @ q ** np.arange(4)
         return keys
@@ -283,7 +283,7 @@ def lps(p: int, q: int) -> Edges:
         found: NDArray[np.int64] = keys[..., None] // q ** np.arange(4) % q
         return found
 
-    # all that the steps lead to from 1, layer by layer
+    # Find everything that the steps reach from the identity, layer by layer.
     layer = known = normal(np.array([[1, 0, 0, 1]]))
     found = []
     while layer.size:
@@ -302,12 +302,12 @@ KINDS = ("random", "cayley", "paley", "lps", "complete")
 
 
 def regular(kind: str, vertices: int, degree: int, seed: int) -> Edges:
-    """The graph of this kind whose vertices all have this degree.
+    """Return the graph of this kind in which all vertices have this degree.
 
     Raises
     ------
     ValueError
-        If there is none; says which there are.
+        If there is none; the message says which exist.
     """
     if kind not in KINDS:
         raise ValueError(f"graph must be one of {', '.join(KINDS)} or edges, not {kind!r}")
@@ -346,7 +346,7 @@ def _lps_of(vertices: int, degree: int) -> Edges:
         for q in range(5, 200, 4):
             if is_prime(q) and q != p and q * q > 4 * p:
                 size = q * (q * q - 1)
-                # PSL(2, q), half of PGL(2, q), where p is a square
+                # p is a square modulo q: PSL(2, q), half of PGL(2, q)
                 sizes.append(size // 2 if pow(p, (q - 1) // 2, q) == 1 else size)
                 if sizes[-1] == vertices:
                     return lps(p, q)
@@ -360,7 +360,7 @@ def _lps_of(vertices: int, degree: int) -> Edges:
 
 
 def max_degree(count: int) -> int:
-    """The largest degree, on average and rounded down, of simple graphs with so many edges."""
+    """Return the largest mean degree, rounded down, of a simple graph with `count` edges."""
     vertices = 2
     while vertices * (vertices - 1) < 2 * count:
         vertices += 1
@@ -368,15 +368,15 @@ def max_degree(count: int) -> int:
 
 
 def with_edges(kind: str, count: int, degree: int | None, seed: int) -> Edges:
-    """The graph of this kind with so many edges; a random one is as regular as can be.
+    """Return the graph of this kind with `count` edges; random ones are as regular as possible.
 
     Raises
     ------
     ValueError
-        If there is none; says which there are.
+        If there is none; the message says which exist.
     """
     if kind in ("complete", "paley") and degree is None:
-        # count is vertices times vertices - 1, over 2 or 4
+        # The count is vertices (vertices - 1), over 2 or 4.
         vertices = (1 + isqrt(1 + 8 * count * (1 + (kind == "paley")))) // 2
         degree = max(2 * count // vertices, 1)
     if degree is None:
@@ -400,7 +400,7 @@ def with_edges(kind: str, count: int, degree: int | None, seed: int) -> Edges:
 
 
 class Field(NamedTuple):
-    """A field of q elements, numbered from 0, of which 0 is zero and 1 is one.
+    """A field of q elements, numbered from 0; number 0 is zero and number 1 is one.
 
     Attributes
     ----------
@@ -412,10 +412,10 @@ class Field(NamedTuple):
 
     @classmethod
     def of(cls, q: int) -> Field:
-        """The field of q elements, a power of a prime; ValueError otherwise.
+        """Return the field of q elements; raise ValueError unless q is a power of a prime.
 
-        Elements are polynomials over the integers modulo p, modulo an irreducible one; the number
-        of an element has its coefficients for digits, to the base p.
+        Elements are polynomials over the integers modulo p, modulo an irreducible polynomial. The
+        digits of an element's number, to the base p, are its coefficients.
         """
         found = prime_power(q)
         if found is None:
@@ -424,38 +424,38 @@ class Field(NamedTuple):
         place = p ** np.arange(m)
         digits = np.arange(q)[:, None] // place % p
         plus = (digits[:, None] + digits) % p @ place
-        # products of all pairs of polynomials, of degree 2 m - 2 at most, to be reduced
+        # Products of all pairs of polynomials, of degree 2 m - 2 at most, not yet reduced.
         whole = np.zeros((q, q, 2 * m - 1), dtype=np.int64)
         for i, j in product(range(m), repeat=2):
             whole[..., i + j] += digits[:, None, i] * digits[:, j]
-        for low in product(range(p), repeat=m):  # of x^m - low(x)
+        for low in product(range(p), repeat=m):  # modulo x^m - low(x)
             left = whole % p
             for top in range(2 * m - 2, m - 1, -1):
                 left[..., top - m : top] += left[..., top, None] * np.array(low)
                 left %= p
             times = left[..., :m] @ place
-            # without divisors of zero it is a field
+            # It is a field if there are no divisors of zero.
             if (times[1:, 1:] != 0).all():
                 return cls(plus, times)
         raise AssertionError("there is an irreducible polynomial of every degree")
 
     def squares(self) -> NDArray[np.int64]:
-        """The elements that are squares, without 0."""
+        """Return the squares other than 0."""
         return np.unique(np.diag(self.times)[1:])
 
     def minus(self) -> NDArray[np.int64]:
-        """The negative of each element."""
+        """Return the negative of each element."""
         found: NDArray[np.int64] = self.plus.argmin(axis=1)
         return found
 
 
 def is_prime(number: int) -> bool:
-    """Whether it is a prime."""
+    """Say whether a number is prime."""
     return number > 1 and all(number % i for i in range(2, int(number**0.5) + 1))
 
 
 def prime_power(q: int) -> tuple[int, int] | None:
-    """The prime p and the exponent m of q = p^m; None if it is no such power."""
+    """Return the prime p and the exponent m with q = p^m, or None if q is no such power."""
     p = next((i for i in range(2, int(q**0.5) + 1) if q % i == 0), q)
     m = 1
     while p > 1 and p**m < q:

@@ -1,25 +1,25 @@
-"""Who lies: the workers whose messages must be others for parity checks to hold.
+"""Find the liars: the workers whose messages must be wrong if parity checks fail.
 
-A set of workers *explains* checks that fail if other messages of theirs would make all of them
-hold. At most e workers lie, so the liars are one such set; who is in all of them lies. They are
-found in time polynomial in e and in the number of workers n,
+A set of workers *explains* failed checks if other messages of theirs would make all of them hold.
+At most e workers lie, so the liars are such a set, and a worker in all such sets lies. Two methods
+find it in time polynomial in e and in the number of workers n.
 
-- where messages are edges of a graph, as copies and sums over intervals are, by majority: who
-  disagrees with more than e others, or paths that share no message, lies, for an honest one
-  disagrees with none that holds no liar. By Menger's theorem that names t liars as soon as
-  e + t + 1 messages would have to lie together to be believed;
-- where any so many messages determine all others, by an error locator. Of Reed-Solomon codes the
-  checks are moments ``sum_i d_i x_i^l`` of the corruptions d at the workers' roots x: the roots of
-  the polynomial whose coefficients annihilate their Hankel matrix are the liars' (Prony 1795;
-  Peterson 1960; for gradient codes Chen, Wang, Charles, Papailiopoulos 2018, "Draco"). Of other
-  codes sets are grown worker by worker. Whatever is proposed is judged by the checks, and with
-  m checks for e + t messages or more no other set of e explains what t do.
+- A majority, where messages are edges of a graph, as copies and sums over intervals are. An honest
+  worker disagrees only with paths that contain a liar. So a worker lies that disagrees with more
+  than e others, or with more than e paths of which no two share a message. By Menger's theorem,
+  t liars are named as soon as e + t + 1 messages would have to lie together to be believed.
+- An error locator, where any so many messages determine all others. In Reed-Solomon codes the
+  checks are moments ``sum_i d_i x_i^l`` of the corruptions d at the workers' roots x. The liars'
+  roots are those of the polynomial whose coefficients annihilate the moments' Hankel matrix (Prony
+  1795; Peterson 1960; for gradient codes Chen, Wang, Charles, Papailiopoulos 2018, "Draco"). For
+  other codes, sets are grown worker by worker. The checks judge every proposed set. With checks for
+  at least e + t messages, no other set of e workers explains what t liars do.
 
-In both, sets that explain the checks to within rounding alone are not told apart: by floating-point
-numbers, e workers next to each other on the circle can imitate one between them. The smallest set
-is named, unless another as small does as well; then nobody is.
+Neither can tell apart sets that explain the checks to within rounding: in floating-point numbers, e
+neighbours on the circle can imitate one worker between them. The smallest set is named; if another
+set is as small, nobody is.
 
-All sets are looked at one by one where there are few.
+If there are few sets, all are tried one by one.
 """
 
 from __future__ import annotations
@@ -38,47 +38,48 @@ from .parity import Numbers, Parity
 
 __all__ = ["SAFETY", "Failure", "blame"]
 
-# Rounding errors allowed for, in units of what they are typically. The projection of an error is
-# normally distributed, at least: it exceeds this once in 1e23 times.
+# Rounding bounds, in units of typical rounding errors. The projection of an error is distributed
+# normally, or more narrowly: it exceeds such a bound once in 1e23 times.
 SAFETY = 10.0
 
-# Sets that are looked at one by one: at first, where nothing else is exact; and at all, where
-# nothing else is known of the code. A second, about.
+# Try all sets one by one up to FEW_SETS first of all, because nothing else is exact; up to
+# SETS_LOOKED_AT, about a second, if nothing else is known of the code.
 FEW_SETS, SETS_LOOKED_AT, SETS_AT_A_TIME = 2_000, 10_000, 1_000
 
-# Sets that are kept while sets are grown.
+# Sets that are kept at each size while sets are grown.
 SETS_KEPT = 200
 
-# Workers to each side that are tried in the place of one that a polynomial's root is nearest to.
+# Workers to each side that are tried in place of the one nearest to a polynomial's root.
 NEIGHBOURS = 6
 
-# Moments are those of roots if they differ from them by no more than this.
+# Checks are moments if they differ from exact ones by no more than this.
 MOMENTS = 1e-9
 
 
-# Of each pair of ends, how many copies disagree with each, and the copies, in this order.
+# For each pair of ends, its copies in ascending order: how many others disagree, and the message.
 Votes = dict[Pair, list[tuple[int, int]]]
 
 
 class Failure(NamedTuple):
-    """Checks of which some failed.
+    """A set of checks, some of which failed.
 
     Attributes
     ----------
     parity : Parity
     senders : (f,) int64 array
-        Worker of each message.
+        The worker of each message.
     values : (f,) array
-        Projections of the messages.
+        The projections of the messages.
     squares : (f,) float64 array
-        Squares of what rounding may typically do to them.
+        Squares of the typical rounding errors of `values`.
     sums : (m,) array
-        What the checks give, which should be 0.
+        Results of the checks, which should be 0.
     bound : (m,) float64 array
-        What rounding may do to them.
+        Rounding bounds of `sums`.
     failed : (m,) bool array
     spare : (f,) int64 array
-        Messages to spare where this one is, if any others than so many determine all; 0: unknown.
+        Messages to spare in the block of each message, if any others than these determine all of
+        the block; 0: unknown.
     """
 
     parity: Parity
@@ -92,18 +93,18 @@ class Failure(NamedTuple):
 
 
 class Blame(NamedTuple):
-    """What failed checks say.
+    """What failed checks prove.
 
     Attributes
     ----------
     corrupt : list of int
         Workers that must be corrupt.
     suspects : list of tuple of int or None
-        For each group of checks that tells of nobody for sure: the workers of all sets that explain
-        it; none, if more must lie than may; None, if that cannot be told.
+        An entry for each group of checks that proves nobody corrupt: the workers of all sets that
+        explain it; empty, if more workers must lie than may; None, if that is unknown.
     more : int
-        How many messages must come at least before each of these groups can tell of somebody,
-        unless others are named meanwhile.
+        Least number of further messages with which each of these groups can prove somebody corrupt,
+        unless others are named before.
     """
 
     corrupt: list[int]
@@ -112,7 +113,7 @@ class Blame(NamedTuple):
 
 
 class _Verdict(NamedTuple):
-    """The same of one group of checks."""
+    """The `Blame` of one group of checks: who is corrupt, and who may be if nobody is named."""
 
     surely: set[int]
     perhaps: set[int] | None
@@ -120,10 +121,10 @@ class _Verdict(NamedTuple):
 
 
 def blame(failure: Failure, most: int) -> Blame:
-    """Who must be corrupt, and for checks that do not tell, who may be.
+    """Return who must be corrupt, and for checks that do not tell, who may be.
 
-    Checks that share workers, directly or through others, are looked at together; of each such
-    group at most so many workers lie.
+    Checks that share workers, directly or through others, form a group. In each group at most
+    `most` workers lie.
     """
     found = Blame([], [], 1)
     for checks in _together(failure.parity, failure.senders, failure.failed):
@@ -139,7 +140,7 @@ def blame(failure: Failure, most: int) -> Blame:
 def _together(
     parity: Parity, senders: Numbers, failed: NDArray[np.bool_]
 ) -> Iterator[NDArray[np.bool_]]:
-    """Sets of checks that share workers, directly or through others, and of which some failed."""
+    """Yield the groups of checks that share workers, directly or not, and of which one failed."""
     row, worker = parity.row, senders[parity.position]
     left = failed.copy()
     while left.any():
@@ -156,7 +157,7 @@ def _together(
 
 
 def _blame_by(failure: Failure, checks: NDArray[np.bool_], most: int) -> _Verdict:
-    """Who is corrupt, and who may be, by these checks."""
+    """Return who is corrupt, and who may be, by the checks of one group."""
     parity = failure.parity
     used = np.unique(parity.position[checks[parity.row]])
     workers = np.unique(failure.senders[used])
@@ -168,7 +169,7 @@ def _blame_by(failure: Failure, checks: NDArray[np.bool_], most: int) -> _Verdic
             return _Verdict(named if len(named) <= most else set(), set())
         pairs = np.sort(parity.ends[used], axis=1)
         copies = workers.size == used.size and bool((pairs == pairs[0]).all())
-        if copies or sets > FEW_SETS:  # of copies, majorities name whom all sets would
+        if copies or sets > FEW_SETS:  # with copies, the majority names whom all sets would name
             return _Verdict(set(), set(workers.tolist()), more)
     problem = _Problem(failure, checks)
     if most > 1 and sets > FEW_SETS and problem.determined:
@@ -184,15 +185,15 @@ def _blame_by(failure: Failure, checks: NDArray[np.bool_], most: int) -> _Verdic
 
 
 def _outvoted(failure: Failure, used: Numbers, most: int) -> tuple[set[int], int]:
-    """Workers whose messages disagree with more than may lie that share nothing.
+    """Return workers whose messages disagree with more than `most` copies, or disjoint paths.
 
-    And how many messages must come at least before one of them does: each is one more to disagree
-    with, at most.
+    Also return the least number of further messages with which one could: each that comes adds one
+    disagreement at most.
     """
     ends = failure.parity.ends
     assert ends is not None
     sender = failure.senders
-    values = failure.values.copy()  # from the lower end to the higher
+    values = failure.values.copy()  # each is turned to lead from the lower end to the higher
     values[used[ends[used, 0] > ends[used, 1]]] *= -1
     votes: Votes = {}
     for pair, copies in parallel(ends, used).items():
@@ -210,10 +211,11 @@ def _outvoted(failure: Failure, used: Numbers, most: int) -> tuple[set[int], int
 def _outvoted_by_paths(
     values: NDArray[Any], failure: Failure, votes: Votes, most: int
 ) -> tuple[set[int], int]:
-    """The same, of paths between the ends of each message, where its copies do not tell.
+    """Return messages that disagree with more than `most` disjoint paths between their ends.
 
-    First of those whose copies are against them. The messages, and how many disagree with one at
-    most.
+    Copies count as paths. Messages that at least half of their copies contradict are tried first,
+    and the others if none of these is named. Also return the largest number of disagreements with
+    one message.
     """
     network = Network({pair: [at for _, at in copies] for pair, copies in votes.items()})
     value, square = values.tolist(), failure.squares.tolist()
@@ -254,12 +256,12 @@ def _outvoted_by_paths(
 
 
 class _Problem:
-    """Some checks as a matrix, in units of what rounding may do to each.
+    """Checks of one group as a matrix, in units of their rounding bounds.
 
     Attributes
     ----------
     workers : list of int
-        Those in these checks.
+        The workers in these checks.
     """
 
     def __init__(self, failure: Failure, checks: NDArray[np.bool_]) -> None:
@@ -275,7 +277,7 @@ class _Problem:
         self._wrong = self._moments / failure.bound[checks]
         self._most_rounded = float(failure.bound[checks].max())
         H /= failure.bound[checks][:, None]
-        lengths = np.abs(H).max(axis=0)  # what they are multiplied by is not bounded
+        lengths = np.abs(H).max(axis=0)  # a liar's change may have any size
         self._H = H / np.where(lengths > 0, lengths, 1)
         senders = failure.senders[used]
         workers, first = np.unique(senders, return_index=True)
@@ -291,7 +293,7 @@ class _Problem:
 
     @cached_property
     def _columns(self) -> list[Numbers]:
-        """Of each worker."""
+        """The columns of each worker."""
         order = np.argsort(self._senders, kind="stable")
         return np.split(order, np.flatnonzero(np.diff(self._senders[order])) + 1)
 
@@ -306,17 +308,17 @@ class _Problem:
         return bool(np.linalg.norm(self._wrong - mine @ change) <= math.sqrt(self._wrong.size))
 
     def _left_by_each(self) -> NDArray[np.float64]:
-        """What is left of the checks if each column explains by itself what it can."""
+        """What each column leaves of the checks if it alone explains what it can."""
         H, wrong = self._H, self._wrong
         squares = (np.abs(H) ** 2).sum(axis=0)
         change = (H.conj().T @ wrong) / np.where(squares > 0, squares, 1)
         left: NDArray[np.float64] = np.linalg.norm(wrong[:, None] - H * change, axis=0)
         return left
 
-    # All sets, one by one.
+    # All sets, one by one
 
     def explaining(self, most: int) -> list[tuple[int, ...]]:
-        """All sets of at most so many workers that explain the checks; of none a part does."""
+        """Return all minimal sets of at most `most` workers that explain the checks."""
         found: list[tuple[int, ...]] = []
         enough = math.sqrt(self._wrong.size)
         for size in range(1, min(most, len(self.workers)) + 1):
@@ -335,7 +337,7 @@ class _Problem:
     def _left_by(
         self, sets: list[tuple[int, ...]]
     ) -> Iterator[tuple[list[tuple[int, ...]], NDArray[np.float64]]]:
-        """What is left of the checks, of sets with equally many messages together."""
+        """Yield sets with equally many messages together, and what each leaves of the checks."""
         columns = [np.concatenate([self._columns[i] for i in each]) for each in sets]
         sizes = np.array([each.size for each in columns])
         for size in np.unique(sizes).tolist():
@@ -348,12 +350,12 @@ class _Problem:
             rest = self._wrong - (left @ change[:, :, None])[:, :, 0]
             yield [sets[at] for at in which], np.linalg.norm(rest, axis=1)
 
-    # An error locator.
+    # An error locator
 
     def located(self, most: int) -> _Verdict:
-        """Who is corrupt, and who may be, if any messages can be told from so many others."""
+        """Return who is corrupt, and who may be, where messages are `determined` by the others."""
         checks = len(self._H)
-        # With checks for fewer than are found, and e more, others could explain it, whoever it is.
+        # If a larger set were found, another set of at most `most` could explain the checks, too.
         found = self._located(min(most, checks - most)) if checks > most else None
         if found is None:
             everyone = None if checks >= 2 * most else set(self.workers)
@@ -364,10 +366,10 @@ class _Problem:
 
     @cached_property
     def _least(self) -> int:
-        """How many must lie at least.
+        """Least number of liars.
 
-        The moments of t corruptions make a Hankel matrix of rank t at most. Rounding adds no more
-        to a singular value than its own norm.
+        The moments of t corruptions form a Hankel matrix of rank t at most. Rounding changes a
+        singular value by no more than the norm of the rounding errors.
         """
         if self._nodes is None:
             return 1
@@ -378,11 +380,12 @@ class _Problem:
         return max(1, int((values > rounding).sum()))
 
     def _rivals(self, found: list[int]) -> list[int]:
-        """Columns that explain the checks in the place of one of those found.
+        """Return columns that explain the checks in place of one of those found.
 
-        p_i is what of a column found the others cannot give, and P_j what of any column they all
-        cannot. In the place of i, with its part x_i, column j leaves ``|x_i| |p_i| |P_j|`` over the
-        length of ``P_j + <p_i, h_j> p_i / |p_i|^2``.
+        p_i is the part of the found column i that the other found columns cannot give. P_j is the
+        part of any column j that all found columns cannot give. If column j replaces i, whose
+        share is x_i, it leaves ``|x_i| |p_i| |P_j|`` over the length of
+        ``P_j + <p_i, h_j> p_i / |p_i|^2``.
         """
         H, mine = self._H, self._H[:, found]
         inverse = np.linalg.pinv(mine, rcond=1e-15)
@@ -398,7 +401,7 @@ class _Problem:
         return np.flatnonzero(rivals).tolist()
 
     def _located(self, most: int) -> list[int] | None:
-        """The smallest set that explains the checks and is found, by its columns."""
+        """Return the columns of the smallest set that is found to explain the checks, or None."""
         left = self._left_by_each()
         if left.min() <= math.sqrt(self._wrong.size):
             return [int(left.argmin())]
@@ -410,10 +413,10 @@ class _Problem:
         return None
 
     def _by_moments(self, size: int) -> list[int] | None:
-        """So many columns, nearest to the roots of the polynomial that annihilates the moments.
+        """Return `size` columns, nearest to the roots of the polynomial that annihilates moments.
 
-        There is none where no polynomial does: the norm of what rounding adds to the Hankel matrix
-        is at most that of its entries.
+        Return None if no polynomial does. Rounding changes singular values of the Hankel matrix by
+        at most the norm of the rounding errors of its entries.
         """
         nodes = self._nodes
         assert nodes is not None
@@ -429,8 +432,8 @@ class _Problem:
             roots = np.roots(np.linalg.svd(hankel)[2][-1].conj()[::-1])
             if not roots.size:
                 return None
-            # The root that is nearest to a node is that of the largest corruption, most likely, and
-            # exactly the node: the others are known better without it.
+            # The root nearest to a node most likely belongs to the largest corruption. Taking the
+            # node for it, which is exact, makes the other roots more precise.
             far = np.abs(nodes - roots[:, None]) + np.where(free, 0, np.inf)
             at = int(far.min(axis=0).argmin())
             found.append(at)
@@ -439,7 +442,7 @@ class _Problem:
         return self._improved(found)
 
     def _improved(self, found: list[int]) -> list[int] | None:
-        """The set with members replaced by their neighbours while that explains more."""
+        """Replace columns by neighbours on the circle while more is explained, until all is."""
         if self._explains(found):
             return found
         assert self._nodes is not None
@@ -470,7 +473,7 @@ class _Problem:
                 return None
 
     def _grown(self, most: int) -> list[int] | None:
-        """Columns that together explain most, of the best sets of one column less and any other."""
+        """Grow the best sets column by column, and return the first that explains the checks."""
         H, wrong = self._H, self._wrong
         squares = (np.abs(H) ** 2).sum(axis=0)
         best = [()]
@@ -497,7 +500,7 @@ class _Problem:
 
 
 def _nodes(H: NDArray[Any]) -> NDArray[Any] | None:
-    """What the columns are powers of, times a factor each; None if they are not."""
+    """Return x of each column, if every column is ``c (1, x, x^2, ...)`` for some c; else None."""
     if len(H) < 2 or H.dtype.kind != "c" or not H.all():
         return None
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

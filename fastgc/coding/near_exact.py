@@ -1,17 +1,16 @@
-"""Near-exact decoding vectors of Reed-Solomon codes, where exact ones are too long.
+"""Near-exact decoding vectors of Reed-Solomon codes, for stragglers whose exact ones are too long.
 
-The locator form ``a_i = p(alpha^i)`` decodes exactly where p vanishes on the stragglers. If their
-roots lie together on the circle, such a p is astronomically large elsewhere, and rounding errors of
-messages are multiplied by it. A p that nearly vanishes there is small everywhere: what it leaves of
-the stragglers' share, ``a_F B_F - 1``, can be as small as rounding errors: `kernels.near_exact`.
+The locator form ``a_i = p(alpha^i)`` decodes exactly if p vanishes on the stragglers. If their
+roots lie close together on the circle, such a p is astronomically large elsewhere and multiplies
+the messages' rounding errors. A p that only nearly vanishes there stays small everywhere. What it
+leaves of the stragglers' share, ``a_F B_F - 1``, can be as small as rounding: `kernels.near_exact`.
 
-There are other exact vectors, though, where some columns of B are alike: `kernels.minimum_norm`.
+If some columns of B are alike, shorter exact vectors exist, too (`kernels.minimum_norm`).
 
-Half of the workers of 256 may straggle so that the best vector there is loses two thirds of
-float64's digits. For messages of float64x2, coefficients, messages and sums are pairs of float64
-(`bind_pairs`): the vector still loses as many digits, of twice as many, and what is left is more
-than a gradient of float64 can hold. What depends on the code alone is computed once, by Python's
-own decimal numbers.
+If half of 256 workers straggle, even the best vector may lose two thirds of float64's digits. For
+messages of float64x2, coefficients, messages and sums are pairs of float64 (`bind_pairs`). The
+vector loses as many digits, but of twice as many; what is left exceeds the precision of a float64
+gradient. Tables that depend on the code alone are computed once, with Python's decimal numbers.
 """
 
 from __future__ import annotations
@@ -48,34 +47,34 @@ __all__ = [
     "unnamed",
 ]
 
-# Degree^3 up to which a near-exact vector is computed where the exact one would do, about ten
-# milliseconds; and where that would not, some tenths of a second.
+# Degree^3 up to which a near-exact vector is computed: if the exact one would do (about ten
+# milliseconds), and if it would not (some tenths of a second).
 WORTHWHILE, AFFORDABLE = 1 << 31, 1 << 36
 
-# Steps, workers times stragglers^2, up to which a vector by which half of the digits are still lost
-# is computed anew by `kernels.weighted_minimum_norm`, up to 40 milliseconds; and one by which five
-# eighths are, up to 0.15 seconds. No one of 3000 random sets of 2048 workers, 256 stragglers is.
+# Steps, workers times stragglers^2, up to which `kernels.weighted_minimum_norm` is tried: if the
+# best vector loses half of the digits (up to 40 milliseconds), and if it loses five eighths (up to
+# 0.15 seconds). Of 3000 random sets of 256 stragglers among 2048 workers, none needs it.
 ANEW, ANEW_IN_NEED = 1 << 26, 1 << 28
 
-# Entries of the projector on what a code's columns map to zero, at most: 16 megabytes. And those of
-# the equations of `kernels.weighted_minimum_norm`, workers times stragglers: 64 megabytes an array.
+# Most entries of the projector on the kernel of a code's columns (16 megabytes), and of the
+# equations of `kernels.weighted_minimum_norm`, workers times stragglers (64 megabytes an array).
 ENTRIES, WEIGHTED_ENTRIES = 1 << 20, 1 << 22
 
-# A vector by transforms is rounded up to so many times as much as messages are, times the square
-# root of n: measured, for patterns of stragglers that leave it short enough, and n up to 65536. By
-# products of s factors, sqrt(s) / 2 times as much.
+# Rounding errors of a vector by transforms are at most this many times ``sqrt(n)`` roundings.
+# Measured, for stragglers that leave the vector short enough, and n up to 65536. Those of a vector
+# by products of s factors are sqrt(s) / 2 roundings.
 ROUNDED = 4.0
 
-# Degree, at most, of codes by which the precision of larger ones is estimated.
+# Largest degree of a code that is computed to estimate precision; larger ones are scaled down.
 SAMPLED = 128
 
 
 def kept_error(unit: float, precision: float = 0.0) -> float:
-    """Expected error up to which an exact vector is kept: 1e-10 of messages of float64, or more.
+    """Expected error up to which an exact vector is kept: 1e-10 for float64 messages, or more.
 
-    Of what rounding of messages leads to, which has then cost three eighths of their digits. A
-    near-exact vector takes ten times as long, and random stragglers of codes of a hundred tolerated
-    gain a factor of five by it in every other set.
+    Only the rounding of messages counts; it has then cost three eighths of the digits. A near-exact
+    vector takes ten times as long. With random stragglers and a tolerance of a hundred, it gains a
+    factor of five in every other set.
     """
     return max(float(unit**0.625), precision)
 
@@ -83,20 +82,21 @@ def kept_error(unit: float, precision: float = 0.0) -> float:
 def longest_kept(row: float, unit: float, m: int = 0, precision: float = 0.0) -> float:
     """Squared norm of the longest exact vector that is kept, with rows of mean square `row`.
 
-    By transforms of length m, or by products, of which what they were rounded by is not counted.
+    The vector is computed by transforms of length `m`, whose rounding counts, or, if `m` is 0, by
+    products, whose rounding does not.
     """
     longest = (kept_error(unit, precision) / (2 * unit)) ** 2 / row
     return longest / (1 + m * (ROUNDED * DOUBLE / unit) ** 2)
 
 
 def affordable(clusters: Sequence[Cluster], exact_will_do: bool) -> bool:
-    """Whether near-exact vectors take milliseconds at most; tenths of a second where they must."""
+    """Whether near-exact vectors take milliseconds at most; tenths of a second if needed."""
     steps = max(c.tolerance for c in clusters) ** 3
     return steps <= (WORTHWHILE if exact_will_do else AFFORDABLE)
 
 
 def square(vector: NDArray[np.complex128]) -> float:
-    """Squared norm of a vector; Inf or NaN where that is beyond float64."""
+    """Squared norm of a vector; Inf or NaN beyond float64."""
     parts = vector.ravel().view(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         return float(parts.dot(parts))
@@ -110,7 +110,7 @@ def _column_square(m: int, d: int, q: int) -> float:
 
 
 def row_square(cluster: Cluster, k: int) -> float:
-    """Mean squared norm of a cluster's rows of B, over the k partitions of all."""
+    """Mean squared norm of a cluster's rows of B; `k` counts the partitions of all clusters."""
     m, q = cluster.m, cluster.q
     light, heavy = divmod(m * cluster.w, cluster.k)
     total = (cluster.k - heavy) * _column_square(m, light, q)
@@ -120,14 +120,15 @@ def row_square(cluster: Cluster, k: int) -> float:
 
 
 def least_rounding(cluster: Cluster, unit: float) -> float:
-    """What rounding of messages adds to the gradient at least, whoever straggles; may be Inf.
+    """Lower bound of what rounding of messages adds to the gradient, whoever straggles; may be Inf.
 
-    That of ``a = 1 / m`` for all m workers: ``2 u`` times the root of a row's mean square over m.
-    The values of a polynomial p with p(0) = 1/m have this length at least, stragglers' included.
+    It is reached by ``a = 1 / m`` for all m workers: ``2 u`` times the root of a row's mean square
+    over m. The values of any polynomial p with p(0) = 1/m, stragglers' included, are as long or
+    longer.
 
-    Of any vector of a code whose columns begin at each worker alike, the expected error is at least
-    ``r / sqrt(1 + r^2)`` of this r. For ``a B - 1`` is as large as its mean at least, which is the
-    sum of a less 1, and a sum is at most sqrt(m) times the length.
+    Call the bound r. If equally many columns begin at each worker, the expected error of any vector
+    is at least ``r / sqrt(1 + r^2)``. For ``a B - 1`` is at least as large as its mean, sum(a) - 1,
+    and sum(a) is at most sqrt(m) times the length of a.
     """
     square = row_square(cluster, cluster.k) / cluster.m
     return 2 * unit * math.sqrt(square) if square < math.inf else math.inf
@@ -146,7 +147,7 @@ def row_squares(clusters: Sequence[Cluster], k: int) -> NDArray[np.float64]:
 
 
 def unnamed(m: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Those of 0 .. m-1 that are none of these."""
+    """Return those of 0 .. m-1 that are not in `numbers`."""
     left = np.ones(m, dtype=np.bool_)
     left[numbers] = False
     return np.flatnonzero(left)
@@ -155,7 +156,7 @@ def unnamed(m: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
 def split(
     clusters: Sequence[Cluster], survivors: NDArray[np.int64]
 ) -> Iterator[tuple[Cluster, NDArray[np.int64], NDArray[np.int64]]]:
-    """Of each cluster: positions of its survivors, and their places on its circle."""
+    """Yield each cluster with the positions of its survivors, and their places on its circle."""
     if len(clusters) == 1:
         yield clusters[0], np.arange(survivors.size), clusters[0].q * survivors % clusters[0].m
         return
@@ -175,18 +176,17 @@ def nearer_vector(
     kept: float = 0.0,
     precision: float = 0.0,
 ) -> NDArray[np.complex128]:
-    """The near-exact vector of survivors that suffice.
+    """Return the near-exact vector of survivors that suffice, found cluster by cluster.
 
-    If there are few different columns, the shortest exact one comes first, and is kept if it will
-    do.
+    With `exact`, whose entries may be beyond float64, a cluster keeps the exact vector if its
+    |a_F|^2 is at most `kept`. Otherwise it takes the candidate with the smallest expected error, of
+    what is left out and of rounding:
 
-    Where half of the digits are lost all the same, of another kind: p vanishes on the stragglers,
-    has any degree, and what its higher powers leave out of the gradient is held down.
-
-    With an `exact` one, whose entries may be beyond float64: in each cluster that of the vectors
-    whose expected error is smallest, of what it leaves out and of rounding; and the exact one where
-    its |a_F|^2 is at most `kept`. Where no polynomial can be twice as good, or good at all, none is
-    computed.
+    - the exact vector;
+    - if few columns differ, the shortest exact vector, which is kept at once if it is good enough;
+    - the near-exact vector, computed only if a polynomial can halve the error, and be good at all;
+    - if half of the digits are still lost, a vector whose p vanishes on the stragglers and has any
+      degree, with a penalty on what its higher powers leave out of the gradient.
     """
     vector = np.empty(survivors.size, dtype=np.complex128)
     limit = math.sqrt(unit)
@@ -213,7 +213,7 @@ def nearer_vector(
         roots = np.sort(c.q * lost % c.m)
         values = kernels.unchecked.near_exact(roots, c.m, c.tolerance, unit)
         near = values[turns]
-        # A quick look first: what is left out passes through rows of about one norm.
+        # A quick estimate first: what is left out passes through rows of about one norm.
         row = row_square(c, c.k)
         rounding = 2 * unit * math.sqrt(row)
         about = math.sqrt(row * square(values[roots]) + rounding**2 * square(near))
@@ -222,7 +222,7 @@ def nearer_vector(
             vector[at] = near
             continue
         error = _error(alone, members, near, unit)
-        # Of those that rounding alone makes worse, what they leave out is not computed.
+        # Drop candidates that rounding alone makes worse, before computing what they leave out.
         choices = [each for each in choices if rounding * math.sqrt(square(each)) < error]
         errors = [error, *(_error(alone, members, each, unit) for each in choices)]
         choices.insert(0, near)
@@ -240,13 +240,13 @@ def nearer_vector(
 def _hardly_improved(
     alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.complex128], unit: float
 ) -> bool:
-    """Whether no polynomial can leave half of a vector's error, or any of the gradient."""
+    """Whether no polynomial can halve a vector's error, or leave anything of the gradient."""
     least, length = least_rounding(alone, unit), square(vector)
     if not length < math.inf:
         return False
     if least >= 1:
         return True
-    if alone.m * length > 4:  # rounding is but a part of the error
+    if alone.m * length > 4:  # rounding is only a part of the error
         return False
     return _error(alone, survivors, vector, unit) <= 2 * least
 
@@ -254,10 +254,10 @@ def _hardly_improved(
 def _error(
     alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.complex128], unit: float
 ) -> float:
-    """Error to expect of a code of one cluster: what is left out, and rounding of messages.
+    """Expected error of a vector in a code of one cluster: what is left out, and rounding.
 
-    Of exact vectors, too, something is left out: a product of many factors is rounded as often, and
-    their sums over the rows cancel. `vector` may be in pairs, of shape (f, 2).
+    Exact vectors leave something out, too: a product of many factors is rounded as often, and sums
+    over the rows cancel. `vector` may be in pairs, of shape (f, 2).
     """
     row = row_square(alone, alone.k)
     if row == math.inf:
@@ -273,13 +273,13 @@ def _error(
 
 @lru_cache(maxsize=16)
 def _projector(alone: Cluster) -> kernels.Projector | None:
-    """On what B maps to zero, if it has fewer different columns than there may be survivors.
+    """Projector on what B maps to zero; None unless there is a choice of exact vectors.
 
-    Then there is a choice of exact vectors. None also where columns are beyond float64, or where
-    the projector would have too many entries.
+    There is one if fewer columns differ than there may be survivors. None also if columns are
+    beyond float64, or if the projector would have too many entries.
 
-    Columns are laid end to end around the circle of m workers. Those of one weight d begin at all
-    multiples of what d and m have in common, and are shifts of tau by these.
+    Columns lie end to end around the circle of m workers. Columns of one weight d begin at all
+    multiples of gcd(d, m), and are shifts of tau by these.
     """
     m, weights = alone.m, alone.weights
     if row_square(alone, alone.k) == math.inf:
@@ -306,13 +306,13 @@ def _projector(alone: Cluster) -> kernels.Projector | None:
 
 @lru_cache(maxsize=16)
 def _weights(alone: Cluster, unit: float) -> NDArray[np.float64] | None:
-    """What frequencies of a vector count for, squares of which add up to that of `_error`.
+    """Weights of a vector's frequencies, whose weighted squares add up to the square of `_error`.
 
-    None where they are beyond float64.
+    None if they are beyond float64.
 
-    B's columns are shifts of tau, so that what is left out has the vector's spectrum times tau's.
-    That of a column of weight d is 0 at 1 .. d-1: those of p in the locator form. Only rounding
-    holds these down.
+    B's columns are shifts of tau, so the spectrum of what is left out is the vector's times tau's.
+    The spectrum of a column of weight d is 0 at 1 .. d-1, which are the powers of p in the locator
+    form. Only rounding penalizes these.
     """
     m = alone.m
     squares = np.zeros(m)
@@ -333,7 +333,7 @@ def _weights(alone: Cluster, unit: float) -> NDArray[np.float64] | None:
 
 @lru_cache(maxsize=64)
 def _spectrum(m: int, d: int, q: int) -> NDArray[np.complex128]:
-    """What a transform of a vector is multiplied by, for its products with all shifts of tau."""
+    """Factor of a vector's transform that gives its products with all shifts of tau."""
     padded = np.zeros(m, dtype=np.complex128)
     padded[:d] = tau(m, d, q)
     found: NDArray[np.complex128] = np.conj(np.fft.fft(np.conj(padded)))
@@ -343,13 +343,13 @@ def _spectrum(m: int, d: int, q: int) -> NDArray[np.complex128]:
 
 @lru_cache(maxsize=16)
 def _begin(alone: Cluster) -> list[tuple[int, NDArray[np.int64]]]:
-    """Weights of columns, and how many of each begin at each worker."""
+    """Weights of columns, and for each how many columns begin at each worker."""
     first, weight = alone.columns()
     return [(d, np.bincount(first[weight == d], minlength=alone.m)) for d in alone.weights]
 
 
 def _left(alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.complex128]) -> float:
-    """Squared norm of what `lacking` gives of one cluster."""
+    """Squared norm of `lacking` for one cluster."""
     of_all = np.zeros(alone.m, dtype=np.complex128)
     of_all[survivors] = vector
     transformed: NDArray[Any] = np.fft.fft(of_all)
@@ -365,7 +365,7 @@ def lacking(
 ) -> NDArray[np.complex128]:
     """``a_F B_F - 1`` of every partition, by transforms: O(n log n + k).
 
-    Its rounding errors are of the size of those that messages suffer in float64.
+    Its rounding errors are as large as those of messages in float64.
     """
     n = clusters[-1].first_worker + clusters[-1].m
     of_all = np.zeros(n, dtype=np.complex128)
@@ -388,14 +388,14 @@ def lacking(
 
 
 def typical_error(cluster: Cluster, s: int, precision: float) -> float:
-    """Median relative error in float64 that s random stragglers of a cluster lead to.
+    """Median relative error in float64 with s random stragglers of a cluster.
 
-    Of exact vectors from a sample of coefficients; of near-exact ones, where "auto" would take
-    those, from a smaller code that has as many stragglers for each worker.
+    For exact vectors it is computed from a sample of coefficients. If "auto" would take near-exact
+    vectors, it is computed from a code of at most `SAMPLED` degrees with the same proportions.
     """
     rng = np.random.default_rng(0)
     d = -(-cluster.m * cluster.w // cluster.k)
-    # the average square of a row, over that of all partial gradients, and roundings of a message
+    # The mean square of a row, over that of all partial gradients; then the roundings of a message.
     log_row = np.logaddexp.reduce(2 * log_tau(cluster.m, d, cluster.q)) - math.log(cluster.m)
     steps = cluster.w + 2
     found = []
@@ -417,7 +417,7 @@ def typical_error(cluster: Cluster, s: int, precision: float) -> float:
 
 
 def _near_growth(m: int, degree: int, s: int, steps: int, rng: np.random.Generator) -> float:
-    """``m (|a_S|^2 + steps u^2 |a_F|^2)`` of a near-exact vector for random stragglers."""
+    """``m (|a_S|^2 + steps u^2 |a_F|^2)`` of a near-exact vector with s random stragglers."""
     if degree > SAMPLED:
         m, degree, s = (max(1, SAMPLED * size // degree) for size in (m, degree, s))
     lost = np.zeros(m, dtype=np.bool_)
@@ -432,7 +432,7 @@ PAIR = 2.0**-106
 
 METHODS = ("auto", "locator", "near-exact")
 
-# Digits that tables are computed with, and that they are rounded to: pairs have 32.
+# Digits of tables: computed with 60 and rounded to 50, for pairs have 32.
 COMPUTED, KEPT = 60, Decimal(10) ** -50
 
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
@@ -445,7 +445,7 @@ AFFORDABLE_IN_PAIRS = 1 << 30
 
 
 def _sine_and_cosine(angle: Decimal) -> tuple[Decimal, Decimal]:
-    """By Taylor's series, of an angle in 0 .. pi."""
+    """Sine and cosine of an angle in 0 .. pi, by Taylor's series."""
     sums, term, power = [Decimal(0), Decimal(0)], Decimal(1), 0
     while abs(term) > KEPT * KEPT or power < 10:
         sums[power % 2] += term if power % 4 < 2 else -term
@@ -471,7 +471,7 @@ def _half_turns(n: int) -> list[tuple[Decimal, Decimal]]:
 
 
 def _pairs(numbers: Iterable[Decimal]) -> NDArray[np.float64]:
-    """The nearest float64 of each, and what it lacks. (..., 2)."""
+    """The nearest float64 of each number, and the remainder. (..., 2)."""
     found = []
     with localcontext(prec=COMPUTED):
         for number in numbers:
@@ -501,7 +501,7 @@ def pair_tau(m: int, d: int, q: int) -> NDArray[np.complex128]:
         numbers = []
         for x in range(d):
             size = m / (products[x] * products[d - 1 - x])
-            # the angle as in `tau`: half turns over m, and quarter turns
+            # The angle as in `tau`: half turns over m, and quarter turns.
             cosine, sine = turns[int(angles[d - 1 - x] - angles[x]) % (2 * m)]
             for _ in range((2 * x - (d - 1)) % 4):
                 cosine, sine = -sine, cosine
@@ -514,7 +514,7 @@ def pair_tau(m: int, d: int, q: int) -> NDArray[np.complex128]:
 
 @lru_cache(maxsize=1024)
 def pair_row(cluster: Cluster, worker: int) -> NDArray[np.complex128]:
-    """Coefficients of a worker in pairs. (w, 2)."""
+    """A worker's coefficients in pairs. (w, 2)."""
     _, place, weight = cluster.row(worker)
     found = np.empty((place.size, 2), dtype=np.complex128)
     for d in np.unique(weight).tolist():
@@ -563,7 +563,7 @@ def _lacking(
         chosen = kernels.Rows.of(rows, rows.shape[1], rows.dtype).select(survivors[used])
         kernels.unchecked.combine_pairs(chosen, vector[used], sums, paired=True)
     parts = sums.reshape(alone.k, 2, 2)
-    parts[:, 0, 0] -= 1  # which is exact where it matters
+    parts[:, 0, 0] -= 1  # exact wherever the sum is close to 1
     found: NDArray[np.complex128] = parts.sum(axis=2).view(np.complex128).ravel()
     return found
 
@@ -574,7 +574,7 @@ def bind_pairs(
     survivors: NDArray[np.int64],
     vector: NDArray[np.complex128],
 ) -> VectorFunction:
-    """As `Scheme.bind_vector`, of vectors in pairs."""
+    """As `Scheme.bind_vector`, for vectors in pairs."""
 
     def fill(f: int, method: str) -> None:
         if method not in METHODS:
@@ -594,10 +594,10 @@ def bind_pairs(
 def pair_vector(
     clusters: Sequence[Cluster], survivors: NDArray[np.int64], method: str
 ) -> NDArray[np.complex128]:
-    """A vector of survivors that suffice, in pairs: exact, or near-exact. (f, 2).
+    """Return an exact or near-exact vector of survivors that suffice, in pairs. (f, 2).
 
-    With "auto" the latter where it is expected to lose fewer digits, and the former would lose
-    three eighths of them.
+    With "auto" a cluster's vector is near-exact if it is expected to lose fewer digits than the
+    exact one, and that would lose three eighths of them.
 
     Raises
     ------

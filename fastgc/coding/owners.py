@@ -1,4 +1,4 @@
-"""Who computes what, of those that hold it."""
+"""Which rank computes a partition, of those that hold it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ __all__ = ["owners"]
 
 
 def owners(holders: Sequence[Sequence[int]], ranks: Iterable[int]) -> list[int]:
-    """One holder for each partition, among these ranks, so that the largest share is the least.
+    """Return one holder for each partition, so that the largest number at one rank is least.
 
     Parameters
     ----------
     holders : sequence of sequences of int
-        Of each partition, the ranks that hold it.
+        For each partition, the ranks that hold it.
     ranks : iterable of int
-        Those that are there.
+        The ranks that are there.
 
     Raises
     ------
     NotDecodableError
-        If none of them holds some partition.
+        If none of `ranks` holds some partition.
 
     Notes
     -----
-    A bipartite matching in which each rank has one place, by augmenting paths, and one more while
-    there are partitions that found none: as many ranks as can be own something. The same ranks have
-    the same owners, in whatever order they are given.
+    It is a bipartite matching by augmenting paths. Each rank has one place at first, and one more
+    whenever partitions are left over. So as many ranks as possible own something. Equal sets of
+    ranks give the same owners, in whatever order they are given.
     """
     there = sorted(set(ranks))
     able = [[r for r in there if r in each] for each in holders]
@@ -47,10 +47,9 @@ def owners(holders: Sequence[Sequence[int]], ranks: Iterable[int]) -> list[int]:
 def _place_by_path(
     j: int, able: list[list[int]], own: dict[int, set[int]], of: list[int], places: int
 ) -> bool:
-    """Give a partition to a rank with a place, others moving on for it; whether there is one."""
-    came_from: dict[
-        int, tuple[int, int]
-    ] = {}  # of a rank: the partition that goes there, from where
+    """Give a partition to a rank with a free place, moving others for it; False if none is free."""
+    # By rank: the partition that would move there, and the rank it would leave.
+    came_from: dict[int, tuple[int, int]] = {}
     ahead = deque([(j, -1)])
     while ahead:
         part, here = ahead.popleft()

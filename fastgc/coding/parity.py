@@ -1,7 +1,7 @@
 """Parity checks: combinations of messages that must be zero.
 
-True messages are c_F = B_F g, so that h c_F = 0 for every h with h B_F = 0: a set of more messages
-than it needs has such h. What looks at messages by them is in `fastgc.coding.verify`.
+Correct messages are c_F = B_F g, so h c_F = 0 for every h with h B_F = 0. Such h exist once more
+messages came than are needed. `fastgc.coding.verify` compares messages by them.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ __all__ = ["CHECKS", "Numbers", "Parity"]
 
 Numbers = NDArray[np.int64]
 
-# Checks of a set of messages that has more to spare, at least: they see any so many corrupt ones.
+# Checks asked of messages that have more to spare, at least: they notice any 8 corrupt messages.
 CHECKS = 8
 
 
 class Parity(NamedTuple):
-    """Checks of some messages, ``sum_i h_i c_i = 0`` each, by their coefficients other than 0.
+    """Checks ``sum_i h_i c_i = 0`` of some messages, by the coefficients h_i that are not 0.
 
     Attributes
     ----------
     first : (m,) int64 array
-        Where each check begins in what follows.
+        Index in `position` and `coefficient` of each check's first entry.
     position : (entries,) int64 array
-        Of a message among those that came.
+        Position of the entry's message among those that came.
     coefficient : (entries,) float64 or complex128 array
     error : (m,) float64 array
-        Norm of ``h B_F``, which rounding leaves instead of zero.
+        Norm of ``h B_F``, which is not quite zero because h is rounded.
     ends : (f, 2) int64 array or None
-        Of each message, where it is the difference of what two points stand for: these points,
-        where it begins and ends; of others -1. Its checks are then circles, and all of them are
-        here.
+        The two points, where each message is the difference between what they stand for: where it
+        begins and ends. -1 for other messages. The checks of messages with points are circles, and
+        all of their circles are here.
     """
 
     first: Numbers
@@ -53,7 +53,7 @@ class Parity(NamedTuple):
         position: Numbers | None = None,
         error: NDArray[np.float64] | None = None,
     ) -> Parity:
-        """Checks with a row each in a dense matrix; `position` says what its columns stand for."""
+        """Checks from the rows of a dense matrix, whose columns stand for messages `position`."""
         rows, columns = np.nonzero(H)
         count = np.bincount(rows, minlength=len(H))
         kept = count > 0
@@ -67,12 +67,12 @@ class Parity(NamedTuple):
 
     @classmethod
     def none(cls) -> Parity:
-        """No check."""
+        """Return an object with no checks."""
         return cls.of(np.empty((0, 0)))
 
     @classmethod
     def beside(cls, parts: Iterable[tuple[Parity, Numbers]]) -> Parity:
-        """The checks of several groups of messages, whose positions are given with each."""
+        """Join the checks of several groups of messages; each comes with its positions."""
         listed = [(part, at) for part, at in parts if part.first.size]
         if not listed:
             return cls.none()
@@ -100,16 +100,16 @@ class Parity(NamedTuple):
 
     @property
     def row(self) -> Numbers:
-        """The check that each entry belongs to."""
+        """The check of each entry."""
         sizes = np.diff(np.append(self.first, self.position.size))
         return np.repeat(np.arange(self.first.size), sizes)
 
     def apply(self, values: NDArray[Any]) -> NDArray[Any]:
-        """``sum_i h_i values_i`` for each check."""
+        """Return ``sum_i h_i values_i`` for each check."""
         return self._sums(self.coefficient * values[self.position])
 
     def spread(self, squares: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
-        """Root of ``sum_i |h_i|^2 squares_i``, and of what the checks lack themselves."""
+        """Return the root of ``sum_i |h_i|^2 squares_i + (error scale)^2``, for each check."""
         sums = self._sums(np.abs(self.coefficient) ** 2 * squares[self.position])
         return np.sqrt(sums + (self.error * scale) ** 2)
 

@@ -1,9 +1,9 @@
 """Which worker does whose work, so that a whole node or zone may be lost.
 
-Workers die by node and by zone: those of one domain together. Whether the others suffice depends
-on which workers share it. A binary code holds its copies in workers beside each other, fractional
-repetition in workers far apart; and in any other order of the workers each is as good a code.
-`placement` looks for one in which any one domain may go.
+Workers of one domain (a node or zone) die together. Whether the others suffice depends on which
+workers share a domain. In a binary code the copies are on neighbouring workers, in fractional
+repetition on workers far apart. Either code is as good in any other order of its workers.
+`placement` looks for an order in which any one domain may be lost.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ __all__ = [
     "what_would_do",
 ]
 
-# Domains as users say them: the label of each worker, or the workers of each label.
+# Domains as users give them: a label for each worker, or the workers of each label.
 Domains = Sequence[Hashable] | Mapping[Any, Iterable[int]]
 
 Workers = NDArray[np.int64]
 
-ALL_TRIED = 12  # workers up to which all orders are tried
+ALL_TRIED = 12  # largest number of workers for which all orders are tried
 
-# Beyond, orders that are looked for at random: domains whose loss is looked at, at most, strides at
-# which workers are dealt out to begin with, and orders among them that are then improved.
+# For more workers, a random search: most sets of workers whose loss is computed, strides at which
+# workers are dealt out at first, and how many of these orders are then improved.
 LOOKED_AT, STRIDES, IMPROVED = 2000, 64, 4
 
 
 def labels_of(domains: Domains, n: int | None = None) -> list[Hashable]:
-    """The label of each worker's domain.
+    """Return the label of each worker's domain.
 
     Raises
     ------
     TypeError, ValueError
-        If they are not those of n workers (default: of any number), each in one domain; says which.
+        If `domains` are not those of n workers (default: any number), each in one domain.
     """
     if isinstance(domains, Mapping):
         return _labels_of_mapping(domains, n)
@@ -68,7 +68,7 @@ def labels_of(domains: Domains, n: int | None = None) -> list[Hashable]:
             "domains must be a label for each worker, as in ['a', 'a', 'b', 'b'], or a mapping of "
             f"labels to workers, not {domains!r}; fastgc.torch.hosts() gives those of ranks"
         )
-    tolist = getattr(domains, "tolist", None)  # of arrays, whose scalars are numbers then
+    tolist = getattr(domains, "tolist", None)  # arrays' scalars become Python's numbers
     labels = list(domains) if tolist is None else list(tolist())
     if n is not None and len(labels) != n:
         raise ValueError(f"domains must have a label for each of {n} workers, not {len(labels)}")
@@ -104,7 +104,7 @@ def _labels_of_mapping(domains: Mapping[Any, Iterable[int]], n: int | None) -> l
 
 
 def members_of(labels: Sequence[Hashable]) -> dict[Hashable, list[int]]:
-    """The workers of each domain, in the order in which domains come first."""
+    """Return the workers of each domain, in the order of the domains' first workers."""
     found: dict[Hashable, list[int]] = {}
     for worker, label in enumerate(labels):
         found.setdefault(label, []).append(worker)
@@ -112,7 +112,7 @@ def members_of(labels: Sequence[Hashable]) -> dict[Hashable, list[int]]:
 
 
 def check_order(order: ArrayLike, n: int) -> Workers:
-    """An order of n workers, as integers of its own; TypeError or ValueError where it is none."""
+    """Return an order of n workers as a new array of int64; raise TypeError or ValueError else."""
     given = as_array("order", order)
     if given.dtype.kind not in "iu" or given.shape != (n,):
         raise TypeError(
@@ -134,9 +134,9 @@ class Placement(NamedTuple):
     order : (n,) int64 array
         The worker whose work each rank does.
     survived : tuple of labels
-        Domains of which any one may be lost.
+        Labels of the domains any one of which may be lost.
     why : str
-        Why not all are, if so: what is known of it.
+        What is known about why not all of them are; empty if all are.
     """
 
     order: Workers
@@ -145,10 +145,10 @@ class Placement(NamedTuple):
 
 
 def placement(scheme: Scheme, labels: Sequence[Hashable]) -> Placement:
-    """An order of the workers in which any one domain may be lost, or as many as were found.
+    """Return an order of the workers in which any one domain may be lost, or as many as were found.
 
-    That of the numbers, if it will do. Else by theory, where the rule is one of copies or of two
-    paths; by trying all orders of few workers; or by search.
+    If the order of the numbers will do, it is taken. Otherwise theory gives an order for rules of
+    copies or of two paths; all orders of few workers are tried; more workers take a search.
     """
     members = members_of(labels)
     sets = _found(scheme, _Loss(scheme), list(members.values()))
@@ -163,13 +163,13 @@ def placement(scheme: Scheme, labels: Sequence[Hashable]) -> Placement:
 def survived(
     scheme: Scheme, members: Mapping[Hashable, Sequence[int]], order: Workers
 ) -> tuple[Hashable, ...]:
-    """Domains of which any one may be lost in this order."""
+    """Return the labels of the domains any one of which may be lost in this order."""
     loss = _Loss(scheme)
     return tuple(label for label, ranks in members.items() if not loss(order[ranks].tolist()))
 
 
 def losses(members: Mapping[Hashable, Sequence[int]], survived: Sequence[Hashable]) -> str:
-    """What may be lost, in a sentence."""
+    """Say in a sentence which domains may be lost."""
     sizes = sorted({len(ranks) for ranks in members.values()})
     of = f"{sizes[0]} to {sizes[-1]} workers" if sizes[1:] else plural(sizes[0], "worker")
     if len(survived) == len(members):
@@ -185,10 +185,10 @@ def losses(members: Mapping[Hashable, Sequence[int]], survived: Sequence[Hashabl
 
 
 def what_would_do(members: Mapping[Hashable, Sequence[int]]) -> str:
-    """Codes of which any one of these domains may be lost."""
+    """Name codes for which any one of these domains may be lost."""
     sizes = {len(ranks) for ranks in members.values()}
     if len(sizes) == 1 and len(members) > 1:
-        # A worker of each domain in each group: every group loses one.
+        # Each group has one worker of each domain, so it loses one.
         return (
             f"Grouped([CyclicRepetition({len(members)}, stragglers=1)] * {sizes.pop()}) does, at a "
             "load of 2, where it is placed"
@@ -199,17 +199,17 @@ def what_would_do(members: Mapping[Hashable, Sequence[int]]) -> str:
 
 
 class _Sets(NamedTuple):
-    """The workers of each domain, and why not any may be lost, if so."""
+    """The workers of each domain, and why not any domain may be lost (empty if any may)."""
 
     sets: Sequence[Sequence[int]]
     why: str
 
 
 class _Loss:
-    """How many messages are missing at least when these workers are lost; 0: none, it decodes.
+    """Least number of messages that are missing if these workers are lost; 0: it decodes.
 
-    Exactly: a code that waits for some workers, and decodes whatever came, loses what they alone
-    hold.
+    For a code that waits for some workers and decodes whatever came, it is the number of messages
+    missing for the exact gradient.
     """
 
     def __init__(self, scheme: Scheme) -> None:
@@ -218,7 +218,7 @@ class _Loss:
         self.rule: Rule = rule.rule if exact and isinstance(rule, Waiting) else rule
         self._counts = np.array(scheme.message_counts, dtype=np.int64)
         self._known: dict[tuple[int, ...], int] = {}
-        self.looked = 0  # at how many different sets
+        self.looked = 0  # number of different sets computed
 
     def __call__(self, workers: Iterable[int]) -> int:
         key = tuple(sorted(workers))
@@ -231,7 +231,7 @@ class _Loss:
 
 
 def _found(scheme: Scheme, loss: _Loss, domains: Sequence[Sequence[int]]) -> _Sets:
-    """The workers of each of these domains of ranks."""
+    """Return workers for each of these domains of ranks."""
     sizes = [len(ranks) for ranks in domains]
     if not any(loss(ranks) for ranks in domains):
         return _Sets(domains, "")
@@ -259,18 +259,18 @@ def _found(scheme: Scheme, loss: _Loss, domains: Sequence[Sequence[int]]) -> _Se
 
 
 def _by_copies(rule: Rule, sizes: Sequence[int]) -> tuple[list[list[int]], str]:
-    """Where blocks of workers may each miss so many: dealt so that no domain has more of one.
+    """Deal out workers if each block of them may miss so many: no domain gets more of a block.
 
-    Of each block, workers go to the domains that have the most room left, at most as many to each
-    as may be lost. Nothing leaves the rooms that are left more even, and even rooms are the best
-    ones for the blocks to come: an order is found if there is one.
+    The workers of each block go to the domains with most room left, to each no more than may be
+    lost. This leaves rooms as even as possible, and even rooms are the best for the next blocks. So
+    it finds an order if there is one.
 
     Returns
     -------
     sets : list of lists of int
-        The workers of each domain; empty, if there is no such order, or this is no such rule.
+        The workers of each domain; empty if there is no such order, or the rule is another.
     why : str
-        Why there is none; empty, if this is no such rule.
+        Why there is no such order; empty if the rule is another.
     """
     blocks = _blocks_of(rule)
     if blocks is None:
@@ -313,7 +313,7 @@ def _why_no_copies(block: Workers, spare: Workers, sizes: Sequence[int]) -> str:
 
 
 def _blocks_of(rule: Rule) -> tuple[Workers, Workers] | None:
-    """Of each worker its block, and of each block how many workers it may miss; or None."""
+    """Return the block of each worker, and how many workers each block may miss; or None."""
     if isinstance(rule, Cells) and int(rule.weight.sum()) == rule.need:
         rule = Blocks(rule.cell, np.ones_like(rule.weight))
     if isinstance(rule, Tiling):
@@ -328,17 +328,17 @@ def _blocks_of(rule: Rule) -> tuple[Workers, Workers] | None:
 
 
 def _strands(rule: Tiling) -> tuple[NDArray[np.int64], Workers]:
-    """The intervals that there are, ascending, and which of them each worker has."""
+    """Return the different intervals, ascending, and for each worker which of them it has."""
     ends = np.stack([rule.start, rule.stop], axis=1)
     different, strand = np.unique(ends, axis=0, return_inverse=True)
     return different, strand.reshape(-1)
 
 
 def _by_paths(rule: Rule, sizes: Sequence[int]) -> tuple[list[list[int]], str]:
-    """Where the sum is that of either of two paths with nothing in common: domains within one.
+    """Deal out workers if the sum is that of either of two disjoint paths: a domain within a path.
 
-    So it is of a binary code of two classes whose blocks do not end together anywhere. A domain
-    may be lost if and only if all of its workers are of one class. Results are as in `_by_copies`.
+    This is the rule of a binary code with two classes whose blocks have no inner end in common. A
+    domain may be lost if and only if all its workers are of one class. Results as in `_by_copies`.
     """
     if not isinstance(rule, Tiling):
         return [], ""
@@ -356,7 +356,7 @@ def _by_paths(rule: Rule, sizes: Sequence[int]) -> tuple[list[list[int]], str]:
             path.append(following[end][0])
     if len({*paths[0], *paths[1]}) != rule.start.size:
         return [], ""
-    # Of sums of sizes, the domains that make them up: the last one, and the sum without it.
+    # For each sum of sizes, domains that add up to it.
     within: dict[int, list[int]] = {0: []}
     for d, size in enumerate(sizes):
         for total, made in list(within.items()):
@@ -373,7 +373,7 @@ def _by_paths(rule: Rule, sizes: Sequence[int]) -> tuple[list[list[int]], str]:
 
 
 def _never(loss: _Loss, n: int) -> str:
-    """Which worker cannot be lost, alone or with others."""
+    """Name the workers that cannot be lost, alone or with others."""
     if loss(()):
         return "the messages of all its workers do not suffice"
     needed = [worker for worker in range(n) if loss((worker,))]
@@ -381,7 +381,7 @@ def _never(loss: _Loss, n: int) -> str:
 
 
 def _too_large(scheme: Scheme, largest: int) -> str:
-    """Why a domain of so many workers cannot be lost, if the loads say so."""
+    """Say why a domain of `largest` workers cannot be lost, if it follows from the loads."""
     if scheme.approximate or scheme.wait is not None or scheme.codes_data:
         return ""
     left = np.sort(scheme.loads)[::-1][: scheme.n - largest]
@@ -397,10 +397,10 @@ def _too_large(scheme: Scheme, largest: int) -> str:
 
 
 def _by_trying_all(loss: _Loss, sizes: Sequence[int]) -> list[list[int]]:
-    """The workers of each domain, as many as can be of which any one may be lost."""
+    """Return the workers of each domain; as many domains as possible may be lost, each alone."""
     n = sum(sizes)
-    # By the set of workers that the first domains have: how many of these may be lost at most, and
-    # the last one's workers.
+    # By the set of workers that the first domains have: the largest number of these domains that
+    # may be lost, and the last one's workers.
     found: list[dict[int, tuple[int, tuple[int, ...]]]] = [{0: (0, ())}]
     for size in sizes:
         more: dict[int, tuple[int, tuple[int, ...]]] = {}
@@ -423,12 +423,11 @@ def _by_trying_all(loss: _Loss, sizes: Sequence[int]) -> list[list[int]]:
 def _by_search(
     loss: _Loss, domains: Sequence[Sequence[int]], lost: int
 ) -> tuple[list[list[int]], int]:
-    """Workers of each domain by search, and how many orders were looked at.
+    """Search for the workers of each domain; also return how many orders were tried.
 
-    It ends when no more domains than `lost` may not be lost: when none can be better.
-
-    Workers are dealt to the domains at all strides; the best of these orders are improved by
-    exchanges of two workers, as long as that does not make it worse.
+    Workers are dealt to the domains at all strides. The best orders are then improved: two workers
+    are exchanged as long as this does not make it worse. The search ends once at most `lost`
+    domains cannot be lost, which is the best there can be.
     """
     n, tried = sum(map(len, domains)), 0
     ranked: list[tuple[tuple[int, int], int, list[list[int]]]] = []
@@ -466,7 +465,7 @@ def _by_search(
 
 
 def _cost(missing: Iterable[int]) -> tuple[int, int]:
-    """How many domains cannot be lost, and how many messages that is about."""
+    """Return how many domains cannot be lost, and how many messages they miss together."""
     each = list(missing)
     return sum(map(bool, each)), sum(each)
 
@@ -475,9 +474,9 @@ def _cost(missing: Iterable[int]) -> tuple[int, int]:
 
 
 class PlacedScheme(Scheme):
-    """A scheme whose workers are numbered anew: worker i does what ``order[i]`` did.
+    """A scheme with its workers renumbered: worker i does what worker ``order[i]`` did.
 
-    Every hook is that of the scheme, by its own numbers.
+    Every hook calls the inner scheme's, with the inner scheme's numbers.
 
     Parameters
     ----------
@@ -492,7 +491,7 @@ class PlacedScheme(Scheme):
 
     @cached_property
     def _number(self) -> Workers:
-        """The scheme's number of each message."""
+        """The inner scheme's number of each message."""
         first = self.inner.first_messages
         return np.concatenate(
             [np.arange(first[worker], first[worker + 1]) for worker in self.order.tolist()]
@@ -689,7 +688,7 @@ class PlacedScheme(Scheme):
         return self.inner.layout
 
 
-# What a scheme says of itself that no order changes.
+# Attributes of a scheme that are the same in any order.
 _THE_SAME = (
     *("n", "k", "pieces", "wait", "codes_data", "packed", "integral", "exact", "unbiased"),
     *("cache", "methods", "on_request"),
@@ -697,7 +696,7 @@ _THE_SAME = (
 
 
 class _Follower:
-    """A scheme's follower, by its own numbers."""
+    """The inner scheme's follower, called with its own numbers."""
 
     def __init__(
         self, inner: Follower, number: Workers, survivors: Workers, theirs: Workers

@@ -1,7 +1,7 @@
 """Reactive redundancy: many hold a share of the work, one computes it (Gupta, Vaidya 2019).
 
-Each worker's message is its share of the gradient. Other workers hold the data of this share, too,
-but compute it only if the worker is late or dead: the master then asks one that is done.
+Each worker's message is its share of the gradient. Other workers hold the data of this share, too.
+If the worker is late or dead, the master asks one of them that is done to compute the share.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Deadline", "Dues", "ReactiveRound", "Share", "check_deadline"]
 
 Deadline = float | Literal["auto"]
 
-# deadline="auto": this many times the median of so many rounds.
+# deadline="auto": _FACTOR times the median of the last _RECENT rounds.
 _FACTOR, _RECENT = 2.0, 32
 
 
@@ -45,23 +45,23 @@ class Share(NamedTuple):
 
 
 def check_deadline(deadline: Deadline) -> Deadline:
-    """Seconds, as a float, or "auto"; ValueError or TypeError if it is neither."""
+    """Return seconds as a float, or "auto"; raise ValueError or TypeError for anything else."""
     if isinstance(deadline, str):
         if deadline != "auto":
             raise ValueError(f'deadline must be seconds or "auto", not {deadline!r}')
         return "auto"
-    if deadline == math.inf:  # the dead alone are stood in for
+    if deadline == math.inf:  # only shares of the dead are asked for
         return math.inf
     return check_real("deadline", deadline, positive=True)
 
 
 class Dues:
-    """Which shares are missing in a round, and whom to ask for them: the rule without messages.
+    """Which shares of a round are missing, and whom to ask for them: the rule without messages.
 
     Parameters
     ----------
     holders : sequence of n sequences of int
-        For each worker's share, the workers that hold it: the worker itself, and others.
+        For each worker's share, the workers that hold it, the worker itself included.
     deadline : float or "auto"
         As in `fastgc.Reactive`.
 
@@ -74,35 +74,35 @@ class Dues:
 
     Notes
     -----
-    A share is asked for once its owner is dead or the deadline has passed. If an owner was late at
-    the end of the last round, its share is asked for at once. A holder can be asked if it is alive,
-    its own share has come, and it owes no other. Shares that are asked for at the same time go to
-    holders by the least makespan (`owners`). If a holder has not answered after as long as the
-    round had taken when it was asked, and after the deadline, another one is asked as well, and the
-    first answer counts. No holder is asked for a share twice, so a round calls `elapse` at most as
-    often as workers hold shares of others.
+    A share is asked for once its owner is dead or the deadline has passed. If its owner was late at
+    the end of the last round, it is asked for at once. A holder can be asked if it is alive, its
+    own share has come, and it owes no other. Shares that are asked for at the same time go to
+    holders by the least makespan (`owners`). A holder may take as long to answer as the round had
+    taken when it was asked, but at least until the deadline. Then another one is asked as well, and
+    the first answer counts. No holder is asked for a share twice, so a round calls `elapse` at most
+    as often as workers hold shares of others.
     """
 
     def __init__(self, holders: Sequence[Sequence[int]], deadline: Deadline) -> None:
         self._holders, self._deadline = [list(each) for each in holders], deadline
-        self._others: list[list[int]] = [[] for _ in holders]  # shares that each holds for others
+        self._others: list[list[int]] = [[] for _ in holders]  # others' shares that each holds
         for share, each in enumerate(self._holders):
             for worker in each:
                 if worker != share:
                     self._others[worker].append(share)
-        # All shares but those of which the holders could all fail.
+        # All shares but as many as workers may fail: one less than a share has holders.
         self._usual = max(1, len(holders) + 1 - min(map(len, holders)))
         self._recent: deque[float] = deque(maxlen=_RECENT)
-        self._pace = math.nan  # seconds until the usual shares had come, in this round
-        self._own: set[int] = set()  # workers that have sent their own share
-        self._absent: set[int] = set()  # that had not when the last round ended
+        self._pace = math.nan  # seconds until the usual number of shares had come, in this round
+        self._own: set[int] = set()  # workers that have sent their own shares
+        self._absent: set[int] = set()  # workers that had not when the last round ended
         self._span = self._least = math.inf
         self.missing: set[int] = set()
         self.begin(0.0, asks=False)
 
     @property
     def seconds(self) -> float:
-        """From a round's beginning to its deadline; inf: there is none yet."""
+        """Seconds from a round's beginning to its deadline; inf: none is known yet."""
         if self._deadline != "auto":
             return self._deadline
         return self._after(median(self._recent)) if self._recent else math.inf
@@ -111,9 +111,9 @@ class Dues:
         return max(_FACTOR * pace, self._least)
 
     def in_time(self, times: Sequence[float]) -> bool:
-        """Whether a round that has just begun asks nobody, if shares come then; if so it is over.
+        """Say whether a round that has just begun asks nobody if shares come at `times`.
 
-        `times`: of all shares, ascending.
+        `times` are those of all shares, ascending. If it asks nobody, it is recorded as over.
         """
         pace = times[self._usual - 1] - self._begun
         span = self._after(pace) if self._span == math.inf == self.seconds else self._span
@@ -123,7 +123,7 @@ class Dues:
         return True
 
     def begin(self, now: float, *, asks: bool, least: float = 0.0) -> None:
-        """Begin a round; the last one is over. `least`: seconds until an automatic deadline."""
+        """Begin a round and end the last one. An automatic deadline is `least` seconds or more."""
         self._least = least
         workers = range(len(self._holders))
         if self._own:
@@ -134,21 +134,21 @@ class Dues:
         self.missing, self._own = set(workers), set()
         self._dead: set[int] = set()
         self._late = False  # whether the deadline has passed
-        self._open: dict[int, Share] = {}  # of workers that owe an answer
-        self._until: dict[int, float] = {}  # when another one is to be asked as well
+        self._open: dict[int, Share] = {}  # by workers that owe an answer
+        self._until: dict[int, float] = {}  # the times at which others are to be asked as well
         self._before: set[tuple[int, int]] = set()  # worker and share: not to be asked again
-        self._askers: dict[int, list[int]] = {}  # by share, all that were asked for it
-        self._at: set[int] = set()  # shares that somebody is at who still has time
-        self._new: list[tuple[int, Share]] = []  # questions that are not put yet
+        self._askers: dict[int, list[int]] = {}  # by share, all workers that were asked for it
+        self._at: set[int] = set()  # shares that a worker computes whose time is not up
+        self._new: list[tuple[int, Share]] = []  # not yet told by `questions`
         self.asked = 0
         self._span = self.seconds
 
     @property
     def due(self) -> float:
-        """When `elapse` is to be called; inf: not before more happens."""
+        """Time at which to call `elapse`; inf: not until something happens."""
         if not (self._asks and self.missing):
             return math.inf
-        first = next(iter(self._until.values()), math.inf)  # who was asked first has the least
+        first = next(iter(self._until.values()), math.inf)  # the first one asked has the least
         return first if self._late else min(first, self._begun + self._span)
 
     @property
@@ -162,7 +162,7 @@ class Dues:
         return self._open
 
     def came(self, worker: int, now: float) -> None:
-        """A worker has sent its own share, also if another one did before: it can be asked now."""
+        """Note that a worker has sent its own share, even if late: it can be asked from now on."""
         self._own.add(worker)
         self._dead.discard(worker)
         self._have(worker)
@@ -185,13 +185,13 @@ class Dues:
             self._at.discard(what.worker)
 
     def dies(self, worker: int, now: float) -> None:
-        """A worker is gone; others are asked for what it owes."""
+        """Note that a worker is dead, and ask others for what it owes."""
         self._dead.add(worker)
         self._close(worker)
         self._ask(now)
 
     def elapse(self, now: float) -> None:
-        """It is `due`: ask for what is late, and others beside those that do not answer."""
+        """Ask for late shares, and ask others beside workers that have not answered in time."""
         self._late |= now >= self._begun + self._span
         for worker in [i for i, until in self._until.items() if until <= now]:
             del self._until[worker]
@@ -199,9 +199,9 @@ class Dues:
         self._ask(now)
 
     def answers(self, worker: int, what: object, now: float, *, has: bool) -> int | None:
-        """The share that comes with an answer; None: it was not asked for, or came before.
+        """Return the share that comes with an answer, or None if none is owed or of use.
 
-        `has`: whether the answer is of use.
+        `has` says whether the answer holds the share.
         """
         asked = self._open.get(worker)
         if asked is None or what is not asked:
@@ -215,7 +215,7 @@ class Dues:
         return asked.worker if has else None
 
     def questions(self) -> list[tuple[int, Share]]:
-        """Whom to ask for what; each is told once."""
+        """Return the workers to ask, and for what. Each question is returned once."""
         if not self._new:
             return []
         new = [(worker, what) for worker, what in self._new if self._open.get(worker) is what]
@@ -224,14 +224,14 @@ class Dues:
         return new
 
     def _wanted(self) -> set[int]:
-        """Shares that are late, or lost, and that nobody is at."""
+        """Return the late or lost shares that no worker is computing in time."""
         if self.calm or not self._asks:
             return set()
         wanted = self.missing if self._late else self.missing & (self._dead | self._absent)
         return wanted - self._at
 
     def _ask_one(self, worker: int, now: float) -> None:
-        """Ask a worker that is done now; all others that are could not be asked before."""
+        """Ask a worker that has just become free, for one share; no other worker is newly free."""
         if self.calm or not self._asks or worker in self._open:
             return
         for share in self._others[worker]:
@@ -253,12 +253,12 @@ class Dues:
         self._new.append((worker, what))
 
     def _ask(self, now: float) -> None:
-        """Ask all that are done for what is late, or lost, unless somebody was asked."""
+        """Ask workers that are done for late or lost shares that nobody computes in time."""
         if not (wanted := self._wanted()):
             return
         idle = self._own - self._dead - self._open.keys()
         left = sorted(wanted)
-        while left and idle:  # no more shares at a time than there are workers for
+        while left and idle:  # at most as many shares at a time as there are workers
             some, left = left[: len(idle)], left[len(idle) :]
             able = {}
             for share in some:
@@ -271,12 +271,12 @@ class Dues:
             idle -= self._open.keys()
 
     def _patience(self, now: float) -> float:
-        """Seconds that who is asked now has, who took no more for its own share."""
+        """Seconds that a worker asked now has: no less than the round took, nor than its span."""
         span = self._span if self._span < math.inf else self._least
         return max(now - self._begun, span)
 
     def lost(self, messages: Collection[int]) -> list[int]:
-        """Shares that nobody could send, if these are the messages that came or can yet."""
+        """Return shares that nobody can send if only `messages` have come or still can."""
         alive = {m for m in messages if m in self.missing or m not in self._dead}
         return [
             share
@@ -286,10 +286,10 @@ class Dues:
 
 
 class ReactiveRound(Round):
-    """One iteration at a master that asks other holders for shares of late or dead workers.
+    """A round whose master asks other holders for the shares of late or dead workers.
 
-    A round is ready when every worker's share has come, from itself or from another holder. The
-    first to come is used, and the other is dropped. Both give the same gradient to the last bit, as
+    It is ready when every worker's share has come, from itself or from another holder. The first to
+    come is used, and the other is dropped. Both give the same gradient to the last bit, because
     holders encode a share as its owner does.
 
     Parameters
@@ -302,7 +302,7 @@ class ReactiveRound(Round):
     Raises
     ------
     TypeError
-        If the code's workers hold nothing of what others compute.
+        If the code's workers do not hold what others compute.
 
     Examples
     --------
@@ -344,7 +344,7 @@ class ReactiveRound(Round):
         super().reset()
 
     def begin(self, host: Host) -> None:
-        """Begin; holders are asked if the host can ask."""
+        """Begin a round; if the host can ask, holders are asked."""
         self._begin(host)
 
     def _begin(self, host: Host | None) -> None:
@@ -352,27 +352,27 @@ class ReactiveRound(Round):
         self._begun = self._clock()
         asks, least = (False, 0.0) if host is None else (host.asks, host.least_wait)
         self._dues.begin(self._begun, asks=asks, least=least if least < math.inf else 0.0)
-        self._told: dict[tuple[int, int], float] = {}  # when a worker was asked for a share
-        self._came_from: dict[int, int] = {}  # shares that another worker sent, and who
+        self._told: dict[tuple[int, int], float] = {}  # when each worker was asked for each share
+        self._came_from: dict[int, int] = {}  # by shares that other workers sent: who did
 
     @property
     def due(self) -> float:  # type: ignore[override]
-        """The deadline, or the time at which another holder is asked instead."""
+        """Time of the deadline, or at which another holder is to be asked as well."""
         return self._dues.due
 
     @property
     def awaited(self) -> Collection[int]:
-        """Workers that were asked, and owe an answer."""
+        """Workers that owe an answer."""
         return self._dues.awaited
 
     @property
     def costs(self) -> Costs:  # type: ignore[override]
-        """Questions that were asked."""
+        """Number of questions asked."""
         return Costs(self._dues.asked)
 
     @property
     def stood_in(self) -> tuple[tuple[int, int, float], ...]:  # type: ignore[override]
-        """Shares that others sent, who did, and when they were asked, as in `Gathering`."""
+        """As in `Gathering`: shares that others sent, who did, and when they were asked."""
         return tuple(
             (share, worker, self._told[worker, share]) for share, worker in self._came_from.items()
         )
@@ -385,16 +385,16 @@ class ReactiveRound(Round):
         *,
         energy: float = math.nan,
     ) -> bool:
-        """Take a worker's message, as in `Round`; one that another has sent before is dropped."""
+        """Take a worker's message, as in `Round`; drop it if another has sent its share."""
         if worker not in self._came_from:
             super().receive(worker, message, index, energy=energy)
         self._dues.came(int(worker), self._clock())
         return self.ready
 
     def intake(self, when: NDArray[np.float64]) -> kernels.unchecked.Arrivals | None:
-        """As in `Round`; None once somebody fails: who is done can then be asked at once.
+        """As in `Round`; None once somebody is dead or late, so that workers are asked when done.
 
-        Also None once a share came from another: the owner's, if it comes, must not replace it.
+        Also None once another worker has sent a share, which its owner's must not replace.
         """
         return super().intake(when) if self._dues.calm and not self._came_from else None
 
@@ -406,7 +406,7 @@ class ReactiveRound(Round):
         return numbers
 
     def straggles(self, worker: int) -> None:
-        """Note that a worker has died, so that others are asked for its share."""
+        """Note that a worker has died; others are asked for its share."""
         super().straggles(worker)
         self._dues.dies(check_index("worker", worker, self.scheme.n), self._clock())
 
@@ -415,7 +415,7 @@ class ReactiveRound(Round):
         self._dues.elapse(self._clock())
 
     def questions(self) -> list[tuple[int, Share]]:
-        """Holders to be asked, and for whose share; each is told once."""
+        """Return holders to ask, and for whose share. Each question is returned once."""
         new = self._dues.questions()
         if new:
             now = self._clock() - self._begun
@@ -425,9 +425,9 @@ class ReactiveRound(Round):
     def hear(
         self, worker: int, what: Any, answer: NDArray[Any] | None, *, energy: float = math.nan
     ) -> NDArray[np.int64]:
-        """Take the share that a worker was asked for; None: it cannot compute it.
+        """Take the share that a worker was asked for, or None if it cannot compute it.
 
-        Returns its number; none for a share that comes too late or does not fit.
+        Return the share's number; none if it comes too late or does not fit.
         """
         form = self.form
         fits = (
@@ -438,7 +438,7 @@ class ReactiveRound(Round):
         share = self._dues.answers(worker, what, self._clock(), has=fits)
         if share is None or answer is None:
             return self.survivors[:0]
-        # A worker's answer lies where its next one will.
+        # The worker's next answer will overwrite this one.
         message = answer.copy()
         form.require_finite(worker, message[: form.length])
         super().receive(share, message, energy=energy)
@@ -446,7 +446,7 @@ class ReactiveRound(Round):
         return np.array([share])
 
     def require(self, messages: NDArray[np.int64]) -> None:
-        """Raise NotDecodableError unless workers of these messages hold all that is missing."""
+        """Raise NotDecodableError unless workers of these messages hold all missing shares."""
         checked = self.scheme.check_survivors(messages)
         if lost := self._dues.lost(set(checked.tolist())):
             raise NotDecodableError(

@@ -1,7 +1,7 @@
 """When messages suffice: one rule for each way of being decodable.
 
-A rule says how many more messages are needed, and makes tallies, which follow a round message by
-message, in O(1) each where the rule allows it. Messages are known by their numbers.
+A rule says how many more messages are needed. It also makes tallies, which follow a round message
+by message, in O(1) each if the rule allows. Messages are given by their numbers.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ Numbers = NDArray[np.int64]
 
 
 def first_positions(kind: Numbers, kinds: int) -> Numbers:
-    """Position of the first entry of each of so many kinds, -1 where there is none."""
+    """Return the position of the first entry of each of `kinds` kinds, -1 for a missing kind."""
     position = np.empty(kinds, dtype=np.int64)
     position.fill(-1)
-    # the last assignment to an entry stays: from the end, that is the first
+    # The last assignment to an entry stays; going backwards, that is the first position.
     position[kind[::-1]] = np.arange(kind.size - 1, -1, -1)
     return position
 
 
 class Tally(Protocol):
-    """Follows one round."""
+    """Follows the messages of one round."""
 
     def reset(self) -> None:
         """Forget all messages."""
 
     def add(self, message: int) -> bool:
-        """Take a message that did not come before; whether those that came suffice now."""
+        """Take a new message, and return whether the messages so far suffice."""
 
 
 class Rule(Protocol):
-    """Which sets of messages suffice."""
+    """Says which sets of messages suffice."""
 
     def missing(self, survivors: Numbers) -> int:
         """Least number of further messages after which decoding can succeed; 0: it does now."""
@@ -73,26 +73,26 @@ class Rule(Protocol):
 
 
 class Follower(Protocol):
-    """What prepares a round's decoding vector while its messages come."""
+    """Prepares a round's decoding vector while its messages come."""
 
     def reset(self) -> None:
         """Forget all messages."""
 
     def receive(self, worker: int) -> None:
-        """A worker's message came."""
+        """Note that a worker's message came."""
 
     def straggles(self, worker: int) -> None:
-        """No message of this worker is to be expected."""
+        """Note that no message of this worker will come."""
 
     def vector(self, f: int) -> NDArray[Any] | None:
-        """Decoding vector of the f messages that came; None if none is prepared."""
+        """Return the decoding vector of the f messages that came, or None if not prepared."""
 
 
 class Blocks(NamedTuple):
-    """In every block b, ``need[b]`` of its messages, whichever they are."""
+    """Any ``need[b]`` messages of every block b suffice."""
 
-    block: Numbers  # of each message
-    need: Numbers  # of each block
+    block: Numbers  # the block of each message
+    need: Numbers  # for each block
 
     @classmethod
     def one(cls, messages: int, need: int) -> Blocks:
@@ -111,7 +111,7 @@ class Blocks(NamedTuple):
         return self._replace(block=self.block[number])
 
     def enough(self) -> kernels.unchecked.Enough:
-        """The same for ``kernels.unchecked.Arrivals``."""
+        """The same rule for ``kernels.unchecked.Arrivals``."""
         return kernels.unchecked.Enough.of_blocks(self.block, self.need)
 
 
@@ -122,7 +122,7 @@ class _BlocksTally:
 
     def reset(self) -> None:
         self._lacking = self._need.copy()
-        self._open = sum(need > 0 for need in self._need)  # blocks that need any
+        self._open = sum(need > 0 for need in self._need)  # blocks that need further messages
 
     def add(self, message: int) -> bool:
         b = self._block[message]
@@ -134,16 +134,16 @@ class _BlocksTally:
 class Cells(NamedTuple):
     """Every message is the sum over one cell of partitions; distinct cells must weigh `need`."""
 
-    cell: Numbers  # of each message
-    weight: Numbers  # of each cell
+    cell: Numbers  # the cell of each message
+    weight: Numbers  # the weight of each cell
     need: int
 
     def first(self, survivors: Numbers) -> Numbers:
-        """Position of the first message of each cell, -1 where none came."""
+        """Return the position of each cell's first message, -1 for a cell without any."""
         return first_positions(self.cell[survivors], self.weight.size)
 
     def came(self, survivors: Numbers) -> NDArray[np.bool_]:
-        """Of each cell, whether any of its messages came."""
+        """Return for each cell whether any of its messages came."""
         came = np.zeros(self.weight.size, dtype=np.bool_)
         came[self.cell[survivors]] = True
         return came
@@ -164,7 +164,7 @@ class Cells(NamedTuple):
         return self._replace(cell=self.cell[number])
 
     def enough(self) -> kernels.unchecked.Enough:
-        """The same for ``kernels.unchecked.Arrivals``."""
+        """The same rule for ``kernels.unchecked.Arrivals``."""
         return kernels.unchecked.Enough(
             self.cell, np.ones_like(self.weight), self.weight, self.need
         )
@@ -188,28 +188,28 @@ class _CellsTally:
 
 
 class Tiling(NamedTuple):
-    """Every message is the sum over an interval of partitions; the intervals must give [0, k).
+    """Every message is the sum over an interval of partitions; intervals must add up to [0, k).
 
-    An interval is an edge between its ends. The sum over [0, k) is a combination of the messages
-    if and only if a path of such edges leads from 0 to k: coefficient 1 for an edge passed
-    forwards, -1 for one passed backwards. (The rows of B are those of an incidence matrix, whose
-    differences over a component of the graph are all that it spans.)
+    An interval is an edge between its ends. The sum over [0, k) is a combination of the messages if
+    and only if a path of edges leads from 0 to k. An edge passed forwards has the coefficient 1,
+    one passed backwards -1. (The rows of B form an incidence matrix; they span exactly the
+    differences between points of a component.)
     """
 
-    start: Numbers  # of each message's interval
+    start: Numbers  # the start of each message's interval
     stop: Numbers
     k: int
 
     def cycles(self, survivors: Numbers) -> list[tuple[Numbers, list[int]]]:
-        """Messages that add up to zero with coefficients of 1 and -1: a basis of them all.
+        """Return a basis of the combinations of messages with coefficients 1 and -1 that are zero.
 
-        Every further copy of an edge is the first one. Every edge off a spanning forest closes a
-        cycle with the paths to its ends, which are as short as can be.
+        Each further copy of an edge forms a cycle with the first copy. Each edge outside a spanning
+        forest closes a cycle with the shortest paths in the forest to its ends.
 
         Returns
         -------
         list of (positions, signs)
-            Cycles of one length each: their messages' positions, a row for each, and coefficients.
+            Cycles of one length each: positions of their messages, a row a cycle, and coefficients.
         """
         ends = np.stack([self.start, self.stop], axis=1)[survivors]
         strands = parallel(ends, np.arange(survivors.size))
@@ -243,7 +243,7 @@ class Tiling(NamedTuple):
                 continue
             cycle, signs = [at], [1]
             here, there, way = start, stop, 1
-            while here != there:  # from the deeper of the two, one step up
+            while here != there:  # one step up, from the deeper of the two
                 if depth[here] < depth[there]:
                     here, there, way = there, here, -way
                 up = above[here]
@@ -254,7 +254,7 @@ class Tiling(NamedTuple):
         return found
 
     def missing(self, survivors: Numbers) -> int:
-        # shortest path where a message at hand costs nothing and any other one
+        # The shortest path if messages at hand cost nothing, and any others cost 1.
         price = np.ones(self.start.size, dtype=np.int64)
         price[survivors] = 0
         edges: dict[int, list[tuple[int, int]]] = {}
@@ -287,14 +287,14 @@ class Tiling(NamedTuple):
 
 
 class _TilingTally:
-    """Components of the graph, by union-find with path halving."""
+    """Follows the components of the graph, by union-find with path halving."""
 
     def __init__(self, start: list[int], stop: list[int], k: int) -> None:
         self._start, self._stop, self._k = start, stop, k
         self.reset()
 
     def reset(self) -> None:
-        # of those points alone that are no roots: a round that few messages end costs few steps
+        # Only points that are no roots, so that rounds of few messages cost few steps.
         self._parent: dict[int, int] = {}
 
     def _root(self, point: int) -> int:
@@ -314,10 +314,10 @@ class _TilingTally:
 
 
 class Groups(NamedTuple):
-    """Rules of several groups of messages, all of which must be met."""
+    """The rules of several groups of messages, all of which must be met."""
 
     rules: tuple[Rule, ...]
-    first: tuple[int, ...]  # message of each group, and the end
+    first: tuple[int, ...]  # first message of each group, and the number of messages
 
     def missing(self, survivors: Numbers) -> int:
         return sum(
@@ -351,7 +351,7 @@ def check_wait(wait: int, n: int) -> int: ...
 @overload
 def check_wait(wait: None, n: int) -> None: ...
 def check_wait(wait: int | None, n: int) -> int | None:
-    """Workers of n that are waited for at most, or None; TypeError or ValueError for others."""
+    """Return `wait`, a number of workers in 1 .. n, or None; raise TypeError or ValueError else."""
     if wait is None:
         return None
     if isinstance(wait, bool):
@@ -363,16 +363,16 @@ def check_wait(wait: int | None, n: int) -> int | None:
 
 
 class Waiting(NamedTuple):
-    """What a rule says, or all messages of as many workers as are waited for, whatever they are.
+    """Met if `rule` is, or if all messages of any `wait` workers came.
 
     Attributes
     ----------
     rule : Rule
-        Which messages suffice before.
+        Says which messages suffice before.
     sender : (messages,) int64 array
-        Worker of each message.
+        The worker of each message.
     wait : int
-        Workers that are waited for at most.
+        Largest number of workers to wait for.
     """
 
     rule: Rule
@@ -412,13 +412,13 @@ class _WaitingTally:
         worker = self._sender[message]
         self._due[worker] -= 1
         self._lacking -= self._due[worker] == 0
-        if not self._ready:  # it may take linear algebra to find out
+        if not self._ready:  # a tally may need linear algebra
             self._ready = self._lacking <= 0 or self._tally.add(message)
         return self._ready
 
 
 class Renumbered(NamedTuple):
-    """A rule of messages that are called otherwise: message m is ``number[m]`` of the rule."""
+    """A rule for renumbered messages: message m is ``number[m]`` in `rule`."""
 
     rule: Rule
     number: Numbers
@@ -442,21 +442,21 @@ class _RenumberedTally:
 
 
 def renumbered(rule: Rule, number: Numbers) -> Rule:
-    """The same rule where message m is what ``number[m]`` was: of its own kind, if that can be."""
+    """Return `rule` for messages m that it knows as ``number[m]``; of its own kind if possible."""
     own = getattr(rule, "renumbered", None)
     found: Rule = Renumbered(rule, number) if own is None else own(number)
     return found
 
 
 def side_by_side(rules: Sequence[Rule], first: Sequence[int]) -> Rule:
-    """All of these rules at once: one of their own kind, which simulations know, if there is one.
+    """Return a rule met if all `rules` are: of their own kind, which simulations know, if possible.
 
     Parameters
     ----------
     rules : sequence of Rule
-        Of each group.
+        The rule of each group.
     first : sequence of int
-        Number of each group's first message, and of all messages.
+        The number of each group's first message, and of all messages.
     """
     blocks = [rule for rule in rules if isinstance(rule, Blocks)]
     if len(blocks) == len(rules):
@@ -473,7 +473,7 @@ def side_by_side(rules: Sequence[Rule], first: Sequence[int]) -> Rule:
             np.concatenate([rule.weight for rule in cells]),
             sum(rule.need for rule in cells),
         )
-    # Intervals end within their group: what leads from 0 to the last end passes all in between.
+    # Intervals end within their group, so a path from 0 to the last end passes all ends between.
     tilings = [rule for rule in rules if isinstance(rule, Tiling)]
     if len(tilings) == len(rules):
         sizes = [rule.k for rule in tilings]
@@ -486,35 +486,35 @@ def side_by_side(rules: Sequence[Rule], first: Sequence[int]) -> Rule:
 
 
 def _stacked(numbers: Sequence[Numbers], sizes: Sequence[int]) -> Numbers:
-    """Numbers of each group, counted on over all groups."""
+    """Join the groups' numbers, each group's counted on from those before."""
     starts = np.cumsum([0, *sizes[:-1]])
     return np.concatenate([each + start for each, start in zip(numbers, starts, strict=True)])
 
 
-# Residual from which on, while it is followed message by message, it is computed to be sure: a
-# basis that grows with every message is less precise than a decomposition of all of them.
+# A tally computes the residual anew once the one it follows is this small, because a basis that
+# grows with every message is less precise than a decomposition of all of them.
 LIKELY = 1e-4
 
-# Entries of rows, at most, of which all is found out that can be spared of them: half a second.
+# Most entries of rows for which `Span.spare` is computed: half a second.
 SPARED = 1 << 18
 
-# Singular values of rows are this much larger than rounding, or it is not clear which are zero.
+# Least singular value, relative to the largest, at which it is clear that it is not zero.
 CLEAR = 1e-5
 
 
 class Span(NamedTuple):
-    """The rows that came span the target.
+    """Met if the rows that came span the target.
 
     Attributes
     ----------
     equations : function
-        Of some messages.
+        Returns the equations of some messages.
     residual : function
-        What is left of the target when these messages are combined as well as can be.
+        Returns what is left of the target if these messages are combined as well as possible.
     messages : int
-        How many there are.
+        Number of messages of the code.
     touched : function, optional
-        In which columns a message's row is not 0. Default: as in `equations`.
+        Returns the columns in which a message's row is not 0. Default: taken from `equations`.
     """
 
     equations: Callable[[Numbers], Equations]
@@ -523,7 +523,7 @@ class Span(NamedTuple):
     touched: Callable[[int], Numbers] | None = None
 
     def columns(self, message: int) -> Numbers:
-        """Those in which a message's row is not 0."""
+        """Return the columns in which a message's row is not 0."""
         if self.touched is not None:
             return self.touched(message)
         return np.flatnonzero(self.equations(np.array([message])).rows[0])
@@ -531,10 +531,10 @@ class Span(NamedTuple):
     def missing(self, survivors: Numbers) -> int:
         if survivors.size and self.residual(survivors) <= SOLVED:
             return 0
-        # At least so many that, with the largest supports, everything is in some message.
+        # At least as many as cover all empty columns, if each had the largest support.
         rest = np.setdiff1d(np.arange(self.messages), survivors)
         if not rest.size:
-            return 1  # which cannot come
+            return 1  # it cannot come
         lacking = ~(self.equations(survivors).rows != 0).any(axis=0)
         largest = (self.equations(rest).rows != 0).sum(axis=1).max()
         return max(1, -(-int(lacking.sum()) // max(int(largest), 1)))
@@ -549,18 +549,18 @@ class Span(NamedTuple):
         )
 
     def spare(self) -> NDArray[np.float64] | None:
-        """Numbers by which to tell quickly whether messages suffice, by those that did not come.
+        """Return numbers that tell quickly, from missing messages S, whether the others suffice.
 
-        With a the shortest vector of all messages, and N a basis of what can be added to it, others
-        suffice without messages S if there is a y with ``a_S + N_S y = 0``: if, of their rows here,
-        the first column is a combination of the others. Those are orthonormal, and 1 is the largest
-        entry of the first.
+        Let a be the shortest vector of all messages, and N a basis of what can be added to it. The
+        others suffice if there is a y with ``a_S + N_S y = 0``. The first column here is a, scaled
+        to a largest entry of 1; the other columns are N, which is orthonormal. So the others
+        suffice if, in the rows S, the first column is a combination of the other columns.
 
         Returns
         -------
         (messages, q + 1) float64 array or None
-            None where rows are complex, too many, or so near to being dependent that it is not
-            clear whether they are. If not even all messages suffice, none can be spared.
+            None if rows are complex, too many, or so nearly dependent that their rank is unclear.
+            If even all messages do not suffice, a column of ones: none can be spared.
         """
         given = self.equations(np.arange(0))
         if given.target.ndim > 1 or self.messages * len(given.target) > SPARED:
@@ -588,13 +588,13 @@ class Span(NamedTuple):
 class _SpanTally:
     """Follows the span by an orthonormal basis of the rows that came.
 
-    There is none before everything that is wanted is in some of them: they could not span it.
+    The basis is empty until every column of the target is in some row: before, no rows span it.
     """
 
     def __init__(self, rule: Span) -> None:
         self._rule = rule
         target = rule.equations(np.arange(0)).target
-        self._target = target.reshape(len(target), -1).T  # a row for each piece
+        self._target = target.reshape(len(target), -1).T  # one row a piece
         self._whole = float(np.linalg.norm(target))
         self._wanted: NDArray[np.bool_] = np.asarray(self._target.any(axis=0))
         self.reset()
@@ -604,8 +604,8 @@ class _SpanTally:
         self._lacking = self._wanted.copy()
         self._open = int(self._lacking.sum())
         self._ahead: list[int] = []
-        self._basis: NDArray[np.number] = np.empty((0, self._target.shape[1]))  # room
-        self._rank = 0  # of those that are there
+        self._basis: NDArray[np.number] = np.empty((0, self._target.shape[1]))  # with spare rows
+        self._rank = 0  # rows of the basis in use
         self._left = self._target
         self._ready = False
 
@@ -633,7 +633,7 @@ class _SpanTally:
             return
         new = row / size
         basis = self._basis[: self._rank]
-        for _ in range(2):  # once leaves rounding errors of the size of what was taken away
+        for _ in range(2):  # one pass leaves rounding errors of the size of what it took away
             new = new - (basis @ new.conj()).conj() @ basis
         rest = np.linalg.norm(new)
         if rest > len(row) * np.finfo(np.float64).eps:
@@ -642,7 +642,7 @@ class _SpanTally:
             self._left = self._left - np.outer(self._left @ new.conj(), new)
 
     def _keep(self, new: NDArray[np.number]) -> None:
-        """Add to the basis, whose room is doubled where it is full."""
+        """Add a row to the basis, doubling its room if it is full."""
         if self._rank == len(self._basis):
             room: NDArray[np.number] = np.empty((max(8, 2 * self._rank), new.size), new.dtype)
             room[: self._rank] = self._basis
@@ -651,14 +651,15 @@ class _SpanTally:
         self._rank += 1
 
 
-SETS_TRIED = 5_000  # at most
+# Most sets that `tolerated` tries.
+SETS_TRIED = 5_000
 
 
 def tolerated(n: int, suffice: Callable[[list[int]], bool]) -> int | None:
-    """The most of n workers that may be silent, whichever they are; None if trying takes long.
+    """Return how many of n workers may be silent, whichever they are; None if trying takes long.
 
-    None as well if none may be, for not even the messages of all suffice. `suffice` says whether
-    all messages of these workers do.
+    None as well if even the messages of all workers do not suffice. ``suffice(workers)`` says
+    whether all messages of these workers do.
     """
     if not suffice(list(range(n))):
         return None
@@ -673,27 +674,27 @@ def tolerated(n: int, suffice: Callable[[list[int]], bool]) -> int | None:
     return n - 1
 
 
-# Sets of workers that are taken away in turn, at most, to see whether the others suffice.
+# Most sets of workers that are taken away in turn to see whether the others suffice.
 SETS_TAKEN_AWAY = 500
 
 
 def withstands(rule: Rule, survivors: Numbers, sender: Numbers, most: int) -> int:
-    """Of how many workers the messages can be taken away, whichever they are: others suffice.
+    """Return how many workers can be taken away, whichever they are, so that the others suffice.
 
     Parameters
     ----------
     rule : Rule
     survivors : (f,) int64 array
     sender : (messages,) int64 array
-        Worker of each message of the code.
+        The worker of each message of the code.
     most : int
-        More than these are not looked for.
+        The result is at most this.
 
     Returns
     -------
     int
-        -1 if even all survivors do not suffice. Of rules that are not known from within, less than
-        it could be where there are too many sets to try.
+        -1 if even all survivors do not suffice. A lower bound if the rule is a `Span` or unknown,
+        or workers share edges of a `Tiling`, and there are too many sets to try.
     """
     if isinstance(rule, Waiting):
         return withstands(rule.rule, survivors, sender, most)
@@ -710,7 +711,7 @@ def withstands(rule: Rule, survivors: Numbers, sender: Numbers, most: int) -> in
     if isinstance(rule, Blocks):
         sent = np.zeros((rule.need.size, workers.size), dtype=np.int64)
         np.add.at(sent, (rule.block[survivors], worker), 1)
-        # without those that sent most
+        # without the workers that sent most
         heard = sent.sum(axis=1)
         left = heard[:, None] - np.cumsum(np.sort(sent, axis=1)[:, ::-1], axis=1)
         found = int((left >= rule.need[:, None]).sum(axis=1).min())

@@ -1,10 +1,10 @@
-"""Decoding vectors of any rows, by linear algebra: exact where they are short, else nearly so.
+"""Decoding vectors of any rows, by linear algebra: exact if these are short, else nearly so.
 
-What a vector decodes to is wrong in two ways. What ``a_F B_F`` lacks of 1 is a bias,
-``||a_F B_F - 1|| / sqrt(k)`` of the gradient's norm for partial gradients of one size; and the
-roundings of messages, two of unit u each, are multiplied by coefficients:
-``2 u sqrt(sum |a_i|^2 ||B_i||^2 / k)``. The sum of their squares is a ridge regression in
-``a_i ||B_i||`` with the parameter 2 u, known beforehand: there is no cut-off to search for.
+The gradient that a vector decodes is wrong in two ways. What ``a_F B_F`` lacks of 1 is a bias:
+``||a_F B_F - 1|| / sqrt(k)`` of the gradient's norm, if partial gradients have equal norms. And
+coefficients multiply the roundings of messages, two of unit u each:
+``2 u sqrt(sum |a_i|^2 ||B_i||^2 / k)``. The least sum of squares of both is a ridge regression in
+``a_i ||B_i||``. Its parameter, 2 u, is known, so no cut-off needs to be searched for.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ __all__ = [
     "sparse_solution",
 ]
 
-# Relative residual up to which a_F B_F = 1 counts as solved. Where rounding alone exceeds it, the
-# gradient would be worthless.
+# Relative residual up to which a_F B_F = 1 counts as solved. If rounding alone exceeds it, the
+# gradient is worthless.
 SOLVED = 1e-6
 
-# Bias over rounding from which on it is not rounding that left it: of a thousand workers it is 0.3.
+# A bias of this many times the rounding is not due to rounding. A thousand workers have 0.3.
 _BIASED = 8
 
-# Sparse rows: so many entries at least, and so few of them not zero. Conjugate gradients end with
-# a gradient so much smaller than the first, or after so many steps; a bias of less may be rounding.
+# Rows are sparse if they have at least _LARGE entries, at most _DENSE of them not 0. Conjugate
+# gradients end once the slope is _FLAT of the first one, or after _STEPS. A bias below _BIAS may be
+# rounding.
 _LARGE, _DENSE = 1 << 14, 1 / 8
 _FLAT, _STEPS, _BIAS = 1e-14, 3000, 1e-6
 
@@ -49,9 +50,9 @@ class Equations(NamedTuple):
     ----------
     rows : (f, unknowns) array
     target : (unknowns,) or (unknowns, m) array
-        A column for each piece of the gradient, where it is cut into m.
+        One column for each of m pieces of the gradient.
     real_part : bool
-        Whether the real part of the combination is what counts.
+        Whether only the real part of the combination counts.
     """
 
     rows: NDArray[np.number]
@@ -59,20 +60,20 @@ class Equations(NamedTuple):
     real_part: bool = False
 
     def reals(self) -> NDArray[np.number]:
-        """Rows that are combined with numbers of one kind: real ones for a real part."""
+        """Return rows to be combined with numbers of their own kind: real for a real part."""
         if not self.real_part:
             return self.rows
         return np.concatenate([self.rows.real, -self.rows.imag])
 
 
 def least_squares(given: Equations) -> tuple[NDArray[np.number], float]:
-    """The shortest vector that minimises ``||vector @ rows - target||``, and what is left.
+    """Return the shortest vector that minimises ``||vector @ rows - target||``, and the residual.
 
     Returns
     -------
     (f,) or (f, m) array
     float
-        Relative to the target's norm.
+        The residual relative to the target's norm.
     """
     rows = given.reals()
     vector = np.linalg.lstsq(rows.T, given.target)[0]
@@ -84,7 +85,7 @@ def least_squares(given: Equations) -> tuple[NDArray[np.number], float]:
 
 
 def row_sizes(rows: NDArray[np.number]) -> NDArray[np.float64]:
-    """2-norm of each row, whatever its scale; 1 of rows that are zero."""
+    """Return the 2-norm of each row, whatever its scale; 1 for rows that are zero."""
     largest = np.abs(rows).max(axis=1)
     largest[largest == 0] = 1
     with np.errstate(over="ignore"):
@@ -100,22 +101,22 @@ def near_exact_vector(
     target: NDArray[np.number],
     unit: float = DOUBLE,
 ) -> tuple[NDArray[np.number], float]:
-    """A vector with ``vector @ rows = target``, up to what rounding costs more than it is worth.
+    """Return a vector with ``vector @ rows = target``, as exact as rounding makes it worth.
 
-    That of `solve`, with what it lacks solved for once more. If the error that it leads to is
-    beyond ``unit**(5/8)`` (1e-10 of float64), or most of it is bias all the same, that of the
-    ridge regression, where it is better.
+    It comes from `solve`, which is applied once more to what is left of the target. If its expected
+    error exceeds ``unit**(5/8)`` (1e-10 for float64), or most of it is still bias, the vector of
+    the ridge regression replaces it if that is better.
 
     Parameters
     ----------
     solve : function
-        The vector for a target, the shortest if each entry is taken times the size of its row; or
-        what floating point makes of it.
+        Returns the vector for a target, up to rounding: the shortest, if each entry is multiplied
+        by the size of its row.
     rows : (f, unknowns) array
     sizes : (f,) array
-        Their 2-norms, or other numbers by which roundings of messages grow.
+        The rows' 2-norms, or other numbers to which roundings of messages are proportional.
     target : (unknowns,) or (unknowns, m) array
-        A column for each piece of the gradient, where it is cut into m.
+        One column for each of m pieces of the gradient.
     unit : float, optional
         Unit roundoff of the messages.
 
@@ -143,16 +144,16 @@ def near_exact_of(
     target: NDArray[np.number],
     unit: float = DOUBLE,
 ) -> tuple[NDArray[np.number], float]:
-    """`near_exact_vector` of rows that are not held as a matrix.
+    """As `near_exact_vector`, for rows that are not held as a matrix.
 
     Parameters
     ----------
     solve, sizes, target, unit
-        As there.
+        As in `near_exact_vector`.
     combine : function
-        ``vector @ rows``.
+        Returns ``vector @ rows``.
     regress : function
-        The vector of the ridge regression, or one that comes near it.
+        Returns the vector of the ridge regression, or one close to it.
     """
     whole = float(np.linalg.norm(target))
 
@@ -163,7 +164,7 @@ def near_exact_of(
 
     vector = solve(target)
     left, bias, rounding = assess(vector)
-    if bias > DOUBLE / unit * rounding:  # more than the vector's own rounding need leave
+    if bias > DOUBLE / unit * rounding:  # more than rounding of the vector itself leaves
         again = vector + solve(left)
         _, remains, grown = assess(again)
         if remains < bias:
@@ -171,8 +172,8 @@ def near_exact_of(
     if bias > _BIASED * rounding or not math.hypot(bias, rounding) <= unit ** (5 / 8):
         other = regress()
         _, remains, grown = assess(other)
-        # What remains is known up to about what roundings grow to. Of dependent rows the regression
-        # may find a vector as long as it likes, with a little less remaining by chance.
+        # What remains is known up to the size of the roundings. If rows are dependent, the
+        # regression's vector may be arbitrarily long, with a little less remaining by chance.
         if remains + grown < math.hypot(bias, rounding):
             vector, bias = other, remains
     return vector, bias
@@ -181,7 +182,7 @@ def near_exact_of(
 def near_exact_solution(
     rows: NDArray[np.number], target: NDArray[np.number], unit: float = DOUBLE
 ) -> tuple[NDArray[np.number], float]:
-    """The same of rows alone, whose shortest vector is found by least squares."""
+    """As `near_exact_vector`, for rows alone: least squares finds the shortest vector."""
     if rows.size >= _LARGE and rows.dtype.kind == "f" and target.ndim == 1:
         line, column = np.nonzero(rows)
         found = sparse_solution(rows.shape, line, column, rows[line, column], target, unit)
@@ -205,17 +206,16 @@ def sparse_solution(
     target: NDArray[np.number],
     unit: float = DOUBLE,
 ) -> tuple[NDArray[np.number], float] | None:
-    """The shortest vector by conjugate gradients, where rows are sparse and that converges.
+    """Return the shortest vector by conjugate gradients, if rows are sparse and these converge.
 
-    None where it is not as good as that of a decomposition: where rows are few or not sparse, where
-    it took too long, or lacks more of the target than rounding, but so little that it may be
-    rounding all the same.
+    Return None if a decomposition would be better: if rows are few or not sparse, if it takes too
+    many steps, or if the bias exceeds rounding, but is so small that it may be rounding.
 
     Parameters
     ----------
     shape : (f, unknowns)
     line, column, entries : (m,) array
-        The entries other than 0 of real rows.
+        The nonzero entries of real rows.
     target : (unknowns,) array
     unit : float, optional
         Unit roundoff of the messages.
@@ -273,9 +273,11 @@ def _ridge(
     target: NDArray[np.number],
     unit: float,
 ) -> NDArray[np.number]:
-    """The vector of least ``||rows.T @ vector - target||^2 + ||2 unit sizes * vector||^2``."""
-    # Householder's reflections lose nothing of small rows below large ones, and never touch an
-    # entry of the diagonal before its column's turn, which is therefore never zero.
+    """Return the vector of least ``||rows.T @ vector - target||^2 + ||2 unit sizes * vector||^2``.
+
+    Householder's reflections lose nothing of small rows below large ones. They do not touch an
+    entry of the diagonal before its column's turn, so none is zero.
+    """
     f, unknowns = rows.shape
     columns = target.reshape(unknowns, -1)
     kind = np.result_type(rows, target, np.float64)

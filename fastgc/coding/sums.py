@@ -1,4 +1,4 @@
-"""Rounds whose workers keep their messages, and are asked for one sum of them each."""
+"""Rounds whose workers keep their messages and are asked for one sum of them each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Request", "SumRound"]
 
 
 class Request(NamedTuple):
-    """A request to a worker: the sum of its messages, each times its coefficient.
+    """A request to a worker for the sum of its messages, each times its coefficient.
 
     Attributes
     ----------
@@ -38,12 +38,12 @@ class Request(NamedTuple):
     def sum_of(
         self, kept: Sequence[tuple[NDArray[Any], float]], out: NDArray[Any] | None = None
     ) -> tuple[NDArray[Any], float]:
-        """The worker's answer, and its energy.
+        """Return the worker's answer and its energy.
 
         Parameters
         ----------
         kept : sequence of (message, energy)
-            The messages that are asked for, in this order.
+            The requested messages, in the order of `indices`.
         out : (p,) array, optional
             Where to write the answer.
         """
@@ -60,15 +60,15 @@ class Request(NamedTuple):
 
 
 class SumRound(Gathering):
-    """One iteration at a master that is told what was computed, and asks for sums of it.
+    """A round whose master hears what workers have computed, and asks them for sums of it.
 
-    Workers report each message that they have computed, and keep it (`report`). As soon as these
-    suffice, `requests` says which workers to ask, and for what. The gradient is the sum of their
-    answers (`receive`). So a worker sends only one message, whatever it has computed. If a worker
-    dies before it answers, others are asked (`lose`).
+    Workers report each message that they have computed, and keep it (`report`). As soon as the
+    reported messages suffice, `requests` says which workers to ask, and for what. The gradient is
+    the sum of their answers (`receive`). So each worker sends only one message, however much it has
+    computed. If a worker dies before it answers, others are asked (`lose`).
 
-    If a worker has not answered after as long as the round had taken when it was asked, and the
-    others have computed enough, they are asked instead (`elapse`).
+    A worker may take as long to answer as the round had taken when it was asked. Then others are
+    asked instead, if they have computed enough (`elapse`).
 
     Parameters
     ----------
@@ -123,30 +123,30 @@ class SumRound(Gathering):
         self._reported: list[int] = []
         self._heard: set[int] = set()
         self._forget_requests()
-        self._owed: dict[int, Request] = {}  # of workers that have not answered
-        self._new: list[tuple[int, Request]] = []  # which they are not asked for yet
-        self._aside: list[int] = []  # messages of those that were passed over
+        self._owed: dict[int, Request] = {}  # by workers that have not answered
+        self._new: list[tuple[int, Request]] = []  # not yet told by `questions`
+        self._aside: list[int] = []  # messages of workers that were passed over
         self._overdue = False
         self.due, self.costs = math.inf, Costs()
         self.begin(_NOBODY)
 
     def begin(self, host: Host) -> None:
-        """Begin; whoever runs it says what it offers."""
+        """Begin a round for this host."""
         self._host, self._begun = host, host.clock()
 
     @property
     def requests(self) -> dict[int, Request]:
-        """What to ask of which worker; empty as long as too little was computed."""
+        """What to ask of which worker; empty until enough was computed."""
         return dict(self._requests)
 
     @property
     def answered(self) -> set[int]:
-        """Workers whose sums came."""
+        """Workers whose sums have come."""
         return set(self._answers)
 
     @property
     def awaited(self) -> set[int]:
-        """Workers that were asked, and have not answered."""
+        """Workers that owe an answer."""
         return set(self._owed)
 
     @property
@@ -156,23 +156,23 @@ class SumRound(Gathering):
 
     @property
     def taken(self) -> NDArray[np.int64]:
-        """Numbers of the messages that are asked for or, before that, of those computed."""
+        """Numbers of the messages that are asked for; before that, of those reported."""
         return self.survivors if self._requests else self.reported
 
     @property
     def reported(self) -> NDArray[np.int64]:
-        """Numbers of the messages that were reported and not lost, in this order."""
+        """Numbers of the messages that were reported and not lost, in the order of the reports."""
         return np.array(self._reported, dtype=np.int64)
 
     @property
     def ready(self) -> bool:
-        """Whether all sums came that were asked for."""
+        """Whether all sums that were asked for have come."""
         return self._sums is not None and self._sums.ready
 
     def report(self, worker: int, index: int) -> bool:
-        """Note that a worker has computed a message; return whether `requests` has any.
+        """Note that a worker has computed a message; return whether there are `requests`.
 
-        Reports after that change nothing, unless a worker is lost.
+        Once there are, reports change nothing, unless a worker is lost.
 
         Raises
         ------
@@ -195,7 +195,7 @@ class SumRound(Gathering):
             self._choose()
 
     def _ask(self) -> None:
-        """Ask whom `requests` say, unless asked already."""
+        """Queue the questions of `requests` that are not asked yet, and drop all others."""
         requests = self._requests
         if not (requests or self._owed):
             return
@@ -209,7 +209,7 @@ class SumRound(Gathering):
                 self._overdue = False
 
     def questions(self) -> list[tuple[int, Request]]:
-        """Workers to be asked, and for what; each is told once."""
+        """Return the workers to be asked, and for what. Each question is returned once."""
         if not self._new:
             return []
         new = [(i, what) for i, what in self._new if self._owed.get(i) is what]
@@ -220,10 +220,9 @@ class SumRound(Gathering):
     def hear(
         self, worker: int, what: Any, answer: NDArray[Any] | None, *, energy: float = math.nan
     ) -> NDArray[np.int64]:
-        """Take the sum that a worker was asked for last; None: it does not have it any more.
+        """Take the answer to the last question to a worker; None: it no longer has the messages.
 
-        Returns the numbers of the messages in the sum; none for an answer that comes too late or
-        does not fit.
+        Returns the numbers of the messages in the sum, none if the answer is late or does not fit.
         """
         asked = self._owed.get(worker)
         if asked is None or asked is not what:
@@ -248,7 +247,7 @@ class SumRound(Gathering):
                 self._pass_over(worker)
 
     def _pass_over(self, worker: int) -> None:
-        """Ask others in the place of a worker, as long as these suffice."""
+        """Ask others in place of a worker; it may be asked again if they become too few."""
         mine = self.scheme.messages_of([worker])
         self._aside += np.intersect1d(mine, self.reported).tolist()
         self.lose(worker)
@@ -257,7 +256,7 @@ class SumRound(Gathering):
         """Note that a worker has died, and that its messages are gone."""
         worker = check_index("worker", worker, self.scheme.n)
         self._aside = [m for m in self._aside if self.scheme.sender(m)[0] != worker]
-        if not self.lose(worker):  # too few are left: those passed over may answer yet
+        if not self.lose(worker):  # too few are left, so those passed over are needed again
             aside, self._aside = self._aside, []
             for number in aside:
                 self._note(*self.scheme.sender(number))
@@ -269,21 +268,21 @@ class SumRound(Gathering):
             self.scheme.raise_too_few(messages)
 
     def suffices_without(self, worker: int) -> bool:
-        """Whether what the others have reported is enough."""
+        """Whether the others have reported enough."""
         others = np.setdiff1d(self.reported, self.scheme.messages_of([worker]))
         return not self.scheme.rule.missing(others)
 
     def lose(self, worker: int) -> bool:
-        """Take back what a worker has reported, because it cannot be asked any more.
+        """Take back what a worker has reported, because it can no longer be asked.
 
-        A sum that it has sent still counts. If it owes one, `requests` are chosen anew, from what
-        the others have reported, once they have reported enough. A worker that is to send the same
-        sum as before need not be asked again; if its sum came, it counts.
+        A sum that it has sent still counts. If it owes one, `requests` are chosen anew from what
+        the others have reported, once that is enough. A worker that is to send the same sum as
+        before is not asked again, and if its sum has come, it counts.
 
         Returns
         -------
         bool
-            Whether `requests` has any.
+            Whether there are `requests`.
         """
         worker = check_index("worker", worker, self.scheme.n)
         mine = set(self.scheme.messages_of([worker]).tolist())
@@ -312,7 +311,7 @@ class SumRound(Gathering):
     def _take_over(
         self, before: dict[int, Request], answers: dict[int, tuple[NDArray[Any], float]]
     ) -> None:
-        """Keep the requests that are as before, and what was answered to them."""
+        """Keep requests that have not changed, and the answers to them."""
         for worker, request in self._requests.items():
             old = before.get(worker)
             if old is not None and all(map(np.array_equal, old, request)):
@@ -321,7 +320,7 @@ class SumRound(Gathering):
                     self.receive(worker, answers[worker][0], energy=answers[worker][1])
 
     def _choose(self) -> None:
-        """Whom to ask for what, of all that was reported."""
+        """Choose from all reported messages whom to ask for what."""
         reported = self.reported
         vector = self.code.decoding_vector(reported)
         read = np.flatnonzero(vector)
@@ -336,7 +335,7 @@ class SumRound(Gathering):
             sum(self.code.partitions(worker, at).size for at in asked.indices.tolist())
             for worker, asked in self._requests.items()
         ]
-        # The sums are the messages of a code in itself, each of a share of its own.
+        # The sums are the messages of another code, in which each has a share of its own.
         count = len(sizes)
         shares = CellScheme(
             np.cumsum([0, *sizes]), np.ones(count, np.int64), np.arange(count), stragglers=0
@@ -359,17 +358,17 @@ class SumRound(Gathering):
         message : (p,) array
             It is not copied: do not change it until `gradient` has returned.
         index : None
-            A worker sends one sum.
+            Must be None: a worker sends one sum.
         energy : float, optional
-            Sum of the energies (`Encoder.energy`) of its messages, each times the square of its
-            coefficient.
+            Sum of the energies (`Encoder.energy`) of its messages, each times the squared modulus
+            of its coefficient.
 
         Raises
         ------
         NonFiniteMessageError
-            If it holds NaN or Inf.
+            If the message holds NaN or Inf.
         ValueError, TypeError
-            If the worker was not asked, or has answered, or the sum does not fit. The round is
+            If the worker was not asked or has answered, or if the sum does not fit. The round is
             unchanged.
         """
         worker = check_index("worker", worker, self.scheme.n)
@@ -384,7 +383,7 @@ class SumRound(Gathering):
         try:
             ready = self._sums.receive(list(self._requests).index(worker), answer, energy=energy)
         except NonFiniteMessageError:
-            form.require_finite(worker, answer)  # which names this worker
+            form.require_finite(worker, answer)  # this error names the worker
             raise
         self._answers[worker] = answer, energy
         self._owed.pop(worker, None)
@@ -400,7 +399,7 @@ class SumRound(Gathering):
         return self._sums
 
     def gradient(self, out: Output | None = None) -> NDArray[Any]:
-        """The gradient, from all sums that were asked for.
+        """Return the gradient: the sum of all answers.
 
         Raises
         ------
@@ -418,5 +417,5 @@ class SumRound(Gathering):
         return self._answered().trust()
 
 
-# What runs a round that nobody runs: no time passes.
+# The host of a round that no host has begun: no time passes.
 _NOBODY = Host(lambda: 0.0)

@@ -1,8 +1,8 @@
 """Liars with s + 1 copies: verified rounds whose master asks again (Hofmeister et al. 2024).
 
-The checks of `fastgc.coding.verify` show that messages contradict each other with half as many
-copies as they need to show whose are wrong. The master then asks the suspects what each of their
-partial gradients contributed, and computes itself as few of these as decide who lies. A suspect
+Contradictions between messages show with half as many copies as it takes to tell which messages are
+wrong (`fastgc.coding.verify`). The master then asks the suspects what each of their partial
+gradients contributed. It computes as few partial gradients itself as decide who lies. A suspect
 that does not answer remains one: its message stays, and the master computes its answer.
 """
 
@@ -29,12 +29,12 @@ from .verify import Finding
 __all__ = ["AskingRound", "Costs"]
 
 Compute = Callable[[int], ArrayLike]
-_Said = Mapping[int, ArrayLike | None]  # answers by worker; None: it has none
+_Said = Mapping[int, ArrayLike | None]  # answers by worker; None: no answer
 Ask = Callable[[list[int], int], _Said]
 _Case = Generator[list[int], _Said, None]
 
-# Roundings by which what is claimed of a partial gradient may differ from what the master computes,
-# in units of SAFETY; and claims of two workers from each other: a little more than twice as many.
+# Roundings, in units of SAFETY, by which a claim about a partial gradient may differ from what the
+# master computes, and from the claim of another worker: a little more than twice as many.
 _OFF, _APART = 2.0, 5.0
 
 
@@ -48,11 +48,11 @@ class AskingRound(Round):
     Parameters
     ----------
     code : Code
-        Its workers must send one message each, and each partition be on more than `liars` workers.
+        Its workers must send one message each. Each partition must be on more than `liars` workers.
     p, dtype, message_dtype, tracker
         As in `Round`; messages must be float32, float64 or complex.
     liars : int
-        Largest number of workers that may lie, s: 1 to 4.
+        Largest number of workers that may lie, s: 1 to 16.
     partial_dtype : numpy dtype, optional
         As in `Round`.
 
@@ -72,26 +72,26 @@ class AskingRound(Round):
     -----
     The protocol is that of Hofmeister, Maßny, Yaakobi, Bitar, "Byzantine-resilient gradient coding
     through local gradient computations" (arXiv 2401.02380), for any code and for floating-point
-    numbers, with one question instead of a tournament of matches. A question is a seed, drawn when
-    all messages have come. The answer has, for each partition of the worker, the inner products of
-    its gradient with the random vector of this seed, and its norm. Then
+    numbers, with one question instead of a tournament of matches. A question is a seed, drawn after
+    all messages have come. For each partition of the worker, the answer has the norm of its
+    gradient and the gradient's inner products with the random vector of this seed. Then
 
     1. a worker that contradicts its own message lies;
     2. if two workers contradict each other on a partition, the master computes its gradient, and
        the worker that is wrong lies;
     3. if no workers do, and more workers than may still lie have computed or claimed each
-       partition, the messages differ only by some roundings each, and all are used.
+       partition, the messages differ by a few roundings at most, and all are used.
 
     So each computation identifies a liar, at most s as in the paper, except for computations that
     replace missing claims. An answer has w (m + 1) numbers, for a load of w and m pieces. In the
-    paper it has one number for each of about log2(w) levels, but each takes a round trip.
+    paper it has one number at each of about log2(w) levels, but each level takes a round trip.
 
     The master stops waiting as soon as other messages show who lies. A suspect that does not answer
     may be honest: its message is kept, and the master computes all its partial gradients, at most
     w, instead of its answer.
 
-    A seed is a secret until all messages that it compares have come. If a later message contradicts
-    others, a new seed is drawn, and the suspects are asked with that.
+    A seed stays secret until all messages that it compares have come. If a later message
+    contradicts others, the suspects are asked with a new seed.
 
     Contradictions are noticed as in `fastgc.coding.verify`, by a random projection of each message,
     and missed as rarely. In float64 the probability of a miss is of the order of 1e-12. In float32
@@ -134,17 +134,17 @@ class AskingRound(Round):
         super().__init__(code, *types, tracker, verify=liars, partial_dtype=partial_dtype)
 
     def reset(self) -> None:
-        """Forget all messages, and who lied."""
-        self._claims: dict[int, NDArray[Any]] = {}  # what workers answered
-        self._truth: dict[int, NDArray[Any]] = {}  # of partitions that the master computed
+        """Forget all messages, and all who lied."""
+        self._claims: dict[int, NDArray[Any]] = {}  # workers' answers
+        self._truth: dict[int, NDArray[Any]] = {}  # partitions' answers that the master computed
         self._sampling: _Sampling | None = None
         self._before: set[int] = set()  # workers whose messages had come when it was drawn
         self.costs, self.silent = Costs(), list[int]()
-        self._host: Host | None = None  # who settles contradictions as they come
-        self._case: _Case | None = None  # that is being settled
-        self._open: dict[int, int] = {}  # workers that owe it an answer, and to which seed
+        self._host: Host | None = None  # if set, contradictions are settled as they come
+        self._case: _Case | None = None  # the contradiction being settled
+        self._open: dict[int, int] = {}  # workers that owe an answer, and the seed of the question
         self._said: dict[int, ArrayLike | None] = {}
-        self._new: list[tuple[int, int]] = []  # questions, each to be told once
+        self._new: list[tuple[int, int]] = []  # questions not yet told by `questions`
         self.due = math.inf
         super().reset()
 
@@ -158,7 +158,7 @@ class AskingRound(Round):
         dtype: DTypeLike | None = None,
         message_dtype: DTypeLike | None = None,
     ) -> NDArray[Any]:
-        """The answer of an honest worker: a few numbers on each of its partial gradients.
+        """Return the answer of an honest worker: a few numbers about each partial gradient.
 
         Parameters
         ----------
@@ -183,7 +183,7 @@ class AskingRound(Round):
         ValueError
             If there are not as many partial gradients as the worker has partitions.
         TypeError, ValueError
-            If there is no such worker, or such a round cannot ask.
+            If there is no such worker, or the round cannot ask about these messages.
         """
         scheme = code.scheme
         worker = check_index("worker", worker, scheme.n)
@@ -209,20 +209,20 @@ class AskingRound(Round):
         return not self._inspect().holds
 
     def _covers(self, used: NDArray[np.bool_]) -> bool:
-        """As in `Round`; and where as many liars were named as there may be."""
+        """As in `Round`, or true once as many liars are named as there may be."""
         return not self._left() or super()._covers(used)
 
     def settle(self, ask: Ask | None, compute: Compute) -> Costs:
-        """Ask until no messages contradict each other, and drop those that are wrong.
+        """Ask until no messages contradict each other, and drop the wrong ones.
 
-        It does nothing if they do not. You may call it again when more messages have come.
+        Without a contradiction it does nothing. You may call it again after further messages.
 
         Parameters
         ----------
         ask : callable or None
-            ``ask(workers, seed)`` returns for each worker what `answer` gives there. Workers that
-            do not answer are missing or None, and the master computes their answers. No worker is
-            asked twice with the same seed. None: no worker is asked, and the master computes
+            ``ask(workers, seed)`` returns the `answer` of each worker. Workers that do not answer
+            are missing or None, and the master computes their answers. No worker is asked twice
+            with the same seed. If `ask` is None, no worker is asked, and the master computes
             everything that the suspects have computed.
         compute : callable
             ``compute(partition)`` returns the partial gradient of a partition, a (p,) array, as
@@ -251,17 +251,17 @@ class AskingRound(Round):
             return self.costs
 
     def begin(self, host: Host) -> None:
-        """Begin; contradictions are settled as they come, where the host computes."""
+        """Begin a round; if the host computes, contradictions are settled as they come."""
         self._host = host if host.compute is not None else None
 
     @property
     def ready(self) -> bool:
-        """As in `Round`; not while answers are awaited."""
+        """As in `Round`, but false while answers are awaited."""
         return self._ready and self._case is None
 
     @property
     def awaited(self) -> Collection[int]:
-        """Workers that were asked, and owe an answer."""
+        """Workers that owe an answer."""
         return self._open
 
     def receive(
@@ -276,7 +276,7 @@ class AskingRound(Round):
         super().receive(worker, message, index, energy=energy)
         host = self._host
         if self._case is not None:
-            if not self.contradicted:  # it told what suspects were asked for
+            if not self.contradicted:  # this message settled it: no answers are needed
                 self._go_on()
         elif host is not None and self._decodable and self.contradicted:
             assert host.compute is not None
@@ -285,7 +285,7 @@ class AskingRound(Round):
         return self.ready
 
     def _go_on(self) -> None:
-        """Go on with what is being settled, with the answers that came."""
+        """Resume settling with the answers that came."""
         assert self._case is not None
         said, self._said = self._said, {}
         try:
@@ -295,7 +295,7 @@ class AskingRound(Round):
         self._ask(asked)
 
     def _ask(self, asked: list[int]) -> None:
-        """Let these workers be asked, unless they were already; nobody: it is settled."""
+        """Queue a question to each of these workers not asked yet; none closes the case."""
         if not asked:
             self._case, self._open, self._new, self.due = None, {}, [], math.inf
             return
@@ -315,14 +315,14 @@ class AskingRound(Round):
         self.costs = Costs(*(before + more for before, more in each))
 
     def questions(self) -> list[tuple[int, int]]:
-        """Suspects to be asked, and the seed of what; each is told once."""
+        """Return the suspects to be asked, each with a seed. Each question is returned once."""
         new, self._new = self._new, []
         return new
 
     def hear(
         self, worker: int, what: Any, answer: NDArray[Any] | None, *, energy: float = math.nan
     ) -> NDArray[np.int64]:
-        """Take what a suspect answers; None: it does not."""
+        """Take a suspect's answer; None means that none will come."""
         if worker in self._open and what == self._open[worker]:
             self._said[worker] = None if answer is None else answer.copy()
             del self._open[worker]
@@ -331,19 +331,19 @@ class AskingRound(Round):
         return super().hear(worker, what, answer, energy=energy)
 
     def straggles(self, worker: int) -> None:
-        """As in `Round`; it answers no more."""
+        """As in `Round`; it will not answer either."""
         super().straggles(worker)
         if worker in self._open:
             self.hear(worker, self._open[worker], None)
 
     def elapse(self) -> None:
-        """Go on without the answers that did not come."""
+        """Go on without the answers that are missing."""
         self._said |= dict.fromkeys(self._open)
         self._open = {}
         self._go_on()
 
     def _settling(self, compute: Compute, asks: bool) -> _Case:
-        """Settle as `settle`: yields workers to be asked, and is sent what they say."""
+        """Settle contradictions, as `settle` says: yield workers to ask, and be sent answers."""
         while True:
             assert self._inspector is not None
             finding = self._inspect()
@@ -380,7 +380,7 @@ class AskingRound(Round):
                 self._conclude(finding._replace(covered=covered, holds=True))
 
     def _left(self) -> int:
-        """Workers that may still lie, beside those that were found to."""
+        """Return how many workers may still lie, beside those already named."""
         return max(0, self._liars - len(self.corrupt))
 
     def _suspects(self, finding: Finding) -> list[int]:
@@ -388,14 +388,14 @@ class AskingRound(Round):
         return sorted(set().union(*groups))
 
     def _draw(self) -> None:
-        """Draw the seed of a question, when nobody can change a message any more."""
+        """Draw a new seed. All messages that it is to compare have come, so none can change."""
         self._sampling = _Sampling(self.scheme, self.form, secrets.randbits(63))
         self._before = set(self.survivors.tolist())
         self._claims.clear()
         self._truth.clear()
 
     def _take_claims(self, said: _Said) -> None:
-        """Take what suspects said, and note who said nothing."""
+        """Take suspects' answers, and note who gave none."""
         for worker, answer in said.items():
             claims = self._answered(answer, self.scheme.partitions(worker).size)
             if claims is None:
@@ -404,13 +404,13 @@ class AskingRound(Round):
                 self._claims[worker] = claims
 
     def _compute_claims(self, workers: list[int], compute: Compute) -> None:
-        """What these workers would have to say."""
+        """Compute what these workers should have answered."""
         for worker in workers:
             held = self.scheme.partitions(worker).tolist()
             self._claims[worker] = np.array([self._true(j, compute) for j in held])
 
     def _answered(self, said: ArrayLike | None, held: int) -> NDArray[Any] | None:
-        """An answer as an array; of NaN, which nothing agrees with, if it is none."""
+        """Return an answer as an array; None if missing, all NaN (always wrong) if malformed."""
         reals = 2 if self.scheme.is_complex else 1
         shape = held, self.scheme.pieces + 1
         if said is None:
@@ -431,7 +431,7 @@ class AskingRound(Round):
         return self._truth[partition]
 
     def _contradicts_itself(self, worker: int) -> bool:
-        """Whether a message is not what its worker says that it consists of."""
+        """Say whether a worker's claims do not add up to its message."""
         assert self._sampling is not None
         message = self._rows.arrays[int(np.flatnonzero(self.survivors == worker)[0])]
         sent, size = self._sampling.of_message(message)
@@ -446,7 +446,7 @@ class AskingRound(Round):
             return not float(np.abs(sent - said)) <= within < math.inf
 
     def _claimed(self, suspects: list[int]) -> dict[int, list[tuple[int, NDArray[Any]]]]:
-        """What is claimed of each partition, and by whom."""
+        """Return the claims about each partition, with the workers that made them."""
         claimed: dict[int, list[tuple[int, NDArray[Any]]]] = {}
         for i in suspects:
             if i in self._claims:
@@ -456,7 +456,7 @@ class AskingRound(Round):
         return claimed
 
     def _wrong(self, suspects: list[int], compute: Compute) -> list[int]:
-        """Who contradicts the own message; or is wrong where claims differ most."""
+        """Return who contradicts the own message; else who is wrong where claims differ most."""
         wrong = [i for i in suspects if i in self._claims and self._contradicts_itself(i)]
         claimed = self._claimed(suspects)
         if wrong or not claimed:
@@ -470,7 +470,7 @@ class AskingRound(Round):
         return self._untrue(worst, claimed[worst], compute) if apart[worst] > _APART else []
 
     def _wrong_of_few(self, suspects: list[int], compute: Compute) -> list[int]:
-        """Who is wrong on a partition of which no more workers claim something than may lie."""
+        """Return workers with a wrong claim about a partition that few enough claim to all lie."""
         for j, claims in self._claimed(suspects).items():
             if len(claims) <= self._left() and (wrong := self._untrue(j, claims, compute)):
                 return wrong
@@ -479,7 +479,7 @@ class AskingRound(Round):
     def _untrue(
         self, partition: int, claims: list[tuple[int, NDArray[Any]]], compute: Compute
     ) -> list[int]:
-        """Whose claims are wrong on a partition, which the master computes."""
+        """Compute a partition's gradient, and return the workers whose claims differ from it."""
         assert self._sampling is not None
         truth = self._true(partition, compute)
         return [i for i, claim in claims if self._sampling.apart(truth, claim) > _OFF]
@@ -499,7 +499,7 @@ def _require_askable(scheme: Scheme, form: Format) -> None:
 
 
 class _Sampling:
-    """Inner products with a random vector: of a message, and of the pieces of partial gradients."""
+    """Inner products of a message, and of the pieces of partial gradients, with a random vector."""
 
     def __init__(self, scheme: Scheme, form: Format, seed: int) -> None:
         self.seed = seed
@@ -515,13 +515,13 @@ class _Sampling:
         return wide.view(np.complex128) if self._paired else wide
 
     def of_message(self, message: NDArray[Any]) -> tuple[complex, float]:
-        """Its inner product and its norm."""
+        """Return the message's inner product, and its norm."""
         numbers = self._numbers(message.view(self._form.message_dtype))
         with np.errstate(over="ignore", invalid="ignore"):
             return complex(numbers @ self._vector), _norm(numbers)
 
     def of_partial(self, partial: NDArray[Any]) -> NDArray[Any]:
-        """The inner products of its pieces, and its norm."""
+        """Return the inner products of the partial gradient's pieces, and its norm."""
         p, size = self._form.gradient_size, self._form.message_size
         if partial.shape != (p,):
             raise ValueError(f"a partial gradient must be of shape ({p},), not {partial.shape}")
@@ -535,7 +535,7 @@ class _Sampling:
         return found
 
     def apart(self, one: NDArray[Any], other: NDArray[Any]) -> float:
-        """How far claims on a partition are from each other, in roundings of the first's norm."""
+        """Return how far claims differ, in units of SAFETY roundings of the smaller norm."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             far = float(np.abs(one - other).max())
             if far == 0:
@@ -546,7 +546,7 @@ class _Sampling:
 
 
 def _norm(numbers: NDArray[Any]) -> float:
-    """The norm, also where squares overflow: infinite rounding errors would allow anything."""
+    """Return the norm, even if squares overflow: an infinite bound would allow anything."""
     largest = float(np.abs(numbers).max(initial=0.0))
     if not 0 < largest < math.inf:
         return largest

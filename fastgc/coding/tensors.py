@@ -1,7 +1,7 @@
-"""Arithmetic on tensors that lie on another device: by PyTorch, where they are.
+"""Arithmetic on tensors on another device: PyTorch does it there.
 
-The vector comes from the kernels here, and what is combined is never copied to the host. PyTorch is
-not imported: whoever brings its tensors has done that.
+The vector comes from the kernels here; what is combined is never copied to the host. PyTorch is not
+imported, because whoever passes tensors has imported it.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ def _dtype(dtype: np.dtype[Any]) -> Any:
 
 
 class TensorRows:
-    """`fastgc.kernels.Rows` of tensors: separate vectors, or the rows of a matrix."""
+    """`fastgc.kernels.Rows` for tensors: separate vectors, or the rows of a matrix."""
 
     def __init__(self, arrays: Any) -> None:
         self.arrays = arrays
 
     def select(self, which: NDArray[np.int64]) -> TensorRows:
-        """These rows only, in this order."""
+        """Return the rows `which`, in this order."""
         return TensorRows([self.arrays[at] for at in which.tolist()])
 
     def shortened(self, length: int) -> TensorRows:
-        """The first elements of each row."""
+        """Return the first `length` elements of each row."""
         return TensorRows([row[:length] for row in self.arrays])
 
     def last(self) -> NDArray[Any]:
-        """The last element of each row, on the host."""
+        """Return the last element of each row, on the host."""
         return np.concatenate([scale_of(row) for row in self.arrays])
 
     def overlap(self, tensor: Tensor) -> bool:
-        """Whether a contiguous tensor shares memory with one of them."""
+        """Say whether a contiguous tensor shares memory with a row."""
         begin, end = _extent(tensor)
         return any(begin < last and first < end for first, last in map(_extent, self.arrays))
 
@@ -58,12 +58,12 @@ class TensorRows:
 def _extent(tensor: Tensor) -> tuple[int, int]:
     begin = tensor.data_ptr()
     span = sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
-    return begin, begin + span * tensor.element_size() if begin else begin  # 0: there is no memory
+    return begin, begin + span * tensor.element_size() if begin else begin  # 0: it has no memory
 
 
 @dataclass(frozen=True)
 class TensorFormat(Format):
-    """`Format` of gradients and messages that are tensors on a device.
+    """`Format` for gradients and messages that are tensors on a device.
 
     Attributes
     ----------
@@ -74,12 +74,12 @@ class TensorFormat(Format):
 
     @classmethod
     def on(cls, device: Any, form: Format) -> TensorFormat:
-        """The same format, of tensors on this device."""
+        """Return the same format for tensors on this device."""
         said = {field.name: getattr(form, field.name) for field in fields(Format)}
         return cls(**said, device=device)
 
     def checked(self, what: str, tensor: Tensor, dtype: np.dtype[Any], size: int) -> Tensor:
-        """`tensor` if it is a vector of this dtype and size on the device; or an error."""
+        """Return `tensor` if it is a vector of this dtype and size on the device, or raise."""
         torch, device = _torch(), self.device
         if not isinstance(tensor, torch.Tensor) or tensor.device != device:
             where = tensor.device if isinstance(tensor, torch.Tensor) else type(tensor).__name__
@@ -103,22 +103,22 @@ class TensorFormat(Format):
         size: int,
         mode: int,
     ) -> Any:
-        """Checked rows."""
+        """Check vectors and return them as rows."""
         named = zip(numbers, arrays, strict=True)
         return TensorRows([self.checked(f"{what} {at}", row, dtype, size) for at, row in named])
 
     def matrix(self, messages: Tensor) -> Any:
-        """The rows of a matrix of messages, one for each message of a round."""
+        """Return the rows of a matrix of messages, one for each message of a round."""
         self.checked("messages", messages[0], self.message_dtype, self.message_size)
         return TensorRows(messages[:, : self.length])
 
     def ends(self, messages: Tensor, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        """The last elements of these rows, on the host."""
+        """Return the last elements of these rows, on the host."""
         found: NDArray[Any] = messages[numbers.tolist(), -1].cpu().numpy()
         return found
 
     def output(self, out: Tensor | None) -> Tensor:
-        """`out`, checked, or a new tensor for a gradient."""
+        """Return `out`, checked, or a new tensor for a gradient."""
         if out is None:
             return self.empty(self.gradient_size, self.gradient_dtype)
         target = self.checked("out", out, self.gradient_dtype, self.gradient_size)
@@ -127,21 +127,21 @@ class TensorFormat(Format):
         return target
 
     def shared(self, out: Tensor, messages: Tensor) -> bool:
-        """Whether a gradient shares memory with a matrix of messages."""
+        """Say whether a gradient shares memory with a matrix of messages."""
         return TensorRows([messages]).overlap(out)
 
     def empty(self, size: int, dtype: np.dtype[Any]) -> Tensor:
-        """A new vector."""
+        """Return a new vector, uninitialized."""
         return _torch().empty(size, dtype=_dtype(dtype), device=self.device)
 
     def add_up(self, rows: TensorRows, coef: NDArray[Any], out: Tensor, check: bool) -> bool:
-        """One piece of `combine`."""
+        """Combine the rows of one piece into `out`; with `check`, say whether it is finite."""
         torch, mode, size = _torch(), self.decode_mode, self.length
         whole = out if len(out) == size else out.new_empty(size)
         sums = whole
         if mode == PACKED and not whole.is_complex():
             sums = whole.view(-1, 2)
-            if sums.storage_offset() % 2:  # a complex number would begin inside another
+            if sums.storage_offset() % 2:  # complex views must begin at an even offset
                 sums = sums.clone()
             sums = torch.view_as_complex(sums)
         sums.zero_()
@@ -170,11 +170,11 @@ class TensorFormat(Format):
         array.mul_(unit)
 
     def store(self, array: Tensor, out: Tensor) -> None:
-        """Copy, rounding to what `out` is of."""
+        """Copy to `out`, rounding to its dtype."""
         out.copy_(array)
 
     def require_finite(self, worker: int, row: Tensor) -> None:
-        """Raise NonFiniteMessageError if a message, but for its scale, holds NaN or Inf."""
+        """Raise NonFiniteMessageError if a message, apart from its scale, holds NaN or Inf."""
         finite = row.isfinite()
         if not bool(finite.all()):
             at = int((~finite).nonzero()[0])
@@ -182,13 +182,13 @@ class TensorFormat(Format):
 
 
 def scale_of(message: Tensor) -> NDArray[Any]:
-    """The last element of a message, on the host."""
+    """Return the last element of a message, on the host."""
     found: NDArray[Any] = message[-1:].cpu().numpy()
     return found
 
 
 def square_norm_of(tensor: Tensor) -> float:
-    """Squared 2-norm, summed in double precision."""
+    """Return the squared 2-norm, summed in float64."""
     torch = _torch()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)

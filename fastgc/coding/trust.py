@@ -1,4 +1,4 @@
-"""How far to trust what was decoded or will be, and the warnings where that is not enough."""
+"""How far to trust what was or will be decoded, and warnings if that is not enough."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
     "warn_of_precision",
 ]
 
-# Relative error from which on a code counts as unstable: half of float64's digits are lost.
+# Relative error from which a code counts as unstable: half of float64's digits are lost.
 UNSTABLE = 2.0**-26
 
 
@@ -74,17 +74,18 @@ class Trust(NamedTuple):
     ) -> Self:
         """Estimate from the messages combined, the roundings in each, and the vector's own error.
 
-        `growth_squared` relates the messages combined, `inside` the partial gradients in them, each
-        times its coefficients, to the gradient. The latter is NaN if not known; else the messages
-        were built up by adding so many partial gradients, one by one. `steps` are those of sums,
-        `partial_steps` those of the partial gradients' before them. Messages are `rounded` unless
-        each is a partial gradient as it was computed.
+        `growth_squared` is the sum of the messages' squared norms, times their squared
+        coefficients, over the gradient's. `inside` is the same for the partial gradients in the
+        messages. It is NaN if unknown; if it is known, encoders built up each message by adding
+        `added` partial gradients one by one. `steps` counts the roundings of sums, `partial_steps`
+        those of the partial gradients before. `rounded` is False if each message is a partial
+        gradient exactly as computed.
         """
         if not growth_squared < np.inf or inside == np.inf:  # beyond float64
             return cls(np.inf, np.inf)
-        # Rounding errors add up like a random walk. In the messages, each amplified. In the
-        # gradient: one error of the size of a partial sum for each sum (1/3 on average, as they
-        # grow), and that of the last rounding.
+        # Rounding errors add up like a random walk. Those in messages are amplified. The gradient
+        # adds one error of the size of a partial sum for each sum (on average a third of the whole,
+        # squared, as sums grow), and one for the last rounding.
         gradient_dtype, message_dtype = form.gradient_dtype, form.message_dtype
         if is_integer(gradient_dtype):  # nothing is rounded
             return cls(wrong, float(np.sqrt(max(growth_squared, inside, 0.0))))
@@ -95,24 +96,24 @@ class Trust(NamedTuple):
         amplified, known = growth_squared, inside >= 0
         if known:
             growth_squared = max(growth_squared, inside)
-        # Messages may be sums of more precision than those that they are added up in.
+        # Messages may be sums of higher precision than the sum over messages.
         inner = min(sums, unit_roundoff(form.sum_dtype))
         squared = inner**2 * growth_squared * steps + sums**2 * (sums_of(terms) / 3 + 1)
         if inner < sums:
             squared += sums**2 * amplified
         squared += unit_roundoff(form.partial_dtype) ** 2 * growth_squared * partial_steps
         if known and rounded:
-            # Each sum was rounded, and they are half as large as all, on average.
+            # Each sum was rounded; on average partial sums are half as large as the whole.
             each = unit_roundoff(form.sum_dtype)
             squared += each**2 * inside * (added / 2 + 1) / 3
-        # Floats are added up as such, the groups of them in float64, or all in float64.
+        # Floats are added as floats in groups whose sums are added in float64, or all in float64.
         if message > sums and not is_half(message_dtype) and folds_floats():
             squared += (
                 message**2
                 * amplified
                 * (of_groups(terms) + (rounded and not known) * of_groups(added))
             )
-        # Results of less precision than the sums: each element is rounded once.
+        # Results of lower precision than the sums: each element is rounded once.
         if message > sums and rounded:
             squared += ROUNDING * message**2 * amplified
         if gradient > sums:
@@ -128,7 +129,7 @@ class Approximation(NamedTuple):
     ----------
     gradient : (p,) array
         The combination of messages whose coefficients on the partial gradients are nearest to 1.
-        An unbiased one is the nearest of those whose coefficients have the mean 1.
+        An unbiased gradient is the nearest one whose coefficients have the mean 1.
     residual : float
         Distance of the coefficients from 1, ``||a_F B_F - 1|| / sqrt(k)``; 0 means exact. This is
         the expected error relative to the expected norm, if partial gradients have equal norms and
@@ -156,7 +157,7 @@ def expected_trust(
     dtype: DTypeLike,
     message_dtype: DTypeLike | None,
 ) -> Trust:
-    """How far to trust what checked survivors decode to, before any message is there."""
+    """Return how far to trust what checked survivors decode to, before any message has come."""
     form = scheme.format(1, dtype, message_dtype)
     return trust_by_rows(scheme, survivors, scheme._vector_by(survivors, unit=form.unit), form)
 
@@ -164,19 +165,19 @@ def expected_trust(
 def trust_by_rows(
     scheme: Scheme, survivors: NDArray[np.int64], vector: NDArray[Any], form: Format
 ) -> Trust:
-    """The same, by this vector."""
+    """As `expected_trust`, with this vector."""
     with np.errstate(over="ignore", invalid="ignore"):
         squares = (np.abs(vector) ** 2).reshape(survivors.size, -1).sum(axis=1)
         weights = squares * scheme.row_norms[survivors]
-        weights[~vector.reshape(survivors.size, -1).any(axis=1)] = 0  # messages that are not read
+        weights[~vector.reshape(survivors.size, -1).any(axis=1)] = 0  # messages not used
         growth = _total(scheme, survivors, weights)
     return trust_of(scheme, growth, vector, survivors, scheme.row_norms[survivors], form)
 
 
 def _total(scheme: Scheme, survivors: NDArray[np.int64], squares: NDArray[np.float64]) -> float:
-    """Expected square of a sum of errors, by the expected square of each message's.
+    """Expected square of a sum of errors, given the expected square of each message's error.
 
-    Errors are independent, but those of copies are the same.
+    Errors are independent, except that all copies of a message have the same error.
     """
     if scheme.copies is None:
         return float(squares.sum())
@@ -195,14 +196,13 @@ def trust_of(
     energies: NDArray[np.float64] | None = None,
     lost: float = 0.0,
 ) -> Trust:
-    """How far to trust what this vector decodes to, if it amplifies errors by so much.
+    """Return how far to trust what this vector decodes to, given by how much it amplifies errors.
 
-    `squares`: squared norms of the messages over that of the gradient. `inside`: by how much it
-    amplifies errors of messages that were built up by encoders, NaN if that is not known.
-    `energies`: as `squares`, of the partial gradients in each message, times its coefficients;
-    None before there are messages, for partial gradients of equal norm in random directions.
-    `lost`: the square of what was lost where numbers are too small to be normal, over that of the
-    gradient.
+    All squares here are relative to the squared norm of the gradient. `squares` are the messages'
+    squared norms. `inside` is as in `Trust.of`. `energies` are the squared norms of the partial
+    gradients in each message, times its squared coefficients; None before messages have come, when
+    partial gradients are taken to have equal norms and random directions. `lost` is the square of
+    what underflow lost.
     """
     wrong = scheme.left_out(survivors, vector)
     if energies is not None and 0 < wrong < math.inf:
@@ -226,7 +226,7 @@ def trust_of(
 
 
 def _copied(scheme: Scheme, survivors: NDArray[np.int64], form: Format) -> bool:
-    """Whether each message is a partial gradient as it was computed, and no less precise."""
+    """Whether each message is a partial gradient as it was computed, in no lower precision."""
     if (
         scheme.load * scheme.pieces != scheme.messages_per_worker
         or scheme.is_complex
@@ -239,34 +239,34 @@ def _copied(scheme: Scheme, survivors: NDArray[np.int64], form: Format) -> bool:
 
 
 def _scatter(scheme: Scheme, survivors: NDArray[np.int64], energies: NDArray[np.float64]) -> float:
-    """Sum of the partial gradients' squared norms, as messages tell it that hold some of them."""
+    """Estimate the sum of the partial gradients' squared norms from the messages' energies."""
     sizes = scheme.row_norms[survivors]
     told = (sizes > 0) & (sizes < np.inf)
     return float(np.mean(energies[told] / sizes[told])) if told.any() else math.inf
 
 
 def _missing(scheme: Scheme, residual: float, scatter: float) -> float:
-    """Norm to expect of what is left out, that of the decoded gradient being 1.
+    """Expected norm of what is left out, relative to the decoded gradient.
 
-    ``sum_j (v_j - 1) g_j`` by the two numbers that are known of v = a_F B_F, its `residual` and its
-    mean, and by the two that are known of the partial gradients: the `scatter`, the sum of their
-    squared norms, and the squared norm of ``sum_j v_j g_j``, which is 1. So partial gradients are
-    taken for one direction that all have in common, and random ones: if they are alike, the sum is
-    long, and what is left out has little to do with the residual; if they cancel, it is short.
+    What is left out is ``sum_j (v_j - 1) g_j`` with v = a_F B_F. Of v two numbers are known, its
+    `residual` and its mean. Of the partial gradients two more are known: `scatter`, the sum of
+    their squared norms, and the squared norm of ``sum_j v_j g_j``, which is 1. They fit partial
+    gradients with one common part and random parts. If the g_j are alike, their sum is long, and
+    what is left out depends little on the residual. If they cancel, their sum is short.
     """
     k, left = scheme.k, residual**2
     mean = 1.0 if scheme.unbiased else 1 - left
-    square = left + 2 * mean - 1  # of v, over k
+    square = left + 2 * mean - 1  # the squared norm of v, over k
     common, room = 1 - square * scatter, k * mean**2 - square
     common = min(max(common / room, 0.0), scatter) if room > 0 else 0.0
     return math.sqrt(k * (1 - mean) ** 2 * common + left * (scatter - common))
 
 
 def _underflow(scheme: Scheme, form: Format, amplified: float, terms: int) -> float:
-    """Square to expect of what rounding does where numbers are too small to be normal.
+    """Expected square of the errors by underflow.
 
-    Sums are exact there, and products with integers, but no other product, and nothing that is
-    rounded to another precision. `amplified` is the squared norm of the vector, of so many terms.
+    Sums and products with integers are exact there; other products, and roundings to another
+    precision, are not. `amplified` is the squared norm of the vector, which has `terms` entries.
     """
     if is_integer(form.gradient_dtype) or form.paired:
         return 0.0
@@ -291,16 +291,16 @@ def trust_of_sums(
     energies: NDArray[np.float64],
     form: Format,
 ) -> Trust:
-    """How far to trust a gradient, by its squared norm and those and energies of its messages."""
+    """Estimate trust from the squared norms of a gradient and its messages, and their energies."""
     squares = np.abs(vector) ** 2
-    if squares.ndim > 1:  # of all pieces
+    if squares.ndim > 1:  # over all pieces
         squares = squares.sum(axis=1)
     used = squares > 0
     taken, squares = survivors[used], squares[used]
     spread = _total(scheme, taken, squares * norms[used])
-    inside = _total(scheme, taken, squares * energies[used])  # NaN: not known
+    inside = _total(scheme, taken, squares * energies[used])  # NaN: unknown
     if size == 0 or not np.isfinite(size + spread):
-        # All is zero, or cancels, or squares are beyond a double: nothing can be said.
+        # The sum is zero or cancels, or squares are beyond float64: nothing is known.
         zero = spread == 0 and not inside > 0 and not gradient.any()
         unknown = 0.0 if zero else np.inf
         return Trust(unknown, unknown)
@@ -319,7 +319,7 @@ def trust_of_sums(
 
 
 class Watch(Protocol):
-    """What follows the precision of decoded gradients: `fastgc.stability.StabilityTracker`."""
+    """Follows the precision of decoded gradients, as `fastgc.stability.StabilityTracker` does."""
 
     def enough(self, predict: Callable[[], float]) -> bool:
         """Whether to decode from messages that suffice, or to wait for more.
@@ -339,17 +339,17 @@ class Watch(Protocol):
 
 
 def typical_error(scheme: Scheme) -> float:
-    """Relative error to expect in float64, as many workers straggling as may."""
+    """Expected relative error in float64 if as many workers straggle as may."""
     known = scheme.typical_error()
     if known is not None:
         return known
-    # Errors spread over many decades; where sets take long, only a few are tried.
+    # Errors spread over many decades. If sets take long, only a few are tried.
     sets = 25 if scheme.message_count <= 400 else 5
     errors: list[float] = []
     for error in _expected_errors(scheme, sets, np.dtype(np.float64), np.dtype(np.float64)):
         errors.append(error)
         bad = sum(not error <= UNSTABLE for error in errors)
-        if 2 * max(bad, len(errors) - bad) > sets:  # the median's side is settled
+        if 2 * max(bad, len(errors) - bad) > sets:  # it is clear on which side the median is
             break
     return float(np.median(errors))
 
@@ -357,20 +357,20 @@ def typical_error(scheme: Scheme) -> float:
 def _expected_errors(
     scheme: Scheme, sets: int, dtype: np.dtype[Any], message_dtype: np.dtype[Any]
 ) -> Iterator[float]:
-    """Relative errors to expect of random sets, as many workers straggling as may."""
+    """Yield expected relative errors for random sets, with as many stragglers as may be."""
     rng = np.random.default_rng(0)
     for _ in range(sets):
         heard = scheme.messages_of(rng.permutation(scheme.n)[: scheme.awaited])
         try:
             yield expected_trust(scheme, heard, dtype, message_dtype).relative_error
-        except (OverflowError, NotDecodableError):  # the latter: a vector worth nothing
+        except (OverflowError, NotDecodableError):  # the latter: the best vector is 0
             yield math.inf
 
 
 def warn_of_precision(scheme: Scheme, form: Format) -> None:
-    """Warn where gradients or messages of less than float64 lose more than half their digits.
+    """Warn if gradients or messages of less than float64 lose more than half of their digits.
 
-    In float64 that is told when the code is made; and of codes that are gated, in each round.
+    In float64 the constructor of the code warns; gated codes warn in each round.
     """
     least = max(map(unit_roundoff, (form.gradient_dtype, form.message_dtype)))
     limit = math.sqrt(least)
@@ -382,7 +382,7 @@ def warn_of_precision(scheme: Scheme, form: Format) -> None:
         sets = 20 if scheme.message_count <= 400 else 10
         errors = list(_expected_errors(scheme, sets, *key))
         best = _expected_errors(scheme, sets, *[np.dtype(np.float64)] * 2)
-        # not of what is left out in any precision
+        # Do not blame the precision for what is left out in any precision.
         blamed = [e if e > 2 * left else 0.0 for e, left in zip(errors, best, strict=True)]
         known[key] = float(np.quantile(blamed, 0.9, method="lower"))
     error = known[key]
@@ -401,12 +401,12 @@ def warn_of_precision(scheme: Scheme, form: Format) -> None:
 def check_stability(
     scheme: Scheme, strict: bool, remedy: str, *, when: str = "", limit: float = UNSTABLE
 ) -> None:
-    """Warn, or raise if `strict`, when rounding would leave nothing worth having.
+    """Warn, or raise if `strict`, if rounding would leave nothing of use.
 
-    The constructors of codes call this. `when` says of which rounds `typical_error` tells, if not
-    of those with as many random stragglers as may be.
+    Constructors of codes call this. `when` names the rounds for which `typical_error` holds, if
+    not those with as many random stragglers as may be.
     """
-    if made_before() or (nobody_asks() and not strict):  # and said then, or to be asked for
+    if made_before() or (nobody_asks() and not strict):  # the original warned, or the maker checks
         return
     error = typical_error(scheme)
     if not error <= limit:

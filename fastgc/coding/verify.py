@@ -1,62 +1,69 @@
-"""Whether messages fit each other: parity checks, on one random projection of each message.
+"""Verify that messages fit each other: parity checks on one random projection of each message.
 
-Checks h with h c_F = 0 hold as well for the projections y_i = <r, c_i> on any vector r: one number
-stands for all elements of a message, as in Freivalds' test of matrix products (1977). r is drawn
-anew for each round, from the system's own source of randomness, and told to nobody.
+A check h with h c_F = 0 holds for the projections y_i = <r, c_i> on any vector r as well. So one
+number stands for all elements of a message, as in Freivalds' test of matrix products (1977). Each
+round draws a new r from the system's own source of randomness, and tells it to nobody.
 
-Let at most e workers of a round be liars: they may know everything but r, and collude. Then, but
-for rounding errors and the probability below,
+Let at most e workers of a round be liars. They may know everything but r, and collude. Then, except
+for rounding errors and misses, whose bounds follow,
 
-1. no gradient is verified to which they contribute anything else than their code says;
+1. a gradient is not verified if a liar contributes to it anything but what its code says;
 2. no honest worker is accused;
-3. t of them that contribute something else are accused, all of them and at once, as soon as the
-   others cannot have done it. Where any `threshold` messages determine all others (Reed-Solomon
-   codes, in each cluster, cyclic repetition, Lagrange codes of one message a worker), that is with
-   e + t messages to spare; where messages are copies of each other (repetition codes), with
-   e + t + 1 of each; where they are edges of a graph (binary codes), with e + t + 1 paths between
-   the ends of a liar's that share none.
+3. if t workers contribute something else, all t are accused, at once, as soon as the other workers
+   cannot have caused the contradiction. This takes
 
-A gradient is verified if all checks hold, and it can be decoded without any e of the messages: the
-difference of its vector from one without the liars' is a check, and what they change about the
-gradient is what they change about that check. A round that could not have so many to spare with all
-messages at hand is refused, and what is not verified is not decoded.
+   - e + t messages to spare where any `threshold` messages determine all others (Reed-Solomon
+     codes, in each cluster; cyclic repetition; Lagrange codes of one message a worker);
+   - e + t + 1 copies where messages are copies of each other (repetition codes);
+   - e + t + 1 paths between the ends of a liar's message, with no message in common, where messages
+     are edges of a graph (binary codes).
 
-For who is accused are those whom every set of at most e workers holds that explains the checks that
-fail, and the liars are such a set: `fastgc.coding.liars` says how they are found. A set S other
-than the liars T explains checks only if some messages of S and T, and no others, can be changed so
-that all checks hold: not of fewer workers than there are messages to spare, and one, in the first
-case; not but of all copies, in the second. With fewer messages nobody is accused, and the round
-raises a `CorruptMessageError`. Once t are, at most e - t others may lie, and at least one
-is looked for. Checks that fail are looked at again when as many messages came as it takes to tell
-who is corrupt: a few later than could be where others are found to be first.
+Proof of 1. A gradient is verified if all checks hold and it can be decoded without any e of the
+messages. The difference between its decoding vector and one without the liars' messages is a check.
+The liars change this check by exactly what they change the gradient by. A code that has too few
+messages to spare even when all have come is refused, and an unverified gradient is not decoded.
 
-Of more than e liars nothing is said. Two that send the same, where there are three copies and e is
-1, outvote the third, which is dropped in their place; e = 2 wants five copies to name them, and
-with three only says that someone lies.
+Proof of 2 and 3. A set of workers explains failed checks if other messages of theirs would make all
+checks hold. Accused are the workers that are in every explaining set of at most e workers; the set
+T of the liars is one of these sets. `fastgc.coding.liars` says how they are found. Another set S
+explains the checks only if changes of messages of S and T alone can keep all checks true. In the
+first case that takes more workers than there are messages to spare; in the second it takes all
+copies. Both are more than the e + t workers of S and T.
 
-"But for rounding errors" is more for many liars than for one. Neighbours on the circle of a large
-Reed-Solomon code can change their messages so that checks see next to nothing: what they change of
-the gradient is then no more than rounding errors are of one that is decoded without them. And they
-can imitate a single worker among them: the smallest set is accused that explains the checks, so
-that whom several frame so may be one that is honest. What is decoded without it is as precise as
-without them.
+With fewer messages nobody is accused, and the round raises `CorruptMessageError`. After t workers
+are accused, at most e - t others may lie; the round still looks for at least one. Failed checks are
+inspected again only when enough messages have come to tell who is corrupt, which is a few messages
+late if others are accused in between.
 
-A change of messages that moves a check by t times what rounding may is missed with a probability of
-at most ``27 (1 + log t) / t``: r is an outer product u w' whose entries have densities of at most
-0.77, so has <u, v> a density of at most ``0.77 sqrt(2) / ||v||`` (Ball and Rogozin), and so has
-``w' d`` for each row d of the change, of which those whose products are smaller than so much of
-what they are hold half of its square or less.
+If there are more than e liars, nothing is guaranteed. With three copies and e = 1, two liars that
+send the same message outvote the honest third, which is dropped. With e = 2, it takes five copies
+to name two liars; three copies only show that someone lies.
 
-What is found is a corruption larger than ten times the rounding errors of what it is compared with.
-Of its message's norm that is about ``10 u sqrt(f)`` for float16 and bfloat16, u their unit roundoff
-(2% and 17% for 20 workers), and ``10 u sqrt(f) w`` for float32 and float64, whose sums are rounded
-as well (2e-5 and 3e-14 at a load of 8); more by what an ill-conditioned code amplifies: of one that
-is unstable, next to anything passes. Where partial gradients cancel inside messages, rounding
-errors are those of the partial gradients: energies tell (`Round.receive`), which engines send with
-each message. A round that is told none takes partial gradients to be as long as messages, and may
-take rounding for a lie. A liar may send any energy; one that is larger than what others say of the
-same partitions is a lie like any other. Of codes of the data, where no two workers compute the
-same, none is believed that is larger than e + 1 of them are.
+Rounding hides more if several lie together. Neighbours on the circle of a large Reed-Solomon code
+can change their messages so that checks see next to nothing. They then change the gradient by no
+more than the rounding errors of a gradient decoded without them. They can also imitate a single
+worker between them. As the smallest explaining set is accused, they can so frame an honest worker.
+The gradient decoded without that worker is as precise as the one decoded without the liars.
+
+If a change of messages moves a check by t times its rounding bound, the probability of a miss is at
+most ``27 (1 + log t) / t``. For r is an outer product u w', and the entries of u and w have
+densities of at most 0.77. So <u, v> has a density of at most ``0.77 sqrt(2) / ||v||`` (Ball and
+Rogozin). The same holds for ``w' d`` with any row d of the change. By Markov's inequality, rows
+with ``|w' d| < x ||d||`` hold more than half of the change's square with a probability of at most
+4.4 x.
+
+A corruption is found if it exceeds ten times the rounding errors of what it is compared with.
+Relative to the message's norm, that is about ``10 u sqrt(f)`` for float16 and bfloat16, u their
+unit roundoff (2% and 17% for 20 workers). For float32 and float64, whose sums are rounded as well,
+it is about ``10 u sqrt(f) w`` (2e-5 and 3e-14 at a load of 8). Ill-conditioned codes amplify it; in
+an unstable code almost anything passes.
+
+Where partial gradients cancel inside messages, rounding errors are those of the partial gradients.
+Only energies (`Round.receive`), which engines send with each message, tell how large these are.
+Without energies a round assumes that partial gradients are as long as messages, and may take
+rounding for a lie. A liar may send any energy. One that exceeds what others say of the same
+partitions counts as a lie. With codes of the data no two workers compute the same, so an energy is
+believed only up to the size that e + 1 workers report.
 """
 
 from __future__ import annotations
@@ -82,52 +89,52 @@ from .scheme import Scheme
 
 __all__ = ["MOST_LIARS", "Finding", "Inspector", "Projection", "check_rounded", "liars_of"]
 
-# Workers that may lie in a round, at most.
+# Largest number of liars that a round looks for.
 MOST_LIARS = 16
 
-# Checks beyond the two for each liar that it takes to find them, which make them more precise.
+# Finding liars takes two checks for each; twice this many more make it more precise.
 MARGIN = 3
 
-# Sets of workers of which it is looked at one by one whether checks see what they do together.
+# Most sets of workers that are searched one by one for changes that checks do not see.
 SETS_LOOKED_AT, SETS_AT_A_TIME = 10_000, 10_000
 
-# Norms between these have squares, also those of elements; a sum that is less than such a part of
-# what it is made of may be 0.
+# Norms between SMALL and LARGE, and the elements of such vectors, have squares in float64. A sum
+# may be 0 if it is smaller than this part of its terms.
 SMALL, LARGE, CANCELLED = 1e-140, 1e140, 1e-6
 
-# Changes of a message by this part of its size, beside others by theirs, do not count.
+# Messages with no more than this share in a change, relative to their sizes, have no part in it.
 HIDDEN = 1e-3
 
-# Elements that share a factor of the projection. Measured at 10^6 elements, 256 to 16384: 1024 and
-# 4096 read a message as fast as it can be read.
+# Elements that share a factor of the projection. Of 256 to 16384, at 1e6 elements, 1024 and 4096
+# cost least: no more than reading the message.
 WIDTH = 4096
 
 
 class Projection:
-    """Inner products of messages with one random vector, in a pass over each.
+    """Inner products of messages with one random vector, in one pass over each message.
 
-    The vector is an outer product: a message is cut into rows of `WIDTH` elements, which
-    `kernels.combine` adds up with random factors, in any precision, and their sum is multiplied by
-    random numbers again. It is drawn by `renew`, with elements of random sign and modulus
-    between 1 and 2 (over their root mean square), none of which hides what it is multiplied by.
+    The vector is an outer product. A message is cut into rows of `WIDTH` elements;
+    `kernels.combine` adds the rows with random factors, in any precision; then the sum is
+    multiplied by random numbers again. `renew` draws the vector. Its factors have random signs and
+    moduli between 1 and 2 (over their root mean square), so that none hides an element.
 
     Parameters
     ----------
     form : Format
-        Of the messages.
+        The format of the messages.
     paired : bool
-        Whether two reals stand for a complex number, as for codes with complex coefficients.
+        Whether two reals stand for a complex number, as in codes with complex coefficients.
     rng : numpy.random.Generator, optional
-        What it is drawn from. Default: one whose seed is secret.
+        The source of the vector. Default: one with a secret seed.
 
     Attributes
     ----------
     passes : float
-        Roundings of a projection, in the precision of sums.
+        Number of roundings of a projection, in the precision of sums.
     unit : float
-        What projections and norms are multiplied by: a power of two at which nothing overflows.
+        Factor of all projections and norms: a power of two that prevents overflow.
     least : float
-        Error of a projection where numbers are too small to be normal.
+        Error of a projection by underflow.
     """
 
     def __init__(self, form: Format, paired: bool, rng: np.random.Generator | None = None) -> None:
@@ -141,7 +148,7 @@ class Projection:
         beyond = math.ldexp(1.0, -64) if wide else 1.0
         self.unit = shrink * beyond
         self._sum = np.empty(WIDTH, dtype=np.float64 if wide else np.float32)
-        # Of elements, of sums of them, and of products with either, which are doubles.
+        # Underflow of elements, of sums of them, and of their products, which are float64.
         least = least_number(np.dtype(np.float64))
         lost = max(least_number(real) * self.unit, least)
         cut = max(least_number(self._sum.dtype) * beyond, least)
@@ -160,7 +167,7 @@ class Projection:
         self._rest = rest.astype(self._kind)
 
     def __call__(self, message: NDArray[Any]) -> complex:
-        """The projection of a message; real for codes with real coefficients."""
+        """Return the projection of a message; it is real for codes with real coefficients."""
         reals = message.view(self._real)
         total: complex = 0.0
         cut = self._factors.size * WIDTH
@@ -173,7 +180,7 @@ class Projection:
         return total
 
     def norm(self, message: NDArray[Any], square: float) -> float:
-        """A message's norm, from its sum of squares where that does not overflow."""
+        """Return a message's norm, from its sum of squares unless that over- or underflows."""
         if SMALL**2 < square < math.inf:
             return math.sqrt(square) * self.unit
         wide = message.view(self._real).astype(np.float64)
@@ -194,7 +201,7 @@ def _random(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
 
 
 def check_rounded(form: Format, verify: bool | int | None, tracker: object) -> None:
-    """Raise TypeError if messages of this format cannot be verified or tracked, and are to be."""
+    """Raise TypeError if messages of this format are to be verified or tracked, and cannot be."""
     if verify is not None and form.paired:
         raise TypeError(f"verify={verify} compares messages in float64: not those of float64x2")
     if is_integer(form.message_dtype) and (verify is not None or tracker is not None):
@@ -205,12 +212,12 @@ def check_rounded(form: Format, verify: bool | int | None, tracker: object) -> N
 
 
 def liars_of(verify: bool | int) -> int:
-    """How many liars to look for, of an option `verify`; 0: none.
+    """Return how many liars an option `verify` asks to look for.
 
     Raises
     ------
     TypeError, ValueError
-        If it is neither True nor False, nor a number up to `MOST_LIARS`.
+        If it is neither a bool nor a number of liars in 0 .. `MOST_LIARS`.
     """
     if isinstance(verify, bool | np.bool_):
         return int(verify)
@@ -226,24 +233,24 @@ def _workers(count: int) -> str:
 
 
 class Finding(NamedTuple):
-    """What parity says of some messages.
+    """The result of the parity checks of some messages.
 
     Attributes
     ----------
     covered : (f,) bool array
-        Of each message, whether checks would have found another of its size in its place, and in
-        those of as many others as may lie with it. Of messages that contradict each other, none is.
+        For each message, whether checks would have noticed another of its size in its place,
+        whichever other workers lie with it. All False if messages contradict each other.
     holds : bool
-        Whether all checks do.
+        Whether all checks hold.
     corrupt : list of int
         Workers whose messages must be corrupt.
     suspects : list of tuple of int or None
-        For checks that failed together, and that do not tell who is corrupt, the workers of all
-        sets that explain them; none, if more must be corrupt than may lie; None if that cannot be
-        told, either.
+        An entry for each group of failed checks that does not tell who is corrupt: the workers of
+        all sets that explain it; empty, if more workers must be corrupt than may lie; None, if that
+        is unknown, too.
     more : int
-        How many messages must come at least before checks that failed can hold, unless somebody is
-        named meanwhile.
+        Least number of further messages after which failed checks can hold, unless a worker is
+        named before.
     """
 
     covered: NDArray[np.bool_]
@@ -254,27 +261,27 @@ class Finding(NamedTuple):
 
 
 class Inspector:
-    """Looks at the messages of a round as they come, and says whether they fit each other.
+    """Takes the messages of a round as they come, and says whether they fit each other.
 
-    What rounding may do to a projection follows from the norm of its message, for the message's own
-    rounding, and from its energy, ``sum_j |B_ij|^2 ||g_j||^2``, for that of the sums it consists
-    of. Where messages are no larger than that they cancel, and no norm would tell. Without energies
-    the largest ``||c_l|| / ||B_l||`` there is stands for the partial gradients, times
-    ``sum_j |B_ij|``: what cancels in all messages is then not known. Codes of the data have
-    messages whose errors do not shrink with them, as residuals do that fit better and better:
-    theirs is the largest of all rounds that held, of messages that were compared.
+    The rounding error of a projection has two parts. Rounding the message itself costs a part of
+    its norm. Rounding the sums in it costs a part of the root of its energy,
+    ``sum_j |B_ij|^2 ||g_j||^2``; if partial gradients cancel, this is more than the norm suggests.
+    Without energies, the largest ``||c_l|| / ||B_l||`` of all messages, times ``sum_j |B_ij|``,
+    takes their place. It misses what cancels in every message. In codes of the data, errors do not
+    shrink with the messages, which are residuals of an ever better fit. So for these codes the
+    largest ratio also includes all earlier rounds that held, of messages that were covered.
 
     Parameters
     ----------
     scheme : Scheme
     form : Format
     liars : int
-        How many workers may be corrupt, e.
+        Number of workers that may be corrupt, e.
 
     Attributes
     ----------
     liars : int
-        How many may still be, beside those that were found to.
+        Number of workers that may be corrupt, beside those found so far.
     """
 
     def __init__(self, scheme: Scheme, form: Format, liars: int = 1) -> None:
@@ -290,7 +297,7 @@ class Inspector:
             self._norms = np.sqrt(scheme.row_norms * (scheme.k * scheme.pieces))
             parts = sums**2 * steps + partial**2 * before
             self._parts = parts * scheme.row_sums**2
-        # For a message of energy 1, to which partial gradients were added one by one.
+        # For a message of energy 1, whose partial gradients were added one by one.
         self._terms = (sums * steps + partial * before) ** 2
         self._least = math.sqrt(steps + before) * projection.least
         self._largest = 0.0
@@ -298,25 +305,25 @@ class Inspector:
         self.reset()
 
     def expect(self, liars: int) -> None:
-        """Look for so many corrupt workers from now on, until `reset`."""
+        """Look for `liars` corrupt workers from now on, until `reset`."""
         self.liars = liars
-        self._awaited = 0  # messages before which there cannot be enough to spare
+        self._awaited = 0  # with fewer messages there cannot be enough to spare
 
     def reset(self) -> None:
-        """Forget all messages, and who was corrupt."""
+        """Forget all messages and all corrupt workers."""
         self.expect(self._all_liars)
         self._values: list[complex] = []
         self._sizes: list[float] = []
-        self._fresh = False  # whether the projection is one that no message was compared by
+        self._fresh = False  # whether the vector was drawn in this round
         self._scales: list[float] = []
-        self._inside: list[float] = []  # roots of energies, NaN where they are not known
+        self._inside: list[float] = []  # roots of energies; NaN: unknown
 
     def add(
         self, message: NDArray[Any], square: float, scale: float = 1.0, energy: float = math.nan
     ) -> None:
-        """Take a message, whose sum of squares is known, and what it is to be multiplied by.
+        """Take a message with its sum of squares, and the scale it is to be multiplied by.
 
-        `energy` as in `Round.receive`.
+        `energy` is that of `Round.receive`.
         """
         if not self._fresh:
             self._projection.renew()
@@ -328,7 +335,7 @@ class Inspector:
         self._inside.append(inside * self._projection.unit)
 
     def keep(self, positions: Iterable[int]) -> None:
-        """Forget all messages but these."""
+        """Keep the messages at these positions, and forget all others."""
         kept = list(positions)
         lists: list[list[Any]] = [self._values, self._sizes, self._scales, self._inside]
         for each in lists:
@@ -336,7 +343,7 @@ class Inspector:
         self._awaited = 0
 
     def matter(self, survivors: Numbers, vector: NDArray[Any]) -> NDArray[np.bool_]:
-        """Messages of which another of their size would change the gradient beyond rounding."""
+        """Mark messages that would change the gradient noticeably if others of their size."""
         everything = Parity.of(vector.reshape(survivors.size, -1).T)  # a row for each piece
         found = np.zeros(survivors.size, dtype=np.bool_)
         if everything.first.size:
@@ -344,9 +351,10 @@ class Inspector:
         return found
 
     def heed(self, survivors: Numbers, vector: NDArray[Any]) -> NDArray[Any]:
-        """Put 0, in place, for messages that would not matter, were they of their size, but do.
+        """Set to 0, in place, coefficients of messages that count only because they are too large.
 
-        No check need have seen them: and 1e-17 times a lie may be more than the gradient.
+        Had they the expected size, the gradient would not depend on them, so checks need not see
+        them. But 1e-17 times a lie may be more than the gradient.
         """
         used = self.matter(survivors, vector)
         if used.any():
@@ -357,7 +365,10 @@ class Inspector:
         return vector
 
     def withstands(self, survivors: Numbers, most: int | None = None) -> int:
-        """Of how many workers messages can be taken away from these; at least, and at most e."""
+        """Lower bound, at most `most` (e), of how many workers can be taken away, whichever.
+
+        The other messages still determine the gradient; -1: even all are too few.
+        """
         scheme, most = self._scheme, self.liars if most is None else most
         least = -1
         if not scheme.approximate and scheme.stragglers:
@@ -368,7 +379,7 @@ class Inspector:
         return max(least, withstands(scheme.rule, survivors, self._senders, most))
 
     def require_enough(self) -> None:
-        """Raise ValueError if not even all messages of the code would show so many lies."""
+        """Raise ValueError if even all messages of the code could not show so many lies."""
         scheme, e = self._scheme, self.liars
         everyone = np.arange(scheme.message_count)
         spare = self.withstands(everyone)
@@ -386,10 +397,10 @@ class Inspector:
         )
 
     def covered(self, survivors: Numbers, parity: Parity | None = None) -> NDArray[np.bool_]:
-        """Messages for which checks would find another of their size, whoever else lies.
+        """Mark messages for which checks would notice another of their size, whoever else lies.
 
-        If the gradient can be decoded without any e messages, it is a check of each e of them: what
-        they change about the gradient decoded from all, others would show.
+        If the gradient can be decoded without any e messages, changes of any e messages show: what
+        they change in the gradient decoded from all, they do not change in the one without them.
         """
         if parity is None:
             parity = self._scheme.parity(survivors, self._most)
@@ -398,7 +409,7 @@ class Inspector:
             return np.zeros_like(covered)
         if not covered.any() or (spare := self.withstands(survivors)) >= self.liars:
             return covered
-        if spare >= 0 and not self._scheme.approximate:  # some could change the gradient unseen
+        if spare >= 0 and not self._scheme.approximate:  # some e can change the gradient unseen
             covered[:] = False
             self._awaited = survivors.size + self.liars - spare
         elif self.liars > 1 or self._scheme.message_count > self._scheme.n:
@@ -411,7 +422,7 @@ class Inspector:
     def _visible(
         self, survivors: Numbers, parity: Parity
     ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-        """Messages for which some check would find another of their size; what checks allow."""
+        """Mark messages for which a check would notice another of their size; return the bounds."""
         norms, at = self._norms[survivors], parity.position
         with np.errstate(over="ignore", invalid="ignore"):
             bound = SAFETY * parity.spread(self._own * norms**2 + self._parts[survivors], 1.0)
@@ -423,7 +434,7 @@ class Inspector:
     def contradiction(
         self, finding: Finding, first_worker: int, complete: bool
     ) -> CorruptMessageError:
-        """The error that says of messages that contradict each other whose may be corrupt."""
+        """Return the error for messages that contradict each other: whose may be corrupt."""
         groups = [
             None if group is None else tuple(first_worker + i for i in group)
             for group in finding.suspects
@@ -449,7 +460,7 @@ class Inspector:
         )
 
     def unverified(self, survivors: Numbers, unseen: Numbers, first_worker: int) -> UnverifiedError:
-        """The error that says why nothing is decoded from messages that fit each other."""
+        """Return the error for messages that fit each other, but from which nothing is decoded."""
         e, spare = self.liars, max(self.withstands(survivors), 0)
         if spare < e:
             came = np.unique(self._senders[survivors]).size
@@ -467,7 +478,10 @@ class Inspector:
         return UnverifiedError(f"the messages agree, but {why}", 1)
 
     def resolves(self, vector: NDArray[Any], norms: NDArray[np.float64]) -> bool:
-        """Whether the gradient is surely far from what has no square, by its projection."""
+        """Say whether the gradient's norm, by its projection, surely has a square in float64.
+
+        `norms` are the messages' sums of squares.
+        """
         a = vector.reshape(norms.size, -1)
         used = a.any(axis=1)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -477,7 +491,7 @@ class Inspector:
         return max(SMALL, CANCELLED * spread) < total and spread < LARGE
 
     def inspect(self, survivors: Numbers) -> Finding:
-        """What parity says of the messages taken, whose numbers are `survivors`."""
+        """Apply the checks to the messages taken, whose numbers are `survivors`."""
         parity = self._scheme.parity(survivors, self._most)
         sizes = np.array(self._sizes)
         top = sizes.max(initial=0.0) or 1.0
@@ -507,14 +521,14 @@ class Inspector:
             blurred = (sizes > 0).any() & (least > SAFETY**2 * squares)
             squares += least
             bound = SAFETY * parity.spread(squares, largest)
-            bound = np.where(np.isnan(bound), math.inf, bound)  # of a code beyond float64
+            bound = np.where(np.isnan(bound), math.inf, bound)  # for codes beyond float64
             values = np.array(self._values) / top
             sums = parity.apply(values)
             failed = np.abs(sums) > bound
         if not failed.any():
-            # `trust` knows nothing of numbers too small to be normal, either.
+            # `trust` ignores underflow, too.
             covered = self.covered(survivors, parity) & ~blurred & ~overstated.any()
-            if covered.any():  # others may be a liar's, of any size
+            if covered.any():  # the others may be a liar's, of any size
                 self._largest = max(self._largest, float(each[covered].max()) * top)
             return Finding(covered, True, [], [])
         senders, spare = self._senders[survivors], self._spare(survivors)
@@ -523,10 +537,10 @@ class Inspector:
         return Finding(np.zeros(survivors.size, dtype=np.bool_), False, *found)
 
     def _believed(self, survivors: Numbers, inside: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Roots of energies of codes of the data, none larger than e + 1 workers say.
+        """Return roots of energies of codes of the data, none larger than e + 1 workers report.
 
-        Workers compute on data of their own, so none can be told from what others say; but of e + 1
-        one is honest.
+        Each worker computes on data of its own, so nobody else can confirm its energy. But of e + 1
+        workers one is honest.
         """
         each = inside / self._norms[survivors]
         rank = np.sort(np.where(each >= 0, each, 0))[::-1]
@@ -534,10 +548,10 @@ class Inspector:
         return found * self._norms[survivors]
 
     def _overstated(self, survivors: Numbers, inside: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Messages of more energy than their partial gradients can have, by what others say.
+        """Mark messages with more energy than their partial gradients can have, by what others say.
 
-        Where e + 1 honest workers hold the largest partial gradient, it is in the energies of all
-        of them, times a coefficient each. A liar could otherwise claim that rounding is anything.
+        If e + 1 honest workers hold the largest partial gradient, it is in all their energies,
+        times a coefficient each. Otherwise a liar could claim any rounding.
         """
         each = inside / self._norms[survivors]
         rank = np.sort(each)[::-1]
@@ -549,7 +563,7 @@ class Inspector:
 
     @cached_property
     def _spread(self) -> float:
-        """Norm of a message's coefficients over the least of them, at most; and rounding."""
+        """Largest ratio of the norm of a message's coefficients to the least nonzero one."""
         least = math.inf
         scheme = self._scheme
         for number in range(scheme.message_count):
@@ -560,11 +574,11 @@ class Inspector:
         return (1 + 1e-6) / least
 
     def _tells(self, survivors: Numbers) -> bool:
-        """Whether there are so many copies that even with e liars, e + 1 honest ones are there."""
+        """Say whether any 2e workers can be taken away, so that e + 1 honest copies are left."""
         return self.withstands(survivors, 2 * self.liars) >= 2 * self.liars
 
     def _spare(self, survivors: Numbers) -> Numbers:
-        """Messages to spare where each is, if any others than so many determine all; else 0."""
+        """Return how many messages each message's block has to spare; 0: unknown."""
         rule = self._scheme.rule
         if not isinstance(rule, Blocks) or self._scheme.message_count != self._scheme.n:
             return np.zeros_like(survivors)
@@ -580,7 +594,7 @@ def _seen_together(
     weight: NDArray[np.float64],
     liars: int,
 ) -> NDArray[np.bool_]:
-    """Messages that checks see whoever else may lie: not those of sets that can hide from them."""
+    """Mark messages in no set that can hide a change; `weight` is 1 over each check's bound."""
     seen = np.ones(senders.size, dtype=np.bool_)
     H = np.zeros((parity.first.size, senders.size), dtype=parity.coefficient.dtype)
     H[parity.row, parity.position] = parity.coefficient
@@ -593,7 +607,7 @@ def _seen_together(
     sets = combinations(at, size)
     while some := list(islice(sets, SETS_AT_A_TIME)):
         for positions in _of_one_length([np.concatenate(each) for each in some]):
-            # what checks see of changes by the messages' own size, the least visible of all last
+            # What checks see of unit changes, relative to the messages' sizes; least visible last.
             _, values, ways = np.linalg.svd(H[:, positions].swapaxes(0, 1))
             hidden = np.ones(ways.shape[:2], dtype=np.bool_)
             hidden[:, : values.shape[1]] = values < math.sqrt(len(H))
@@ -603,7 +617,7 @@ def _seen_together(
 
 
 def _of_one_length(arrays: list[Numbers]) -> Iterator[Numbers]:
-    """The arrays stacked, those of each length for themselves."""
+    """Yield the arrays stacked, one stack for each length."""
     lengths = np.array([array.size for array in arrays])
     for length in np.unique(lengths).tolist():
         yield np.stack([array for array in arrays if array.size == length])
