@@ -328,7 +328,7 @@ def write(path: str | os.PathLike[str], head: Mapping[str, Any], state: Mapping[
         _sync_folder(path.parent)
     except OSError:
         with contextlib.suppress(OSError):
-            part.unlink()  # free its space on the disk
+            part.unlink()  # to leave the room that it takes
         raise
 
 

@@ -469,7 +469,7 @@ class Audit:
             (),
         )
         if instead:
-            self._told = None  # the sum has other gradients now
+            self._told = None  # others' gradients are in the sum
         named = self._remember(outvoted)
         return Verdict(tuple(sorted(outvoted)), tuple(sorted(named)), instead, unlike=unlike)
 
