@@ -5,9 +5,9 @@ whether the run has ended. It changes by compare-and-set only, so there is one r
 rank that wants a change says so (`Begin`). Every rank then gives an `Answer`, and one of them
 replaces the record.
 
-Ranks communicate by four things. The `Record` is replaced by compare-and-set. That the record of an
-epoch is to be replaced is written once. Each `Life` writes its own `Answer` to each epoch. The
-number of each rank's newest life only grows.
+The store also holds a mark, set once, that the record of an epoch is to be replaced; the `Answer`
+of each `Life` to each epoch, which only that life writes; and the number of each rank's newest
+life, which only grows.
 
 Invariants, which ``python -m tests.membership_model`` checks in all interleavings:
 

@@ -707,7 +707,7 @@ class CodedAllReduce:
         )
 
     def _errs_in_sum(self, view: View, audit: Audit) -> bool:
-        """Return whether the sum is wrong; leave out a minority of ranks that finds it wrong."""
+        """Return whether most ranks find the sum wrong; if fewer do, leave these out."""
         (wrong,) = self._told(view, not audit.adds_up(self._next.gradient))
         at_odds = [r for r in view.ranks if wrong[r]]
         if 2 * len(at_odds) > len(view.ranks):
@@ -948,7 +948,7 @@ class _Pace:
         self._ended, self._view = now, -1 if view is None else view
 
     def patience(self, view: int) -> float | None:
-        """Seconds to wait in a step of `view`; None in its first step, or before enough steps."""
+        """Seconds to wait in a step of `view`; None in its first step, or with too few times."""
         if view != self._view or len(self._seconds) < _STEPS:
             return None
         return max(_SHORTEST, _FACTOR * float(np.quantile(self._seconds, _QUANTILE)))
@@ -1314,10 +1314,9 @@ def _vector(grad: torch.Tensor | None, size: int, dtype: torch.dtype) -> torch.T
 
 
 class _Given:
-    """The gradients that the last step gave, to find out whether the user set them to zero since.
+    """The gradients that the last step gave, to find out whether the user has set them to zero.
 
-    A gradient that was not set to zero is changed by `backward` only: its version grows by one for
-    each addition.
+    If not, only `backward` has changed a gradient: its version grew by one for each addition.
     """
 
     def __init__(self, parameters: Sequence[torch.nn.Parameter]) -> None:

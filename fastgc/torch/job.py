@@ -62,7 +62,7 @@ class Layout(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """How many numbers besides gradients a message holds, without repeated parts."""
+        """How many numbers besides gradients a message holds, not counting their parts."""
         return 1 + self.sums + self.tensors + self.buffers
 
     @property
@@ -182,10 +182,10 @@ class Job:
         self._own.write(out, [(partition, 1.0)])
 
     def worker(self, number: int, task: Task, out: Sequence[Array] | None) -> Worker:
-        """Return the worker that computes messages of number `number`.
+        """Return an object that computes the messages of worker `number`.
 
-        The process's first worker uses the module itself. Others, which replace it, use a copy, and
-        fetch their samples themselves.
+        The first one in a process uses the module itself. Further ones use copies of it, and fetch
+        their samples themselves.
         """
         first, self._taken = not self._taken, True
         loader = Loader(self.feed, self.seed, self.fetching) if first and self.fetching else None

@@ -160,7 +160,7 @@ class Peers:
     def _by_passes(
         self, step: int, batch: Indices, jobs: list[tuple[int, float]]
     ) -> list[float] | None:
-        """Compute all passes; None if one of several partitions drew random numbers.
+        """Compute all passes; None if a pass of several partitions drew random numbers.
 
         Other ranks compute these partitions in other groups, and would draw other numbers. Nothing
         was added to gradients in that case.
