@@ -302,7 +302,7 @@ class Training:
         self._train()
         self.history.theta = self.method.theta.copy()
         last = self.history.rounds[-1]
-        if not last.evaluated:  # a resumed run that ends earlier than it was to
+        if not last.evaluated:  # a resumed run that was to have more rounds
             self.history.rounds[-1] = self._evaluated(last)
         return self.history
 

@@ -418,6 +418,7 @@ class GCADA:
     def _exceeds(self, anchor: _Anchor, weight: float, right: float) -> bool:
         """Whether ``weight * distance^2 > right``; True if NaN leaves it open."""
         if anchor.since and not math.isnan(weight):
+            # By the triangle inequality, the distance lies between `least` and `most`.
             distance, since = math.sqrt(anchor.squared), anchor.since
             least = distance * (1 - _ROOM) - since * (1 + _ROOM)
             most = (distance + since) * (1 + _ROOM)

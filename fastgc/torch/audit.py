@@ -11,8 +11,8 @@ loop's `recompute` with the same samples in the same order.
 
 - Who audits whom: each audit puts the ranks on a ring, in random order. A secret draws the order,
   and the random signs of the projections. Each rank adds a random number to the secret when it has
-  its gradient. All ranks know it then: it protects from machines that err, not from an attacker who
-  controls a rank.
+  its gradient. By then all ranks know it, so it protects from machines that err, not from an
+  attacker who controls a rank.
 - What differs: gradients whose difference, estimated from the projections, is above a limit
   relative to their norm: `SAME`, or `SAME_HALF` if they were computed in bfloat16 or float16. Two
   gradients that are not finite agree.
@@ -43,7 +43,7 @@ gradient, and with the same arithmetic the same bits of it.
   `ROUNDED`, because some kernels add in any order. Others, whose machines may round differently,
   agree up to `SAME` or `SAME_HALF`.
 - A copy that clearly (`_CLEAR`) differs from most of its copies is outvoted: ranks sum the step
-  again without it. What follows is as above. Without a majority nobody knows whose copy is right.
+  again without it. What follows is as above. Without a majority nobody knows which copy is right.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _CLEAR = 8.0
 _AGAIN = 3  # steps that are audited after one in which a rank was outvoted
 _RISE = 10.0
 _COLUMNS = 4096
-_SAMPLE = 1 << 15  # numbers of a tensor that `in_half` looks at, about
+_SAMPLE = 1 << 15  # about how many numbers of a tensor `in_half` looks at
 _WORDS = 4096  # words of 64 bits that are hashed to one
 
 Compute = Callable[[list[int]], tuple[torch.Tensor, bool]]
@@ -540,6 +540,7 @@ class Audit:
         lost: list[list[int]] = []  # groups without a majority
         for group in self._among(ranks):
             at_odds = {r: [x for x in group if (r, x) in differing] for r in group}
+            # Those that agree with more than half of the group, themselves included.
             most = [r for r in group if 2 * len(at_odds[r]) < len(group)]
             if not most:
                 lost.append(group)

@@ -415,7 +415,7 @@ class CodedDataParallel:
             )
         self._batches.load_state_dict(state["batches"])
 
-    # ------------------------------------------------------------------ what is tried at the start
+    # ------------------------------------------------------------------------ trials at the start
 
     def _try(self, partitions: int, buffers: str) -> tuple[list[str], int]:
         """Try the loss on a few samples; return the buffers it changes, and its number of sums."""
@@ -427,7 +427,7 @@ class CodedDataParallel:
         with restored(self._device), plainly(device=self._device.type):
             try:
                 sums, grads = self._gradients(some)
-                # Some kernels, those of BatchNorm, do not count what they write.
+                # Some kernels, such as BatchNorm's, write without counting a version.
                 changed = [
                     name
                     for name, buffer in named.items()

@@ -213,6 +213,10 @@ class CodedSampler(Sampler[list[int]]):
 class Position:
     """Where in a sampler's order the next step begins, even if a loader took batches ahead.
 
+    When an epoch begins, a loader with workers takes its `lead` of batches ahead, and then one for
+    each that it returns. So the sampler's position does not tell where a step begins: each step
+    begins `accumulate` batches after the last one, counted from the epoch's first batch.
+
     Parameters
     ----------
     sampler : CodedSampler
