@@ -86,7 +86,7 @@ def name_of(dtype: np.dtype[Any]) -> str:
     return "float64x2" if is_pairs(dtype) else dtype.name
 
 
-@lru_cache(maxsize=16)  # takes a twentieth of the time
+@lru_cache(maxsize=16)  # a cached call takes a twentieth of the time
 def unit_roundoff(dtype: np.dtype[Any]) -> float:
     """Return the largest relative error of one rounding; 0 for integers."""
     if is_integer(dtype):
@@ -176,7 +176,7 @@ def lies_elsewhere(array: Any) -> bool:
 
 
 def kind_of(what: str, array: Any) -> NDArray[Any]:
-    """Return `as_array`; for a tensor elsewhere, an empty array of its dtype and shape."""
+    """Return `as_array`; for a tensor elsewhere, a placeholder of its dtype and shape."""
     if not lies_elsewhere(array):
         return as_array(what, array)
     dtype = str(array.dtype).removeprefix("torch.")
@@ -282,7 +282,7 @@ def check_real(what: str, value: Any, positive: bool = False) -> float:
 
 
 def check_reals(what: str, array: ArrayLike) -> NDArray[np.float64]:
-    """Return `array` as float64 numbers of its shape, also Inf, NaN or none; or TypeError."""
+    """Return `array` as float64 numbers of its shape, also Inf or NaN, maybe empty; or raise."""
     given = as_array(what, array)
     if given.dtype is _FLOAT:
         return given

@@ -38,7 +38,7 @@ Name = str | os.PathLike[str]
 
 _MIB = 2**20
 _TEXT = 256 * _MIB  # the largest text file: Python's lists of its numbers take ten times as much
-# A packed file may unpack to _SMALL bytes, or _TIMES its own size, whichever is larger.
+# A packed file may unpack to the larger of _SMALL bytes and _TIMES its size, if memory allows.
 _SMALL = 256 * _MIB
 _TIMES = 100
 

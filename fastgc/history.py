@@ -82,7 +82,7 @@ class Record:
         messages (``partial="best"``). It is 0 for codes that decode by a formula
         (`fastgc.codes.Scheme.exact`); `rounding` has their rounding errors.
     corrupt : tuple of int
-        Workers whose messages were corrupt, and dropped (``verify=True``).
+        Workers whose messages were found corrupt, and dropped (``verify=True``).
     verified : bool
         Whether all messages of the gradient were compared with others.
     evaluated : bool

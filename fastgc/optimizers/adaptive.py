@@ -83,9 +83,9 @@ class GCADA:
         D, at least 1: the largest age of a gradient in steps, and the number of steps on the
         right-hand side.
     smoothness : float or (G,) array, optional
-        Constants L_g. Default: estimated from the gradients received, as the root of the ratio of
-        weighted sums over the past: their squared changes over those of the point. With
-        mini-batches, noise of the gradients counts as change.
+        Constants L_g. Default: estimated as the root of the gradients' squared changes over their
+        points' squared moves, both as weighted sums over the past. With mini-batches, noise of the
+        gradients counts as change.
     relative : bool, default True
         Take c in units of the mean of L_g^2, so that the same c suits different data sets. False,
         or constants with a mean square of 1, gives exactly eq. (9).
