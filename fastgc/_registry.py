@@ -36,15 +36,9 @@ _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 
 
 class Found(NamedTuple):
-    """The factory that a text names, and its arguments.
+    """A factory that a text names, by its registered name or as ``module:Class``.
 
-    Attributes
-    ----------
-    name : str
-        The registered name, or ``module:Class``.
-    factory : callable
-    listed : str
-        The text of the arguments, for `split_arguments` or `read_arguments`.
+    `listed` is the text of its arguments, for `split_arguments` or `read_arguments`.
     """
 
     name: str
@@ -59,17 +53,9 @@ class Registry:
     not registered, and each is loaded when its own name is asked for. So a broken one is an error
     only then.
 
-    Parameters
-    ----------
-    kind : str
-        What the factories make, in words for errors: ``"delay model"``.
-    group : str
-        The group of entry points: ``"fastgc.delays"``.
-
-    Notes
-    -----
-    Names consist of small letters, digits and ``. _ -``, so that they fit into any text. Callers
-    may write capitals.
+    `kind` says in errors what the factories make, such as ``"delay model"``; `group` is the group
+    of entry points, such as ``"fastgc.delays"``. Names consist of small letters, digits and
+    ``. _ -``, so that they fit into any text; callers may write capitals.
     """
 
     def __init__(self, kind: str, group: str) -> None:

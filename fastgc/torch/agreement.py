@@ -214,15 +214,7 @@ Action = Wait | Build | Say | Begin | Replace | End
 
 
 def decide(own: Own, seen: Seen, enough: Callable[[list[int]], bool]) -> Action:
-    """Return what a rank does next.
-
-    Parameters
-    ----------
-    own : Own
-    seen : Seen
-    enough : callable
-        Whether a list of ranks is enough to decode.
-    """
+    """Return what a rank does next; `enough` says whether a list of ranks can decode."""
     record, life = seen.record, own.life
     if seen.newest[life.rank] > life.number:
         return End.REPLACED

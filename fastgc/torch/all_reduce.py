@@ -1185,13 +1185,8 @@ def _check_replica(
 class _Reactive:
     """Who owns which partitions, and which gradients are in this rank's ``.grad`` in this step.
 
-    Attributes
-    ----------
-    sampler : CodedSampler
-    done : set of int
-        Partitions whose gradients are in ``.grad``.
-    sums : list of float
-        The call's further sums, over the samples of `done`.
+    `done` are the partitions whose gradients are in ``.grad``, and `sums` the call's further sums
+    over the samples of these.
     """
 
     def __init__(

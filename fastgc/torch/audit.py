@@ -184,14 +184,8 @@ class Signs:
     """Random signs, and the projections of a vector on them.
 
     Each of them is the outer product of two vectors of signs, so that few signs are drawn and one
-    pass reads the vector. The mean square of the projections is on average the squared norm of the
-    vector; for a vector with a single nonzero number it is exactly that.
-
-    Parameters
-    ----------
-    size : int
-        Length of the vectors.
-    seed : int
+    pass reads a vector of `size` numbers. The mean square of the projections is on average the
+    squared norm of the vector; for a vector with a single nonzero number it is exactly that.
     """
 
     def __init__(self, size: int, seed: int) -> None:
@@ -218,12 +212,7 @@ class Signs:
 class Sketch(NamedTuple):
     """What a rank tells about its gradient.
 
-    Attributes
-    ----------
-    finite, half : bool
-        Whether the numbers are finite; whether they were computed in half precision.
-    norm : float
-    projections : tuple of float
+    `half` says whether its numbers were computed in half precision.
     """
 
     finite: bool
@@ -367,16 +356,9 @@ class Audit:
     ) -> Verdict:
         """Audit all ranks of a view.
 
-        Parameters
-        ----------
-        view : View
-        secret : int
-        shares : dict of int to list of int
-            The partitions that each rank has computed in this step.
-        own : tuple of (p,) Tensor and bool
-            This rank's gradient, and whether it was computed in half precision.
-        compute : callable
-            ``compute(partitions)`` returns the same two for other partitions.
+        `shares` are the partitions that each rank has computed in this step. `own` is this rank's
+        gradient, and whether it was computed in half precision; ``compute(partitions)`` returns the
+        same two for other partitions.
         """
         ring = np.random.default_rng(secret).permutation(view.ranks).tolist()
         auditor = dict(zip(ring[1:] + ring[:1], ring, strict=True))
@@ -445,13 +427,8 @@ class Audit:
     ) -> Verdict:
         """Return the verdict on the owners whose two sketches differ.
 
-        Parameters
-        ----------
-        sketches : dict of int to tuple of Sketch
-            For each such owner, three sketches of its gradient: its own, its auditor's and that of
-            the third rank.
-        by : dict of int to tuple of int
-            Those three ranks.
+        For each of them, `sketches` has three sketches of its gradient: its own, its auditor's and
+        that of a third rank; `by` has these three ranks.
         """
         odd = {owner: odd_one(three) for owner, three in sketches.items()}
         outvoted = {by[owner][at] for owner, at in odd.items() if at is not None}

@@ -85,12 +85,7 @@ def warn_of_host(code: Code, enough: Callable[[list[int]], bool]) -> None:
 
     There is no warning for ranks that torchrun did not start, or that are all on one machine, nor
     for a code that tolerates no loss, or a machine with one rank (any rank's loss is like it).
-
-    Parameters
-    ----------
-    code : Code
-    enough : callable
-        Whether a list of ranks can go on.
+    `enough` says whether a list of ranks can go on.
     """
     try:
         names = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE")

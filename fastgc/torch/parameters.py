@@ -97,11 +97,7 @@ def apart(array: NDArray[Any], like: Iterable[torch.Tensor]) -> list[torch.Tenso
 class Unsent:
     """The part of a module that workers got at the start only. It must not change.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-    sent : iterable of Tensor
-        The tensors that are sent to workers in each step.
+    It is all except the tensors of `sent`, which workers get in each step.
     """
 
     def __init__(self, module: torch.nn.Module, sent: Iterable[torch.Tensor]) -> None:

@@ -45,19 +45,9 @@ def world_size(options: PeerKeywords, default: int) -> int:
 class Peers:
     """Compute this rank's partitions of each batch, and sum the gradients of all ranks.
 
-    Parameters
-    ----------
-    module, loss, dataset, code, batch_size, sampler, buffers
-        As in `CodedDataParallel`.
-    feed : Feed
-    scale : float
-        Factor of the losses.
-    seed : int
-    ahead : int
-        Number of processes that fetch samples, and of batches that they fetch ahead.
-    one_by_one : bool
-        Whether each partition goes through the module by itself.
-    options : PeerKeywords
+    `scale` is a factor of the losses. `ahead` is the number of processes that fetch samples, and of
+    batches that they fetch ahead. With `one_by_one`, each partition goes through the module by
+    itself. All else is as in `CodedDataParallel`.
     """
 
     def __init__(

@@ -217,12 +217,6 @@ class Position:
     each that it returns. So the sampler's position does not tell where a step begins: each step
     begins `accumulate` batches after the last one, counted from the epoch's first batch.
 
-    Parameters
-    ----------
-    sampler : CodedSampler
-    accumulate : int
-        Number of batches of a step.
-
     Attributes
     ----------
     at : int

@@ -102,18 +102,9 @@ class Admission:
     A replica that asks after the end gets a FinishedError. Before the first sum, no tickets are
     needed: ranks that start wait for each other, as in any run.
 
-    Parameters
-    ----------
-    replica : ProcessGroup
-        The replica's ranks.
-    number : int
-        The replica's number.
-    store : Store
-        The store of all replicas, for this run alone.
-    device : torch.device
-        The device on which the replica's ranks exchange numbers.
-    seconds : float
-        Time within which a ticket must be answered.
+    `replica` is the group of this replica's ranks, `number` its number, and `store` that of all
+    replicas, for this run alone. The replica's ranks exchange numbers on `device`. A ticket must be
+    answered within so many `seconds`.
     """
 
     def __init__(
