@@ -1,4 +1,4 @@
-"""The one place where arrays given by a caller are checked, before anything is written."""
+"""Checks of the arrays that a caller gives, all made here, before anything is written."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ __all__ = [
     "view_of",
 ]
 
-# What results are written to and returned as: a NumPy array, or anything whose memory is one's.
+# Results are written to and returned as a NumPy array, or anything whose memory NumPy can view.
 Output: TypeAlias = Any
 
 GRADIENT_DTYPES = tuple(np.dtype(char) for char in "fdFD")
 
-# "float64x2": a real is the sum of two, of which the second is at most half an ulp of the first.
+# "float64x2": a real number is the sum of two; the second is at most half an ulp of the first.
 PAIRS = np.dtype([("high", np.float64), ("low", np.float64)])
 
 _INT64 = np.dtype(np.int64)
@@ -60,12 +60,12 @@ _FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
 
 
 def is_half(dtype: np.dtype[Any]) -> bool:
-    """Whether it is float16 or ml_dtypes' bfloat16, known by its name: it may not be installed."""
+    """Whether it is float16, or bfloat16, known by name as ml_dtypes may not be installed."""
     return dtype.itemsize == 2 and (dtype.char == "e" or dtype.name == "bfloat16")
 
 
 def is_integer(dtype: np.dtype[Any]) -> bool:
-    """Whether it is of integers, of any size, signed or not."""
+    """Whether it is a dtype of integers, signed or not."""
     return dtype.kind in "iu"
 
 
@@ -75,20 +75,20 @@ def is_pairs(dtype: np.dtype[Any]) -> bool:
 
 
 def gradient_dtype_of(message: np.dtype[Any]) -> np.dtype[Any]:
-    """What messages of this dtype decode to, of real codes."""
+    """Return the dtype to which messages of this dtype decode, with real codes."""
     if is_half(message):
         return np.dtype(np.float32)
     return _FLOAT if is_pairs(message) else message
 
 
 def name_of(dtype: np.dtype[Any]) -> str:
-    """What `check_dtype` knows it by."""
+    """Return the name by which `check_dtype` knows the dtype."""
     return "float64x2" if is_pairs(dtype) else dtype.name
 
 
-@lru_cache(maxsize=16)  # which takes a twentieth of the time
+@lru_cache(maxsize=16)  # a cached call takes a twentieth of the time
 def unit_roundoff(dtype: np.dtype[Any]) -> float:
-    """Largest relative error of one rounding; 0 of integers."""
+    """Return the largest relative error of one rounding; 0 for integers."""
     if is_integer(dtype):
         return 0.0
     if is_pairs(dtype):
@@ -97,7 +97,7 @@ def unit_roundoff(dtype: np.dtype[Any]) -> float:
 
 
 def least_number(dtype: np.dtype[Any]) -> float:
-    """The smallest positive number of its reals, which is not normal."""
+    """Return the smallest positive real number of the dtype, which is subnormal."""
     real = np.empty(0, dtype).real.dtype
     return float(np.nextafter(np.zeros(1, real), np.ones(1, real))[0])
 
@@ -105,9 +105,9 @@ def least_number(dtype: np.dtype[Any]) -> float:
 def check_dtype(
     dtype: DTypeLike, halves: bool = False, integers: bool = False, pairs: bool = False
 ) -> np.dtype[Any]:
-    """A dtype gradients may have, or TypeError.
+    """Return a dtype that gradients may have; raise TypeError for another.
 
-    With `halves` also those of messages and their parts; with `integers` also integers, and with
+    `halves` also allows the dtypes of messages and their parts, `integers` also integers, and
     `pairs` also float64x2, which some codes take.
     """
     checked = _dtype(dtype)
@@ -139,28 +139,29 @@ def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def as_array(what: str, array: Any) -> NDArray[Any]:
-    """`array` as a NumPy array: a view of its memory where it lends it, or TypeError.
+    """Return `array` as a NumPy array, a view of its memory if possible; or raise TypeError.
 
-    Memory is lent through ``__array__``, the buffer protocol or DLPack: by tensors of PyTorch,
-    arrays of JAX, memoryviews and others, of which none need be installed. Lists are copied.
+    It may be a tensor of PyTorch, an array of JAX, a memoryview or another object that lends its
+    memory through ``__array__``, the buffer protocol or DLPack; none of these packages need be
+    installed. Lists are copied.
     """
     if type(array) is np.ndarray:
         return array
     refuse_masks(what, array)
     try:
-        # DLPack last: PyTorch's exports bits where signs are still to be changed (imag of a conj).
+        # DLPack last: for the imag of a conj, PyTorch exports bits without the change of sign.
         if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
             return np.from_dlpack(array)
         return _bits_of_bfloat16(array) if _is_bfloat16_tensor(array) else np.asarray(array)
     except (BufferError, RuntimeError, TypeError) as error:
         raise TypeError(f"{what} cannot be taken as a NumPy array: {error}") from None
-    except ValueError as error:  # lists of different lengths in a list
+    except ValueError as error:  # nested lists of different lengths
         raise ValueError(f"{what} cannot be taken as a NumPy array: {error}") from None
 
 
 def refuse_masks(what: str, array: Any) -> None:
-    """Raise TypeError for a masked array: what is masked would be read as if it were not."""
-    masked = sys.modules.get("numpy.ma")  # unless it is loaded there are none
+    """Raise TypeError for a masked array, whose masked elements would be read as numbers."""
+    masked = sys.modules.get("numpy.ma")  # there are none until it is loaded
     if masked is not None and isinstance(array, masked.MaskedArray):
         raise TypeError(
             f"{what} must not be a masked array, whose mask would be lost: fill it first, "
@@ -169,13 +170,13 @@ def refuse_masks(what: str, array: Any) -> None:
 
 
 def lies_elsewhere(array: Any) -> bool:
-    """Whether it is a tensor of PyTorch's whose memory is not the host's."""
+    """Whether it is a PyTorch tensor outside the host's memory."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor) and array.device.type != "cpu"
 
 
 def kind_of(what: str, array: Any) -> NDArray[Any]:
-    """`as_array`; of what lies elsewhere an array of its dtype and shape that holds nothing."""
+    """Return `as_array`; for a tensor elsewhere, a placeholder of its dtype and shape."""
     if not lies_elsewhere(array):
         return as_array(what, array)
     dtype = str(array.dtype).removeprefix("torch.")
@@ -191,14 +192,14 @@ def _is_bfloat16_tensor(array: Any) -> bool:
 
 
 def _bits_of_bfloat16(tensor: Any) -> NDArray[Any]:
-    # NumPy knows no bfloat16 and PyTorch not ml_dtypes': the bits cross as another 16-bit float's.
-    if tensor.requires_grad:  # which such a view forgets
+    # NumPy has no bfloat16, and PyTorch does not know that of ml_dtypes: pass the bits as float16.
+    if tensor.requires_grad:  # the view would forget it
         raise TypeError("it requires grad: use tensor.detach()")
     return np.asarray(tensor.view(sys.modules["torch"].float16)).view(_dtype("bfloat16"))
 
 
 def as_rows(what: str, arrays: Any) -> NDArray[Any] | Sequence[Any]:
-    """`arrays` as one NumPy array if it is an array, else the sequence of arrays that it is."""
+    """Return `arrays` as one NumPy array if it is an array, or else as the sequence that it is."""
     if type(arrays) is np.ndarray:
         return arrays
     refuse_masks(what, arrays)
@@ -222,12 +223,12 @@ def _lends_memory(array: Any) -> bool:
 
 
 def view_of(what: str, array: Output) -> NDArray[Any]:
-    """`array` as a NumPy array that shares its memory, or TypeError."""
+    """Return `array` as a NumPy array that shares its memory; or raise TypeError."""
     if isinstance(array, np.ndarray):
         refuse_masks(what, array)
         return array
     view = as_array(what, array)
-    if not np.may_share_memory(view, as_array(what, array)):  # each is a copy
+    if not np.may_share_memory(view, as_array(what, array)):  # each call made a copy
         raise TypeError(
             f"{what} must be an array whose memory NumPy can view, not {type(array).__name__}"
         )
@@ -235,13 +236,13 @@ def view_of(what: str, array: Output) -> NDArray[Any]:
 
 
 def store(array: NDArray[Any], out: NDArray[Any]) -> None:
-    """Write `array` to `out`, rounded to its dtype; what is too large becomes Inf."""
+    """Write `array` to `out`, rounded to its dtype; numbers that are too large become Inf."""
     with np.errstate(over="ignore", invalid="ignore"):
         out[...] = array
 
 
 def check_index(what: str, value: Any, size: int) -> int:
-    """An integer in 0 .. size-1, or an error."""
+    """Return an integer in 0 .. size-1, or raise."""
     index = check_integer(what, value)
     if not 0 <= index < size:
         raise ValueError(f"{what} {index} does not exist: they are numbered 0 to {size - 1}")
@@ -249,7 +250,7 @@ def check_index(what: str, value: Any, size: int) -> int:
 
 
 def check_integer(what: str, value: Any) -> int:
-    """A Python int, or TypeError."""
+    """Return a Python int, or raise TypeError."""
     try:
         return operator.index(value)
     except TypeError:
@@ -257,7 +258,7 @@ def check_integer(what: str, value: Any) -> int:
 
 
 def at_least(what: str, value: Any, least: int) -> int:
-    """An integer not below `least`, or an error."""
+    """Return an integer of at least `least`, or raise."""
     number = check_integer(what, value)
     if number < least:
         raise ValueError(f"{what} must be at least {least}, not {number}")
@@ -265,14 +266,14 @@ def at_least(what: str, value: Any, least: int) -> int:
 
 
 def check_word(what: str, value: object, *known: str) -> None:
-    """Raise ValueError if a word is none of those that are known."""
+    """Raise ValueError if `value` is none of the `known` words."""
     if value not in known:
         words = " or ".join(f'"{word}"' for word in known)
         raise ValueError(f"{what} must be {words}, not {value!r}")
 
 
 def check_real(what: str, value: Any, positive: bool = False) -> float:
-    """A finite number, not negative or, on demand, positive; or an error."""
+    """Return a finite number that is not negative or, if asked, positive; or raise."""
     number = _double(what, value)
     if not 0 <= number < math.inf or (positive and number == 0):
         wanted = "positive and finite" if positive else "finite and not negative"
@@ -281,11 +282,11 @@ def check_real(what: str, value: Any, positive: bool = False) -> float:
 
 
 def check_reals(what: str, array: ArrayLike) -> NDArray[np.float64]:
-    """`array` as float64 numbers of its shape, maybe none, Inf or NaN; or TypeError."""
+    """Return `array` as float64 numbers of its shape, also Inf or NaN, maybe empty; or raise."""
     given = as_array(what, array)
     if given.dtype is _FLOAT:
         return given
-    if given.dtype.kind == "O":  # numbers that NumPy has no dtype for, such as large integers
+    if given.dtype.kind == "O":  # numbers without a NumPy dtype, such as large integers
         given = np.array([_double(what, x) for x in given.ravel()]).reshape(given.shape)
     if given.dtype.kind not in "iuf":
         raise TypeError(f"{what} must be real numbers, not {given.dtype}")
@@ -294,7 +295,7 @@ def check_reals(what: str, array: ArrayLike) -> NDArray[np.float64]:
 
 
 def check_cost(n: int, cost: ArrayLike) -> NDArray[np.float64]:
-    """Seconds for a partial gradient, of all workers or of each of n; ValueError otherwise."""
+    """Return seconds for a partial gradient, one number or one for each worker; or ValueError."""
     checked = check_reals("cost", cost)
     if checked.shape not in ((), (n,)):
         raise ValueError(
@@ -307,7 +308,7 @@ def check_cost(n: int, cost: ArrayLike) -> NDArray[np.float64]:
 
 
 def _double(what: str, value: Any) -> float:
-    """A real number, Inf beyond a double's range, or TypeError."""
+    """Return a real number, Inf if it is beyond float64's range; or raise TypeError."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if not isinstance(value, Real):
@@ -326,13 +327,13 @@ def check_vector(
     output: bool = False,
     number: int | None = None,
 ) -> NDArray[Any]:
-    """`array` as a contiguous vector of this dtype and size.
+    """Return `array` as a contiguous vector of this dtype and size.
 
-    An input with other strides or not aligned is copied; an output must be contiguous, aligned
+    An input with other strides, or not aligned, is copied. An output must be contiguous, aligned
     and writable, and the vector shares its memory. Errors name the array as `what`, followed by
-    `number` where there is one.
+    `number` if there is one.
     """
-    # The hot path: in one test, what nearly every call brings.
+    # The hot path: nearly every call passes this one test.
     if (
         type(array) is np.ndarray
         and array.dtype is dtype
@@ -357,7 +358,7 @@ def check_vector(
 def check_output(
     what: str, array: Output, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> NDArray[Any]:
-    """A view of `array`, if results of this dtype and shape can be written to it where it is."""
+    """Return a view of `array`, if results of this dtype and shape can be written into it."""
     if type(array) is not np.ndarray:
         array = view_of(what, array)
     _check_shape(what, array, dtype, shape)
@@ -381,12 +382,12 @@ def _check_shape(
 
 
 def check_numbers(what: str, array: ArrayLike) -> NDArray[Any]:
-    """`array` as contiguous float64 or complex128 numbers, at least one; its shape is kept."""
+    """Return `array` as contiguous float64 or complex128 numbers of its shape, at least one."""
     array = as_array(what, array)
     if array.dtype is not _FLOAT and array.dtype is not _COMPLEX:
         if array.dtype.kind not in "iufc":
             raise TypeError(f"{what} must be real or complex numbers, not {array.dtype}")
-        # beyond a double's range is Inf: reported with the other numbers that are not finite
+        # Numbers beyond float64's range become Inf, and are reported with others not finite.
         with np.errstate(over="ignore"):
             array = array.astype(_COMPLEX if array.dtype.kind == "c" else _FLOAT)
     if not array.size:
@@ -397,7 +398,7 @@ def check_numbers(what: str, array: ArrayLike) -> NDArray[Any]:
 
 
 def check_line(what: str, array: ArrayLike) -> NDArray[Any]:
-    """`check_numbers`, and one-dimensional."""
+    """Return `check_numbers`, which must be one-dimensional."""
     array = check_numbers(what, array)
     if array.ndim != 1:
         raise ValueError(f"{what} must be one-dimensional, not of shape {array.shape}")
@@ -405,7 +406,7 @@ def check_line(what: str, array: ArrayLike) -> NDArray[Any]:
 
 
 def check_finite(what: str, array: NDArray[Any]) -> None:
-    """Raise ValueError that names the first NaN or Inf."""
+    """Raise ValueError that names the first NaN or Inf, if there is one."""
     finite = np.isfinite(array)
     if not finite.all():
         at = tuple(map(int, np.argwhere(~finite)[0]))
@@ -414,9 +415,9 @@ def check_finite(what: str, array: NDArray[Any]) -> None:
 
 
 def check_workers(what: str, workers: ArrayLike, count: int) -> NDArray[np.int64]:
-    """`workers` as an int64 vector; their range and distinctness are for the caller.
+    """Return `workers` as an int64 vector; the caller checks that they are in range and distinct.
 
-    They are numbers, or `count` booleans, which become the places of those that are True.
+    They are numbers, or `count` booleans, of which the True ones count.
     """
     array: NDArray[Any] = workers if type(workers) is np.ndarray else as_array(what, workers)
     if array.dtype is _INT64 and array.ndim == 1:

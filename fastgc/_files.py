@@ -1,7 +1,7 @@
-"""Files that others wrote: what they are and how large is looked at before they are read.
+"""Reading files of others: their kind and size are checked before they are read.
 
 A file may be a pipe that nobody writes to, announce more than memory has, unpack to a thousand
-times its size, or hold nothing of what its name says. Whatever is raised while it is read becomes
+times its size, or contain something else than its name says. Any exception while it is read becomes
 one error, which names the file, says what is wrong, and what would be right.
 """
 
@@ -37,9 +37,10 @@ __all__ = [
 Name = str | os.PathLike[str]
 
 _MIB = 2**20
-_TEXT = 256 * _MIB  # the largest file of text; Python's lists of its numbers take ten times as much
-_SMALL = 256 * _MIB  # what a packed file may unpack to in any case, and
-_TIMES = 100  # how many times its own size beyond that
+_TEXT = 256 * _MIB  # the largest text file: Python's lists of its numbers take ten times as much
+# A packed file may unpack to the larger of _SMALL bytes and _TIMES its size, if memory allows.
+_SMALL = 256 * _MIB
+_TIMES = 100
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -51,7 +52,7 @@ _KINDS = (
 
 @contextmanager
 def refusing(path: Name, what: str, error: type[ValueError] = ValueError) -> Iterator[None]:
-    """Raise one error that names the file, whatever its content makes others raise.
+    """Raise one error that names the file, whatever its content makes parsers raise.
 
     Parameters
     ----------
@@ -60,12 +61,12 @@ def refusing(path: Name, what: str, error: type[ValueError] = ValueError) -> Ite
     what : str
         What it should be, as in "... is no readable .npy file".
     error : type
-        What is raised; errors of the disk stay what they are, and name the file.
+        The error to raise. Errors of the disk keep their type, and get the file's name.
     """
     try:
         yield
     except OSError as wrong:
-        # Parsers have no number for what they find, and a place before the file's begin is none.
+        # Parsers raise OSError without a number, and seeks before the file's begin give EINVAL.
         if wrong.errno not in (None, errno.EINVAL):
             wrong.filename = wrong.filename or os.fspath(path)
             raise
@@ -83,16 +84,16 @@ def opened(
     limit: int | None = None,
     links: bool = True,
 ) -> Iterator[BinaryIO]:
-    """Open a file for reading, if it is one and not too large; while it is open, as `refusing`.
+    """Open a file for reading, if it is a file and not too large, and use `refusing` meanwhile.
 
     Parameters
     ----------
     path, what, error
         As in `refusing`.
     limit : int, optional
-        The most bytes it may have; without it, half of this machine's memory.
+        The most bytes that the file may have. Default: half of this machine's memory.
     links : bool
-        Whether the name may be that of a link.
+        Whether to follow a link.
 
     Raises
     ------
@@ -101,12 +102,12 @@ def opened(
     OSError
         If it is not there, or cannot be read.
     TypeError
-        If `path` is none.
+        If `path` is no path.
     """
-    os.fspath(path)  # numbers would be those of open files
+    os.fspath(path)  # raises for a number, which would name an open file
     most = _memory() if limit is None else limit
     _check_kind(path, os.stat(path, follow_symlinks=links), what, error)
-    # A pipe, should one have come there meanwhile, is opened without waiting for its writer.
+    # If a pipe has replaced the file meanwhile, open it without waiting for its writer.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW)
     with open(os.open(path, flags), "rb") as file:
         found = os.fstat(file.fileno())
@@ -128,7 +129,7 @@ def read_bytes(
     links: bool = True,
     packed: bool = False,
 ) -> bytes:
-    """Everything a file holds; if it may be `packed`, what a gzip file holds packed."""
+    """Return the file's bytes; if `packed` is True, unpack a gzip file."""
     with opened(path, what, error=error, links=links) as file:
         if not packed or file.read(2) != b"\x1f\x8b":
             file.seek(0)
@@ -142,20 +143,20 @@ def read_bytes(
 
 
 def read_text(path: Name, what: str) -> str:
-    """The text of a file in UTF-8."""
+    """Return the text of a UTF-8 file."""
     with opened(path, what, limit=_TEXT) as file:
-        return file.read().decode("utf-8-sig")  # spreadsheets begin a file with a mark
+        return file.read().decode("utf-8-sig")  # spreadsheets write a byte order mark first
 
 
 def read_json(path: Name, what: str) -> Any:
-    """What a JSON file holds."""
+    """Return the value that a JSON file holds."""
     text = read_text(path, what)
     with refusing(path, what):
         return json.loads(text)
 
 
 def read_npy(path: Name, what: str = "readable .npy file") -> NDArray[Any]:
-    """The array of an ``.npy`` file, read-only."""
+    """Return the array of an ``.npy`` file, read-only."""
     with opened(path, what) as file:
         return _array(file, os.fstat(file.fileno()).st_size)
 
@@ -163,14 +164,14 @@ def read_npy(path: Name, what: str = "readable .npy file") -> NDArray[Any]:
 def read_npz(
     path: Name, choose: Callable[[Sequence[str]], Sequence[str]], what: str = "readable .npz file"
 ) -> dict[str, NDArray[Any]]:
-    """Some arrays of an ``.npz`` file, read-only, by their names.
+    """Return some arrays of an ``.npz`` file, read-only, by their names.
 
     Parameters
     ----------
     path, what
         As in `refusing`.
     choose : callable
-        Which arrays are wanted, of the names of those that there are.
+        Takes the list of names in the file, and returns those of the arrays to read.
     """
     with opened(path, what) as file, zipfile.ZipFile(file) as archive:
         entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
@@ -186,7 +187,7 @@ def read_npz(
 
 
 def read_parquet(path: Name, what: str) -> Any:
-    """The table of a parquet file.
+    """Return the table of a parquet file.
 
     Raises
     ------
@@ -202,7 +203,7 @@ def read_parquet(path: Name, what: str) -> Any:
 
 
 def _array(file: IO[bytes], size: int) -> NDArray[Any]:
-    """The array that a file of so many bytes holds, if it is as large as its header says."""
+    """Return the array of a file of `size` bytes; raise unless its header announces this size."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
@@ -240,7 +241,7 @@ def _check_unpacked(size: int, most: int) -> None:
 
 
 def _memory() -> int:
-    """Half of this machine's memory."""
+    """Return half of this machine's memory, in bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
@@ -249,7 +250,7 @@ def _size(count: int) -> str:
 
 
 def _said(error: Exception) -> str:
-    """What an error says, in a line."""
+    """Return an error's message in one line."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, MemoryError):
@@ -257,6 +258,6 @@ def _said(error: Exception) -> str:
     named = isinstance(error, OSError) and error.strerror
     text = " ".join(str(named or error).split())
     text = text if len(text) <= 300 else f"{text[:300]}…"
-    # A KeyError, say, gives nothing but the key.
+    # The text of other errors, such as KeyError, may be just the key: add their names.
     plain = isinstance(error, ValueError | TypeError | OSError | zipfile.BadZipFile) and text
     return text if plain else f"{type(error).__name__} {text}".rstrip()

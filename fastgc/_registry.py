@@ -1,9 +1,9 @@
-"""Names by which texts and command lines call for things, and how strangers add theirs.
+"""Names for texts and command lines, and how other packages add theirs.
 
-`fastgc.codes` and `fastgc.delays` have a `Registry` each. What a text names is found in this order:
-names registered in this process (`Registry.register`), the entry points of packages that are
-installed, and ``module:Class`` of anything that can be imported. Arguments follow a colon, as in
-``weibull:shape=0.7,scale=0.01``, and are those of the factory's signature, whoever wrote it.
+`fastgc.codes` and `fastgc.delays` have a `Registry` each. A text's name is looked up in this order:
+names registered in this process (`Registry.register`), the entry points of installed packages, and
+``module:Class`` of anything that can be imported. Arguments follow a colon, as in
+``weibull:shape=0.7,scale=0.01``; they are those of the factory's signature.
 """
 
 from __future__ import annotations
@@ -31,20 +31,14 @@ __all__ = [
 Factory = Callable[..., Any]
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
-_PATH = re.compile(r"\s*([^\W\d]\w*(?:\.[^\W\d]\w*)*)\s*")  # of a module, or within it
+_PATH = re.compile(r"\s*([^\W\d]\w*(?:\.[^\W\d]\w*)*)\s*")  # a module's path, or one within it
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 class Found(NamedTuple):
-    """What a text names.
+    """A factory that a text names, by its registered name or as ``module:Class``.
 
-    Attributes
-    ----------
-    name : str
-        As it is registered, or ``module:Class``.
-    factory : callable
-    listed : str
-        The text of its arguments: for `split_arguments` or `read_arguments`.
+    `listed` is the text of its arguments, for `split_arguments` or `read_arguments`.
     """
 
     name: str
@@ -55,33 +49,25 @@ class Found(NamedTuple):
 class Registry:
     """Factories by name: those registered here, and those of installed packages.
 
-    Packages offer theirs as entry points, which are looked up when a name is not known otherwise,
-    or names are listed, and loaded when their own name is asked for: a broken one is an error
-    then, and of no concern to others.
+    Packages offer theirs as entry points. These are looked up when names are listed, or a name is
+    not registered, and each is loaded when its own name is asked for. So a broken one is an error
+    only then.
 
-    Parameters
-    ----------
-    kind : str
-        What they make, in words for errors: ``"delay model"``.
-    group : str
-        The group of entry points: ``"fastgc.delays"``.
-
-    Notes
-    -----
-    Names are of small letters, digits and ``. _ -``, so that they stand in any text; who asks for
-    one may write capitals.
+    `kind` says in errors what the factories make, such as ``"delay model"``; `group` is the group
+    of entry points, such as ``"fastgc.delays"``. Names consist of small letters, digits and
+    ``. _ -``, so that they fit into any text; callers may write capitals.
     """
 
     def __init__(self, kind: str, group: str) -> None:
         self.kind, self.group = kind, group
         self._known: dict[str, tuple[Factory, str]] = {}
         self._offered: dict[str, list[EntryPoint]] | None = None
-        self._loaded: dict[str, Factory] = {}  # of those offered
+        self._loaded: dict[str, Factory] = {}  # entry points that were loaded
 
     def register(
         self, name: str, factory: Factory, title: str | None = None, replace: bool = False
     ) -> None:
-        """Make a name known.
+        """Register a factory under a name.
 
         Parameters
         ----------
@@ -89,14 +75,14 @@ class Registry:
         factory : callable
             A class, or a function that returns an instance.
         title : str, optional
-            For tables and plots. Default: the name.
+            Name for tables and plots. Default: `name`.
         replace : bool
-            Whether it may take the place of another factory.
+            Whether to replace another factory of this name.
 
         Raises
         ------
         ValueError
-            If another factory has the name, unless it is to be replaced; if it is no name.
+            If another factory has the name and `replace` is False, or if `name` is no name.
         TypeError
             If an argument has a wrong type.
         """
@@ -122,23 +108,23 @@ class Registry:
         self._known[name] = factory, name if title is None else title
 
     def get(self, name: str) -> Factory:
-        """The factory of a name.
+        """Return the factory of a name.
 
         Raises
         ------
         ValueError
-            If nobody has registered or offers it; says which names there are.
+            If no factory has the name; the error lists all names.
         ImportError
-            If it is that of an entry point that cannot be loaded.
+            If its entry point cannot be loaded.
         """
         return self._entry(name)[0]
 
     def title(self, name: str) -> str:
-        """What to call it in tables and plots; errors as in `get`."""
+        """Return the title for tables and plots; errors as in `get`."""
         return self._entry(name)[1]
 
     def names(self) -> list[str]:
-        """All names: in the order in which they were registered, then those of entry points."""
+        """Return all names: those registered, in their order, then those of entry points."""
         return [*self._known, *sorted(self._entry_points().keys() - self._known)]
 
     def __contains__(self, name: object) -> bool:
@@ -148,7 +134,7 @@ class Registry:
         return name in self._known or name in self._entry_points()
 
     def resolve(self, text: str) -> Found:
-        """What a text names, with the text of its arguments, which is not read yet.
+        """Return the factory that a text names, and the text of its arguments, not read yet.
 
         Parameters
         ----------
@@ -159,9 +145,9 @@ class Registry:
         Raises
         ------
         ValueError
-            If it names nothing that is known, nor a module that there is.
+            If the text names nothing known, and no existing module.
         ImportError
-            If an entry point, or a module that there is, cannot be loaded, or has no such class.
+            If an entry point or an existing module cannot be loaded, or has no such class.
         TypeError
             If it is no text.
         """
@@ -191,7 +177,7 @@ class Registry:
                 raise ValueError(self._unknown(name))
             if key not in self._loaded:
                 self._loaded[key] = self._load(key, offers)
-        # its module may have registered it by itself, with a title
+        # The loaded module may have registered it by itself, with a title.
         return self._known.get(key) or (self._loaded[key], key)
 
     def _unknown(self, name: str) -> str:
@@ -203,7 +189,7 @@ class Registry:
         )
 
     def _meant(self, name: str) -> str | None:
-        """What may have been meant: names without a comma, a class by its name, a misprint."""
+        """Guess the name meant: several without commas, a class's name, or a misprint."""
         words = name.split()
         if len(words) > 1 and all(word in self for word in words):
             return ",".join(words)
@@ -214,9 +200,9 @@ class Registry:
         return called.get(near[0], near[0]) if near else None
 
     def _entry_points(self) -> dict[str, list[EntryPoint]]:
-        """What installed packages offer, by name; looked up once."""
+        """Return what installed packages offer, by name; looked up once."""
         if self._offered is None:
-            from importlib.metadata import entry_points  # takes a while, and is seldom needed
+            from importlib.metadata import entry_points  # slow, and seldom needed
 
             self._offered = {}
             for each in entry_points(group=self.group):
@@ -235,7 +221,7 @@ class Registry:
             )
         try:
             factory: Any = first.load()
-        except Exception as error:  # whatever a stranger's module does
+        except Exception as error:  # another package's module may raise anything
             raise ImportError(
                 f"{where}, which cannot be loaded: {type(error).__name__}: {error}"
             ) from error
@@ -251,7 +237,7 @@ def _package(entry_point: EntryPoint) -> str:
 
 
 def load_object(path: str) -> Any:
-    """What ``"module:Class"`` names; the class may be ``Outer.Inner``, or any attribute.
+    """Return what ``"module:Class"`` names; the class may be ``Outer.Inner``, or any attribute.
 
     Raises
     ------
@@ -273,7 +259,7 @@ def load_object(path: str) -> Any:
         if name == missing or name.startswith(f"{missing}."):
             raise ModuleNotFoundError(f"there is no module {missing!r}", name=missing) from None
         raise ImportError(f"the module {name!r} cannot be imported: {error}") from error
-    except Exception as error:  # whatever a stranger's module does
+    except Exception as error:  # another package's module may raise anything
         raise ImportError(
             f"the module {name!r} cannot be imported: {type(error).__name__}: {error}"
         ) from error
@@ -291,12 +277,12 @@ def is_path(text: str) -> bool:
 
 
 def split_arguments(listed: str) -> dict[str, str]:
-    """Keys and values of a list ``"key=value,key=value"``, as texts; of an empty one none.
+    """Return keys and values of a list ``"key=value,key=value"``, as texts.
 
     Raises
     ------
     ValueError
-        If an item has no key or no ``=``, or a key comes twice.
+        If an item has no key or no ``=``, or if a key occurs twice.
     """
     given: dict[str, str] = {}
     for item in filter(str.strip, listed.split(",")):
@@ -312,30 +298,30 @@ def split_arguments(listed: str) -> dict[str, str]:
 def read_arguments(
     factory: Factory, listed: str, what: str, given: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """The arguments that a text lists for a factory, by its signature.
+    """Return the arguments that a text lists for a factory, read by its signature.
 
     Parameters
     ----------
     factory : callable
         Only parameters that can be given by keyword count. One with ``**options`` takes any key.
     listed : str
-        ``"key=value,key=value"``. Capitals do not matter in keys. Values are read by `read_value`,
-        but for parameters annotated as ``float``, which take a number.
+        ``"key=value,key=value"``. Keys may have capitals. `read_value` reads the values, except
+        that parameters annotated as ``float`` take a number.
     what : str
-        Beginning of errors: what takes these arguments.
+        Begins the errors: what takes these arguments.
     given : iterable of str
-        Parameters that the caller gives, which the text may not.
+        Parameters that the caller gives, so that the text must not.
 
     Returns
     -------
     dict
-        To be given to the factory by keyword.
+        Keyword arguments for the factory.
 
     Raises
     ------
     ValueError
-        If a key is none of the factory's or comes twice, one without a default is missing, or a
-        value is no number where one is due; says what the factory takes.
+        If a key is unknown or occurs twice, a parameter without a default is missing, or a value
+        should be a number and is not. The error says what the factory takes.
     """
     parameters, anything = keywords(factory, frozenset(given))
     needed = [name for name, each in parameters.items() if each.default is each.empty]
@@ -369,10 +355,10 @@ def _takes(parameters: Iterable[str], needed: list[str]) -> str:
 def keywords(
     factory: Factory, given: frozenset[str] = frozenset()
 ) -> tuple[dict[str, inspect.Parameter], bool]:
-    """Parameters that can be given by keyword, and whether any other goes, too."""
+    """Return parameters that can be given by keyword, and whether there is ``**options``."""
     try:
         parameters = inspect.signature(factory).parameters
-    except (TypeError, ValueError):  # of some compiled functions
+    except (TypeError, ValueError):  # some compiled functions have no signature
         return {}, True
     by_keyword = {
         name: each
@@ -383,10 +369,10 @@ def keywords(
 
 
 def read_value(text: str) -> Any:
-    """The value that a text stands for on a command line.
+    """Return the value that a text stands for on a command line.
 
-    A number, int if it can be; ``true``, ``yes``, ``on``, ``false``, ``no``, ``off``; a list of
-    such as in ``2/1/1``; else the text itself.
+    A number, int if possible; a boolean (``true``, ``yes``, ``on``, ``false``, ``no``, ``off``); a
+    list of these, as in ``2/1/1``; otherwise the text itself.
     """
     for kind in (int, float):
         try:

@@ -1,10 +1,10 @@
-"""Checkpoints of a training run, from which it can be resumed after its process has died.
+"""Checkpoints of a training run, to resume it after its process has died.
 
 A folder holds two files. ``rounds.jsonl`` has a line of JSON for each round and only grows; the
 process that uses the folder locks it. ``checkpoint`` has the parameters and the optimizer's state
-after a round, and the number of bytes of the other file that belong to the rounds until then. Bytes
-after them were written for a checkpoint that was never finished, and are cut off. The file is
-replaced as a whole, after both are on the disk.
+after a round, and the size in bytes of the other file up to that round. Bytes after that belong to
+a checkpoint that was never finished, and are cut off. ``checkpoint`` is replaced as a whole, when
+both files are on the disk.
 
 A checkpoint file is::
 
@@ -47,7 +47,7 @@ VERSION = 1
 _PREFIX = struct.Struct("<IQ")
 _DIGEST_BYTES = 32
 
-_OWN: dict[str, Any] = {"error": CheckpointError, "links": False}  # files of a run's folder
+_OWN: dict[str, Any] = {"error": CheckpointError, "links": False}  # how to read files of a run
 
 _DTYPE = re.compile(r"[<>|][biufc]\d+")
 _NUMBER = re.compile(r"\d+\.\d+(?:e[-+]?\d+)?")
@@ -69,9 +69,9 @@ class Checkpoint:
     round : int
         Number of rounds in the checkpoint on the disk; 0 if there is none.
     state : dict or None
-        What `save` was given after that round.
+        The argument of `save` after that round.
     lines : list
-        What `add` was given for these rounds.
+        The arguments of `add` for these rounds.
 
     Raises
     ------
@@ -80,7 +80,7 @@ class Checkpoint:
     CheckpointError
         If the checkpoint is damaged or belongs to another run, or another process uses the folder.
     OSError
-        If it cannot be read or written.
+        If the folder cannot be read or written.
     """
 
     def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, str]) -> None:
@@ -96,7 +96,7 @@ class Checkpoint:
         with contextlib.ExitStack() as stack:
             self._history = _open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK)
             stack.callback(os.close, self._history)
-            # What is locked is what a second process would damage, not a file that stands for it.
+            # Lock the very file that a second process would damage.
             try:
                 fcntl.flock(self._history, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -129,13 +129,13 @@ class Checkpoint:
         self._resources.close()
 
     def add(self, line: Any) -> None:
-        """Add what `lines` should hold for one more round, in types that JSON has."""
+        """Add the next item of `lines`, in types that JSON has, for one more round."""
         self._pending.append(json.dumps(line, default=_plain).encode() + b"\n")
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Save the rounds added so far, and the state after them.
 
-        Whatever happens meanwhile, the checkpoint on the disk is the previous one or this one.
+        Even if it fails midway, the checkpoint on the disk is either the previous one or this one.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class Checkpoint:
         Raises
         ------
         OSError
-            If it cannot be written; the previous one remains.
+            If it cannot be written; the previous checkpoint remains.
         """
         added = b"".join(self._pending)
         digest = self._hash.copy()
@@ -157,8 +157,8 @@ class Checkpoint:
             "history": [self._size + len(added), digest.hexdigest()],
         }
         try:
-            # Where a save before this failed, over what it wrote. All of that is here, too: should
-            # it have come as far as to the checkpoint, this is whole throughout.
+            # This overwrites the lines of a save that failed. The new lines begin with those, so
+            # even if that save had replaced the checkpoint file, its lines stay whole throughout.
             _write_all(self._history, added, self._size)
             os.fsync(self._history)
             write(self._folder / "checkpoint", head, state)
@@ -184,7 +184,7 @@ class Checkpoint:
         _sync_folder(folder.parent)
 
     def _load(self) -> int:
-        """Read what the folder holds; returns how many bytes of the history are of it."""
+        """Read the folder's files; return how many bytes of the history the checkpoint covers."""
         path, history = self._folder / "checkpoint", self._folder / "rounds.jsonl"
         known = read_bytes(history, "history of a run of training", **_OWN)
         if not os.path.lexists(path):
@@ -219,7 +219,7 @@ class Checkpoint:
         return int(size)
 
     def _compare(self, run: dict[str, Any]) -> None:
-        """Raise unless the checkpoint is of this very run."""
+        """Raise unless the checkpoint is of this run."""
         other = [
             f"{what}: {_excerpt(str(run.get(what)), str(self._run.get(what)))}"
             for what in dict.fromkeys([*run, *self._run])
@@ -241,19 +241,19 @@ def describe(
     seed: int,
     **options: object,
 ) -> dict[str, str]:
-    """A description of what a training run computes, in words and digests.
+    """Describe what a training run computes, in words and digests.
 
-    Only the same run has the same description. It uses nine digits of numbers, and six of
-    coefficients, because computed ones may differ between processors in the last digit. Objects
-    without a ``__repr__`` are distinguished by their types; delay models also by the arguments of
-    their constructors, if they keep them.
+    Only the same run has the same description. It rounds numbers to nine digits, and coefficients
+    to six, because computed ones may differ between processors in the last digit. Objects without a
+    ``__repr__`` are distinguished by their types; delay models also by the arguments of their
+    constructors, if they keep them.
 
     Parameters
     ----------
     code, model, optimizer, dataset, delays, seed
         As in `fastgc.train`.
     **options
-        Further options that matter.
+        Further options that change what the run computes.
 
     Returns
     -------
@@ -282,11 +282,11 @@ def write(path: str | os.PathLike[str], head: Mapping[str, Any], state: Mapping[
     Parameters
     ----------
     path : path
-        The file. While it is written, a file with ``.part`` after its name is beside it.
+        The file. While it is written, there is also a file with ``.part`` after its name.
     head : mapping
         In types that JSON has.
     state : mapping of str
-        Arrays of numbers by name, and types that JSON has: numbers, lists, text.
+        Arrays of numbers by name, and values of types that JSON has: numbers, lists, text.
 
     Raises
     ------
@@ -333,13 +333,13 @@ def write(path: str | os.PathLike[str], head: Mapping[str, Any], state: Mapping[
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Head and state of a checkpoint file.
+    """Return the head and state of a checkpoint file.
 
     Raises
     ------
     CheckpointError
-        If it is not a checkpoint, has another version, is cut off, or has been changed. A link is
-        not a checkpoint.
+        If it is not a checkpoint, has another version, is cut off, or was changed, or if it is a
+        link.
     OSError
         If it cannot be read.
     """
@@ -377,12 +377,12 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _open(path: Path, flags: int) -> int:
-    """Open a file for writing, but not one elsewhere that a link stands for."""
+    """Open a file for writing; fail if it is a link to a file elsewhere."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
 def _write_all(file: int, content: Any, at: int) -> int:
-    """Write `content` from place `at` on; returns its end."""
+    """Write `content` from position `at` on; return the position after it."""
     left = memoryview(content).cast("B")
     while left:
         written = os.pwrite(file, left, at)
@@ -395,7 +395,7 @@ def _new_hash() -> Any:
 
 
 def _sync_folder(folder: Path) -> None:
-    """See to it that what was made or renamed in a folder is there after a loss of power."""
+    """Make sure that files made or renamed in a folder survive a loss of power."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -404,7 +404,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Python's own number, of one of NumPy's."""
+    """Return a NumPy number as Python's own; raise TypeError for anything else."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"a checkpoint holds arrays, numbers, lists and text, not {value!r}")
@@ -416,7 +416,7 @@ def _text(value: object) -> str:
 
 
 def _excerpt(old: str, new: str) -> str:
-    """Both, from a little before where they begin to differ, if they are long."""
+    """Show two texts, if they are long from a little before their first difference on."""
     pairs = enumerate(zip(old, new, strict=False))
     first = next((at for at, (a, b) in pairs if a != b), min(len(old), len(new)))
     start = first - 20 if first > 60 else 0
@@ -428,7 +428,7 @@ def _excerpt(old: str, new: str) -> str:
 
 
 def digest(arrays: Iterable[NDArray[Any]]) -> str:
-    """What arrays hold, in a few letters."""
+    """Return a short digest of arrays."""
     hashed = hashlib.blake2b(digest_size=8)
     for array in arrays:
         hashed.update(f"{array.dtype.str}{array.shape}".encode())

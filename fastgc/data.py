@@ -29,7 +29,7 @@ Task = Literal["auto", "classification", "regression"]
 
 TASKS = ("auto", "classification", "regression")
 
-_POINTS = 5  # of a character of `glyphs`
+_POINTS = 5  # points of a character of `glyphs`
 _IDX_DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
@@ -37,8 +37,8 @@ _IDX_DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x
 class Dataset:
     """A training set and a test set of samples, with classes or with real-valued targets.
 
-    The dtype of ``y`` says which: integers are classes, floats are targets. Give integers that are
-    targets as ``y.astype(float)``.
+    In ``y``, integers are classes, and floats are targets. Give integers that are targets as
+    ``y.astype(float)``.
 
     Parameters
     ----------
@@ -47,15 +47,15 @@ class Dataset:
     X_train, X_test : array of float32 or float64, shape (N, features)
         One sample a row, all entries finite.
     y_train, y_test : array of int, shape (N,), or of float32 or float64, (N,) or (N, outputs)
-        Class of each sample, where every class in 0 .. ``classes - 1`` occurs in at least one of
-        the two; or finite targets of each sample.
+        Class of each sample; every class in 0 .. ``classes - 1`` occurs in at least one of the
+        two. Or finite targets of each sample.
 
     Raises
     ------
     ValueError
         If a shape, a length, a label or an entry is not as above, or a set is empty.
     TypeError
-        If something is not a NumPy array, or is a masked one.
+        If an argument is not a NumPy array, or is a masked one.
     """
 
     name: str
@@ -122,13 +122,13 @@ class Dataset:
     def by_label(self) -> Dataset:
         """The same data, with the training samples sorted by label.
 
-        Each partition then has few classes, as if every device kept its own data, so that leaving
-        out a partition leaves out classes. Samples with the same label keep their order.
+        Each partition then has few classes, as if every device kept its own data: leaving out a
+        partition leaves out classes. Samples with the same label keep their order.
 
         Raises
         ------
         ValueError
-            If there is more than one target a sample.
+            If a sample has more than one target.
 
         Examples
         --------
@@ -153,7 +153,7 @@ class Dataset:
 
 
 def _check_set(where: str, X: Any, y: Any) -> None:
-    """Raise what `Dataset` says of one of its sets."""
+    """Check one of a dataset's sets, with the errors that `Dataset` documents."""
     if not (isinstance(X, np.ndarray) and isinstance(y, np.ndarray)):
         raise TypeError(
             f"{where}: expected NumPy arrays, got {type(X).__name__} and {type(y).__name__}"
@@ -268,7 +268,7 @@ def load(
             raise ValueError(f"{path}: {len(X)} samples but {len(y)} labels")
     if len(samples) == 1:
         X, y = samples[0], known[0]
-        alike = np.zeros(len(y), np.intp) if real else y  # targets are no strata
+        alike = np.zeros(len(y), np.intp) if real else y  # targets are not kept in proportion
         train, test = _split(alike, test_fraction, seed, path)
         return Dataset(name, X[train], y[train], X[test], y[test])
     return Dataset(name, samples[0], known[0], samples[1], known[1])
@@ -282,16 +282,15 @@ def glyphs(
     seed: int = 0,
     dtype: DTypeLike = np.float64,
 ) -> Dataset:
-    """Images of made-up characters, in the place of MNIST's digits and of their size.
+    """Images of made-up characters, of the size of MNIST's digits, to use in their place.
 
-    A character is five points, drawn uniformly from the middle 14 x 14 of 28 x 28 pixels and joined
-    in a fixed order: one for each class. In a sample of it each point is moved (by 1 pixel, in
-    either direction), the whole is sheared (by 0.2), stretched (by 10 % each way), turned (by 0.2
-    radians) and moved (by 1 pixel): all of these are normal numbers of that standard deviation. It
-    is drawn with a pen whose ink falls off as a Gaussian, of a width uniform in 0.7 to 1.3 pixels;
-    ink adds up, to 1 at most, and is rounded to a multiple of 1 / 255. As in MNIST, all ink is in
-    the middle 20 x 20 pixels, and what falls outside is cut off. Classes are even, to one sample,
-    in the two sets together.
+    Each class is one character: five points, drawn uniformly from the middle 14 x 14 of 28 x 28
+    pixels, and joined in a fixed order. In a sample, each point is moved (by 1 pixel in either
+    direction). The whole is sheared (by 0.2), stretched (by 10 % each way), turned (by 0.2 radians)
+    and moved (by 1 pixel). All these numbers are standard deviations of normal ones. The pen's ink
+    falls off as a Gaussian, of a width uniform in 0.7 to 1.3 pixels. Ink adds up, to 1 at most, and
+    is rounded to a multiple of 1 / 255. As in MNIST, ink outside the middle 20 x 20 pixels is cut
+    off. Both sets together have equally many samples of each class, to within one.
 
     Parameters
     ----------
@@ -300,19 +299,19 @@ def glyphs(
     classes : int
         Characters, at least 2.
     seed : int
-        Of everything, the characters among it: not negative.
+        Seed of everything, also of the characters; not negative.
     dtype : dtype
         float32 or float64, the type of the samples.
 
     Returns
     -------
     Dataset
-        Of 784 features in [0, 1].
+        With 784 features in [0, 1].
 
     Raises
     ------
     ValueError
-        If a number is too small, or the dtype another.
+        If a number is too small, or the dtype is not one of these.
     TypeError
         If a number is not an integer.
     """
@@ -331,7 +330,7 @@ def glyphs(
     turned = (points @ [1, 1j]) * np.exp(1j * rng.normal(0, 0.2, (total, 1)))
     points = np.stack((turned.real, turned.imag), axis=-1) + rng.normal(0, 1, (total, 1, 2))
     width = rng.uniform(0.7, 1.3, (total, 1, 1, 1))
-    # six steps of the pen from each point to the next
+    # The pen takes six steps from each point to the next.
     time = np.linspace(0, _POINTS - 1, 6 * (_POINTS - 1) + 1)
     joined = np.maximum(1 - np.abs(time[:, np.newaxis] - np.arange(_POINTS)), 0)
     pixels = np.arange(20) - 9.5
@@ -340,7 +339,7 @@ def glyphs(
         pen = joined @ points[some]
         ink = np.exp(-(((pen[..., np.newaxis] - pixels) / width[some]) ** 2) / 2)
         X[some, 4:24, 4:24] = ink[:, :, 1].swapaxes(1, 2) @ ink[:, :, 0]
-    # in 256 steps: arithmetic is slow on the traces of ink far from the pen
+    # Round to 256 levels: arithmetic is slow on the tiny traces of ink far from the pen.
     X = np.rint(255 * np.minimum(X, 1)).reshape(total, -1) / 255
     return Dataset("glyphs", X[:train], y[:train], X[train:], y[train:])
 
@@ -379,15 +378,15 @@ def partition(X: Samples, y: NDArray[Any], k: int) -> list[tuple[Samples, NDArra
 class MiniBatches:
     """Random samples of a partition: new ones in each round, the same for all its workers.
 
-    Codes need every copy of a partial gradient to be the same; with this they decode stochastic
-    gradients exactly. Give it to an engine as `batch`.
+    Codes need every copy of a partial gradient to be the same. With these samples they decode
+    stochastic gradients exactly. Give this object to an engine as `batch`.
 
     Parameters
     ----------
     size : int
         Samples drawn from each partition, without replacement.
     seed : int
-        Not negative.
+        Seed of the draws; not negative.
     """
 
     size: int
@@ -398,12 +397,12 @@ class MiniBatches:
         at_least("seed", self.seed, 0)
 
     def __call__(self, shard: tuple[Any, ...], partition: int, round: int) -> tuple[Any, ...]:
-        """Samples for a round.
+        """Draw the samples of a round.
 
         Parameters
         ----------
         shard : tuple of arrays
-            Of equal length: samples and labels, say.
+            Arrays of equal length, such as samples and labels.
         partition, round : int
 
         Returns
@@ -436,18 +435,18 @@ def read_idx(path: str | os.PathLike[str]) -> NDArray[Any]:
     Parameters
     ----------
     path : str or path
-        The file; compression is told from its first bytes, not from its name.
+        The file. Its first bytes, not its name, say whether it is compressed.
 
     Returns
     -------
     array
-        In native byte order: uint8, int8, int16, int32, float32 or float64 as the file says.
+        In native byte order: uint8, int8, int16, int32, float32 or float64, as the file says.
 
     Raises
     ------
     ValueError
-        If the file is no idx file or its length is not the one its header announces, or it unpacks
-        to more than 100 times its size and 256 MiB.
+        If the file is no idx file, its length differs from what its header announces, or it unpacks
+        to more than both 256 MiB and 100 times its size.
     """
     content = read_bytes(path, "readable idx file", packed=True)
     if len(content) < 4 or content[:2] != b"\0\0":
@@ -477,7 +476,7 @@ def read_idx(path: str | os.PathLike[str]) -> NDArray[Any]:
 
 
 def _sample_dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    """A dtype that samples may have, or ValueError."""
+    """Return `dtype` as one that samples may have; raise ValueError for another."""
     checked = np.dtype(dtype)
     if checked not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float32 or float64, got {checked}")
@@ -488,8 +487,8 @@ def _digits() -> tuple[NDArray[Any], ...]:
     package = importlib.util.find_spec("sklearn")
     if package is None:
         raise ImportError(f"the digits come with scikit-learn: {pip_install('train')}")
-    # The file is read without importing the package, which takes two seconds, most of a short
-    # run, in every rank of a job.
+    # Importing the package takes two seconds in every rank of a job, most of a short run. So read
+    # its file directly.
     for folder in package.submodule_search_locations or ():
         path = Path(folder, "datasets", "data", "digits.csv.gz")
         if path.exists():
@@ -505,7 +504,7 @@ def _digits() -> tuple[NDArray[Any], ...]:
 
 def _read_npz(path: Path) -> tuple[NDArray[Any], ...]:
     def choose(names: Sequence[str]) -> Sequence[str]:
-        # A lower-case x is only another spelling of the same key.
+        # Accept a lower-case x.
         keys = {name.replace("x", "X", 1): name for name in names}
         for wanted in (("X_train", "y_train", "X_test", "y_test"), ("X", "y")):
             if keys.keys() >= set(wanted):
@@ -537,7 +536,7 @@ def _labels_beside(images: Path) -> Path:
 
 
 def _existing(folder: Path, name: str) -> Path:
-    """Find an idx file under any of the usual spellings of its name."""
+    """Return the idx file that has one of the usual spellings of its name."""
     spellings = list(_spellings(name))
     for spelling in spellings:
         if (folder / spelling).is_file():
@@ -552,7 +551,7 @@ def _spellings(name: str) -> Iterator[str]:
 
 
 def _samples(X: NDArray[Any], dtype: np.dtype[Any], path: Path) -> Samples:
-    """Turn samples into rows of floats, never sharing memory with X."""
+    """Copy samples into rows of floats."""
     if X.dtype.kind not in "biuf" or X.ndim < 2:
         raise ValueError(
             f"{path}: expected samples as an array of real numbers of two axes or more, "
@@ -565,21 +564,21 @@ def _samples(X: NDArray[Any], dtype: np.dtype[Any], path: Path) -> Samples:
 
 
 def _has_fractions(y: NDArray[Any]) -> bool:
-    """Whether labels can only be targets: floats in columns, or not all whole numbers."""
+    """Whether labels can only be targets: floats in columns, or some with fractions."""
     if y.dtype.kind != "f":
         return False
     return y.ndim > 1 or bool((np.isfinite(y) & (y != np.rint(y))).any())
 
 
 def _targets(labels: tuple[NDArray[Any], ...], dtype: np.dtype[Any], path: Path) -> list[Targets]:
-    """Turn targets into floats, never sharing memory with them."""
+    """Copy targets as floats."""
     for y in labels:
         if y.ndim not in (1, 2) or y.dtype.kind not in "biuf":
             raise ValueError(
                 f"{path}: expected targets as real numbers of shape (N,) or (N, outputs), "
                 f"got {y.dtype} of shape {y.shape}"
             )
-    with np.errstate(over="ignore"):  # what does not fit becomes Inf, which `Dataset` refuses
+    with np.errstate(over="ignore"):  # too large numbers become Inf, which `Dataset` refuses
         return [y.astype(dtype, order="C") for y in labels]
 
 
@@ -608,7 +607,7 @@ def _split(y: Labels, fraction: float, seed: int, path: Path) -> tuple[Labels, L
         raise ValueError(f"{path}: {total} samples cannot be split into a training and a test set")
     rng = np.random.default_rng(seed)
     shuffled = rng.permutation(total)
-    # Each sample's place within its class, as a fraction: in this order every prefix holds the
+    # Order samples by their places within their class, as fractions: every prefix then holds the
     # classes in proportion.
     by_class = shuffled[np.argsort(y[shuffled], kind="stable")]
     sizes = np.bincount(y)

@@ -1,4 +1,4 @@
-"""The history of training runs, and files of it."""
+"""The history of training runs, and its files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __dir__ = listing(__all__)
 
 MISCLASSIFIED = "error"  # the measure that is a fraction, shown in percent
 
-# Residual from which on a gradient is called an approximation: beyond rounding, of any code.
+# From this residual on a gradient is called an approximation: no code's rounding is as large.
 APPROXIMATE = 1e-6
 
 
@@ -46,7 +46,7 @@ class Record:
     Attributes
     ----------
     round : int
-        From 1.
+        Number of the round, from 1.
     time : float
         Seconds of training so far: waiting, decoding and updating, not evaluating.
     wait, decode : float
@@ -54,21 +54,20 @@ class Record:
     survivors : tuple of int
         Workers whose messages came before the gradient could be decoded, in order of arrival.
     messages : int
-        How many messages they had sent by then.
+        Number of messages that they had sent by then.
     stale : int
         Late messages of earlier rounds that were dropped in this round.
     loss : float
         Mean training loss after the round; NaN if it was not evaluated.
     test_error : float
-        Fraction of the test set misclassified after the round, or another measure that
-        `History.measure` names; for regression the root mean squared error. NaN if it was not
-        evaluated.
+        Fraction of misclassified test samples after the round; for regression the root mean squared
+        error; or the measure that `History.measure` names. NaN if it was not evaluated.
     rounding : float
         Estimated relative error of the decoded gradient; NaN without a tracker.
     received : tuple of int
         Numbers of the messages received, in order.
     arrivals : tuple of float
-        When the master had each of them, in seconds from handing out the parameters.
+        Arrival of each of them, in seconds from handing out the parameters.
     downloads : int
         Workers that got the parameters: all, or those that an adaptive method selected.
     uploads : int
@@ -78,24 +77,24 @@ class Record:
     deaths : int
         Deaths of workers so far; a worker may die several times.
     residual : float
-        How far the coefficients of the partial gradients in the gradient are from 1. This is what
-        an approximate code leaves out (``Uncoded(tolerance=)``), or an approximation from too few
+        How far the coefficients of the partial gradients in the gradient are from 1: what an
+        approximate code leaves out (``Uncoded(tolerance=)``), or an approximation from too few
         messages (``partial="best"``). It is 0 for codes that decode by a formula
-        (`fastgc.codes.Scheme.exact`); their rounding errors are in `rounding`.
+        (`fastgc.codes.Scheme.exact`); `rounding` has their rounding errors.
     corrupt : tuple of int
-        Workers whose messages were found to be corrupt, and dropped (``verify=True``).
+        Workers whose messages were found corrupt, and dropped (``verify=True``).
     verified : bool
-        Whether all messages that the gradient was decoded from were compared with others.
+        Whether all messages of the gradient were compared with others.
     evaluated : bool
         Whether loss and test error were computed (``fastgc.train(evaluate_every=)``).
     selected : tuple of int
-        The workers that an adaptive method selected; empty if all were to compute, or, where
-        `downloads` is 0, none.
+        The workers that an adaptive method selected. Empty if all were to compute, or, with
+        `downloads` 0, if none was.
     asks, computed : int
         Questions that workers were asked, and partial gradients that the master computed, as in
         `fastgc.engines.RoundReport`.
     stood_in : tuple of (int, int, float)
-        Messages that another than their owner computed, as in `fastgc.engines.RoundReport`.
+        Messages that another worker than their owner computed, as in `fastgc.engines.RoundReport`.
     """
 
     round: int
@@ -147,7 +146,7 @@ class Spent(NamedTuple):
     time : float
         Seconds.
     communication : int
-        Parameters sent and messages used, all rounds together (Zhu et al., eq. (5)).
+        Number of parameter vectors sent and messages used, in all rounds (Zhu et al., eq. (5)).
     computation : int
         Gradients of single samples that workers were to compute (Zhu et al., eq. (6)).
     """
@@ -167,20 +166,20 @@ class History:
     name : str
         Name of the run in tables and plots.
     code, data, delays : str
-        How each was made.
+        Texts that say how each was made.
     seed : int
     rounds : list of Record
     theta : (p,) array
         The trained parameters.
     measure : str
-        What `Record.test_error` is: "error", the fraction misclassified; "RMSE", the root mean
-        squared error in units of the targets; or the name that your own model gives.
+        The meaning of `Record.test_error`: "error", the fraction misclassified; "RMSE", the root
+        mean squared error in units of the targets; or the name that your own model gives.
     message_counts : tuple of int
         Number of messages that each worker sends in a round, which tells who sent a message of a
-        given number. Empty if it is not known, as in files that earlier versions wrote.
+        given number. Empty if unknown, as in files of earlier versions.
     load : float
-        The mean load of workers times n / k: how many times as much all workers compute as one
-        process would. 1 without a code. NaN if it is not known.
+        The mean load of workers times n / k: all workers' computation relative to that of one
+        process. 1 without a code. NaN if unknown.
     """
 
     name: str
@@ -199,12 +198,12 @@ class History:
         return f"History({self.name!r}, {self.code}, {self.data}: {said})"
 
     def _repr_html_(self) -> str:
-        """What notebooks show: how the run was made, and how it went."""
+        """HTML for notebooks: how the run was made, and how it went."""
         made = [("code", self.code), ("data", self.data), ("delays", self.delays)]
         return facts(self.name, [*made, ("seed", self.seed), *self._told()])
 
     def _told(self) -> list[tuple[str, str]]:
-        """How the run went, in words."""
+        """Return how the run went, as pairs of texts."""
         if not self.rounds:
             return [("rounds", "0")]
         tested = [r for r in self.rounds if r.evaluated] or self.rounds[-1:]
@@ -227,22 +226,22 @@ class History:
         return f"{100 * error:.3g}%" if self.measure == MISCLASSIFIED else short(error)
 
     def seconds_to(self, test_error: float) -> float:
-        """Seconds of training until the test error was this low; inf if it never was."""
+        """Return the seconds of training until the test error was this low; inf if never."""
         return next((r.time for r in self.rounds if r.test_error <= test_error), np.inf)
 
     def loss_at(self, time: float) -> float:
-        """Last training loss that was evaluated within so many seconds; NaN if none was."""
+        """Return the last training loss evaluated within so many seconds; NaN if none was."""
         known = [r.loss for r in self.rounds if r.evaluated and r.time <= time]
         return known[-1] if known else math.nan
 
     def residual(self) -> float:
-        """Root mean square of `Record.residual` over all rounds; NaN if there is none."""
+        """Return the root mean square of `Record.residual` over all rounds; NaN without rounds."""
         if not self.rounds:
             return math.nan
         return math.sqrt(np.mean([r.residual**2 for r in self.rounds]))
 
     def spent(self, loss: float) -> Spent | None:
-        """What the run needed until the training loss was this low; None if it never was."""
+        """Return what the run needed until the training loss was this low; None if never."""
         communication = computation = 0
         for r in self.rounds:
             communication += r.downloads + r.uploads
@@ -254,7 +253,7 @@ class History:
     def timeline(
         self, ax: Axes | None = None, *, rounds: Iterable[int] = range(1, 6), code: Any = None
     ) -> Axes:
-        """Draw who worked when, who was waited for, and whose messages were decoded.
+        """Draw when each worker worked, how long the master waited, and the messages decoded.
 
         Parameters
         ----------
@@ -282,7 +281,7 @@ class History:
         return timeline(chosen, code, ax)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the parameters, in types that JSON has."""
+        """Return everything except the parameters, in types that JSON has."""
         listed = asdict(self)
         del listed["theta"]
         return listed
@@ -297,13 +296,13 @@ def write_json(histories: list[History], path: str | os.PathLike[str]) -> None:
 
 
 def round_rows(histories: Iterable[History]) -> Iterator[dict[str, Any]]:
-    """One row for each round of runs, with the run's name and load: for tables and data frames.
+    """Yield a row for each round of runs, with the run's name and load, for tables and data frames.
 
     Yields
     ------
     dict
-        ``run``, ``load``, and the numbers of `Record`: lengths in place of tuples, and ``workers``
-        for the number of survivors. NaN stands for what was not computed.
+        ``run``, ``load``, the numbers of `Record`, ``workers`` (the number of survivors) and
+        ``corrupt`` (their number). NaN stands for numbers that were not computed.
 
     Examples
     --------
@@ -325,7 +324,7 @@ def round_rows(histories: Iterable[History]) -> Iterator[dict[str, Any]]:
 
 
 def read_json(path: str | os.PathLike[str]) -> list[History]:
-    """Read the runs that `write_json` wrote, which have no parameters.
+    """Read the runs that `write_json` wrote; they have no parameters.
 
     Raises
     ------
@@ -349,7 +348,7 @@ def read_json(path: str | os.PathLike[str]) -> list[History]:
 
 
 def _load_of(listed: dict[str, Any]) -> float:
-    """The load of a run, of what JSON made of it; TypeError if it is none."""
+    """Return the load in a run's JSON object; raise TypeError if it is no number."""
     load = listed.get("load")
     if load is None:
         return math.nan
@@ -359,12 +358,12 @@ def _load_of(listed: dict[str, Any]) -> float:
 
 
 def equal_loss(histories: Sequence[History]) -> float:
-    """The lowest training loss that all of these runs reached; inf if one has none but NaN."""
+    """Return the lowest training loss that all of these runs reached; inf if one has only NaN."""
     return _lowest_of_all(histories, "loss")
 
 
 def equal_error(histories: Sequence[History]) -> float:
-    """The lowest test error that all of these runs reached; inf if one has none but NaN."""
+    """Return the lowest test error that all of these runs reached; inf if one has only NaN."""
     return _lowest_of_all(histories, "test_error")
 
 
@@ -374,7 +373,7 @@ def _lowest_of_all(histories: Sequence[History], name: str) -> float:
 
 
 def json_ready(value: Any) -> Any:
-    """The same with None for numbers that are not finite, which JSON lacks."""
+    """Replace numbers that are not finite by None, because JSON lacks them."""
     if isinstance(value, dict):
         return {key: json_ready(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -383,7 +382,7 @@ def json_ready(value: Any) -> Any:
 
 
 def record_of(row: dict[str, Any]) -> Record:
-    """A record of what JSON made of it; TypeError or ValueError if it is none."""
+    """Return the record of a JSON object; raise TypeError or ValueError if it is none."""
     if not isinstance(row, dict):
         raise TypeError(f"a record must be an object, not {row!r}")
     given: dict[str, Any] = {key: _tuples(value) for key, value in row.items()}
@@ -406,7 +405,7 @@ def _tuples(value: Any) -> Any:
 
 
 def _is_of(kind: str, value: Any) -> bool:
-    """Whether a value is of a type of a record's."""
+    """Whether a value has a record's type, named by the text of its annotation."""
     if not kind.startswith("tuple["):
         return isinstance(value, _KINDS[kind]) and (kind == "bool" or not isinstance(value, bool))
     if not isinstance(value, tuple):

@@ -29,7 +29,7 @@ Labels = NDArray[np.integer[Any]]
 Targets = NDArray[np.floating[Any]]
 
 
-# Where samples or parameters are not finite, or too large, results are not: that says it.
+# If samples or parameters are not finite, or too large, the results show it, without a warning.
 _quiet = np.errstate(over="ignore", invalid="ignore")
 
 
@@ -37,10 +37,10 @@ class Model(Protocol):
     """What training needs of a model with a flat parameter vector theta.
 
     The gradient is a sum over samples, so that partial gradients add up to the gradient of all the
-    data. The master adds anything that is not a sum over samples once, with
+    data. If it has a term that is not a sum over samples, the master adds this once, with
     ``add_regularisation``. `SoftmaxRegression` explains the methods.
 
-    These further attributes are used if a model has them, as those of this module do:
+    Training uses these further attributes if a model has them, as those of this module do:
 
     ``initial(rng)``
         Initial parameters, an array of shape (size,), drawn from a ``numpy.random.Generator``.
@@ -49,14 +49,14 @@ class Model(Protocol):
         A rate with which gradient descent on the mean loss converges. Without it you must give an
         optimizer.
     ``prepare(X, y)``
-        What workers compute on, instead of samples and labels: a pair of arrays with as many rows.
+        The pair of arrays that workers compute on instead of samples and labels, with as many rows.
     ``add_regularisation(theta, gradient)``
         Adds the gradient of the penalty in place. Default: no penalty.
     ``quadratic``
         Whether the gradient is X'(X theta - y), quadratic in the data. Default: False.
     ``measure``
-        The name of ``error``, as in `LinearRegression`. Default: the fraction of samples that are
-        misclassified.
+        The name of ``error``, as in `LinearRegression`. Default: the fraction of misclassified
+        samples.
     """
 
     @property
@@ -66,11 +66,11 @@ class Model(Protocol):
 
     @property
     def partial_gradient(self) -> Callable[..., object]:
-        """``partial_gradient(theta, shard, out)`` writes that of one partition to all of ``out``.
+        """``partial_gradient(theta, shard, out)`` writes a partition's gradient to all of ``out``.
 
-        The shard is the pair that `prepare` returns, or (X, y) without it. If the method has
-        keywords ``partition`` and ``round``, it gets them, each counted from 0. Random numbers must
-        be a function of them, or workers that compute the same partition disagree.
+        The shard is the pair that `prepare` returns, or (X, y) without it. If the method has the
+        keywords ``partition`` and ``round``, it gets them, counted from 0. Random numbers must be a
+        function of them: otherwise workers that compute the same partition disagree.
         """
         ...
 
@@ -84,21 +84,21 @@ class Model(Protocol):
 
 
 def prepared(model: Model, X: Array, y: NDArray[Any]) -> tuple[Array, Any]:
-    """What workers compute on."""
+    """Return what workers compute on: `prepare`'s result, or X and y."""
     prepare = getattr(model, "prepare", None)
     pair: tuple[Array, Any] = (X, y) if prepare is None else prepare(X, y)
     return pair
 
 
 class _Linear:
-    """What models share whose scores for the columns of a table W are x W, or x W + b."""
+    """Common parts of models with scores x W, or x W + b: a score for each column of W."""
 
     features: int
     l2: float
     bias: bool
 
     def __repr__(self) -> str:
-        # A bias is not said: checkpoints know models by their texts, and older ones had all a bias.
+        # Omit a bias that is True: checkpoints compare these texts, and older models all had one.
         said = [f"{n}={v!r}" for n, v in vars(self).items() if n != "bias" or not v]
         return f"{type(self).__name__}({', '.join(said)})"
 
@@ -115,11 +115,11 @@ class _Linear:
 
     @property
     def size(self) -> int:
-        """Length of theta: features times columns, and columns more with a bias."""
+        """Length of theta: features times columns, plus columns with a bias."""
         return (self.features + self.bias) * self._columns
 
     def learning_rate(self, X: Array) -> float:
-        """1 over `smoothness`; ValueError where that is 0."""
+        """1 / `smoothness`; raises ValueError if that is 0."""
         smoothness = self.smoothness(X)
         if not smoothness:
             raise ValueError("X is zero and there is no bias: the loss does not depend on theta")
@@ -133,8 +133,8 @@ class _Linear:
     def add_regularisation(self, theta: Array, gradient: Array) -> None:
         """Add l2 * W, the gradient of the penalty, to ``gradient`` in place.
 
-        For the master to call once a round: were it part of every partial gradient, it would be
-        counted once for each partition.
+        The master calls it once a round: in the partial gradients, it would count once for each
+        partition.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class _Linear:
         return scores
 
     def _with_ones(self, X: Array) -> Array:
-        """Samples with a column of ones after them, if there is a bias."""
+        """Return the samples, with a last column of ones if there is a bias."""
         if not self.bias:
             return X
         A = np.ones((len(X), self.features + 1), dtype=X.dtype)
@@ -172,18 +172,18 @@ class _Linear:
 
 
 class _Classifier:
-    """What models share that have a score for each class."""
+    """Common parts of models with a score for each class."""
 
     features: int
     classes: int
 
     def _scores(self, theta: Array, X: Array) -> Array:
-        """Scores of each sample, a new array of shape (m, classes), of theta's type."""
+        """Return the samples' scores, a new array of shape (m, classes), of theta's type."""
         raise NotImplementedError
 
     @_quiet
     def predict(self, theta: Array, X: Array) -> NDArray[np.intp]:
-        """Class of the highest score of each sample, shape (m,); the lowest among equals."""
+        """Class with the highest score for each sample, shape (m,); the lowest among equals."""
         classes: NDArray[np.intp] = self._scores(theta, X).argmax(axis=1)
         return classes
 
@@ -193,14 +193,14 @@ class _Classifier:
         return float(np.mean(self.predict(theta, X) != y))
 
     def _checked(self, X: Array, y: Labels, least: int = 0) -> tuple[Array, Labels]:
-        """Samples and labels as arrays, if every sample has one of the classes."""
+        """Return samples and labels as arrays; raise unless every label is a class."""
         X, y = _checked_samples(X, self.features), as_array("y", y)
         if y.shape != (len(X),) or y.dtype.kind not in "iu":
             raise ValueError(
                 f"y must be an integer array of shape ({len(X)},), got {y.dtype} of shape {y.shape}"
             )
         _check_count(y, least)
-        # Without this a negative label would count from the last class.
+        # Otherwise a negative label would count from the last class.
         if len(y) and not 0 <= y.min() <= y.max() < self.classes:
             raise ValueError(
                 f"labels must lie in 0 .. {self.classes - 1}, got {y.min()} to {y.max()}"
@@ -209,7 +209,7 @@ class _Classifier:
 
 
 class _CrossEntropy(_Classifier):
-    """What models share whose loss is the cross entropy of the softmax of their scores."""
+    """Common parts of models whose loss is the cross entropy of the softmax of their scores."""
 
     quadratic: ClassVar[bool] = False
 
@@ -223,12 +223,12 @@ class _CrossEntropy(_Classifier):
         return _softmax(self._scores(theta, X))
 
     def prepare(self, X: Array, y: Labels) -> tuple[Array, Labels]:
-        """Samples and labels themselves."""
+        """Return samples and labels unchanged."""
         return X, y
 
     @_quiet
     def gradient(self, theta: Array, X: Array, y: Labels, out: Output | None = None) -> Array:
-        """Sum (not mean) over the samples of the gradient of the cross entropy.
+        """Sum (not mean) over the samples of the cross entropy's gradient.
 
         Parameters
         ----------
@@ -239,12 +239,12 @@ class _CrossEntropy(_Classifier):
         y : array of int, shape (m,)
             Their classes.
         out : array, shape (size,), optional
-            Overwritten with the result: contiguous, of theta's type.
+            Overwritten with the result; contiguous, of theta's type.
 
         Returns
         -------
         array, shape (size,)
-            ``out`` where it was given, else a new array.
+            ``out`` if it was given, otherwise a new array.
         """
         theta, (X, y) = as_array("theta", theta), self._checked(X, y)
         total = np.empty_like(theta) if out is None else view_of("out", out)
@@ -396,7 +396,7 @@ class MLP(_CrossEntropy):
         return sum((inputs + 1) * outputs for inputs, outputs in self._shapes)
 
     def layers(self, theta: Array) -> list[tuple[Array, Array]]:
-        """W and b of each layer.
+        """Return W and b of each layer.
 
         Parameters
         ----------
@@ -450,7 +450,7 @@ class MLP(_CrossEntropy):
                 total += self.l2 * W
 
     def _outputs(self, theta: Array, X: Array) -> list[Array]:
-        """Samples, what each hidden layer makes of them, and scores."""
+        """Return the samples, the outputs of each hidden layer, and the scores."""
         layers = self.layers(theta)
         theta, X = as_array("theta", theta), _checked_samples(X, self.features)
         outputs: list[Array] = [X.astype(theta.dtype, copy=False)]
@@ -467,7 +467,7 @@ class MLP(_CrossEntropy):
 
     def _differentiate(self, theta: Array, X: Array, y: Labels, total: Array) -> None:
         *inputs, scores = self._outputs(theta, X)
-        slope = _residual(scores, y)  # of the loss, with respect to what a layer adds up
+        slope = _residual(scores, y)  # the loss's derivative by x W + b of a layer
         layers, gradients = self.layers(theta), self.layers(total)
         for at in reversed(range(len(layers))):
             h, (W, _), (total_W, total_b) = inputs[at], layers[at], gradients[at]
@@ -479,14 +479,14 @@ class MLP(_CrossEntropy):
 
 
 class _Quadratic(_Linear):
-    """What models share whose loss is half a squared distance: gradients quadratic in the data."""
+    """Common parts of models whose loss is half a squared distance: their gradient is quadratic."""
 
     quadratic: ClassVar[bool] = True
 
     def partial_gradient(self, theta: Array, shard: tuple[Array, Array], out: Array) -> None:
-        """Write the gradient of a shard to ``out``, shape (size,), complex where the shard is.
+        """Write the gradient of a shard to ``out``, shape (size,), complex if the shard is.
 
-        The shard is what `prepare` returns, or combinations of it over several partitions.
+        The shard is the result of `prepare`, or a combination of such over several partitions.
         """
         least_squares_gradient(theta, *shard, out=out)
 
@@ -498,7 +498,7 @@ class _Quadratic(_Linear):
         return least_squares_gradient(theta, *self.prepare(X, y), out=out)
 
     def optimum(self, X: Array, y: Any) -> Array:
-        """Parameters that minimise the penalised loss, by a dense solution of least squares.
+        """Parameters that minimise the penalised loss, by a dense least-squares solution.
 
         Parameters
         ----------
@@ -509,7 +509,7 @@ class _Quadratic(_Linear):
         Returns
         -------
         array, shape (size,)
-            Of the type of X; of several that minimise it, the shortest.
+            Of X's type; the shortest, if several minimise the loss.
         """
         A, Y = self.prepare(X, y)
         if self.l2:
@@ -529,7 +529,7 @@ class LeastSquares(_Quadratic, _LinearClassifier):
     targets.
 
     ``theta`` has the layout of `SoftmaxRegression`. Workers compute on ``(A, E)``: the samples with
-    an additional column of ones, and the indicators, see `prepare`.
+    a further column of ones, and the indicators (`prepare`).
 
     Parameters
     ----------
@@ -538,7 +538,7 @@ class LeastSquares(_Quadratic, _LinearClassifier):
     """
 
     def prepare(self, X: Array, y: Labels) -> tuple[Array, Array]:
-        """Samples, with a column of ones for a bias, and indicators, (m, classes)."""
+        """Return the samples, with a column of ones for a bias, and indicators, (m, classes)."""
         X, y = self._checked(X, y)
         return self._with_ones(X), np.eye(self.classes, dtype=X.dtype)[y]
 
@@ -597,7 +597,7 @@ class LinearRegression(_Quadratic):
         return self.outputs
 
     def prepare(self, X: Array, y: Targets) -> tuple[Array, Array]:
-        """What workers compute on.
+        """Return what workers compute on.
 
         Parameters
         ----------
@@ -630,7 +630,7 @@ class LinearRegression(_Quadratic):
         return math.sqrt(2 * self.loss(theta, X, y) / self.outputs)
 
     def _checked(self, X: Array, y: Targets, least: int = 0) -> tuple[Array, Array]:
-        """Samples, and targets as a table."""
+        """Return the samples, and the targets as a table."""
         X, y = _checked_samples(X, self.features), as_array("y", y)
         shapes = [(len(X), self.outputs)] + [(len(X),)] * (self.outputs == 1)
         if y.shape not in shapes or y.dtype.kind not in "biuf":
@@ -648,20 +648,20 @@ def _check_count(y: NDArray[Any], least: int) -> None:
 
 
 def _shifted(scores: Array) -> Array:
-    """Scores less each row's maximum, in place, so that no exponential overflows."""
+    """Subtract each row's maximum in place, so that no exponential overflows."""
     scores -= scores.max(axis=1, keepdims=True)
     return scores
 
 
 def _softmax(scores: Array) -> Array:
-    """Probabilities, in place of the scores."""
+    """Replace the scores by probabilities."""
     np.exp(_shifted(scores), out=scores)
     scores /= scores.sum(axis=1, keepdims=True)
     return scores
 
 
 def _residual(scores: Array, y: Labels) -> Array:
-    """Probabilities less the classes' indicators, in place of the scores."""
+    """Replace the scores by probabilities minus the classes' indicators."""
     residual = _softmax(scores)
     residual[np.arange(len(y)), y] -= 1
     return residual
@@ -691,7 +691,7 @@ def _check_real(X: Array) -> None:
 
 
 def _largest_eigenvalue(X: Array, bias: bool) -> float:
-    """Of A'A / N, A the N samples, with a column of ones for a bias, by power iteration."""
+    """Largest eigenvalue of A'A / N by power iteration; A: N samples, and ones for a bias."""
     X = as_array("X", X)
     if X.ndim != 2:
         raise ValueError(f"X must have shape (m, features), got {X.shape}")
@@ -702,7 +702,7 @@ def _largest_eigenvalue(X: Array, bias: bool) -> float:
     A[:, : X.shape[1]] = X
     vector = np.random.default_rng(0).standard_normal(A.shape[1])
     value, before = 0.0, -1.0
-    # The norms ascend, with twice the digits of the vectors.
+    # The norms ascend, and have twice as many right digits as the vectors.
     while value - before > 1e-12 * value:
         before = value
         with np.errstate(over="ignore", invalid="ignore"):
@@ -718,7 +718,7 @@ def _largest_eigenvalue(X: Array, bias: bool) -> float:
 def least_squares_gradient(
     theta: ArrayLike, X: ArrayLike, y: ArrayLike, out: Output | None = None
 ) -> NDArray[Any]:
-    """X'(X theta - y), flat.
+    """Compute X'(X theta - y), flat.
 
     Parameters
     ----------

@@ -42,10 +42,10 @@ __all__ = [
     "training_bar",
 ]
 
-# Of names in the first column, which longer ones leave to the numbers.
+# Longest name in the first column for which it is not wrapped.
 LONGEST_NAME = 30
 
-# Seconds without a word, at most, where there is no terminal to show a bar on.
+# Without a terminal for a bar: seconds after which a line says how far the work is.
 PATIENCE = 2.0
 
 
@@ -53,10 +53,10 @@ PATIENCE = 2.0
 def training_bar(
     name: str, rounds: int, workers: int, done: int = 0, measure: str = MISCLASSIFIED
 ) -> Iterator[Callable[[Record], None]]:
-    """Show a bar for the length of a run; yields the function to call with each record.
+    """Show a bar for a run; yield the function to call with each record.
 
-    It says the round, the training loss and the test error (`History.measure`) when last evaluated,
-    the workers waited for and the time decoding took.
+    The bar shows the round, the last evaluated training loss and test error (`History.measure`),
+    the number of workers waited for, and the time of decoding.
     """
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -66,7 +66,7 @@ def training_bar(
     with Progress(*columns, console=Console(stderr=True), expand=True) as progress:
         task = progress.add_task(name, total=rounds, completed=done, state="starting workers")
 
-        known = ""  # of the last round that was evaluated
+        known = ""  # loss and error of the last evaluated round
 
         def show(record: Record) -> None:
             nonlocal known
@@ -85,9 +85,9 @@ def training_bar(
 
 @contextmanager
 def task_bar(name: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show a bar for work in `total` parts; yields the function to call after each.
+    """Show a bar for work in `total` parts; yield the function to call after each part.
 
-    Where no bar can be shown, one line says how far the work is, once it has taken two seconds.
+    Without a terminal, one line says how far the work is after two seconds.
     """
     with _bar(name, total) as show:
         parts = count(1)
@@ -96,14 +96,14 @@ def task_bar(name: str, total: int) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def share_bar(name: str, total: int) -> Iterator[Callable[[int, int, int], None]]:
-    """As `task_bar`, for parts that take long: call with parts done, and steps done of the next."""
+    """Like `task_bar` for long parts: call with parts done, and steps done and all of the next."""
     with _bar(name, total) as show:
         yield lambda parts, done, steps: show(parts + done / steps)
 
 
 @contextmanager
 def _bar(name: str, total: int) -> Iterator[Callable[[float], None]]:
-    """Yields the function to call with what is done of the total."""
+    """Yield the function to call with the amount that is done, out of `total`."""
     console = Console(stderr=True)
     if console.is_terminal:
         with Progress(console=console, transient=True) as progress:
@@ -125,15 +125,15 @@ def _bar(name: str, total: int) -> Iterator[Callable[[float], None]]:
 def rich_table(
     title: str, head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1
 ) -> Table:
-    """Rows of text as a table for the terminal, the first `text` columns to the left.
+    """Return rows of text as a table for the terminal; the first `text` columns are left-aligned.
 
-    Where they are more than one, they are what is wrapped.
+    If there are several text columns, these are wrapped.
     """
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     wide = sum(2 + max(map(len, column)) for column in zip(head, *rows, strict=True))
     short = all(len(row[0]) <= LONGEST_NAME for row in rows) and wide <= Console().width
     for at, heading in enumerate(head):
-        # numbers stay whole; the texts of strangers' classes are as long as they are, and fold
+        # Numbers stay whole. Texts, such as names of others' classes, may be long, and fold.
         least = max((len(row[at]) for row in rows), default=0) if at >= text else None
         table.add_column(
             Text(heading),
@@ -142,7 +142,7 @@ def rich_table(
             overflow="fold" if at < text else "ellipsis",
             min_width=least,
         )
-    # names may be as a user's class has them, and are no markup: ":Ring:" is a ring to rich
+    # Names are no markup: a user's class may be called ":Ring:", an emoji to rich.
     table.title = Text(title, style="table.title")
     for row in rows:
         table.add_row(*map(Text, row))
@@ -152,7 +152,7 @@ def rich_table(
 def markdown_table(
     title: str, head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1
 ) -> str:
-    """Rows of text as a table in Markdown, the first `text` columns to the left."""
+    """Return rows of text as a Markdown table; the first `text` columns are left-aligned."""
     lines = [head, ["---"] * text + ["---:"] * (len(head) - text), *rows]
     return "\n".join([f"{title}\n", *(f"| {' | '.join(line)} |" for line in lines)])
 
@@ -175,7 +175,7 @@ _LATEX = {
 
 
 def latex_text(text: str) -> str:
-    """A text as LaTeX prints it."""
+    """Return a text as LaTeX source that prints it."""
     written = "".join(_LATEX.get(letter, letter) for letter in text)
     return re.sub("(\\w)\N{COMBINING MACRON}", r"\\={\1}", written)
 
@@ -183,7 +183,7 @@ def latex_text(text: str) -> str:
 def latex_table(
     title: str, head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1
 ) -> str:
-    """Rows of text as a table for LaTeX with booktabs, the first `text` columns to the left."""
+    """Return rows of text as a LaTeX table for booktabs, the first `text` columns left-aligned."""
 
     def escaped(cell: str) -> str:
         if power := re.fullmatch(r"(-?\d[\d.]*)e([+-]\d+)( !)?", cell):
@@ -209,10 +209,9 @@ def latex_table(
 def comparison_table(histories: Sequence[History], target: float) -> Table:
     """Summarise runs, one a row, with the time to a test error (`History.measure`) of `target`.
 
-    Waiting and decoding are medians. Where gradients were tracked, which costs time, the largest
-    error predicted for one of them stands in the place of decoding. Where workers died, their
-    number has a column; where gradients were approximations, what they left out of the gradient
-    (`Record.residual`), root mean square over all rounds.
+    Waiting and decoding times are medians. If gradients were tracked, which costs time, the largest
+    predicted error replaces the decoding time. Further columns show deaths, if there were any, and
+    what approximate gradients left out: the root mean square of `Record.residual` over all rounds.
     """
     measure = histories[0].measure
     lengths = [len(history.rounds) for history in histories]
@@ -228,7 +227,7 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
     table.add_column("scheme", overflow="fold", max_width=20)
     died = any(history.rounds[-1].deaths for history in histories)
     rough = any(r.residual > APPROXIMATE for history in histories for r in history.rounds)
-    # in the width of a terminal, names need the room that units take beside other words
+    # With more columns, headings break before units, to leave names room in a terminal.
     space = "\n" if died or rough else " "
     for heading in (
         "time s",
@@ -297,7 +296,7 @@ def _left_out(history: History) -> str:
 
 
 def spending_table(histories: Sequence[History], loss: float) -> Table:
-    """What runs took to a training loss, one a row, and how many times what the first one took."""
+    """Return a table of what runs spent up to a training loss, also relative to the first run."""
     first = histories[0].spent(loss)
     rows = []
     for history in histories:
@@ -307,7 +306,7 @@ def spending_table(histories: Sequence[History], loss: float) -> Table:
             continue
         cells = [f"{spent.time:.3g}", str(spent.communication), str(spent.computation)]
         if first is not None and history is not histories[0]:
-            # simulated without delays, a run takes no time
+            # A simulated run without delays takes no time: give no ratio to 0.
             cells = [
                 f"{cell} ({mine / its:.2f}x)" if its else cell
                 for cell, mine, its in zip(cells, spent[1:], first[1:], strict=True)
@@ -318,10 +317,10 @@ def spending_table(histories: Sequence[History], loss: float) -> Table:
 
 
 def _measured(error: float, measure: str) -> str:
-    """A test error, in percent if it is a fraction."""
+    """Return a test error as text, in percent if it is a fraction."""
     return f"{100 * error:.2f}%" if measure == MISCLASSIFIED else f"{error:.3g}"
 
 
 def _seconds(time: float) -> str:
-    """Two digits at least, and tenths."""
+    """Return seconds with two digits or more, from 10 on with tenths."""
     return f"{time:.1f}" if time >= 10 else f"{time:.2g}"

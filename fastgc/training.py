@@ -1,4 +1,4 @@
-"""Training by gradient descent whose gradients come from coded workers."""
+"""Training by gradient descent with gradients from coded workers."""
 
 from __future__ import annotations
 
@@ -87,16 +87,16 @@ def train(
     code : Code
         The gradient code. This starts ``code.n`` workers, and ends them again.
     data : Dataset, "digits" or path
-        A `Dataset`, or what `fastgc.data.load` takes. Whole numbers in a file are classes; if they
-        are numbers to predict, give ``fastgc.data.load(path, task="regression")``.
+        A `Dataset`, or an argument of `fastgc.data.load`. Whole numbers in a file are classes; if
+        they are numbers to predict, give ``fastgc.data.load(path, task="regression")``.
     model : Model, optional
         Default: softmax regression for classes, or least squares for codes that need it
         (`LagrangeCode`); linear regression for real-valued targets. Your own model is any object
         with the methods of `fastgc.models.Model`.
     optimizer : Optimizer, optional
         It gets gradients of the mean loss. Default: Nesterov's method with the model's own learning
-        rate. With `CADA` or `GCADA` only the workers that it selects compute; the code must then be
-        a `Grouped` one with the same groups.
+        rate. With `CADA` or `GCADA`, only the workers that it selects compute; the code must then
+        be a `Grouped` one with the same groups.
     rounds : int
         Gradient steps.
     theta0 : array of real numbers, shape (p,), optional
@@ -104,12 +104,13 @@ def train(
         ``initial(numpy.random.default_rng(seed))``, or zero if it has no such method, with a
         warning if most of the gradient vanishes at zero.
     schedule : "cosine", "step:every=50" or callable, optional
-        ``schedule(round)`` multiplies the optimizer's learning rate in a round, counted from 0. It
-        is a text that `fastgc.optimizers.schedules.parse` reads, `fastgc.optimizers.CosineDecay`,
-        `StepDecay`, or your own function. At the end the optimizer has its own rate again.
+        ``schedule(round)``, with rounds counted from 0, is a factor of the optimizer's learning
+        rate in a round. Give a text that `fastgc.optimizers.schedules.parse` reads,
+        `fastgc.optimizers.CosineDecay`, `StepDecay`, or your own function. The optimizer has its
+        own rate again at the end.
     evaluate_every : int
-        Compute loss and test error once in so many rounds, and after the last. This takes a pass
-        over all the data in this process. Other rounds have NaN.
+        Compute loss and test error in every `evaluate_every`-th round, and after the last. This
+        takes a pass over all the data in this process. Other rounds have NaN.
     name : str, optional
         Name of the run.
     progress : bool
@@ -117,11 +118,11 @@ def train(
     callback : callable, optional
         Called with each `Record`, evaluated or not.
     batch : int, optional
-        Samples of each partition that a gradient uses, drawn anew in each round
+        Samples of each partition that a gradient uses, drawn in each round
         (`fastgc.data.MiniBatches`), with equal weights. Default: all.
     until : float, optional
-        End the run before `rounds` are over once the training loss is this low. Only rounds that
-        are evaluated notice it.
+        Training loss at which to end the run before `rounds` are over. Only evaluated rounds
+        notice it.
     engine : "local", "mpi", "ray", "simulated", "torch" or callable
         "local": processes on this machine. "mpi": the ranks of an MPI job
         (`fastgc.engines.mpi.MPICluster`); all of them call this function, and all but rank 0 get a
@@ -137,19 +138,19 @@ def train(
         `patience`, `answer_timeout`, `partial`, `timeout`, `until` and `evaluate_every`. To keep a
         schedule the same over more rounds, give its own number of rounds: ``CosineDecay(150)``.
     every : int
-        Rounds between checkpoints; there is also one after the last round.
+        Rounds between checkpoints; another one is saved after the last round.
     options : RoundOptions, optional
-        How rounds are run. Set `batch` and the first round by other arguments here.
+        How to run rounds. Set `batch` and the first round by other arguments here.
     **keywords
-        Single options, which override those of `options`, as `fastgc.engines.RoundOptions` explains
-        them: ``delays``, ``seed``, ``timeout``, ``message_dtype``, ``tracker``, ``patience``,
+        Single options of `fastgc.engines.RoundOptions`, which override those of `options`:
+        ``delays``, ``seed``, ``timeout``, ``message_dtype``, ``tracker``, ``patience``,
         ``partial``, ``verify``, ``ask`` and ``answer_timeout``. ``survivors`` may also be an
         earlier run, a `History` or its records: each gradient is then decoded from the messages
-        used there, in that order, so that parameters are the same to the last bit.
+        that it used, in that order, so that parameters are the same to the last bit.
 
         The seed also determines the data's split, mini-batches and the model's initial parameters.
-        If a tracker measures errors, this process computes all partial gradients once more; that
-        time does not count. Adaptive methods take no tracker, and no `partial` other than "raise".
+        If a tracker measures errors, this process computes all partial gradients again, in time
+        that is not counted. Adaptive methods take no tracker, and no `partial` other than "raise".
 
     Returns
     -------
@@ -185,8 +186,8 @@ def train(
 class Training:
     """A run of `train`, with its arguments as fields; `keywords` is a mapping.
 
-    The constructor checks them, and `prepare` checks them against the data. So you can refuse
-    several runs before the first one starts.
+    The constructor checks the arguments, and `prepare` checks them against the data. So you can
+    check several runs before the first one starts.
 
     Raises
     ------
@@ -236,12 +237,12 @@ class Training:
         if self.checkpoint is not None:
             _check_kept(optimizer, self.how.tracker)
         self.start_cluster = find_engine(self.engine)
-        # where all processes run the same program
+        # Set if all processes run the same program.
         self.serve: Callable[[], bool] | None = getattr(self.start_cluster, "serve", None)
         self.called = self.name or type(code).__name__
         self.tracker, self.seed = self.how.tracker, self.how.seed
         self.tracked: TrackedRound | None = None  # of the last round
-        self.elapsed, self.deaths = 0.0, 0  # the latter before this cluster was started
+        self.elapsed, self.deaths = 0.0, 0  # deaths: before this cluster started
         self._is_prepared = False
 
     def prepare(self) -> None:
@@ -270,14 +271,14 @@ class Training:
             self.rate = _Rate(self.method, self.schedule, self.rounds)
         self.start = start_of(self.learner, self.theta0, X.dtype, self.seed)
         self.form = code.scheme.format(self.learner.size, X.dtype, self.how.message_dtype)
-        datasets.partition(X, y, code.k)  # raises where there are too few samples
+        datasets.partition(X, y, code.k)  # raises if there are too few samples
         self._is_prepared = True
 
     def run(self) -> History:
         """Train, and end all processes that were started."""
         about = described(self.how.delays), self.seed
         if self.serve is not None and self.serve():
-            # without the data, of which the master sends what is needed
+            # These processes need no data of their own: the master sends it.
             named = getattr(self.data, "name", str(self.data))
             return History(self.called, repr(self.code), named, *about)
         if not self._is_prepared:
@@ -301,7 +302,7 @@ class Training:
         self._train()
         self.history.theta = self.method.theta.copy()
         last = self.history.rounds[-1]
-        if not last.evaluated:  # of a run that was ended there, and was to go on
+        if not last.evaluated:  # a resumed run that was to have more rounds
             self.history.rounds[-1] = self._evaluated(last)
         return self.history
 
@@ -323,7 +324,7 @@ class Training:
                 show = stack.enter_context(training_bar(*about))
             if first > rounds and self.serve is None:
                 return
-            # even without a round to come: other processes would wait for a cluster
+            # A cluster is started even if no round is left: other processes wait for one.
             cluster = stack.enter_context(self._cluster(done))
             step = self._steps(cluster)
             if done:
@@ -354,13 +355,13 @@ class Training:
         )
 
     def _resumed(self, stack: ExitStack, folder: str | os.PathLike[str]) -> Checkpoint:
-        """The folder that the run is kept in; the run goes on from what it holds."""
+        """Return the folder of the run's checkpoints, and resume the run from what it holds."""
         what: dict[str, Any] = {
             "batch": self.batch,
             "messages": self.form.message_dtype,
             "tracked": self.tracker is not None,
         }
-        if self.theta0 is not None:  # else said by the model and the seed
+        if self.theta0 is not None:  # by default the model and the seed determine it
             what["start"] = f"digest {digest([self.start])}"
         if self.rate is not None:
             what["schedule"] = self.rate.schedule
@@ -370,13 +371,13 @@ class Training:
             kept = stack.enter_context(Checkpoint(folder, this))
             _resume(kept, self.rounds, self.history, self.method, self.tracker)
         except BaseException:
-            if self.serve is not None:  # other processes wait for a cluster, and its end
+            if self.serve is not None:  # other processes wait for a cluster to start and to end
                 self._cluster().close()
             raise
         return kept
 
     def _steps(self, cluster: Cluster) -> Callable[[], tuple[RoundReport, Sequence[int]]]:
-        """What writes the next gradient, and says how the round went and who was to compute."""
+        """Return a function that writes a gradient, and returns its report and who was asked."""
         code, optimizer, form = self.code, self.method, self.form
         if not isinstance(optimizer, GCADA):
             return bind(_step_all, cluster, optimizer, self.gradient, range(code.n))
@@ -398,7 +399,7 @@ class Training:
         step: Callable[[], tuple[RoundReport, Sequence[int]]],
         number: int,
     ) -> Record:
-        """One round, which the history has then."""
+        """Do a round, and add it to the history."""
         tracker = self.tracker
         if self.rate is not None:
             self.rate.set(number - 1)
@@ -406,7 +407,7 @@ class Training:
         known = 0 if tracker is None else len(tracker.rounds)
         report, workers = step()
         self.tracked = None
-        # what was made do with, for want of messages, is not tracked
+        # A round that made do with too few messages is not tracked.
         if tracker is not None and len(tracker.rounds) > known:
             self.tracked = tracker.rounds[-1]
         if tracker is not None and self.tracked is not None and tracker.due:
@@ -424,7 +425,7 @@ class Training:
         return record
 
     def _measure(self, tracker: StabilityTracker, round: int) -> None:
-        """Compare the gradient with all partial gradients, computed here."""
+        """Measure the gradient's error from all partial gradients, computed in this process."""
         drawn = None if self.batches is None else bind(self.batches, round=round)
         point = self.method.point
         tracker.measure(
@@ -433,7 +434,7 @@ class Training:
         self.tracked = tracker.rounds[-1]
 
     def _update(self) -> None:
-        """Make the gradient that of the mean loss, and step along it."""
+        """Turn the gradient into that of the mean loss, and let the optimizer step."""
         gradient, X, optimizer = self.gradient, self.X, self.method
         if self.batch is not None:
             gradient *= len(X) / (self.batch * self.code.k)
@@ -444,7 +445,7 @@ class Training:
         optimizer.step(gradient)
 
     def _record(self, number: int, report: RoundReport, asked: Sequence[int]) -> Record:
-        """How a round went that was not evaluated; `asked` are the workers that were to compute."""
+        """Return the record of a round before evaluation; `asked` are the workers it asked."""
         return Record(
             number,
             self.elapsed,
@@ -503,7 +504,7 @@ def default_optimizer(model: Model, X: NDArray[Any]) -> Optimizer:
 def start_of(
     model: Model, theta0: ArrayLike | None, dtype: np.dtype[Any], seed: int
 ) -> NDArray[np.floating[Any]]:
-    """Where training starts, as an array of this dtype."""
+    """Return the initial parameters, as an array of this dtype."""
     size = at_least(f"size of {type(model).__name__}", getattr(model, "size", None), 1)
     initial, what = getattr(model, "initial", None), "theta0"
     if theta0 is None:
@@ -525,11 +526,11 @@ def start_of(
 
 
 def _warn_of_saddle(model: Model, gradient: NDArray[Any], shard: Any, seed: int) -> None:
-    """Warn where theta = 0 is a point that most of it cannot leave, as of networks."""
+    """Warn if, as with networks, most of theta cannot leave 0, where training starts."""
     idle = gradient == 0
     if 2 * np.count_nonzero(idle) <= gradient.size:
         return
-    # Of sparse data they are zero everywhere.
+    # With sparse data these elements are zero everywhere, not only at theta = 0.
     nearby = np.random.default_rng(seed).normal(0, 0.1, gradient.size).astype(gradient.dtype)
     partial = np.empty_like(gradient)
     partial_gradient(model.partial_gradient, nearby, shard, partial, partition=0, round=0)
@@ -544,7 +545,7 @@ def _warn_of_saddle(model: Model, gradient: NDArray[Any], shard: Any, seed: int)
 
 
 class _Rate:
-    """The learning rate of an optimizer, as a schedule has it; it is checked for round 0."""
+    """An optimizer's learning rate, as a schedule changes it."""
 
     def __init__(self, optimizer: Optimizer, schedule: str | Schedule, rounds: int) -> None:
         given = parse_schedule(schedule, rounds) if isinstance(schedule, str) else schedule
@@ -564,11 +565,11 @@ class _Rate:
         self._factor(0)
 
     def set(self, round: int) -> None:
-        """Make it that of a round, from 0."""
+        """Set the rate for a round, counted from 0."""
         self._optimizer.lr = self._lr * self._factor(round)
 
     def reset(self) -> None:
-        """Make it what it was."""
+        """Set the rate to its original value."""
         self._optimizer.lr = self._lr
 
     def _factor(self, round: int) -> float:
@@ -576,7 +577,7 @@ class _Rate:
 
 
 def measure_of(model: Model, dataset: datasets.Dataset) -> str:
-    """What the model's error is, if it is one of such data."""
+    """Return the name of the model's error; raise ValueError if the data do not fit the model."""
     measure: str = getattr(model, "measure", MISCLASSIFIED)
     if not isinstance(measure, str):
         raise TypeError(f"measure of {type(model).__name__} must be a name, not {measure!r}")
@@ -594,14 +595,14 @@ def measure_of(model: Model, dataset: datasets.Dataset) -> str:
 
 
 def check_batch(code: Code, batch: int, samples: int) -> None:
-    """Raise unless mini-batches of this size can be drawn of each partition of the samples."""
+    """Raise unless each partition of the samples has enough for such a mini-batch."""
     batch = at_least("batch", batch, 1)
     if code.scheme.codes_data:
         raise ValueError(
             f"{type(code).__name__} codes the data once, so there are no mini-batches: leave out "
             "batch"
         )
-    least = samples // code.k  # as `fastgc.data.partition` cuts them
+    least = samples // code.k  # `fastgc.data.partition` cuts them so
     if batch > least:
         raise ValueError(
             f"batch is {batch}, but the smallest of the {code.k} partitions has {least} samples"
@@ -609,14 +610,14 @@ def check_batch(code: Code, batch: int, samples: int) -> None:
 
 
 def check_methods(what: str, given: object, *methods: str) -> None:
-    """Raise TypeError unless it is None, or an object that has these methods."""
+    """Raise TypeError unless `given` is None, or an object with these methods."""
     for method in methods:
         if given is not None and (isinstance(given, type) or not hasattr(given, method)):
             raise TypeError(f"{what} must be an object with a method {method}, not {given!r}")
 
 
 def check_data(data: object) -> None:
-    """Raise TypeError unless it is a Dataset, or a name or path of one."""
+    """Raise TypeError unless `data` is a Dataset, or a name or path of one."""
     if not isinstance(data, datasets.Dataset | str | os.PathLike):
         raise TypeError(
             "data must be a fastgc.data.Dataset(name, X_train, y_train, X_test, y_test), or the "
@@ -625,13 +626,13 @@ def check_data(data: object) -> None:
 
 
 def check_callback(callback: object) -> None:
-    """Raise TypeError unless it is None or callable."""
+    """Raise TypeError unless `callback` is None or callable."""
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable, not {callback!r}")
 
 
 def check_partial(method: str, partial: str) -> None:
-    """Raise if an adaptive method were to make do with approximations."""
+    """Raise unless `partial` refuses approximate gradients, as adaptive methods require."""
     if partial != "raise":
         raise ValueError(
             f'{method} keeps gradients for later rounds and needs them exact: use partial="raise"'
@@ -641,7 +642,7 @@ def check_partial(method: str, partial: str) -> None:
 def _options(
     code: Code, options: RoundOptions | None, keywords: Mapping[str, Any], rounds: int
 ) -> RoundOptions:
-    """How rounds are run; of a run to decode as, so many rounds at least are needed."""
+    """Return the options of rounds; a run in ``survivors`` must have this many `rounds`."""
     given: dict[str, Any] = {**keywords}
     survivors = given.get("survivors")
     if survivors is not None and not callable(survivors):
@@ -656,7 +657,7 @@ def _options(
 
 
 class _Replay:
-    """The messages that an earlier run used, by the engine's rounds; of `rounds` at least."""
+    """The messages that an earlier run used, by round from 0; it has `rounds` or more."""
 
     def __init__(self, code: Code, run: History | Sequence[Record], rounds: int) -> None:
         records = run.rounds if isinstance(run, History) else run
@@ -680,7 +681,7 @@ class _Replay:
 
 
 def _check_kept(optimizer: Optimizer | None, tracker: StabilityTracker | None) -> None:
-    """Raise unless both can be kept in a checkpoint."""
+    """Raise unless a checkpoint can keep both."""
     for method in ("state", "restore"):
         if optimizer is not None and not callable(getattr(optimizer, method, None)):
             raise TypeError(
@@ -695,7 +696,7 @@ def _check_kept(optimizer: Optimizer | None, tracker: StabilityTracker | None) -
 
 
 def _state(optimizer: Any) -> dict[str, Any]:
-    """What `_check_kept` has made sure that there is."""
+    """Return the optimizer's state, which `_check_kept` has made sure to exist."""
     state: dict[str, Any] = optimizer.state()
     return state
 
@@ -707,7 +708,7 @@ def _resume(
     optimizer: Any,
     tracker: StabilityTracker | None,
 ) -> None:
-    """Go on from a checkpoint, or make the first, which tells early what cannot be kept."""
+    """Resume from a checkpoint, or save the first one, which raises early if anything fails."""
     if kept.state is None:
         kept.save(optimizer.state())
         return
@@ -733,7 +734,7 @@ def _resume(
     history.rounds.extend(records)
     if tracker is not None:
         tracker.rounds[:] = tracked
-    kept.state, kept.lines = None, []  # which may be large
+    kept.state, kept.lines = None, []  # free memory: these may be large
 
 
 def _ignore(record: Record) -> None:
@@ -773,7 +774,7 @@ def _check_groups(code: Code, method: GCADA, how: RoundOptions) -> None:
 def _step_all(
     cluster: Cluster, optimizer: Optimizer, gradient: NDArray[Any], workers: range
 ) -> tuple[RoundReport, range]:
-    """Write the gradient to `gradient`, with the help of all workers."""
+    """Write the gradient of all workers to `gradient`; return the report and the workers."""
     return cluster.step(optimizer.point, out=gradient), workers
 
 
@@ -784,7 +785,7 @@ def _step_selected(
     decoded: NDArray[Any],
     gradient: NDArray[Any],
 ) -> tuple[RoundReport, list[int]]:
-    """Write the sum of the groups' newest gradients to `gradient`; selected groups compute."""
+    """Let the selected groups compute; write the sum of all groups' newest gradients."""
     rnd.reset(method.selected)
     report = cluster.collect(method.point, rnd, rnd.workers)
     start = cluster.clock()
@@ -804,7 +805,7 @@ def _partials(
     round: int,
     drawn: Callable[[Any, int], Any] | None,
 ) -> NDArray[Any]:
-    """Every partial gradient, computed here."""
+    """Compute all partial gradients in this process."""
     X, y = whole
     partials = np.empty((k, theta.size), dtype=theta.dtype)
     for j, shard in enumerate(datasets.partition(X, y, k)):

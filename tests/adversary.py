@@ -1,22 +1,24 @@
-"""Whatever is done to clusters, rounds and checkpoints, in whatever order: the sum is exact, or an
-error says why not, and nothing is left.
+"""Random attacks on clusters, rounds and checkpoints, in any order.
 
-``python tests/adversary.py --seconds 60`` draws sequences by a state machine of Hypothesis, in
-processes of their own, for some of what they find ends them: rounds read late, results written
-where messages lie, processes killed and stopped, forks beside threads, system calls that fail
-(which ``LD_PRELOAD`` sees to), interrupts while a cluster starts, masters killed. It prints what
-was found, and how often; the exit status is 1 if anything was. Only what is public is used, and
-what the system tells of processes: so it can be set on other versions, too. Workers that lie do
-so in their memory, whose names they know (`LIAR`).
+Whatever is done, the sum is exact, or an error says why not, and nothing is left behind.
 
-``--engine ray`` draws the sequences that Ray can take; ``mpiexec -n 5 python -m mpi4py
-tests/adversary.py --engine mpi`` those for the ranks of a job, which ends with the first finding.
+``python tests/adversary.py --seconds 60`` draws sequences from a state machine of Hypothesis. Each
+seed runs in a process of its own, because some findings end it. The sequences read rounds late,
+write results where messages lie, kill and stop processes, fork beside threads, make system calls
+fail (by ``LD_PRELOAD``), interrupt a cluster's start, and kill masters. The program prints each
+finding with its count; the exit status is 1 if there is any. It uses only the public interface and
+what the system tells about processes, so it also runs on other versions. Workers that lie write to
+their memory, whose names they know (`LIAR`).
 
-``--engine ranks`` is of ranks without a master (`fastgc.torch.CodedAllReduce`): groups of three to
-six, whose ranks start late, are killed and started again, are stopped, cut off, left without file
-descriptors, or hold the interpreter, and whose store is stopped or killed. The sums are exact, the
-copies equal, no progress is lost, nobody to whom nothing was done is left out, all ends, and
-nothing is left. A group is drawn by its seed alone: ``--seed 7 --seconds 0`` is one.
+``--engine ray`` draws the sequences that Ray can run. ``mpiexec -n 5 python -m mpi4py
+tests/adversary.py --engine mpi`` draws those for the ranks of a job; it ends at the first finding.
+
+``--engine ranks`` draws groups of three to six ranks without a master
+(`fastgc.torch.CodedAllReduce`). The ranks start late, are killed and started again, are stopped,
+cut off, left without file descriptors, or hold the interpreter; their store is stopped or killed.
+Sums must be exact, copies equal and no progress lost. No rank that was not attacked may be left
+out. All must end, and leave nothing behind. The seed determines a group: ``--seed 7 --seconds 0``
+runs one.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ CODES = [
     fastgc.YeAbbe(WORKERS, stragglers=1, reduce=2),
 ]
 SHARDS = [1.0, 2.0, 4.0, 8.0]
-# Codes whose messages are compared, how many may be corrupt, and whether suspects are asked.
+# Codes whose messages are compared, the number of liars, and whether suspects are asked.
 VERIFIED = [
     (fastgc.FractionalRepetition(6, stragglers=2), 1, False),
     (fastgc.FractionalRepetition(5, stragglers=4), 2, False),
@@ -82,11 +84,11 @@ VERIFIED = [
     (fastgc.ReedSolomon(6, stragglers=3), 1, False),
     (fastgc.ReedSolomon(6, stragglers=3), 2, True),
 ]
-TIMEOUT, SLACK = 30.0, 30.0  # of a round; and how much longer it may take to say so
+TIMEOUT, SLACK = 30.0, 30.0  # seconds of a round, and more until its error
 TO_END = 20.0  # seconds for processes to be gone
 MARK = "FASTGC_ADVERSARY"
 
-# Of which each process does some: about this share of them.
+# Kinds of operations. Each process does about SHARE of them.
 KINDS = ["read", "write_where_messages_lie", "leave_by_an_error", "time_out", "kill", "stop"]
 KINDS += ["strike_the_server", "fork", "fork_beside_threads", "interrupt_a_start", "kill_a_master"]
 KINDS += ["save", "fail_a_call", "many", "lie", "answer_late"]
@@ -151,7 +153,7 @@ CALLS = ["write", "pwrite", "fsync", "rename", "socketpair", "pipe2", "memfd_cre
 CALLS += ["sendmsg", "send", "fork"]
 ERRORS = [errno.EIO, errno.ENOSPC, errno.EMFILE, errno.ENOMEM, errno.EAGAIN]
 
-# A program whose workers never end of themselves, whatever they are sent but SIGKILL.
+# A program whose workers never end by themselves, and ignore all signals except SIGKILL.
 HUNG = """
 import signal, sys, time
 import numpy as np
@@ -174,8 +176,8 @@ if __name__ == "__main__":
 """
 
 
-# A gradient, shard times theta. What a liar calls `me` are the local variables of its worker's
-# `fastgc.engines.local.work`; some of its ways need no such names, and others are none elsewhere.
+# A gradient, shard times theta. A lie calls `me` the local variables of its worker's function
+# `fastgc.engines.local.work`. Other engines have no such names, and there some lies do nothing.
 LIAR = """
 import mmap, os, random, struct, sys, threading, time
 import numpy as np
@@ -279,7 +281,7 @@ elif what == 11:
 
 
 class Gradient:
-    """What workers evaluate from its source, since they cannot import a test module."""
+    """A gradient that workers evaluate from its source: they cannot import a test module."""
 
     def __init__(self, text):
         self.text = text
@@ -289,14 +291,15 @@ class Gradient:
         return eval, (made,)
 
     def __call__(self, theta, shard, out, *, round):
-        """By the master, who computes what suspects do not say."""
+        """Compute the gradient in the master, in place of suspects that do not answer."""
         np.multiply(theta, shard, out)
 
 
 def liar(lie, workers=(1,), always=False, slow=0.0):
-    """A gradient, shard times theta: in some workers' first birth it runs `lie`; None: in all.
+    """Return a gradient that runs `lie` in some workers, or in all if `workers` is None.
 
-    Whoever is asked takes up to `slow` seconds to answer.
+    Without `always`, only their first birth lies. A worker that is asked takes up to `slow` seconds
+    to answer.
     """
     lines = "".join(f"    {line}\n" for line in lie.strip().splitlines())
     head = f"LIARS, ALWAYS, SLOW = {workers}, {always}, {slow}"
@@ -304,14 +307,14 @@ def liar(lie, workers=(1,), always=False, slow=0.0):
 
 
 class Late:
-    """One worker does not answer."""
+    """Delays with which one worker never answers."""
 
     def sample(self, round, workers, seed):
         return np.array([0.0, 0.0, 600.0, 0.0])
 
 
 class Slow:
-    """Some workers are slow in each round, others each time."""
+    """Delays that are long for some workers, other ones in each round."""
 
     def sample(self, round, workers, seed):
         rng = np.random.default_rng((round, seed))
@@ -322,7 +325,7 @@ class Slow:
 
 
 def status_of(pid):
-    """Its parent and state, or None."""
+    """Return a process's parent and state, or None."""
     try:
         state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
     except OSError:
@@ -331,7 +334,7 @@ def status_of(pid):
 
 
 def marked(mark):
-    """Processes that this one started, or those did: told by their environment, also orphans."""
+    """Return all descendants of this process, also orphans, found by their environment."""
     found = []
     for each in Path("/proc").iterdir():
         if each.name.isdigit() and int(each.name) != os.getpid():
@@ -342,7 +345,7 @@ def marked(mark):
 
 
 def server():
-    """The process that workers are forked from, if there is one."""
+    """Return the process from which workers are forked, or None."""
     for pid in marked(os.environ[MARK]):
         with contextlib.suppress(OSError):
             line = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -353,7 +356,7 @@ def server():
 
 
 def workers():
-    """Of all clusters, those of them that are forks of a server, be that dead."""
+    """Return the workers of all clusters that a server has forked, even if it is dead."""
     found = []
     for pid in marked(os.environ[MARK]):
         with contextlib.suppress(OSError):
@@ -365,13 +368,13 @@ def workers():
 
 
 def send(pid, number):
-    """A signal to a process that may have ended."""
+    """Send a signal to a process, which may have ended."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
 
 def files():
-    """Open descriptors, by what they are of."""
+    """Count the open descriptors by kind."""
     found = collections.Counter()
     for each in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -383,16 +386,16 @@ def files():
 
 
 class Rounds(RuleBasedStateMachine):
-    """Clusters, and rounds of them, used in any order: what every engine can take."""
+    """Clusters and their rounds, used in any order that every engine can take."""
 
     engine = staticmethod(LocalCluster)
     operations = 0
-    at_once = 1  # light ones, or so many times as many
+    at_once = 1  # factor of the number of light operations in `many`
 
     def __init__(self):
         super().__init__()
         self.cluster = self.code = None
-        self.kept = []  # rounds, and what they must decode to
+        self.kept = []  # rounds, and the gradients that they must decode to
 
     def did(self):
         Rounds.operations += 1
@@ -410,7 +413,7 @@ class Rounds(RuleBasedStateMachine):
         self._step(value, own)
 
     def _step(self, value, own):
-        """The result may take the place of the parameters."""
+        """Do a step; its result may overwrite the parameters."""
         theta = np.full(self.p, value)
         expected = theta * sum(SHARDS)
         out = theta if own else np.empty(self.p)
@@ -440,7 +443,7 @@ class Rounds(RuleBasedStateMachine):
         self._read(data.draw(st.sampled_from(self.kept)), verb)
 
     def _read(self, kept, verb):
-        """A round at any time later is what it was, or says that it is gone."""
+        """Read a round: at any later time it is unchanged, or says that it is gone."""
         rnd, expected = kept
         try:
             found = getattr(rnd, verb)()
@@ -465,7 +468,7 @@ class Rounds(RuleBasedStateMachine):
         self._write(code, verb, at, shift, check, seed)
 
     def _write(self, code, verb, at, shift, check, seed):
-        """A result that is not refused is right, wherever it is written."""
+        """Write a result anywhere among the messages: it is right, unless it is refused."""
         p, rng = 10, np.random.default_rng(seed)
         g = rng.standard_normal((code.k, p))
         memory = np.zeros(code.scheme.message_count * p + 3)
@@ -494,7 +497,7 @@ class Rounds(RuleBasedStateMachine):
     @precondition(lambda self: self.cluster)
     @rule(number=st.integers(0, 2**32 - 1), count=st.sampled_from([1, 10, 100]))
     def many(self, number, count):
-        """Of all that takes no time: for what goes wrong once in thousands."""
+        """Do many quick operations, for errors that appear once in thousands."""
         rng = np.random.default_rng(number)
         for what in rng.integers(4, size=count * self.at_once).tolist():
             if what == 0:
@@ -533,21 +536,21 @@ class Rounds(RuleBasedStateMachine):
 
 
 class Adversary(Rounds):
-    """The same, while processes are struck, forks made, and system calls fail."""
+    """The same, while processes are killed and stopped, forks are made, and system calls fail."""
 
     at_once = 100
 
     def __init__(self):
         super().__init__()
         self.stopped = set()
-        if server() is None:  # what stays for the life of the program
+        if server() is None:  # start it first: it lives as long as the program
             with LocalCluster(fastgc.Uncoded(1), [0], np.multiply, 1):
                 pass
         self.files = files()
 
     @rule(refuses=st.booleans())
     def time_out(self, refuses):
-        """An error in a round closes the cluster; what came is still to be read."""
+        """An error in a round closes the cluster; the round's messages can still be read."""
         self.close()
         self.wake()
         code = fastgc.Uncoded(WORKERS)
@@ -591,7 +594,7 @@ class Adversary(Rounds):
 
     @rule(number=st.sampled_from([signal.SIGKILL, signal.SIGSTOP]), then=st.booleans())
     def strike_the_server(self, number, then):
-        """And, at once, a worker that has to be forked anew."""
+        """Kill or stop the server and, if `then`, a worker that it would have to fork again."""
         struck = server()
         if struck is not None:
             if then and self.cluster and (running := workers()):
@@ -602,7 +605,7 @@ class Adversary(Rounds):
     @precondition(lambda self: self.cluster)
     @rule(closes=st.booleans())
     def fork(self, closes):
-        """A child may do what it likes with its copy of the cluster."""
+        """A child may use its copy of the cluster in any way."""
         child = os.fork()
         if not child:
             try:
@@ -615,7 +618,7 @@ class Adversary(Rounds):
 
     @rule(seed=st.integers(0, 9))
     def fork_beside_threads(self, seed):
-        """A child decodes, whatever the threads of its parent were at."""
+        """A child decodes, whatever the threads of its parent were doing."""
         code, over = fastgc.CyclicRepetition(8, stragglers=2, seed=seed), threading.Event()
         sets = [np.random.default_rng(i).permutation(8)[:6] for i in range(100)]
 
@@ -655,7 +658,7 @@ class Adversary(Rounds):
 
     @rule(after=st.floats(1e-4, 0.3))
     def interrupt_a_start(self, after):
-        """Ctrl-C at any moment of it, and then once more, undisturbed."""
+        """Interrupt a start at any moment; the next start is undisturbed."""
         self.close()
         signal.setitimer(signal.ITIMER_REAL, after)
         try:
@@ -674,7 +677,7 @@ class Adversary(Rounds):
 
     @rule(number=st.sampled_from([signal.SIGKILL, signal.SIGTERM]))
     def kill_a_master(self, number):
-        """Its workers end with it, whatever they are at."""
+        """Workers end with their master, whatever they are doing."""
         mark = str(uuid.uuid4())
         path = Path(tempfile.gettempdir()) / f"{mark}.py"
         path.write_text(HUNG)
@@ -704,7 +707,7 @@ class Adversary(Rounds):
         after=st.integers(0, 2),
     )
     def save(self, failing, again, rounds, after):
-        """A checkpoint's save fails, and is repeated: what is said to be saved is."""
+        """Saves of a checkpoint fail, and are repeated: what counts as saved is on the disk."""
         folder = Path(tempfile.mkdtemp())
         saved, lines = None, 0
         try:
@@ -740,7 +743,7 @@ class Adversary(Rounds):
         rounds=st.integers(0, 2),
     )
     def fail_a_call(self, call, after, number, rounds):
-        """Of the system, while a cluster starts, runs or ends; and then once more, undisturbed."""
+        """A system call fails while a cluster starts, runs or ends; the next cluster is fine."""
         self.close()
         self.wake()
         code = fastgc.Uncoded(WORKERS)
@@ -767,7 +770,7 @@ class Adversary(Rounds):
         patience=st.sampled_from([0.0, TIMEOUT]),
     )
     def lie(self, case, seed, rounds, slow, patience):
-        """By writing wherever they can: what is verified is right, and nobody else is accused."""
+        """Workers lie by writing wherever they can: verified results are right, accusations too."""
         self._lie(case, RANDOM_LIES, seed, rounds, slow=slow, patience=patience)
 
     @rule(
@@ -779,7 +782,7 @@ class Adversary(Rounds):
         within=st.sampled_from([0.0, 0.02, 0.2, 10.0]),
     )
     def answer_late(self, case, seed, rounds, slow, answers, within):
-        """Suspects may: the master computes in their place, or waits for who tells more."""
+        """Suspects answer late: the master computes in their place, or waits for more messages."""
         lie = "out[:] += random.choice([0.0, 0.0, 1e-3, 1.0, 1e6])"
         options = {"answers": answers, "answer_timeout": within, "patience": 0.0}
         self._lie(case, lie, seed, rounds, slow=slow, **options)
@@ -810,17 +813,17 @@ class Adversary(Rounds):
                         rnd.reset()
                         report = cluster.collect(theta, rnd)
                         verified = rnd.verified
-                        time.sleep(rng.random() * 0.02)  # in which messages may be changed
+                        time.sleep(rng.random() * 0.02)  # liars may change messages meanwhile
                         rnd.gradient(out=out)
                 except WorkerFailedError as error:
                     if error.worker not in who:
                         raise
                     break
-                except CorruptMessageError:  # liars that died are missed, and none is replaced
+                except CorruptMessageError:  # liars that died are not replaced, and lacking
                     assert not ask, "suspects were not asked"
                     assert deaths or not options["patience"]
                     break
-                except UnverifiedError:  # of those that live, too few are to spare
+                except UnverifiedError:  # too few workers live to verify
                     assert deaths or ask or not options["patience"]
                     break
                 finally:
@@ -843,8 +846,8 @@ class Adversary(Rounds):
         self.wake()
         self._gone(workers, "workers of closed clusters")
         until = time.monotonic() + TO_END
-        while True:  # what a thread or a process that is ending holds goes a moment later
-            gc.collect()  # maps, which errors may hold
+        while True:  # threads and processes that are ending release files a moment later
+            gc.collect()  # errors may hold maps of memory
             more = files() - self.files
             more = {name: count for name, count in more.items() if "[]" not in name or count > 2}
             if not more or time.monotonic() > until:
@@ -855,7 +858,7 @@ class Adversary(Rounds):
 
 @contextlib.contextmanager
 def failing_call(name, after, number):
-    """Let the call after so many fail, once; by Python's own names where there is no shim."""
+    """Let a call fail once, after `after` calls; without the shim, by Python's own names."""
     if name in CALLS and shim is not None:
         shim.adversary_arm(CALLS.index(name), after, number)
         try:
@@ -882,7 +885,7 @@ shim = None
 
 
 def find_shim():
-    """The preloaded library, if there is one."""
+    """Find the preloaded library, if there is one."""
     global shim
     with contextlib.suppress(AttributeError):
         own = ctypes.CDLL(None)
@@ -891,7 +894,7 @@ def find_shim():
 
 
 def build_shim(folder):
-    """What `LD_PRELOAD` is to name; None without a compiler."""
+    """Return the library for `LD_PRELOAD`; None without a compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         return None
@@ -904,36 +907,36 @@ def build_shim(folder):
 
 # ------------------------------------------------------------------------------- groups of ranks
 
-DEADLINE, SETTLE = 6.0, 1.0  # of a group
-LATE = 20.0  # seconds that a busy machine may take besides
-AT_ONCE = 3  # groups, which mostly wait
-PAUSE = 0.01  # of a step
+DEADLINE, SETTLE = 6.0, 1.0  # options of a group
+LATE = 20.0  # further seconds that a busy machine may take
+AT_ONCE = 3  # groups run at once: they mostly wait
+PAUSE = 0.01  # seconds between steps
 SIZE = 5
 
-HARD = ["kill", "kill", "long stop", "descriptors", "cut", "wall"]  # may leave a rank out
+HARD = ["kill", "kill", "long stop", "descriptors", "cut", "wall"]  # a rank may be left out
 HARD += ["stop the others"]
-MILD = ["stop", "hold", "stop the store", "break"]  # which others wait for
-# Where one that holds the state is stopped for longer than the deadline, who is refused by it
-# takes it for dead.
+MILD = ["stop", "hold", "stop the store", "break"]  # the others wait
+# Ways in which a rank that was shut out ends. The second comes if a rank that holds the state is
+# stopped for longer than the deadline: a rank that cannot connect to it takes it for dead.
 SHUT_OUT = ["LeftOutError: rank .* and others cannot reach each other"]
 SHUT_OUT += ["RuntimeError: the state of the training is lost"]
 CONNECT = socket.socket.connect_ex
-ABORTED = f"it ended with status {int(signal.SIGABRT)}"  # by gloo, which cannot accept a connection
+ABORTED = f"it ended with status {int(signal.SIGABRT)}"  # gloo aborts if it cannot accept
 
 
 class Act(NamedTuple):
-    """What is done to a rank: when the group has done some more steps, and a pause has passed."""
+    """An attack on a rank, `steps` steps of the group and `pause` seconds after the last one."""
 
     kind: str
     rank: int
     steps: int
     pause: float
     seconds: float  # until it is undone
-    again: str = ""  # whether one that was killed starts again: "at once", "late", "end", "never"
+    again: str = ""  # when a killed rank starts again: "at once", "late", "end", "never"
 
 
 def parts(step, theta, count):
-    """The gradients of all partitions: integers, which doubles sum up without rounding."""
+    """Return the gradients of all partitions: integers, which float64 sums without rounding."""
     j, i = np.arange(count)[:, None], np.arange(SIZE)
     return (theta * (2 * j + 3) + 7919 * step + 104729 * j + 31 * i) % 1000003.0
 
@@ -942,7 +945,7 @@ TRUTHS = collections.defaultdict(lambda: [np.zeros(SIZE)])
 
 
 def truth(step, count):
-    """The parameters after so many steps."""
+    """Return the parameters after so many steps."""
     known = TRUTHS[count]
     while len(known) <= step:
         before = known[-1]
@@ -951,7 +954,7 @@ def truth(step, count):
 
 
 class Counter:
-    """What is handed over to a rank that joins, besides the parameters."""
+    """State that a rank that joins gets besides the parameters."""
 
     count = 0
 
@@ -963,15 +966,15 @@ class Counter:
 
 
 def ends_with_its_parent():
-    """By SIGKILL, whatever state it is in."""
+    """Let this process end with its parent, by SIGKILL, whatever it does."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 class Group:
-    """Three to six ranks of a job without a master, its store, and what is done to them.
+    """Three to six ranks of a job without a master, their store, and the attacks on them.
 
-    At most as many ranks as the code tolerates are killed, stopped for long or cut off, so that
-    the others have to go on, and at least one that holds the state lives.
+    The number of ranks that are killed, stopped for long or cut off is at most what the code
+    tolerates. So the others must go on, and at least one that holds the state lives.
     """
 
     def __init__(self, number, folder):
@@ -989,16 +992,16 @@ class Group:
         self.acts = [self._drawn(rng, order[:stragglers]) for _ in range(rng.integers(1, 7))]
         last = [None, "kill the store", "stop the store for good", "kill all"]
         self.last = last[rng.choice(4, p=[0.7, 0.1, 0.1, 0.1])]
-        self.last_death = bool(rng.random() < 0.7)  # the group has to change without a store
+        self.last_death = bool(rng.random() < 0.7)  # then the group must change without a store
         shared = np.frombuffer(mmap.mmap(-1, 8 * (1 + 2 * n)), np.int64)
-        self.end, self.done, self.begun = np.split(shared, [1, 1 + n])  # of the run, and of ranks
+        self.end, self.done, self.begun = np.split(shared, [1, 1 + n])  # last step; steps, lives
         self.end[0] = 2**62
         self.lives, self.pids, self.commands = [-1] * n, {}, {}
         self.killed, self.cut, self.after, self.ended = set(), set(), set(), {}
-        self.busy = [0.0] * n  # until when something is done to a rank
+        self.busy = [0.0] * n  # times until which a rank is under attack
         self.absent = set()  # ranks that need not come back
         self.pending, self.planned = [], itertools.count()
-        self.events = []  # when, to which rank, and what was done
+        self.events = []  # time, rank, and attack
         self.reactive = bool(rng.random() < 0.5)
 
     def __repr__(self):
@@ -1010,7 +1013,7 @@ class Group:
         kind = str(rng.choice(HARD if hard else MILD))
         rank = int(rng.choice(struck) if hard else rng.integers(self.count))
         if kind == "wall" and self.code.decodable([rank]):
-            kind = "cut"  # alone it would go on, and take the others for dead
+            kind = "cut"  # behind a wall, a rank that is enough would go on alone
         seconds = {
             "long stop": DEADLINE + rng.uniform(0.5, 4.0),
             "stop the others": DEADLINE + rng.uniform(0.5, 2.0),
@@ -1025,7 +1028,7 @@ class Group:
     # -------------------------------------------------------------------- processes of the group
 
     def fork(self, run):
-        """A process of the group, which ends as `run` does, and with the group."""
+        """Fork a process of the group, which ends after `run`, and with the group."""
         if pid := os.fork():
             return pid
         try:
@@ -1038,7 +1041,7 @@ class Group:
             os._exit(1)
 
     def keep_a_store(self):
-        """As torchrun's agent does: it outlives the ranks."""
+        """Start a process that keeps the store and outlives the ranks, like torchrun's agent."""
         read, write = os.pipe()
 
         def keep():
@@ -1067,10 +1070,10 @@ class Group:
         os.close(read)
 
     def be(self, rank, life, commands, cut):
-        """What a rank does."""
+        """Be a rank."""
         result = os.open(self.folder / f"{rank}.{life}", os.O_CREAT | os.O_WRONLY)
         faulthandler.register(signal.SIGUSR1, all_threads=True)
-        for each in self.commands.values():  # of others, and the own end that is written to
+        for each in self.commands.values():  # the other ranks' pipes, and this one's writing end
             os.close(each)
         threading.Thread(target=self.obey, args=[commands], daemon=True).start()
         if cut:
@@ -1083,13 +1086,13 @@ class Group:
         os.write(result, found.encode())
 
     def obey(self, commands):
-        """In a thread of a rank: what cannot be done to it from without."""
+        """In a thread of a rank, carry out attacks that cannot come from outside."""
         while line := os.read(commands, 100):
             for word in line.decode().split():
                 what, _, value = word.partition("=")
                 rng = np.random.default_rng((self.number, int(float(value))))
                 if what == "hold":
-                    ctypes.PyDLL(None).usleep(int(float(value) * 1e6))  # with the interpreter held
+                    ctypes.PyDLL(None).usleep(int(float(value) * 1e6))  # holds the interpreter
                 elif what == "open":
                     socket.socket.connect_ex = CONNECT
                 elif what == "wall":
@@ -1099,14 +1102,14 @@ class Group:
                     break_connections(self.port, rng)
 
     def train(self, rank, life):
-        """Steps until the end; what became of it."""
+        """Do steps until the end; return how it ended, as text."""
         import torch
         from torch.distributed import TCPStore
 
         from fastgc.torch import CodedAllReduce, CodedSampler
 
         def compute(partitions):
-            """Add their gradients to `.grad`; and a sum."""
+            """Add the partitions' gradients to ``.grad``; return a sum."""
             mine = torch.from_numpy(each[partitions].sum(axis=0))
             module[0].grad = mine if module[0].grad is None else module[0].grad + mine
             return [float(each[partitions, 0].sum())]
@@ -1125,7 +1128,7 @@ class Group:
         options = {"deadline": DEADLINE, "settle": SETTLE, "state": [counter]}
         own = list(self.code.partitions(rank))
         if self.reactive:
-            batch = range(self.code.k)  # of one sample for each partition
+            batch = range(self.code.k)  # one sample for each partition
             sampler = CodedSampler(batch, self.code, self.code.k, rank, order=batch)
             options |= {"sampler": sampler, "redundancy": "reactive", "recompute": compute}
         before = files()
@@ -1160,7 +1163,7 @@ class Group:
         return left_of_a_rank(before) or f"done {steps}"
 
     def come_back(self, all_reduce):
-        """Until the others take this rank in, or the run has ended."""
+        """Join again until the others accept it; False if the run has ended."""
         while True:
             try:
                 all_reduce.join()
@@ -1177,7 +1180,7 @@ class Group:
     # ---------------------------------------------------------------------- what is done to them
 
     def run(self):
-        """All of it; raises AssertionError where something is wrong."""
+        """Run the group and its attacks; raise AssertionError if anything is wrong."""
         self.log = os.open(self.folder / "log", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
         self.keep_a_store()
         for rank, delay in enumerate(self.delays):
@@ -1212,7 +1215,7 @@ class Group:
         heapq.heappush(self.pending, (when, next(self.planned), act, arguments))
 
     def wait(self, until, seconds):
-        """Until something holds, or so many seconds; meanwhile what is due is done."""
+        """Wait for `until`, at most so many seconds, and do what is due meanwhile."""
         limit = time.monotonic() + seconds
         while not until():
             now = time.monotonic()
@@ -1237,13 +1240,13 @@ class Group:
         if not status:
             text = (self.folder / f"{rank}.{life[1]}").read_text()
         self.ended[life] = text
-        # One that was shut out starts again, where the others can be reached.
+        # A rank that was shut out starts again, if the others can be reached by now.
         shut_out = self.may_be_shut_out(life) and re.match("|".join(SHUT_OUT), text)
         if shut_out or (self.lacks_files(life) and text == ABORTED):
             self.later(0.1, self.start, rank)
 
     def may_be_shut_out(self, life):
-        """Of two that cannot reach each other nobody knows whose fault it is."""
+        """If two ranks cannot reach each other, either may be shut out: neither is known to err."""
         walls = any(what == "wall" for *_, what in self.events)
         return bool(self.cut) or walls or self.lacks_files(life)
 
@@ -1270,13 +1273,13 @@ class Group:
             os.write(self.commands[rank], f"{what}={value}\n".encode())
 
     def limit(self, rank, room):
-        """Let a rank have room for so many more open files."""
+        """Leave a rank room for so many more open files."""
         if rank in self.pids:
             self.note(rank, f"room for {room} files")
             pid = self.pids[rank]
             hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
             files_of = os.listdir(f"/proc/{pid}/fd")
-            most = max(map(int, files_of), default=3) if room else 3  # numbers below may be free
+            most = max(map(int, files_of), default=3) if room else 3  # lower numbers may be free
             soft = hard if room is None else most + room
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(soft, hard), hard))
 
@@ -1285,10 +1288,10 @@ class Group:
         if rank not in self.pids or now < self.busy[rank]:
             return
         if act.kind == "descriptors" and self.begun[rank] <= self.lives[rank]:
-            return  # the rank still opens files of this script's
+            return  # the rank is still opening files of this script
         others = [r for r in self.pids if r != rank]
         if act.kind == "stop the others":  # while this one starts again: it must not go on alone
-            # Before the first step there is nothing that it must wait for longer than `deadline`.
+            # Before the first step it need not wait for them longer than `deadline`.
             if not self.done.max() or max(map(self.busy.__getitem__, others), default=now) > now:
                 return
             for other in others:
@@ -1340,7 +1343,7 @@ class Group:
     # ------------------------------------------------------------------------------ what must hold
 
     def all_are_back(self):
-        """Whoever was not killed for good does steps, with all others, once they can be reached."""
+        """All ranks that were not killed for good do steps together again, when reachable."""
         for rank, life in self.cut:
             if self.lives[rank] == life:
                 self.command(rank, "open")
@@ -1354,12 +1357,12 @@ class Group:
     def all_have_ended(self):
         if not self.wait(lambda: not self.pids, 3 * DEADLINE + LATE + TO_END):
             for pid in self.pids.values():
-                send(pid, signal.SIGUSR1)  # which says where it is
+                send(pid, signal.SIGUSR1)  # it prints its stack
             time.sleep(1.0)
             raise AssertionError(f"ranks {sorted(self.pids)} hang")
 
     def judge(self):
-        """What they found, and the log of what they did."""
+        """Check how ranks ended, and the log of their steps."""
         for life, text in self.ended.items():
             if life not in self.killed:
                 assert self.may_end(life, text), f"rank {life[0]}, life {life[1]}: {text!r}"
@@ -1391,7 +1394,7 @@ class Group:
             assert most == self.most, "a run began anew beside one whose state is lost"
 
     def excused(self, rank, when):
-        """Whether a rank may have been left out: cut off or silent, by itself or with others."""
+        """Whether a rank may have been left out: it, or others with it, were cut off or silent."""
         done = [event for event in self.events if event[0] < when]
         own = [(time, what) for time, struck, what in done if struck == rank]
         if any(what in HARD for _, what in own):
@@ -1400,7 +1403,7 @@ class Group:
         return any(struck != rank and time > window for time, struck, _ in done)
 
     def may_end(self, life, text):
-        """Whether a life that was not killed may end so."""
+        """Whether a life that was not killed may end in this way."""
         ends = [f"done {self.end[0]}"]
         if self.may_be_shut_out(life):
             ends += SHUT_OUT
@@ -1412,12 +1415,12 @@ class Group:
             ends.append("RuntimeError: the state of the training is lost")
         if self.last is not None and "store" in self.last:
             ends.append("RuntimeError: .*the store by which ranks agree")
-            ends.append("LEFT: .*fastgc-members")  # a thread that waits for the store
+            ends.append("LEFT: .*fastgc-members")  # a thread still waits for the store
         return any(re.match(end, text) for end in ends)
 
 
 def refuse(rng, all_of_them=False):
-    """Of connections to others from now on, some fail: those to some addresses, or all."""
+    """Let this process's connections fail from now on, to some addresses or to all."""
     number = int(rng.choice([errno.EHOSTUNREACH, errno.ECONNREFUSED]))
     some, usual = 1 if all_of_them else rng.choice([2, 1]), socket.socket.connect_ex
 
@@ -1428,7 +1431,7 @@ def refuse(rng, all_of_them=False):
 
 
 def break_connections(kept, rng, some=True):
-    """Shut down one of this process's connections, or all, but those to a port."""
+    """Shut down one of this process's connections, or all, except those to port `kept`."""
     found = []
     for each in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -1445,7 +1448,7 @@ def break_connections(kept, rng, some=True):
 
 
 def left_of_a_rank(before):
-    """Files and threads that a rank has, and had not before; they go a moment later."""
+    """Return a text about files and threads that a rank has opened and kept, or an empty one."""
     until = time.monotonic() + TO_END
     while True:
         gc.collect()
@@ -1460,7 +1463,7 @@ def left_of_a_rank(before):
 
 
 def groups(options):
-    """Groups of ranks, some at a time; the exit status."""
+    """Run groups of ranks, several at once; return the exit status."""
     import torch
 
     import fastgc.torch  # noqa: F401 - once, and not by each of the forks
@@ -1499,7 +1502,7 @@ def groups(options):
 
 
 def be_a_group(number, folder):
-    """In a session of its own."""
+    """Run one group, in a session of its own."""
     status = 1
     try:
         os.setsid()
@@ -1524,7 +1527,7 @@ def be_a_group(number, folder):
 
 
 def in_session(session):
-    """Processes of a session."""
+    """Yield the processes of a session."""
     for each in Path("/proc").iterdir():
         if each.name.isdigit() and status_of(int(each.name)):
             with contextlib.suppress(OSError):
@@ -1536,7 +1539,7 @@ def in_session(session):
 
 
 def draw(machine, number, examples, steps=12):
-    """Sequences of one seed; what is wrong is raised."""
+    """Run sequences of one seed; raise what they find."""
     chosen = settings(
         max_examples=examples,
         stateful_step_count=steps,
@@ -1551,12 +1554,12 @@ def draw(machine, number, examples, steps=12):
 
 
 def child(number, examples, hangs, only):
-    """Be one of many: sequences of one seed, all that they find in one process."""
+    """Run sequences of one seed in this process, and print what they find."""
     find_shim()
     faulthandler.enable()
     faulthandler.dump_traceback_later(hangs, exit=True)
     signal.signal(signal.SIGALRM, signal.getsignal(signal.SIGINT))
-    # Few kinds of things in each process: what one finds ends it, and would hide what others do.
+    # Few kinds of operations in each process: a finding ends it, and hides those of other kinds.
     drawn = np.random.default_rng(number).random(len(KINDS)) < SHARE
     chosen = only or [name for name, kept in zip(KINDS, drawn, strict=True) if kept]
     left_out = dict.fromkeys(set(KINDS).difference(chosen))
@@ -1564,7 +1567,7 @@ def child(number, examples, hangs, only):
         draw(type("Some", (Adversary,), left_out), number, examples)
     except BaseException as error:
         found: BaseException = error
-        while isinstance(found, BaseExceptionGroup):  # it was not found a second time
+        while isinstance(found, BaseExceptionGroup):  # Hypothesis did not find it a second time
             found = found.exceptions[0]
         frames = traceback.extract_tb(found.__traceback__)
         named = [frame.name for frame in frames if frame.filename == __file__]
@@ -1576,7 +1579,7 @@ def child(number, examples, hangs, only):
 
 
 def main(arguments=None):
-    """Run for a while, print what was found; the exit status."""
+    """Run for a while and print all findings; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--examples", type=int, default=6, help="sequences of a process")
@@ -1603,7 +1606,7 @@ def main(arguments=None):
             command += ["--seed", str(number), "--examples", str(options.examples)]
             command += ["--hangs", str(options.hangs)]
             command += ["--only", *options.only] if options.only else []
-            # In files, not pipes: what it leaves running would hold their ends.
+            # Output goes to files: processes that it leaves running would hold a pipe's ends.
             with (
                 open(Path(folder) / "out", "w+", encoding="utf-8") as out,
                 open(Path(folder) / "err", "w+", encoding="utf-8") as err,
@@ -1635,13 +1638,13 @@ def main(arguments=None):
 
 
 def other_engine(options):
-    """Rounds, reads and closes in any order, on Ray or on the ranks of a job; groups of ranks."""
+    """Run sequences on Ray or the ranks of an MPI job, or groups of ranks; return the status."""
     if options.engine == "ranks":
         return groups(options)
     if options.engine == "ray":
         from fastgc.engines.ray import RayCluster
 
-        with RayCluster(fastgc.Uncoded(1), [0], np.multiply, 1):  # which starts Ray, once
+        with RayCluster(fastgc.Uncoded(1), [0], np.multiply, 1):  # starts Ray, once
             return until_the_end(RayCluster, options)
     from fastgc.engines.mpi import MPI, MPICluster
 
@@ -1661,7 +1664,7 @@ def other_engine(options):
 
 
 def until_the_end(engine, options):
-    """Sequences of one seed after another; the first finding is raised."""
+    """Run sequences of one seed after another until the time is over; raise the first finding."""
 
     class Machine(Rounds):
         pass

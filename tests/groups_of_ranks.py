@@ -1,7 +1,7 @@
 """Groups of ranks without a master: what they train, and how they are started and killed.
 
-Ranks are forks of a process without threads of torch, which do not survive a fork. It is itself,
-for each test, a fork of one that imports torch.
+Ranks are forks of a process that has no threads of torch yet, because threads do not survive a
+fork. That process is a fork, one for each test, of a process that has imported torch.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ import fastgc
 torch = pytest.importorskip("torch")
 cloudpickle = pytest.importorskip("cloudpickle")
 
-# Processes cannot import it, but by chance: where the tests are on the path.
+# By value, because processes can import this module only if the tests are on their path.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 N, BATCH, SAMPLES, SEED = 6, 30, 100, 7
 PER_EPOCH = SAMPLES // BATCH
-SECONDS = 60.0  # for a job to end, on a machine that is busy with others
+SECONDS = 60.0  # time for a job to end, on a machine that is busy with others
 EXACT = 1e-6  # relative error of a step
-SLACK = 10.0  # seconds that a busy machine may take besides
+SLACK = 10.0  # further seconds that a busy machine may take
 
 
 def samples():
@@ -48,13 +48,13 @@ def net(width=32):
 
 
 class Momentum:
-    """SGD with momentum: the first optimizer of torch's own that is made imports for seconds."""
+    """SGD with momentum. Making an optimizer of torch's own imports modules, for seconds."""
 
     def __init__(self, module):
         self.parameters = list(module.parameters())
         self.momentum = [torch.zeros_like(p) for p in self.parameters]
-        # Slow: near a minimum the gradient is a small sum of large ones, of which the order of
-        # summation alone changes more than EXACT.
+        # A low rate: near a minimum the gradient is a small sum of large terms, and the order of
+        # summation alone changes it by more than EXACT.
         self.rate = 0.03 / len(self.parameters[0])
 
     def zero_grad(self):
@@ -75,7 +75,7 @@ class Momentum:
 
 
 def order(step):
-    """A step's samples: by definition, of the documentation."""
+    """Return a step's samples, by the definition in the documentation."""
     epoch, at = divmod(step, PER_EPOCH)
     whole = np.random.default_rng((SEED, epoch)).permutation(SAMPLES)
     return whole[at * BATCH : (at + 1) * BATCH]
@@ -90,7 +90,7 @@ def flat(tensors):
 
 
 def plain(steps, width=32):
-    """Parameters of the plain loop."""
+    """Return the parameters after the plain loop."""
     module, data = net(width), samples()
     optimizer = Momentum(module)
     for step in range(steps):
@@ -104,7 +104,10 @@ def plain(steps, width=32):
 
 
 def keep_a_store():
-    """Process and port of a store of its own: its threads would not survive the forks to come."""
+    """Start a process that keeps a store, whose threads would not survive later forks.
+
+    Returns its process id and port.
+    """
     read, write = os.pipe()
     if not (keeper := os.fork()):
         store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -115,7 +118,7 @@ def keep_a_store():
 
 
 AWAITED = "ranks that come back are awaited"
-here: list = []  # in a rank: its store
+here: list = []  # a rank's store
 
 
 class Ranks:
@@ -198,7 +201,7 @@ for line in iter(sys.stdin.readline, ""):
 
 @functools.cache
 def jobs():
-    """A process that forks one job after the other; for it alone torch has to be imported."""
+    """Start a process that forks one job after another, so that torch is imported only once."""
     return subprocess.Popen(
         [sys.executable, "-P", "-c", JOBS],
         stdin=subprocess.PIPE,
@@ -217,9 +220,9 @@ def end_of_jobs():
 
 
 def launch(folder, train, director=None, count=N, imports=lambda: None):
-    """Results of the ranks that end by themselves, while `director` makes trouble.
+    """Return the results of the ranks that end by themselves, while `director` makes trouble.
 
-    `imports` is called once before there are ranks.
+    `imports` is called once, before the ranks exist.
     """
 
     def run():
@@ -234,7 +237,7 @@ def launch(folder, train, director=None, count=N, imports=lambda: None):
 
 
 def launch_each(folder, trains, directors=None, counts=None):
-    """Results of each of several groups of ranks, which run side by side: most of them wait."""
+    """Run several groups of ranks side by side, since most of them wait; return all results."""
     directors = directors or [None] * len(trains)
     counts = counts or [N] * len(trains)
 
@@ -284,7 +287,7 @@ def in_a_job(folder, run):
 
 
 def kill(rank, at, seconds=None):
-    """Trouble: one rank is killed at a moment of a step, in its first life, or some time later."""
+    """Trouble: kill a rank at a moment of a step in its first life, or `seconds` after that."""
 
     def trouble(moment, r, step, life):
         if (r, (moment, step), life) == (rank, at, 0):
@@ -298,7 +301,7 @@ def kill(rank, at, seconds=None):
 
 
 def slowly(moment, rank, step, life):
-    """Trouble: 0.02 s more a step, and 0.2 s while the director waits until ranks are back."""
+    """Trouble: a step takes 0.02 s more, or 0.2 s while the director waits for ranks to be back."""
     time.sleep(0.1 if here[0].check([AWAITED]) else 0.01)
 
 
@@ -307,7 +310,7 @@ def without(rank):
 
 
 def check(results, steps, ranks=range(N), width=32):
-    """All have done all steps, each of the whole batch, and hold the same bits."""
+    """Require that all ranks have done all steps with the whole batch, and hold the same bits."""
     assert sorted(results) == sorted(ranks)
     for each in results.values():
         assert isinstance(each, dict), each
@@ -322,7 +325,7 @@ def check(results, steps, ranks=range(N), width=32):
 
 
 def train_on_digits(steps=60, size=240):
-    """The loop of documentation without ranks: losses of every twentieth step, and parameters."""
+    """Run the documentation's loop without ranks; return every 20th loss, and the parameters."""
     torch.manual_seed(0)
     digits = fastgc.data.load("digits")
     x = torch.from_numpy(digits.X_train).float()

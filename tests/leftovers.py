@@ -1,7 +1,8 @@
-"""A suite that is ended, in whatever way, leaves no process that its tests have started.
+"""However a suite ends, no process that its tests have started stays behind.
 
-Whatever is started inherits a word in its environment. A process apart looks whether the suite
-still runs, and when it does not, ends all that have this word. Without ``/proc`` nothing is done.
+Every process that the suite starts inherits a word in its environment. A separate process watches
+the suite. When the suite has ended, it kills all processes with this word. Without ``/proc``
+nothing is done.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ PROC = Path("/proc")
 
 
 def begin():
-    """Watch over this process, unless it is itself watched: as a worker of another, or a test."""
+    """Watch this process, unless it is watched already, as a test or a worker of another is."""
     if NAME in os.environ or not (PROC / "self" / "environ").exists():
         return
     word = uuid.uuid4().hex
@@ -26,12 +27,12 @@ def begin():
     quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     subprocess.run(command, check=True, start_new_session=True, **quiet)
     os.environ[NAME] = word
-    # tests clean up after an interrupt, but not after the signal's own way to end a process
+    # Tests clean up after a KeyboardInterrupt, but not when SIGTERM ends the process.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def born(pid):
-    """When a process began, in the kernel's clock; None if it is gone, or a zombie."""
+    """Return when a process began, in the kernel's clock; None if it is gone, or a zombie."""
     try:
         fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -40,7 +41,7 @@ def born(pid):
 
 
 def with_word(word):
-    """Processes that have inherited the word."""
+    """Yield the processes that have inherited the word."""
     for folder in PROC.glob("[0-9]*"):
         try:
             if f"{NAME}={word}".encode() in (folder / "environ").read_bytes():
@@ -50,7 +51,7 @@ def with_word(word):
 
 
 def watch(pid, word):
-    """Wait for the end of a process, and end what has its word, until there is none."""
+    """Wait until a process ends, then kill the processes with its word until none is left."""
     begun = born(pid)
     while born(pid) == begun:
         time.sleep(0.2)
@@ -61,5 +62,5 @@ def watch(pid, word):
         time.sleep(0.05)
 
 
-if __name__ == "__main__" and not os.fork():  # nobody's child
+if __name__ == "__main__" and not os.fork():  # the parent exits, so this process has none
     watch(int(sys.argv[1]), sys.argv[2])

@@ -1,4 +1,4 @@
-"""Adaptive selection: new gradients only from workers or groups whose last one may be outdated.
+"""Adaptive selection: only workers or groups with outdated gradients compute new ones.
 
 A run looks like this, where `gradient_at` computes the gradient of a group's data::
 
@@ -37,26 +37,26 @@ from .descent import AMSGrad, Array, Optimizer, check_names, check_start
 
 __all__ = ["CADA", "GCADA"]
 
-_FORGET = 0.9  # weight that the past keeps in an estimate when a gradient comes
+_FORGET = 0.9  # weight of the past in an estimate when a gradient comes
 
-# Bounds of distances are widened by so much, relatively: more than the rounding of sums of squares.
+# Bounds of distances are widened by this relative margin, more than rounding of sums of squares.
 _ROOM = 1e-6
 
-_OPTIMIZER = "optimizer."  # what names of its state begin with in the method's own
+_OPTIMIZER = "optimizer."  # prefix of the names of its state within the method's own
 
 
 @dataclass(eq=False)
 class _Anchor:
-    """A point of the past, which some groups' gradients are of."""
+    """A past point, to which some groups' newest gradients belong."""
 
     point: Array
     users: int
-    squared: float  # squared distance to the newest point, when last computed
-    since: float = 0.0  # length of the path since then
+    squared: float  # squared distance to the newest point, when it was last computed
+    since: float = 0.0  # length of the path of points since then
 
 
 class GCADA:
-    """Grouping-based CADA: groups of workers compute only if their last gradient may be too old.
+    """Grouping-based CADA: only groups whose last gradient may be too old compute.
 
     Zhu et al., section IV. Group g, whose last gradient belongs to the point tau_g steps ago, is
     selected if it violates eq. (9),
@@ -73,22 +73,22 @@ class GCADA:
         Number of groups, G.
     optimizer : Optimizer, optional
         The optimizer that uses the sum. Default: ``AMSGrad()``, as in the paper; with `SGD`, the
-        selection is that of LASG. The `step` of another optimizer must return what theirs return,
-        and not change the gradient.
+        selection is that of LASG. The `step` of your own optimizer must return the squared distance
+        that `point` moved, and not change the gradient.
     c : float
         The larger c is, the fewer groups are selected; 0 selects all as long as the point moves.
         The paper uses 0.3, and 2 for single workers, in units that it does not state. With
         `relative`, 2 lets all gradients become so old at once that training may oscillate.
     max_age : int
-        D, at least 1: how many steps old a gradient may become, and how many steps the right-hand
-        side looks back.
+        D, at least 1: the largest age of a gradient in steps, and the number of steps on the
+        right-hand side.
     smoothness : float or (G,) array, optional
-        Constants L_g. Default: estimated from the gradients received, as the root of their squared
-        changes over those of the point, with weighted sums over the past. With mini-batches, noise
-        of the gradients counts as change.
+        Constants L_g. Default: estimated as the root of the gradients' squared changes over their
+        points' squared moves, both as weighted sums over the past. With mini-batches, noise of the
+        gradients counts as change.
     relative : bool, default True
         Take c in units of the mean of L_g^2, so that the same c suits different data sets. False,
-        or constants whose mean square is 1: exactly eq. (9).
+        or constants with a mean square of 1, gives exactly eq. (9).
 
     Raises
     ------
@@ -101,10 +101,10 @@ class GCADA:
     numbers that the optimizer's own pass returns. Distances are bounded by the length of the path
     since they were last computed, and computed only if these bounds do not decide.
 
-    The sum of the gradients is kept and updated. It is computed anew if many gradients come or its
-    rounding errors have added up. The norm of its error is never more than 4 G u sum_g ||g_g||,
-    with the newest gradients g_g and the unit roundoff u of theta's dtype; computed anew, never
-    more than G u sum_g ||g_g||.
+    The sum of the gradients is kept and updated. It is computed again if many gradients come, or if
+    its rounding errors have added up. The norm of its error is at most 4 G u sum_g ||g_g||, with
+    the newest gradients g_g and the unit roundoff u of theta's dtype; at most G u sum_g ||g_g||
+    right after it was computed again.
 
     It stores G gradients and their points, at most min(G, D).
 
@@ -144,16 +144,16 @@ class GCADA:
 
     @property
     def theta(self) -> Array:
-        """Current iterate, shape (p,): the optimizer's."""
+        """Current iterate of the optimizer, shape (p,)."""
         return self.optimizer.theta
 
     @property
     def point(self) -> Array:
-        """Where gradients are wanted, shape (p,): the optimizer's."""
+        """Point at which gradients are needed, the optimizer's, shape (p,)."""
         return self.optimizer.point
 
     def reset(self, theta0: ArrayLike) -> None:
-        """Begin a run at ``theta0``, as the optimizer does, with no gradient yet."""
+        """Begin a run at ``theta0``, as the optimizer does, with no gradients yet."""
         start = check_start(theta0)
         self.optimizer.reset(start)
         self._begin(start)
@@ -163,19 +163,19 @@ class GCADA:
         self._stored = np.zeros((self.groups, start.size), start.dtype)
         self._total = np.zeros(start.size, start.dtype)
         self._norms = [0.0] * self.groups  # of the stored gradients
-        self._rounded = 0.0  # norms of what has been rounded in the total, one after the other
+        self._rounded = 0.0  # norms of all rounded vectors: u times this bounds the total's error
         self._anew = False
-        self._ages = np.full(self.groups, self.max_age)  # such as are selected
+        self._ages = np.full(self.groups, self.max_age)  # old enough to be selected
         self._steps: deque[float] = deque(maxlen=self.max_age)  # squared lengths
-        self._anchors: dict[int, _Anchor] = {}  # of groups
+        self._anchors: dict[int, _Anchor] = {}  # by group
         self._spare: list[Array] = []
-        self._changes = [0.0] * self.groups  # of gradients, squared
-        self._moves = [0.0] * self.groups  # of points, meanwhile, squared
+        self._changes = [0.0] * self.groups  # weighted sums of gradients' squared changes
+        self._moves = [0.0] * self.groups  # the same of their points' squared moves
         self._begun = True
         self._select()
 
     def state(self) -> dict[str, Any]:
-        """Everything that `restore` needs to continue: arrays, numbers and lists of numbers.
+        """Return what `restore` needs to continue: arrays, numbers and lists of numbers.
 
         It includes the optimizer's state, under names that begin with ``optimizer.``.
 
@@ -248,7 +248,7 @@ class GCADA:
 
     @property
     def ages(self) -> NDArray[np.int64]:
-        """Steps since each group's last gradient, tau_g, (G,); D if it has sent none."""
+        """Steps since each group's last gradient, tau_g, (G,); D if there is none."""
         self._require_begun()
         return self._ages.copy()
 
@@ -260,14 +260,14 @@ class GCADA:
         group : int
             One of `selected`.
         gradient : (p,) array
-            Of theta's dtype: the gradient of the sum over the group's samples, or scaled by the
-            same factor for all groups.
+            Gradient of the sum over the group's samples, of theta's dtype. You may scale it by a
+            factor that is the same for all groups.
 
         Raises
         ------
         TypeError, ValueError
-            If the group was not selected or has already sent its gradient, or if that does not fit
-            or holds NaN or Inf. Nothing has changed in that case.
+            If the group was not selected or has already sent its gradient, or if the gradient does
+            not fit or holds NaN or Inf. Nothing has changed in that case.
         RuntimeError
             If no run has begun.
         """
@@ -297,7 +297,7 @@ class GCADA:
         self._due.discard(group)
 
     def gradient(self, out: Output | None = None) -> Array:
-        """The sum of the groups' newest gradients, eq. (3).
+        """Return the sum of the groups' newest gradients, eq. (3).
 
         Parameters
         ----------
@@ -307,7 +307,7 @@ class GCADA:
         Raises
         ------
         RuntimeError
-            If a group that was selected has not sent its gradient.
+            If a selected group has not sent its gradient.
         """
         self._require_due()
         total = self._total
@@ -325,8 +325,8 @@ class GCADA:
         Parameters
         ----------
         gradient : (p,) array, optional
-            The gradient to step along instead of `gradient()`, for instance scaled or with a
-            penalty's gradient added.
+            The gradient to step along instead of `gradient()`, for instance scaled, or with the
+            gradient of a penalty added.
 
         Returns
         -------
@@ -336,7 +336,7 @@ class GCADA:
         Raises
         ------
         RuntimeError
-            If a group that was selected has not sent its gradient.
+            If a selected group has not sent its gradient.
         TypeError, ValueError
             As the optimizer's `step`; nothing has changed in that case. Also TypeError if it
             returns no distance.
@@ -368,7 +368,7 @@ class GCADA:
         return moved
 
     def _form(self) -> None:
-        """Form the sum anew, unless it has been changed by what came and is good enough."""
+        """Compute the sum again, if many gradients came or its rounding errors are too large."""
         size = self.groups * sum(self._norms)
         if self._anew or self._rounded > 4 * size:
             rows = kernels.Rows.of(self._stored, self._total.size, self._total.dtype)
@@ -376,7 +376,7 @@ class GCADA:
             self._rounded, self._anew = size, False
 
     def _select(self) -> None:
-        """Choose the groups of the next round, eq. (9)."""
+        """Select the groups of the next round, eq. (9)."""
         right = self.c * sum(self._steps)
         ages = self._ages.tolist()
         chosen = [
@@ -386,22 +386,23 @@ class GCADA:
         ]
         self._selected = np.array(chosen, dtype=np.int64)
         self._due = set(chosen)
-        # Where many change, a sum formed anew, of G reads, costs less than changing it.
+        # If many gradients change, computing the sum again, in G reads, is cheaper than updates.
         self._anew = 3 * len(chosen) > self.groups
 
     def _learn(self, group: int, change: float, moved: float) -> None:
-        """Note how much a gradient has changed, squared, while its point moved."""
+        """Note a gradient's squared change, and its point's squared move meanwhile."""
         if moved > 0 and change + moved < math.inf:
             self._changes[group] = _FORGET * self._changes[group] + change
             self._moves[group] = _FORGET * self._moves[group] + moved
 
     def _weights(self) -> list[float]:
-        """L_g^2, over their mean if relative; NaN where there is no estimate yet.
+        """Return L_g^2, over their mean if `relative`; NaN without an estimate.
 
-        1 where c is 0: eq. (9) asks whether the point has moved, even if the gradient has not.
+        For c = 0, return 1: eq. (9) then asks whether the point has moved, even if gradients have
+        not changed.
         """
         squares: list[float]
-        if not self.c:  # an estimate may be 0, and then nothing exceeds the right-hand side
+        if not self.c:  # an estimate of 0 would never exceed the right-hand side
             return [1.0] * self.groups
         if self.smoothness is not None:
             squares = (self.smoothness**2).tolist()
@@ -415,8 +416,9 @@ class GCADA:
         return squares
 
     def _exceeds(self, anchor: _Anchor, weight: float, right: float) -> bool:
-        """Whether ``weight * distance^2 > right``, or cannot be said."""
+        """Whether ``weight * distance^2 > right``; True if NaN leaves it open."""
         if anchor.since and not math.isnan(weight):
+            # By the triangle inequality, the distance lies between `least` and `most`.
             distance, since = math.sqrt(anchor.squared), anchor.since
             least = distance * (1 - _ROOM) - since * (1 + _ROOM)
             most = (distance + since) * (1 + _ROOM)
@@ -428,7 +430,7 @@ class GCADA:
         return not weight * anchor.squared <= right
 
     def _squared_distance(self, anchor: _Anchor) -> float:
-        """Of the newest point from an anchor; O(p) unless it is known."""
+        """Return the squared distance of an anchor from the newest point, in O(p) unless known."""
         if anchor.since:
             point = check_vector(
                 "the optimizer's point", self.point, self._total.dtype, self._total.size
@@ -488,7 +490,7 @@ class CADA(GCADA):
 def _checked_state(
     method: GCADA, state: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A state's own part, if it fits the method, and the optimizer's."""
+    """Return the state's own part, checked, and the optimizer's part."""
     names = (
         *("stored", "total", "norms", "rounded", "anew", "ages", "steps", "points", "squared"),
         *("since", "anchors", "changes", "moves", "selected", "due"),

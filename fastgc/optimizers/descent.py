@@ -1,4 +1,4 @@
-"""Gradient methods for the master: where it needs the next gradient, and how it uses it.
+"""Gradient methods for the master: where it needs the next gradient, and what it does with it.
 
 A run looks the same for every method::
 
@@ -7,9 +7,9 @@ A run looks the same for every method::
         optimizer.step(gradient_at(optimizer.point))
     optimizer.theta
 
-A method computes in theta0's precision, float32 or float64, with the kernels of `fastgc.kernels`,
-each step in one pass and in place. A gradient that is not finite is applied like any other: the
-squared distance that `step` returns is then not finite either, which shows it at no cost.
+A method computes in theta0's precision, float32 or float64, with the kernels of `fastgc.kernels`:
+each step is one pass, in place. A gradient that is not finite is applied like any other. The
+squared distance that `step` returns shows it at no cost, because it is then not finite either.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Optimizer(Protocol):
 
     @property
     def point(self) -> Array:
-        """Where the next gradient is needed, shape (p,)."""
+        """The point at which the next gradient is needed, shape (p,)."""
         ...
 
     def reset(self, theta0: Array) -> None:
@@ -56,15 +56,15 @@ class Optimizer(Protocol):
     def step(self, gradient: Array) -> float:
         """Move on, given the gradient at ``point``, shape (p,).
 
-        Returns the squared distance that ``point`` moved.
+        Returns the squared distance that ``point`` has moved.
         """
         ...
 
 
 class _Descent(ABC):
-    """The iterate and its point, the check of gradients, and what is kept of a run."""
+    """Common parts of gradient methods: iterate and point, checks of gradients, and the state."""
 
-    _vectors: ClassVar[tuple[str, ...]] = ("_theta",)  # attributes that are its state
+    _vectors: ClassVar[tuple[str, ...]] = ("_theta",)  # attributes of the state
     _numbers: ClassVar[tuple[str, ...]] = ("lr",)
 
     def __init__(self, lr: float) -> None:
@@ -79,7 +79,7 @@ class _Descent(ABC):
 
     @property
     def point(self) -> Array:
-        """Where the next gradient is wanted, shape (p,); also updated in place."""
+        """The point at which the next gradient is needed, shape (p,); also updated in place."""
         return self._started(self._point)
 
     def reset(self, theta0: ArrayLike) -> None:
@@ -88,7 +88,7 @@ class _Descent(ABC):
         Parameters
         ----------
         theta0 : float32 or float64 array, shape (p,)
-            Where to start; copied. Its type is the type of the arithmetic.
+            Where to start; copied. Its dtype is that of the arithmetic.
 
         Raises
         ------
@@ -105,13 +105,13 @@ class _Descent(ABC):
         Parameters
         ----------
         gradient : (p,) array
-            Of theta's dtype; left as it is, unless it is theta or point itself.
+            Of theta's dtype; unchanged, unless it is theta or point itself.
 
         Returns
         -------
         float
-            Squared distance that ``point`` moved, in float32 within 2^-20 of it; not finite if the
-            gradient is not.
+            Squared distance that ``point`` moved, in float32 within a relative 2^-20; not finite if
+            the gradient is not.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class _Descent(ABC):
         return self._move(theta, check_vector("gradient", gradient, theta.dtype, theta.size))
 
     def state(self) -> dict[str, Any]:
-        """Everything that `restore` needs to continue: copies of arrays, and numbers.
+        """Return what `restore` needs to continue: copies of arrays, and numbers.
 
         Raises
         ------
@@ -139,17 +139,17 @@ class _Descent(ABC):
         return {name.removeprefix("_"): value for name, value in (vectors | numbers).items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on with a run, to the last bit as it would have gone on.
+        """Continue a run, with the same results to the last bit.
 
         Parameters
         ----------
         state : mapping
-            What `state` gave, of a method with the same parameters. Arrays are copied.
+            The result of `state`, for a method with the same parameters. Arrays are copied.
 
         Raises
         ------
         TypeError, ValueError
-            If it is not such; nothing has changed then.
+            If it is none; nothing has changed in that case.
         """
         keys = {name: name.removeprefix("_") for name in (*self._kept_vectors(), *self._numbers)}
         check_names(self, state, keys.values())
@@ -172,7 +172,7 @@ class _Descent(ABC):
 
     @abstractmethod
     def _move(self, theta: Array, gradient: Array) -> float:
-        """`step` from here along a gradient that fits."""
+        """Do a `step` along a gradient that was checked."""
 
     def _started(self, array: Array | None) -> Array:
         if array is None:
@@ -277,13 +277,13 @@ class AMSGrad(_Descent):
     gradient^2), then theta <- theta - lr * h / sqrt(epsilon + v), element by element, from h = 0
     and v = 0; v is the paper's v with a hat.
 
-    It is special in three ways. There is no bias correction, so early steps are short because h is
-    small. epsilon is inside the root. And v decays from the maximum, so that it never falls, and
-    rises only if gradient^2 > v. Reddi et al. (2018) keep the decaying average of squares separate
-    from its maximum, which is then smaller if gradients shrink and grow again, and have no epsilon.
-    ``torch.optim.Adam(amsgrad=True)`` does the same, adds epsilon outside the root, and corrects
-    the bias of h by 1 - beta1^k and that of v by 1 - beta2^k. As long as no element of the gradient
-    shrinks, all of them agree except for epsilon and the corrections.
+    It differs from others in three ways. There is no bias correction, so early steps are short
+    because h is small. epsilon is inside the root. And v decays from the maximum: it never falls,
+    and rises only if gradient^2 > v. Reddi et al. (2018) keep the decaying average of squares
+    separate from its maximum, which is then smaller if gradients shrink and grow again, and have no
+    epsilon. ``torch.optim.Adam(amsgrad=True)`` does the same, adds epsilon outside the root, and
+    corrects the bias of h by 1 - beta1^k and that of v by 1 - beta2^k. As long as no element of the
+    gradient shrinks, all of them agree except for epsilon and the corrections.
 
     Parameters
     ----------
@@ -293,8 +293,8 @@ class AMSGrad(_Descent):
     beta1, beta2 : float
         In [0, 1): weights of the past in h and in v.
     epsilon : float
-        Positive, and at least the least normal number of theta's dtype. Gradient elements that are
-        not much larger than its root take shorter steps than others.
+        Positive, and at least the smallest normal number of theta's dtype. Gradient elements that
+        are not much larger than its root take shorter steps than others.
 
     Raises
     ------
@@ -304,7 +304,7 @@ class AMSGrad(_Descent):
     Notes
     -----
     Squares that overflow (gradients beyond 1e19 in float32, 1e154 in float64) leave Inf in v: that
-    element of theta does not move any more.
+    element of theta no longer moves.
     """
 
     _vectors = ("_theta", "_h", "_v")
@@ -350,7 +350,7 @@ class AMSGrad(_Descent):
 
 
 def check_names(method: object, state: Mapping[str, Any], names: Collection[str]) -> None:
-    """Raise unless a state holds just these."""
+    """Raise unless a state is a mapping with exactly these names."""
     if not isinstance(state, Mapping):
         raise TypeError(f"state must be what state() gave, not {state!r}")
     if set(state) != set(names):
@@ -368,7 +368,7 @@ def _fraction(what: str, value: float) -> float:
 
 
 def check_start(theta0: ArrayLike) -> Array:
-    """`theta0` as an array that a run can begin at, or an error."""
+    """Return `theta0` as an array at which a run can begin; raise if it cannot."""
     start = as_array("theta0", theta0)
     if start.dtype not in (np.float32, np.float64):
         raise TypeError(f"theta0 must be an array of float32 or float64, got {start.dtype}")

@@ -1,7 +1,7 @@
 """Learning rates that change from round to round.
 
-A schedule is a function of the round, counted from 0, that multiplies the optimizer's learning
-rate. `fastgc.train` takes one. In your own loop, write::
+A schedule is a function of the round, counted from 0: a factor of the optimizer's learning rate.
+`fastgc.train` takes one. In your own loop, write::
 
     optimizer.lr = lr * schedule(round)
 
@@ -55,7 +55,7 @@ class CosineDecay:
         return f"CosineDecay(rounds={self.rounds}, warmup={self.warmup}, floor={self.floor})"
 
     def __call__(self, round: int) -> float:
-        """What the learning rate of a round, from 0, is multiplied by."""
+        """Return the factor of the learning rate in a round, counted from 0."""
         round = at_least("round", round, 0)
         if round < self.warmup:
             return (round + 1) / (self.warmup + 1)
@@ -64,7 +64,7 @@ class CosineDecay:
 
 
 class StepDecay:
-    """Falls by a factor once in so many rounds: factor^floor(t / every) in round t.
+    """Falls by a factor in every `every`-th round: factor^floor(t / every) in round t.
 
     In the rounds of the warm-up this is multiplied by (t + 1) / (warmup + 1).
 
@@ -92,7 +92,7 @@ class StepDecay:
         return f"StepDecay(every={self.every}, factor={self.factor}, warmup={self.warmup})"
 
     def __call__(self, round: int) -> float:
-        """What the learning rate of a round, from 0, is multiplied by."""
+        """Return the factor of the learning rate in a round, counted from 0."""
         round = at_least("round", round, 0)
         risen = min(1.0, (round + 1) / (self.warmup + 1))
         return float(self.factor ** (round // self.every) * risen)
@@ -112,7 +112,7 @@ def parse(text: str, rounds: int) -> Schedule:
         ``"cosine"``, ``"cosine:warmup=10,floor=0.01"``, ``"step:every=50,factor=0.1"``, or a class
         that can be imported, ``"module:Class:key=value"``.
     rounds : int
-        Rounds of the run, for schedules that need them and whose text does not give them.
+        Rounds of the run, for schedules that need them and texts that do not give them.
 
     Raises
     ------

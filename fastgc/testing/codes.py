@@ -1,8 +1,8 @@
-"""Whether a code keeps what the verbs, the engines and the rest of fastgc promise of any code.
+"""Checks that a code keeps the promises that fastgc makes about any code.
 
-`check` holds a code to its own rows: what it says beyond them is compared with linear algebra on
-B, with sums computed without rounding, and with rounds, engines and simulations run on it. It
-prints each thing that holds, and raises `AssertionError` at the first that does not.
+`check` compares a code's claims with linear algebra on its rows, with sums computed without
+rounding, and with rounds, engines and simulations that run it. It prints a line for each check that
+holds, and raises `AssertionError` at the first that does not.
 
 In a terminal, for a class in an importable module::
 
@@ -53,17 +53,17 @@ __all__ = ["CHECKS", "ENGINES", "check"]
 
 Numbers = NDArray[np.int64]
 
-# Sets of messages that are looked at: all, if they are no more, or so many at random.
+# Number of sets of messages to check: all sets if there are no more, otherwise random ones.
 SETS = 300
 
-# By how much trust may be off, as a factor, over the sets looked at.
+# Largest factor between trust and the true error, over the sets that are checked.
 OFF = 30.0
 
-P = 37  # elements of a gradient: an odd number, which no number of pieces divides
+P = 37  # elements of a gradient: odd, so that no number of pieces divides it
 
 
 class Subject:
-    """A code, and what the checks know of it by its rows alone."""
+    """A code, and what its rows alone say about it."""
 
     def __init__(self, code: Code, seed: int) -> None:
         self.code, self.seed = code, seed
@@ -74,7 +74,7 @@ class Subject:
 
     @cached_property
     def sets(self) -> list[Numbers]:
-        """Sets of messages: all of a small code; else of random sizes, and such as just suffice."""
+        """Sets of messages: all of a small code; otherwise random ones, some just sufficient."""
         count, rng = self.code.scheme.message_count, self.rng
         if 2**count <= SETS:
             each = (itertools.combinations(range(count), f) for f in range(1, count + 1))
@@ -88,15 +88,15 @@ class Subject:
 
     @cached_property
     def ready(self) -> list[Numbers]:
-        """Those of them that the code decodes."""
+        """The sets that the code decodes."""
         return [F for F in self.sets if self.code.decodable(F)]
 
     def some(self, sets: Sequence[Numbers], most: int) -> list[Numbers]:
-        """At most so many, spread over all."""
+        """Return at most `most` of the sets, spread over all."""
         return list(sets[:: max(1, len(sets) // most)])[:most]
 
     def left(self, survivors: Numbers) -> float:
-        """What least squares leave of the gradient."""
+        """Return the share of the gradient that least squares leaves out."""
         if self.code.scheme.codes_data:
             return least_squares(self.code.scheme.equations(survivors))[1]
         rows, target = self._system(survivors)
@@ -104,7 +104,7 @@ class Subject:
         return float(np.linalg.norm(rows.T @ vector - target) / np.linalg.norm(target))
 
     def left_by(self, survivors: Numbers, vector: NDArray[Any]) -> float:
-        """What this vector leaves."""
+        """Return the share of the gradient that a vector leaves out."""
         code = self.code
         rows = self._matrix[survivors].reshape(survivors.size, -1)
         target = np.tile(np.eye(code.scheme.pieces), (code.k, 1))
@@ -123,7 +123,7 @@ class Subject:
 
     @cached_property
     def work(self) -> tuple[list[Any], list[NDArray[Any]], NDArray[Any], NDArray[Any]]:
-        """Shards, what is computed on them, the gradient, and the parameters."""
+        """Shards, their partial gradients, the gradient, and the parameters."""
         code, rng = self.code, self.rng
         X, y = rng.standard_normal((3 * code.k, P)), rng.standard_normal(3 * code.k)
         theta = rng.standard_normal(P)
@@ -140,7 +140,7 @@ class Subject:
         ]
 
     def expected(self, survivors: Numbers) -> float:
-        """Relative error that a gradient from these may have: as far as it is trusted."""
+        """Return the relative error that a gradient from these messages may have, by its trust."""
         return OFF * self.code.trust(survivors).relative_error + 1e-12
 
     def gradients_error(self, gradient: NDArray[Any]) -> float:
@@ -149,13 +149,13 @@ class Subject:
 
 
 def require(holds: bool, otherwise: str) -> None:
-    """Raise AssertionError, with what holds otherwise."""
+    """Raise AssertionError with the text `otherwise`, unless `holds`."""
     if not holds:
         raise AssertionError(otherwise)
 
 
 def close(found: float, expected: float, what: str, slack: float = 0.0) -> None:
-    """Require two numbers to be the same, but for rounding."""
+    """Require two numbers to be equal up to rounding."""
     require(
         abs(found - expected) <= 1e-9 + slack + 1e-6 * expected,
         f"{what} is said to be {found:.3g}, but is {expected:.3g}",
@@ -163,14 +163,14 @@ def close(found: float, expected: float, what: str, slack: float = 0.0) -> None:
 
 
 def alike(found: NDArray[Any], expected: NDArray[Any], what: str, tolerance: float) -> None:
-    """Require two arrays to be the same, but for so much of their norm."""
+    """Require two arrays to be equal up to `tolerance` times the norm."""
     size = float(np.linalg.norm(expected)) or 1.0
     off = float(np.linalg.norm(found - expected)) / size
     require(off <= tolerance, f"{what} is off by {off:.2g}")
 
 
 class raises:
-    """Expect an error of a kind, with a text."""
+    """Expect an error of a kind, which has a message."""
 
     def __init__(self, kind: type[Exception], what: str) -> None:
         self._kind, self._what = kind, what
@@ -193,7 +193,7 @@ ENGINES = ("simulated", "local", "mpi", "ray")
 
 
 def engines_run_it(subject: Subject, engines: Sequence[str]) -> str:
-    """Every engine that is installed decodes the gradient."""
+    """Every installed engine decodes the gradient."""
     code = subject.code
     ran, left_out = [], []
     for name in engines:
@@ -211,7 +211,7 @@ def engines_run_it(subject: Subject, engines: Sequence[str]) -> str:
 
 
 def _missing(engine: str) -> str:
-    """What an engine lacks, if anything."""
+    """Return what an engine lacks, or an empty text."""
     if engine == "mpi":
         if importlib.util.find_spec("mpi4py") is None:
             return "mpi4py is not installed"
@@ -279,7 +279,7 @@ def _under_mpiexec(subject: Subject) -> None:
 
 
 def rank_of(path: str) -> None:
-    """Be a rank of a job under mpiexec that runs the code in a file."""
+    """Run the code in a file as a rank of a job under mpiexec."""
     from ..engines.mpi import MPICluster
 
     if not MPICluster.serve():
@@ -288,7 +288,7 @@ def rank_of(path: str) -> None:
 
 
 def rows_are_whole(subject: Subject) -> str:
-    """Rows name partitions there are, each at some worker, and sizes are those of the rows."""
+    """Rows name existing partitions, each partition has a worker, and loads match the rows."""
     code = subject.code
     held = [code.partitions(worker) for worker in range(code.n)]
     everybody = np.unique(np.concatenate(held))
@@ -314,7 +314,7 @@ def rows_are_whole(subject: Subject) -> str:
 
 
 def decodable_is_what_spans(subject: Subject) -> str:
-    """Sets are decodable that span the sum; others only as an approximation that says so."""
+    """Sets that span the sum are decodable; others only if the code says it is approximate."""
     code, later = subject.code, 0
     approximate: list[tuple[float, list[int]]] = []
     for F in subject.sets:
@@ -367,7 +367,7 @@ def too_few_are_refused(subject: Subject) -> str:
 
 
 def residuals_are_true(subject: Subject) -> str:
-    """What vectors leave out is said as it is; exact codes leave nothing."""
+    """The residual is what a vector leaves out; exact codes leave out nothing."""
     code, largest = subject.code, 0.0
     for F in subject.some(subject.ready, 60):
         vector = code.decoding_vector(F)
@@ -387,7 +387,7 @@ def residuals_are_true(subject: Subject) -> str:
 
 
 def decoded_is_the_sum(subject: Subject) -> str:
-    """Gradients decode within the bound of rounding, and to what trust says."""
+    """Decoded gradients are right within the bound of rounding, and as precise as trust says."""
     code = subject.code
     experiment = Experiment(code, p=P, seed=subject.seed)
     errors, trusted = [], []
@@ -410,7 +410,7 @@ def decoded_is_the_sum(subject: Subject) -> str:
 
 
 def verbs_agree(subject: Subject) -> str:
-    """Every verb gives the same gradient: decode, round, bind, streams, prepared decoders."""
+    """All verbs give the same gradient: decode, round, bind, streams, prepared decoders."""
     code, (_, partials, _, _) = subject.code, subject.work
     for number, message in enumerate(subject.messages):
         worker, index = code.scheme.sender(number)
@@ -456,7 +456,7 @@ def verbs_agree(subject: Subject) -> str:
 
 
 def rounds_are_ready_in_time(subject: Subject) -> str:
-    """A round becomes ready with the message with which the set becomes decodable."""
+    """A round becomes ready with the message that makes the set decodable."""
     code, rng, counted = subject.code, subject.rng, 0
     received = code.round(P)
     senders = np.repeat(np.arange(code.n), code.scheme.message_counts)
@@ -481,7 +481,7 @@ def rounds_are_ready_in_time(subject: Subject) -> str:
 
 
 def waiting_ends_in_time(subject: Subject) -> str:
-    """Codes that wait for f workers are decoded from any f, and from whatever came as can be."""
+    """Codes that wait for f workers decode from any f, and always as well as least squares."""
     code = subject.code
     if code.scheme.wait is None:
         return "it does not give up exactness: it has no `wait`"
@@ -503,11 +503,11 @@ def waiting_ends_in_time(subject: Subject) -> str:
 
 
 def corrupt_messages_are_found(subject: Subject) -> str:
-    """With all messages at hand no corrupt one passes as verified, and good ones raise no alarm."""
+    """With all messages, no corrupt one passes as verified, and good ones cause no alarm."""
     code, rng, found = subject.code, subject.rng, 0
     try:
         received = code.round(P, verify=True)
-    except ValueError as refusal:  # known before a message is there
+    except ValueError as refusal:  # the code cannot verify
         return str(refusal)
     for worker in [None, *rng.permutation(code.n)[:8].tolist()]:
         received.reset()
@@ -542,7 +542,7 @@ def corrupt_messages_are_found(subject: Subject) -> str:
 
 
 def copies_are_the_same(subject: Subject) -> str:
-    """Pickles, copies and codes made of the same arguments are equal, and send the same."""
+    """Pickles, copies and codes of the same arguments are equal, and send the same messages."""
     code = subject.code
     kind = type(code)
     make: Callable[..., Code] = kind
@@ -570,7 +570,7 @@ def simulation_is_its_rounds(subject: Subject) -> str:
     """Simulated rounds end when the code's own rounds do."""
     code = subject.code
     run = partial(simulate, code, Exponential(1.0), cost=0.01, rounds=60, seed=subject.seed)
-    asks = code.scheme.on_request or code.scheme.spare  # then "auto" asks, and rounds do not
+    asks = code.scheme.on_request or code.scheme.spare  # "auto" would ask, which rounds do not
     found, by_round = run(method="kernel" if asks else "auto"), run(method="round")
     np.testing.assert_array_equal(found.times, by_round.times)
     np.testing.assert_array_equal(found.messages, by_round.messages)
@@ -578,7 +578,7 @@ def simulation_is_its_rounds(subject: Subject) -> str:
 
 
 def planning_takes_it(subject: Subject) -> str:
-    """It can be ranked beside others by the expected time of a round."""
+    """Planning ranks the code beside others by the expected time of a round."""
     code = subject.code
     options: dict[str, Any] = {"codes": [code], "p": P, "rounds": 50}
     ranked = planning.plan(code.n, Exponential(1.0), 0.01, code.k, **options)
@@ -588,7 +588,7 @@ def planning_takes_it(subject: Subject) -> str:
 
 
 def training_goes_as_without_code(subject: Subject) -> str:
-    """Training takes the same steps as without a code, and says what gradients left out."""
+    """Training takes the same steps as without a code, and records what gradients left out."""
     code, rng = subject.code, subject.rng
     X, y = rng.standard_normal((4 * code.k, 3)), np.arange(4 * code.k) % 2
     data = Dataset("random numbers", X, y, X, y)
@@ -625,24 +625,25 @@ def check(
     seed: int = 0,
     report: Callable[[str], object] = print,
 ) -> None:
-    """Hold a code to what is promised of any; see the module.
+    """Check that a code keeps the promises of any code; raise at the first that it breaks.
 
     Parameters
     ----------
     code : Code
-        For up to 60 workers or so: it is run with as many processes, and small ones are looked at
-        in every set of messages.
+        A code for up to about 60 workers: it runs with as many processes. A small code is checked
+        with every set of messages.
     engines : sequence of str, optional
-        Among `ENGINES`, those to run it on. Default: all that are installed.
+        The engines of `ENGINES` to run it on. Default: all that are installed.
     seed : int
-        Of data, orders and sets.
+        Seed of the data, orders and sets.
     report : callable
+        Gets a line for each check that holds.
         Gets a line for each check that holds.
 
     Raises
     ------
     AssertionError
-        At the first thing that does not hold; says what, and of which messages.
+        At the first check that fails; the error says what is wrong, and for which messages.
     TypeError
         If it is no code.
     """
@@ -667,7 +668,7 @@ def _arguments(listed: Sequence[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _main(words: Sequence[str] | None = None) -> None:
-    """Check a code that is named on the command line."""
+    """Check the code that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m fastgc.testing.codes", description=__doc__)
     parser.add_argument("code", help="module:Class")
     parser.add_argument("--arg", nargs="+", default=[], action="extend", metavar="KEY=VALUE")

@@ -1,8 +1,8 @@
-"""Checks that an engine behaves as the engines of fastgc do; for the tests of other engines, too.
+"""Checks that an engine behaves as the engines of fastgc do; also for the tests of other engines.
 
-Each check is a function of an engine: what makes a cluster from the arguments of
-`fastgc.engines.master.Master`. It returns nothing, or raises AssertionError. All of them start
-`WORKERS` workers, so that engines whose number of workers is fixed can take them, too.
+Each check is a function of an engine, a callable that makes a cluster from the arguments of
+`fastgc.engines.master.Master`. It returns nothing, or raises AssertionError. All checks start
+`WORKERS` workers, so that engines with a fixed number of workers can run them, too.
 
 Examples
 --------
@@ -43,13 +43,13 @@ Array = NDArray[Any]
 Engine = Callable[..., Cluster]
 
 WORKERS = 4
-ABSENT = 600.0  # seconds, which no check waits for
-LATE = 0.6  # by when all that is not late has come
-LATER = 0.2  # than others, where all that matters is that a check waits for it
+ABSENT = 600.0  # seconds, longer than any check waits
+LATE = 0.6  # seconds after which all that is not late has come
+LATER = 0.2  # seconds behind others, for a delay that a check only waits for
 
 
 class Delays:
-    """The given delays of each round; none after the last."""
+    """The given delays of each round; none after the last one."""
 
     def __init__(self, *rounds: list[float], per: str = "round") -> None:
         self._rounds, self.per = rounds, per
@@ -61,22 +61,22 @@ class Delays:
 
 
 class Notes:
-    """A tracker that records what is predicted."""
+    """A tracker that records predictions."""
 
     def __init__(self) -> None:
         self.predicted: list[float] = []
 
     def enough(self, predict: Callable[[], float]) -> bool:
-        """Wait for no more than suffices."""
+        """Return True: wait for no more messages than suffice."""
         return True
 
     def record(self, *what: Any) -> None:
-        """Take down a round's prediction, the last that is told."""
+        """Record a round's prediction, the last argument."""
         self.predicted.append(what[-1])
 
 
 class Taking(Gathering):
-    """A round that is ready after so many messages, and takes more while it lingers."""
+    """A round that is ready after `need` messages, and takes more while it lingers."""
 
     def __init__(self, code: Code, size: int, need: int, linger: float) -> None:
         self.code, self.linger, self._need = code, linger, need
@@ -85,47 +85,47 @@ class Taking(Gathering):
 
     @property
     def ready(self) -> bool:
-        """Whether as many came."""
+        """Whether `need` messages came."""
         return len(self.came) >= self._need
 
     @property
     def survivors(self) -> NDArray[np.int64]:
-        """Whose messages came."""
+        """The workers whose messages came."""
         return np.array(list(self.came), dtype=np.int64)
 
     def receive(
         self, worker: int, message: Array, index: int | None = None, *, energy: float = 0.0
     ) -> bool:
-        """Keep a copy."""
+        """Keep a copy of the message."""
         self.came[worker] = message.copy()
         return self.ready
 
     def require(self, messages: NDArray[np.int64]) -> None:
-        """Need as many."""
+        """Raise unless these are `need` messages."""
         if len(messages) < self._need:
             raise NotDecodableError(f"{self._need} messages are needed", self._need)
 
 
 def curved(theta: Array, shard: Array, out: Array) -> None:
-    """Compute a gradient that depends on the parameters, and not linearly."""
+    """Compute a gradient that depends on the parameters, but not linearly."""
     np.sin(theta, out=out)
     np.multiply(out, shard, out=out)
 
 
 def fragile(theta: Array, shard: float, out: Array) -> None:
-    """Raise on a negative shard."""
+    """Compute a gradient; raise for a negative shard."""
     if shard < 0:
         raise ArithmeticError(f"no gradient of {shard}")
     out[:] = shard * theta
 
 
 def intruding(theta: Array, shard: float, out: Array) -> None:
-    """Write to the parameters."""
+    """Write to the parameters, which is forbidden."""
     theta[:] = 0.0
 
 
 def insisting(theta: Array, shard: float, out: Array) -> None:
-    """Write to the parameters of the first partition, whether they may be written to or not."""
+    """Make the parameters writable for the first partition, and write to them."""
     np.multiply(theta, shard, out=out)
     if shard == 1.0:
         theta.flags.writeable = True
@@ -133,33 +133,33 @@ def insisting(theta: Array, shard: float, out: Array) -> None:
 
 
 def returning(theta: Array, shard: float, out: Array) -> Array:
-    """Return what should be written."""
+    """Return the gradient instead of writing it."""
     return shard * theta
 
 
 def writing_and_returning(theta: Array, shard: float, out: Array) -> Array:
-    """Write what it should, and return something else."""
+    """Write the gradient, and return something else."""
     np.multiply(theta, shard, out=out)
     return 2 * out
 
 
 def leaving_out(theta: Array, shard: float, out: Array) -> None:
-    """Write all but two elements."""
+    """Write all elements except two."""
     out[:2], out[4:] = shard, shard
 
 
 def adding(theta: Array, shard: float, out: Array) -> None:
-    """Add to what is there."""
+    """Add to `out` instead of writing to it."""
     out += shard * theta
 
 
 def telling(theta: Array, shard: float, out: Array, *, partition: int, round: int) -> None:
-    """Write what it is told."""
+    """Write numbers that depend on the partition and round, as given."""
     out[:] = numbered(shard, partition, round), round
 
 
 def numbered(shard: float, partition: int, round: int) -> float:
-    """Give a mini-batch that tells what it was asked for."""
+    """Return a mini-batch that depends on the partition and round, as given."""
     return shard + 100.0 * partition + 10_000.0 * round
 
 
@@ -209,13 +209,13 @@ def less_precise_messages_are_decoded(engine: Engine) -> None:
     shards, out = list(np.arange(1.0, 5.0)), np.empty(8)
     code = codes.BinaryCode(WORKERS, stragglers=1)
     with engine(code, shards, np.multiply, 8, message_dtype=np.float16) as cluster:
-        for scale in (1.0, 2.0**-60, 2.0**90):  # beyond float16, of which they are scaled
+        for scale in (1.0, 2.0**-60, 2.0**90):  # beyond float16's range: messages are scaled
             cluster.step(np.full(8, 2.0 * scale), out)
             np.testing.assert_array_equal(out, 20.0 * scale)
 
 
 def cancellation_is_seen(engine: Engine) -> None:
-    """What cancels inside of messages is in what a round predicts of its error."""
+    """Cancellation inside messages is part of the error that a round predicts."""
     rng = np.random.default_rng(3)
     size = rng.standard_normal((WORKERS, 1))
     shards = (size - size.mean()) * rng.standard_normal(50) + 1e-9 * rng.standard_normal((4, 50))
@@ -234,7 +234,7 @@ def cancellation_is_seen(engine: Engine) -> None:
 
 
 def chosen_survivors_give_the_same_bits(engine: Engine) -> None:
-    """Training on given survivors ends at the very parameters of every other engine."""
+    """Training on given survivors ends at the same parameters as on every other engine."""
     rng = np.random.default_rng(3)
     for code in (
         codes.ReedSolomon(WORKERS, stragglers=2),
@@ -248,7 +248,7 @@ def chosen_survivors_give_the_same_bits(engine: Engine) -> None:
 
 
 def recorded_survivors_give_the_same_bits(engine: Engine) -> None:
-    """So does a run whose survivors chance had chosen, when it is run again."""
+    """A repeated run with the recorded survivors ends at the same parameters."""
     rng = np.random.default_rng(4)
     code = codes.ReedSolomon(WORKERS, stragglers=2)
     shards = list(rng.standard_normal((code.k, 33)))
@@ -259,7 +259,7 @@ def recorded_survivors_give_the_same_bits(engine: Engine) -> None:
 
 
 def late_workers_jump_to_the_newest_round(engine: Engine) -> None:
-    """A late message is dropped and counted, and its worker is in the newest round after it."""
+    """A late message is dropped and counted, and then its worker works on the newest round."""
     code = codes.ReedSolomon(WORKERS, stragglers=2)
     late = [0.0, 0.0, LATE, LATE]
     out = np.empty(3)
@@ -269,7 +269,7 @@ def late_workers_jump_to_the_newest_round(engine: Engine) -> None:
     delays = Delays(late, [ABSENT, ABSENT, 0.0, 0.0])
     with engine(code, [1.0] * 4, np.multiply, 3, delays=delays) as cluster:
         cluster.step(np.ones(3), out)
-        time.sleep(LATE / 2)  # by when they have begun
+        time.sleep(LATE / 2)  # the late workers begin to compute meanwhile
         report = cluster.step(np.full(3, 2.0), out)
         assert set(report.survivors.tolist()) == {2, 3}
         assert report.stale == 2
@@ -277,7 +277,7 @@ def late_workers_jump_to_the_newest_round(engine: Engine) -> None:
 
 
 def rounds_of_ones_own_end_when_they_say(engine: Engine) -> None:
-    """A `Gathering` takes messages until it is ready, and as long as it lingers after that."""
+    """A `Gathering` takes messages until it is ready, and then as long as it lingers."""
     code, shards, p = codes.Uncoded(WORKERS), [1.0, 2.0, 3.0, 4.0], 3
 
     def gather(need: int, linger: float, *delays: float, workers: Any = None) -> Taking:
@@ -294,18 +294,18 @@ def rounds_of_ones_own_end_when_they_say(engine: Engine) -> None:
     assert gather(2, 0.0, 0.0, LATER, ABSENT, ABSENT).came.keys() == {0, 1}
     assert gather(1, 1e9, 0.01, LATER, 0.01, 0.01).came.keys() == {0, 1, 2, 3}  # all there are
     assert gather(1, 1e9, 0.01, ABSENT, LATER, 0.01, workers=[0, 2]).came.keys() == {0, 2}
-    # twice as long as the first took, and no longer
+    # It lingers for as long as the first message took, and no longer.
     assert gather(1, 1.0, LATE, LATE, ABSENT, ABSENT).came.keys() == {0, 1}
 
 
 def messages_sent_together_wait_for_the_last(engine: Engine) -> None:
-    """A worker whose code says so sends nothing before all its work is done."""
+    """A worker of a code with ``send="together"`` sends nothing before all its work is done."""
     rng = np.random.default_rng(5)
     code = codes.RandomAssignment(WORKERS, load=3, send="together", seed=1)
     shards, out = list(rng.standard_normal((code.k, 33))), np.empty(33)
     delays = Delays(*[[0.06] * WORKERS] * 2, per="computation")
     with engine(code, shards, np.multiply, 33, delays=delays) as cluster:
-        for number in range(3):  # the last without delays
+        for number in range(3):  # the last round has no delays
             theta = rng.standard_normal(33)
             report = cluster.step(theta, out)
             np.testing.assert_allclose(out, theta * np.sum(shards, axis=0), atol=1e-12)
@@ -313,7 +313,7 @@ def messages_sent_together_wait_for_the_last(engine: Engine) -> None:
 
 
 def sums_are_asked_for(engine: Engine) -> None:
-    """Of codes on request each worker sends one sum at most, if the engine can ask; exactly."""
+    """With codes on request, if the engine can ask, each worker sends at most one sum, exactly."""
     rng = np.random.default_rng(6)
     code = codes.PartialWork(WORKERS, 6, load=3)
     delays = Delays(*(0.02 * rng.random((4, WORKERS))).tolist(), per="computation")
@@ -333,20 +333,20 @@ def sums_are_asked_for(engine: Engine) -> None:
                 assert report.refused == 0
                 if report.asks:
                     assert report.messages == len(report.survivors)
-                if number % 2:  # rounds between, whose messages are sent
+                if number % 2:  # rounds in between, whose messages are sent without being asked for
                     rnd = code.round(p, dtype)
                     cluster.collect(theta, rnd)
                     _close(rnd.gradient(), theta * np.sum(shards, axis=0), dtype)
 
 
 def who_does_not_answer_is_passed_over(engine: Engine) -> None:
-    """The others are asked in the place of one that dies, or is late, between work and answer."""
+    """If a worker dies or is late between its work and its answer, the others are asked."""
     code = codes.PartialWork(WORKERS, load=3)
     shards, p, out = [1.0, 2.0, 4.0, 8.0], 5, np.empty(5)
     for late in (False, True):
         with engine(code, shards, np.multiply, p) as cluster:
             if not isinstance(cluster, Master) or not cluster.step(np.ones(p), out).asks:
-                return  # it cannot be told from here, or asks nobody
+                return  # the engine asks nobody, or hides it
             silent = _silence(cluster, late)
             for number in range(1, 5):
                 report = cluster.step(np.full(p, number + 1.0), out)
@@ -360,7 +360,7 @@ def who_does_not_answer_is_passed_over(engine: Engine) -> None:
 
 
 def holders_are_asked_for_what_is_late(engine: Engine) -> None:
-    """A round ends without who is late, exactly, if workers can be asked; so does the next one."""
+    """If workers can be asked, rounds end without the late ones, exactly; so does the next one."""
     code = codes.Reactive(WORKERS, 6, holders=3, deadline=0.1)
     shards, p, out = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0], 5, np.empty(5)
     delays = Delays([ABSENT, 0.0, 0.0, 0.0], [0.0] * WORKERS, [ABSENT, ABSENT, 0.0, 0.0])
@@ -373,25 +373,25 @@ def holders_are_asked_for_what_is_late(engine: Engine) -> None:
             assert sorted(report.received.tolist()) == [0, 1, 2, 3]
             assert (report.refused, report.residual) == (0, 0.0)
             assert number % 2 or report.asks
-            if number == 0:  # who was late may be done by the next round
+            if number == 0:  # in later rounds the late workers may have finished
                 helpers = {share: helper for share, helper, _ in report.stood_in}
                 assert helpers[0] in code.scheme.holders_of(0)
             assert report.wait_seconds < ABSENT / 2, "it waited for who is late"
 
 
 def suspects_are_asked(engine: Engine) -> None:
-    """With two copies of each partition one liar is named, whoever answers, and whatever."""
+    """With two copies of each partition, one liar is named, whatever it or another answers."""
     code = codes.FractionalRepetition(WORKERS, stragglers=1)
     shards, p, out = [1.0, 2.0, 4.0, 8.0], 6, np.empty(6)
     lies: list[Callable[[Any], Event]] = [
-        lambda event: event,  # the truth
+        lambda event: event,  # a true answer
         lambda event: replace(event, message=2 * event.message),
         lambda event: replace(event, message=event.message * np.nan),
         lambda event: replace(event, message=event.message[:, :1]),
     ]
     with engine(code, shards, np.multiply, p, verify=1, ask=True, answer_timeout=5.0) as cluster:
         if not isinstance(cluster, Master):
-            return  # its workers cannot be made to lie from here
+            return  # there is no way to make its workers lie
         report = cluster.step(np.ones(p), out)
         assert report.verified
         assert (report.asks, report.computed, report.corrupt) == (0, 0, ())
@@ -414,7 +414,7 @@ def suspects_are_asked(engine: Engine) -> None:
             lie[:], mute[:] = [lies[number % len(lies)]], silent
             report = cluster.step(np.full(p, number + 1.0), out)
             np.testing.assert_array_equal(out, 15.0 * (number + 1))
-            assert report.asks in (0, 2)  # none, of a transport that cannot: all is computed
+            assert report.asks in (0, 2)  # 0 if the transport cannot ask: the master computes all
             assert report.corrupt == (1,)
             assert report.verified
             assert 1 not in report.survivors
@@ -422,7 +422,7 @@ def suspects_are_asked(engine: Engine) -> None:
 
 
 def rounds_are_numbered(engine: Engine) -> None:
-    """Delays and mini-batches go by the number of the round, from the one that was said."""
+    """Delays and mini-batches depend on the number of the round, which begins at `first_round`."""
     code, out = codes.Uncoded(WORKERS), np.empty(1)
     with engine(code, [1.0] * 4, np.multiply, 1, batch=numbered, first_round=7) as cluster:
         for number in (7, 8):
@@ -431,7 +431,7 @@ def rounds_are_numbered(engine: Engine) -> None:
 
 
 def gradients_are_told_partition_and_round(engine: Engine) -> None:
-    """Those that ask for it, so that what they draw at random can be the same for all workers."""
+    """Gradients with these keywords get them, so that all workers can draw the same numbers."""
     out = np.empty(2)
     for code in (codes.Uncoded(WORKERS), codes.BinaryCode(WORKERS, stragglers=1)):
         with engine(code, [1.0] * 4, telling, 2, first_round=7) as cluster:
@@ -441,7 +441,7 @@ def gradients_are_told_partition_and_round(engine: Engine) -> None:
 
 
 def only_those_asked_take_part(engine: Engine) -> None:
-    """A round of groups is ready by the messages of its workers."""
+    """A round of groups is ready with the messages of its workers."""
     code = Grouped([codes.Uncoded(2), codes.ReedSolomon(2, stragglers=1)])
     rnd = code.group_round(5)
     with engine(code, [1.0, 2.0, 3.0, 4.0], np.multiply, 5) as cluster:
@@ -454,7 +454,7 @@ def only_those_asked_take_part(engine: Engine) -> None:
 
 
 def those_asked_must_suffice(engine: Engine) -> None:
-    """What would never be ready is not waited for."""
+    """Asking workers that cannot suffice raises at once."""
     code = codes.ReedSolomon(WORKERS, stragglers=1)
     cluster = engine(code, [1.0] * 4, np.multiply, 1)
     with _raises(NotDecodableError, "messages"):
@@ -463,7 +463,7 @@ def those_asked_must_suffice(engine: Engine) -> None:
 
 
 def failures_name_worker_and_partition(engine: Engine) -> None:
-    """A gradient that raises ends the cluster, with the traceback."""
+    """A gradient that raises ends the cluster; the error has the traceback."""
     shards = [1.0, 1.0, -1.0, 1.0]
     cluster = engine(codes.Uncoded(WORKERS), shards, fragile, 3)
     with _raises(WorkerFailedError, "worker 2", "round 0", "partition 2", "Traceback", "-1.0"):
@@ -472,14 +472,14 @@ def failures_name_worker_and_partition(engine: Engine) -> None:
 
 
 def parameters_are_read_only(engine: Engine) -> None:
-    """A gradient that writes to the parameters is an error, for others may be reading them."""
+    """A gradient that writes to the parameters raises: others may be reading them."""
     cluster = engine(codes.Uncoded(WORKERS), [1.0] * 4, intruding, 3)
     with _raises(WorkerFailedError, "read-only"):
         cluster.step(np.ones(3), np.empty(3))
 
 
 def parameters_stay_read_only(engine: Engine) -> None:
-    """A gradient that insists on writing to them fails, or has them to itself."""
+    """A gradient that makes them writable fails, or has a copy of its own."""
     shards, out = [1.0, 2.0, 4.0, 8.0], np.empty(3)
     delays = Delays([0.0, LATER, LATER, LATER])
     cluster = engine(codes.Uncoded(WORKERS), shards, insisting, 3, delays=delays)
@@ -493,7 +493,7 @@ def parameters_stay_read_only(engine: Engine) -> None:
 
 
 def gradients_must_be_written(engine: Engine) -> None:
-    """One that returns what it computed, or writes a part of it, is an error that says so."""
+    """A gradient that returns its result, or writes only a part of it, raises an error about it."""
     for gradient, size, texts in (
         (returning, 3, ("returned ndarray", "out[:] = ")),
         (writing_and_returning, 3, ("returned ndarray", "out[:] = ")),
@@ -504,7 +504,7 @@ def gradients_must_be_written(engine: Engine) -> None:
             (codes.Uncoded(WORKERS), np.float64),
             (codes.Uncoded(WORKERS), np.float32),
             (codes.Uncoded(WORKERS), np.complex128),
-            (codes.FractionalRepetition(WORKERS, stragglers=1), np.float64),  # of several each
+            (codes.FractionalRepetition(WORKERS, stragglers=1), np.float64),  # several partitions
         ):
             cluster = engine(code, [1.0] * 4, gradient, size, dtype)
             with _raises((WorkerFailedError, TypeError, ValueError), *texts):
@@ -513,8 +513,8 @@ def gradients_must_be_written(engine: Engine) -> None:
 
 
 def rounds_outlive_their_cluster(engine: Engine) -> None:
-    """What a round has received is there as long as the round is, for whom an error interrupts."""
-    p = 100_000  # more than any engine sends beside its large memory
+    """A round keeps its messages after its cluster has ended, even by an error."""
+    p = 100_000  # larger than any message that engines send without their shared memory
     code, shards, theta = codes.Uncoded(WORKERS), [1.0, 2.0, 4.0, 8.0], np.ones(p)
     rnd, late, out = code.round(p), code.round(p), np.empty(p)
     with engine(code, shards, np.multiply, p) as cluster:
@@ -523,7 +523,7 @@ def rounds_outlive_their_cluster(engine: Engine) -> None:
     cluster = engine(code, shards, np.multiply, p, delays=away, timeout=LATE)
     with _raises(TimeoutError):
         cluster.collect(theta, late)
-    with engine(code, [16.0] * 4, np.multiply, p) as cluster:  # where their memory was, maybe
+    with engine(code, [16.0] * 4, np.multiply, p) as cluster:  # may reuse the memory of the first
         cluster.step(theta, out)
         np.testing.assert_array_equal(rnd.gradient(), 15.0)
         np.testing.assert_array_equal(late.best().gradient, 13.0)
@@ -531,7 +531,7 @@ def rounds_outlive_their_cluster(engine: Engine) -> None:
 
 
 def rounds_lapse_with_the_next(engine: Engine) -> None:
-    """Messages that the next round takes the place of are not read: an error says so."""
+    """Reading a round raises an error when the next round has taken its messages' place."""
     code = codes.ReedSolomon(WORKERS, stragglers=1)
     first, second = code.round(3), code.round(3)
     with engine(code, [1.0] * 4, np.multiply, 3) as cluster:
@@ -548,7 +548,7 @@ def rounds_lapse_with_the_next(engine: Engine) -> None:
 
 
 def messages_that_are_not_finite_are_refused(engine: Engine) -> None:
-    """The error names the worker."""
+    """A message with NaN or Inf raises an error that names the worker."""
     cluster = engine(codes.Uncoded(WORKERS), [1.0, 1.0, 1.0, np.inf], np.multiply, 3)
     with _raises(NonFiniteMessageError, "worker 3"):
         cluster.step(np.ones(3), np.empty(3))
@@ -556,7 +556,7 @@ def messages_that_are_not_finite_are_refused(engine: Engine) -> None:
 
 
 def rounds_time_out(engine: Engine) -> None:
-    """The error names the silent; or what came is made the best of, if so chosen."""
+    """A timeout raises an error; with ``partial="best"`` the round makes do with what came."""
     away = Delays([0.0, ABSENT, 0.0, 0.0])
     code = codes.Uncoded(WORKERS)
     cluster = engine(code, [1.0] * 4, np.multiply, 3, delays=away, timeout=LATER)
@@ -576,13 +576,13 @@ def rounds_time_out(engine: Engine) -> None:
         report = cluster.step(np.ones(3), out)
         np.testing.assert_array_equal(out, 13.0)
         assert report.residual == 0.5
-        rnd = Taking(code, 3, 3, 0.0)  # by the three others again
+        rnd = Taking(code, 3, 3, 0.0)  # ready by the same three workers
         assert cluster.collect(np.ones(3), rnd).round == 1
         assert rnd.came.keys() == {0, 2, 3}
 
 
 def unsuitable_arguments_leave_it_open(engine: Engine) -> None:
-    """They are refused before anything happens."""
+    """Arguments that do not fit raise before anything happens."""
     code, out = codes.Uncoded(WORKERS), np.empty(3)
     with engine(code, [1.0] * 4, np.multiply, 3) as cluster:
         for theta, target in ((np.ones(2), out), (np.ones(3), np.empty(3, np.float32))):
@@ -598,16 +598,16 @@ def unsuitable_arguments_leave_it_open(engine: Engine) -> None:
 
 
 def strangers_are_refused(engine: Engine) -> None:
-    """Messages heard already, of no round, or of no worker are counted, and change nothing."""
+    """Messages of no round, no worker, or heard before are counted, and change nothing."""
     code = codes.ReedSolomon(WORKERS, stragglers=1)
     out, false = np.empty(3), np.full(code.round(3).message_size, 1e6)
     with engine(code, [1.0] * 4, np.multiply, 3) as cluster:
         if not isinstance(cluster, Master):
-            return  # it decides on its own, and cannot be told from here what came
+            return  # it decides on its own, and does not show what came
         first = cluster.step(np.ones(3), out)
         heard = int(first.survivors[0])
         wrong = [
-            Event(Kind.MESSAGE, heard, 0, 0, false),  # of an old round, which it is through with
+            Event(Kind.MESSAGE, heard, 0, 0, false),  # of an earlier round
             Event(Kind.MESSAGE, WORKERS, 1, 0, false),
             Event(Kind.MESSAGE, -1, 1, 0, false),
             Event(Kind.MESSAGE, 0, 9, 0, false),
@@ -624,7 +624,7 @@ def strangers_are_refused(engine: Engine) -> None:
         np.testing.assert_allclose(out, 8.0)
         assert report.refused == len(wrong)
         assert report.lost == ()
-        # one that is heard twice
+        # Now all messages come twice.
         intrude(cluster, [], twice=True)
         report = cluster.step(np.full(3, 3.0), out)
         np.testing.assert_allclose(out, 12.0)
@@ -635,7 +635,7 @@ def strangers_are_refused(engine: Engine) -> None:
 
 
 def one_after_another(engine: Engine) -> None:
-    """A cluster that was closed, or closed by an error, makes way for the next."""
+    """After a cluster is closed, also by an error, the next one runs."""
     for value in (1.0, -1.0, 2.0):
         cluster = engine(codes.Uncoded(WORKERS), [value] * 4, fragile, 1)
         out = np.empty(1)
@@ -683,15 +683,15 @@ CHECKS: list[Callable[[Engine], None]] = [
 
 
 def check(engine: Engine) -> None:
-    """Run all checks; AssertionError, or the engine's own, at the first that fails."""
+    """Run all checks; raise AssertionError, or the engine's own error, at the first that fails."""
     for each in CHECKS:
         each(engine)
 
 
 def intrude(cluster: Master, events: Iterable[Event], twice: bool = False) -> None:
-    """Let a cluster's transport tell these events, too, as soon as a round waits for messages.
+    """Let a cluster's transport also tell these events, as soon as a round waits for messages.
 
-    With `twice`, everything that it tells from then on is told twice.
+    With `twice`, it tells every event twice from then on.
     """
     transport = cluster.transport
     listen, publish = transport.listen, transport.publish
@@ -704,7 +704,7 @@ def intrude(cluster: Master, events: Iterable[Event], twice: bool = False) -> No
         publish(number, theta, in_use)
 
     def listen_too(seconds: float) -> Iterable[Event]:
-        transport.intake = None  # all is told, and nothing taken without that
+        transport.intake = None  # let `listen` tell all messages, so that none is taken directly
         told = list(waiting) if published else []
         if told:
             waiting.clear()
@@ -717,9 +717,9 @@ def intrude(cluster: Master, events: Iterable[Event], twice: bool = False) -> No
 
 
 def _silence(cluster: Master, late: bool) -> list[int]:
-    """Let the first worker that is asked not be heard any more, or answer in the next round.
+    """Silence the first worker that is asked; if `late`, it answers in the next round.
 
-    Returns a list that has its number then.
+    Returns a list, which then has the worker's number.
     """
     transport: Any = cluster.transport
     listen, publish, ask = transport.listen, transport.publish, transport.ask
@@ -759,7 +759,7 @@ def _silence(cluster: Master, late: bool) -> list[int]:
 
 
 def _enough(code: Code, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Messages that suffice, in random order, as workers could send them."""
+    """Return messages that suffice, in a random order in which workers could send them."""
     left = dict(enumerate(code.scheme.message_counts))
     chosen: list[int] = []
     while not code.decodable(chosen):
@@ -778,7 +778,7 @@ def _train(
     orders: list[NDArray[np.int64]] | None,
     received: list[NDArray[np.int64]] | None = None,
 ) -> Array:
-    """Parameters after twelve rounds."""
+    """Return the parameters after twelve rounds."""
     optimizer, gradient = Nesterov(lr=0.1), np.empty(33)
     optimizer.reset(np.linspace(-1.0, 1.0, 33))
     options: dict[str, Any] = {} if orders is None else {"survivors": orders.__getitem__}

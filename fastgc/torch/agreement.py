@@ -1,26 +1,26 @@
-"""The protocol by which ranks agree who takes part: what each one does next, given what it sees.
+"""The protocol by which ranks agree on who takes part: what a rank does next, given what it sees.
 
-The store holds one `Record`: who the members are, which of them hold the state of the training, and
+The store holds one `Record`: who the members are, which of them hold the training's state, and
 whether the run has ended. It changes by compare-and-set only, so there is one record at a time. A
 rank that wants a change says so (`Begin`). Every rank then gives an `Answer`, and one of them
 replaces the record.
 
-Messages: `Record`, replaced by compare-and-set; "the record of this epoch is to be replaced", set
-once; an `Answer` to each epoch from each `Life`, which only that life writes; the number of each
-rank's newest life, which only grows.
+The store also holds a mark, set once, that the record of an epoch is to be replaced; the `Answer`
+of each `Life` to each epoch, which only that life writes; and the number of each rank's newest
+life, which only grows.
 
 Invariants, which ``python -m tests.membership_model`` checks in all interleavings:
 
-- One state. A record without carriers is of ranks that all begin. Once members have compared what
-  they begin with, and before any of them does a step, the record names them as its carriers. From
-  then on only a member that holds the state replaces the record, and is itself in the next one. So
-  no second group can begin anew, and none can go on without the newest state.
+- One state. In a record without carriers, all ranks begin. Once the members have compared their
+  initial states, and before any of them does a step, the record names them as its carriers. From
+  then on only a member that holds the state replaces the record, and it is in the next one. So no
+  second group can begin from the start, and none can go on without the newest state.
 - One view that steps. A step needs all members of a view, and a member leaves its group before it
-  answers. So a step in an old view ends only where all its members had begun it.
+  answers. So a step in an old view can end only if all its members had begun it.
 - No progress is lost. Members of a view are at most one step apart, and the next record contains
   one of them.
-- Progress. Whoever is dead is not waited for, since its sockets are closed; whoever is silent is
-  waited for until the deadline; whoever cannot be reached is shut out.
+- Progress. Ranks do not wait for a dead rank, because its sockets are closed. They wait for a
+  silent rank until the deadline. They shut out a rank that cannot be reached.
 
 Nothing here reads a clock, a socket or a store: `membership` does, and carries out the actions.
 """
@@ -59,21 +59,21 @@ class Life(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What the store holds.
+    """What the store holds about the run.
 
     Attributes
     ----------
     epoch : int
         Grows by one whenever the members change.
     members : tuple of Life
-        Who takes part, by rank.
+        The lives that take part, in the order of ranks.
     carriers : tuple of Life
         Members that are known to hold the state. There are none until the members have compared
-        what they begin with.
+        their initial states.
     finished : int or None
         The step at which the run ended.
     shut_out : tuple of Life
-        Who answered, but could not be reached by others, or could not reach them.
+        Lives that answered, but could not be reached by others, or could not reach them.
     """
 
     epoch: int
@@ -91,11 +91,11 @@ class Answer(NamedTuple):
     holds : bool
         Whether it holds the state.
     waits : bool
-        Whether it waits for others, and does not compute.
+        Whether it waits for others, instead of computing.
     in_vain : bool
         Whether it has waited for about the deadline.
     cut_off : tuple of Life
-        Whom it cannot reach; and itself, if it knows that this is its own fault.
+        The lives that it cannot reach; also itself, if it knows that it is the cause.
     """
 
     holds: bool = False
@@ -113,7 +113,7 @@ class Own(NamedTuple):
     holds : bool
         Whether it holds the state: it was a carrier, or got the state from one.
     compared : int
-        The last epoch in which it compared what it begins with, and found it equal; or 0.
+        The last epoch in which it compared its initial state, and found it equal; 0 if none.
     built : int
         The last epoch for which it began to build a group.
     broken : int
@@ -121,7 +121,7 @@ class Own(NamedTuple):
     finished : int or None
         The step at which its run ended.
     answer : Answer
-        What it would say now, except for `holds`.
+        What it would answer now, except for `holds`.
     """
 
     life: Life
@@ -145,11 +145,11 @@ class Seen(NamedTuple):
     newest : sequence of int
         The number of each rank's newest life; 0 if it never started.
     answers : mapping of Life to Answer
-        To this epoch.
+        The answers to this epoch.
     dead : collection of Life
-        Whose sockets are closed.
+        Lives whose sockets are closed.
     refusing : collection of Life
-        Of the dead, those whom this rank never reached. They may be behind a wall, and slow.
+        Dead lives that this rank never reached. A firewall may hide them while they are alive.
     settled, over : bool
         Whether `settle` seconds, or the deadline, passed since this rank knew of the change.
     """
@@ -165,7 +165,7 @@ class Seen(NamedTuple):
 
     @property
     def epoch(self) -> int:
-        """Of the record; 0 before the first."""
+        """The record's epoch; 0 before the first."""
         return 0 if self.record is None else self.record.epoch
 
     def gone(self, life: Life) -> bool:
@@ -214,15 +214,7 @@ Action = Wait | Build | Say | Begin | Replace | End
 
 
 def decide(own: Own, seen: Seen, enough: Callable[[list[int]], bool]) -> Action:
-    """What a rank does next.
-
-    Parameters
-    ----------
-    own : Own
-    seen : Seen
-    enough : callable
-        Whether a list of ranks is enough to decode.
-    """
+    """Return what a rank does next; `enough` says whether a list of ranks can decode."""
     record, life = seen.record, own.life
     if seen.newest[life.rank] > life.number:
         return End.REPLACED
@@ -243,7 +235,7 @@ def decide(own: Own, seen: Seen, enough: Callable[[list[int]], bool]) -> Action:
         broken = own.broken >= record.epoch or any(map(seen.gone, record.members))
         if not (seen.begun or broken):
             return Wait() if own.built == record.epoch else Build(record)
-    # Before `Begin`, so that whoever learns of the change finds this answer.
+    # Answer before `Begin`: a rank that learns of the change then finds this answer.
     answer = own.answer._replace(holds=own.holds)
     if seen.answers.get(life) != answer:
         return Say(answer)
@@ -265,10 +257,10 @@ def _may_replace(own: Own, seen: Seen, inside: bool) -> bool:
 
 
 def _is_lost(record: Record, seen: Seen) -> bool:
-    """Whether nobody who could hold the state is left.
+    """Whether nobody is left who could hold the state.
 
-    A member that joined may still be about to get the state from one that is gone by now, and one
-    that refuses connections may still answer: they have until the deadline.
+    Until the deadline, a member that joined may still get the state from one that is gone by now,
+    and one that refuses connections may still answer.
     """
 
     def without(life: Life) -> bool:
@@ -284,7 +276,7 @@ def _is_lost(record: Record, seen: Seen) -> bool:
 
 
 def _following(own: Own, seen: Seen, enough: Callable[[list[int]], bool]) -> Record | None:
-    """The next record, if it is time for one and this rank is in it."""
+    """Return the next record, if it is time for one and this rank is in it."""
     record, answers = seen.record, seen.answers
     present = {life for life in answers if not seen.gone(life)}
     members = present if record is None else present.intersection(record.members)
@@ -297,10 +289,10 @@ def _following(own: Own, seen: Seen, enough: Callable[[list[int]], bool]) -> Rec
         if record.carriers:
             carriers = {r for r in present if r in record.carriers or answers[r].holds}
         needed = carriers or members
-    # Who joins may have waited for itself: it was stopped, or did not reach the store.
+    # Only members count: a joining rank may have waited because it was stopped, or had no store.
     in_vain = any(answers[life].in_vain for life in members)
     if in_vain:
-        # All who answered are alive. If a member waited in vain, those that compute are late.
+        # All present lives are alive: if a member waited in vain, those that compute are late.
         waiting = {life for life in present if answers[life].waits}
         if enough(_ranks(waiting)) and (waiting & needed or not needed):
             present = waiting
@@ -329,12 +321,12 @@ def _ranks(lives: Collection[Life]) -> list[int]:
 def reachable(
     lives: Collection[Life], cut_off: Mapping[Life, Collection[Life]], needed: Collection[Life]
 ) -> set[Life]:
-    """Of these lives, some that all reach each other.
+    """Return some of the `lives`, which all reach each other.
 
-    The one with the most cuts is left out first; whoever cuts itself off has one more. Of several,
-    those that are not `needed` come first, then those that report no cut, which may have died after
-    they answered, then those of higher ranks. The last of those that are needed stays: it alone can
-    replace the record.
+    Repeatedly leave out the life with the most cuts; one that cuts itself off counts one more. Of
+    several, leave out first those that are not `needed`, then those that report no cut (they may
+    have died after they answered), then those of higher ranks. The last needed life stays: only it
+    can replace the record.
     """
     here = set(lives)
     pairs = {frozenset((a, b)) for a in here for b in cut_off.get(a, ()) if b in here}

@@ -1,22 +1,22 @@
 """Gradients of the whole batch on every rank, even in a step in which some of them die.
 
 Decoding is an all-reduce: each rank scales its own gradient by its coefficient, and all sum up.
-When ranks die, the others scale the same gradients by new coefficients for those who are left, and
+When ranks die, the others scale the same gradients by the coefficients of the new survivors, and
 sum up again. A view is a set of ranks that agreed to reduce together (`membership`).
 
-The invariant: copies of the module are the same to the last bit on all ranks that have done the
-same number of steps. Why it holds, also if step t's all-reduce breaks:
+Invariant: all ranks that have done the same number of steps have the same module, to the last bit.
+It holds even if step t's all-reduce breaks:
 
-- A rank returns from step t only with a result, and the results of one all-reduce are the same bits
-  for all who have one: each number is summed up on one rank, and copied.
-- Nobody has a result of step t + 1 while a member of the same view has none of step t, for a sum
-  needs all members. So members of a view are one step apart at most.
+- A rank returns from step t only with a result. All ranks that get a result from one all-reduce get
+  the same bits, because one rank sums each number and the others copy it.
+- A sum needs all members of the view. So nobody has a result of step t + 1 while a member has none
+  of step t: members of a view are at most one step apart.
 - A rank keeps its result of step t until it has that of step t + 1. A new view first compares
-  steps: if any member has done step t, those that have not take its result.
-- If none has, they all-reduce again. The result is that of the same gradient, but may differ by
-  rounding from one that somebody got before. Whoever got that one is not in this view, and can
-  reduce with its members only after `CodedAllReduce.join`, by which it gets all that they have.
-- Every view but the first contains a rank that has the state of the last one (`agreement`).
+  steps. If a member has done step t, the members that have not done it take its result.
+- If no member has done step t, they all-reduce the same gradients again. By rounding, the result
+  may differ from one that a rank got before the view broke. That rank is not in this view. It can
+  reduce with its members only after `CodedAllReduce.join`, which gives it their state.
+- Every view but the first contains a rank that has the state of the previous view (`agreement`).
 """
 
 from __future__ import annotations
@@ -56,15 +56,16 @@ from .shards import Admission, gradients, local, pack, require_cut, unpack, whol
 __all__ = ["Change", "CodedAllReduce", "Fault", "all_reduce_gradients"]
 
 _LOG = logging.getLogger("fastgc")
-dist: Any = torch.distributed  # which exports less than it documents, for type checkers
+dist: Any = torch.distributed  # type checkers do not see all that it exports
 
 _TRIED_EVERY = 1000  # steps
-# Who is late in a step: a factor of a quantile of what steps took, once there were so many.
+# A rank is late after _FACTOR times a quantile of the last steps' times, at least _SHORTEST
+# seconds. Until there are _STEPS times, it is late after _DEADLINE seconds.
 _DEADLINE, _SHORTEST, _FACTOR, _QUANTILE, _STEPS = 60.0, 1.0, 10.0, 0.95, 20
-_POLL = 0.005  # seconds between looks at who is there
-_PIECE = 1 << 19  # numbers of gradients that are hashed at once, and multiplied in the caches
-_SUMS = 8  # further sums that a message has room for
-# What is to be done where ranks differ.
+_POLL = 0.005  # seconds between looks at the view
+_PIECE = 1 << 19  # numbers: a piece that is hashed and then multiplied while it is in the caches
+_SUMS = 8  # further sums that fit into a message
+# Advice that follows the error, for each thing in which ranks may differ.
 _START = (
     " at the start: make it after torch.manual_seed(0) on all ranks, or load the same checkpoint"
 )
@@ -76,7 +77,7 @@ _BUFFERS = (
     ": forward changes them by what a rank computes on, as BatchNorm does: take GroupNorm or "
     'LayerNorm, put such modules in eval(), or take the mean of them: buffers="mean"'
 )
-_count = itertools.count()  # numbers the objects made: all ranks run the same program
+_count = itertools.count()  # numbers these objects: all ranks run the same program
 
 
 _running: weakref.WeakSet[CodedAllReduce] = weakref.WeakSet()
@@ -112,9 +113,8 @@ class Fault(NamedTuple):
         The step in which it was found.
     rank : int
         The rank whose gradient or parameters differed from those of others.
-    left_out : bool
-        True: the rank was left out, because it had erred before. False: only its share of that step
-        was.
+        True if the rank was left out, because it had erred before. False if only its share of this
+        step was left out.
     """
 
     step: int
@@ -123,7 +123,7 @@ class Fault(NamedTuple):
 
 
 class CodedAllReduce:
-    """Makes every ``.grad`` that of the whole batch, on all ranks, as long as enough are alive.
+    """Make every ``.grad`` that of the whole batch on all ranks, while enough of them are alive.
 
     Each rank computes the gradient of the summed loss over the samples that `CodedSampler` gives
     it, and calls this object between ``backward()`` and ``optimizer.step()``::
@@ -138,10 +138,10 @@ class CodedAllReduce:
                     all_reduce()
                     optimizer.step()
 
-    When a rank dies or is late, the others agree on who is left, and add up the gradients that they
-    already have with new coefficients. The step is that of the whole batch, and nothing is computed
-    again. A rank that starts or restarts while the others are running gets their state, and takes
-    part from their step on.
+    When a rank dies or is late, the others agree on who is left, and sum the gradients that they
+    already have with new coefficients. The step is still that of the whole batch, and nothing is
+    computed again. A rank that starts or restarts while the others are running gets their state,
+    and takes part from their step on.
 
     Parameters
     ----------
@@ -168,11 +168,10 @@ class CodedAllReduce:
         Default: that of torch.distributed or torchrun.
     deadline : float or "auto"
         Seconds after which the others give up a rank that is alive but hangs. If the others are too
-        few, they also wait so long for dead ranks to restart. "auto": 60 seconds. Once there were
-        20 steps, and from the second step of a group on, a rank that is late in a step is given up
-        after ten times the time within which 95 of the last 100 steps ended, but not before one
-        second. What a single rank does now and then, such as saving a checkpoint, must not take
-        longer.
+        few, they also wait that long for dead ranks to restart. "auto" begins with 60 seconds.
+        After 20 steps, and from the second step of a group on, a rank is late after ten times the
+        time in which 95 of the last 100 steps ended, but not before one second. Anything that a
+        single rank does now and then, such as saving a checkpoint, must not take longer.
     settle : float
         Seconds that a rank has to answer after the others have waited that long for it.
     partial : bool
@@ -182,23 +181,23 @@ class CodedAllReduce:
         What to do about buffers that forward changes depending on a rank's samples, such as
         BatchNorm's: raise an error, or average them over ranks.
     redundancy : "proactive" or "reactive"
-        Whether all ranks that hold a partition compute it, as the code says, or one of them, and
-        another one only in the step in which that one dies. See Notes.
+        "proactive": all ranks that hold a partition compute it, as the code says. "reactive": one
+        of them computes it, and another one only in the step in which that one dies. See Notes.
     recompute : callable, optional
         For reactive redundancy: ``recompute(indices)`` adds the gradient of these samples of the
-        dataset to ``.grad``, as your loop does for the sampler's samples. It returns a sequence of
-        what to add to the call's sums, or None.
+        dataset to ``.grad``, as your loop does for the sampler's samples. It returns the numbers to
+        add to the call's sums, or None.
     audit : int, optional
-        In the first step, and then once in so many steps, ranks compare gradients that should be
+        In the first step, and then in every `audit`-th, ranks compare gradients that should be
         equal, to find a rank that errs (`fastgc.torch.audit`). Default: never. With proactive
-        redundancy these are the gradients of ranks with equal rows, and each rank must have such a
-        copy. With reactive redundancy ranks compute each other's shares: `recompute` must then
+        redundancy, they compare gradients of ranks with equal rows, and each rank must have such a
+        copy. With reactive redundancy, ranks compute each other's shares: `recompute` must then
         compute the same on all ranks, for any samples of a batch.
     replica : torch.distributed.ProcessGroup, optional
-        The ranks that hold one copy of `module` together, cut by ``fully_shard`` over these ranks
-        alone. A worker of the code is then a whole replica; `rank` is its number, the same on all
-        of its ranks, and `store` one of all replicas. All ranks of a replica must make this object
-        at the same time. If one of them ends, start them all again.
+        The ranks that together hold one copy of `module`, cut by ``fully_shard`` over these ranks
+        alone. A whole replica is then one worker of the code. `rank` is the replica's number, the
+        same on all of its ranks, and all replicas share `store`. All ranks of a replica must make
+        this object at the same time. If one of them ends, start them all again.
 
     Attributes
     ----------
@@ -231,51 +230,50 @@ class CodedAllReduce:
 
     Notes
     -----
-    Reactive redundancy (Gupta, Vaidya 2019) costs nothing until it is needed. Each partition of a
-    batch is computed once, by the rank that owns it, as without a code, and gradients are simply
-    added up. When a rank dies, other ranks that hold its partitions compute them in the same step,
-    which takes longer by that, and own them from then on. `sampler` gives each rank the samples
-    that it owns, with weights of 1. As they are computed once, dropout, augmentation and BatchNorm
-    need not be the same on all ranks. A sum contains a count for each partition, and is used only
-    if it has each exactly once. With either redundancy, all ranks wait for slow ones, up to
+    Reactive redundancy (Gupta, Vaidya 2019) costs nothing until it is needed. As without a code,
+    the rank that owns a partition computes it, once, and the gradients are added up. When a rank
+    dies, other ranks that hold its partitions compute them in the same step, which takes that much
+    longer, and own them from then on. `sampler` gives each rank the samples that it owns, with
+    weights of 1. Dropout, augmentation and BatchNorm need not be the same on all ranks, because
+    each partition is computed once. A sum contains a count for each partition, and is used only if
+    every count is exactly 1. With either redundancy, all ranks wait for slow ones, up to
     `deadline`; `CodedDataParallel` does not wait for stragglers.
 
-    With ``audit=m``, two other ranks outvote a rank that computes wrong gradients without an error.
-    They correct the step. If the rank is outvoted again in the next three steps it is left out: it
-    raises a `CorruptMessageError`, and the others continue. Ranks whose parameters differ from the
-    majority raise a `LeftOutError`, and get the others' parameters by `join`. Put a
+    With ``audit=m``, two other ranks outvote a rank that computes wrong gradients without an error,
+    and correct the step. If the rank is outvoted again in the next three steps, it raises a
+    `CorruptMessageError`, and the others continue without it. Ranks whose parameters differ from
+    the majority raise a `LeftOutError`, and get the others' parameters by `join`. Put a
     `torch.amp.GradScaler` into `state`; its overflows are not faults.
 
-    With reactive redundancy audits take 1/m of the computing time, and a little more. They find
-    errors that change the gradient of a rank by more than 1e-3 of its norm, or by a tenth if it is
-    computed in bfloat16 or float16. Steps whose gradients are not finite, or ten times as large as
-    before, are also audited. Parameters are compared to the last bit in the same steps.
+    With reactive redundancy, audits take a little more than 1/m of the computing time. They find
+    errors that change a rank's gradient by more than 1e-3 of its norm, or by more than a tenth if
+    it is computed in bfloat16 or float16. Steps whose gradients are not finite, or ten times as
+    large as before, are also audited. The same steps compare parameters to the last bit.
 
-    With proactive redundancy ranks with equal rows (`BinaryCode` with n a multiple of s + 1,
+    With proactive redundancy, ranks with equal rows (`BinaryCode` with n a multiple of s + 1,
     `FractionalRepetition`) send 64-bit fingerprints of their gradients in the sum itself, under
-    keys that are drawn at random. While copies are equal, an audited step needs no further
-    computing and no further message, but one pass over the gradient (``benches/torch_audit.py``
-    measures what that takes).
+    random keys. While copies are equal, an audited step costs one pass over the gradient, and no
+    further computing or message (``benches/torch_audit.py`` measures the pass).
 
-    If some copies are not equal, differences larger than rounding count: 1e-5 of the norm for
+    If copies are not equal, only differences larger than rounding count: 1e-5 of the norm for
     copies that had the same bits in an earlier audit; 1e-3 for others, such as those of machines of
-    different kinds, and in the first step; a tenth in bfloat16 or float16. Of three or more copies
-    the minority is outvoted, and the step uses the others. Of two copies nobody knows which one
-    errs: all ranks raise a `CorruptMessageError` with both as suspects, and gradients stay as they
-    were. You may then compute the same batch and call again: a bit that was turned once is right
-    then.
+    different kinds, and in the first step; a tenth in bfloat16 or float16. With three or more
+    copies, the minority is outvoted, and the step uses the others. With two copies, nobody knows
+    which one errs: all ranks raise a `CorruptMessageError` with both as suspects, and gradients
+    stay as they were. You may then compute the same batch and call again, which corrects a bit that
+    flipped once.
 
     Copies have the same bits if machines are of one kind and kernels are deterministic
     (``torch.use_deterministic_algorithms``) and not chosen by timing
-    (``torch.backends.cudnn.benchmark``). The sum itself is not audited, and what all copies compute
-    wrongly is not found.
+    (``torch.backends.cudnn.benchmark``). The sum itself is not audited, and an error that all
+    copies make is not found.
 
     If you train several modules in turn, such as the two of a GAN, give them as one
     `torch.nn.ModuleList`. Each turn is a step, and parameters without a gradient (after their
     ``zero_grad()``) keep none.
 
-    The first step, and then every thousandth, checks what must be the same on all ranks: gradients
-    of the same samples, batches, and buffers. If gradients overflow, as in a first step with a
+    The first step, and then every thousandth, checks that ranks agree on gradients of the same
+    samples, on batches, and on buffers. If gradients overflow, as in a first step with a
     `torch.amp.GradScaler`, the next step is checked instead.
     """
 
@@ -389,7 +387,7 @@ class CodedAllReduce:
             self._leave()
 
     def join(self) -> None:
-        """Take part from now on; after a LeftOutError, take part again.
+        """Take part from now on, or again after a LeftOutError.
 
         If the others are running, this rank gets their module, `state` and `sampler`.
 
@@ -399,8 +397,8 @@ class CodedAllReduce:
             If the run has ended.
         RuntimeError
             If all ranks begin and their parameters differ; if all ranks that held the state are
-            gone; if there is no group within twice the deadline; or if this rank is one of a
-            replica, which must start again as a whole.
+            gone; if no group forms within twice the deadline; or if this rank belongs to a replica,
+            which must start again as a whole.
         ValueError
             If the others' module or state is of another kind.
         """
@@ -458,37 +456,38 @@ class CodedAllReduce:
             self._leave()
 
     def __call__(self, *sums: float) -> tuple[float, ...]:
-        """Let every ``.grad`` be that of the whole batch.
+        """Make every ``.grad`` that of the whole batch.
 
         Parameters that no sample of the batch uses keep None.
 
         Parameters
         ----------
         *sums : float
-            What else is to be summed over the whole batch: losses, hits; at most eight. Where the
-            code has weights, these are to be weighted, too.
+            Up to eight further numbers to sum over the whole batch, such as the loss or the hits.
+            If the code has weights, multiply them by the weights, too.
 
         Returns
         -------
         tuple of float
-            These, of the whole batch.
+            The `sums` over the whole batch.
 
         Raises
         ------
         NotDecodableError
             If too few ranks are left. The gradients are as they were.
         LeftOutError
-            If the others went on without this rank, which was late. `join` gets what they have.
+            If the others went on without this rank, which was late. `join` gets their state.
         FinishedError
             If the others ended the run.
         RuntimeError
-            If the store is gone; if there is no group within twice the deadline; if ``.grad`` holds
-            the last step's gradient, or batches are not as many as `accumulate` says, or other ones
-            than those of other ranks; in some steps, if gradients of the same samples differ, or
-            buffers do.
+            If the store is gone; if no group forms within twice the deadline; if ``.grad`` holds
+            the last step's gradient; if the number of batches differs from `accumulate`, or they
+            are not the batches of the other ranks; in steps that check it, if gradients of the same
+            samples or buffers differ.
         CorruptMessageError
-            If an audit has shown that this rank errs; or one of its `suspects`, if there is no
-            majority. With proactive redundancy the gradients are then as they were.
+            If an audit has shown that this rank errs; on all ranks, if one of the `suspects` errs
+            and no majority tells which. With proactive redundancy the gradients are then as they
+            were.
         """
         if len(sums) > _SUMS:
             raise ValueError(f"at most {_SUMS} sums may be given, not {len(sums)}")
@@ -509,7 +508,7 @@ class CodedAllReduce:
         """Before the sum, wait for replicas that join at this step."""
         before, until = self._members.view().number, time.monotonic() + self._members.deadline / 4
         for newcomer in admission.newcomers(self.step):
-            # It may be that others have not yet seen that its last life ended.
+            # Others may not have seen yet that the newcomer's last life ended.
             while time.monotonic() < until:
                 view = self._members.view()
                 if view.number > before and newcomer in view.ranks:
@@ -519,7 +518,7 @@ class CodedAllReduce:
     # ------------------------------------------------------------------------------------ the step
 
     def _step(self, sums: Sequence[float]) -> tuple[float, ...]:
-        """Do the step with the gradients that there are."""
+        """Do the step with the gradients in ``.grad``."""
         done = self._in_some_view(lambda view: self._all_reduce(view, sums))
         self._kept, self._next = self._next, self._kept
         self.step += 1
@@ -542,9 +541,9 @@ class CodedAllReduce:
         self._kept.give()
 
     def _in_some_view(self, work: Callable[[View], None]) -> View | None:
-        """Do `work` in a view; if the view breaks, do it again in the next one.
+        """Do `work` in a view, and again in the next one if the view breaks.
 
-        Returns the view, or None if another member already had this step's result.
+        Returns the view, or None if this rank took the step's result from another member.
         """
         while True:
             view = self._members.view()
@@ -571,7 +570,7 @@ class CodedAllReduce:
     def _sum_of(
         self, view: View, ranks: list[int], sums: Sequence[float], audit: Audit | None = None
     ) -> None:
-        """Sum up the gradients of these ranks; all tell the fingerprints of theirs to an audit."""
+        """Sum the gradients of `ranks`. For an `audit`, all ranks also send their fingerprints."""
         coefficients, self.residual = self._coefficients(ranks)
         own = dict(zip(ranks, coefficients.tolist(), strict=True)).get(self.rank, 0.0)
         if audit is None:
@@ -584,12 +583,12 @@ class CodedAllReduce:
         view.sum(self._next.flat, self._patience(view))
 
     def _sum(self, view: View, own: float, sums: Sequence[float]) -> None:
-        """Sum up what ranks have, this one's times its coefficient."""
+        """Sum what all ranks have; this rank's share is multiplied by `own`."""
         self._next.take(own, 1 / len(view.ranks), sums)
         view.sum(self._next.flat, self._patience(view))
 
     def _look_at_copies(self, view: View, audit: Audit, sums: Sequence[float]) -> None:
-        """Compare gradients that should be equal, and see to it that the step is right.
+        """Compare the copies' fingerprints, and correct the step if some copies are outvoted.
 
         Raises
         ------
@@ -610,15 +609,15 @@ class CodedAllReduce:
             self._sum_of(view, [r for r in view.ranks if r not in verdict.outvoted], sums)
 
     def _patience(self, view: View) -> float | None:
-        """Seconds for which others are waited for in a step; None: for the deadline."""
+        """Seconds to wait for others in a step; None means the deadline."""
         return None if self._pace is None else self._pace.patience(view.number)
 
     def _sum_once(self, view: View, reactive: _Reactive) -> None:
-        """Sum up what ranks have, and what they compute for others, until each partition is once.
+        """Sum what ranks have, and what they compute for others, until each partition counts once.
 
-        All members see the same sums, so that all do the same. What each has they tell when the
-        view is new, and when a sum says that it is not each partition once: a loader has taken
-        batches ahead, of which others are the owners by now.
+        All members see the same sums, so all do the same. Members tell which partitions they have
+        in a new view, and whenever a sum does not count each partition once: a loader had taken
+        batches ahead, before the partitions changed owners.
         """
         audit = self._audit if self._audit is not None and self._audit.due(self.step) else None
         if view.number == self._compared and audit is None:
@@ -669,9 +668,10 @@ class CodedAllReduce:
         prints: list[int],
         secrets: list[int],
     ) -> None:
-        """Audit all ranks, and see to it that the step is right.
+        """Audit all ranks, and correct the step if shares are wrong.
 
-        All ranks know the fingerprints of all parameters, and the numbers that ranks have drawn.
+        `prints` are the fingerprints of all ranks' parameters, `secrets` the random numbers that
+        they drew.
 
         Raises
         ------
@@ -693,7 +693,7 @@ class CodedAllReduce:
             self._take_once(view, reactive)
 
     def _require_same_parameters(self, view: View, prints: list[int]) -> None:
-        """Leave out ranks with other parameters than most have, by their fingerprints."""
+        """Leave out ranks whose parameters' fingerprint differs from the majority's."""
         right = majority({r: prints[r] for r in view.ranks})
         if right is None:
             self._until_all_know(view)
@@ -707,7 +707,7 @@ class CodedAllReduce:
         )
 
     def _errs_in_sum(self, view: View, audit: Audit) -> bool:
-        """Whether the sum is wrong; a rank that alone says so is left out."""
+        """Return whether most ranks find the sum wrong; if fewer do, leave these out."""
         (wrong,) = self._told(view, not audit.adds_up(self._next.gradient))
         at_odds = [r for r in view.ranks if wrong[r]]
         if 2 * len(at_odds) > len(view.ranks):
@@ -722,7 +722,7 @@ class CodedAllReduce:
         return False
 
     def _follow(self, view: View, verdict: Verdict) -> None:
-        """Do what follows from an audit for who takes part."""
+        """Raise the error of a verdict, or leave out the ranks that it names."""
         if verdict.unlike or verdict.undecided:
             self._until_all_know(view)
             *others, last = at_odds = verdict.unlike or verdict.undecided
@@ -750,9 +750,9 @@ class CodedAllReduce:
     def _leave_out(
         self, view: View, ranks: Sequence[int], why: str, forgives: bool = False
     ) -> None:
-        """These get an error; the others go on in another view, if there are any of these.
+        """Leave out `ranks`: they raise an error, and the others go on in another view.
 
-        Who can be mended by what the others have may join them again, once.
+        If `forgives`, the others' state can mend these ranks: each may join again, once.
         """
         if not ranks:
             return
@@ -776,7 +776,8 @@ class CodedAllReduce:
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Raise RuntimeError if ranks have taken different batches.
 
-        Returns who has which partitions, and what else ranks tell.
+        Returns a row for each partition, which is 1 for each rank that has it (`done`), and a row
+        for each number of `more`, with all ranks' values.
         """
         state = repr(sorted(sampler.state_dict().items()))
         had = np.zeros(self._code.k, dtype=np.int64)
@@ -788,7 +789,7 @@ class CodedAllReduce:
         return found[len(more) :], found[: len(more)]
 
     def _coefficients(self, ranks: list[int]) -> tuple[NDArray[Any], float]:
-        """Return the ranks' coefficients and the residual that these leave."""
+        """Return the ranks' coefficients and their residual."""
         try:
             vector = self._code.decoding_vector(ranks)
             left = self._code.residual(ranks, vector) if self._code.scheme.approximate else 0.0
@@ -802,10 +803,9 @@ class CodedAllReduce:
             ) from None
 
     def _try(self, view: View, sums: Sequence[float]) -> None:
-        """Compare what must be the same: buffers, and the step's result.
+        """Compare the ranks' buffers, and the step's result with that of fewer ranks.
 
-        That is compared with one decoded from a smaller set of ranks. They differ if copies of a
-        partition have different gradients.
+        The two results differ if copies of a partition have different gradients.
         """
         ranks, once = list(view.ranks), self._reactive is not None
         coefficients = np.zeros(0) if once else self._coefficients(ranks)[0]
@@ -823,10 +823,10 @@ class CodedAllReduce:
             self._next.take(others.get(self.rank, 0.0), 0.0, sums)
             view.sum(self._next.flat)
         except BrokenGroupError:
-            return  # all that got here have the step's result
+            return  # all members that got here have the step's result
         mine, theirs = self._kept.gradient, self._next.gradient
         same = SAME_HALF if any(halves) else SAME
-        # Of a replica's part there may be nothing.
+        # A rank's part of a replica may be empty.
         if mine.numel() and bool((mine - theirs).abs().max() > same * mine.abs().max()):
             self._until_all_know(view)
             raise RuntimeError(
@@ -841,7 +841,7 @@ class CodedAllReduce:
     # ------------------------------------------------------------------------------- after changes
 
     def _align(self, view: View) -> bool:
-        """Bring all members of a new view to the same step; True if this rank got its result so."""
+        """Bring a new view to one step. True if this rank took the step's result from another."""
         own = fingerprint(self._parameters) if self._fresh else 0
         size = self._next.gradient.numel()
         drawn = int.from_bytes(os.urandom(4), "little")
@@ -880,7 +880,7 @@ class CodedAllReduce:
         return behind
 
     def _told(self, view: View, *own: int) -> list[list[int]]:
-        """What each rank says, a list for each of these numbers: of all, those of no member 0."""
+        """Return all ranks' values of each number in `own`: rows of n, 0 for ranks not in view."""
         rows = torch.zeros(len(own), self._code.n, dtype=torch.int64)
         rows[:, self.rank] = torch.tensor(own)
         view.sum(rows)
@@ -888,7 +888,7 @@ class CodedAllReduce:
         return found
 
     def _compare(self, view: View, values: list[int], what: str, why: str) -> None:
-        """Raise RuntimeError on all members, if these are not the same of all."""
+        """Raise RuntimeError on all members if `values` differ between them."""
         first = view.ranks[0]
         other = next((r for r in view.ranks if values[r] != values[first]), None)
         if other is not None:
@@ -897,12 +897,12 @@ class CodedAllReduce:
             raise RuntimeError(f"{what} between ranks {first} and {other}{why}")
 
     def _until_all_know(self, view: View) -> None:
-        """Wait until all members have seen the same error: one that left early would break it."""
+        """Wait until all members see the same error: a rank that left first would break the sum."""
         with contextlib.suppress(BrokenGroupError):
             view.sum(torch.zeros(1))
 
     def _hand_over(self, view: View, source: int) -> None:
-        """Copy what `source` has to the ranks that join."""
+        """Copy the state of `source` to the ranks that join."""
         given = io.BytesIO()
         if self.rank == source:
             states = [pack(each.state_dict()) for each in (self._module, *self._state)]
@@ -934,40 +934,39 @@ class CodedAllReduce:
 
 
 class _Pace:
-    """What steps took, between others of the same view."""
+    """The times of steps, each measured between two steps of the same view."""
 
     def __init__(self) -> None:
         self._seconds: deque[float] = deque(maxlen=100)
-        self._ended, self._view = 0.0, -1  # of the last step
+        self._ended, self._view = 0.0, -1  # when the last step ended, and in which view
 
     def note(self, view: int | None) -> None:
-        """A step has ended, in a view, or in None because others had its result."""
+        """Note that a step ended in `view`; None if this rank took its result from another."""
         now = time.monotonic()
         if view is not None and view == self._view:
             self._seconds.append(now - self._ended)
         self._ended, self._view = now, -1 if view is None else view
 
     def patience(self, view: int) -> float | None:
-        """Seconds for a step in this view, if enough is known; ranks that join take their time."""
+        """Seconds to wait in a step of `view`; None in its first step, or with too few times."""
         if view != self._view or len(self._seconds) < _STEPS:
             return None
         return max(_SHORTEST, _FACTOR * float(np.quantile(self._seconds, _QUANTILE)))
 
 
 def _multiply(x: torch.Tensor, coefficient: float, out: torch.Tensor) -> None:
-    if coefficient == 0.0:  # not even NaN stays
+    if coefficient == 0.0:  # 0 times NaN would be NaN
         out.zero_()
     elif coefficient != 1.0 or x is not out:
         torch.mul(x, coefficient, out=out)
 
 
 class _Message:
-    """What is summed: gradients, a flag for each parameter that was used, buffers, further sums.
+    """The vector that is summed.
 
-    Then a number for the gradients' norms, where ranks tell them, and four for each of so many
-    ranks' fingerprints.
-
-    Buffers that are averaged, those of floating-point numbers, are in it at this rank's share.
+    It holds the gradients, a flag for each parameter that was used, buffers that are averaged,
+    counts of partitions, further sums, the gradients' norm, and four numbers for each fingerprint.
+    Only floating-point buffers are averaged: each rank adds its share of them.
     """
 
     def __init__(
@@ -993,9 +992,9 @@ class _Message:
     def take(
         self, coefficient: float, share: float, sums: Sequence[float], done: Iterable[int] = ()
     ) -> None:
-        """Take gradients times a coefficient, those of partitions that are `done`.
+        """Take the gradients times `coefficient`; `done` are the partitions in them.
 
-        A coefficient of 0 takes not even NaN.
+        With a coefficient of 0, even NaN becomes 0.
         """
         self.take_gradients(coefficient)
         self.take_rest(coefficient, share, sums, done)
@@ -1004,7 +1003,7 @@ class _Message:
     def take_rest(
         self, coefficient: float, share: float, sums: Sequence[float], done: Iterable[int] = ()
     ) -> None:
-        """Take all but the gradients; no fingerprint is told."""
+        """Take all but the gradients, and clear the fingerprints."""
         self._prints.zero_()
         self.used[:] = torch.tensor([p.grad is not None for p in self._parameters])
         for mine, buffer in self._averaged():
@@ -1019,9 +1018,9 @@ class _Message:
     def take_gradients(
         self, coefficient: float, of: slice = slice(None), hashed: Fingerprint | None = None
     ) -> None:
-        """Take gradients of these parameters alone times a coefficient.
+        """Take the gradients of some parameters times `coefficient`.
 
-        The gradients themselves are hashed, if that is wanted, while they are in the caches.
+        `hashed` adds the gradients, before the product, while they are in the caches.
         """
         if hashed is not None:
             for read, mine in self._pieces(of):
@@ -1042,9 +1041,9 @@ class _Message:
         return self.gradient[self._ends[first] : self._ends[last]]
 
     def _pieces(self, of: slice) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Gradients, flat, and where they go: in pieces that fit into a cache.
+        """Yield flat gradients, and where they go, in pieces that fit into a cache.
 
-        Small ones are copied there together, since each call of PyTorch takes a few microseconds.
+        Small gradients are first copied there together: each call of PyTorch takes microseconds.
         """
         first, last, _ = of.indices(len(self._parameters))
         while first < last:
@@ -1064,9 +1063,9 @@ class _Message:
 
     @torch.no_grad()
     def give(self, into: Mapping[torch.Tensor, torch.Tensor] = MappingProxyType({})) -> None:
-        """Set `.grad` to the sum, of each parameter that any rank used, and buffers to the mean.
+        """Set ``.grad`` of each parameter that any rank used to the sum, and buffers to the mean.
 
-        What is to be set in place of the `.grad` of some parameters, `into` says.
+        For a parameter in `into`, copy the sum to that tensor instead.
         """
         copies: dict[torch.Tensor, torch.Tensor] = {}
         for p, used, mine in zip(self._parameters, self.used.tolist(), self._tensors, strict=True):
@@ -1084,17 +1083,17 @@ class _Message:
             buffer.copy_(mine)
 
     def tell_norm(self) -> None:
-        """Tell the norm of what was taken."""
+        """Put the norm of the gradient that was taken into the message."""
         self._norms.fill_(torch.linalg.vector_norm(self.gradient))
 
     def tell(self, rank: int, fingerprint: int) -> None:
-        """Tell a rank's fingerprint, in pieces whose sum with zeros is exact."""
+        """Put a rank's fingerprint into the message, in pieces whose sum with zeros is exact."""
         pieces = [fingerprint >> shift & 0xFFFF for shift in (0, 16, 32, 48)]
         self._prints[rank] = torch.tensor(pieces)
 
     @property
     def prints(self) -> list[int]:
-        """What ranks have told by `tell`."""
+        """The ranks' fingerprints."""
         return [
             sum(int(piece) << 16 * at for at, piece in enumerate(row))
             for row in self._prints.tolist()
@@ -1102,12 +1101,12 @@ class _Message:
 
     @property
     def norms(self) -> float:
-        """The sum of the norms that ranks have told."""
+        """The sum of the ranks' norms."""
         return float(self._norms)
 
     @property
     def complete(self) -> bool:
-        """Whether each partition is in it once."""
+        """Whether the sum counts each partition once."""
         return bool((self._counts == 1).all())
 
     def _averaged(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -1124,7 +1123,7 @@ def _check_redundancy(
     recompute: Recompute | None,
     partial: bool,
 ) -> tuple[CodedSampler, Recompute] | None:
-    """What reactive redundancy needs, if it is asked for."""
+    """Return the sampler and `recompute` if redundancy is reactive; raise if they do not fit."""
     check_word("redundancy", redundancy, "proactive", "reactive")
     if redundancy == "proactive":
         if recompute is not None:
@@ -1146,7 +1145,7 @@ def _check_redundancy(
 
 
 def _rank_of(code: Code, group: Any, rank: int | None) -> int:
-    """The rank of this process; raises where the code is not one for as many."""
+    """The rank of this process; raises ValueError if there are not as many ranks as workers."""
     rank, world = place_of(group, rank)
     if isinstance(code, Code) and world not in (None, code.n):
         raise ValueError(
@@ -1165,7 +1164,7 @@ def _check_replica(
     redundancy: str,
     deadline: float | str,
 ) -> None:
-    """Raise TypeError or ValueError if a replica's ranks cannot be a worker."""
+    """Raise TypeError or ValueError if a replica cannot be one worker."""
     require_cut(parameters, replica)
     if rank is None or store is None:
         raise TypeError(
@@ -1184,15 +1183,10 @@ def _check_replica(
 
 
 class _Reactive:
-    """Who owns which partitions, and what is in this rank's ``.grad`` in this step.
+    """Who owns which partitions, and which gradients are in this rank's ``.grad`` in this step.
 
-    Attributes
-    ----------
-    sampler : CodedSampler
-    done : set of int
-        Partitions whose gradients are in ``.grad``.
-    sums : list of float
-        The call's further sums, of the same.
+    `done` are the partitions whose gradients are in ``.grad``, and `sums` the call's further sums
+    over the samples of these.
     """
 
     def __init__(
@@ -1215,35 +1209,37 @@ class _Reactive:
         self._batches: list[int] = []
 
     def enough(self, ranks: Iterable[int]) -> bool:
-        """Whether these ranks hold all partitions."""
+        """Whether `ranks` hold all partitions."""
         there = set(ranks)
         return all(not there.isdisjoint(each) for each in self._holders)
 
     def own(self, ranks: list[int]) -> None:
-        """Batches to come are of what this rank owns among these."""
+        """Let the sampler give the partitions that this rank owns among `ranks`."""
         if self.enough(ranks):
             of = owners(self._holders, ranks)
             own = [j for j, r in enumerate(of) if r == self._rank]
-            # No batch is empty: who owns nothing computes what another does, and leaves it out.
+            # No batch may be empty: a rank that owns nothing computes a partition of another, and
+            # leaves it out of the sum.
             held = (j for j, each in enumerate(self._holders) if self._rank in each)
             self.sampler.give(own or list(itertools.islice(held, 1)))
 
     def begin(self, at: int, sums: Sequence[float]) -> None:
-        """A step begins with what the loop has computed, of the batch that begins there."""
+        """Begin a step with the gradients and `sums` of the batches from number `at` on."""
         self._batches = list(range(at, at + self._accumulate))
         given = [set(self.sampler.given(batch)) for batch in self._batches]
-        # What is not of all its batches cannot be told apart from the rest, and is left out.
+        # .grad is a sum over the batches of a step, from which nothing can be taken out. If the
+        # batches' partitions differ, it is no gradient of whole partitions: drop it.
         self.done = given[0] if all(each == given[0] for each in given) else set()
         self.sums = [float(x) for x in sums]
         if not self.done:
             self._drop()
 
     def take_over(self, ranks: list[int], had: list[list[int]]) -> dict[int, list[int]]:
-        """Compute what this rank owes in this step, of which others say what they had.
+        """Compute this rank's part of the partitions that no rank has; return each rank's shares.
 
-        `had` is a row for each partition, with 1 for each rank that has it. The first rank's are
-        kept; a rank that has one of them too leaves all of its own, which are one sum. Returns what
-        each rank has now.
+        `had` has a row for each partition, with 1 for each rank that has it. The first rank keeps
+        its partitions. A rank that has one of them too drops all of its own, since they are one
+        sum.
         """
         kept: dict[int, int] = {}
         for r in ranks:
@@ -1259,13 +1255,13 @@ class _Reactive:
         return {r: [j for j in range(len(had)) if kept[j] == r] for r in ranks}
 
     def replace(self, instead: dict[int, int], shares: dict[int, list[int]]) -> None:
-        """For ranks whose shares are wrong others compute them."""
+        """Drop a wrong share of this rank, and compute those that it replaces (`instead`)."""
         if self._rank in instead:
             self._drop()
         self._add([j for r, other in instead.items() if other == self._rank for j in shares[r]])
 
     def apart(self, partitions: list[int]) -> list[torch.Tensor | None]:
-        """The gradients of these partitions alone; ``.grad`` stays what it is."""
+        """Return the gradients of `partitions` alone, and leave ``.grad`` as it is."""
         mine = [p.grad for p in self._parameters]
         for p in self._parameters:
             p.grad = None
@@ -1299,44 +1295,44 @@ class _Reactive:
 def _flat(
     parameters: Sequence[torch.nn.Parameter], given: Sequence[torch.Tensor | None]
 ) -> torch.Tensor:
-    """Gradients as one vector on the CPU."""
+    """Return gradients as one vector on the CPU."""
     parts = [local(p) for p in parameters]
     pairs = zip(given, parts, strict=True)
     return torch.cat([_vector(grad, part.numel(), parts[0].dtype) for grad, part in pairs])
 
 
 def _vector(grad: torch.Tensor | None, size: int, dtype: torch.dtype) -> torch.Tensor:
-    """A gradient as a vector of this type on the CPU."""
+    """Return a gradient as a vector of this type on the CPU."""
     if grad is None:
         return torch.zeros(size, dtype=dtype)
     return (grad.to_dense() if grad.is_sparse else grad).to("cpu", dtype).reshape(-1)
 
 
 class _Given:
-    """Gradients that were given, to see whether any was set to zero since.
+    """The gradients that the last step gave, to find out whether the user has set them to zero.
 
-    Only `backward` writes to a gradient that was not: so often as it adds to it, and no more.
+    If not, only `backward` has changed a gradient: its version grew by one for each addition.
     """
 
     def __init__(self, parameters: Sequence[torch.nn.Parameter]) -> None:
         self._parameters, self._added = parameters, [0] * len(parameters)
         self.forget()
-        own = weakref.ref(self)  # hooks stay as long as the parameters do
+        own = weakref.ref(self)  # the hooks live as long as the parameters
 
         def count(at: int, _: torch.Tensor) -> None:
             if (given := own()) is not None:
                 given._added[at] += 1
 
         for at, p in enumerate(parameters):
-            hooked: Any = p  # whose types are not declared
+            hooked: Any = p  # the hook is not in the declared types
             hooked.register_post_accumulate_grad_hook(functools.partial(count, at))
 
     def forget(self) -> None:
-        """None was given."""
+        """Forget all gradients."""
         self._noted: list[tuple[weakref.ref[torch.Tensor], int] | None] = []
 
     def note(self) -> None:
-        """All gradients that there are were given."""
+        """Note that all present gradients were given."""
         self._noted = [
             None if grad is None else (weakref.ref(grad), grad._version)
             for grad in gradients(self._parameters)
@@ -1344,7 +1340,7 @@ class _Given:
         self._added[:] = [0] * len(self._added)
 
     def require_none(self) -> None:
-        """Raise RuntimeError if none was set to zero, or replaced, and any is in use."""
+        """Raise RuntimeError if all gradients are still those given, and one is not zero."""
         now = gradients(self._parameters)
         still = [
             grad
@@ -1375,7 +1371,7 @@ def _states(given: Iterable[Any]) -> list[Any]:
 
 
 def _store(store: Any, group: Any, replica: Any, number: int) -> Any:
-    """Where ranks of one `CodedAllReduce` find each other; those that hold the same part do."""
+    """The store in which ranks of one `CodedAllReduce` meet; of replicas, those with one part."""
     store = own_store() if store is None else store
     # A clone has its own connection: its waits do not block other users of the store.
     store = store.clone() if hasattr(store, "clone") else store

@@ -1,50 +1,49 @@
-"""Audits: a rank whose gradients are wrong is found by others that compute the same ones.
+"""Audits: ranks find a rank whose gradients are wrong by computing the same gradients.
 
-A device may err without an error: it computes some number wrongly, each time. It cannot find that
-itself, for a replay on it gives the same. So in every m-th step each rank computes, besides the
-share of the batch that it owns, the share of another owner, and both tell a few random projections
-of what they have found. This takes 1/m of the time that computing takes, and a few passes over the
-gradients. All shares are audited at once, since ranks that waited for one audit would wait for all
-of them.
+A device may compute some number wrongly each time, without an error. It cannot find that itself: a
+replay gives the same. So in every m-th step each rank computes, besides the share of the batch that
+it owns, the share of another owner. Both send a few random projections of their gradients. This
+takes 1/m of the computing time, and a few passes over the gradients. All shares are audited at
+once: ranks that waited for one audit would wait for all of them.
 
-What is compared is the gradient that is going to be summed up, as the loop computed it, so that no
-way of computing it is left unaudited. The auditor calls the loop's `recompute`, with the same
-samples in the same order.
+Audits compare the very gradient that will be summed, as the loop computed it. The auditor calls the
+loop's `recompute` with the same samples in the same order.
 
-- Who audits whom: ranks form a ring in random order, drawn anew in each audit from a secret, to
-  which each rank adds a random number when its gradient is there already. From it come the random
-  signs of the projections, too. All ranks know it by then: this is against machines that err, not
-  against somebody who has a rank in his hands.
-- What differs: gradients whose difference, estimated by the projections, is above a limit relative
-  to their norm, `SAME`, or `SAME_HALF` where they were computed in bfloat16 or float16. What is not
-  finite agrees with what is not finite.
-- Who errs: where two differ a third rank computes the same share in the same step. The one of three
-  that is away from both others, `_CLEAR` times as far as these are from each other, is outvoted. If
-  none is, what differs is rounding, or the computation is not reproducible, as with dropout, and
-  nobody is to blame.
-- What follows: an outvoted rank's share is computed by one of the others, so that the step is
-  right. The next `_AGAIN` steps are audited, too, and who is outvoted again is named and left out.
-  So a machine that erred once, or a ReLU that the last bit decided, costs nobody a rank.
-- Overflow: with a `torch.amp.GradScaler` one of two may overflow by the last bit. That tells
-  nothing: the scaler skips the step. The next one is audited, too, and the third such one in a row
-  counts.
-- The sum: its projections are the sums of those that ranks told. If they are not, a machine or a
-  wire has erred in between, and ranks sum up again.
-- NaN, and what is very large, would spoil the parameters before the next audit: a step in which the
-  ranks' norms are `_RISE` times those of the step before is audited before anybody uses it. Ranks
-  add up their norms in the message, so that all have the same bits of it.
-- Parameters: their fingerprints are compared in the same steps. They are the same to the last bit.
+- Who audits whom: each audit puts the ranks on a ring, in random order. A secret draws the order,
+  and the random signs of the projections. Each rank adds a random number to the secret when it has
+  its gradient. By then all ranks know it, so it protects from machines that err, not from an
+  attacker who controls a rank.
+- What differs: gradients whose difference, estimated from the projections, is above a limit
+  relative to their norm: `SAME`, or `SAME_HALF` if they were computed in bfloat16 or float16. Two
+  gradients that are not finite agree.
+- Who errs: if two ranks differ, a third one computes the same share in the same step. One of the
+  three is outvoted if it is at least `_CLEAR` times as far from both others as they are from each
+  other. If none is, the difference is rounding, or the computation is not reproducible (dropout),
+  and nobody is to blame.
+- What follows: another of the three computes the outvoted rank's share, so the step is right. The
+  next `_AGAIN` steps are audited, too. A rank that is outvoted again is named and left out. So a
+  machine that erred once, or a ReLU that the last bit decided, costs no rank.
+- Overflow: with a `torch.amp.GradScaler`, the last bit may decide that one of two gradients
+  overflows. The scaler skips that step, so this proves nothing. The next step is audited, too, and
+  the third such step in a row counts.
+- The sum: the projections of the sum are the sums of the ranks' projections. If they are not, a
+  machine or a wire has erred in between, and ranks sum again.
+- NaN and huge numbers would spoil the parameters before the next audit. So ranks add up their norms
+  in the message, which gives all the same bits. A step with a sum `_RISE` times that of the step
+  before is audited before anybody uses it.
+- Parameters: the same steps compare their fingerprints. They agree to the last bit.
 
-With proactive redundancy nothing more is computed: ranks with equal rows, copies, have the same
+With proactive redundancy, ranks compute nothing more. Ranks with equal rows, copies, have the same
 gradient, and with the same arithmetic the same bits of it.
 
-- Fingerprints of all gradients are in the message that is summed up, so that they cost no message
-  of their own. Where all copies have the same, the step is done.
-- Where some differ, projections tell by how much, and parameters are compared: those of a minority
-  would explain it. Copies that had the same bits before agree up to `ROUNDED`, for some kernels
-  add up in any order; others, whose machines may round differently, up to `SAME` or `SAME_HALF`.
-- Who differs from most of its copies, clearly (`_CLEAR`), is outvoted: the step is summed up again
-  without it. What follows is as above. Without a majority nobody knows whose copy is right.
+- The message that is summed contains the fingerprints of all gradients, at no message of their own.
+  If all copies have the same fingerprint, the step is done.
+- If some differ, projections tell by how much. Ranks also compare parameters, since wrong
+  parameters would explain wrong gradients. Copies that had the same bits before agree up to
+  `ROUNDED`, because some kernels add in any order. Others, whose machines may round differently,
+  agree up to `SAME` or `SAME_HALF`.
+- A copy that clearly (`_CLEAR`) differs from most of its copies is outvoted: ranks sum the step
+  again without it. What follows is as above. Without a majority nobody knows which copy is right.
 """
 
 from __future__ import annotations
@@ -78,29 +77,29 @@ __all__ = [
     "odd_one",
 ]
 
-# Relative difference of gradients that should be equal, and of such as were computed in bfloat16 or
-# float16 (measured, in bfloat16: up to 0.02).
+# Largest relative difference of gradients that should be equal; the second if they were computed in
+# bfloat16 or float16 (measured in bfloat16: up to 0.02).
 SAME, SAME_HALF = 1e-3, 0.1
-ROUNDED = 1e-5  # of such as had the same bits before
-_ADDED = 1e-4  # relative difference of a sum from what it should be
+ROUNDED = 1e-5  # the same for copies that had the same bits before
+_ADDED = 1e-4  # largest error of a sum, relative to the sum of the norms
 _PROJECTIONS = 8
 _WIDTH = 3 + _PROJECTIONS  # numbers of a sketch
 _CLEAR = 8.0
 _AGAIN = 3  # steps that are audited after one in which a rank was outvoted
 _RISE = 10.0
 _COLUMNS = 4096
-_SAMPLE = 1 << 15  # numbers of a tensor
-_WORDS = 4096  # of 64 bits, that become one
+_SAMPLE = 1 << 15  # about how many numbers of a tensor `in_half` looks at
+_WORDS = 4096  # words of 64 bits that are hashed to one
 
 Compute = Callable[[list[int]], tuple[torch.Tensor, bool]]
 
 
 @torch.no_grad()
 def in_half(gradients: Iterable[torch.Tensor | None]) -> bool:
-    """Whether some of the gradients' numbers, one in 16, were computed in bfloat16 or float16.
+    """Whether more than one in 16 of the gradients' numbers were computed in bfloat16 or float16.
 
-    The last bits of a float32 are then 0, as they are of one in 256 otherwise; also of the sum of
-    a few. Of a large tensor some numbers tell.
+    The last 8 bits of such a float32 are 0, also after a sum of a few; otherwise they are 0 in one
+    of 256 numbers. Of a large tensor, a sample of the numbers is looked at.
     """
     zero = there = 0
     for grad in gradients:
@@ -108,7 +107,7 @@ def in_half(gradients: Iterable[torch.Tensor | None]) -> bool:
             flat = grad.reshape(-1)
             some = flat[:: max(1, flat.numel() // _SAMPLE)]
             used = some[some != 0]
-            if not used.numel():  # where few rows of an embedding are used
+            if not used.numel():  # the sample missed the few rows of an embedding that are used
                 used = flat[flat != 0]
             zero += int((used.view(torch.int32) & 0xFF == 0).sum())
             there += used.numel()
@@ -116,11 +115,11 @@ def in_half(gradients: Iterable[torch.Tensor | None]) -> bool:
 
 
 class Fingerprint:
-    """A number of 64 bits that differs where any bit of some vectors on the CPU does.
+    """A 64-bit number that tells whether lists of vectors on the CPU differ in any bit.
 
-    Whatever two lists of vectors of the same lengths are, it is the same with probability 2^-30 at
-    most, if they have less than 2^26 numbers, over random keys, which are drawn by the seed: every
-    4096 words of 64 bits of a vector are hashed to one, and so are these, until one is left.
+    Two different lists of vectors of the same lengths, with less than 2^26 numbers, have the same
+    fingerprint with probability 2^-30 at most, over the keys that `seed` draws. Every 4096 words of
+    64 bits are hashed to one word, and these words again, until one is left.
     """
 
     def __init__(self, seed: Sequence[int]) -> None:
@@ -129,7 +128,7 @@ class Fingerprint:
         self._found: list[NDArray[np.uint64]] = []
 
     def add(self, flat: torch.Tensor) -> None:
-        """Hash one more vector, which is contiguous."""
+        """Hash one more vector, which must be contiguous."""
         aligned = flat if flat.data_ptr() % 8 == 0 else flat.clone()
         octets = aligned.view(torch.uint8).numpy()
         whole = len(octets) // 8 * 8
@@ -141,7 +140,7 @@ class Fingerprint:
             self._found.append(last.view(np.uint64))
 
     def value(self) -> int:
-        """The fingerprint of all vectors so far."""
+        """Return the fingerprint of all vectors so far."""
         words = np.concatenate([*self._found, np.zeros(1, dtype=np.uint64)])
         while len(words) > 1:
             words = _hashed(words, _keys(self._rng))
@@ -159,12 +158,12 @@ def _keys(rng: np.random.Generator) -> NDArray[np.uint64]:
 
 
 def copies(code: Code) -> list[list[int]]:
-    """Ranks with equal rows, which have the same gradient.
+    """Return groups of ranks with equal rows, which have the same gradient.
 
     Raises
     ------
     ValueError
-        If a rank has none that is equal.
+        If a rank's row equals no other.
     """
     of: dict[tuple[tuple[float, ...], ...], list[int]] = {}
     for rank in range(code.n):
@@ -184,15 +183,9 @@ def copies(code: Code) -> list[list[int]]:
 class Signs:
     """Random signs, and the projections of a vector on them.
 
-    Each is the outer product of two vectors of signs: few are drawn, and a vector of p numbers is
-    read once. The mean square of the projections is the vector's squared norm on average; of a
-    vector with one number it is exactly that.
-
-    Parameters
-    ----------
-    size : int
-        Of the vectors.
-    seed : int
+    Each of them is the outer product of two vectors of signs, so that few signs are drawn and one
+    pass reads a vector of `size` numbers. The mean square of the projections is on average the
+    squared norm of the vector; for a vector with a single nonzero number it is exactly that.
     """
 
     def __init__(self, size: int, seed: int) -> None:
@@ -206,7 +199,7 @@ class Signs:
 
     @torch.no_grad()
     def of(self, flat: torch.Tensor) -> torch.Tensor:
-        """The projections of a vector on the CPU, in float64."""
+        """Return the projections of a vector on the CPU, in float64."""
         rows = flat.numel() // self._columns
         whole = flat[: rows * self._columns].view(rows, self._columns)
         found = (whole @ self._right.to(flat.dtype)).double().mul_(self._left[:rows]).sum(0)
@@ -217,14 +210,9 @@ class Signs:
 
 
 class Sketch(NamedTuple):
-    """What a rank tells of a gradient.
+    """What a rank tells about its gradient.
 
-    Attributes
-    ----------
-    finite, half : bool
-        Whether its numbers are, and whether they were computed in half precision.
-    norm : float
-    projections : tuple of float
+    `half` says whether its numbers were computed in half precision.
     """
 
     finite: bool
@@ -234,27 +222,27 @@ class Sketch(NamedTuple):
 
     @classmethod
     def of(cls, flat: torch.Tensor, half: bool, signs: Signs) -> Self:
-        """The sketch of a vector on the CPU."""
+        """Return the sketch of a vector on the CPU."""
         norm = float(torch.linalg.vector_norm(flat))
-        if not math.isfinite(norm):  # squares may overflow
+        if not math.isfinite(norm):  # squares may have overflowed
             norm = float(torch.linalg.vector_norm(flat, dtype=torch.float64))
         if not math.isfinite(norm):
             return cls(False, half, 0.0, (0.0,) * _PROJECTIONS)
-        most = torch.finfo(torch.float32).max  # in which sums may overflow
+        most = torch.finfo(torch.float32).max  # sums in float32 may have overflowed
         found = torch.nan_to_num(signs.of(flat), 0.0, most, -most)
         return cls(True, half, norm, tuple(found.tolist()))
 
     def row(self) -> list[float]:
-        """As numbers that are summed up with zeros of others."""
+        """Return the sketch as numbers, to be summed with the zeros of other ranks."""
         return [1.0 if self.finite else 2.0, float(self.half), self.norm, *self.projections]
 
     @classmethod
     def read(cls, row: Sequence[float]) -> Self:
-        """The sketch of a `row`."""
+        """Return the sketch that `row` wrote."""
         return cls(row[0] == 1.0, row[1] != 0.0, row[2], tuple(row[3:]))
 
     def distance(self, other: Self) -> float:
-        """The norm of the difference, relative to the larger norm of both: an estimate."""
+        """Estimate the norm of the difference, relative to the larger of the two norms."""
         if not (self.finite and other.finite):
             return 0.0 if self.finite == other.finite else math.inf
         difference = np.subtract(self.projections, other.projections)
@@ -271,7 +259,7 @@ def _limit(*sketches: Sketch) -> float:
 
 
 def odd_one(three: Sequence[Sketch]) -> int | None:
-    """Which of three sketches of the same gradient is away from both others; None: none clearly."""
+    """Return which of three sketches of one gradient is clearly away from both others, or None."""
     limit = _limit(*three)
     for at in range(3):
         one, (a, b) = three[at], (three[at - 1], three[at - 2])
@@ -282,20 +270,20 @@ def odd_one(three: Sequence[Sketch]) -> int | None:
 
 
 class Verdict(NamedTuple):
-    """What came of an audit: the same on all ranks.
+    """What an audit found: the same on all ranks.
 
     Attributes
     ----------
     outvoted : tuple of int
         Ranks that differed from two others.
     named : tuple of int
-        Those of them that were outvoted before: they are to be left out.
+        Outvoted ranks that were outvoted before: they are to be left out.
     instead : dict of int to int
         For each outvoted rank whose own share is wrong, the rank that computes it.
     undecided : tuple of int
-        Ranks that differ, of which no majority agrees: two, where no third one was there.
+        Ranks that differ while no majority agrees, for example two without a third.
     unlike : tuple of int
-        Two ranks that differ as both do from a third one, or as others do.
+        Two ranks that differ, as others do: the computation is not reproducible.
     """
 
     outvoted: tuple[int, ...] = ()
@@ -306,19 +294,19 @@ class Verdict(NamedTuple):
 
 
 class Audit:
-    """When ranks audit each other, and what that has shown. All ranks of a view know the same.
+    """When ranks audit each other, and what they found. All ranks of a view know the same.
 
     Parameters
     ----------
     rank : int
     count : int
-        Of ranks there may be.
+        Number of ranks of the code.
     every : int
         Steps from one audit to the next.
     scaled : bool
-        Whether gradients may overflow, by a `torch.amp.GradScaler`.
+        Whether a `torch.amp.GradScaler` may let gradients overflow.
     groups : list of list of int
-        Ranks with the same gradients, the `copies`, with proactive redundancy.
+        With proactive redundancy, the `copies`: groups of ranks with the same gradient.
     """
 
     def __init__(
@@ -334,13 +322,13 @@ class Audit:
         self.forget()
 
     def forget(self, secret: int = 0) -> None:
-        """Members have changed: those that join know nothing of the audits before.
+        """Forget all audits, because ranks that join know nothing of them.
 
-        Keys of fingerprints are drawn by the secret from now on.
+        From now on, `secret` draws the keys of fingerprints.
         """
         self._again = self._overflows = 0
-        self._secret, self._seen = secret, False  # seen: copies were compared before
-        self._rounding: set[tuple[int, int]] = set()  # pairs that agreed, and not to the bit
+        self._secret, self._seen = secret, False  # _seen: copies were compared before
+        self._rounding: set[tuple[int, int]] = set()  # pairs that agreed, but not in all bits
         self._outvoted: set[int] = set()
         self._told: tuple[Signs, list[Sketch]] | None = None
         self._norms: float | None = None
@@ -350,9 +338,9 @@ class Audit:
         return step % self._every == 0 or self._again > 0
 
     def rises(self, norms: float) -> bool:
-        """Whether the sum of all ranks' norms says that this step is to be audited; it is kept."""
+        """Note the sum of all ranks' norms; return whether it says to audit this step."""
         if self._scaled and not math.isfinite(norms):
-            return False  # the scaler skips it
+            return False  # the scaler skips this step
         before, self._norms = self._norms, norms
         if before is None or not math.isfinite(before):
             return False
@@ -368,16 +356,9 @@ class Audit:
     ) -> Verdict:
         """Audit all ranks of a view.
 
-        Parameters
-        ----------
-        view : View
-        secret : int
-        shares : dict of int to list of int
-            The partitions that each rank has computed in this step.
-        own : tuple of (p,) Tensor and bool
-            This rank's gradient, and whether it was computed in half precision.
-        compute : callable
-            ``compute(partitions)`` gives the same for others.
+        `shares` are the partitions that each rank has computed in this step. `own` is this rank's
+        gradient, and whether it was computed in half precision; ``compute(partitions)`` returns the
+        same two for other partitions.
         """
         ring = np.random.default_rng(secret).permutation(view.ranks).tolist()
         auditor = dict(zip(ring[1:] + ring[:1], ring, strict=True))
@@ -414,7 +395,7 @@ class Audit:
         )
 
     def adds_up(self, total: torch.Tensor) -> bool:
-        """Whether the sum of gradients is that of what ranks told; True if that is not known."""
+        """Whether the sum of gradients has the projections that ranks told; True if unknown."""
         if self._told is None:
             return True
         signs, each = self._told
@@ -426,7 +407,7 @@ class Audit:
         return found.finite and bool(error <= _ADDED * sum(one.norm for one in each))
 
     def _tells(self, pair: tuple[Sketch, Sketch]) -> bool:
-        """Whether a pair's difference counts, or is overflow that may be an accident."""
+        """Whether a pair's difference counts: it is no overflow, or the third in a row."""
         return self._overflows >= _AGAIN - 1 or not (
             self._scaled and pair[0].finite != pair[1].finite
         )
@@ -434,7 +415,7 @@ class Audit:
     def _note_overflow(self, pairs: Iterable[tuple[Sketch, Sketch]]) -> None:
         if self._scaled and any(a.finite != b.finite for a, b in pairs):
             self._overflows += 1
-            # One more than `judge` will take.
+            # The next step is audited: `judge` subtracts one of these two.
             self._again = max(self._again, 2)
         else:
             self._overflows = 0
@@ -444,14 +425,10 @@ class Audit:
         sketches: dict[int, tuple[Sketch, Sketch, Sketch]],
         by: dict[int, tuple[int, int, int]],
     ) -> Verdict:
-        """The verdict on gradients of which two sketches differ.
+        """Return the verdict on the owners whose two sketches differ.
 
-        Parameters
-        ----------
-        sketches : dict of int to tuple of Sketch
-            For each owner of one, its own sketch, its auditor's and the third rank's.
-        by : dict of int to tuple of int
-            Those three ranks.
+        For each of them, `sketches` has three sketches of its gradient: its own, its auditor's and
+        that of a third rank; `by` has these three ranks.
         """
         odd = {owner: odd_one(three) for owner, three in sketches.items()}
         outvoted = {by[owner][at] for owner, at in odd.items() if at is not None}
@@ -474,7 +451,7 @@ class Audit:
         return Verdict(tuple(sorted(outvoted)), tuple(sorted(named)), instead, unlike=unlike)
 
     def _remember(self, outvoted: set[int]) -> set[int]:
-        """Note who was outvoted, or that nobody was; who was before, too, is named."""
+        """Note the ranks that were outvoted, maybe none; return those that were before, too."""
         named = outvoted & self._outvoted
         if outvoted:
             self._again, self._outvoted = _AGAIN, self._outvoted | outvoted
@@ -487,11 +464,11 @@ class Audit:
     # -------------------------------------------------------------------------------- copies
 
     def fingerprint(self, step: int) -> Fingerprint:
-        """That of this rank's gradient in a step, of which nothing is hashed yet."""
+        """Return the fingerprint, still empty, for this rank's gradient in a step."""
         return Fingerprint((self._secret, step))
 
     def agree(self, ranks: Sequence[int], prints: Sequence[int], total: torch.Tensor) -> bool:
-        """Whether all copies among these ranks have the same fingerprint; `total` is the sum."""
+        """Whether all copies among `ranks` have the same fingerprint; `total` is the sum."""
         if any(prints[a] != prints[b] for a, b in self._pairs(ranks)):
             return False
         self._seen = self._seen or _tells_arithmetic(total)
@@ -507,7 +484,7 @@ class Audit:
         own: tuple[torch.Tensor, bool],
         total: torch.Tensor,
     ) -> Verdict:
-        """The verdict on copies that do not `agree`; the arguments are those of `look`, too."""
+        """Return the verdict on copies that do not `agree`; `secret` and `own` are as in `look`."""
         told = torch.zeros(self._count, _WIDTH, dtype=torch.float64)
         told[self._rank] = told.new_tensor(Sketch.of(*own, Signs(own[0].numel(), secret)).row())
         view.sum(told)
@@ -517,13 +494,13 @@ class Audit:
         return verdict
 
     def judge_copies(self, prints: Sequence[int], sketches: dict[int, Sketch]) -> Verdict:
-        """The verdict on what ranks have told: fingerprints, and sketches of those that are there.
+        """Return the verdict on copies, from all fingerprints and the sketches of a view's ranks.
 
-        Copies with the same fingerprint are equal, whatever rounding made of their sketches.
+        Copies with the same fingerprint are equal, even if rounding made their sketches differ.
         """
         ranks = sorted(sketches)
         pairs = [(a, b) for a, b in self._pairs(ranks) if prints[a] != prints[b]]
-        away: dict[tuple[int, int], float] = {}  # of those that agree, how far
+        away: dict[tuple[int, int], float] = {}  # distances of pairs that agree
         differing: dict[tuple[int, int], float] = {}
         for a, b in pairs:
             pair = sketches[a], sketches[b]
@@ -540,6 +517,7 @@ class Audit:
         lost: list[list[int]] = []  # groups without a majority
         for group in self._among(ranks):
             at_odds = {r: [x for x in group if (r, x) in differing] for r in group}
+            # Those that agree with more than half of the group, themselves included.
             most = [r for r in group if 2 * len(at_odds[r]) < len(group)]
             if not most:
                 lost.append(group)
@@ -558,7 +536,7 @@ class Audit:
         )
 
     def _among(self, ranks: Sequence[int]) -> list[list[int]]:
-        """Groups that there are still copies of."""
+        """The groups' ranks that are among `ranks`, for groups with two or more of them."""
         there = set(ranks)
         left = ([r for r in group if r in there] for group in self._groups)
         return [group for group in left if len(group) > 1]
@@ -567,14 +545,14 @@ class Audit:
         return [pair for group in self._among(ranks) for pair in combinations(group, 2)]
 
     def _limit(self, pair: tuple[int, int], a: Sketch, b: Sketch) -> float:
-        """Up to which distance a pair agrees."""
+        """The largest distance at which a pair agrees."""
         if a.half or b.half or not self._seen or pair in self._rounding:
             return _limit(a, b)
         return ROUNDED
 
 
 def _tells_arithmetic(total: torch.Tensor) -> bool:
-    """Whether gradients with this sum tell that machines compute alike, as those of zero do not."""
+    """Whether this sum is of nonzero, finite gradients: only these compare machines' arithmetic."""
     norm = float(torch.linalg.vector_norm(total))
     return norm > 0 and math.isfinite(norm)
 
@@ -582,10 +560,10 @@ def _tells_arithmetic(total: torch.Tensor) -> bool:
 def _without_majority(
     lost: Sequence[Sequence[int]], differing: dict[tuple[int, int], float]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Who of groups without a majority is undecided, and who unlike, as of a `Verdict`.
+    """Return `undecided` and `unlike` of a `Verdict` for groups without a majority.
 
-    One machine errs at a time: where several groups have no majority, or three ranks are all
-    unlike, it is the computation that is not the same on all.
+    One machine errs at a time. If several groups have no majority, or three ranks are all unlike,
+    the computation itself is not the same on all ranks.
     """
     if not lost:
         return (), ()
@@ -597,15 +575,15 @@ def _without_majority(
 
 
 def _all_unlike(three: Sequence[Sketch]) -> bool:
-    """Whether three differ from each other by more than rounding in any precision."""
+    """Whether all three differ from each other by more than rounding in any precision."""
     return min(three[at].distance(three[at - 1]) for at in range(3)) > SAME_HALF
 
 
 def _arbiters(ring: list[int], auditor: dict[int, int], differing: list[int]) -> dict[int, int]:
-    """For each owner a third rank: of those that agree with all others, if there are such.
+    """Choose a third rank for each owner whose gradient is in question.
 
-    Else the next in the ring, which is itself at odds with somebody: the other way round, if one
-    rank is to blame.
+    Prefer ranks that agree with all others. If there are none, take the owner's successor in the
+    ring. It is at odds with a rank, too, but if one rank is to blame, it is not this one.
     """
     at_odds = {*differing, *(auditor[r] for r in differing)}
     free = [r for r in ring if r not in at_odds]
@@ -616,6 +594,6 @@ def _arbiters(ring: list[int], auditor: dict[int, int], differing: list[int]) ->
 
 
 def majority(values: dict[int, Any]) -> Any:
-    """The value that more than half of the ranks have; None if there is none."""
+    """Return the value that more than half of the ranks have, or None."""
     found = list(values.values())
     return next((x for x in found if 2 * found.count(x) > len(found)), None)

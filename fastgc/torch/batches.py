@@ -1,6 +1,6 @@
-"""Which samples a step is of, which of them each partition holds, and how they are fetched.
+"""The samples of each step, how they are cut into partitions, and the processes that fetch them.
 
-Processes of a worker's own fetch those of coming steps.
+A worker's own processes fetch the samples of coming steps.
 """
 
 from __future__ import annotations
@@ -38,24 +38,23 @@ Indices = NDArray[np.int64]
 
 
 def edges(size: int, partitions: int) -> list[int]:
-    """Where in a batch each partition begins, and the last ends; sizes differ by one at most."""
+    """Where in a batch each partition begins, and the last one ends; sizes differ by at most 1."""
     return [size * j // partitions for j in range(partitions + 1)]
 
 
 class Batches:
-    """Batches of a dataset's indices: each epoch is a permutation, its incomplete end left out.
+    """Batches of a dataset's indices: each epoch is a permutation; an incomplete end is left out.
 
-    Of `size` samples, cut into `partitions` parts. A `sampler` takes the place of the permutations,
-    which are drawn by `seed`: it is gone through again and again, after
-    ``sampler.set_epoch(epoch)`` if there is such a method. So many batches `ahead` are told before
-    they are taken.
+    A batch has `size` samples, for `partitions` parts. `seed` draws the permutations. A `sampler`
+    replaces them: it is iterated again and again, each time after ``sampler.set_epoch(epoch)`` if
+    it has this method. `take` also returns the next `ahead` batches.
 
     Raises
     ------
     TypeError
         If the dataset has no indices or no length.
     ValueError
-        If it, or a batch, is too small.
+        If the dataset or a batch is too small.
     """
 
     def __init__(
@@ -108,9 +107,9 @@ class Batches:
         return len(self._sampler) // self.size
 
     def take(self) -> Indices:
-        """Indices of the next batch, and of those that come after it, a row each.
+        """Return the indices of the next batch and of those that come after it, a row each.
 
-        Rows of -1 stand for what a sampler does not give, or not yet.
+        Rows of -1 stand for batches that a sampler does not give, or not yet.
         """
         while len(self._coming) <= self._ahead:
             try:
@@ -160,13 +159,13 @@ class Batches:
         return indices
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` goes on from."""
+        """Return the position for `load_state_dict`."""
         return {"step": self.step, "seed": self._seed, "size": self.size, "samples": self._samples}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another, of the same arguments, was.
+        """Continue where another object with the same arguments was.
 
-        A sampler is gone through anew up to there, so it has to give the same again.
+        A sampler is iterated again up to there, so it must give the same indices again.
         """
         own = self.state_dict()
         for name in ("seed", "size", "samples"):
@@ -184,13 +183,13 @@ class Batches:
 
 
 class Feed:
-    """Takes the samples of partitions from a dataset, as a `torch.utils.data.DataLoader` does."""
+    """Return the samples of indices of a dataset, as a `torch.utils.data.DataLoader` does."""
 
     def __init__(self, dataset: Any, collate: Any) -> None:
         self._dataset, self._collate = dataset, collate
 
     def __call__(self, indices: Sequence[int]) -> Any:
-        """Collated samples of these indices."""
+        """Return the collated samples of these indices."""
         if hasattr(self._dataset, "__getitems__"):
             samples = self._dataset.__getitems__(list(indices))
         else:
@@ -205,12 +204,12 @@ class Feed:
             raise
 
 
-_SIZE = struct.Struct("=q")  # of the memory that an object comes in
-_OFTEN = 3  # processes that end while they fetch the same samples, before that is an error
+_SIZE = struct.Struct("=q")  # number of bytes of an object that is sent
+_OFTEN = 3  # raise when so many processes in a row have ended while they fetched the same samples
 
 
 class _Order(NamedTuple):
-    """Samples to be fetched at once, with generators seeded for a partition of a step."""
+    """Samples to fetch together, with generators seeded for a partition of a step."""
 
     step: int
     partition: int
@@ -222,21 +221,22 @@ class _Order(NamedTuple):
 
     @property
     def samples(self) -> list[int]:
-        """Their indices."""
+        """Their indices in the dataset."""
         found: list[int] = np.frombuffer(self.indices, np.int64).tolist()
         return found
 
 
 class Loader:
-    """Fetches samples ahead, in processes that are forked from this one.
+    """Fetch samples ahead, in processes that are forked from this one.
 
-    A batch is what it would have been here, and generators are where they would be after it. The
-    `count` processes end with this one, however it ends. One that ends before is replaced.
+    A batch is the same as if this process had fetched it, and leaves the same states of random
+    generators. The `count` processes end with this one, however it ends. A process that ends
+    earlier is replaced.
     """
 
     def __init__(self, feed: Feed, seed: int, count: int) -> None:
         self._feed, self._seed = feed, seed
-        # What is of earlier steps is not fetched any more.
+        # Processes skip samples of steps before this one.
         self._oldest = np.frombuffer(mmap.mmap(-1, 8), np.int64)
         life, self._life = os.pipe()
         self._ends = life, self._life
@@ -250,24 +250,24 @@ class Loader:
         return _Process(self._feed, self._seed, self._oldest, self._ends)
 
     def begin(self, step: int) -> None:
-        """Forget what was asked for earlier steps."""
+        """Forget the samples of earlier steps."""
         self._oldest[0] = step
         self._ready = {order: found for order, found in self._ready.items() if order.step >= step}
 
     def ask(self, step: int, partition: int, indices: NDArray[np.int64]) -> None:
-        """Ask for samples that will be taken, unless that was done."""
+        """Ask a process for samples that will be taken, unless one was asked already."""
         order = _Order.of(step, partition, indices)
         if order in self._ready or any(order in each.asked for each in self._processes):
             return
         min(self._processes, key=lambda each: len(each.asked)).ask(order)
 
     def take(self, step: int, partition: int, indices: NDArray[np.int64]) -> Any:
-        """A batch of samples, once they are there; sets the generators.
+        """Wait for a batch of samples, set the generators to their states after it, return it.
 
         Raises
         ------
         RuntimeError
-            If the dataset raised; with the traceback.
+            If the dataset raised; the message has its traceback.
         """
         order = _Order.of(step, partition, indices)
         self.ask(step, partition, indices)
@@ -282,7 +282,7 @@ class Loader:
         return batch
 
     def _hear(self) -> None:
-        """Take what has come, after a wait for it; replace processes that have ended."""
+        """Wait for answers and keep them; replace processes that have ended."""
         lines = {each.line: at for at, each in enumerate(self._processes)}
         for line in wait(list(lines)):
             at = lines[cast(socket.socket, line)]
@@ -312,13 +312,13 @@ class Loader:
 
 
 class _Process:
-    """A process that fetches samples, as who asks it sees it."""
+    """A process that fetches samples, as its owner sees it."""
 
     def __init__(
         self, feed: Feed, seed: int, oldest: NDArray[np.int64], life: tuple[int, int]
     ) -> None:
-        self.asked: list[_Order] = []  # what it has not answered yet, in its order
-        # at which the processes that it replaces ended, and how many of them there were
+        self.asked: list[_Order] = []  # orders without an answer yet; it answers in this order
+        # The order at which the processes before it ended, and how many of them ended there.
         self.first: list[_Order] = []
         self.fatal = 0
         self.line, theirs = socket.socketpair()
@@ -330,11 +330,11 @@ class _Process:
 
     def ask(self, order: _Order) -> None:
         self.asked.append(order)
-        with contextlib.suppress(OSError):  # it has ended, which is seen when it is listened to
+        with contextlib.suppress(OSError):  # it has ended: `_hear` will find out
             _send(self.line, Memory.of(order))
 
     def end(self) -> str:
-        """End it, unless it has ended; returns by what it did."""
+        """End the process if it still runs; return how it ended, in words."""
         self.line.close()
         self._process.kill()
         self._process.join()
@@ -355,7 +355,7 @@ def _send(line: socket.socket, memory: Memory) -> None:
 
 
 def _receive(line: socket.socket) -> Any:
-    """What was sent; EOFError if nothing more will be."""
+    """Return an object that was sent; raise EOFError if none will come."""
     try:
         size, files, _, _ = socket.recv_fds(line, _SIZE.size, 1)
     except OSError:
@@ -366,7 +366,7 @@ def _receive(line: socket.socket) -> Any:
     try:
         return memory.load()
     finally:
-        os.close(files[0])  # of which the mapping has another
+        os.close(files[0])  # the mapping has its own
 
 
 def _serve(
@@ -377,12 +377,12 @@ def _serve(
     line: socket.socket,
     other: socket.socket,
 ) -> None:
-    """Be such a process."""
+    """Run a process that fetches samples."""
     other.close()
     os.close(life[1])
     fork_server.end_with(life[0])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the worker
-    with contextlib.suppress(OSError):  # what ps and top call it, after the worker
+    with contextlib.suppress(OSError):  # the name that ps and top show: the worker's, and .data
         comm = Path("/proc/self/comm")
         comm.write_text(f"{comm.read_text().strip()}.data")
     torch.set_num_threads(1)
@@ -394,7 +394,7 @@ def _serve(
 
 
 def _fetched(feed: Feed, seed: int, order: _Order) -> Memory:
-    """A batch, where generators are after it if it drew numbers, and a traceback if it failed."""
+    """Return a batch, the generators' states after it if it used them, and a traceback."""
     try:
         seed_all(seed, order.step, order.partition)
         before = Drawn.now()

@@ -1,4 +1,4 @@
-"""Gradients of a PyTorch module from whichever workers answered first."""
+"""Gradients of a PyTorch module from the workers that answer first."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .randomness import restored, seed_all
 
 __all__ = ["CodedDataParallel", "Result"]
 
-_SAME = 1e-3  # relative difference of losses that should be equal
-_SAMPLES = 8  # that losses are tried on
-_PARTS = 3  # of a number that is sent in halves: of bfloat16 they have 24 bits
+_SAME = 1e-3  # largest relative difference of losses that should be equal
+_SAMPLES = 8  # number of samples on which the loss is tried
+_PARTS = 3  # parts of a number that is sent in halves: three bfloat16 have 24 bits
 
 
 class _Keywords(RoundKeywords, PeerKeywords, total=False):
@@ -33,12 +33,12 @@ class _Keywords(RoundKeywords, PeerKeywords, total=False):
 
 
 class Result(NamedTuple):
-    """The results of a step other than the gradients.
+    """What a step returns besides the gradients.
 
     Attributes
     ----------
     loss : float
-        Loss of the whole batch: the mean or the sum over its samples, as with gradients.
+        Loss of the whole batch: the mean or the sum over its samples, like the gradients.
     sums : tuple of float
         The other sums that the loss returns, over the whole batch.
     report : RoundReport
@@ -51,7 +51,7 @@ class Result(NamedTuple):
 
 
 class CodedDataParallel:
-    """Computes a module's gradients of whole batches on coded workers, from those that come first.
+    """Compute a module's gradients of whole batches on coded workers, from the first to answer.
 
     A step takes a batch of ``batch_size`` samples, cut into as many partitions as the code has.
     Every worker computes some partitions, and several workers compute each partition. The gradient
@@ -62,7 +62,7 @@ class CodedDataParallel:
     ----------
     module : torch.nn.Module
         On the CPU, with all parameters float32 or all float64. With ``engine="all-reduce"`` it may
-        be on any device. Parameters that are frozen now stay frozen; tied ones are sent once.
+        be on any device. Parameters frozen at the start stay frozen; tied ones are sent once.
         Workers compute in the module's current mode (``train()``, ``eval()``).
     loss : callable
         ``loss(module, batch)`` returns the **sum** of the losses of a batch's samples as a tensor,
@@ -97,31 +97,31 @@ class CodedDataParallel:
     threads : int
         Threads of torch in each worker.
     num_workers : int
-        For slow datasets: so many processes of each worker fetch the samples of its next so many
-        steps while it computes. Results are the same to the last bit. A `sampler` is asked as many
-        steps ahead. Simulated workers have no such processes.
+        Number of processes, for each worker, that fetch samples for as many coming steps while the
+        worker computes; for slow datasets. Results are the same to the last bit. A `sampler` is
+        asked as many steps ahead. Simulated workers have no such processes.
     **options
         Options of `fastgc.engines.RoundOptions` (``timeout=``, ``verify=``, ``message_dtype=``,
         ...) other than `batch`. The `seed` also determines the order of samples, and the random
-        numbers that are drawn while a partition is computed (dropout, augmentation), which are the
-        same for all its workers. For "all-reduce": ``seed``; ``redundancy``, ``audit``, ``state``,
+        numbers drawn while a partition is computed (dropout, augmentation), which are the same on
+        all its workers. For "all-reduce": ``seed``; ``redundancy``, ``audit``, ``state``,
         ``group``, ``store``, ``rank``, ``deadline`` and ``settle`` as in `CodedAllReduce`; and
         ``first_step``, the number of steps done, if this resumes a run.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument does not fit. No worker has been started in that case.
+        If an argument does not fit. No worker has started in that case.
     RuntimeError
         If a loss is not the sum over samples, if forward changes buffers or parameters, or if two
         computations of the same gradient differ.
 
     Notes
     -----
-    With ``engine="all-reduce", redundancy="reactive"`` each sample is computed once, as with
+    With ``engine="all-reduce", redundancy="reactive"``, each sample is computed once, as with
     DistributedDataParallel. If a rank dies, others compute its samples in the same step. A rank
-    that is restarted gets the parameters, and everything in `state`, from the others and continues
-    at ``coded.step``: count your steps by that.
+    that restarts gets the parameters, and everything in `state`, from the others, and continues at
+    ``coded.step``: count your steps by that.
 
     `loss` and `module` are pickled by value if they are not importable, so lambdas, classes of
     ``__main__`` and classes of notebooks work.
@@ -158,7 +158,7 @@ class CodedDataParallel:
     ) -> None:
         peers = _check_options(engine, options, device)
         start: Any = None if peers else find_engine(engine)
-        # Where all processes run the same program, the others compute until this one ends.
+        # With such engines all processes run the same program: the others serve until it ends.
         if hasattr(start, "serve_all") and start.serve_all():
             raise SystemExit(0)
         self._module = module
@@ -212,7 +212,7 @@ class CodedDataParallel:
         )
         dtype = dtype_of(self._parameters)
         self._theta = np.zeros(layout.theta_size, dtype)
-        # The gradient of a step, and of one that is added to what is there already.
+        # The first vector is for gradients that become .grad, a second one for those added to it.
         self._outs = [np.empty(layout.message_size, dtype)]
         what = (module, loss, self._feed, layout, code.k, seed, self._scale, changed)
         job, shards = Job(*what, device, threads, ahead), [None] * code.scheme.shard_count
@@ -221,7 +221,7 @@ class CodedDataParallel:
         self._begin()
 
     def _begin(self) -> None:
-        """Make the parameters views of what workers are sent, and note what must not change."""
+        """Make the parameters views of the vector that is sent, and note what must not change."""
         self._last: tuple[int, Indices] | None = None
         self._requires = [p.requires_grad for p in self._module.parameters()]
         self._modes = [m.training for m in self._module.modules()]
@@ -284,14 +284,14 @@ class CodedDataParallel:
     def backward(self, same_batch: bool = False) -> Result:
         """Add the next batch's gradient to every parameter's ``.grad``, as a backward pass does.
 
-        The ``.grad`` of parameters that the loss does not depend on is unchanged, for instance
-        None. A ``.grad`` that was None becomes part of a vector that the next step overwrites,
-        unless it is still in use.
+        Parameters that the loss does not depend on keep their ``.grad``, for instance None. A
+        ``.grad`` that was None becomes part of a vector that the next step overwrites, unless it is
+        still in use.
 
         Parameters
         ----------
         same_batch : bool
-            Take the last batch once more, with the same random numbers, for optimizers that compare
+            Take the last batch again, with the same random numbers, for optimizers that compare
             gradients at several points, such as `torch.optim.LBFGS` and SAM.
 
         Returns
@@ -305,7 +305,7 @@ class CodedDataParallel:
             If ``requires_grad`` of a parameter, the module's mode, a frozen parameter or a buffer
             has changed since the start, or a parameter was replaced or has a hook.
         ValueError
-            If there was no batch to take once more.
+            If `same_batch` is True and no batch was taken before.
         WorkerFailedError, NotDecodableError, NonFiniteMessageError, TimeoutError
             As ``fastgc.engines.LocalCluster.step`` does. The workers have ended in that case.
         NotDecodableError, LeftOutError, FinishedError
@@ -353,12 +353,13 @@ class CodedDataParallel:
         return Result(float(tail[0]), tuple(sums.tolist()), report)
 
     def _give(self, tail: np.ndarray[Any, Any], grads: list[torch.Tensor]) -> None:
-        """Let `.grad` hold what was decoded, or more by it; add to buffers how they changed."""
+        """Put the decoded gradients into ``.grad``, or add them; add the changes to the buffers."""
         layout, added = self._layout, grads is not self._grads[0]
-        # By how many partitions a parameter was used; where not by all, that is not known exactly.
+        # The number of partitions that used each parameter. If losses are weighted, a message has
+        # one flag for all its partitions, and the number is exact only if all used the parameter.
         count = tail[: layout.tensors]
         used = count > 0.5
-        if self._weighted:  # else they are counted one by one, and zeros are not exact
+        if self._weighted:  # otherwise the number is exact, and zeros of a gradient are not
             for t in np.flatnonzero(np.abs(count - self._code.k) > 0.5).tolist():
                 used[t] = used[t] or bool(grads[t].any())
         for p, grad, there in zip(self._parameters, grads, used.tolist(), strict=True):
@@ -393,7 +394,7 @@ class CodedDataParallel:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """The position in the order of batches. Save it with those of module and optimizer."""
+        """Return the position in the order of batches, to save with module and optimizer."""
         return {"batches": (self._peers.sampler if self._peers else self._batches).state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -404,7 +405,7 @@ class CodedDataParallel:
         ValueError
             If the state belongs to another dataset, batch size or seed.
         RuntimeError
-            With "all-reduce", where it is not available.
+            With "all-reduce", where ranks have already begun.
         """
         if self._peers is not None:
             raise RuntimeError(
@@ -414,10 +415,10 @@ class CodedDataParallel:
             )
         self._batches.load_state_dict(state["batches"])
 
-    # ------------------------------------------------------------------ what is tried at the start
+    # ------------------------------------------------------------------------ trials at the start
 
     def _try(self, partitions: int, buffers: str) -> tuple[list[str], int]:
-        """Try the loss on a few samples; returns buffers that forward changes, and further sums."""
+        """Try the loss on a few samples; return the buffers it changes, and its number of sums."""
         module, some = self._module, range(min(_SAMPLES, self._batches.size))
         named = dict(module.named_buffers())
         before = {name: buffer.clone() for name, buffer in named.items()}
@@ -426,7 +427,7 @@ class CodedDataParallel:
         with restored(self._device), plainly(device=self._device.type):
             try:
                 sums, grads = self._gradients(some)
-                # Some kernels, those of BatchNorm, do not count what they write.
+                # Some kernels, such as BatchNorm's, write without counting a version.
                 changed = [
                     name
                     for name, buffer in named.items()
@@ -458,7 +459,7 @@ class CodedDataParallel:
         loss, sums = self._losses(some)
         if not loss.requires_grad:
             raise TypeError("the loss does not depend on a parameter that requires a gradient")
-        # By backward(), for torch.autograd.grad does not go with reentrant checkpoints.
+        # torch.autograd.grad does not work with reentrant checkpoints.
         before = [p.grad for p in self._parameters]
         try:
             for p in self._parameters:
@@ -480,18 +481,18 @@ class CodedDataParallel:
 
     @torch.no_grad()
     def _check_sum(self, some: range) -> None:
-        """Raise unless the loss of samples is the sum of the losses of its halves."""
+        """Raise unless the loss of some samples is the sum of their halves' losses."""
         if len(some) < 2:
             return
         modes = [(m, m.training) for m in self._module.modules()]
         half = len(some) // 2
         try:
-            self._module.eval()  # without dropout, and BatchNorm's mixing of samples
+            self._module.eval()  # no dropout, and BatchNorm does not mix samples
             found = []
             for parts in ([some], [some[:half], some[half:]]):
                 seed_all(0)
                 found.append(sum(float(self._losses(i)[0]) for i in parts))
-        except Exception:  # of modules that compute something else in this mode
+        except Exception:  # some modules compute something else in this mode
             return
         finally:
             for m, mode in modes:
@@ -511,7 +512,7 @@ class CodedDataParallel:
 
 
 def _check_options(engine: Any, options: _Keywords, device: Any) -> bool:
-    """Whether there is no master; TypeError for options of the other kind of engines."""
+    """Return whether there is no master; raise TypeError for options of other engines."""
     peers = list(PeerKeywords.__annotations__)
     if engine == "all-reduce":
         check_names(options, ["seed", *peers], 'engine="all-reduce"')
@@ -537,7 +538,7 @@ def _check_on_cpu(parameters: Iterable[torch.nn.Parameter]) -> None:
 
 
 def _parts(code: Code, message_dtype: Any) -> int:
-    """In how many parts losses are sent, so that they are told as precisely as float32 does."""
+    """Return the number of parts in which losses are sent, to be as precise as in float32."""
     rounded = message_dtype is not None and is_half(check_dtype(message_dtype, True, pairs=True))
     return _PARTS if rounded and code.scheme.pieces == 1 else 1
 

@@ -1,13 +1,13 @@
-"""Coded steps of a script that stays with DistributedDataParallel.
+"""Coded steps of a script that keeps its DistributedDataParallel.
 
-Its communication hook is given gradients in buckets while the backward pass runs. A thread sums
-them up among ranks, part by part, and the hook's futures are done when the step is. DDP's own group
-has one member: whoever dies, it stays.
+While the backward pass runs, DDP gives gradients to its communication hook, in buckets. A thread
+sums them over ranks, part by part, and completes the hook's futures when the step is done. DDP's
+own process group has one member, so it survives any death.
 
-Parts are ranges of the parameters, the last first, which are the same on all ranks. DDP's buckets
-are not: it arranges them anew after its first step, which a rank that joins has later than others.
-When a view breaks within a step, all parts of it are summed up once more in the next one: gradients
-stay as they were until the sum of all parts is there.
+Parts are ranges of the parameters, the last first, and are the same on all ranks. DDP's buckets are
+not: DDP rearranges them after its first step, and a rank that joins has its first step later. If a
+view breaks within a step, the next view sums all parts again. Gradients stay as they were until all
+parts are summed.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _engine: Any = torch.autograd.Variable._execution_engine
 
 
 class _Backward:
-    """What a backward pass has brought so far."""
+    """The gradients that a backward pass has computed so far."""
 
     def __init__(self) -> None:
-        self.views: dict[torch.Tensor, torch.Tensor] = {}  # of parameters, in the buckets
+        self.views: dict[torch.Tensor, torch.Tensor] = {}  # each parameter's gradient in its bucket
         self.error: BaseException | None = None
         self._given_up = False
         self._futures: list[tuple[torch.futures.Future[torch.Tensor], torch.Tensor]] = []
@@ -44,7 +44,7 @@ class _Backward:
         self._changed = threading.Condition()
 
     def add(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
-        """Take note of a bucket's gradients, which this device may still compute."""
+        """Note a bucket's gradients, which its device may still be computing."""
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         buffer = bucket.buffer()
         event = None
@@ -60,12 +60,12 @@ class _Backward:
         return future
 
     def wait(self, parameters: Sequence[torch.Tensor] | None = None) -> None:
-        """Wait until these parameters' gradients are there, or all.
+        """Wait until the gradients of `parameters`, or of all parameters, are there.
 
         Raises
         ------
         RuntimeError
-            If DDP does not sum up one of these parameters, or nobody goes on with this pass.
+            If DDP leaves out one of these parameters, or the pass was given up.
         """
 
         def there() -> bool:
@@ -86,13 +86,13 @@ class _Backward:
                 event.synchronize()
 
     def give_up(self) -> None:
-        """Nothing more will be added: the pass has raised."""
+        """Note that the pass has raised, so no further gradient comes."""
         with self._changed:
             self._given_up = True
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Hand the buckets back."""
+        """Complete the hook's futures, when all gradients are there."""
         self.wait()
         for future, buffer in self._futures:
             if buffer.device.type != "cpu":
@@ -101,21 +101,21 @@ class _Backward:
 
 
 class _Hooked(CodedAllReduce):
-    """A `CodedAllReduce` that is called by DDP, in the course of ``backward()``."""
+    """A `CodedAllReduce` that DDP calls in the course of ``backward()``."""
 
     def __init__(self, ddp: DistributedDataParallel, code: Code, **options: Any) -> None:
-        self._backward: _Backward | None = None  # that is under way
+        self._backward: _Backward | None = None  # the pass under way
         super().__init__(ddp.module, code, **options)
         self._ranges = _ranges(self._parameters, ddp.bucket_bytes_cap)
         try:
-            # DDP reads the annotations of what it is given.
+            # A lambda, because DDP checks the annotations of the hook that it gets.
             ddp.register_comm_hook(None, lambda state, bucket: self._hook(bucket))
         except BaseException:
             self._leave()
             raise
 
     def __call__(self, *sums: float) -> tuple[float, ...]:
-        """Refuse: DDP calls it."""
+        """Raise, because DDP makes the call."""
         raise RuntimeError(
             "DistributedDataParallel sums up gradients in backward() itself: there is nothing to "
             "call"
@@ -126,12 +126,12 @@ class _Hooked(CodedAllReduce):
         super().__exit__(kind, *rest)
 
     def close(self) -> None:
-        """As of `CodedAllReduce`; after a ``backward()`` that raised midway leave the others."""
+        """Close as `CodedAllReduce` does; leave the others if a ``backward()`` raised midway."""
         self._give_up()
         super().close()
 
     def _give_up(self) -> None:
-        """Leave, if a ``backward()`` has raised midway: DDP starts no other after that."""
+        """Leave if a ``backward()`` has raised midway: DDP cannot start another one after that."""
         if self._backward is not None:
             self._backward.give_up()
             self._leave()
@@ -149,7 +149,7 @@ class _Hooked(CodedAllReduce):
         backward = self._backward
         future = backward.add(bucket)
         if bucket.is_last():
-            # Twice: DDP's own call, which waits for the futures, comes between the two.
+            # Queued twice, to run after DDP's own callback, which waits for the futures.
             _engine.queue_callback(lambda: _engine.queue_callback(lambda: self._end(backward)))
         return future
 
@@ -161,11 +161,11 @@ class _Hooked(CodedAllReduce):
                 self._step(())
         except BaseException as error:
             backward.error = error
-        with contextlib.suppress(RuntimeError):  # it was given up
+        with contextlib.suppress(RuntimeError):  # the pass was given up
             backward.end()
 
     def _end(self, backward: _Backward) -> None:
-        """At the end of ``backward()``, when DDP has set every ``.grad``."""
+        """End a step: DDP has set every ``.grad``, and ``backward()`` is about to return."""
         self._backward = None
         if backward.error is not None:
             raise backward.error
@@ -178,7 +178,7 @@ class _Hooked(CodedAllReduce):
         message.used.fill_(1.0)  # DDP refuses parameters without a gradient
         end = len(message.flat)
         for begin, of in self._ranges:
-            self._members.since = None  # others are not waited for before this rank has its own
+            self._members.since = None  # do not wait for others before this rank has its gradients
             backward.wait(self._parameters[of])
             message.take_gradients(own, of)
             view.sum(message.flat[begin:end], self._patience(view))
@@ -191,9 +191,9 @@ class _Hooked(CodedAllReduce):
 
 
 def _ranges(parameters: Sequence[torch.Tensor], size: int) -> list[tuple[int, slice]]:
-    """Ranges of parameters of so many bytes or more, the last first.
+    """Return ranges of parameters of at least `size` bytes, the last first.
 
-    Of each, where it begins in the vector of all parameters, and which ones it has.
+    Of each range: where it begins in the vector of all parameters, and its slice of `parameters`.
     """
     found, begin, end, taken = [], sum(p.numel() for p in parameters), len(parameters), 0
     for at in reversed(range(len(parameters))):
@@ -221,9 +221,9 @@ def coded_ddp(
 ) -> CodedAllReduce:
     """Let the ``backward()`` of a DistributedDataParallel survive the death of ranks.
 
-    DDP's own process group has one member, this process; its communication hook sums up coded
-    gradients of all ranks, as `CodedAllReduce` does with proactive redundancy, while the backward
-    pass runs. The loop stays that of DDP::
+    DDP's own process group has one member, this process. While the backward pass runs, DDP's
+    communication hook sums the coded gradients of all ranks, as `CodedAllReduce` does with
+    proactive redundancy. The loop stays that of DDP::
 
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         ddp = DistributedDataParallel(model)
@@ -239,36 +239,36 @@ def coded_ddp(
     Parameters
     ----------
     ddp : torch.nn.parallel.DistributedDataParallel
-        Whose process group has one member. Messages are summed up in parts of its
-        ``bucket_cap_mb``, which is the same on all ranks.
+        Its process group has one member. Its ``bucket_cap_mb`` is the size of the parts in which
+        messages are summed, and must be the same on all ranks.
     code, sampler, accumulate, state, deadline, settle, partial, buffers
-        As of `CodedAllReduce`. Batches whose gradients are added up are those within
-        ``ddp.no_sync()``, and the one after.
+        As in `CodedAllReduce`. The gradients of batches within ``ddp.no_sync()``, and of the one
+        after, are added up.
     store : torch.distributed.Store, optional
-        By which ranks agree who takes part. Default: that of torchrun.
+        The store through which ranks agree on who takes part. Default: that of torchrun.
     rank : int, optional
         Default: that of torchrun.
 
     Returns
     -------
     CodedAllReduce
-        With its attributes, ``join()`` and ``close()``. ``backward()`` calls it, and raises what
-        it raises; after a `fastgc.LeftOutError` and ``join()`` the loop may go on.
+        ``backward()`` calls it, and raises its errors. After a `fastgc.LeftOutError`, call its
+        ``join()``, and the loop may go on.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument does not fit, or DDP has another group, ``find_unused_parameters``,
-        ``static_graph`` or ``mixed_precision``.
+        If an argument does not fit, if DDP's group has other members, or if DDP has
+        ``find_unused_parameters``, ``static_graph`` or ``mixed_precision``.
     RuntimeError
-        As of `CodedAllReduce`; or if DDP has a communication hook already.
+        As `CodedAllReduce` does; also if DDP has a communication hook already.
 
     Notes
     -----
-    Losses are sums over the rank's own samples, times ``sampler.weights`` where the code has some,
-    and divided by the number of samples that all ranks have: `CodedAllReduce` checks that in the
-    first step. DDP's own broadcasts of parameters and buffers reach nobody: ranks begin with the
-    same ones, and `buffers` says what becomes of those that forward changes.
+    Losses are sums over the rank's own samples, times ``sampler.weights`` if the code has weights,
+    divided by the number of samples of all ranks. `CodedAllReduce` checks that in the first step.
+    DDP's own broadcasts of parameters and buffers have no effect: ranks begin with equal ones, and
+    `buffers` says what happens to buffers that forward changes.
     """
     if not isinstance(ddp, DistributedDataParallel):
         raise TypeError(f"ddp must be a DistributedDataParallel, not {type(ddp).__name__}")

@@ -1,4 +1,4 @@
-"""Which ranks are on one machine, and die with it."""
+"""The ranks on each machine, which die together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .place import own_rank, own_store, world_size
 
 __all__ = ["hosts", "warn_of_host"]
 
-dist: Any = torch.distributed  # which exports less than it documents, for type checkers
+dist: Any = torch.distributed  # type checkers do not see all that it exports
 
 
 def hosts(
@@ -27,7 +27,7 @@ def hosts(
     rank: int | None = None,
     store: Any = None,
 ) -> list[str]:
-    """The machine of each rank: the domains of `fastgc.Code.placed`.
+    """Return the machine of each rank: the domains of `fastgc.Code.placed`.
 
     Call it on all ranks; they wait for each other. Each then makes the same code::
 
@@ -50,8 +50,8 @@ def hosts(
     -------
     list of str
         A label for each rank, in order. A rank that restarts gets the labels of the first start,
-        wherever it runs now, because what the others compute depends on them. With
-        `fastgc.torch.CodedDataParallel` rank 0 is the master, so the workers' labels are
+        wherever it runs now, because the work of the others depends on them. With
+        `fastgc.torch.CodedDataParallel`, rank 0 is the master, so the workers' labels are
         ``hosts()[1:]``.
 
     Raises
@@ -76,21 +76,16 @@ def hosts(
     store = own_store() if store is None else store
     restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store = dist.PrefixStore(f"fastgc/hosts/{restarts}", store)
-    store.compare_set(str(rank), "", host)  # unless an earlier life of this rank has said it
+    store.compare_set(str(rank), "", host)  # an earlier life of this rank may have set it
     return [store.get(str(other)).decode() for other in range(ranks)]
 
 
 def warn_of_host(code: Code, enough: Callable[[list[int]], bool]) -> None:
-    """Warn on one rank of a machine whose loss the others do not survive, as torchrun numbers them.
+    """Warn, on one rank of a machine, that the other machines' ranks cannot go on without it.
 
-    Nothing is said of ranks that torchrun did not start, or that are on one machine; nor of a code
-    that tolerates no loss, or of a machine with one rank, whose loss is any rank's.
-
-    Parameters
-    ----------
-    code : Code
-    enough : callable
-        Whether these ranks can go on.
+    There is no warning for ranks that torchrun did not start, or that are all on one machine, nor
+    for a code that tolerates no loss, or a machine with one rank (any rank's loss is like it).
+    `enough` says whether a list of ranks can go on.
     """
     try:
         names = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE")

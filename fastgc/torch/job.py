@@ -1,4 +1,4 @@
-"""What workers compute of a module: gradients of weighted losses, without a copy."""
+"""What workers compute of a module: gradients of weighted losses, on parameters without a copy."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ __all__ = ["Job", "Layout", "Loss", "losses", "moved", "plainly", "seed_all", "w
 
 Array = NDArray[Any]
 Loss = Callable[[torch.nn.Module, Any], Any]
-Device = Any  # of torch.device, or what gives one for a worker's number
+Device = Any  # of torch.device, or a function from a worker's number to one
 
-_DIGIT = 1 << 20  # integers cross as two of them, which float32 holds exactly
+_DIGIT = 1 << 20  # the base of the two digits by which float32 sends an integer exactly
 
 
 class Layout(NamedTuple):
-    """What parameters and messages hold besides a module's parameters.
+    """What the vector of parameters and the messages hold besides a module's parameters.
 
-    Parameters: those of the module, buffers that forward changes, the step, the batch's indices,
-    and those of batches to come.
-    Messages: their gradients, the loss, further sums, whether each parameter was used, and how the
-    buffers have changed. All but the gradients may be in parts, one after another, of which each is
-    what those before it lack by their rounding; they begin where complex numbers do.
+    The vector of parameters: the module's parameters, buffers that forward changes, the step, and
+    the indices of the batch and of batches to come.
+
+    A message: the gradients, the loss, further sums, whether each parameter was used, and the
+    changes of the buffers. All but the gradients may be sent in several parts, for precision: each
+    part is the rounding error of the sum of those before it. Parts begin at even positions, where
+    packed complex numbers do.
     """
 
     parameters: int
@@ -50,17 +52,17 @@ class Layout(NamedTuple):
 
     @property
     def theta_size(self) -> int:
-        """Numbers that the master sends."""
+        """Length of the vector that the master sends."""
         return self.parameters + self.buffers + 2 * (1 + (1 + self.ahead) * self.batch)
 
     @property
     def message_size(self) -> int:
-        """Numbers that are decoded."""
+        """Length of a decoded message."""
         return self._begin + self.parts * self._each
 
     @property
     def numbers(self) -> int:
-        """Those besides gradients, each counted once."""
+        """How many numbers besides gradients a message holds, not counting their parts."""
         return 1 + self.sums + self.tensors + self.buffers
 
     @property
@@ -72,16 +74,16 @@ class Layout(NamedTuple):
         return self.numbers + (self.numbers % 2 if self.parts > 1 else 0)
 
     def put_numbers(self, message: Array, numbers: Array, scale: float = 1.0) -> None:
-        """Write what is not gradients, to be multiplied by `scale`."""
+        """Write the numbers besides gradients; the message will be multiplied by `scale`."""
         left = np.zeros(self._each)
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found elsewhere
+        with np.errstate(over="ignore", invalid="ignore"):  # others find what is not finite
             left[: len(numbers)] = numbers / scale
             for at in range(self._begin, self._begin + self.parts * self._each, self._each):
                 message[at : at + self._each] = left
                 left -= message[at : at + self._each].astype(np.float64)
 
     def numbers_of(self, message: Array) -> Array:
-        """The same of sums of messages, or what they are rounded from."""
+        """Return these numbers of a sum of messages, or of the sums that a message rounds."""
         parts = message[self._begin :][: self.parts * self._each].reshape(self.parts, self._each)
         found: Array = parts.sum(axis=0, dtype=np.float64)
         return found
@@ -93,14 +95,14 @@ class Layout(NamedTuple):
         digits[1:, 0], digits[1:, 1] = np.divmod(indices.ravel(), _DIGIT)
 
     def take(self, theta: Array) -> tuple[int, NDArray[np.int64]]:
-        """The step, and the indices."""
+        """Return the step and the indices that `put` wrote."""
         digits = theta[self.parameters + self.buffers :].reshape(-1, 2).astype(np.int64)
         numbers = digits[:, 0] * _DIGIT + digits[:, 1]
         return int(numbers[0]), numbers[1:].reshape(1 + self.ahead, self.batch)
 
 
 def losses(loss: Loss, module: torch.nn.Module, batch: Any) -> tuple[torch.Tensor, list[float]]:
-    """What a loss returns: a tensor of one number, and further sums. TypeError if anything else."""
+    """Return a loss's tensor of one number, and its further sums; TypeError if it has neither."""
     values = loss(module, batch)
     first, *sums = values if isinstance(values, tuple | list) else (values,)
     if not isinstance(first, torch.Tensor):
@@ -118,7 +120,7 @@ def losses(loss: Loss, module: torch.nn.Module, batch: Any) -> tuple[torch.Tenso
 
 
 def weights_losses(code: Code) -> bool:
-    """Whether messages are gradients of weighted losses: as long as these, by real coefficients."""
+    """Whether messages are gradients of weighted losses: as long, with real coefficients."""
     rows = [
         code.coefficients(worker, index)
         for worker in range(code.n)
@@ -128,15 +130,15 @@ def weights_losses(code: Code) -> bool:
 
 
 class Job:
-    """What all workers need, pickled by value where it is not importable.
+    """What all workers need. It is pickled by value if it cannot be imported.
 
-    `scale` multiplies the loss, and so gradients. `buffers` names those that forward may change.
-    `fetching` is the number of each worker's processes that fetch samples; all else is as of
-    `fastgc.torch.CodedDataParallel`.
+    `scale` multiplies the loss, and so the gradients. `buffers` names the buffers that forward may
+    change. `fetching` is the number of processes that fetch samples, for each worker. All else is
+    as in `fastgc.torch.CodedDataParallel`.
     """
 
-    modules = ("torch", __name__)  # that processes are forked with
-    of_main = False  # what is of __main__ is pickled by value
+    modules = ("torch", __name__)  # imported in the process from which workers are forked
+    of_main = False  # objects of __main__ are pickled by value
 
     def __init__(
         self,
@@ -157,15 +159,15 @@ class Job:
         self.buffers, self.device, self.threads = list(buffers), device, threads
         self.fetching, self.default_dtype = fetching, torch.get_default_dtype()
         self._own: _Replica | None = None
-        self._taken = False  # whether a worker of this process computes with the module
+        self._taken = False  # whether a worker in this process computes with the module itself
 
     @property
     def parameters(self) -> int:
-        """Length of what the master sends."""
+        """Length of the vector that the master sends."""
         return self.layout.theta_size
 
     def finish(self, worker: int, form: Format, sums: Array, message: Array) -> None:
-        """Write to a message what is not gradients once more, more precisely than its rounding."""
+        """Write the numbers besides gradients again, from `sums`, which are not yet rounded."""
         if self.layout.parts > 1:
             scale = form.scale(worker, message)
             self.layout.put_numbers(message, self.layout.numbers_of(sums), scale)
@@ -180,9 +182,10 @@ class Job:
         self._own.write(out, [(partition, 1.0)])
 
     def worker(self, number: int, task: Task, out: Sequence[Array] | None) -> Worker:
-        """What computes a worker's messages; another one's in its place, if there is one already.
+        """Return an object that computes the messages of worker `number`.
 
-        That has a copy of the module, and fetches its samples itself.
+        The first one in a process uses the module itself. Further ones use copies of it, and fetch
+        their samples themselves.
         """
         first, self._taken = not self._taken, True
         loader = Loader(self.feed, self.seed, self.fetching) if first and self.fetching else None
@@ -191,7 +194,7 @@ class Job:
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         buffers: list[pickle.PickleBuffer] = []
-        apart = buffers.append if protocol.__index__() >= 5 else None  # so that engines may share
+        apart = buffers.append if protocol.__index__() >= 5 else None  # engines may share these
         state = self.__dict__ | {"_own": None, "_taken": False}
         return _load, (pickled(state, apart), buffers)
 
@@ -203,11 +206,12 @@ def _load(state: bytes, buffers: list[Any]) -> Job:
 
 
 class Worker:
-    """Computes a worker's messages.
+    """Compute a worker's messages.
 
-    With real coefficients a message is the gradient of a weighted sum of losses: one backward pass
-    writes it, and where nothing is drawn at random and weights are equal, one forward pass does.
-    Others are encoded from the partial gradients, one backward pass each.
+    With real coefficients, a message is the gradient of a weighted sum of losses: one backward pass
+    computes it. One forward pass suffices if the weights are equal and nothing is drawn at random.
+    With complex coefficients, one backward pass computes each partial gradient, and the message is
+    encoded from these.
     """
 
     def __init__(
@@ -220,7 +224,7 @@ class Worker:
         loader: Loader | None,
     ) -> None:
         torch.set_num_threads(job.threads)
-        # The loader was forked before a device is touched, which forks cannot use.
+        # The loader forked its processes before this touches a device: forks cannot use one.
         device = job.device(number) if callable(job.device) else job.device
         self._replica = _Replica(job, module, device, loader)
         self._jobs: list[list[tuple[int, float]]] = []
@@ -230,7 +234,7 @@ class Worker:
         self._direct = weights_losses(code)
         self._job, self._number = job, number
         self._form = form = code.scheme.format(task.size, task.dtype, task.message_dtype)
-        # Where a message is added up whose scale is not known before, or by several passes.
+        # Sum apart if the message has a scale, known at the end, or several rounded passes.
         wide = form.scaled or (bool(job.buffers) and form.sum_dtype != form.message_dtype)
         self._sums = np.empty(form.length, form.sum_dtype) if wide else None
         for index in range(int(code.scheme.message_counts[number])):
@@ -248,13 +252,13 @@ class Worker:
                 encoder = code.encoder(number, task.size, out=slot, index=index, **dtypes)
                 self._encoders.append(encoder)
         self._partial = None if self._direct else np.empty(task.size, task.dtype)
-        self._writes = self._jobs  # what is computed at once
+        self._writes = self._jobs  # the groups of partitions that are computed at once
         if not self._direct:
             self._writes = [[one] for jobs in self._jobs for one in jobs]
 
     @property
     def partition(self) -> int:
-        """The one that is computed; -1: none."""
+        """The partition that is being computed; -1 if none."""
         return self._replica.partition
 
     def __call__(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
@@ -279,7 +283,7 @@ class Worker:
 
 
 class _Replica:
-    """A copy of the module whose parameters are views of what the master sends."""
+    """A copy of the module, whose parameters are views of the vector that the master sends."""
 
     def __init__(
         self, job: Job, module: torch.nn.Module, device: Device, loader: Loader | None = None
@@ -291,9 +295,9 @@ class _Replica:
         buffers = dict(module.named_buffers())
         self._buffers = [buffers[name] for name in job.buffers]
         self._views: dict[tuple[int, str], tuple[torch.Tensor, Vector]] = {}
-        self._here: Vector | None = None  # on another device than the memory
-        self._random = bool(job.buffers)  # then partitions are computed one by one
-        self._known = False  # whether it is
+        self._here: Vector | None = None  # the parameters, if on another device than the CPU
+        self._random = bool(job.buffers)  # whether partitions are computed one by one
+        self._known = False  # whether `_random` was found out
         self._edges = edges(job.layout.batch, job.partitions)
         self._target: list[torch.Tensor] = []
         self._used = [False] * len(self._parameters)
@@ -313,7 +317,7 @@ class _Replica:
             hook(lambda p, t=t: self._take(p, t))
 
     def _tensors(self, array: Array) -> tuple[torch.Tensor, Vector]:
-        """A vector that comes again and again, as tensors."""
+        """Return tensors of an array, made once: the same arrays come in each step."""
         key = array.__array_interface__["data"][0], array.dtype.name
         if key not in self._views:
             flat = as_tensor(array)
@@ -321,7 +325,7 @@ class _Replica:
         return self._views[key]
 
     def _take(self, p: torch.Tensor, t: int) -> None:
-        """Move a gradient to where it is wanted, as soon as it is there: it is in the cache yet."""
+        """Move a gradient to its target as soon as it is computed: it is still in the cache."""
         grad, p.grad = p.grad, None
         assert grad is not None
         if grad.is_sparse:
@@ -344,7 +348,7 @@ class _Replica:
         self.step, self._batches = self._layout.take(theta)
 
     def look_ahead(self, writes: list[list[tuple[int, float]]]) -> None:
-        """Ask for the samples of what is to be written in this step, and in those to come."""
+        """Order the samples of this step and of coming ones."""
         if self._loader is None:
             return
         self._loader.begin(self.step)
@@ -356,7 +360,7 @@ class _Replica:
                     self._loader.ask(step, partitions[0], self._samples(batch, partitions))
 
     def _passes(self, jobs: list[tuple[int, float]]) -> list[list[int]]:
-        """Partitions that go through the module together."""
+        """Return groups of partitions that go through the module together."""
         partitions = [j for j, _ in jobs]
         together = not self._random and len({weight for _, weight in jobs}) == 1
         return [partitions] if together else [[j] for j in partitions]
@@ -365,7 +369,7 @@ class _Replica:
         return np.concatenate([batch[self._edges[j] : self._edges[j + 1]] for j in partitions])
 
     def write(self, out: Array, jobs: list[tuple[int, float]]) -> None:
-        """Write the sum of partitions' parts, each times its weight."""
+        """Write the sum of the partitions' gradients and numbers, each times its weight."""
         with plainly(self._job.default_dtype, self._device.type):
             self._write(out, jobs)
 
@@ -393,13 +397,13 @@ class _Replica:
         self.partition, self._known = -1, True
 
     def _together(self, jobs: list[tuple[int, float]], tail: Array) -> torch.Tensor | None:
-        """The weighted loss of all by one forward pass; None if that is not what they have."""
+        """Return the weighted loss from one forward pass, or None if it draws random numbers."""
         self.partition = jobs[0][0]
         seed_all(self._job.seed, self.step, self.partition)
         before = Drawn.now(self._device)
         total, sums = self._losses([j for j, _ in jobs])
         if Drawn.now(self._device) != before:
-            self._random = True  # once, and from now on
+            self._random = True  # from now on, one by one
             return None
         return self._add(total, sums, jobs[0][1], tail)
 
@@ -412,7 +416,7 @@ class _Replica:
             weighted = self._add(loss, sums, weight, tail)
             if not self._buffers:
                 total = total + weighted
-            elif weighted.requires_grad:  # while buffers are what forward left
+            elif weighted.requires_grad:  # now, before the next partition changes the buffers
                 torch.autograd.backward(weighted)
             self._note_buffers(old, weight, tail)
         return total
@@ -469,9 +473,9 @@ CHANGES = (
 
 @contextlib.contextmanager
 def plainly(dtype: torch.dtype | None = None, device: str = "cpu") -> Iterator[None]:
-    """Compute as a process does that has just started, whatever mode is on: with gradients.
+    """Compute as in a process that has just started: with gradients, and without any mode.
 
-    With this default dtype, if one is given. A loss may still choose modes of its own.
+    `dtype` is the default dtype meanwhile. A loss may still choose modes of its own.
     """
     before = torch.get_default_dtype()
     if dtype is not None and dtype != before:
@@ -480,8 +484,8 @@ def plainly(dtype: torch.dtype | None = None, device: str = "cpu") -> Iterator[N
         with contextlib.ExitStack() as modes:
             modes.enter_context(torch.inference_mode(False))
             modes.enter_context(torch.enable_grad())
-            # Only where it is on: within another, one of the loss's own would keep its copies of
-            # parameters until the end, and add up gradients of all partitions in less precision.
+            # Only if it is on: inside this one, an autocast of the loss's own would keep its copies
+            # of parameters to the end, and add up all partitions' gradients in less precision.
             for kind in {"cpu", device}:
                 if _casts(kind):
                     modes.enter_context(torch.autocast(kind, enabled=False))
@@ -499,7 +503,7 @@ def _casts(kind: str) -> bool:
 
 
 def moved(batch: Any, device: torch.device) -> Any:
-    """A batch with its tensors on a device."""
+    """Return a batch with its tensors on a device."""
     if isinstance(batch, torch.Tensor):
         return batch.to(device)
     if isinstance(batch, dict):

@@ -30,19 +30,19 @@ _REAL: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
 }
-# What NumPy has no dtype for, by integers of its width.
+# Dtypes that NumPy lacks, as integers of the same width.
 _SAME_WIDTH = {"bfloat16": (np.dtype(np.int16), torch.bfloat16)}
 
 
 def trainable(module: torch.nn.Module, *, cut: bool = False) -> list[torch.nn.Parameter]:
-    """The parameters that require gradients; tied ones once. `cut`: they may be parts.
+    """Return the parameters that require gradients, tied ones once. `cut` allows sharded ones.
 
     Raises
     ------
     TypeError
-        If `module` is none, or its parameters are not all of one real dtype.
+        If `module` is no module, or its parameters are not all of one real dtype.
     ValueError
-        If there are none, or some are not initialised yet.
+        If there are no such parameters, or some are not initialised yet.
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"module must be a torch.nn.Module, not {type(module).__name__}")
@@ -70,12 +70,12 @@ def trainable(module: torch.nn.Module, *, cut: bool = False) -> list[torch.nn.Pa
 
 
 def dtype_of(parameters: list[torch.nn.Parameter]) -> np.dtype[Any]:
-    """NumPy's name of the parameters' dtype."""
+    """Return NumPy's dtype of the parameters."""
     return _REAL[parameters[0].dtype]
 
 
 class Vector:
-    """Views of a flat tensor in the shapes of others, one after another; they end at `stop`."""
+    """Views of a flat tensor, one after another, in the shapes of `like`; they end at `stop`."""
 
     def __init__(self, flat: torch.Tensor, like: Iterable[torch.Tensor]) -> None:
         self.tensors: list[torch.Tensor] = []
@@ -86,7 +86,7 @@ class Vector:
 
 
 def apart(array: NDArray[Any], like: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors of a `Vector` of an array, each with a storage of its own: saved, it is alone."""
+    """The tensors of a `Vector`, with a storage each: saving one does not save the whole array."""
     found, stop = [], 0
     for each in like:
         begin, stop = stop, stop + each.numel()
@@ -95,13 +95,9 @@ def apart(array: NDArray[Any], like: Iterable[torch.Tensor]) -> list[torch.Tenso
 
 
 class Unsent:
-    """What of a module workers got when they started and are not sent again: it must not change.
+    """The part of a module that workers got at the start only. It must not change.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-    sent : iterable of Tensor
-        What they are sent.
+    It is all except the tensors of `sent`, which workers get in each step.
     """
 
     def __init__(self, module: torch.nn.Module, sent: Iterable[torch.Tensor]) -> None:
@@ -117,7 +113,7 @@ class Unsent:
                 yield name, each
 
     def check(self) -> None:
-        """Raise RuntimeError if anything has changed."""
+        """Raise RuntimeError if anything in it has changed."""
         seen = 0
         for name, now in self._named():
             known = self._known.get(name)
@@ -148,7 +144,7 @@ class Unsent:
 
 @torch.no_grad()
 def fingerprint(tensors: Iterable[torch.Tensor]) -> int:
-    """A number that differs, most likely, where any bit of the tensors does."""
+    """Return a number that most likely differs if any bit of the tensors differs."""
     found = 0
     for each in tensors:
         whole = local(each).detach().cpu().contiguous().view(-1)
@@ -156,13 +152,13 @@ def fingerprint(tensors: Iterable[torch.Tensor]) -> int:
     return found
 
 
-# Kernels of BatchNorm do not count that they write to its buffers: those of up to so many numbers
-# are copied whether or not anything has been counted.
+# BatchNorm's kernels write to its buffers without counting a version: buffers of at most so many
+# numbers are copied in any case.
 _UNCOUNTED = 1 << 16
 
 
 class Buffers:
-    """A module's buffers, and what they were before a step that is under way."""
+    """A module's buffers, and their values before the step that is under way."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module
@@ -171,7 +167,7 @@ class Buffers:
 
     @torch.no_grad()
     def keep(self) -> None:
-        """A step is done: keep what those are that it has changed."""
+        """End a step: keep the new values of the buffers that it has changed."""
         before, self._kept = self._kept, {}
         for name, now in self._module.named_buffers():
             known = before.get(name)
@@ -183,12 +179,12 @@ class Buffers:
 
     @property
     def kept(self) -> dict[str, torch.Tensor]:
-        """What they were when `keep` was called."""
+        """The buffers' values at the last `keep`."""
         return {name: value for name, (_, _, value) in self._kept.items()}
 
     @contextlib.contextmanager
     def unchanged(self) -> Iterator[None]:
-        """Within, they may change: afterwards they are what they were."""
+        """Restore the buffers at the end of this context."""
         before = {name: now.clone() for name, now in self._module.named_buffers()}
         try:
             yield
@@ -199,7 +195,7 @@ class Buffers:
 
     @torch.no_grad()
     def restore(self, values: dict[str, torch.Tensor]) -> None:
-        """Set them to what others kept."""
+        """Set the buffers to values that another rank kept."""
         for name, now in self._module.named_buffers():
             if name in values:
                 now.copy_(values[name])
@@ -207,10 +203,10 @@ class Buffers:
 
 
 def as_tensor(array: NDArray[np.generic]) -> torch.Tensor:
-    """A tensor of an array's memory, which may be read-only (then it must not be written)."""
+    """Return a tensor that shares an array's memory; if the array is read-only, only read it."""
     width, dtype = _SAME_WIDTH.get(array.dtype.name, (array.dtype, None))
     with warnings.catch_warnings():
-        # PyTorch warns of memory that must not be written: nor is it
+        # PyTorch warns about read-only memory; nobody writes to this tensor.
         warnings.simplefilter("ignore", UserWarning)
         tensor = torch.from_numpy(array.view(width))
     return tensor if dtype is None else tensor.view(dtype)

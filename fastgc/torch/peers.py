@@ -1,4 +1,4 @@
-"""Steps of a module that all ranks train alike, without a master, by a loss of its samples."""
+"""Training steps without a master: all ranks train the same module, by a loss of samples."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["PeerKeywords", "Peers", "world_size"]
 
 
 class PeerKeywords(TypedDict, total=False):
-    """Options of ``engine="all-reduce"``, as in `CodedAllReduce`; and the step to begin at."""
+    """Options of ``engine="all-reduce"``: those of `CodedAllReduce`, and the step to begin at."""
 
     redundancy: str
     state: Iterable[Any]
@@ -38,26 +38,16 @@ class PeerKeywords(TypedDict, total=False):
 
 
 def world_size(options: PeerKeywords, default: int) -> int:
-    """How many ranks there are, where that is known."""
+    """Return the number of ranks if it is known, or else `default`."""
     return place_of(options.get("group"), options.get("rank"))[1] or default
 
 
 class Peers:
-    """Computes this rank's partitions of each batch, and sums up what all ranks have.
+    """Compute this rank's partitions of each batch, and sum the gradients of all ranks.
 
-    Parameters
-    ----------
-    module, loss, dataset, code, batch_size, sampler, buffers
-        As in `CodedDataParallel`.
-    feed : Feed
-    scale : float
-        Multiplies losses.
-    seed : int
-    ahead : int
-        Processes that fetch samples, and batches that they fetch ahead.
-    one_by_one : bool
-        Whether each partition goes through the module by itself.
-    options : PeerKeywords
+    `scale` is a factor of the losses. `ahead` is the number of processes that fetch samples, and of
+    batches that they fetch ahead. With `one_by_one`, each partition goes through the module by
+    itself. All else is as in `CodedDataParallel`.
     """
 
     def __init__(
@@ -87,7 +77,7 @@ class Peers:
         self.sampler = CodedSampler(
             dataset, code, batch_size, rank, seed=seed, order=sampler, _ahead=ahead
         )
-        # Forked before there are sockets and threads of a group.
+        # Fork these processes before the group's sockets and threads exist.
         self._loader = Loader(feed, seed, ahead) if ahead else None
         self._earlier = _Earlier(self._parameters)
         given: dict[str, Any] = {**options, "buffers": buffers}
@@ -98,7 +88,7 @@ class Peers:
         self.all_reduce = CodedAllReduce(module, code, sampler=self.sampler, **given)
 
     def backward(self) -> tuple[tuple[float, ...], RoundReport]:
-        """Add the next batch's gradient to every ``.grad``; its loss, further sums and a report."""
+        """Add the next batch's gradient to every ``.grad``; return its sums and a report."""
         with self._earlier:
             rows = self.sampler.take()
             own = self._compute(rows)
@@ -129,7 +119,7 @@ class Peers:
     # ------------------------------------------------------------------------- what a rank computes
 
     def _compute(self, rows: Indices) -> list[float]:
-        """Gradients of this rank's partitions, in ``.grad``, and their loss and sums."""
+        """Put the gradient of this rank's partitions into ``.grad``; return their loss and sums."""
         step, jobs = self.sampler.step - 1, self.sampler.own
         with plainly(device=self._device.type), restored(self._device):
             if self._loader is not None:
@@ -140,7 +130,7 @@ class Peers:
                             indices = self.sampler.of(batch, partitions)
                             self._loader.ask(at, self._drawn_for(partitions, indices), indices)
             sums = self._by_passes(step, rows[0], jobs)
-            if sums is None:  # something was drawn: this once, and from now on by partitions
+            if sums is None:  # random numbers were drawn: from now on, partition by partition
                 for p in self._parameters:
                     p.grad = None
                 sums = self._by_passes(step, rows[0], jobs)
@@ -148,9 +138,9 @@ class Peers:
         return sums
 
     def _passes(self, jobs: list[tuple[int, float]]) -> list[list[int]]:
-        """Partitions that go through the module together.
+        """Return groups of partitions that go through the module together.
 
-        With reactive redundancy, all: nobody else computes them, so that nothing has to be alike.
+        With reactive redundancy, all do: no other rank computes them, so none must draw alike.
         """
         partitions = [j for j, _ in jobs]
         alike = len({weight for _, weight in jobs}) == 1
@@ -160,9 +150,10 @@ class Peers:
     def _by_passes(
         self, step: int, batch: Indices, jobs: list[tuple[int, float]]
     ) -> list[float] | None:
-        """None if random numbers were drawn for several partitions at once, which others draw too.
+        """Compute all passes; None if a pass of several partitions drew random numbers.
 
-        Nothing was added to gradients then.
+        Other ranks compute these partitions in other groups, and would draw other numbers. Nothing
+        was added to gradients in that case.
         """
         weights, passes, total = dict(jobs), self._passes(jobs), None
         for partitions in passes:
@@ -186,7 +177,7 @@ class Peers:
         return total
 
     def _drawn_for(self, partitions: list[int], indices: Indices) -> int:
-        """What random numbers depend on besides the step: alike for all who compute the same."""
+        """Return the seed of a pass, besides the step: equal for ranks that compute the same."""
         return self._k + int(indices[0]) if self._reactive else partitions[0]
 
     def _add(self, loss: torch.Tensor, sums: list[float], weight: float = 1.0) -> list[float]:
@@ -196,7 +187,7 @@ class Peers:
         return [weighted.detach().item(), *(weight * x for x in sums)]
 
     def _recompute(self, indices: list[int]) -> list[float]:
-        """Add the gradient of samples that another rank owned; their loss and sums."""
+        """Add the gradient of samples that another rank owned; return their loss and sums."""
         with plainly(device=self._device.type), restored(self._device):
             seed_all(self._seed, self.all_reduce.step, self._k + indices[0])
             samples = moved(self._feed(indices), self._device)
@@ -204,10 +195,10 @@ class Peers:
 
 
 class _Earlier:
-    """Gradients of earlier steps, which a step is added to; ranks that join get them, too.
+    """Gradients of earlier steps, to which a step is added. Ranks that join get them, too.
 
-    As a context they are set aside: ``.grad`` is None when it begins. When it ends they are added
-    to what ``.grad`` is then, or take its place if an exception is raised.
+    Used as a context: it sets them aside, so that ``.grad`` is None. At the end it adds them to the
+    new ``.grad``, or after an exception puts them back.
     """
 
     def __init__(self, parameters: list[torch.nn.Parameter]) -> None:

@@ -1,4 +1,4 @@
-"""Pickles whose tensors' memory is left where it is, as that of NumPy's arrays is."""
+"""Pickles that leave the memory of tensors where it is, as they do for NumPy's arrays."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ __all__ = ["Pickler", "pickled"]
 
 
 def pickled(thing: Any, keep: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
-    """Pickle a thing; memory of tensors and arrays may be kept out of it by ``keep``."""
+    """Pickle a thing; `keep` may take the memory of tensors and arrays out of the pickle."""
     file = io.BytesIO()
     Pickler(file, 5, buffer_callback=keep).dump(thing)
     return file.getvalue()
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles by value what is not importable, and memory of tensors as buffers (PEP 574).
+    """Pickle by value what cannot be imported, and the memory of tensors as buffers (PEP 574).
 
-    PyTorch's own way writes them into the pickle, each with all that it is a view of.
+    PyTorch itself writes a tensor into the pickle, with the whole storage of which it is a view.
     """
 
     def reducer_override(self, obj: Any) -> Any:
-        """How to pickle an object; NotImplemented: as usual."""
+        """Return how to pickle an object; NotImplemented means as usual."""
         if type(obj) is torch.Tensor and _is_plain(obj):
-            # Of the bits: there are dtypes that NumPy does not have.
+            # As bytes, because NumPy lacks some of the dtypes.
             bits = obj.reshape(-1).view(torch.uint8).numpy()
             return _tensor, (bits, obj.dtype, obj.shape)
         return super().reducer_override(obj)
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    """Whether its elements, one after the other in memory, are all there is to it."""
+    """Whether the tensor is nothing more than its elements, one after another in memory."""
     return (
         tensor.device.type == "cpu"
         and tensor.numel() > 0
@@ -50,6 +50,6 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _tensor(bits: NDArray[np.uint8], dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
-    if not bits.flags.writeable:  # tensors are, always
+    if not bits.flags.writeable:  # PyTorch has no read-only tensors
         bits = bits.copy()
     return torch.from_numpy(bits).view(dtype).view(shape)

@@ -1,7 +1,7 @@
-"""Who this process is among the ranks, as torch.distributed or torchrun knows it.
+"""The rank of this process, as torch.distributed or torchrun knows it.
 
-A process group of one member, as `fastgc.torch.coded_ddp` asks for, knows its own process alone:
-where torchrun started several, ranks are torchrun's.
+A process group of one member, as `fastgc.torch.coded_ddp` needs it, knows only its own process. If
+torchrun started several, their ranks are torchrun's.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import torch.distributed
 
 __all__ = ["own_rank", "own_store", "place_of", "world_size"]
 
-dist: Any = torch.distributed  # which exports less than it documents, for type checkers
+dist: Any = torch.distributed  # type checkers do not see all that it exports
 
 
 def _grouped() -> bool:
-    """Whether ranks are those of torch.distributed."""
+    """Whether torch.distributed knows the ranks."""
     if not dist.is_initialized():
         return False
     return dist.get_world_size() > 1 or int(os.environ.get("WORLD_SIZE", "1")) == 1
 
 
 def own_rank() -> int:
-    """The rank of this process.
+    """Return the rank of this process.
 
     Raises
     ------
     RuntimeError
-        If neither knows one.
+        If neither torch.distributed nor torchrun knows it.
     """
     if _grouped():
         return int(dist.get_rank())
@@ -42,7 +42,7 @@ def own_rank() -> int:
 
 
 def world_size() -> int | None:
-    """The number of ranks, where it is known."""
+    """Return the number of ranks, or None if it is unknown."""
     if _grouped():
         return int(dist.get_world_size())
     world = os.environ.get("WORLD_SIZE")
@@ -50,7 +50,7 @@ def world_size() -> int | None:
 
 
 def place_of(group: Any, rank: int | None) -> tuple[int, int | None]:
-    """The rank of this process, and the number of ranks where it is known."""
+    """Return the rank of this process, and the number of ranks, or None if it is unknown."""
     if group is not None:
         return int(dist.get_rank(group)), int(dist.get_world_size(group))
     if rank is not None:
@@ -59,7 +59,7 @@ def place_of(group: Any, rank: int | None) -> tuple[int, int | None]:
 
 
 def own_store() -> Any:
-    """The store of the job: that of torchrun, or else of ``init_process_group``.
+    """Return the store of the job: that of torchrun, or else of ``init_process_group``.
 
     Raises
     ------

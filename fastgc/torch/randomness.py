@@ -1,4 +1,4 @@
-"""What dropout and augmentation draw from: alike for all who compute a partition."""
+"""Random numbers of dropout and augmentation: the same for all that compute a partition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Drawn", "restored", "seed_all"]
 
 
 def seed_all(*numbers: int) -> None:
-    """Seed torch, NumPy and random by these numbers: those of a run, a step and a partition."""
+    """Seed torch, NumPy and random from `numbers`, such as a run's seed, a step and a partition."""
     seed = np.random.SeedSequence(numbers).generate_state(2, np.uint32).tolist()
     torch.manual_seed(seed[0] | (seed[1] & 0x7FFFFFFF) << 32)
     np.random.seed(seed[0])  # noqa: NPY002
@@ -22,7 +22,7 @@ def seed_all(*numbers: int) -> None:
 
 
 class Drawn(NamedTuple):
-    """Where generators are; another after a number was drawn."""
+    """The states of the random generators: they differ if any number was drawn in between."""
 
     cpu: bytes  # of torch's generator
     numpy: tuple[Any, ...]
@@ -31,7 +31,7 @@ class Drawn(NamedTuple):
 
     @classmethod
     def now(cls, device: torch.device | None = None) -> Self:
-        """Where they are now, that of a device included."""
+        """Return the present states, with that of a device."""
         name, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002
         own = b""
         if device is not None and device.type != "cpu":
@@ -44,7 +44,7 @@ class Drawn(NamedTuple):
         )
 
     def restore(self) -> None:
-        """Set them, but for a device's, so that what is drawn next is the same."""
+        """Set the generators to these states, except the device's."""
         torch.set_rng_state(torch.frombuffer(bytearray(self.cpu), dtype=torch.uint8))
         name, keys, *rest = self.numpy
         np.random.set_state((name, np.frombuffer(keys, np.uint32), *rest))  # noqa: NPY002
@@ -53,7 +53,7 @@ class Drawn(NamedTuple):
 
 @contextlib.contextmanager
 def restored(device: torch.device | None = None) -> Iterator[None]:
-    """Leave generators, that of a device included, as if nothing had been drawn within."""
+    """Restore the generators' states, with that of a device, at the end of this context."""
     drawn, own = Drawn.now(), device is not None and device.type != "cpu"
     of_device = {"device_type": device.type} if own and device is not None else {}
     try:

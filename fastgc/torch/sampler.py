@@ -20,12 +20,12 @@ __all__ = ["CodedSampler", "Position", "owners", "real_row"]
 
 
 def real_row(code: Code, rank: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Partitions of a rank, and what the gradients of their samples are multiplied by.
+    """Return a rank's partitions, and the factors of their samples' gradients.
 
     Raises
     ------
     TypeError, ValueError
-        If `code` is none, or one whose messages are not gradients of a weighted loss.
+        If `code` is no code, or its messages are not gradients of a weighted loss.
     """
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
@@ -53,10 +53,9 @@ class CodedSampler(Sampler[list[int]]):
     """Batches of indices for one rank: the samples of its partitions of each global batch.
 
     Use it as the ``batch_sampler`` of a `torch.utils.data.DataLoader`. All ranks go through the
-    samples in the same order: each epoch is a new permutation, cut into batches of `batch_size`
-    samples (an incomplete last one is left out), and each batch is cut into as many partitions as
-    the code has. A rank takes the partitions that the code gives it, so that as many ranks take a
-    sample as compute its partition.
+    samples in the same order. Each epoch is a new permutation, cut into batches of `batch_size`
+    samples; an incomplete last batch is left out. Each batch is cut into the code's partitions, and
+    a rank takes those that the code gives it. So several ranks take the same sample.
 
     Parameters
     ----------
@@ -65,7 +64,7 @@ class CodedSampler(Sampler[list[int]]):
     code : Code
         A code with real coefficients and one worker for each rank.
     batch_size : int
-        Samples of a step, over all ranks.
+        Number of samples of a step, over all ranks.
     rank : int, optional
         Default: that of torch.distributed or torchrun.
     seed : int
@@ -135,25 +134,25 @@ class CodedSampler(Sampler[list[int]]):
         return self.step // len(self)
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the beginning of an epoch. An epoch that has already begun continues.
+        """Go to the beginning of an epoch, or continue if it has already begun.
 
-        You need not call it: epochs also follow each other without.
+        You need not call it: epochs follow each other in any case.
         """
         if at_least("epoch", epoch, 0) != self.epoch:
             self.step = epoch * len(self)
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
+        """Return the number of batches of an epoch."""
         return self._batches.per_epoch
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Batches until the end of the epoch."""
+        """Yield batches until the end of the epoch."""
         epoch = self.epoch
         while self.epoch == epoch:
             yield self.take()[0][self._own].tolist()
 
     def take(self) -> Indices:
-        """The next batch's indices, of all partitions, and those that come after it, a row each."""
+        """Return the next batch's indices and those of batches that come after it, a row each."""
         rows = self._batches.take()
         if self._taken is not None:
             self._taken[self.step - 1] = self._partitions, rows[0]
@@ -161,20 +160,20 @@ class CodedSampler(Sampler[list[int]]):
 
     @property
     def own(self) -> list[tuple[int, float]]:
-        """Partitions of this rank in batches to come, and what their losses are multiplied by."""
+        """The rank's partitions in coming batches, and the factors of their losses."""
         return list(zip(self._partitions, self._row, strict=True))
 
     def of(self, batch: Indices, partitions: list[int]) -> Indices:
-        """The samples of these partitions."""
+        """Return the samples of these partitions of a batch."""
         return batch[self._places(partitions)]
 
     def _places(self, partitions: list[int]) -> Indices:
-        """Where in a batch the samples of these partitions are."""
+        """Return where in a batch the samples of these partitions are."""
         bounds = self._bounds
         return np.array([i for j in partitions for i in range(bounds[j], bounds[j + 1])], np.int64)
 
     def give(self, partitions: list[int]) -> None:
-        """Give the samples of these partitions, each of weight 1, in batches to come."""
+        """From now on, give the samples of these partitions, with weights of 1."""
         self._partitions, self._own = partitions, self._places(partitions)
         self._row = [1.0] * len(partitions)
         self.weights = torch.ones(())
@@ -182,22 +181,22 @@ class CodedSampler(Sampler[list[int]]):
             self._taken = {}
 
     def given(self, at: int) -> list[int]:
-        """Partitions of which it gave samples of this batch."""
+        """Return the partitions of which this sampler gave samples in batch number `at`."""
         return self._taken[at][0] if self._taken and at in self._taken else []
 
     def samples(self, at: int, partitions: list[int]) -> list[int]:
-        """The samples of these partitions, of a batch of which it gave some."""
+        """Return the samples of these partitions in batch number `at`."""
         assert self._taken is not None
         found: list[int] = self.of(self._taken[at][1], partitions).tolist()
         return found
 
     def forget(self, before: int) -> None:
-        """Batches before this one are done with."""
+        """Forget the batches before this one."""
         for at in [at for at in self._taken or () if at < before]:
             del self._taken[at]  # type: ignore[union-attr]
 
     def state_dict(self) -> dict[str, Any]:
-        """The position for `load_state_dict`, which also fits other ranks and other codes."""
+        """Return the position for `load_state_dict`, which also fits other ranks and codes."""
         return self._batches.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -212,20 +211,18 @@ class CodedSampler(Sampler[list[int]]):
 
 
 class Position:
-    """Where in a sampler's order the next step begins, also if a loader's workers took some ahead.
+    """Where in a sampler's order the next step begins, even if a loader took batches ahead.
 
-    Parameters
-    ----------
-    sampler : CodedSampler
-    accumulate : int
-        Batches of a step.
+    When an epoch begins, a loader with workers takes its `lead` of batches ahead, and then one for
+    each that it returns. So the sampler's position does not tell where a step begins: each step
+    begins `accumulate` batches after the last one, counted from the epoch's first batch.
 
     Attributes
     ----------
     at : int
-        How many batches were taken before it.
+        Number of batches before the next step.
     lead : int or None
-        How many batches a loader takes ahead; None: that is not known.
+        Number of batches that a loader takes ahead; None if unknown.
     """
 
     def __init__(self, sampler: CodedSampler, accumulate: int) -> None:
@@ -233,23 +230,23 @@ class Position:
         self.begin(sampler.step)
 
     def begin(self, at: int, lead: int | None = None) -> None:
-        """The next step begins here; loaders of others take so many batches ahead."""
+        """Let the next step begin at batch `at`; other ranks' loaders take `lead` batches ahead."""
         if self._sampler.step != at:
             self._sampler.step = at
         self.at = self._taken = self._first = at
-        self._steps = 0  # since `_first`: in this epoch
-        self._ahead = False
+        self._steps = 0  # steps since batch `_first`, in this epoch
+        self._ahead = False  # whether a loader takes batches ahead
         self.lead = lead
 
     def check(self) -> None:
-        """Find where this step began, if an epoch has ended since.
+        """Find out where this step began, if an epoch has ended since the last one.
 
         Raises
         ------
         RuntimeError
-            If a step's batches are not as many as was said, where that shows; or if the last ones
-            of an epoch were left out, or are of a step with the first ones of the next, and what a
-            loader takes ahead hides which.
+            If a step had another number of batches than `accumulate`, as far as that shows. If the
+            end of an epoch has fewer batches than a step, and it cannot be told whether they were
+            left out or belong to this step, because a loader takes batches ahead.
         """
         taken, first, steps = self._sampler.step, *self._epoch()
         size, moved = len(self._sampler), taken - self._taken
@@ -263,7 +260,7 @@ class Position:
                 "accumulate= says of how many batches a step adds up the gradients, and a loader "
                 "takes them from the sampler"
             )
-        left = first - self.at  # batches at the end of an epoch that no step has had
+        left = first - self.at  # batches at the end of the epoch that no step took
         if not steps and left > 0:
             lead = self.lead
             if lead is None and self._taken == self.at and moved == self._accumulate:
@@ -275,7 +272,7 @@ class Position:
                     "epoch ahead. Take a batch_size of which an epoch has a multiple of "
                     "accumulate, or a loader with fewer workers"
                 )
-            new = taken - first - lead  # batches of the new epoch
+            new = taken - first - lead  # batches of the new epoch in this step
             if new == self._accumulate:
                 self.at = first
             elif new + left != self._accumulate:
@@ -285,14 +282,14 @@ class Position:
                 )
 
     def advance(self) -> None:
-        """A step is done, with the batches that were taken."""
+        """End a step, with the batches that were taken."""
         taken, (self._first, self._steps) = self._sampler.step, self._epoch()
-        if not self._steps:  # a loader takes some ahead when it begins
+        if not self._steps:  # the first step of an epoch, when a loader has taken its lead
             of_before = max(self._first - self.at, 0)
             lead = taken - self._first - (self._accumulate - of_before)
             if taken % len(self._sampler):
                 self.lead = lead
-            elif lead > 0 and not self.lead:  # or more: it had no more to take
+            elif lead > 0 and not self.lead:  # the epoch ended: the lead may be larger
                 self.lead = None
             self._ahead |= lead > 0
             self._first = self.at
@@ -300,7 +297,7 @@ class Position:
         self.at = self._first + self._accumulate * self._steps if self._ahead else taken
 
     def _epoch(self) -> tuple[int, int]:
-        """Where the epoch begins of which batches were taken last, and steps since."""
+        """Return where the epoch of the last batch began, and the number of steps since then."""
         taken, before, size = self._sampler.step, self._taken, len(self._sampler)
         if before and (taken - 1) // size != (before - 1) // size:
             return (taken - 1) // size * size, 0

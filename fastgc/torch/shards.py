@@ -1,11 +1,11 @@
-"""Modules that `fully_shard` has cut: a copy of the module is a replica of several ranks.
+"""Modules that `fully_shard` has cut: a replica of several ranks holds one copy of the module.
 
-Each rank holds its part of every tensor, and has that part's gradient. Decoding is elementwise:
-the ranks that hold the same part, one in each replica, decode it by themselves. If a replica dies
-between the sums of two parts, one is decoded with it and the other without it. Both are the
+Each rank holds its part of every tensor, and that part's gradient. Decoding is elementwise: the
+ranks that hold the same part, one in each replica, decode it by themselves. If a replica dies
+between the sums of two parts, one part is decoded with it and the other without it. Both are the
 gradient of the whole batch.
 
-A replica that joins is different: its parts must be of one step (`Admission`).
+A replica that joins differs: all its parts must be of one step (`Admission`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = ["Admission", "gradients", "local", "pack", "require_cut", "unpack", "
 
 _POLL = 0.02  # seconds between looks at the store
 
-dist: Any = torch.distributed  # which exports less than it documents, for type checkers
+dist: Any = torch.distributed  # type checkers do not see all that it exports
 
 
 class _Part(NamedTuple):
-    """A part of a tensor, and how the tensor is cut, as it is sent to another replica."""
+    """A part of a tensor, and how the tensor is cut: what one replica sends to another."""
 
     tensor: torch.Tensor
     placements: Any
@@ -41,7 +41,7 @@ def _is_cut(tensor: Any) -> bool:
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """The part of a tensor that is here, which shares its memory; of one that is not cut, all."""
+    """Return this rank's part of a tensor, in the same memory; the tensor itself if not cut."""
     if not _is_cut(tensor):
         return tensor
     cut: Any = tensor
@@ -51,7 +51,7 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def whole(part: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A tensor that is cut as another one, of which this is the part that is here."""
+    """Return the tensor of which `part` is this rank's part, cut as `like`."""
     return _whole(part, like, like.shape, like.stride()) if _is_cut(like) else part
 
 
@@ -66,12 +66,12 @@ def _whole(part: torch.Tensor, like: Any, shape: Any, stride: Any, placements: A
 
 
 def gradients(parameters: Sequence[torch.nn.Parameter]) -> list[torch.Tensor | None]:
-    """The parts of parameters' gradients that are here."""
+    """Return this rank's parts of the parameters' gradients."""
     return [None if p.grad is None else local(p.grad) for p in parameters]
 
 
 def require_cut(parameters: list[torch.nn.Parameter], replica: Any) -> None:
-    """Raise ValueError if a parameter is not cut over the ranks of a replica, and no others."""
+    """Raise ValueError if a parameter is not cut over exactly the ranks of a replica."""
     ranks = sorted(dist.get_process_group_ranks(replica))
     for p in parameters:
         cut: Any = p
@@ -88,32 +88,23 @@ def require_cut(parameters: list[torch.nn.Parameter], replica: Any) -> None:
 
 
 class Admission:
-    """How a replica that starts while others run joins them, all its parts at one step.
+    """How a replica joins running ones, with all its parts at one step.
 
     1. The newcomer's ranks wait for each other. Its rank 0 takes a ticket from the store.
-    2. Before each sum, rank 0 of a running replica reads how many tickets there are, and tells the
-       others. So all of its ranks hear of a new ticket before the sum of the same step. Rank 0
-       writes down that step, unless another replica has. Its ranks do not begin the sum before
-       their views hold the newcomer's rank, or they have waited long enough.
-    3. The newcomer's ranks wait for that step to be written down, and join. None can join at a
-       later step while all are waited for. One that does, because something else failed
-       meanwhile, raises an error. Its process ends, and so the whole replica starts again.
+    2. Before each sum, rank 0 of a running replica reads the number of tickets, and tells its other
+       ranks. So all of them hear of a new ticket before the same step's sum. Rank 0 writes down
+       that step, unless another replica has. Its ranks begin the sum when their views hold the
+       newcomer's rank, or when they have waited long enough.
+    3. The newcomer's ranks wait for that step to be written down, and join. While all wait, none
+       can join at a later step. A rank that does, because something else failed meanwhile, raises
+       an error. Its process ends, and so the whole replica starts again.
 
-    A replica that asks after the end gets a FinishedError. Until the first sum is done nobody runs:
-    ranks that start then wait for each other, as those of any run do.
+    A replica that asks after the end gets a FinishedError. Before the first sum, no tickets are
+    needed: ranks that start wait for each other, as in any run.
 
-    Parameters
-    ----------
-    replica : ProcessGroup
-        Its ranks.
-    number : int
-        Which replica this is.
-    store : Store
-        That of all replicas, for this run alone.
-    device : torch.device
-        Where the replica's ranks can exchange numbers.
-    seconds : float
-        Time within which a ticket must be answered.
+    `replica` is the group of this replica's ranks, `number` its number, and `store` that of all
+    replicas, for this run alone. The replica's ranks exchange numbers on `device`. A ticket must be
+    answered within so many `seconds`.
     """
 
     def __init__(
@@ -122,11 +113,11 @@ class Admission:
         self._replica, self._number, self._device = replica, number, device
         self._store = store
         self._seconds, self._first = seconds, dist.get_rank(replica) == 0
-        self._seen = 0  # tickets
+        self._seen = 0  # number of tickets seen
         self._runs = False
 
     def ask(self) -> int | None:
-        """Wait for the step at which this replica may join; None: nobody runs yet."""
+        """Wait for the step at which this replica may join; None if no run has begun."""
         ticket = 0
         if self._first and self._store.check(["runs"]):
             ticket = self._store.add("tickets", 1)
@@ -149,11 +140,11 @@ class Admission:
         return int(self._store.get(f"{self._seen}/step").split()[0])
 
     def end(self) -> None:
-        """The run has ended: nobody can join it any more."""
+        """Note that the run has ended, so that no replica can join."""
         self._store.set("ended", "")
 
     def require_one_step(self, step: int, expected: int | None) -> None:
-        """Raise RuntimeError if this replica's ranks have joined at several steps."""
+        """Raise RuntimeError if this replica's ranks have joined at different steps."""
         if expected is None:
             self._seen = 0
             steps = self._told(step)
@@ -165,7 +156,7 @@ class Admission:
             )
 
     def newcomers(self, step: int) -> list[int]:
-        """Replicas that this one lets in, and has to wait for, before the sum of this step."""
+        """Return the replicas that this one lets in, and waits for, before this step's sum."""
         count, *_ = self._told(self._store.add("tickets", 0) if self._first else 0)
         found = []
         for ticket in range(self._seen + 1, count + 1):
@@ -178,7 +169,7 @@ class Admission:
         return found
 
     def note(self) -> None:
-        """A sum was done: from now on who starts has to ask."""
+        """Note that a sum was done: from now on, replicas that start must ask."""
         if not self._runs:
             self._store.set("runs", "")
         self._runs = True
@@ -191,7 +182,7 @@ class Admission:
 
 
 def pack(state: Any) -> Any:
-    """A state in which tensors that are cut are replaced by their parts."""
+    """Return a state with the local parts in place of cut tensors."""
 
     def part(each: Any) -> Any:
         if not _is_cut(each):
@@ -202,7 +193,7 @@ def pack(state: Any) -> Any:
 
 
 def unpack(state: Any, like: torch.Tensor) -> Any:
-    """What was packed, on the mesh of a tensor."""
+    """Return the state that was packed, with its tensors on the mesh of `like`."""
 
     def joined(each: Any) -> Any:
         if not isinstance(each, _Part):
