@@ -100,7 +100,7 @@ class Connection:
         return _TO_FORK if self._server.ready else _TO_START
 
     def answers(self) -> list[tuple[int, int]]:
-        """Return tickets and process ids of the forks, or NONE; set `lost` if there is no server."""
+        """Return tickets and process ids of forks, or NONE; set `lost` if there is no server."""
         found: list[tuple[int, int]] = []
         while not self.lost:
             try:

@@ -323,7 +323,7 @@ def _actor_class(path: list[str], this: str, ray: Any) -> type:
             import sys
 
             sys.path[:0] = path
-            if "fastgc" not in sys.modules and os.path.exists(this):  # else on another machine, which has its own
+            if "fastgc" not in sys.modules and os.path.exists(this):  # else on another machine
                 spec = importlib.util.spec_from_file_location("fastgc", this)
                 assert spec is not None
                 assert spec.loader is not None

@@ -101,7 +101,7 @@ class SimulatedCluster(RoundLoop):
         self._order: list[int] = []  # numbers of this round's messages, in order of arrival
         self._arrival: list[float] = []  # seconds of arrival, by message number
         self._came, self._sender = 0, -1  # messages that have come, and the sender of the last one
-        self._answers: list[tuple[float, int, int, Any]] = []  # answers to come: time, number, worker and question; in order
+        self._answers: list[tuple[float, int, int, Any]] = []  # to come: time, number, worker, what
         self._free = np.zeros(code.n)  # when a worker is done with the shares that it was asked for
         self._cancelled = Cancelling(self._task)
         self._partials: dict[int, Array] = {}  # of this round, computed when first needed
@@ -153,7 +153,7 @@ class SimulatedCluster(RoundLoop):
 
     def _wait(self, run: Run, until: float) -> Event | None:
         keeps = run.rnd.keeps
-        while self._answers and self._answers[0][2] not in run.rnd.awaited:  # nobody waits for this answer any more
+        while self._answers and self._answers[0][2] not in run.rnd.awaited:  # nobody waits for it
             del self._asked[self._answers.pop(0)[1]]
         due = self._answers[0][0] if self._answers else math.inf
         if self._came < len(self._order) and not (self._answers and keeps):
@@ -188,7 +188,7 @@ class SimulatedCluster(RoundLoop):
         return super()._lingers(run)
 
     def _ask(self, run: Run, asked: dict[int, tuple[int, Any]]) -> None:
-        """Schedule the answers: sums come one after another; suspects first compute again, all at once.
+        """Schedule the answers: sums come one by one; suspects first compute again, all at once.
 
         A worker that is asked for another's share begins it when it is done with the shares before.
         """
@@ -213,7 +213,7 @@ class SimulatedCluster(RoundLoop):
         return self._timeout < math.inf or self._arrival[self._order[self._came]] < math.inf
 
     def _exhausted(self, run: Run) -> bool:
-        """End a round for which no more can come, or raise; a tracker may have wanted more messages."""
+        """End a round for which no more can come, or raise; a tracker may have wanted more."""
         if not self._enough(run.rnd):
             run.rnd.require(run.rnd.taken)
         return True
@@ -241,7 +241,7 @@ class SimulatedCluster(RoundLoop):
         if self._interrupted:
             return
         late = np.maximum(self._late - after, 0.0)
-        for number in reversed(self._order):  # for each worker, its first message after the end is set last
+        for number in reversed(self._order):  # each worker's first one after the end is set last
             worker, arrival = self._senders[number], self._arrival[number]
             if self._late[worker] <= after < arrival:
                 late[worker] = arrival - after
