@@ -53,8 +53,8 @@ class BinaryCode(Code):
     Raises
     ------
     ValueError
-        If no code has these parameters, or `assignment` is unknown or given without `speeds`; the
-        error says why.
+        If no code has these parameters, or `assignment` is unknown or lacks `speeds`; the error
+        says why.
 
     Notes
     -----

@@ -35,9 +35,9 @@ class CyclicRepetition(Code):
     """Random coefficients on s + 1 consecutive partitions: any n - s messages suffice.
 
     The rows of B lie in the null space of a random s x n matrix H with H 1 = 0. With probability 1,
-    any n - s of them span it (Algorithm 2 of Tandon et al.). How well conditioned they are is left
-    to chance; `trust` computes it for a set of survivors. From about 30 workers on, `ReedSolomon`
-    is better conditioned.
+    any n - s of them span it (Algorithm 2 of Tandon et al.). Their condition is left to chance;
+    `trust` computes it for a set of survivors. From about 30 workers on, `ReedSolomon` is better
+    conditioned.
 
     Parameters
     ----------
@@ -98,8 +98,8 @@ class CyclicRepetition(Code):
 class _CyclicScheme(Scheme):
     """Worker i sends groups i .. i + s of partitions, modulo n.
 
-    Columns of a group are equal. In this class one column stands for the group, times the square
-    root of the group's size.
+    Columns of a group are equal. Here one of them stands for all, times the square root of their
+    number.
     """
 
     stragglers: int

@@ -110,8 +110,8 @@ class ExpanderCode(Code):
     def second(self) -> float:
         """The largest absolute value of the graph's eigenvalues other than its degree.
 
-        It equals the degree if the graph is bipartite or not connected; some sets of stragglers
-        then have a large residual.
+        It equals the degree if the graph is bipartite or not connected. Some residuals are then
+        large.
         """
         values = np.linalg.eigvalsh(graphs.adjacency(self.edges, self.n))
         return float(max(abs(values[0]), abs(values[-2])))

@@ -399,8 +399,7 @@ class GroupedRound(Gathering):
     ) -> bool:
         """Take a worker's message; return whether the round is `ready`.
 
-        Parameters and errors are as in `Round.receive`. ValueError also if the worker's group takes
-        no part.
+        Parameters and errors are as in `Round.receive`. ValueError also if the group takes no part.
         """
         g = self.scheme.group_of(worker)
         if g not in self.groups:
@@ -416,8 +415,8 @@ class GroupedRound(Gathering):
             row = check_vector(
                 "message of worker", message, form.message_dtype, form.message_size, number=worker
             )
-            # If another group is complex, its padding of odd p applies to real groups, too: remove
-            # it.
+            # In a complex code, messages of real groups are padded for odd p, too: drop the
+            # padding.
             if row.size > inner.message_size:
                 row = np.delete(row, inner.form.length) if form.scaled else row[:-1]
             dropped = len(inner.corrupt)

@@ -34,8 +34,7 @@ from ..models import least_squares_gradient
 
 __all__ = ["LagrangeCode"]
 
-# Random rounds from which `typical_error` takes the worst in a thousand: 0.1 to 0.2 s for 40
-# workers.
+# Rounds tried to find the worst in a thousand: for 40 workers they take 0.1 to 0.2 s.
 ROUNDS_TRIED = 1000
 
 NodeChoice = Literal["chebyshev", "roots"]
@@ -299,8 +298,7 @@ class LagrangeScheme(Scheme):
         Returns
         -------
         list of ``n * load`` pairs (X~, y~)
-            The dtype is X's, or complex of the same precision. ``partitions(i)`` names the pairs of
-            worker i.
+            Of X's dtype, or complex of that precision; ``partitions(i)`` names those of worker i.
         """
         X, y = as_array("X", X), as_array("y", y)
         if len(X) != len(y):
@@ -444,8 +442,7 @@ class LagrangeScheme(Scheme):
             # `random_arrivals` would take three times as long.
             order[np.argsort(rng.permutation(senders), kind="stable")] = np.arange(senders.size)
             orders.append((self._growth(order[: self.threshold + self._margin]), order))
-        # Look only at the sets that amplify most, twenty times as many as one in a thousand: the
-        # worst round is among them.
+        # Look only at the sets that amplify most, twenty times as many as one in a thousand.
         orders.sort(key=lambda each: each[0])
         errors = sorted(self._error(order) for _, order in orders[-max(30, trials // 50) :])
         return errors[-1 - trials // 1000]
@@ -525,8 +522,7 @@ class LagrangeScheme(Scheme):
         return norms**2 / self._points
 
     def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
-        # Deviation of the sum over pairs of blocks: here B has a column for each pair, see
-        # `equations`.
+        # Deviation of the sum over pairs of blocks: B has a column for each, see `equations`.
         basis = self._basis[survivors].astype(np.result_type(vector, np.longdouble))
         total: NDArray[Any] = (vector[:, None] * basis).T @ basis - np.eye(self._points)
         return total.real if self.is_complex else total

@@ -181,8 +181,7 @@ def without_lost(
     null : (m, n) array
         An orthonormal basis of x B = 0, for B with rows of norm 1.
     shortest : function
-        ``shortest(wanted)``: the shortest vector of all workers for a sum, for B with rows of norm
-        1.
+        ``shortest(wanted)``: the shortest vector of all workers for a sum, for rows of norm 1.
     survivors : (f,) int64 array
     sizes : (f,) array
         The norms of the survivors' rows.

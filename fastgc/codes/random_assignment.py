@@ -15,8 +15,7 @@ from ..coding.code import Code
 
 __all__ = ["RandomAssignment"]
 
-# To suggest a seed that covers all partitions, at most so many seeds are tried, and so many numbers
-# drawn.
+# To suggest a seed that covers all partitions: the most seeds tried, and numbers drawn.
 SEEDS_TRIED, DRAWS_TRIED = 100, 1 << 25
 
 
@@ -188,8 +187,8 @@ def _first_distinct(starts: Bits, count: int, width: int, out: NDArray[np.int64]
     size = out.shape[1]
     lacking = np.arange(starts.size)
     while lacking.size:
-        # 2^64 is not a multiple of `count`: probabilities differ by at most the fraction count /
-        # 2^64, 6e-14 for a million.
+        # 2^64 is not a multiple of `count`: probabilities differ by the fraction count / 2^64 at
+        # most, 6e-14 for a million.
         drawn = (_numbers(starts[lacking], width) % np.uint64(count)).view(np.int64)
         if size == 1:
             out[lacking] = drawn[:, :1]

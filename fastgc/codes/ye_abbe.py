@@ -303,8 +303,8 @@ def _table(ring: _Circle) -> NDArray[np.complex128]:
 
     For the upper pieces these are sums of the first terms of ``prod_r (1 - y / x_r)`` at the
     place's own point. For the lower pieces they are sums of the last terms, less the whole product,
-    which is 0. The product's coefficients follow from the q-binomial theorem; they are as precise
-    as their factors.
+    which is 0. The product's coefficients follow from the q-binomial theorem, as precise as their
+    factors.
     """
     n, d, m, q = ring
     below = m // 2

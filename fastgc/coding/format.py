@@ -35,8 +35,7 @@ Layout = Literal["integer", "real", "packed", "complex", "complex data"]
 # to 255. So a plain message is never taken for a scaled one, nor a scaled one for a plain one.
 _MOST, _ZERO = 255, 0x7E00 + 256
 _SCALES = {_ZERO + exponent: 2.0**exponent for exponent in range(-_MOST, _MOST + 1)}
-# The largest element of a scaled message lies in [2^14, 2^15), a factor of 2 below float16's
-# largest.
+# The largest element of a scaled message is in [2^14, 2^15): half of float16's largest or less.
 _TOP = 15
 
 

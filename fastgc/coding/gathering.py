@@ -209,8 +209,7 @@ class Gathering:
     ) -> NDArray[np.int64]:
         """Take a worker's answer to the question `what`; None: it has none.
 
-        Return the numbers of the messages that come with it: those that a sum consists of.
-        Default: does nothing.
+        Return the numbers of the messages that a sum consists of. Default: does nothing.
         """
         return _NO_MESSAGES
 
@@ -234,8 +233,7 @@ class Gathering:
     def intake(self, when: NDArray[np.float64]) -> Any:
         """The object that takes messages where they lie, as `Round.intake`. Default: none.
 
-        It is asked for again while it takes them. None then ends that: from then on each message is
-        received.
+        It is asked for again while it takes them. None then ends that: messages are received again.
         """
         return None
 

@@ -216,8 +216,8 @@ class Round(ShownRound, Gathering):
         imprecisely. An example is `LagrangeCode`, if workers send several messages: it waits until
         the set is better, or n - s workers have sent all of theirs.
 
-        With `verify`, it is ready when the messages that it would decode are `verified`, or when no
-        more can come.
+        With `verify`, it is ready when what it would decode is `verified`, or when no more can
+        come.
         """
         return self._ready
 
@@ -399,8 +399,8 @@ class Round(ShownRound, Gathering):
     def intake(self, when: NDArray[np.float64]) -> kernels.unchecked.Arrivals | None:
         """The object that takes messages where they lie, in place of `receive`.
 
-        It writes the time of each message to `when`. Call `follow` after it took any. None: each
-        message must be received.
+        It writes the time of each message to `when`. Call `follow` after it took any. None: there
+        is no such object, and each message must be received.
         """
         if not self._plain or self._lapsed or self._tally or self._arrivals.c is None:
             return None
@@ -586,8 +586,8 @@ class Round(ShownRound, Gathering):
     def best(self, out: Output | None = None, partial: Partial = "best") -> Approximation:
         """The best approximation from the messages so far, for a master that waits no longer.
 
-        It is what `Code.decode` gives with this `partial`. If the messages determine the gradient,
-        it is the gradient.
+        It is what `Code.decode` gives with this `partial`: the gradient, if the messages determine
+        it.
 
         Raises
         ------

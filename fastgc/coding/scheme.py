@@ -157,8 +157,7 @@ class Scheme(Recorded, ABC):
         Methods to compute decoding vectors: the `method` of `fastgc.Code.decoding_vector`.
     on_request : bool
         Whether workers keep their messages, report each of them, and are asked for one sum of them
-        (`fastgc.codes.SumRound`). This needs an engine that can ask; on others they send each
-        message.
+        (`fastgc.codes.SumRound`). On engines that cannot ask, they send each message.
     spare : int
         The smallest number of other workers that hold the partitions of a message. If its worker
         fails, engines that can ask workers ask these others (`fastgc.codes.ReactiveRound`).
@@ -383,8 +382,8 @@ class Scheme(Recorded, ABC):
         """Return ``fill(f, method)``: check ``survivors[:f]`` and write ``vector[:f]``.
 
         For schemes that prepare something for hot loops, or have several methods. Default: `vector`
-        of checked survivors, for "auto". The best vector may depend on `unit`, the unit roundoff of
-        messages.
+        of checked survivors, for "auto". The best vector may depend on messages' unit roundoff,
+        `unit`.
         """
         mask = SurvivorMask(self.message_count, survivors)
 
@@ -495,8 +494,8 @@ class Scheme(Recorded, ABC):
     ) -> NDArray[np.float64] | None:
         """Expected squared error of each coefficient, as it was computed.
 
-        Default: None. Coefficients are then all precise to a rounding or two, or the residual
-        contains their errors.
+        Default: None. Coefficients are precise to a rounding or two, or the residual contains
+        errors.
         """
         return None
 

@@ -6,8 +6,7 @@ for it however long it hangs, the round that finds it dead ends, it leaves a fol
 system if the program is killed, and its children may have no children.
 
 Nothing here waits. A record over a socket asks for a fork, and another one answers. If the server
-is dead, or has not answered in time, a new one takes its place, and whoever has no answer asks
-again.
+is dead or late, a new one takes its place, and whoever has no answer asks again.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ _READY = -1  # the ticket of the first answer over a connection
 _TO_START, _TO_FORK = 60.0, 5.0  # seconds for an answer: the first one, others
 _TO_DIE = 0.05  # seconds to wait until a server that is ending has ended
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-# Imports this very package: since the program imported it, another one may have come first in the
-# path.
+# Imports this very package: by now the program's path may find another one first.
 _BEGIN = """
 import importlib.util, json, sys
 path, this, *arguments = sys.argv[1:]
@@ -268,8 +266,7 @@ def end_with(life: int) -> None:
     systems a thread ends it, as soon as the thread gets its turn.
     """
     if hasattr(fcntl, "F_SETSIG") and os.path.exists("/proc/self/fd"):
-        # A separate open file: the process to signal belongs to the open file, which others may
-        # share.
+        # A separate open file: it holds the process to signal, and others may share `life`.
         own = os.open(f"/proc/self/fd/{life}", os.O_RDONLY | os.O_NONBLOCK)
         os.close(life)
         fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())

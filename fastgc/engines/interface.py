@@ -98,9 +98,8 @@ class RoundReport(NamedTuple):
     computed : int
         Partial gradients that the master computed itself, to decide which suspects lie.
     stood_in : tuple of (int, int, float)
-        For codes that ask for missing shares (`fastgc.Reactive`): each message that another worker
-        than its owner computed, the number of that worker, and when it was asked, in seconds from
-        handing out the parameters.
+        Messages that another worker than their owner computed (`fastgc.Reactive`): each message,
+        that worker, and when it was asked, in seconds from handing out the parameters.
     """
 
     round: int
@@ -370,8 +369,7 @@ class Question(NamedTuple):
     what : Request, Share or int
         A `Request` asks for a sum of messages that the worker has computed in this round. A `Share`
         asks for another worker's message, which the worker computes. A number is the seed for
-        `fastgc.codes.AskingRound.answer`, on the worker's partial gradients of this round, which it
-        computes once more.
+        `fastgc.codes.AskingRound.answer`, on partial gradients that the worker computes once more.
     """
 
     number: int
@@ -383,8 +381,7 @@ class Transport(Protocol):
     """Carries parameters and messages between a master and its workers, and decides nothing.
 
     Workers are numbered from 0 to n - 1. Making the transport starts them. Each reports when it has
-    joined (`Kind.JOINED`). A worker that raises reports it (`Kind.FAILED`), and has ended like one
-    that died.
+    joined (`Kind.JOINED`). A worker that raises reports it (`Kind.FAILED`) and ends.
 
     Attributes
     ----------

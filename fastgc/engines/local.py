@@ -65,8 +65,8 @@ _BELL, _SERVER = -1, -2  # selector keys that are not workers
 class LocalCluster(Master):
     """One worker process on this machine for each worker of a code.
 
-    `fastgc.engines.master.Master` explains the parameters, and what happens if a worker is slow or
-    dies.
+    `fastgc.engines.master.Master` explains the parameters, and how slow and dead workers are
+    handled.
 
     Notes
     -----
@@ -585,8 +585,7 @@ class _Blocks:
 
     def arrays(self, memory: Memory) -> list[Array]:
         """One array for each block, with the block's rows; they keep the memory mapped."""
-        # An array made directly on the map would not keep it: the map could be closed under the
-        # array.
+        # An array directly on the map would not keep it: the map could be closed under the array.
         held = np.frombuffer(memory.map, np.uint8)
         offset = 0
         blocks: list[Array] = []

@@ -522,8 +522,7 @@ def _sum_round(code: Code, form: Any, options: RoundOptions) -> SumRound | None:
     """The round that asks workers for sums; None if they send every message.
 
     Sums serve only if the code offers them and nothing needs single messages: no `verify`, no
-    tracker, no survivors chosen beforehand, no approximation from what came, and messages as
-    precise as the gradient.
+    tracker, no chosen survivors, no approximation, and messages as precise as the gradient.
     """
     plain = (
         options.survivors is None

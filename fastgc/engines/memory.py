@@ -90,8 +90,7 @@ def main_is_importable() -> bool:
     """Whether another process can import the program: as a module by its name, or from its file.
 
     It cannot if the program comes from a pipe, from ``-c``, from a notebook, from a folder or
-    archive that is run (whose ``__main__`` other processes cannot name), or from a script that was
-    deleted.
+    archive that is run, whose name is its own alone, or from a deleted script.
     """
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
@@ -110,8 +109,7 @@ def packed_for_ranks(task: Task, ranks: int, command: str, busy: bool) -> tuple[
     Raises
     ------
     ValueError
-        Unless there is a rank for each worker and one for the master. The error shows the `command`
-        that starts so many.
+        Unless there is a rank for each worker and the master; the error shows the right `command`.
     RuntimeError
         If the ranks are busy with another cluster.
     TypeError
@@ -134,8 +132,7 @@ class Memory:
 
     It has no name in the file system. So it ends with its processes, however they end, and the size
     of /dev/shm does not bound it. On Linux it is sealed: no process can change its size, which
-    would kill the others when they read what is gone, and no other process can write to memory that
-    is `alone`.
+    would kill others that read it, and no other process can write to memory that is `alone`.
 
     Parameters
     ----------
@@ -143,11 +140,9 @@ class Memory:
     fd : int, optional
         The open file of existing memory. Default: new memory.
     access : "write", "read" or "copy"
-        With "copy", other processes do not see what is written here; a page is copied when it is
-        written.
+        With "copy", other processes do not see what is written here; only then is a page copied.
     alone : bool
-        Whether only this process may ever write to it, if it is new. Linux enforces that from 5.1
-        on.
+        Whether only this process may ever write to new memory. Linux enforces that from 5.1 on.
 
     Attributes
     ----------

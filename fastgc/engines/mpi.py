@@ -3,8 +3,7 @@
 Parameters and messages are sent straight from memory, each behind a header of one cache line. The
 master keeps one receive posted for each busy worker, into the buffer that the kernels will combine
 from. It sends all workers the same copy of the parameters, which does not change until the last of
-them has answered. So no message is copied, and parameters are copied once a round. Nothing is
-cancelled.
+them has answered. So no message is copied, and parameters only once a round. Nothing is cancelled.
 """
 
 from __future__ import annotations
@@ -51,8 +50,7 @@ __all__ = ["MPICluster"]
 Array = NDArray[Any]
 
 _LINE = 64  # bytes of a header, and alignment of what follows it
-# Kind; round; first message, a message's index, or whether messages are kept; delay in seconds, or
-# the message's energy.
+# Kind; round; first message or index, or whether messages are kept; delay in seconds, or energy.
 _HEADER = struct.Struct("=qqqd")
 _NONE = -1
 _BYE = -1  # a worker's last kind, besides those of Kind: it has finished with the cluster
@@ -80,8 +78,7 @@ class MPICluster(Master):
     All ranks run the same program, ``mpiexec -n 13 python -m mpi4py script.py`` for 12 workers.
     Rank 0 makes a cluster, and the others call `serve`; `fastgc.train` does both.
 
-    `fastgc.engines.master.Master` explains the other parameters, and what happens if a worker is
-    slow.
+    `fastgc.engines.master.Master` explains the other parameters, and how slow workers are handled.
 
     Parameters
     ----------
@@ -103,7 +100,7 @@ class MPICluster(Master):
     cluster is closed, it is left behind, and is a straggler of later clusters until it answers. At
     the end of the program, the master names ranks that do not answer within 5 seconds, and aborts
     the job. The job is also aborted after an uncaught exception on any rank, because the others
-    would wait for it forever, and if a worker calls ``os._exit``; ``-m mpi4py`` does the same for
+    would wait for it forever, and by ``os._exit`` in a worker; ``-m mpi4py`` does the same for
     ``sys.exit``.
 
     With some codes (`fastgc.PartialWork`) workers keep their messages, and are asked for sums. One
@@ -289,8 +286,7 @@ class _Ranks:
         tag = _tag(job.clusters)
         _settle(job.late, 0.0)
         late = {link.worker for link in job.late}
-        # Whatever is sent to a late rank waits for it: it counts as a worker that has joined and is
-        # slow.
+        # Whatever is sent to a late rank waits for it: it counts as a slow worker that has joined.
         self._events = [Event(Kind.JOINED, worker) for worker in sorted(late)]
         self._links = []
         for worker, pickled in enumerate(data):
@@ -539,7 +535,7 @@ class _Asked:
             text = self._slot[_LINE:][:size].tobytes().decode(errors="replace")
         elif kind == Kind.ANSWER:
             answer = self._task.answer_in(self._slot, self._worker, question, _LINE)
-        if self._due:  # the answer before is no longer needed
+        if self._due:  # a newer question was asked: nobody needs this answer
             self.receive.Start()
         if kind == Kind.FAILED:
             return Event(Kind.FAILED, self._worker, question.round, text=text)
@@ -758,7 +754,7 @@ def _receive_bytes(
 
 @contextmanager
 def _as_worker() -> Iterator[None]:
-    """Make this process one worker among many: one thread, and deaf to Ctrl-C."""
+    """Make this process one worker among many: one thread, which ignores Ctrl-C."""
     main = threading.current_thread() is threading.main_thread()
     before = kernels.threads.get_num_threads()
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None
@@ -796,8 +792,7 @@ def _exits_told() -> Iterator[None]:
 class _Pause:
     """Pauses between looks for messages: none at first, then ever longer ones.
 
-    MPI's own waiting keeps a processor busy. If ranks outnumber processors, it takes that time from
-    the ranks it waits for.
+    MPI's own waiting keeps a processor busy, which the ranks it waits for may need.
     """
 
     spin, least = _SPIN, 0.0

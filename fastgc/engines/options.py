@@ -177,7 +177,7 @@ class RoundOptions:
         Raises
         ------
         TypeError
-            If `options` is something else, or there is no such keyword; the error lists the
+            If `options` is something else, or there is no such keyword; the error lists all
             keywords.
         ValueError
             As the class does.

@@ -187,8 +187,7 @@ class _Actors:
         self._resources.close()
 
     def _start(self, worker: int) -> None:
-        # References in lists are fetched by the actor itself, which can then report what went
-        # wrong.
+        # In lists, references are fetched by the actor itself, which can report what went wrong.
         call = self._actors[worker].start.remote(worker, [self._common], self._data(worker))
         self._calls[call] = _Call(worker, _NONE, _NONE, 0.0)
         self._deadlines[call] = time.monotonic() + self._start_timeout

@@ -109,8 +109,8 @@ class Rings:
         given to the worker differs from `seen`, or until a signal comes. It returns that number;
         -1: the worker must end.
     tell : callable
-        ``tell(worker, round, index, energy)`` writes a worker's news. At most `capacity` of them
-        may be untaken.
+        ``tell(worker, round, index, energy)`` writes a worker's news, if fewer than `capacity` of
+        them are untaken.
     take : callable
         ``take()`` returns what workers told as a list of (nanoseconds, worker, round, index,
         energy), in order of time; all these times have passed. Index -2: the worker's count of its
@@ -141,8 +141,8 @@ class Rings:
     bell : int
         Open file; a byte written there wakes the master. Writing does not wait if the pipe is full.
     rouse : callable, optional
-        ``rouse(worker)`` writes a byte to the file at which a worker waits, if it is no futex. For
-        the master.
+        ``rouse(worker)`` writes a byte to the file of a worker, if there is no futex. For the
+        master.
     inbox : int, optional
         That file, for a worker.
     """

@@ -2,9 +2,8 @@
 
 The master and each worker form a process group of two, by gloo. So the death of a worker disturbs
 no other, and a worker that was started again joins by a new group. Both sides find each other
-through torchrun's store. torchrun ends the job when one of its own processes dies. Therefore the
-process that it starts only watches another one, which computes, and forks a new one if that is
-killed.
+through torchrun's store. torchrun ends the job when one of its own processes dies. Therefore that
+process only watches another one, which computes, and forks a new one if it is killed.
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ class TorchCluster(Master):
     All ranks run the same program, ``torchrun --nproc-per-node 9 script.py`` for 8 workers. Rank 0
     makes a cluster, and the others call `serve`; `fastgc.train` and `fastgc.torch` do both.
 
-    `fastgc.engines.master.Master` explains the parameters, and what happens if a worker is slow or
-    dies.
+    `fastgc.engines.master.Master` explains the parameters, and how slow and dead workers are
+    handled.
 
     Raises
     ------

@@ -35,8 +35,8 @@ Array = NDArray[Any]
 
 TRACEBACK_BYTES = 1 << 14  # the longest text of an exception that a worker sends
 
-# A NaN that no arithmetic makes, by the size of a real. Where a gradient leaves it, it did not
-# write an element, or added to it.
+# A NaN that no arithmetic makes, by the size of a real. Elements that a gradient function leaves so
+# were not written, or were only added to.
 _UNWRITTEN = {4: np.uint32(0x7FC04743), 8: np.uint64(0x7FF8464153544743)}
 
 
@@ -290,8 +290,7 @@ class Worker:
         ----------
         question : Question
         out : ndarray, optional
-            Where to write the answer, with the shape and dtype of `Task.answer_form`. Default: a
-            new array.
+            Where to write the answer, as `Task.answer_form` says. Default: a new array.
 
         Returns
         -------
@@ -504,7 +503,7 @@ def reply(worker: Worker, question: Question, out: Array | None = None) -> Reply
 
 
 def as_process(number: int) -> None:
-    """Make this process a worker's: with its name, one thread, and deaf to Ctrl-C."""
+    """Make this process a worker's: name it, give it one thread, and ignore Ctrl-C."""
     with contextlib.suppress(OSError), open("/proc/self/comm", "w") as name:
         name.write(f"fastgc-{number}")  # the name that ps and top show
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the master ends the workers
