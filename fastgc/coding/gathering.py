@@ -1,8 +1,8 @@
 """The protocol of a round: what happens goes in, what it waits for comes out.
 
-A transport carries messages and decides nothing. A master decides which worker gets what, and
-carries nothing. A round says what it waits for. A new kind of round is a subclass of `Gathering` in
-one file; masters and engines need not know it.
+A transport carries and decides nothing, a master decides which worker gets what and carries
+nothing, and a round says what it waits for. A new kind of round is a subclass of `Gathering` in one
+file; masters and engines need not know it.
 
 *Events.* Whoever runs a round calls `begin`, then one method for each event, from one thread:
 
@@ -11,26 +11,26 @@ one file; masters and engines need not know it.
 `report`       a worker has computed a message, and keeps it (where the round `keeps`)
 `hear`         a worker has answered a question, or cannot
 `straggles`    a worker has died, or was dead when the round began
-`elapse`       the time that the round gave as `due` has come
+`elapse`       it is `due`
 =============  ====================================================================
 
 *States.* After each event the round says where it stands:
 
-- `ready`: it needs nothing more, and is over. A round with `linger` goes on taking messages for
+- `ready`: it needs nothing more, and is over; a round that has `linger` goes on taking messages for
   some time.
-- `questions`: what to ask which workers. Whoever runs the round asks them. The round is not ready
-  while answers are `awaited`.
-- `due`: when to call `elapse`, if nothing else has happened by then.
-- Otherwise it waits for messages. If no more can come, it is over, too: whoever runs it takes what
-  came, if the round is `decodable`, or raises what `require` raises.
+- `questions`: what workers are to be asked. Whoever runs the round puts them to them, and a round
+  is not ready while answers are `awaited`.
+- `due`: when `elapse` is to be called, if nothing else has happened by then.
+- Otherwise it waits for messages. Where no more can come, it is over, too: whoever runs it makes do
+  with what came if the round is `decodable`, or raises what `require` raises.
 
 *Invariants.*
 
-1. A round that is ready gets nothing more, unless it lingers.
-2. Each message is brought once; messages of a worker that the round does not want (`wants`), never.
-3. A worker that was asked owes an answer to its last question only. A worker owes none if it has
-   died or `elapse` passed it over. An answer that nobody owes changes nothing.
-4. After `elapse`, `due` is later or no answers are awaited: each round ends, whoever is silent.
+1. A round that is ready is brought nothing more, unless it lingers.
+2. Each message is brought once. Those of a worker that the round does not want (`wants`) are not.
+3. Who was asked owes an answer to the last question alone. Who has died, or was passed over by
+   `elapse`, owes none. An answer that nobody owes changes nothing.
+4. `elapse` puts `due` off, or answers are awaited no more: so each round ends, whoever is silent.
 5. `survivors` are among the messages that were brought (`taken`), each once.
 """
 
@@ -52,7 +52,7 @@ _NO_MESSAGES = np.empty(0, dtype=np.int64)
 
 
 class Costs(NamedTuple):
-    """What a round cost besides its messages.
+    """What a round took beside its messages.
 
     Attributes
     ----------
@@ -70,21 +70,21 @@ class Costs(NamedTuple):
 
 
 class Host(NamedTuple):
-    """What runs a round, as the round sees it.
+    """What runs a round, and offers it.
 
     Attributes
     ----------
     clock : callable
-        ``clock()`` gives the time in seconds, on the clock that times rounds.
+        ``clock()`` gives the seconds of the time that rounds take.
     compute : callable, optional
         ``compute(partition)`` gives a partial gradient of this round, which the master computes.
-        None: the round cannot settle contradictions by itself.
+        None: the round is to settle no contradiction by itself.
     asks : bool
         Whether workers answer questions.
     answer_timeout : float
         Seconds that a suspect has to answer.
     least_wait : float
-        Seconds to wait for an answer, at the least, before others are asked in its place.
+        Seconds that an answer may take at least, before others are asked in its place.
     deadline : float
         When, by the clock, the round ends at the latest.
     """
@@ -101,8 +101,8 @@ class Gathering:
     """A round: it takes the messages of workers, and says for how long.
 
     `Cluster.collect` runs it. Your own subclass defines `ready`, `survivors`, `receive` and
-    `require`, and sets `code` and `form`; everything else has a default. The next round overwrites
-    the messages: copy what you keep.
+    `require`, and sets `code` and `form`; everything else has a default. Messages are overwritten
+    in the next round: copy what you keep.
 
     Attributes
     ----------
@@ -111,25 +111,25 @@ class Gathering:
     form : Format
         The format of the cluster's rounds, with its size and dtypes.
     linger : float or None
-        A round that is `ready` takes more messages until all have come, or until (1 + linger) times
-        the time of the first message has passed. None: it takes no more.
+        A round that is `ready` takes more messages until (1 + linger) times as long has passed as
+        until the first one came, or all have come. None: it takes no more.
     verified : bool
         As `Round.verified`.
     verifies : bool
-        Whether it compares messages with each other. If workers could change messages after they
-        sent them, it then gets copies.
+        Whether it compares messages with each other. It then gets copies, if workers could change
+        messages afterwards.
     keeps : bool
-        Whether workers keep their messages until they are asked, and only `report` them.
+        Whether workers keep their messages, and only `report` them, until they are asked.
     replaceable : bool
-        Whether, if messages are verified, other messages can replace one that is not finite.
+        Whether other messages can replace one that is not finite, if messages are verified.
         Otherwise its error ends the round.
     due : float
-        When, by the clock of the `Host`, to call `elapse`; inf: never.
+        When, by the clock of the `Host`, to call `elapse`; inf: not before something happens.
     costs : Costs
         The costs of this round so far.
     stood_in : tuple of (int, int, float)
-        Each message that another worker than its owner computed, the number of that worker, and
-        when it was asked, in seconds since the round began.
+        Each message that another than its owner computed, who did, and when that worker was asked,
+        in seconds since the round began.
     """
 
     code: Coded
@@ -145,12 +145,12 @@ class Gathering:
 
     @property
     def ready(self) -> bool:
-        """Whether the round needs no more messages."""
+        """Whether no more messages need come."""
         raise NotImplementedError
 
     @property
     def decodable(self) -> bool:
-        """Whether the messages so far suffice if no more come. Default: as `ready`."""
+        """Whether the messages so far suffice if no more come. Default: if it is ready."""
         return self.ready
 
     @property
@@ -170,7 +170,7 @@ class Gathering:
 
     @property
     def awaited(self) -> Collection[int]:
-        """Workers that were asked and owe an answer. Default: none."""
+        """Workers that were asked, and owe an answer. Default: none."""
         return ()
 
     @property
@@ -179,7 +179,7 @@ class Gathering:
         return 1
 
     def begin(self, host: Host) -> None:
-        """Begin, with what the `Host` offers. Default: does nothing."""
+        """Begin, with what the `Host` offers. Default: this changes nothing."""
 
     def receive(
         self,
@@ -189,35 +189,36 @@ class Gathering:
         *,
         energy: float = math.nan,
     ) -> bool:
-        """Take a message, as `Round.receive`; return whether the round is ready."""
+        """Take a message, as `Round.receive`; whether the round is ready."""
         raise NotImplementedError
 
     def report(self, worker: int, index: int) -> bool:
-        """Note that a worker has computed a message and keeps it; only if the round `keeps`."""
+        """Note that a worker has computed a message, and keeps it: only where the round `keeps`."""
         raise NotImplementedError
 
     def questions(self) -> Sequence[tuple[int, Any]]:
-        """Return workers to ask, and what to ask them; each question once. Default: none.
+        """Workers to ask, and what to ask; each is returned once. Default: none.
 
-        A question is a `fastgc.codes.Request` for a sum, a `fastgc.codes.Share` of another worker,
-        or the seed that `fastgc.codes.AskingRound.answer` takes.
+        What they are asked is a `fastgc.codes.Request` for a sum, a `fastgc.codes.Share` of another
+        worker, or the seed of what `fastgc.codes.AskingRound.answer` answers.
         """
         return ()
 
     def hear(
         self, worker: int, what: Any, answer: NDArray[Any] | None, *, energy: float = math.nan
     ) -> NDArray[np.int64]:
-        """Take a worker's answer to the question `what`; None: it has none.
+        """Take an answer to what a worker was asked; None: it has none.
 
-        Return the numbers of the messages that a sum consists of. Default: does nothing.
+        Returns the numbers of the messages that come with it: of those that a sum consists of.
+        Default: it changes nothing.
         """
         return _NO_MESSAGES
 
     def straggles(self, worker: int) -> None:
-        """Expect no further message of this worker. Default: does nothing."""
+        """No further message of this worker is expected. Default: this changes nothing."""
 
     def elapse(self) -> None:
-        """Stop waiting for what was `due`. Default: does nothing."""
+        """Wait no longer for what was `due`. Default: nothing is."""
 
     def require(self, messages: NDArray[np.int64]) -> None:
         """Raise NotDecodableError unless these messages alone would suffice."""
@@ -228,15 +229,15 @@ class Gathering:
         return True
 
     def lapse(self, why: str) -> None:
-        """Note that the messages have been overwritten. Default: does nothing."""
+        """The messages have been overwritten. Default: nobody reads them."""
 
     def intake(self, when: NDArray[np.float64]) -> Any:
-        """The object that takes messages where they lie, as `Round.intake`. Default: none.
+        """What takes messages where they lie, as `Round.intake`. Default: nothing does.
 
-        It is asked for again while it takes them. None then ends that: messages are received again.
+        Asked again while it does: None ends that, and each message is received from then on.
         """
         return None
 
     def follow(self) -> list[int]:
-        """Note messages that `intake` took; return their numbers. Default: none."""
+        """Take note of messages that `intake` took; their numbers. Default: it took none."""
         return []

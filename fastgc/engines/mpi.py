@@ -327,7 +327,7 @@ class _Ranks:
         while True:
             try:
                 ended = MPI.Request.Testsome(self._receives) or ()
-            except MPI.Exception:  # a message is longer than its buffer
+            except MPI.Exception:  # a message is longer than there is room for
                 if not (links := [link for link in self._links if link.has_ended()]):
                     raise
                 return [*events, self._too_long([link.worker for link in links])]
@@ -345,7 +345,7 @@ class _Ranks:
                 return events
 
     def _too_long(self, workers: list[int]) -> Event:
-        """The event for a message that MPI could not receive: it came from one of these workers."""
+        """That of a message which MPI could not receive: it is of one of those that have ended."""
         others = f", or another of workers {listed(workers)} did" if len(workers) > 1 else ""
         return Event(Kind.FAILED, workers[0], self._number, text=NONSENSE + others)
 
@@ -428,7 +428,7 @@ class _Link:
             self._post(first)
 
     def has_ended(self) -> bool:
-        """Whether a message or answer has come that will not be taken."""
+        """Whether what was to be received has come, and will not be taken."""
         if self._posted and self.receive.Get_status():
             self._posted = self._busy = False
             return True
