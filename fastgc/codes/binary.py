@@ -272,6 +272,7 @@ def _by_blocks(k: int, s: int, speed: NDArray[np.float64], together: bool) -> Bl
     if blocks == 3 and 6 * (n - 2 * (s + 1)) < s + 1:  # most workers would hold the same two
         blocks = 2
     pairs = blocks // 2
+    # The `double` slowest workers hold a pair of adjacent blocks each, all others one block.
     double = max(blocks * (s + 1) - n, 0)
     pair = np.arange(double) % (1 if together else max(pairs, 1))
     holders = np.full(blocks, s + 1)

@@ -169,7 +169,7 @@ class Round(ShownRound, Gathering):
         if self._inspector is not None:
             self._inspector.reset()
         self._finding: Finding | None = None  # about the messages so far; None: not looked at
-        self._awaited = 0  # after failed checks: the number of messages to look at them again
+        self._awaited = 0  # after failed checks: not repeated before so many messages came
         self._corrupt: list[int] = []
         self._next: dict[int, int] = {}  # the message due next, of workers that send several
         self._scales: list[float] = []  # scaled formats: the factor of each message
@@ -177,7 +177,7 @@ class Round(ShownRound, Gathering):
             self._tally.reset()
         if self._follower is not None:
             self._follower.reset()
-        self._filled = ""  # the method that filled the decoder's vector; "": it is out of date
+        self._filled = ""  # the method that filled the decoder's vector; "" if it is out of date
         self._decodable = self._ready = False
 
     def lapse(self, why: str) -> None:

@@ -336,7 +336,7 @@ class Scheme(Recorded, ABC):
 
     @cached_property
     def rule(self) -> Rule:
-        """Which messages suffice. Default: those that span the sum, or those that are `awaited`."""
+        """Which messages suffice. Default: those that span the sum, or all of `awaited` workers."""
         left = self.residual if self.wait is not None else self._shortest_residual
         spans = Span(self.equations, left, self.message_count, self.touched)
         declared = "stragglers" in vars(self) and not vars(self).get("_stragglers_found")
@@ -344,7 +344,7 @@ class Scheme(Recorded, ABC):
         return self.waiting(spans) if declared or self.wait is not None else spans
 
     def waiting(self, rule: Rule) -> Rule:
-        """Let `rule` decide, or all messages of the workers that are `awaited`."""
+        """`rule`, but all messages of `awaited` workers, whichever they are, suffice, too."""
         if self.awaited is None:
             return rule
         sender = np.repeat(np.arange(self.n), self.message_counts)
@@ -782,7 +782,7 @@ class Scheme(Recorded, ABC):
 
     @property
     def message_weight(self) -> float:
-        """Size of a message, in sizes of long real gradients."""
+        """Size of a message relative to that of a gradient, for long real gradients."""
         p = 2 * self.pieces
         form = self.format(p, np.float64)
         return form.message_size * form.message_dtype.itemsize / (p * 8)
@@ -1070,7 +1070,7 @@ class Scheme(Recorded, ABC):
         """
         count = self.message_count
         checked = check_workers("survivors", survivors, count)
-        # Among one number more than there are messages, one does not exist or is named twice.
+        # The first count + 1 numbers suffice: one of them does not exist or is named twice.
         checked = checked[: count + 1]
         # One comparison for both ends of the range: negative numbers wrap to huge ones.
         if checked.size and checked.view(np.uint64).max() >= count:

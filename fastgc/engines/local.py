@@ -384,6 +384,8 @@ class _Processes:
             for each in self._handed:
                 each.clear()
         rings, wait = self._rings, seconds > 0
+        # Most calls end in one call of C: `look` takes what there is, `gather` waits for messages
+        # where they lie. The selector below reads lines, the bell and the server.
         assert self._server is not None
         if not wait and rings.look is not None and time.monotonic() < self._server.deadline:
             found = rings.look(self._files, self._heard)

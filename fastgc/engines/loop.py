@@ -259,7 +259,7 @@ class RoundLoop:
         asked = self._everyone
         if workers is not None:
             asked = frozenset(check_index("worker", i, self._code.n) for i in workers)
-        self._told_round = self._now()  # parameters are handed out later
+        self._told_round = self._now()  # the round begins; parameters are handed out later
         rnd.begin(self._host(theta))
         self._lend(rnd)
         try:
@@ -342,7 +342,12 @@ class RoundLoop:
         return run
 
     def _conduct(self, run: Run) -> None:
-        """Bring events to a round until it is over."""
+        """Bring events to a round until it is over.
+
+        Each turn waits for an event, or until the first of `deadline`, `hope` and `due`, and then
+        puts the round's questions. A round is over when it is ready and no longer lingers, when its
+        time or patience is out, or when no more can come and it can do without.
+        """
         rnd, ready = run.rnd, run.rnd.ready
         while not ready or self._now() <= self._lingers(run):
             limit = min(run.deadline, run.hope, rnd.due)

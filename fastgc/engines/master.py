@@ -250,6 +250,7 @@ class Master(RoundLoop):
         if len(rounds) == self.transport.ahead or self._number in rounds:
             return
         first, end = self._first[worker : worker + 2]
+        # A worker that died and is back goes on after the messages that it had sent.
         sent = sum(m in self._heard for m in range(first, end)) if self._deaths else 0
         if first + sent == end:  # it sent everything, died, and is back
             return
@@ -417,7 +418,7 @@ class Master(RoundLoop):
             )
 
     def _make_do(self, run: Run, why: str) -> None:
-        """Raise, unless the messages that came suffice or may be approximated from.
+        """Raise NotDecodableError unless what came suffices, alone or as an approximation.
 
         The error begins with `why`: why no more will come, and the subject of "are too few".
         """
