@@ -20,8 +20,8 @@ from .random_assignment import check_seed
 
 __all__ = ["GraphCode", "Parts"]
 
-# Limits, each of which takes half a second: blocks of graphs whose eigenvalues are computed, and
-# whose least cut is looked for; workers of codes of which all sets are tried.
+# Limits, each of which takes half a second: blocks of a graph to compute its eigenvalues, blocks to
+# find its least cut, and workers to try all their sets.
 BLOCKS_SOLVED, BLOCKS_CUT, WORKERS_TRIED = 1024, 200, 100
 
 

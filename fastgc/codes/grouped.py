@@ -84,7 +84,7 @@ class Grouped(Code):
 
     @classmethod
     def repetition(cls, n: int, groups: int, k: int | None = None) -> Grouped:
-        """Groups of n / G workers, in each of which every worker holds all partitions of its group.
+        """Groups of n / G workers; each worker holds all partitions of its group.
 
         These are the groups of G-CADA (Zhu et al., section IV). With as many groups as workers,
         they are the workers of CADA.

@@ -47,7 +47,7 @@ class Reactive(Code):
     Attributes
     ----------
     stragglers : int
-        0, as no message may be missing: other workers compute those of workers that fail.
+        0: no message may be missing. Other workers compute the messages of workers that fail.
 
     Raises
     ------

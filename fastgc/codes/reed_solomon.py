@@ -602,7 +602,7 @@ class ReedSolomonScheme(Scheme):
 
     @cached_property
     def _any_plan(self) -> CyclicPlan:
-        """The plan of `_plan`, but for any number of survivors."""
+        """As `_plan`, but for any number of survivors."""
         return CyclicPlan(cyclic_tables([(c.m, c.q, 0) for c in self._clusters]))
 
     def _raise(self, status: Status, where: int, survivors: NDArray[np.int64]) -> None:

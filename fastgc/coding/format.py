@@ -470,9 +470,7 @@ def not_finite(worker: int, at: int, element: object) -> NonFiniteMessageError:
 def scaled_vector(vector: NDArray[Any], scales: Sequence[float]) -> tuple[NDArray[Any], float]:
     """Multiply each coefficient by its message's scale, over a power of two; return both.
 
-    The coefficients returned then fit in float32, whatever the scales are.
-
-    So that what messages are multiplied by fits in float32, whatever their scales.
+    The coefficients returned fit in float32, whatever the scales are.
     """
     largest, factors = max(scales, default=0.0), np.array(scales)
     unit = 1.0 if largest == 0.0 or 2.0**-64 <= largest <= 2.0**64 else largest

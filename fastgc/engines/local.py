@@ -293,7 +293,7 @@ class _Processes:
                 self._launch(worker)
 
     def _expel(self, worker: int, why: str) -> None:
-        """Kill a worker that tells what no worker tells: it counts as dead."""
+        """Kill a worker that sent what no worker sends; it counts as dead."""
         line = self._lines[worker]
         if line is not None and worker not in self._gone:
             self._selector.unregister(line)

@@ -372,8 +372,8 @@ class Master(RoundLoop):
     def _hope(self, run: Run) -> float:
         """Until when to wait for dead workers; inf if the others suffice.
 
-        One patience budget per round, however many workers die: a worker that comes back only to
-        die again would else be waited for without end.
+        One patience budget per round, however many workers die: otherwise workers that come back
+        only to die again would be waited for without end.
         """
         before = run.hope
         if not run.asked.isdisjoint(self._lost):

@@ -665,7 +665,7 @@ class _Orders:
     ----------
     parameters : (bytes,) array of uint8
     round, first, delay
-        What came with the parameters.
+        Of the order that came with the parameters.
     keeping : bool
         Whether messages of the round are kept.
     newest : int
