@@ -170,8 +170,9 @@ class GraphScheme(IncidenceScheme):
         The graph must stay connected without any s edges. It then gives the exact gradient in two
         cases. First, if all degrees are s + 1 and the number of blocks is even: if the rest is
         bipartite with unequal sides, these differ by two or more, so at least s + 1 stragglers lie
-        within one side. Second, if the rest is not bipartite: for any two sides, at least ``blocks
-        / 4`` times the lowest eigenvalue of D + A edges lie within them, which must be more than s.
+        within one side. Second, if the rest is not bipartite: for any two sides, the number of
+        edges within them is at least ``blocks / 4`` times the lowest eigenvalue of D + A, which
+        must be more than s.
         """
         A, D = graphs.adjacency(self._ends, self._blocks), np.diag(degrees)
         if not (self._is_connected_without(s, A, D)):
@@ -254,8 +255,7 @@ class _PartsTally:
     def reset(self) -> None:
         n = self._vertices
         self._parent, self._sign = list(range(n)), [1] * n
-        # for each root: its members, by how many more are on its side, whether there is an odd
-        # cycle
+        # for each root: its members, how many more are on its side, whether a cycle is odd
         self._size, self._more, self._odd = [1] * n, [1] * n, [False] * n
         self.lacking = n  # components that do not give their blocks exactly
 

@@ -487,7 +487,7 @@ class ReedSolomonScheme(Scheme):
         vector: NDArray[np.complex128],
         unit: float,
     ) -> bool:
-        """Replace an exact vector that is too long by the near-exact one; return if one will do."""
+        """Replace an exact vector that is too long by the near-exact one; whether one will do."""
         if status not in (Status.IMPRECISE, Status.OVERFLOW):
             return False
         longest = self._longest(unit)
@@ -620,11 +620,11 @@ class ReedSolomonScheme(Scheme):
         )
 
 
-# Methods that are one kernel: its argument.
+# Methods that are one kernel, with its argument.
 _PRODUCTS = {"spread": SPREAD, "locator": LOCATOR, "lookup": LOOKUP}
 
 
-# --------------------------------------------------------- vectors that follow their messages
+# ---------------------------------------------------------- vectors that follow their messages
 
 # Events after which products are computed anew. Each event adds two roundings; those of one worker
 # that comes and goes all the time add up to at most 2e-13.
@@ -904,7 +904,7 @@ class Follower:
         return vector if square(vector) <= self._longest else None
 
 
-# --------------------------------------------------------- by solving a system, to compare
+# ------------------------------------------------------------- by solving a system, to compare
 
 # ``solve(m, exponents)``, with the exponents of the survivors' roots.
 Solver = Callable[[int, NDArray[np.int64]], NDArray[np.complex128]]

@@ -256,7 +256,7 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-# ----------------------------------------------------------- in the server, and its children
+# ------------------------------------------------------------- in the server, and its children
 
 
 def end_with(life: int) -> None:
