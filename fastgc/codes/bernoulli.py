@@ -21,9 +21,9 @@ class BernoulliCode(Code):
     With ``groups=1`` this is the Bernoulli gradient code, BGC, which needs no planning. It is
     regularised as in the paper: a worker that drew more than twice the load keeps `load` of its
     partitions, chosen at random; a worker that drew none takes one. With more groups it is the
-    stochastic block code: workers and partitions are in groups, and on average the part `within` of
-    a worker's load lies in its own group. An adversary who does not know the groups can hardly
-    choose stragglers that do more harm than random ones.
+    stochastic block code: workers and partitions are in groups, and on average the fraction
+    `within` of a worker's load lies in its own group. An adversary who does not know the groups can
+    hardly choose stragglers that do more harm than random ones.
 
     Parameters
     ----------
@@ -34,8 +34,8 @@ class BernoulliCode(Code):
     groups : int, default 1
         Groups of workers and partitions, as even as possible, at most n and k.
     within : float, default 0.5
-        Part of the load that lies in a worker's own group, if there are several. 1 / groups is the
-        same as a single group; 1 keeps groups apart.
+        Fraction of the load that lies in a worker's own group, if there are several. 1 / groups is
+        the same as a single group; 1 keeps groups apart.
     wait : int, optional
         Most workers that a round waits for. Default: rounds wait until the gradient is exact.
     seed : int, default 0
@@ -49,7 +49,7 @@ class BernoulliCode(Code):
     Notes
     -----
     A decoding vector is a least-squares solution, found by conjugate gradients if rows are sparse,
-    and otherwise by a dense solver in O(f k^2). The vectors of the sets used last are kept.
+    and otherwise by a dense solver in O(f k^2). Vectors of recent survivor sets are kept.
 
     Examples
     --------

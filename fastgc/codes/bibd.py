@@ -24,7 +24,7 @@ Incidence = NDArray[np.bool_]
 
 DESIGNS = ("projective", "affine", "hyperplanes", "paley", "pairs")
 
-# Workers, at most, of designs that have names: all of a matrix is written down.
+# Largest numbers of workers of designs that have names: their whole matrix is built.
 POINTS, POINTS_PAIRED = 2_048, 200
 
 
@@ -37,7 +37,7 @@ class BIBDCode(Code):
         a_i = r / (r - lambda + lambda f),
 
     and leave out the same amount: the square of the residual is ``1 - r^2 f / (b (r - lambda +
-    lambda f))``. An adversary who chooses the stragglers can do no more harm than chance. The
+    lambda f))``. An adversary who chooses the stragglers does no more harm than chance. The
     gradient is exact only if all n messages came.
 
     Parameters
@@ -73,7 +73,7 @@ class BIBDCode(Code):
     Raises
     ------
     ValueError
-        If there is no such design; says for which n there is.
+        If there is no such design; the error says for which n there is one.
 
     Notes
     -----
@@ -120,7 +120,7 @@ class _DesignScheme(IncidenceScheme):
         blocks = incidence.shape[1]
         cuts = np.arange(blocks + 1) * size
         super().__init__(cuts, [np.flatnonzero(row) for row in incidence], wait)
-        # r and lambda
+        # r and lambda of the design.
         self._copies = int(incidence[0].sum())
         self._common = int((incidence[0] & incidence[1]).sum())
 
@@ -136,7 +136,7 @@ class _DesignScheme(IncidenceScheme):
         return np.full(f, r / (r - common + common * f))
 
     def known_residuals(self, workers: int) -> Residuals:
-        # Any f rows have the same Gram matrix, and so the same distance from 1.
+        # Any f rows have the same Gram matrix, and so the same residual.
         r, common, b = self._copies, self._common, self.sizes.size
         whole = b * (r - common + common * workers)
         left = math.sqrt((whole - workers * r * r) / whole)
@@ -144,7 +144,7 @@ class _DesignScheme(IncidenceScheme):
 
 
 class _Design(NamedTuple):
-    """A design that there is: so many blocks, each held by so many points."""
+    """A design that exists: its number of blocks, each held by `holders` points."""
 
     name: str
     blocks: int
@@ -153,7 +153,7 @@ class _Design(NamedTuple):
 
 
 def _designs(n: int) -> Iterator[_Design]:
-    """All designs of n points that have names."""
+    """All named designs of n points."""
     if not 3 <= n <= POINTS:
         return
     root = math.isqrt(n)
@@ -177,9 +177,9 @@ def _designs(n: int) -> Iterator[_Design]:
 
 
 def design_for(n: int, k: int, holders: int) -> str | None:
-    """The named design of n workers whose load is nearest to this; None if there is none.
+    """The named design of n workers whose blocks have nearest to `holders` holders; None if none.
 
-    Prefers designs for k partitions, if there are any.
+    Designs for k partitions come first, if there are any.
     """
     found = list(_designs(n))
     fitting = [design for design in found if k % design.blocks == 0] or found
@@ -188,7 +188,7 @@ def design_for(n: int, k: int, holders: int) -> str | None:
 
 
 def _named(name: str | None, n: int) -> tuple[str, Incidence]:
-    """The design of this name, or the first of any, and its name."""
+    """The name and matrix of this design, or of the first one there is."""
     if name not in (None, *DESIGNS):
         raise ValueError(f"design must be one of {', '.join(DESIGNS)} or a matrix, not {name!r}")
     for design in _designs(n):
@@ -210,7 +210,7 @@ def _named(name: str | None, n: int) -> tuple[str, Incidence]:
 
 
 def _checked(design: ArrayLike, n: int) -> Incidence:
-    """A matrix that somebody gave, or an error."""
+    """Check a matrix that a user gave."""
     given = as_array("design", design)
     if given.ndim != 2 or len(given) != n:
         raise ValueError(
@@ -237,7 +237,7 @@ def _checked(design: ArrayLike, n: int) -> Incidence:
 def _hyperplanes(q: int, m: int) -> Incidence:
     """Points and hyperplanes of the projective space of m dimensions over q elements."""
     field = Field.of(q)
-    # up to factors: the first coordinate that is not 0 is 1
+    # Points up to factors: the first coordinate that is not 0 is 1.
     points = np.array(
         [x for x in product(range(q), repeat=m + 1) if any(x) and next(filter(None, x)) == 1]
     )
@@ -257,7 +257,7 @@ def _affine(q: int) -> Incidence:
 
 
 def _paley(q: int) -> Incidence:
-    """Elements of a field, and the translates of its squares."""
+    """Elements of a field, and translates of its squares."""
     field = Field.of(q)
     incident = np.zeros((q, q), dtype=np.bool_)
     incident[field.plus[:, field.squares()], np.arange(q)[:, None]] = True

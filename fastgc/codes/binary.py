@@ -53,8 +53,8 @@ class BinaryCode(Code):
     Raises
     ------
     ValueError
-        If no code has these parameters, or `assignment` is unknown or given without `speeds`; says
-        why.
+        If no code has these parameters, or `assignment` is unknown or lacks `speeds`; the error
+        says why.
 
     Notes
     -----
@@ -63,8 +63,8 @@ class BinaryCode(Code):
     - ``"spread"``: the partitions are cut into ceil(n / (s + 1)) blocks, each held by s + 1
       workers. The fastest workers hold different blocks, and so do the next fastest; the length of
       a block is proportional to the speed of its fastest holder. If s + 1 does not divide n, the
-      slowest workers hold two adjacent blocks each. (If hardly anybody would hold two of three
-      blocks alone, there are two blocks instead.)
+      slowest workers hold two adjacent blocks each. (If almost all workers would hold the same two
+      of three blocks, there are two blocks instead.)
     - ``"aligned"``: the same blocks, but workers of similar speed share one.
     - ``"classes"``: the paper's section VI, for any number of types of workers. The length of a
       worker's block is proportional to its speed, so that all workers of a class end at the same
@@ -184,7 +184,7 @@ class BinaryScheme(Scheme):
     def bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
     ) -> VectorFunction:
-        """The fewest messages that fit; only where none do, some that are subtracted. O(n)."""
+        """The fewest messages that fit; if none do, some of them subtracted. O(n)."""
         return filling(
             self, kernels.unchecked.bind_tiling(self._tiling, survivors, vector), survivors
         )
@@ -202,7 +202,7 @@ class BinaryScheme(Scheme):
         return found
 
     def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
-        """The messages round a circle of blocks add up to zero."""
+        """The messages around a circle of blocks add up to zero."""
         cycles = self.rule.cycles(survivors)
         none = np.empty(0, dtype=np.int64)
         sizes = np.concatenate([none, *(np.full(*at.shape) for at, _ in cycles)])
@@ -215,12 +215,12 @@ class BinaryScheme(Scheme):
         )
 
 
-# Where the block of each worker begins, and ends.
+# Where the block of each worker begins and ends.
 Blocks = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def _even(n: int, k: int, s: int) -> Blocks:
-    """Class i mod (s + 1), each cut evenly."""
+    """Worker i in class i mod (s + 1); each class cuts the partitions evenly."""
     place, mine = np.divmod(np.arange(n), s + 1)
     least, more = np.divmod(k, np.bincount(mine)[mine])
     start = place * least + np.minimum(place, more)
@@ -228,11 +228,11 @@ def _even(n: int, k: int, s: int) -> Blocks:
 
 
 def classes_by_speed(stragglers: int, speed: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The class of each of the workers, so that classes are about equally fast.
+    """The class of each worker, such that classes are about equally fast.
 
-    In turn the next s + 1 workers, the faster of them to the classes that are slower so far.
-    Where s + 1 divides n, the sums of two classes then differ by no more than the speeds of two
-    workers who were dealt in one turn.
+    In each turn the next s + 1 workers are dealt, the faster ones to the classes that are slower so
+    far. If s + 1 divides n, the sums of two classes then differ by at most the speeds of two
+    workers that were dealt in one turn.
     """
     each = stragglers + 1
     by_speed = np.argsort(-speed, kind="stable")
@@ -248,7 +248,7 @@ def classes_by_speed(stragglers: int, speed: NDArray[np.float64]) -> NDArray[np.
 
 
 def _by_classes(k: int, s: int, speed: NDArray[np.float64]) -> Blocks:
-    """Each class cut in proportion to its workers' speeds, the fastest first."""
+    """Each class cuts in proportion to its workers' speeds, the fastest worker first."""
     mine = classes_by_speed(s, speed)
     start, stop = np.empty((2, speed.size), dtype=np.int64)
     for c in range(s + 1):
@@ -261,17 +261,18 @@ def _by_classes(k: int, s: int, speed: NDArray[np.float64]) -> Blocks:
 
 
 def _by_blocks(k: int, s: int, speed: NDArray[np.float64], together: bool) -> Blocks:
-    """Blocks common to all, as long as their fastest holder is fast.
+    """Blocks common to all workers, each as long as its fastest holder is fast.
 
-    Any s workers may straggle: the messages hold s + 1 sets, no two with a worker in common,
-    that each add up to the gradient. Of a pair of blocks that some hold both, a set takes one
-    of these workers or one of each block, and there are s + 1 choices.
+    Any s workers may straggle: there are s + 1 disjoint sets of workers, each of which adds up to
+    the gradient. For a pair of blocks that some workers hold together, a set takes one of these
+    workers, or one holder of each block; there are s + 1 such choices.
     """
     n = speed.size
     blocks = -(-n // (s + 1))
-    if blocks == 3 and 6 * (n - 2 * (s + 1)) < s + 1:  # most would hold the same two of them
+    if blocks == 3 and 6 * (n - 2 * (s + 1)) < s + 1:  # most workers would hold the same two
         blocks = 2
     pairs = blocks // 2
+    # The `double` slowest workers hold a pair of adjacent blocks each, all others one block.
     double = max(blocks * (s + 1) - n, 0)
     pair = np.arange(double) % (1 if together else max(pairs, 1))
     holders = np.full(blocks, s + 1)

@@ -44,7 +44,7 @@ __all__ = [
     "split",
 ]
 
-# From what is known, n, k, s, load and seed, the arguments that a factory is given.
+# Returns a factory's arguments, given n, k, s, load and seed as keywords.
 Defaults = Callable[..., dict[str, Any]]
 
 _REGISTRY = Registry("code", "fastgc.codes")
@@ -145,7 +145,7 @@ _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
         "ignore",
         Uncoded,
         "uncoded, ignores stragglers",
-        # the s largest of the shares
+        # the part of the data that the s largest shares hold
         lambda s, n, k, **_: {"tolerance": (s * (k // n) + min(s, k % n)) / k},
     ),
     ("uc-mmc", Uncoded, "uncoded, a message for each partition", lambda load, **_: {"load": load}),
@@ -218,7 +218,7 @@ _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
 for _name, _kind, _title, _given in _BUILT_IN:
     register(_name, _kind, _title, defaults=_given)
 
-# Ways to compute decoding vectors, for tables and plots.
+# Titles of methods for decoding vectors, for tables and plots.
 _METHODS = {
     "spread": "exact vectors",
     "near-exact": "near-exact vectors",
@@ -228,17 +228,17 @@ _METHODS = {
     "solve": "by LU",
 }
 
-# Names that are always there.
+# Names that fastgc itself registers.
 BUILT_IN = tuple(entry[0] for entry in _BUILT_IN)
 
 
 def names() -> list[str]:
-    """Names of the codes that need no argument but n, including those of installed packages."""
+    """The names of codes that need no argument but n, including those of installed packages."""
     return [name for name in _REGISTRY.names() if name != "linear"]
 
 
 def split(text: str) -> list[str]:
-    """The codes in a list such as ``"rs:clusters=auto,root=1,bcc"``.
+    """Split a list of codes such as ``"rs:clusters=auto,root=1,bcc"``.
 
     A comma begins the next code unless ``key=value`` follows it.
     """
@@ -246,7 +246,7 @@ def split(text: str) -> list[str]:
 
 
 def describe(text: str) -> str:
-    """What people read of a code, everywhere alike: the name to type, and what that stands for.
+    """The text that people read for a code: the name to type, and what it stands for.
 
     Parameters
     ----------
@@ -267,7 +267,7 @@ def describe(text: str) -> str:
 
 
 def remark(text: str, code: Code) -> str | None:
-    """What a reader of a table should know of a code made by this name, or None."""
+    """A remark for readers of a table with a code made by this name, or None."""
     if not isinstance(code, ReedSolomon | YeAbbe) or arguments_of(code).get("clusters") != "auto":
         return None
     if code.scheme.clusters > 1:
@@ -279,12 +279,12 @@ def remark(text: str, code: Code) -> str | None:
 
 
 def factory(text: str) -> Callable[..., Code]:
-    """What makes the code that a text names, or ValueError."""
+    """The factory of the code that a text names; ValueError if there is none."""
     return _REGISTRY.resolve(text).factory
 
 
 def methods(text: str) -> tuple[str, ...] | None:
-    """Methods for decoding vectors of what a text names; None if a function makes it."""
+    """Methods for decoding vectors of the code that a text names; None if a function makes it."""
     made_by = factory(text)
     if isinstance(made_by, type) and issubclass(made_by, Code):
         return made_by._known_methods
@@ -292,12 +292,12 @@ def methods(text: str) -> tuple[str, ...] | None:
 
 
 def check_name(text: str) -> None:
-    """Raise ValueError unless the text names a code, whatever its arguments."""
+    """Raise ValueError unless the text names a code; arguments are not checked."""
     _REGISTRY.resolve(text)
 
 
 def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int = 0) -> Code:
-    """A code by its name.
+    """Make a code by its name.
 
     Parameters
     ----------
@@ -359,7 +359,7 @@ def _needs(factory: Callable[..., Code], name: str) -> bool:
 
 
 def _read(text: str, found: Found) -> dict[str, Any]:
-    """Arguments that the text lists."""
+    """The arguments that the text lists."""
     takes = [p for p in inspect.signature(found.factory).parameters if p not in ("n", "k")]
     try:
         listed = split_arguments(found.listed)
@@ -374,7 +374,7 @@ def _read(text: str, found: Found) -> dict[str, Any]:
 
 
 def _fitting(factory: Callable[..., Code], known: dict[str, int], k: int | None) -> dict[str, Any]:
-    """What a factory takes of what is known, by the names of its parameters."""
+    """The arguments for a factory out of what is known, by the names of its parameters."""
     parameters = inspect.signature(factory).parameters
     if "n" not in parameters:
         raise ValueError(f"{factory!r} has no parameter n, the number of workers")

@@ -24,10 +24,10 @@ from .random_assignment import check_seed
 
 __all__ = ["CyclicRepetition"]
 
-# Numbers that systems of s equations, one for each worker, take at a time.
+# Numbers in systems of s equations, one for each worker, to be solved at a time.
 _AT_ONCE = 1 << 22
 
-# Entries of B, at most, up to which the ridge regression is that of the dense matrix: 32 MB.
+# The ridge regression uses the dense matrix if B has at most this many entries: 32 MB.
 _DENSE = 1 << 22
 
 
@@ -35,9 +35,9 @@ class CyclicRepetition(Code):
     """Random coefficients on s + 1 consecutive partitions: any n - s messages suffice.
 
     The rows of B lie in the null space of a random s x n matrix H with H 1 = 0. With probability 1,
-    any n - s of them span it (Algorithm 2 of Tandon et al.). How well conditioned they are is left
-    to chance: `trust` says it for a set of survivors. From about 30 workers on, `ReedSolomon` is
-    better conditioned.
+    any n - s of them span it (Algorithm 2 of Tandon et al.). Their condition is left to chance;
+    `trust` computes it for a set of survivors. From about 30 workers on, `ReedSolomon` is better
+    conditioned.
 
     Parameters
     ----------
@@ -58,16 +58,16 @@ class CyclicRepetition(Code):
     Raises
     ------
     ValueError, UnstableCodeError
-        As `ReedSolomon`.
+        As `ReedSolomon` does.
 
     Notes
     -----
-    B is kept as n (s + 1) numbers. Vectors are those of `LinearCode`, in O(n s + s^3) after
-    O(n s^3) for the first, by a closed form: with the columns h_i of H, and z_i the vector with
-    z_i h_i = 1 that is orthogonal to the s - 1 columns after h_i, all solutions of a B = b are
-    ``a_i = z_i (v + b_1 h_1 + ... + b_i h_i)``, where v is any vector of s numbers. From about
-    2,000 workers on, vectors that leave something out to amplify less are not the best there are:
-    they are such a solution for all workers, without the stragglers' entries.
+    B is kept as n (s + 1) numbers. Vectors are those of `LinearCode`, in O(n s + s^3), after O(n
+    s^3) for the first. They follow from a closed form. Let h_i be the columns of H, and z_i the
+    vector with z_i h_i = 1 that is orthogonal to the s - 1 columns after h_i. Then all solutions of
+    a B = b are ``a_i = z_i (v + b_1 h_1 + ... + b_i h_i)``, where v is any vector of s numbers.
+    From about 2,000 workers on, vectors that accept a residual to amplify less are not the best
+    there are: they are such a solution for all workers, without the stragglers' entries.
     """
 
     stragglers: int
@@ -92,14 +92,14 @@ class CyclicRepetition(Code):
         super().__init__(scheme)
         remedy = 'use BinaryCode, or ReedSolomon with clusters="auto"'
         check_stability(scheme, strict, remedy)
-        scheme.cache.clear()  # of sets that nobody asked for
+        scheme.cache.clear()  # forget the sets tried for stability
 
 
 class _CyclicScheme(Scheme):
     """Worker i sends groups i .. i + s of partitions, modulo n.
 
-    Columns of a group are alike. One of them stands for all, as long as they are together: times
-    the square root of their number.
+    Columns of a group are equal. Here one of them stands for all, times the square root of their
+    number.
     """
 
     stragglers: int
@@ -166,7 +166,7 @@ class _CyclicScheme(Scheme):
     # ------------------------------------------------------------------------------ decoding
 
     def _combine(self, of_all: NDArray[np.number]) -> NDArray[Any]:
-        """``a B`` of a vector of all workers: a number for each group."""
+        """``a B`` for a vector of all workers: a number for each group."""
         total = np.zeros(self.n, dtype=np.result_type(of_all, np.float64))
         for at, values in enumerate(self._band.T):
             total += np.roll(of_all * values, at)
@@ -190,11 +190,11 @@ class _CyclicScheme(Scheme):
 
     @cached_property
     def _null(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The vectors z_i; and an orthonormal basis of x B = 0, B with rows of norm 1. (s, n)."""
+        """The vectors z_i, and an orthonormal basis of x B = 0 for rows of norm 1. (s, n)."""
         z = _duals(self._H)
         null = np.linalg.qr(z * self._sizes[:, None])[0].T
-        # They are as exact as rounding allows only without what their own sums are. Checks of
-        # messages need that.
+        # The basis is as exact as rounding allows only after its own sums x B are subtracted once.
+        # Checks of messages need that precision.
         sums = (self._combine(x / self._sizes) for x in null)
         added = [self._shortest_by(z, null, wanted) for wanted in sums]
         if added:
@@ -203,11 +203,11 @@ class _CyclicScheme(Scheme):
 
     @cached_property
     def _beyond(self) -> NDArray[np.float64]:
-        """Orthonormal combinations of groups that no sum of rows has. (n, s)."""
+        """Orthonormal combinations of groups that no sum of rows contains. (n, s)."""
         return np.linalg.qr((self._H / self._weight).T)[0]
 
     def _shortest(self, wanted: NDArray[Any]) -> NDArray[Any]:
-        """The vector of all workers, times the sizes of rows, that is shortest for this sum."""
+        """The shortest vector of all workers for this sum, times the sizes of rows."""
         return self._shortest_by(*self._null, wanted) if self.stragglers else wanted
 
     def _shortest_by(
@@ -240,7 +240,7 @@ class _CyclicScheme(Scheme):
         )
 
     def _regress(self, survivors: NDArray[np.int64], unit: float) -> NDArray[np.float64]:
-        """Of the vectors of all workers, that of least error without what stragglers add to it."""
+        """The vector of all workers with the least error once stragglers' entries are dropped."""
         _, null = self._null
         lost = np.ones(self.n, dtype=bool)
         lost[survivors] = False
@@ -256,7 +256,7 @@ class _CyclicScheme(Scheme):
         return vector
 
     def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
-        """The combinations of what B maps to zero in which stragglers do not occur."""
+        """Parity checks: the combinations of rows that are 0 and do not contain stragglers."""
         H = checks_of(self._null[1], survivors) / self._sizes[survivors]
         errors = [np.linalg.norm(self._combine(self._of_all(survivors, h))) for h in H]
         return Parity.of(H, error=np.array(errors))
@@ -270,7 +270,7 @@ def _null_space(n: int, s: int, seed: int) -> NDArray[np.float64]:
 
 
 def _windows(H: NDArray[np.float64], first: int) -> Any:
-    """Parts of the workers, and for each worker i the s columns of H from i + first on."""
+    """Yield parts of the workers and, for each worker i, the s columns of H from i + first on."""
     s, n = H.shape
     step = max(1, _AT_ONCE // max(s * s, 1))
     for at in range(0, n, step):
@@ -279,7 +279,7 @@ def _windows(H: NDArray[np.float64], first: int) -> Any:
 
 
 def _coefficients(H: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each worker for the groups from its own on, which is 1. (n, s + 1)."""
+    """Each worker's coefficients for the groups from its own on; the first is 1. (n, s + 1)."""
     s, n = H.shape
     values = np.ones((n, s + 1))
     if s:
@@ -289,7 +289,7 @@ def _coefficients(H: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _duals(H: NDArray[np.float64]) -> NDArray[np.float64]:
-    """For each column of H what is 1 at it, and 0 at the s - 1 columns after it. (n, s)."""
+    """For each column of H, a vector with product 1 with it, and 0 with the next s - 1. (n, s)."""
     s, n = H.shape
     found = np.empty((n, s))
     if s:

@@ -20,8 +20,8 @@ __all__ = ["ExpanderCode"]
 class ExpanderCode(Code):
     """Workers are vertices of a regular graph: each sums the partitions of its neighbours.
 
-    B is the adjacency matrix. If the graph is an expander, the messages of any f workers leave out
-    little. Let d be the degree and `second` the largest absolute value of the other eigenvalues.
+    B is the adjacency matrix. If the graph is an expander, the residual of any f workers' messages
+    is small. Let d be the degree and `second` the largest absolute value of the other eigenvalues.
     Then the square of the residual is at most ``(second / d)^2 (n - f) / f``, if groups of
     partitions have equal size (Raviv et al., section V). Multiplying all messages by n / (d f)
     achieves this bound for any stragglers; least squares, used here, are at least as good.
@@ -51,12 +51,12 @@ class ExpanderCode(Code):
     Raises
     ------
     ValueError
-        If there is no such graph; says which there are.
+        If there is no such graph; the error says which there are.
 
     Notes
     -----
     A decoding vector is a least-squares solution, found by conjugate gradients if rows are sparse:
-    some 10 ms for 256 workers, 50 ms for 1,500. The vectors of the sets used last are kept.
+    some 10 ms for 256 workers, 50 ms for 1,500. Vectors of recent survivor sets are kept.
     `GraphCode` decodes in linear time.
 
     Examples
@@ -110,8 +110,8 @@ class ExpanderCode(Code):
     def second(self) -> float:
         """The largest absolute value of the graph's eigenvalues other than its degree.
 
-        It equals the degree if the graph is bipartite or not connected; some sets of stragglers
-        then leave out much.
+        It equals the degree if the graph is bipartite or not connected. Some residuals are then
+        large.
         """
         values = np.linalg.eigvalsh(graphs.adjacency(self.edges, self.n))
         return float(max(abs(values[0]), abs(values[-2])))

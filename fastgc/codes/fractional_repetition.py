@@ -44,7 +44,7 @@ class FractionalRepetition(Code):
     Raises
     ------
     ValueError
-        If no code has these parameters; says why.
+        If no code has these parameters; the error says why.
     """
 
     stragglers: int
@@ -77,7 +77,8 @@ class FractionalRepetition(Code):
 
 class _RepetitionScheme(CellScheme):
     def known_residuals(self, workers: int) -> Residuals:
-        # A block is missing if its s + 1 workers are among the n - f; these can make so many miss.
+        # A block is missing if its s + 1 workers are among the n - f that do not respond. At worst
+        # the n - f workers are all holders of as many blocks as they can be, the largest ones.
         copies = self.stragglers + 1
         mean = math.comb(self.n - copies, workers) / math.comb(self.n, workers)
         lost = np.sort(np.diff(self._cuts))[::-1][: (self.n - workers) // copies].sum()
@@ -85,7 +86,7 @@ class _RepetitionScheme(CellScheme):
 
 
 def _tolerated(n: int, k: int, stragglers: int | None, load: int | None) -> int:
-    """The stragglers that are given, or those of a load."""
+    """The stragglers as given, or as a load implies."""
     if (stragglers is None) == (load is None):
         raise TypeError("FractionalRepetition takes either stragglers or load")
     if load is None:

@@ -20,26 +20,26 @@ from .random_assignment import check_seed
 
 __all__ = ["GraphCode", "Parts"]
 
-# Blocks, at most, of graphs whose eigenvalues are computed, and whose least cut is looked for, and
-# workers, of codes of which all sets are tried: each takes half a second.
+# Limits, each of which takes half a second: blocks of a graph to compute its eigenvalues, blocks to
+# find its least cut, and workers to try all their sets.
 BLOCKS_SOLVED, BLOCKS_CUT, WORKERS_TRIED = 1024, 200, 100
 
 
 class GraphCode(Code):
     """Workers are edges of a graph on blocks of partitions: each sums the two blocks at its ends.
 
-    The messages that came form the edges of a graph. A component of it that is not bipartite gives
+    The messages that came are the edges of a graph. A component of it that is not bipartite gives
     its blocks exactly. If a component is bipartite, with a blocks on one side and b on the other,
     all of equal size, then least squares count each of the a blocks 1 - (a - b) / (a + b) times,
     and each of the b blocks 1 + (a - b) / (a + b) times. Computing the decoding vector takes time
-    linear in blocks and messages. Of all vectors that leave out the least it is a short one, so
+    linear in blocks and messages. It is a short one of all vectors with the least residual, so
     rounding errors hardly grow (see ``kernels.unchecked.bind_edges``).
 
     With `wait` a round ends with the messages of `wait` workers at the latest, or earlier, as soon
-    as the gradient is exact. If each worker straggles with probability p, what is left out falls
-    about as fast as p to the power of the degree, which is the probability that no message with a
-    given block comes. If the graph is well connected, the code tolerates any fewer stragglers than
-    the degree exactly, and no code with real coefficients tolerates more at this load.
+    as the gradient is exact. If each worker straggles with probability p, the residual falls about
+    as fast as p to the power of the degree, which is the probability that no message with a given
+    block comes. If the graph is well connected, the code tolerates any fewer stragglers than the
+    degree exactly, and no code with real coefficients tolerates more at this load.
 
     Parameters
     ----------
@@ -74,8 +74,8 @@ class GraphCode(Code):
     Raises
     ------
     ValueError
-        If there is no such graph; says which there are. Also if without `wait` not even all
-        messages give the exact gradient.
+        If there is no such graph; the error says which there are. Also if, without `wait`, not even
+        all messages give the exact gradient.
 
     Notes
     -----
@@ -153,8 +153,8 @@ class GraphScheme(IncidenceScheme):
     def stragglers(self) -> int | None:
         """Workers that may send nothing at all, whichever they are, s; None if it is not known.
 
-        It is one less than the least degree if eigenvalues and the graph's edge connectivity prove
-        that. Otherwise small codes try all sets.
+        It is one less than the smallest degree, if eigenvalues and the graph's edge connectivity
+        prove that. Otherwise all sets are tried, if the code is small.
         """
         degrees = np.bincount(self._ends.ravel())
         least = int(degrees.min())
@@ -165,12 +165,14 @@ class GraphScheme(IncidenceScheme):
         return tolerated(self.n, lambda came: not self._exactly.missing(np.array(came, np.int64)))
 
     def _tolerates(self, s: int, degrees: NDArray[np.int64]) -> bool:
-        """Whether it is proved that s stragglers are tolerated, one less than the least degree.
+        """Whether it is proved that s stragglers are tolerated, for s = smallest degree - 1.
 
-        What is left of the graph is connected. If all degrees are equal, s + 1, and the number of
-        blocks is even, it is exact: if it is bipartite, sides that differ do so by two or more, so
-        that s + 1 stragglers or more lie within one. Otherwise it is not bipartite: whatever the
-        sides, ``blocks / 4`` times the lowest eigenvalue of D + A, or more, edges lie within them.
+        The graph must stay connected without any s edges. It then gives the exact gradient in two
+        cases. First, if all degrees are s + 1 and the number of blocks is even: if the rest is
+        bipartite with unequal sides, these differ by two or more, so at least s + 1 stragglers lie
+        within one side. Second, if the rest is not bipartite: for any two sides, the number of
+        edges within them is at least ``blocks / 4`` times the lowest eigenvalue of D + A, which
+        must be more than s.
         """
         A, D = graphs.adjacency(self._ends, self._blocks), np.diag(degrees)
         if not (self._is_connected_without(s, A, D)):
@@ -182,9 +184,9 @@ class GraphScheme(IncidenceScheme):
     def _is_connected_without(self, s: int, A: NDArray[np.float64], D: NDArray[np.int64]) -> bool:
         """Whether it is proved that the graph stays connected without any s edges.
 
-        If no edge is there twice, sets of fewer than s + 2 blocks have s + 1 edges to the rest. Of
-        any a blocks there are ``a (blocks - a) / blocks`` times the second eigenvalue of D - A, or
-        more.
+        If no edge is there twice, each set of fewer than s + 2 blocks has at least s + 1 edges to
+        the rest. Each set of a blocks has at least ``a (blocks - a) / blocks`` times the second
+        eigenvalue of D - A.
         """
         if s == 0:
             return graphs.components(self._ends, self._blocks) == 1
@@ -218,7 +220,7 @@ class GraphScheme(IncidenceScheme):
 
 
 class Parts(NamedTuple):
-    """Messages are edges: every component has an odd cycle, or sides of as many vertices.
+    """Messages are edges: each component must have an odd cycle, or two sides of equal size.
 
     Attributes
     ----------
@@ -236,7 +238,7 @@ class Parts(NamedTuple):
         return -(-tally.lacking // 2)  # an edge joins two components
 
     def renumbered(self, number: NDArray[np.int64]) -> Parts:
-        """As `fastgc.coding.rules.renumbered`."""
+        """As `fastgc.coding.rules.renumbered` does."""
         return self._replace(ends=self.ends[number])
 
     def tally(self) -> Tally:
@@ -244,7 +246,7 @@ class Parts(NamedTuple):
 
 
 class _PartsTally:
-    """Follows components by a forest: of each vertex its parent, and whether on the same side."""
+    """A forest of components: for each vertex its parent, and whether both are on the same side."""
 
     def __init__(self, rule: Parts) -> None:
         self._ends, self._vertices = rule.ends.tolist(), rule.vertices
@@ -253,9 +255,9 @@ class _PartsTally:
     def reset(self) -> None:
         n = self._vertices
         self._parent, self._sign = list(range(n)), [1] * n
-        # of each root: members, how many more there are on its side, and whether a cycle is odd
+        # for each root: its members, how many more are on its side, whether a cycle is odd
         self._size, self._more, self._odd = [1] * n, [1] * n, [False] * n
-        self.lacking = n  # components that are not exact
+        self.lacking = n  # components that do not give their blocks exactly
 
     def _root(self, vertex: int) -> tuple[int, int]:
         side = 1

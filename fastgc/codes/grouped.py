@@ -1,4 +1,4 @@
-"""Codes side by side, each on workers and partitions of its own."""
+"""Codes side by side: each has workers and partitions of its own."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ __all__ = ["Grouped", "GroupedRound"]
 class Grouped(Code):
     """Groups of workers, each with its own code over its own share of the partitions.
 
-    The gradient is the sum of the groups' gradients, so decoding it needs all groups. `group_round`
-    decodes each of the groups that were asked by itself, which adaptive methods need
+    The gradient is the sum of the groups' gradients, so decoding it needs all groups. A
+    `group_round` decodes each group that takes part by itself, which adaptive methods need
     (`fastgc.optimizers.GCADA`).
 
     Parameters
@@ -84,10 +84,10 @@ class Grouped(Code):
 
     @classmethod
     def repetition(cls, n: int, groups: int, k: int | None = None) -> Grouped:
-        """Groups of n / G workers, each of whom holds all partitions of its group.
+        """Groups of n / G workers; each worker holds all partitions of its group.
 
-        These are the groups of G-CADA (Zhu et al., section IV) or, with as many groups as workers,
-        the workers of CADA.
+        These are the groups of G-CADA (Zhu et al., section IV). With as many groups as workers,
+        they are the workers of CADA.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class Grouped(Code):
         verify: bool | int = False,
         partial_dtype: DTypeLike | None = None,
     ) -> GroupedRound:
-        """Rounds of some of the groups, each decoded by itself; parameters as in `round`."""
+        """A round that decodes some of the groups, each by itself; parameters as in `round`."""
         return GroupedRound(
             self, p, dtype, message_dtype, verify=verify, partial_dtype=partial_dtype
         )
@@ -141,7 +141,7 @@ class Grouped(Code):
 
 
 def _unfit(scheme: Scheme) -> bool:
-    """Whether messages are no combinations of real gradients, or expanded to complex numbers."""
+    """Whether messages are not sums of real gradients, or are expanded to complex numbers."""
     return scheme.codes_data or (scheme.is_complex and not scheme.packed)
 
 
@@ -187,7 +187,7 @@ class GroupedScheme(Scheme):
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         g = self.group_of(worker)
         held, values = self.schemes[g]._whole_row(worker - self.first_worker[g])
-        # One kind of coefficients for all groups: kernels of packed messages take complex ones.
+        # Coefficients of one kind for all groups: kernels of packed messages take complex ones.
         return held + self.first_partition[g], values + 0j if self.is_complex else values
 
     @property
@@ -204,12 +204,12 @@ class GroupedScheme(Scheme):
 
     @cached_property
     def cuts(self) -> NDArray[np.int64]:
-        """First message of each group, and the end."""
+        """The first message of each group; at the end, the number of all messages."""
         return np.cumsum([0, *(scheme.message_count for scheme in self.schemes)])
 
     @property
     def threshold(self) -> int | None:
-        # The most that can be missing is what one group can miss.
+        # As many messages may be missing as the group that tolerates the fewest can miss.
         enough = [(scheme.message_count, scheme.threshold) for scheme in self.schemes]
         spare = [count - least for count, least in enough if least is not None]
         return None if len(spare) < self.groups else self.message_count - min(spare)
@@ -223,7 +223,7 @@ class GroupedScheme(Scheme):
         return any(scheme.approximate for scheme in self.schemes)
 
     def _parts(self, survivors: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Positions of each group's messages among the survivors."""
+        """For each group, the positions of its messages among the survivors."""
         group = np.searchsorted(self.cuts, survivors, side="right") - 1
         return [np.flatnonzero(group == g) for g in range(self.groups)]
 
@@ -268,8 +268,8 @@ class GroupedScheme(Scheme):
 class GroupedRound(Gathering):
     """One iteration of some groups: messages in, a gradient of each group out.
 
-    It keeps references to the messages, not copies, as `Round` does. Messages of a group that come
-    after its round is `ready` are not used.
+    It keeps references to the messages, not copies, as `Round` does. It does not use messages that
+    come after their group's round is `ready`.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ class GroupedRound(Gathering):
         self.reset([])
 
     def reset(self, groups: Iterable[int]) -> None:
-        """Forget all messages, and let these groups take part from now on.
+        """Forget all messages; these groups take part from now on.
 
         Raises
         ------
@@ -327,12 +327,12 @@ class GroupedRound(Gathering):
         return f"<GroupedRound of {self.scheme!r}, groups that take part: {groups}; {missing}>"
 
     def begin(self, host: Host) -> None:
-        """Begin.
+        """Begin the round.
 
         Raises
         ------
         ValueError
-            If suspects are to be asked, which groups do not.
+            If suspects are to be asked, which is not possible in groups.
         """
         if host.compute is not None:
             raise ValueError("suspects in groups cannot be asked: leave ask=True out")
@@ -361,12 +361,12 @@ class GroupedRound(Gathering):
 
     @property
     def verifies(self) -> bool:  # type: ignore[override]
-        """Whether any group's round does."""
+        """Whether any group's round verifies."""
         return any(rnd.verifies for rnd in self._rounds)
 
     @property
     def verified(self) -> bool:  # type: ignore[override]
-        """Whether every group that takes part is, as `Round.verified`."""
+        """Whether every group that takes part is verified, as `Round.verified`."""
         return all(self._rounds[g].verified for g in self.groups)
 
     @property
@@ -385,7 +385,7 @@ class GroupedRound(Gathering):
             inner.lapse(why)
 
     def straggles(self, worker: int) -> None:
-        """As `Round.straggles`, in the worker's group."""
+        """As `Round.straggles` does, in the worker's group."""
         g = self.scheme.group_of(worker)
         self._rounds[g].straggles(worker - self.scheme.first_worker[g])
 
@@ -397,10 +397,9 @@ class GroupedRound(Gathering):
         *,
         energy: float = math.nan,
     ) -> bool:
-        """Take a worker's message; whether the round is `ready`.
+        """Take a worker's message; return whether the round is `ready`.
 
-        Parameters and errors as in `Round.receive`; ValueError also if the worker's group takes no
-        part.
+        Parameters and errors are as in `Round.receive`. ValueError also if the group takes no part.
         """
         g = self.scheme.group_of(worker)
         if g not in self.groups:
@@ -416,7 +415,8 @@ class GroupedRound(Gathering):
             row = check_vector(
                 "message of worker", message, form.message_dtype, form.message_size, number=worker
             )
-            # where another group's coefficients are complex, real ones of odd p are padded, too
+            # In a complex code, messages of real groups are padded for odd p, too: drop the
+            # padding.
             if row.size > inner.message_size:
                 row = np.delete(row, inner.form.length) if form.scaled else row[:-1]
             dropped = len(inner.corrupt)
@@ -429,7 +429,7 @@ class GroupedRound(Gathering):
         return self.ready
 
     def gradient(self, group: int, out: Output | None = None) -> NDArray[Any]:
-        """The sum of a group's partial gradients, decoded from its messages.
+        """Decode the sum of a group's partial gradients from its messages.
 
         Parameters
         ----------
@@ -440,18 +440,18 @@ class GroupedRound(Gathering):
         Raises
         ------
         NotDecodableError
-            If more of its messages are needed.
+            If more messages of the group are needed.
         """
         return self.of(group).gradient(out)
 
     def residual(self) -> float:
-        """As `Round.residual`, of all groups that take part."""
+        """The residual over all groups that take part, as `Round.residual`."""
         parts = [(self.scheme.schemes[g].k, self._rounds[g].residual()) for g in self.groups]
         whole = sum(k for k, _ in parts)
         return math.sqrt(sum(k * part**2 for k, part in parts) / whole) if whole else 0.0
 
     def of(self, group: int) -> Round:
-        """The round of one group, whose workers and messages count from 0: for `Round.trust`."""
+        """The round of one group, for `Round.trust`. Its workers and messages count from 0."""
         return self._rounds[check_index("group", group, self.scheme.groups)]
 
     def require(self, messages: NDArray[np.int64]) -> None:

@@ -34,7 +34,7 @@ from ..models import least_squares_gradient
 
 __all__ = ["LagrangeCode"]
 
-# Rounds that are tried to find how precise one in a thousand is: 0.1 to 0.2 s of 40 workers.
+# Rounds tried to find the worst in a thousand: for 40 workers they take 0.1 to 0.2 s.
 ROUNDS_TRIED = 1000
 
 NodeChoice = Literal["chebyshev", "roots"]
@@ -79,10 +79,10 @@ class LagrangeCode(Code):
         round in four or five waits, typically for 2 messages, and the mean round takes 0.7% longer.
         None: no round waits, as in the paper.
     margin : int or float, default 0
-        If workers send several messages, how many more than 2 K - 1 every round waits for before it
-        looks at the limit; a float is a part of 2 K - 1, rounded up. It also waits at most until
-        n - s workers have sent all of theirs. The margin lowers the typical error, the limit bounds
-        the worst; see the notes.
+        If workers send several messages, every round first waits for so many more than 2 K - 1, and
+        then looks at the limit. A float is a fraction of 2 K - 1, rounded up. The round waits at
+        most until n - s workers have sent all of theirs. The margin lowers the typical error, the
+        limit bounds the worst; see the notes.
     strict : bool, default False
         Raise an error if the code loses more than half of float64's digits when s random workers
         straggle or, if workers send several messages, in one round of a thousand. Otherwise this is
@@ -97,20 +97,20 @@ class LagrangeCode(Code):
 
     Notes
     -----
-    This is what waiting buys for n = 100 workers with 10 messages each, whose speed varies from
+    This is what waiting gains for n = 100 workers with 10 messages each, whose speed varies from
     round to round (Chebyshev points; 199 of the 1000 messages are needed). In 40 rounds, the first
     199 messages decode with a typical relative error of 2e-3, and of 1e+12 at worst. A margin of 5%
-    makes that 3e-10 and 4e-4, for rounds that take 4% longer; 10% makes it 6e-12 and 2e-7, for 9%.
-    The default limit makes it 2e-8 and 8e-8 for 2%, and a limit of 1e-9 makes it 5e-10 and 1e-9 for
-    5%, because only those rounds wait that need to. A vector that decodes only nearly, as in
-    `LinearCode`, gains a factor of 2 here and replaces no message: if 5% of the messages are
-    missing, so is a fifth of the gradient.
+    reduces these to 3e-10 and 4e-4, and rounds take 4% longer; 10% reduces them to 6e-12 and 2e-7,
+    for 9%. The default limit reduces them to 2e-8 and 8e-8, for 2%, and a limit of 1e-9 to 5e-10
+    and 1e-9, for 5%, because only those rounds wait that need to. Near-exact vectors, as in
+    `LinearCode`, gain a factor of 2 here and replace no message: if 5% of the messages are missing,
+    so is a fifth of the gradient.
 
     Near convergence the gradient is small. The values that a worker computes on coded data are as
     large as before, and so are their rounding errors: about 1e-16 ``|X|^2 |theta|``, times the
     amplification of decoding. ``LagrangeCode(12, 6, load=3)`` decodes gradients of 60 samples of 5
     features with relative errors of 2e-8, 1e-4 and 4e-2 if theta is within 7e-8, 2e-11 and 5e-15 of
-    the optimum. You find theta as precisely as without a code, but not a precise gradient, for
+    the optimum. You find theta as precisely as without a code, but the gradient is not precise, for
     instance to stop the training by its norm.
 
     Engines tell the master how much cancels, so that `Round.trust` and trackers see it. In your own
@@ -199,14 +199,14 @@ class LagrangeCode(Code):
         theta: ArrayLike,
         out: Output | None = None,
     ) -> NDArray[Any]:
-        """A worker's computation on one coded block: X~'(X~ theta - y~).
+        """Compute on one coded block, as a worker does: X~'(X~ theta - y~).
 
         Parameters
         ----------
         shard : pair of arrays
-            One of `Code.encode_data`.
+            One pair of `Code.encode_data`.
         theta : (features,) or (features, outputs) array
-            Or a flat (features * outputs,) one.
+            A flat (features * outputs,) array will do, too.
         out : (theta.size,) array, optional
 
         Returns
@@ -223,7 +223,7 @@ class LagrangeScheme(Scheme):
     ----------
     k : int
     polynomials : int
-        P, those that a message is a sum over.
+        P, the number of polynomials that a message sums over.
     alpha, beta : (K,) and (n * messages,) arrays
     messages, limit, margin
         As in `LagrangeCode`, checked; `margin` in messages.
@@ -277,7 +277,7 @@ class LagrangeScheme(Scheme):
 
     @cached_property
     def _basis(self) -> NDArray[Any]:
-        """l_j(beta_i), a row for each message."""
+        """``l_j(beta_i)``, one row for each message i."""
         return interpolation.basis(self.alpha, self.beta)
 
     @cached_property
@@ -285,21 +285,20 @@ class LagrangeScheme(Scheme):
         return interpolation.Functionals(self.beta, self.alpha)
 
     def encode_data(self, X: ArrayLike, y: ArrayLike) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-        """Coded blocks: eqs. (4) and (10), with the labels coded like one more column.
+        """Coded blocks by eqs. (4) and (10); the labels are coded like one more column.
 
-        Rows of zeros, which add nothing to the gradient, make all blocks equally long.
+        Rows of zeros make all blocks equally long; they add nothing to the gradient.
 
         Parameters
         ----------
         X : (N, features) array
-            N at least k.
+            N must be at least k.
         y : (N,) or (N, outputs) array
 
         Returns
         -------
         list of ``n * load`` pairs (X~, y~)
-            Of X's dtype, or complex of its precision. Worker i's are those that ``partitions(i)``
-            names.
+            Of X's dtype, or complex of that precision; ``partitions(i)`` names those of worker i.
         """
         X, y = as_array("X", X), as_array("y", y)
         if len(X) != len(y):
@@ -320,19 +319,20 @@ class LagrangeScheme(Scheme):
         return list(zip(*coded, strict=True))
 
     def _encode_array(self, values: NDArray[Any], basis: NDArray[Any]) -> list[NDArray[Any]]:
-        rows = -(-len(values) // self.k)  # of a block
+        rows = -(-len(values) // self.k)  # rows of a block
         P, K = self._polynomials, self._points
         padded = np.zeros((P * K * rows, *values.shape[1:]), dtype=values.dtype)
         padded[: len(values)] = values
         blocks = padded.reshape(P, K, -1)
-        # message by message, and in each polynomial by polynomial
-        with np.errstate(over="ignore", invalid="ignore"):  # messages say whose are not finite
+        # In order of messages, and in each message in order of polynomials.
+        with np.errstate(over="ignore", invalid="ignore"):  # a message shows what is not finite
             coded = np.matmul(basis, blocks)
         return list(coded.swapaxes(0, 1).reshape(-1, rows, *values.shape[1:]))
 
     def cancelling(self, shard: Any) -> Callable[[NDArray[Any]], float] | None:
-        # Each entry of X~ theta - y~ has an error like a random one of the size of its terms, by
-        # which its row of X~ enters the gradient: sum_i |x_i|^2 (sum_j |x_ij theta_j|^2 + |y_i|^2).
+        # Each entry of X~ theta - y~ has an error like a random one of the size of its terms. Its
+        # row of X~ takes the error into the gradient: sum_i |x_i|^2 (sum_j |x_ij theta_j|^2 +
+        # |y_i|^2).
         if not (isinstance(shard, tuple | list) and len(shard) == 2):
             return None
         X, y = shard
@@ -383,10 +383,10 @@ class LagrangeScheme(Scheme):
         return found
 
     def _vector_of_some(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
-        """Of more messages than are needed, from those whose points are spread best.
+        """The vector that uses only the best spread of more messages than are needed.
 
-        More points raise the degree, and with gaps among them the error: at n = 256, 32 neighbours
-        silent, from 1e-15 to 1e+50. The first in Leja order are well spread.
+        More points raise the degree, and with gaps between points the error: at n = 256, with 32
+        neighbours silent, from 1e-15 to 1e+50. The first points in Leja order are well spread.
         """
         chosen = vandermonde.leja_order(self.beta[survivors])[: self.threshold]
         vector = np.zeros(survivors.size, dtype=self.beta.dtype)
@@ -428,9 +428,9 @@ class LagrangeScheme(Scheme):
         return 0.0 if error <= limit else error
 
     def typical_error(self) -> float | None:
-        """Where workers send several messages, that of one round in a thousand.
+        """Typical error; if workers send several messages, the error of one round in a thousand.
 
-        Messages come in random order: partial sets differ by many decades.
+        Messages come in random order: the errors of partial sets differ by many decades.
         """
         if self._sent == 1:
             return None
@@ -439,10 +439,10 @@ class LagrangeScheme(Scheme):
         orders = []
         for _ in range(trials):
             order = np.empty(senders.size, np.int64)
-            # `random_arrivals` takes three times as long
+            # `random_arrivals` would take three times as long.
             order[np.argsort(rng.permutation(senders), kind="stable")] = np.arange(senders.size)
             orders.append((self._growth(order[: self.threshold + self._margin]), order))
-        # Those that amplify most, twenty times as many as one in a thousand, hold the worst.
+        # Look only at the sets that amplify most, twenty times as many as one in a thousand.
         orders.sort(key=lambda each: each[0])
         errors = sorted(self._error(order) for _, order in orders[-max(30, trials // 50) :])
         return errors[-1 - trials // 1000]
@@ -454,7 +454,7 @@ class LagrangeScheme(Scheme):
             return math.inf
 
     def _error(self, order: NDArray[np.int64]) -> float:
-        """Relative error to expect of a round in which messages come in this order."""
+        """The expected relative error of a round in which messages come in this order."""
         f = self.threshold
         while f < order.size and self.awaits_more(order[:f]):
             f += 1
@@ -464,7 +464,10 @@ class LagrangeScheme(Scheme):
             return math.inf
 
     def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
-        """What was chosen to decode from predicts the others: values of one polynomial."""
+        """Parity checks by prediction: the messages decoded from predict the others.
+
+        All messages are values of the same polynomial.
+        """
         f = survivors.size
         if f <= self.threshold:
             return Parity.none()
@@ -480,8 +483,8 @@ class LagrangeScheme(Scheme):
         return Parity.of(H)
 
     def equations(self, survivors: NDArray[np.int64]) -> Equations:
-        # A message is the sum of l_j l_j' x_j x_j'^T theta over pairs of blocks; what is wanted are
-        # the pairs of a block with itself. Pairs j < j' stand for two.
+        # A message is the sum of l_j l_j' x_j x_j'^T theta over pairs of blocks. Decoding must take
+        # the pairs of a block with itself. A pair j < j' stands for two, hence the root.
         first, second = np.triu_indices(self._points)
         basis = self._basis[survivors]
         rows = basis[:, first] * basis[:, second] * np.where(first == second, 1, np.sqrt(2))
@@ -489,13 +492,13 @@ class LagrangeScheme(Scheme):
 
     @property
     def wanted(self) -> int:
-        """Pairs of a block with itself, which decoding must take once each."""
+        """Numbers that decoding must make 1: one for each pair of a block with itself."""
         return self._points
 
     def vector_errors(
         self, survivors: NDArray[np.int64], vector: NDArray[Any]
     ) -> NDArray[np.float64]:
-        # A coefficient is the sum of l_k(alpha_j) over j, in which much may cancel; each is a
+        # A coefficient is the sum of l_k(alpha_j) over j, in which much may cancel. Each term is a
         # product of 2 f differences, all rounded.
         used = np.flatnonzero(vector)
         errors = np.zeros(survivors.size)
@@ -519,7 +522,7 @@ class LagrangeScheme(Scheme):
         return norms**2 / self._points
 
     def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
-        # of the sum over pairs of blocks, see equations: B has a column for each
+        # Deviation of the sum over pairs of blocks: B has a column for each, see `equations`.
         basis = self._basis[survivors].astype(np.result_type(vector, np.longdouble))
         total: NDArray[Any] = (vector[:, None] * basis).T @ basis - np.eye(self._points)
         return total.real if self.is_complex else total
@@ -529,22 +532,22 @@ class LagrangeScheme(Scheme):
         return [np.argsort(np.angle(beta) if self.is_complex else beta)]
 
     def computation_roundings(self, terms: int) -> int:
-        # Data coded from K blocks enter a gradient twice; complex products have two roundings.
+        # Data coded from K blocks enter a gradient twice. Complex products have two roundings.
         return 2 * (self._points + 2) + terms + self.is_complex
 
     @cached_property
     def row_sums(self) -> NDArray[np.float64]:
-        # of the products l_j l_j' that a message consists of, see equations
+        # Of the products l_j l_j' in a message, see `equations`.
         parts = interpolation.parts_of_basis(self.alpha, self.beta)
         sums: NDArray[np.float64] = np.concatenate([np.abs(values).sum(axis=1) for values in parts])
         return sums**2 * self._polynomials
 
 
 def _spare(margin: int | float, needed: int, n: int, sent: int) -> int:
-    """Messages to wait for beyond those needed."""
+    """The number of messages to wait for beyond those needed."""
     if isinstance(margin, float | np.floating):
         part = check_real("margin", margin)
-        # 0.28 * 25 is 7.000000000000001
+        # The factor keeps 0.28 * 25, which is 7.000000000000001, from counting as 8.
         more = math.ceil(part * needed * (1 - 1e-12)) if part < n * sent else n * sent
     else:
         more = check_integer("margin", margin)
@@ -582,7 +585,7 @@ def _nodes(
         if array.shape != (size,) or array.dtype.kind not in "iufc":
             raise ValueError(f"{name} must be {size} numbers, not {array.dtype} {array.shape}")
         array = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
-        interpolation.weights(array)  # refuses points that coincide or are not finite
+        interpolation.weights(array)  # raises if points coincide or are not finite
         checked.append(array)
     alpha, beta = checked
     if alpha.dtype.kind == "c":
@@ -591,12 +594,13 @@ def _nodes(
 
 
 def _spread(n: int, sent: int) -> NDArray[np.int64]:
-    """Place of each message among all points, such that those that come are spread well.
+    """Place of each message among all points, such that the messages that come are spread well.
 
-    First messages are evenly spaced, as are second ones, halfway between (by bit reversal). From
-    one message to the next, workers move on by a golden section of the circle, so that the gaps a
-    slow worker leaves lie far apart. Against giving each worker neighbouring points this takes the
-    error at n = 40, eight messages each, from 1e-7 to 2e-12 (roots) and 4e-5 to 5e-10 (Chebyshev).
+    First messages are evenly spaced, and so are second ones, halfway between them (by bit
+    reversal). From one message to the next, workers move on by a golden section of the circle, so
+    that the gaps a slow worker leaves lie far apart. If each worker had neighbouring points, the
+    error at n = 40 with eight messages each would be 1e-7 instead of 2e-12 (roots), and 4e-5
+    instead of 5e-10 (Chebyshev).
     """
     worker, t = np.divmod(np.arange(n * sent), sent)
     step = next(g for g in range(max(1, round(0.382 * n)), n + 1) if math.gcd(g, n) == 1)

@@ -1,4 +1,4 @@
-"""Any encoding matrix at all."""
+"""Gradient codes of any encoding matrix."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class LinearCode(Code):
     vector for all workers. Then the vector is a - y N, where y makes the stragglers' entries
     vanish: O(s^3 + n s) for s stragglers, after one singular value decomposition. One step of
     iterative refinement follows, O(n k). If the expected error is still above 1e-10, because all
-    exact vectors are long, the vector is the one with the least expected error of what it leaves
-    out and of rounding: a ridge regression, in O((n + k) n^2). The vectors of the survivor sets
-    used last are kept.
+    exact vectors are long, the vector is the one with the smallest expected error, of residual and
+    rounding together: a ridge regression, in O((n + k) n^2). Vectors of recent survivor sets are
+    kept.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class LinearCode(Code):
     strict : bool, default False
         Raise an error if the code loses more than half of float64's digits when s random workers
         straggle. Otherwise this is an `InstabilityWarning`. Neither concerns codes with `wait`,
-        where least squares keep rounding errors small beside what is left out.
+        where least squares keep rounding errors small compared with the residual.
 
     Raises
     ------
@@ -94,7 +94,7 @@ class LinearCode(Code):
         super().__init__(scheme)
         if wait is None:
             check_stability(scheme, strict, "use a matrix whose rows are better conditioned")
-            scheme.cache.clear()  # of sets that nobody asked for
+            scheme.cache.clear()  # forget the sets tried for stability
 
 
 class LinearScheme(Scheme):
@@ -133,7 +133,7 @@ class LinearScheme(Scheme):
     # ------------------------------------------------------------------------------ decoding
 
     def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
-        # What rounding made of a_F B_F = 1: these vectors may be less precise than the messages.
+        # What rounding leaves of a_F B_F = 1: these vectors may be less precise than the messages.
         lacking = vector @ self._B[survivors] - 1
         if self.layout == "complex":
             lacking = lacking.real
@@ -141,7 +141,7 @@ class LinearScheme(Scheme):
 
     @cached_property
     def _null(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Of B with rows of norm 1: its pseudoinverse, and an orthonormal basis of x B = 0."""
+        """For B with rows of norm 1: its pseudoinverse, and an orthonormal basis of x B = 0."""
         rows = self._B / self._sizes[:, None]
         U, S, Vh = np.linalg.svd(rows, full_matrices=self.k < self.n)  # all of U, not of V
         rank = self._rank(S)
@@ -155,7 +155,7 @@ class LinearScheme(Scheme):
     def solution(
         self, survivors: NDArray[np.int64], unit: float = DOUBLE
     ) -> tuple[NDArray[Any], float]:
-        if self.wait is not None:  # what follows is for sets that determine the gradient
+        if self.wait is not None:  # the rest is for sets that determine the gradient
             return super().solution(survivors, unit)
         inverse, null = self._null
         sizes = self._sizes[survivors]
@@ -163,7 +163,7 @@ class LinearScheme(Scheme):
         return near_exact_vector(solve, self._B[survivors], sizes, np.ones(self.k), unit)
 
     def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
-        """The combinations of what B maps to zero in which stragglers do not occur."""
+        """Parity checks: the combinations of rows that are 0 and do not contain stragglers."""
         H = checks_of(self._null[1], survivors) / self._sizes[survivors]
         return Parity.of(H, error=np.linalg.norm(H @ self._B[survivors], axis=1))
 
@@ -174,17 +174,17 @@ def without_lost(
     survivors: NDArray[np.int64],
     sizes: NDArray[np.float64],
 ) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """What solves for a vector of survivors, by those of all workers.
+    """Return ``solve(wanted)``, which finds vectors of these survivors from those of all workers.
 
     Parameters
     ----------
     null : (m, n) array
-        An orthonormal basis of x B = 0, B with rows of norm 1.
+        An orthonormal basis of x B = 0, for B with rows of norm 1.
     shortest : function
-        The shortest vector of all workers for a sum, B with rows of norm 1.
+        ``shortest(wanted)``: the shortest vector of all workers for a sum, for rows of norm 1.
     survivors : (f,) int64 array
     sizes : (f,) array
-        The norms of their rows.
+        The norms of the survivors' rows.
     """
     lost = _without(survivors, null.shape[1])
     kept = null[:, survivors]
@@ -199,7 +199,7 @@ def without_lost(
 
 
 def checks_of(null: NDArray[Any], survivors: NDArray[np.int64]) -> NDArray[Any]:
-    """The combinations of a basis of x B = 0 in which stragglers do not occur, of survivors."""
+    """The combinations of a basis of x B = 0 in which stragglers do not occur, for survivors."""
     lost = _without(survivors, null.shape[1])
     least = lost.size * np.finfo(np.float64).eps
     left, singular, _ = np.linalg.svd(null[:, lost])
@@ -216,7 +216,7 @@ def _without(survivors: NDArray[np.int64], n: int) -> NDArray[np.bool_]:
 
 
 def check_matrix(matrix: ArrayLike) -> NDArray[Any]:
-    """An encoding matrix as float64 or complex128, or an error."""
+    """Check an encoding matrix; return it as float64 or complex128."""
     B = as_array("B", matrix)
     if B.ndim != 2 or 0 in B.shape:
         raise ValueError(f"B must be a matrix with a row for each worker, not {B.shape}")

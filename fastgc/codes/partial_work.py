@@ -16,10 +16,11 @@ from ..coding.trust import DOUBLE
 
 __all__ = ["PartialWork", "in_good_order"]
 
-# Booleans that choosing from many sets of messages works on at a time.
+# Booleans that `fill_vectors` works on at a time.
 _AT_ONCE = 1 << 22
 
-# Messages, at most, of rounds that are chosen for side by side. Of more, one round takes less time.
+# The largest number of messages for which many rounds are chosen for side by side. With more
+# messages, it is faster to take one round after the other.
 _SIDE_BY_SIDE = 2000
 
 _FIRST = np.zeros(1, dtype=np.int64)
@@ -28,26 +29,26 @@ _FIRST = np.zeros(1, dtype=np.int64)
 class PartialWork(Code):
     """Every partial gradient counts as soon as it is computed, and few messages are sent.
 
-    Workers keep the partial gradients that they have computed, and tell the master after each, in
-    a few bytes. Once every partition has been computed by some worker, the master asks few workers
+    Workers keep the partial gradients that they have computed, and report each to the master in a
+    few bytes. Once every partition has been computed by some worker, the master asks a few workers
     for one message each: the sum of some of their partial gradients. A round therefore takes as
     long as with `Uncoded` and the same load (UC-MMC), plus one round trip, and needs about as many
     messages as a code whose workers send one each.
 
     All engines can ask their workers. If a worker dies before it answers, or does not answer for as
     long as the round had taken until then, the master asks other workers for the same partitions.
-    If messages are verified, tracked, chosen beforehand, or of another dtype than gradients, every
-    partial gradient is sent as a message (UC-MMC).
+    If messages are verified, tracked, chosen beforehand, or of another dtype than gradients,
+    workers send every partial gradient as a message (UC-MMC).
 
     Parameters
     ----------
     n, k : int
         Workers, and partitions. By default k is n.
     load : int, optional
-        Partitions per worker, at least k / n: worker i begins with partition floor(i k / n) and
+        Partitions per worker, at least k / n. Worker i begins with partition floor(i k / n) and
         goes on from there, modulo k. Required unless `assignment` is given.
     assignment : sequence of n sequences of int, optional
-        The partitions of each worker, in place of those.
+        The partitions of each worker, in place of a load.
     ordered : bool, default True
         Compute each worker's partitions of `assignment` in the order that `in_good_order` finds.
         False: in the order given.
@@ -56,12 +57,13 @@ class PartialWork(Code):
     ----------
     threshold : int
         Number of computations, by all workers together, after which every partition must have been
-        computed, however they are distributed. (The paper's metric of an order, Q_max, with ℓ = 1.)
+        computed, however the computations are distributed. (The paper's metric of an order, Q_max,
+        with ℓ = 1.)
 
     Raises
     ------
     ValueError, TypeError
-        If the parameters do not fit; says which and why.
+        If the parameters do not fit; the error says which and why.
 
     Notes
     -----
@@ -69,7 +71,7 @@ class PartialWork(Code):
     messages are sums, and decoding loses nothing to rounding.
 
     A worker holds as many partial gradients as its load, whereas a worker that sends a single coded
-    message holds only their sum. A run that is repeated by ``survivors=`` sends every message: its
+    message holds only their sum. A run that is repeated by ``survivors=`` sends every message. Its
     gradients are the same up to rounding, but not to the last bit.
 
     Examples
@@ -121,11 +123,11 @@ class _SumsScheme(CellScheme):
     on_request = True
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
-        """1 for the messages to take, of few workers; 0 for all others.
+        """1 for each message to take, which come from few workers; 0 for all others.
 
-        Messages are taken worker by worker. The next worker is always the one whose messages, of
-        partitions that are still lacking, are the hardest to have from others: each counts the less
-        the more workers could send it. On average that takes few workers more than would suffice.
+        Messages are taken worker by worker. Next comes the worker whose messages of missing
+        partitions are hardest to get elsewhere: a message counts 1 over the number of workers that
+        could send it. On average this takes few workers more than would suffice.
         """
         came = np.zeros((1, self.message_count), dtype=np.bool_)
         came[0, survivors] = True
@@ -157,8 +159,8 @@ class _SumsScheme(CellScheme):
         return good
 
     def _chosen(self, came: NDArray[np.bool_], holders: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """One message of each partition in each round, of those that came from so many workers."""
-        # what each message counts; 0 if it did not come, or its partition is not lacking any more
+        """Choose one message of each partition in each round; `holders` counts those that came."""
+        # What each message counts. It is 0 if the message did not come, or its partition is taken.
         worth = came / np.maximum(holders[:, self._choices], 1.0)
         if self.message_count > _SIDE_BY_SIDE:
             return np.array([self._chosen_of_many(each) for each in worth])
@@ -180,10 +182,10 @@ class _SumsScheme(CellScheme):
         return taken
 
     def _chosen_of_many(self, worth: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """The same of one round, in O(M log n) for M messages; side by side it is O(n M).
+        """`_chosen` for one round, in O(M log n) for M messages; side by side it is O(n M).
 
-        What a worker's messages count only falls: the first of a heap is counted anew, and taken if
-        it still counts as much.
+        What a worker's messages count only falls. So the first of a heap is counted again, and
+        taken if it still counts as much.
         """
         first = self.first_messages
         cells = self._choices.tolist()
@@ -211,7 +213,7 @@ class _SumsScheme(CellScheme):
 
 
 def _checked(assignment: Sequence[Sequence[int]], n: int, k: int) -> list[list[int]]:
-    """What workers hold, as lists, or an error."""
+    """The partitions of each worker, as lists; raises an error if they are not valid."""
     held = [[check_integer("partition", j) for j in mine] for mine in assignment]
     if len(held) != n:
         raise ValueError(f"assignment must have a list for each of n={n} workers, not {len(held)}")
@@ -233,22 +235,23 @@ def _checked(assignment: Sequence[Sequence[int]], n: int, k: int) -> list[list[i
 
 
 def in_good_order(held: Sequence[Sequence[int]], k: int) -> list[list[int]]:
-    """The same partitions of each worker, ordered so that few computations always cover all k.
+    """Order each worker's partitions so that few computations always cover all k partitions.
 
     The worst that can happen to a partition is that its holders stop just before it, and all other
-    workers go on to their ends. What then is not computed is the sum, over its holders, of their
-    loads less its position (counted from 0). The order is to make the least of these sums large
-    (Ramamoorthy, Meng, Girimaji 2024, the metric Q_max). No order has a least sum above their mean.
+    workers go on to their ends. The number of computations that are then missing is the sum, over
+    its holders, of their loads less its position (counted from 0). The order makes the least of
+    these sums large (Ramamoorthy, Meng, Girimaji 2024, the metric Q_max). In no order is the least
+    sum above the mean of the sums.
 
-    First every partition gets different positions, by colouring the edges between workers and
-    partitions (König). That is the best there is where each is held by as many workers as each
-    worker holds partitions. Otherwise a worker then swaps two of its partitions as long as that
-    brings their sums closer together.
+    First every partition gets different positions at its holders, by colouring the edges between
+    workers and partitions (König). That is optimal if each partition is held by as many workers as
+    each worker holds partitions. Otherwise workers then swap two of their partitions as long as
+    that brings the sums of the two closer together.
 
     Parameters
     ----------
     held : sequence of n sequences of int
-        Distinct partitions of each worker.
+        The distinct partitions of each worker.
     k : int
 
     Returns
@@ -266,15 +269,15 @@ def in_good_order(held: Sequence[Sequence[int]], k: int) -> list[list[int]]:
 
 
 def _swap(order: list[list[int]], unseen: NDArray[np.int64]) -> bool:
-    """Swap two partitions of each worker for which that helps most; whether any did.
+    """For each worker, swap the two partitions for which that helps most; return whether any did.
 
-    Sums of squares fall with every swap, so that there is an end.
+    The sum of squares falls with every swap, so this ends.
     """
     any_swapped = False
     for mine in order:
         here = unseen[mine]
         steps = np.arange(len(mine))
-        # gain[a, b]: by how much the squares fall if the partitions at a < b change places
+        # gain[a, b]: by how much the squares fall if the partitions at a < b change places.
         ahead = steps[None, :] - steps[:, None]
         gain = ahead * (here[:, None] - here[None, :] - ahead)
         gain[ahead <= 0] = 0
@@ -288,13 +291,13 @@ def _swap(order: list[list[int]], unseen: NDArray[np.int64]) -> bool:
 
 
 def _coloured(held: Sequence[Sequence[int]], k: int) -> list[list[int]]:
-    """Each worker's partitions by the colours of a proper colouring, with as few as can be.
+    """Each worker's partitions by the colours of a proper edge colouring with the fewest colours.
 
-    A partition that more workers hold than there are colours counts as several of them.
+    A partition that more workers hold than there are colours counts as several copies.
     """
     colours = max((len(mine) for mine in held), default=0)
-    of_worker: list[dict[int, int]] = [{} for _ in held]  # by colour: the copy of a partition
-    of_copy: list[dict[int, int]] = []  # by colour: the worker
+    of_worker: list[dict[int, int]] = [{} for _ in held]  # each worker's copies, by colour
+    of_copy: list[dict[int, int]] = []  # of each copy, by colour: its worker
     partition_of: list[int] = []
     newest = [-1] * k
     degree: list[int] = []
@@ -319,8 +322,8 @@ def _coloured(held: Sequence[Sequence[int]], k: int) -> list[list[int]]:
 def _exchange(
     of_worker: list[dict[int, int]], of_copy: list[dict[int, int]], copy: int, a: int, b: int
 ) -> None:
-    """Exchange two colours along the path of them from a copy that lacks b, so that it lacks a."""
-    path: list[tuple[int, int, int]] = []  # worker, copy, colour of an edge
+    """Exchange two colours along the path from a copy that lacks b; it then lacks a."""
+    path: list[tuple[int, int, int]] = []  # edges of the path: worker, copy, colour
     colour, other = a, b
     while (worker := of_copy[copy].get(colour)) is not None:
         path.append((worker, copy, colour))

@@ -15,7 +15,7 @@ from ..coding.code import Code
 
 __all__ = ["RandomAssignment"]
 
-# To advise a seed that covers all partitions: so many are tried, and so many numbers drawn.
+# To suggest a seed that covers all partitions: the most seeds tried, and numbers drawn.
 SEEDS_TRIED, DRAWS_TRIED = 100, 1 << 25
 
 
@@ -26,8 +26,8 @@ class RandomAssignment(Code):
     adds up the first copy of each partial gradient. By default a worker sends each partial gradient
     as soon as it is computed. In the paper it sends all of them when it has computed all,
     ``send="together"``: the master then waits for about (k / r) log k workers and receives k log k
-    messages (eqs. (5) and (6)), and rounds take longer but involve fewer workers.
-    `CouponCollector` needs fewer workers and fewer messages.
+    messages (eqs. (5) and (6)), and rounds take longer but involve fewer workers. `CouponCollector`
+    needs fewer workers and fewer messages.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class RandomAssignment(Code):
 
 
 class UncoveredError(ValueError):
-    """With this seed no worker picks some partition.
+    """With this seed some partition is picked by no worker.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class UncoveredError(ValueError):
 
 
 def check_loads(load: int | Sequence[int], n: int, k: int) -> NDArray[np.int64]:
-    """The load of each worker, or an error."""
+    """Check and return the load of each worker."""
     if np.ndim(load) == 0:
         loads = np.full(n, check_integer("load", load))
     else:
@@ -99,14 +99,14 @@ def check_loads(load: int | Sequence[int], n: int, k: int) -> NDArray[np.int64]:
 
 
 def check_send(send: str) -> bool:
-    """Whether a worker sends all its messages together, or an error."""
+    """Check `send`; return whether a worker sends all its messages together."""
     if send not in ("each", "together"):
         raise ValueError(f'send must be "each" or "together", not {send!r}')
     return send == "together"
 
 
 def check_seed(seed: int) -> int:
-    """A seed, or an error."""
+    """Check and return a seed."""
     seed = check_integer("seed", seed)
     if seed < 0:
         raise ValueError(f"seed must not be negative, but is {seed}")
@@ -116,7 +116,7 @@ def check_seed(seed: int) -> int:
 def choose(
     seed: int, count: int, sizes: NDArray[np.int64], what: str
 ) -> tuple[NDArray[np.int64], int]:
-    """Every worker's choice, and how often the rarest cell was chosen; ValueError if never."""
+    """Each worker's choice, and how often the rarest cell was chosen; UncoveredError if never."""
 
     def choices(seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         made = np.empty(sizes.sum(), dtype=np.int64)
@@ -142,17 +142,17 @@ def choose(
 
 Bits = NDArray[np.uint64]
 
-_BLOCK = 1 << 18  # numbers drawn at a time, so that they stay in the cache
+_BLOCK = 1 << 18  # numbers drawn at a time: they stay in the cache
 
 
 def distinct_draws(
     seed: int, workers: NDArray[np.int64], count: int, size: int
 ) -> NDArray[np.int64]:
-    """What each of these workers picks: `size` of `count`, in random order, without repetition.
+    """The picks of these workers: `size` of `count`, in random order, without repetition.
 
     Every worker has an endless sequence of random numbers, a function of (seed, worker) alone, and
-    takes the first `size` distinct ones; or, where it takes more than half of all, those with the
-    smallest numbers. All choices and orders are equally likely.
+    takes the first `size` distinct ones. If it takes more than half of all, it takes those with the
+    smallest numbers instead. All choices and orders are equally likely.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def distinct_draws(
     -------
     (rows, size) int64 array
     """
-    # What `size` distinct ones take on average, and four standard deviations.
+    # Mean length of a sequence with `size` distinct numbers, plus four standard deviations.
     taken = np.arange(min(size, count // 2 + 1)) / count
     width = size + int((taken / (1 - taken)).sum() + 4 * np.sqrt((taken / (1 - taken) ** 2).sum()))
     dense = 2 * size > count
@@ -183,19 +183,19 @@ def distinct_draws(
 
 
 def _first_distinct(starts: Bits, count: int, width: int, out: NDArray[np.int64]) -> None:
-    """The first distinct numbers below `count` of each sequence, as many as `out` has room for."""
+    """Write to `out` the first distinct numbers below `count` of each sequence, as many as fit."""
     size = out.shape[1]
     lacking = np.arange(starts.size)
     while lacking.size:
-        # 2^64 is no multiple of the count: probabilities differ by a part of count / 2^64 at most,
-        # 6e-14 for a million.
+        # 2^64 is not a multiple of `count`: probabilities differ by the fraction count / 2^64 at
+        # most, 6e-14 for a million.
         drawn = (_numbers(starts[lacking], width) % np.uint64(count)).view(np.int64)
         if size == 1:
             out[lacking] = drawn[:, :1]
             return
         order = np.argsort(drawn, axis=1, kind="stable")
         ordered = np.take_along_axis(drawn, order, axis=1)
-        new = np.ones(drawn.shape, dtype=bool)  # not drawn before
+        new = np.ones(drawn.shape, dtype=bool)  # whether a number was not drawn before
         np.put_along_axis(new, order[:, 1:], ordered[:, 1:] != ordered[:, :-1], axis=1)
         rank = np.cumsum(new, axis=1)
         enough = rank[:, -1] >= size
@@ -207,15 +207,15 @@ def _first_distinct(starts: Bits, count: int, width: int, out: NDArray[np.int64]
 def _starts(seed: int, workers: NDArray[np.int64]) -> Bits:
     """Where the sequence of each worker begins.
 
-    Numbers of 64 bits. The sequences of two of n workers share one of w numbers with a probability
-    of n^2 w / 2^64 at most: 1e-6 for a million workers and w = 20.
+    Starts have 64 bits. The sequences of two of n workers share one of w numbers with a probability
+    of at most n^2 w / 2^64: 1e-6 for a million workers and w = 20.
     """
     key = np.random.SeedSequence(seed).generate_state(1, np.uint64)
     return _mixed(key + (workers.astype(np.uint64) + np.uint64(1)) * _STEP)
 
 
 def _numbers(starts: Bits, width: int) -> Bits:
-    """The first numbers of each sequence, (rows, width): those of SplitMix64."""
+    """The first numbers of each sequence, (rows, width), by SplitMix64."""
     return _mixed(starts[:, np.newaxis] + np.arange(1, width + 1, dtype=np.uint64) * _STEP)
 
 

@@ -26,14 +26,14 @@ METHODS = ("auto", "peeling")
 class RaptorCode(Code):
     """Each worker sums a random number of random batches, as the symbols of a raptor code.
 
-    How many batches a worker sums (its degree) is drawn so that any n - s messages almost surely
-    give all batches except a part of about `missing`, however large n is, with a mean load of
+    Each worker's number of batches (its degree) is random. Any n - s messages almost surely give
+    all batches except a fraction of about `missing`, however large n is, with a mean load of
     O(log(1 / missing)) batches. Peeling finds them: a message of one batch gives that batch;
     subtracting it from other messages leaves more messages of one batch, and so on.
 
-    The default, least squares, never leaves out more than peeling, and rounding errors hardly grow.
-    Peeling takes linear time, but it substitutes batches into each other so often that rounding
-    errors of messages grow by a factor of 10 at 100 workers, and of 1e+4 at 1,000, with
+    The default, least squares, never has a larger residual than peeling, and rounding errors hardly
+    grow. Peeling takes linear time, but it substitutes batches into each other so often that
+    rounding errors of messages grow by a factor of 10 at 100 workers, and of 1e+4 at 1,000, with
     ``missing=0.05``.
 
     Parameters
@@ -43,7 +43,7 @@ class RaptorCode(Code):
     wait : int
         Most workers that a round waits for, n - s.
     missing : float, default 0.1
-        Part of the batches that may be missing, below 1/4: epsilon of the paper.
+        Fraction of the batches that may be missing, below 1/4: epsilon of the paper.
     batches : int, optional
         Number of batches, which are as even as possible. Default:
         ``n / (ceil(1 / log(n / s)) + 1)``, rounded down, as in the paper.
@@ -60,7 +60,7 @@ class RaptorCode(Code):
 
     Notes
     -----
-    The method "auto" decodes by least squares, and keeps the vectors of the sets used last. The
+    The method "auto" decodes by least squares, and keeps vectors of recent survivor sets. The
     paper's method is "peeling". The guarantee holds for large n. With few workers, peeling often
     ends early; least squares do not depend on it.
 
@@ -105,7 +105,7 @@ class RaptorCode(Code):
         super().__init__(RaptorScheme(even_cuts(k, count), held, wait))
 
     def peel(self, survivors: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """A decoding vector by peeling, and the batches that it gives, in linear time.
+        """Compute a decoding vector by peeling, and the batches that it gives, in linear time.
 
         Parameters
         ----------
@@ -115,7 +115,7 @@ class RaptorCode(Code):
         Returns
         -------
         (f,) float64 array
-            It counts each of those batches once, and the others not at all.
+            It counts each of these batches once, and the others not at all.
         (batches,) bool array
         """
         return self.scheme.peel(self.scheme.check_survivors(survivors))
@@ -144,7 +144,7 @@ class RaptorScheme(IncidenceScheme):
 
     def peel(self, survivors: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """See `RaptorCode.peel`."""
-        # lists, as NumPy's elements take longer than what is done with them
+        # Lists: access to NumPy's elements would take longer than the work on them.
         sums = [self._batches[worker] for worker in survivors.tolist()]
         holders: list[list[int]] = [[] for _ in range(self.sizes.size)]
         for at, batches in enumerate(sums):
@@ -154,7 +154,7 @@ class RaptorScheme(IncidenceScheme):
         known = [False] * self.sizes.size
         ready = [at for at, count in enumerate(unknown) if count == 1]
         order: list[tuple[int, int]] = []
-        for at in ready:  # which grows
+        for at in ready:  # the loop appends to it
             for batch in sums[at]:
                 if not known[batch]:
                     break
@@ -166,8 +166,8 @@ class RaptorScheme(IncidenceScheme):
                 unknown[other] -= 1
                 if unknown[other] == 1:
                     ready.append(other)
-        # Each batch is to count once. The last ones first: what a message brings of those before
-        # it, is taken away by theirs.
+        # Each batch must count once. The last batches come first: what a message contains of
+        # batches found before it is subtracted by their messages.
         due, vector = [1.0] * self.sizes.size, [0.0] * survivors.size
         for at, batch in reversed(order):
             if factor := due[batch]:
@@ -178,15 +178,15 @@ class RaptorScheme(IncidenceScheme):
 
     @cached_property
     def _batches(self) -> list[list[int]]:
-        """Of each worker."""
+        """The batches of each worker."""
         return [held.tolist() for held in self.held]
 
 
 def degrees(missing: float) -> NDArray[np.float64]:
     """Probabilities of the degrees 1, 2, ... of a raptor code (Shokrollahi 2006).
 
-    With D = floor(1 / missing) and u = 2 missing (1 - 2 missing) / (1 - 4 missing)^2 these are
-    u for 1, 1 / (i (i - 1)) for i = 2 .. D, and 1 / D for D + 1, over u + 1.
+    With D = floor(1 / missing) and u = 2 missing (1 - 2 missing) / (1 - 4 missing)^2 these are u
+    for degree 1, 1 / (i (i - 1)) for i = 2 .. D, and 1 / D for D + 1, all divided by u + 1.
 
     Raises
     ------

@@ -24,11 +24,11 @@ class Reactive(Code):
 
     A round without failures takes a load of k / n, whereas a code that tolerates as many stragglers
     takes `holders` times as much. A round with a failure takes another share's time and, if a
-    worker is late, the deadline (`fastgc.planning.plan` says which pays). The data are held as
+    worker is late, the deadline (`fastgc.planning.plan` says which code pays). The data are held as
     often as with such codes.
 
-    All engines can ask their workers, except if `survivors` are given, or for MPI without threads.
-    A round then waits for all workers, as `Uncoded` does.
+    All engines can ask their workers, except MPI without threads; none asks if `survivors` are
+    given. A round that cannot ask waits for all workers, as `Uncoded` does.
 
     Parameters
     ----------
@@ -47,12 +47,12 @@ class Reactive(Code):
     Attributes
     ----------
     stragglers : int
-        0, as no message may be missing: other workers compute those of workers that fail.
+        0: no message may be missing. Other workers compute the messages of workers that fail.
 
     Raises
     ------
     ValueError, TypeError
-        If the parameters do not fit; says which and why.
+        If the parameters do not fit; the error says which and why.
 
     Notes
     -----

@@ -70,20 +70,20 @@ from ..kernels.jitted import CyclicRule
 
 __all__ = ["METHODS", "Follower", "ReedSolomon", "ReedSolomonScheme", "Stream", "worth_following"]
 
-# "auto" chooses survivors only where that takes so many steps at most, some tenths of a second.
+# "auto" chooses among survivors only if that takes at most so many steps, some tenths of a second.
 SPREAD_STEPS = 1 << 28
 
-# By how much a vector's squared norm is over that of the longest that is kept where products, which
-# round it less than transforms, are not tried: an expected error of 1e-8 in float64.
+# If a vector by transforms has a squared norm of more than this many times that of the longest
+# vector kept, "auto" does not try products, which round less: an expected error of 1e-8 in float64.
 LOST = 1e4
 
-# Stragglers, and products n s, from which on vectors of sets that come again are looked up. A set
-# that does not then costs a seventh of its vector more. Measured: 4 microseconds instead of 22 at
-# n = 1024, s = 128, and 41 instead of 1700 at n = 16384, s = 2048.
+# Decoding vectors are cached from so many stragglers s, and products n s, on. A hit took 4
+# microseconds instead of 22 at n = 1024, s = 128, and 41 instead of 1700 at n = 16384, s = 2048. A
+# miss costs a seventh of its vector more.
 CACHE_FROM, CACHE_FROM_PRODUCTS = 100, 1 << 17
 
 
-# Ways to compute decoding vectors, see the class.
+# Methods for decoding vectors: see the class.
 METHODS = (
     "auto",
     "locator",
@@ -126,21 +126,21 @@ class ReedSolomon(Code):
         (Ramamoorthy and Tang 2019, arXiv 1910.06515: rotations).
         False: send as many complex numbers as the gradient has elements, as in the paper.
     clusters : int or "auto", default 1
-        Split workers and partitions into so many groups, each with its own code. Load and
-        worst-case tolerance stay the same. Decoding is cheaper and better conditioned, and many
-        smaller sets of survivors suffice. "auto": as many as possible, floor(n / (s+1)) if k
+        The number of groups into which workers and partitions are split, each with its own code.
+        Load and worst-case tolerance stay the same. Decoding is cheaper and better conditioned, and
+        many smaller sets of survivors suffice. "auto": as many as possible, floor(n / (s+1)) if k
         allows.
     speeds : sequence of n positive numbers, optional
         Relative speeds of the workers; needs `stragglers`. Clusters get shares of the partitions,
-        and so loads, such that all of them end at about the same time. A cluster of m workers
-        waits for m - s. Workers with adjacent numbers form a cluster. If clusters have more than
-        s + 1 workers, number the workers by speed, so that those of a cluster are equally fast. If
-        they have s + 1, the first to come suffices: put the fastest into different clusters.
-        Default: all workers are equally fast.
+        and so loads, such that all of them end at about the same time. A cluster of m workers waits
+        for m - s. Workers with adjacent numbers form a cluster. If clusters have more than s + 1
+        workers, number the workers by speed, so that those of a cluster are equally fast. If
+        clusters have s + 1 workers, the first message of each suffices: put the fastest workers
+        into different clusters. Default: all workers are equally fast.
     precision : float, default 0
-        A relative error of gradients that is good enough. The method "auto" then uses exact vectors
-        with at most this expected error, and does not replace them by near-exact ones. This saves
-        time if hundreds of stragglers are tolerated.
+        The relative error of gradients that is good enough. If an exact vector has at most this
+        expected error, the method "auto" uses it, and does not replace it by a near-exact one. This
+        saves time if hundreds of stragglers are tolerated.
     strict : bool, default False
         Raise an error if the code loses more than half of float64's digits when s random workers
         straggle. Otherwise this is an `InstabilityWarning`.
@@ -148,7 +148,7 @@ class ReedSolomon(Code):
     Raises
     ------
     ValueError
-        If no code has these parameters; says why.
+        If no code has these parameters; the error says why.
     UnstableCodeError
         If `strict` and the code is unstable.
 
@@ -159,7 +159,7 @@ class ReedSolomon(Code):
     calls them not decodable.
 
     With more survivors than needed there are many decoding vectors, and some make the gradient more
-    precise than others. These methods compute one:
+    precise than others. One of these methods computes the vector:
 
     - ``"locator"``: a_i = (1/n) prod over stragglers j of (1 - alpha^(i-j)), O(f s), from every
       message that came;
@@ -176,12 +176,12 @@ class ReedSolomon(Code):
       the circle, which loses all digits from about f = 40 on;
     - ``"solve"``: LAPACK on that system, O(f^3); the error grows with its condition number;
     - ``"near-exact"``: a_i = p(alpha^i) with a polynomial p that nearly vanishes on the stragglers
-      and is small on the survivors. It leaves out about as much as rounding errors amount to, which
-      `residual` and `trust` report. O(s^2) for most sets of many stragglers. At n = 1000, s = 100
-      with neighbouring stragglers it reduces the error from 1e+13 to 3e-15. If fewer columns of B
-      differ than workers survive, it takes the shortest exact vector if that is good enough;
+      and is small on the survivors. Its residual is of the order of rounding errors, and `residual`
+      and `trust` report it. O(s^2) for most sets of many stragglers. At n = 1000, s = 100 with
+      neighbouring stragglers it reduces the error from 1e+13 to 3e-15. If fewer columns of B differ
+      than workers survive, it takes the shortest exact vector if that is good enough;
     - ``"auto"``: "spread", or "fft" where that is as good and faster (``fastgc info`` says from
-      where on); from about n = 16384 on, survivors are not chosen any more. If that vector would
+      where on). From about n = 16384 on, it does not choose among survivors. If that vector would
       lose more than three eighths of the messages' digits (an error of 1e-10 in float64), or have
       an error above `precision`, and "near-exact" has a smaller one, "auto" uses "near-exact" in
       that cluster.
@@ -251,7 +251,7 @@ class ReedSolomon(Code):
         Parameters
         ----------
         members : integer array, or (n,) bool array
-            Workers that are there at the beginning.
+            Workers that are present at the beginning.
         message_dtype : numpy dtype, default float64
             As in `decoding_vector`.
 
@@ -284,7 +284,7 @@ class ReedSolomonScheme(Scheme):
     # ------------------------------------------------------------------------------ encoding
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.complex128]]:
-        """O(w): columns are cyclic shifts of tau."""
+        """A worker's row in O(w): columns of B are cyclic shifts of tau."""
         return _rows(self._cluster_of(check_index("worker", worker, self.n)), worker)
 
     @cached_property
@@ -295,7 +295,7 @@ class ReedSolomonScheme(Scheme):
 
     def pair_row(self, worker: int) -> NDArray[np.complex128]:
         if not self.packed:
-            return super().pair_row(worker)  # says why not
+            return super().pair_row(worker)  # raises, and says why
         worker = check_index("worker", worker, self.n)
         return pair_row(self._cluster_of(worker), worker)
 
@@ -307,9 +307,9 @@ class ReedSolomonScheme(Scheme):
     # ----------------------------------------------------------------------------- stability
 
     def typical_error(self) -> float:
-        """As for any code, from a sample of the survivors' coefficients: a few milliseconds."""
+        """As for any code, but from a sample of the survivors' coefficients: a few milliseconds."""
         largest = max(self._clusters, key=lambda c: c.m)
-        s = -(-self.stragglers * largest.m // self.n)  # its share; the whole, if it is alone
+        s = -(-self.stragglers * largest.m // self.n)  # its share; all, if there is no other
         return typical_error(largest, s, self.precision)
 
     @property
@@ -332,7 +332,7 @@ class ReedSolomonScheme(Scheme):
             return np.exp(self.log_row_sums)
 
     def log_vector(self, survivors: NDArray[np.int64]) -> NDArray[np.complex128]:
-        if survivors.size > self.rule.need.sum():  # a choice, which "spread" may take
+        if survivors.size > self.rule.need.sum():  # more than needed: "spread" may choose
             with suppress(OverflowError), np.errstate(divide="ignore"):
                 logs: NDArray[np.complex128] = np.log(self._vector_by(survivors, self._products))
                 return logs
@@ -347,7 +347,7 @@ class ReedSolomonScheme(Scheme):
         return vector
 
     def rings(self) -> list[NDArray[np.int64]]:
-        # in the order of their roots
+        # In the order of their roots on the circle.
         return [c.first_worker + np.arange(c.m) * pow(c.q, -1, c.m) % c.m for c in self._clusters]
 
     # ------------------------------------------------------------------------------ decoding
@@ -358,24 +358,24 @@ class ReedSolomonScheme(Scheme):
 
     @property
     def _transforms_from(self) -> int:
-        """Stragglers, or survivors, from which on transforms are faster than products."""
+        """The number of factors, stragglers or survivors, from which transforms beat products."""
         largest = max(c.m for c in self._clusters)
         return self.clusters * fourier.crossover(largest)
 
     @cached_property
     def _may_spread(self) -> bool:
-        """Whether "auto" may choose among survivors."""
+        """Whether "auto" may choose among survivors: see `SPREAD_STEPS`."""
         steps = sum(c.m * (c.m - c.tolerance) for c in self._clusters)
         return steps <= SPREAD_STEPS
 
     @property
     def _products(self) -> str:
-        """The method of "auto" where there are few factors."""
+        """The method that "auto" uses for few factors."""
         return "spread" if self._may_spread else "locator"
 
     @property
     def tables(self) -> kernels.cyclic.CyclicTables:
-        """Tables that `fastgc.kernels.numba.decoding_vector` takes, for ``@njit`` code."""
+        """The tables that `fastgc.kernels.numba.decoding_vector` takes, for ``@njit`` code."""
         return self._plan.tables
 
     @property
@@ -396,18 +396,18 @@ class ReedSolomonScheme(Scheme):
         longest, longest_by_transforms = self._longest(unit), self._longest(unit, True)
         run, where = kernels.unchecked.bind_decoding_vector(self._plan, survivors, vector, longest)
         fourier: kernels.unchecked.Fourier | None = None
-        # The fewer of stragglers and survivors are the factors of a product.
+        # A product has as many factors as there are stragglers, or survivors if these are fewer.
         factors = self._transforms_from
         least, most = factors, self.n - factors
         direct = _PRODUCTS[self._products]
-        # Whether a long vector that is the only one is replaced by a near-exact one.
+        # Whether a near-exact vector may replace a long exact one that is the only exact one.
         replaced = self.clusters == 1 and affordable(self._clusters, exact_will_do=True)
 
         def fill(f: int, method: str) -> None:
             nonlocal fourier
             at = where
             auto = method == "auto"
-            if auto and not least <= f <= most:  # the hot path: nothing in Python beside the call
+            if auto and not least <= f <= most:  # the hot path: nothing in Python besides the call
                 status = run(direct, f)
                 if not status:
                     return
@@ -460,7 +460,7 @@ class ReedSolomonScheme(Scheme):
 
     @cached_property
     def copies(self) -> NDArray[np.int64] | None:
-        # Who computes all partitions of its cluster sends their sum.
+        # A worker that computes all partitions of its cluster sends their sum, as all of them do.
         whole = [c for c in self._clusters if c.w == c.k and c.m > 1]
         if not whole:
             return None
@@ -474,7 +474,7 @@ class ReedSolomonScheme(Scheme):
         return row_squares(self._clusters, self.k)
 
     def _longest(self, unit: float, by_transforms: bool = False) -> float:
-        """Squared norm up to which "auto" keeps an exact vector."""
+        """The largest squared norm of an exact vector that "auto" keeps."""
         m = max(c.m for c in self._clusters) if by_transforms else 0
         products = max(c.tolerance for c in self._clusters) / 4 * (DOUBLE / unit) ** 2
         precision = self.precision / math.sqrt(1 + products)
@@ -487,11 +487,11 @@ class ReedSolomonScheme(Scheme):
         vector: NDArray[np.complex128],
         unit: float,
     ) -> bool:
-        """Overwrite an exact vector that is too long by the near-exact one; whether it will do."""
+        """Replace an exact vector that is too long by the near-exact one; whether one will do."""
         if status not in (Status.IMPRECISE, Status.OVERFLOW):
             return False
         longest = self._longest(unit)
-        enough = square(vector) <= longest * unit**-0.25  # half of the digits: time decides
+        enough = square(vector) <= longest * unit**-0.25  # half of the digits: the time decides
         if not affordable(self._clusters, enough):
             return bool(status == Status.IMPRECISE)
         kept = longest / self.clusters if self.clusters > 1 else 0.0
@@ -506,7 +506,7 @@ class ReedSolomonScheme(Scheme):
         return pair_deviation(self._clusters, survivors, vector)
 
     def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
-        """What the vector leaves out, by transforms: with what rounding adds to that."""
+        """The residual, computed by transforms, with what their rounding adds."""
         if vector.ndim > 1:
             return math.sqrt(square(self.deviation(survivors, vector)) / self.k)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -545,9 +545,9 @@ class ReedSolomonScheme(Scheme):
         return good
 
     def _bind_stream(self, unit: float) -> tuple[CyclicStream, StreamCalls, float]:
-        """A stream that all workers are away from; rebuilt by the way that is faster.
+        """A stream without members, its calls, and the largest squared norm that "auto" keeps.
 
-        And the squared norm up to which "auto" keeps its vectors.
+        It is rebuilt by products or by transforms, whichever is faster.
         """
         state = kernels.unchecked.cyclic_stream(self._plan.tables)
         calls = kernels.unchecked.bind_stream(self._plan, state)
@@ -570,7 +570,7 @@ class ReedSolomonScheme(Scheme):
     def _could_be_better(
         self, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
     ) -> bool:
-        """Whether "spread" would decode some cluster anew."""
+        """Whether "spread" would decode some cluster from chosen survivors."""
         block, need = self.rule
         if survivors.size == need.sum() or not self._may_spread:
             return False
@@ -580,12 +580,12 @@ class ReedSolomonScheme(Scheme):
         return bool(((count > need) & ~(norm <= 1 + 1e-9)).any())
 
     def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
-        """Of each cluster: the moments ``sum_i a_i x_i^l c_i``, l = 1 .. messages to spare.
+        """For each cluster the moments ``sum_i a_i x_i^l c_i``, l = 1 .. number of spare messages.
 
         x_i are the roots and a_i the locator form, ``prod_(j in S) (1 - alpha^(i-j)) / m``. Up to a
-        factor, ``a_i x_i`` are the barycentric weights of the survivors' roots, and B_F's columns
-        the values of polynomials of degree below `need`: divided differences of order f - 1 vanish
-        on these times ``x^(l-1)``.
+        factor, ``a_i x_i`` are the barycentric weights of the survivors' roots. B_F's columns are
+        the values of polynomials of degree below `need`. Divided differences of order f - 1 vanish
+        on these, times ``x^(l-1)``.
         """
         a = np.empty(survivors.size, dtype=np.complex128)
         run, _ = kernels.unchecked.bind_decoding_vector(self._any_plan, survivors, a)
@@ -602,7 +602,7 @@ class ReedSolomonScheme(Scheme):
 
     @cached_property
     def _any_plan(self) -> CyclicPlan:
-        """As `_plan`, for any number of survivors."""
+        """As `_plan`, but for any number of survivors."""
         return CyclicPlan(cyclic_tables([(c.m, c.q, 0) for c in self._clusters]))
 
     def _raise(self, status: Status, where: int, survivors: NDArray[np.int64]) -> None:
@@ -620,31 +620,31 @@ class ReedSolomonScheme(Scheme):
         )
 
 
-# Methods that are one kernel, and how it calls them.
+# Methods that are one kernel, with its argument.
 _PRODUCTS = {"spread": SPREAD, "locator": LOCATOR, "lookup": LOOKUP}
 
 
-# ---------------------------------------------------------------------- vectors that are followed
+# ---------------------------------------------------------- vectors that follow their messages
 
-# Events after which products are computed anew: each adds two roundings, and those of one worker
-# that comes and goes all the time add up, to 2e-13 at most.
+# Events after which products are computed anew. Each event adds two roundings; those of one worker
+# that comes and goes all the time add up to at most 2e-13.
 REBUILD_AFTER = 1024
 
-# A round follows its vector from so many factors on, in all and of one entry. Its last message and
-# gradient took up to 1.6 times less there, and never more, with C and with Numba. Fewer factors of
-# an entry take no longer to multiply than it takes to read what a stream keeps.
+# A round follows its vector if there are so many factors in all, and in each entry. Its last
+# message and gradient then took up to 1.6 times less, and never more, with C and with Numba. To
+# multiply fewer factors takes no longer than to read what a stream keeps.
 FOLLOW_FROM = 1 << 18
 FEWEST_FACTORS = 32
 
-# Messages still needed when a round begins to follow, at most, and no more than an eighth of the
-# stragglers: if they come all at once, their steps are to cost little beside the products.
+# The most messages still needed when a round begins to follow; no more than an eighth of the
+# stragglers. If these messages come all at once, their steps cost little beside the products.
 STEPS = 16
 
 
 def _rows(
     cluster: Cluster, worker: int | NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.complex128]]:
-    """Partitions and coefficients of a worker of a cluster, or a row for each of a column."""
+    """Partitions and coefficients of a worker of a cluster; for a column of workers, rows."""
     held, place, weight = cluster.row(worker)
     first, *others = cluster.weights
     if not others:
@@ -657,20 +657,20 @@ def _rows(
 
 
 class Stream:
-    """Decoding vector of a Reed-Solomon code, current while workers come and go.
+    """The decoding vector of a Reed-Solomon code, kept current while workers come and go.
 
     Each arrival and departure multiplies all magnitudes by one factor of Halbawi et al.'s eq. (14)
-    or its inverse, in O(n); phases are integers, and exact. The vector itself then is O(n) away at
-    any time, however many stragglers there are. Now and then products are computed anew, so that
-    rounding errors stay below 1e-12.
+    or its inverse, in O(n); phases are integers, and exact. From these the vector is computed in
+    O(n) at any time, however many stragglers there are. Now and then products are computed anew, so
+    that rounding errors stay below 1e-12.
 
-    Goes on with the backend it was made under. Not for use by two threads at once.
+    A stream keeps the backend under which it was made. Two threads must not use it at once.
 
     Parameters
     ----------
     scheme : ReedSolomonScheme
     members : integer array, or (n,) bool array
-        Workers that are there at the beginning.
+        Workers that are present at the beginning.
     message_dtype : numpy dtype, default float64
         As in `Code.decoding_vector`.
 
@@ -703,12 +703,12 @@ class Stream:
         self.reset(members)
 
     def reset(self, members: ArrayLike = ()) -> None:
-        """Begin anew with these members.
+        """Start over with these members.
 
         Raises
         ------
         TypeError, ValueError
-            If a member does not exist or is named twice; nothing has changed then.
+            If a member does not exist or is named twice; nothing has changed in that case.
         """
         chosen = self._chosen("members", members)
         self._state.away[:] = True
@@ -721,17 +721,17 @@ class Stream:
 
     @property
     def members(self) -> NDArray[np.int64]:
-        """The workers that are there, in ascending order."""
+        """The workers that are present, in ascending order."""
         return np.flatnonzero(~self._state.away)
 
     @property
     def decodable(self) -> bool:
-        """Whether the members suffice."""
+        """Whether the members suffice to decode."""
         state, tables = self._state, self.scheme.tables
         return bool((np.diff(tables.start) - state.lost >= tables.need).all())
 
     def arrive(self, worker: int) -> None:
-        """A worker comes; ValueError if it is there already."""
+        """Note that a worker comes; ValueError if it is present already."""
         worker = check_index("worker", worker, self.scheme.n)
         if not self._state.away[worker]:
             raise ValueError(f"worker {worker} is there already: it cannot arrive")
@@ -739,7 +739,7 @@ class Stream:
         self._count()
 
     def depart(self, worker: int) -> None:
-        """A worker goes; ValueError if it is not there."""
+        """Note that a worker goes; ValueError if it is not present."""
         worker = check_index("worker", worker, self.scheme.n)
         if self._state.away[worker]:
             raise ValueError(f"worker {worker} is not there: it cannot depart")
@@ -751,19 +751,19 @@ class Stream:
     ) -> NDArray[np.complex128]:
         """Decoding vector of the members, as `Code.decoding_vector` by the method "locator".
 
-        Or as by "auto", where it is long.
+        If that vector is too long, as by the method "auto".
 
         Parameters
         ----------
         survivors : (f,) integer array, or (n,) bool array, optional
-            The members, all of them, in the order of the entries. Default: ascending.
+            All members, in the order of the entries. Default: ascending.
         out : (f,) complex128 array, optional
             Contiguous and writable.
 
         Raises
         ------
         NotDecodableError
-            If more members are needed; says how many.
+            If more members are needed; the error says how many.
         OverflowError
             If an entry is beyond float64.
         TypeError, ValueError
@@ -816,24 +816,24 @@ class Stream:
 def worth_following(scheme: ReedSolomonScheme) -> bool:
     """Whether rounds of a code save time by following their decoding vectors."""
     factors = min(scheme.n - scheme.threshold, scheme.threshold)
-    # of several clusters, mostly some have messages to spare, of which "auto" chooses
+    # With several clusters, some have spare messages in most rounds, and "auto" chooses among them.
     return scheme.clusters == 1 and factors >= FEWEST_FACTORS and scheme.n * factors >= FOLLOW_FROM
 
 
 class Follower:
     """Prepares the decoding vector of a round while its messages come.
 
-    Nothing is done before a few messages more would suffice. Then the products are computed for
-    those that came, in the shadow of the wait for the rest, and each of these takes a step. Where
-    as many stragglers are declared as may be, products are computed for all the other workers, and
-    their messages take no step.
+    It does nothing until a few more messages would suffice. Then it computes the products for the
+    messages that came, while the master waits for the rest, and each further message takes a step.
+    If as many stragglers are declared as are tolerated, it computes the products for all other
+    workers; their messages then take no step.
 
     Parameters
     ----------
     scheme : ReedSolomonScheme
-        Of one cluster.
+        A scheme of one cluster.
     survivors : (n,) int64 array
-        Where the workers that came are read from, in order of arrival.
+        The workers whose messages came, in order of arrival; read as they come.
     vector : (n,) complex128 array
         Where entries are written.
     unit : float
@@ -853,14 +853,14 @@ class Follower:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all messages, and who straggles."""
+        """Forget all messages and declared stragglers."""
         self._state.away[:] = True
         self._declared: set[int] = set()
-        self._lacking = self._scheme.threshold  # messages
-        self._there = -1  # workers that products are of, once they are computed
+        self._lacking = self._scheme.threshold  # messages still needed
+        self._there = -1  # number of workers in the products; -1: not computed
 
     def receive(self, worker: int) -> None:
-        """A worker's message came."""
+        """Note that a worker's message came."""
         self._declared.discard(worker)
         self._lacking -= 1
         if self._there < 0:
@@ -871,7 +871,7 @@ class Follower:
             self._there += 1
 
     def straggles(self, worker: int) -> None:
-        """No message of this worker, which did not come, is to be expected."""
+        """Note that this worker, whose message did not come, is not expected any more."""
         if worker in self._declared:
             return
         self._declared.add(worker)
@@ -893,7 +893,7 @@ class Follower:
         self._there = away.size - int(np.count_nonzero(away))
 
     def vector(self, f: int) -> NDArray[Any] | None:
-        """Decoding vector for the f messages that came, as by "auto"; None if none is prepared."""
+        """The vector for the f messages that came, as by "auto"; None if it is not prepared."""
         if self._there != f:
             return None
         survivors, vector = self._survivors[:f], self._vector[:f]
@@ -904,16 +904,16 @@ class Follower:
         return vector if square(vector) <= self._longest else None
 
 
-# ---------------------------------------------------------------------- by a system, to compare
+# ------------------------------------------------------------- by solving a system, to compare
 
-# Called with m and the exponents of the survivors' roots.
+# ``solve(m, exponents)``, with the exponents of the survivors' roots.
 Solver = Callable[[int, NDArray[np.int64]], NDArray[np.complex128]]
 
 
 def by_system(
     clusters: Sequence[Cluster], survivors: NDArray[np.int64], solve: Solver
 ) -> NDArray[np.complex128]:
-    """a_F G_F = e_1, eq. (12), in each cluster: G_F has the survivors' Vandermonde rows."""
+    """Solve a_F G_F = e_1, eq. (12), in each cluster; G_F has the survivors' Vandermonde rows."""
     vector = np.empty(survivors.size, dtype=np.complex128)
     for c, at, turns in split(clusters, survivors):
         vector[at] = solve(c.m, turns)
@@ -932,7 +932,7 @@ def _lapack(m: int, exponent: NDArray[np.int64]) -> NDArray[np.complex128]:
 def _bjorck_pereyra(
     m: int, exponent: NDArray[np.int64], order: str = "golden"
 ) -> NDArray[np.complex128]:
-    """The same, in O(f^2)."""
+    """As `_lapack`, in O(f^2)."""
     moments = np.zeros(exponent.size, dtype=np.complex128)
     moments[0] = 1
     taken: Any = order
@@ -943,7 +943,7 @@ def _bjorck_pereyra(
     return vandermonde.solve(roots(m)[exponent], moments, transpose=True, order=taken)
 
 
-# Methods that do.
+# Methods that solve the system.
 SOLVERS: dict[str, Solver] = {
     "vandermonde": _bjorck_pereyra,
     "leja": partial(_bjorck_pereyra, order="leja"),

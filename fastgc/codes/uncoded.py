@@ -78,7 +78,7 @@ class Uncoded(Code):
                 raise ValueError(f"load must be in k/n = {k // n} .. k = {k}, not {load}")
             sizes = np.full(n, load)
             choices = ((starts[:-1, np.newaxis] + np.arange(load)) % k).ravel()
-            # t neighbours alone hold (t + 1) k/n - load partitions
+            # t neighbours are the only holders of (t + 1) k/n - load partitions.
             s = min((k - need + load) // (k // n) - 1, n - 1)
         cuts = starts if load is None else np.arange(k + 1)
         single, rescaled = load is None, self.rescale
@@ -99,7 +99,7 @@ class UncodedScheme(CellScheme):
         rescale: bool,
     ) -> None:
         super().__init__(cuts, sizes, choices, stragglers=stragglers, need=need, rescale=rescale)
-        self._single = single  # each partition is on one worker
+        self._single = single  # whether each partition is on one worker
 
     @property
     def approximate(self) -> bool:
@@ -107,7 +107,7 @@ class UncodedScheme(CellScheme):
 
     def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
         came = int(self.cells.weight @ self.cells.came(survivors))
-        # rescaled, what came is wrong by k / came - 1 each, what did not by 1
+        # Rescaled, partitions that came are wrong by k / came - 1 each, the others by 1.
         return math.sqrt((self.k - came) / (came if self.unbiased else self.k))
 
     def known_residuals(self, workers: int) -> Residuals | None:
@@ -127,22 +127,22 @@ class UncodedScheme(CellScheme):
         return self.message_count - self._fewest_lost(self.k - self._need + 1) + 1
 
     def _fewest_lost(self, missing: int) -> int:
-        """Fewest messages that fail to come when `missing` partitions do.
+        """The fewest messages that are missing if `missing` partitions are.
 
-        A worker stops at the first missing partition it meets. With e the one before a missing
-        partition e', the workers that start after e and up to e' stop at e', which costs each what
-        it had to send from there on: a shortest path round the circle, over the missing ones.
+        A worker stops at the first missing partition it meets. Let e and e' be consecutive missing
+        partitions. Workers that start in (e, e'] stop at e', and lose their messages from e' on.
+        The least total loss is a shortest path around the circle over the missing partitions.
         """
         k, step = self.k, self.k // self.n
         start = np.arange(0, 2 * k, step)
         best = self.message_count
         ends = np.arange(2 * k)
-        # lost[e, e']: over the workers that start in (e, e'], what each has to send from e' on
+        # lost[e, e']: messages that workers which start in (e, e'] would send from e' on.
         sent = np.where(start <= ends[:, None], self.load - (ends[:, None] - start), 0)
         sent = np.maximum(sent, 0)
-        after = start > ends[:, None]  # worker starts after e
-        lost = (after.astype(float) @ sent.T.astype(float)).astype(np.int64)  # by BLAS
-        for first in range(step):  # by symmetry, some missing partition is among these
+        after = start > ends[:, None]  # the worker starts after e
+        lost = (after.astype(float) @ sent.T.astype(float)).astype(np.int64)  # floats, for BLAS
+        for first in range(step):  # by symmetry, one missing partition is among these
             reach = np.full(2 * k, np.iinfo(np.int64).max // 4)
             reach[first] = 0
             for _ in range(missing - 1):

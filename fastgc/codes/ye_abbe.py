@@ -45,26 +45,27 @@ class YeAbbe(Code):
         Send pairs of real numbers as complex ones, as in `ReedSolomon`. False: send as many complex
         numbers, which makes messages twice as long.
     clusters : int or "auto", default 1
-        Split workers and partitions into so many groups, each with its own code. Load, length of
-        messages and worst-case tolerance stay the same. Decoding is more precise and cheaper, and
-        many smaller sets of survivors suffice. "auto": as many as possible, floor(n / (s + m)).
+        The number of groups into which workers and partitions are split, each with its own code.
+        Load, length of messages and worst-case tolerance stay the same. Decoding is more precise
+        and cheaper, and many smaller sets of survivors suffice. "auto": as many as possible,
+        floor(n / (s + m)).
     strict : bool, default False
         As in `ReedSolomon`.
 
     Raises
     ------
     ValueError, UnstableCodeError
-        As `ReedSolomon`.
+        As `ReedSolomon` does.
 
     Notes
     -----
-    Ye and Abbe, "Communication-computation efficient gradient coding", ICML 2018, section III,
-    with three changes that keep it precise. The points x_i at which worker i evaluates the
-    polynomials are roots of unity instead of real numbers, in the order that suits the supports
-    (`ReedSolomon`'s "stable" root), so that powers count modulo n. s of these powers are idle: no
-    polynomial contains them. The pieces of the sum are coefficients, in the paper of the m highest
+    Ye and Abbe, "Communication-computation efficient gradient coding", ICML 2018, section III, with
+    three changes that keep it precise. The points x_i at which worker i evaluates the polynomials
+    are roots of unity instead of real numbers, in the order that suits the supports
+    (`ReedSolomon`'s "stable" root), so powers count modulo n. s of these powers are idle: no
+    polynomial contains them. The pieces of the sum are coefficients: in the paper of the m highest
     powers, here of the powers next to the idle ones, half of them above and half below. Decoding
-    vectors are near-exact: they leave out a little where that costs less than rounding would.
+    vectors are near-exact: they have a small residual where that costs less than rounding would.
 
     Stragglers are worst if their points are neighbours on the circle. At n = 80, m = 8, s = 12 the
     error is then 1e-10 (4e-9 with all pieces above). In clusters, which have a circle each, it is
@@ -137,7 +138,7 @@ class YeAbbeScheme(Scheme):
         self._cuts = _cuts(sizes, self._ends * k // n)
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.complex128]]:
-        """Of its cluster, groups worker to worker + s + m - 1: the last holder of the first."""
+        """Groups worker .. worker + s + m - 1 of its cluster: it is the first one's last holder."""
         c = int(np.searchsorted(self._ends, worker, side="right"))
         ring = self._circles[c]
         first = int(self._ends[c]) - ring.n
@@ -148,16 +149,16 @@ class YeAbbeScheme(Scheme):
         values = np.repeat(coefficients, sizes, axis=0)
         return held, values if self.pieces > 1 else values[:, 0]
 
-    # What follows is said of all workers at once, as `row` says it of one: place by place.
+    # The rest is computed for all workers at once, place by place, as `row` computes it for one.
 
     def _places(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.complex128]]]:
-        """For each of a worker's groups, from its own on: the group, and its coefficients.
+        """For each place of a worker's groups, from its own group on: groups and coefficients.
 
         Yields
         ------
         (n,) int64 array
         (n, pieces) complex128 array
-            Up to phases.
+            Coefficients are without the phases.
         """
         sizes = np.array([ring.n for ring in self._circles])
         size, first = np.repeat(sizes, sizes), np.repeat(self._ends - sizes, sizes)
@@ -182,11 +183,11 @@ class YeAbbeScheme(Scheme):
 
     @property
     def _phases(self) -> NDArray[np.complex128]:
-        """By which a worker's coefficients are multiplied, for each piece. (n, pieces)."""
+        """The factors of a worker's coefficients, for each piece. (n, pieces)."""
         return np.concatenate([ring.values(ring.powers) for ring in self._circles])
 
     def _totals(self, each: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[np.float64]:
-        """For each worker, the sum over its partitions of what `each` says of coefficients."""
+        """For each worker, the sum over its partitions of ``each(coefficients)``."""
         size = np.diff(self._cuts)
         found = np.zeros(self.n)
         for group, values in self._places():
@@ -211,7 +212,7 @@ class YeAbbeScheme(Scheme):
         a[survivors, 0] = vector.reshape(len(vector), m)
         phases = self._phases
         total = np.zeros((self.n, m, m), dtype=np.clongdouble)
-        for group, values in self._places():  # in which each group is once
+        for group, values in self._places():  # each group occurs once in a place
             total[group] += (values * phases)[:, :, None] * a
         lacking: NDArray[Any] = total - np.eye(m)
         if self.layout == "complex":
@@ -221,12 +222,12 @@ class YeAbbeScheme(Scheme):
 
     @cached_property
     def rule(self) -> Blocks:
-        """In every cluster, the messages of all but s."""
+        """All but s messages of each cluster."""
         sizes = np.array([ring.n for ring in self._circles])
         return Blocks(np.repeat(np.arange(sizes.size), sizes), sizes - self.stragglers)
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.complex128]:
-        """Near-exact vectors, in each cluster of its own: O(s^3 + n s)."""
+        """Near-exact vectors, by cluster: O(s^3 + n s)."""
         return self.vector_for(survivors, DOUBLE)
 
     def vector_for(self, survivors: NDArray[np.int64], unit: float) -> NDArray[np.complex128]:
@@ -240,7 +241,7 @@ class YeAbbeScheme(Scheme):
         return found if self.pieces > 1 else found[:, 0]
 
     def rings(self) -> list[NDArray[np.int64]]:
-        """Workers of each cluster, in the order of their points on the circle."""
+        """The workers of each cluster, in the order of their points on the circle."""
         return [
             end - ring.n + np.argsort(ring.q * np.arange(ring.n) % ring.n)
             for ring, end in zip(self._circles, self._ends.tolist(), strict=True)
@@ -248,7 +249,7 @@ class YeAbbeScheme(Scheme):
 
 
 class _Circle(NamedTuple):
-    """The code of one cluster: its points, and which powers of them are idle, and which pieces."""
+    """The code of one cluster: its points, the idle powers, and the powers of the pieces."""
 
     n: int  # workers, and groups of partitions
     d: int  # workers that hold each group
@@ -257,27 +258,27 @@ class _Circle(NamedTuple):
 
     @property
     def powers(self) -> NDArray[np.int64]:
-        """Of each piece. The idle ones, m - d .. -1, are between them."""
+        """The power of each piece. The idle powers, m - d .. -1, lie between the pieces' powers."""
         below = self.m // 2
         return np.append(np.arange(self.m - below), self.m - self.d - 1 - np.arange(below))
 
     def values(
         self, powers: NDArray[np.int64], workers: NDArray[np.int64] | None = None
     ) -> NDArray[np.complex128]:
-        """x_i^t, a row for each of these workers, by default all, and a column for each power."""
+        """x_i^t: a row for each of the workers (default: all), a column for each power."""
         workers = np.arange(self.n) if workers is None else workers
         turns = self.q * workers[:, None] * powers % self.n
         found: NDArray[np.complex128] = roots(self.n)[turns]
         return found
 
     def vectors(self, lost: NDArray[np.bool_], unit: float) -> NDArray[np.complex128]:
-        """Decoding vectors of all workers but the lost, whose entries say what is left out.
+        """Decoding vectors of all workers but the lost, whose entries are what is left out.
 
-        From the values at all points, x_i^-t / n extracts the coefficient of x^t. Adding multiples
-        of idle powers to that changes nothing, but for what is lost. They are chosen so that a
-        gradient's expected error is least: that of what is left out, for which the entries of the
-        lost count; and two roundings of every message, which are multiplied by those of the others.
-        All pass through rows of B of one norm: a ridge regression, of the parameter 2 u.
+        The vector x_i^-t / n extracts the coefficient of x^t from the values at all points. Adding
+        multiples of idle powers changes what it extracts only through lost messages. The multiples
+        minimise the gradient's expected error, which has two parts: the entries of the lost are the
+        residual, and the entries of the others multiply two roundings of each message. All rows of
+        B have the same norm, so this is a ridge regression with parameter 2 u.
         """
         whole = self.values(-self.powers) / self.n
         s = self.d - self.m
@@ -285,7 +286,7 @@ class _Circle(NamedTuple):
             return whole
         idle = self.values(np.arange(1, s + 1))
         gone = np.flatnonzero(lost)
-        # Householder's reflections lose nothing of small rows below large ones.
+        # Householder's reflections keep the precision of small rows below large ones.
         system = np.zeros((gone.size + s, self.d), dtype=np.complex128)
         system[: gone.size, :s], system[: gone.size, s:] = idle[gone], whole[gone]
         np.fill_diagonal(system[gone.size :, :s], 2 * unit * math.sqrt(self.n))
@@ -298,11 +299,12 @@ class _Circle(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _table(ring: _Circle) -> NDArray[np.complex128]:
-    """Coefficients of the holder at each place of a group, for each piece, up to its phase x^t.
+    """Coefficients at each place of a group's holders, for each piece, up to the phase x^t.
 
-    For the upper pieces, sums of the first terms of ``prod_r (1 - y / x_r)`` at the place's own
-    point. For the lower ones, of the last terms, less the whole product, which is 0. Its
-    coefficients follow from the q-binomial theorem; they are as precise as their factors.
+    For the upper pieces these are sums of the first terms of ``prod_r (1 - y / x_r)`` at the
+    place's own point. For the lower pieces they are sums of the last terms, less the whole product,
+    which is 0. The product's coefficients follow from the q-binomial theorem, as precise as their
+    factors.
     """
     n, d, m, q = ring
     below = m // 2
@@ -326,7 +328,7 @@ def _table(ring: _Circle) -> NDArray[np.complex128]:
 
 
 def _cuts(sizes: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where groups of partitions begin and end: as many in each cluster as it has workers."""
+    """Boundaries of the groups of partitions: each cluster has as many groups as workers."""
     lengths = [
         np.diff(even_cuts(k, n))
         for n, k in zip(sizes.tolist(), np.diff(ends, prepend=0).tolist(), strict=True)

@@ -31,11 +31,11 @@ __all__ = ["Format", "Layout", "not_finite", "real_of", "scaled_vector", "square
 
 Layout = Literal["integer", "real", "packed", "complex", "complex data"]
 
-# A scaled message's last element: a NaN, whose payload is the exponent, from -255 to 255, and 256.
-# So what was not made by `finish` is not taken for a scaled message, nor a scaled one for another.
+# The last element of a scaled message is a NaN with payload exponent + 256, for exponents from -255
+# to 255. So a plain message is never taken for a scaled one, nor a scaled one for a plain one.
 _MOST, _ZERO = 255, 0x7E00 + 256
 _SCALES = {_ZERO + exponent: 2.0**exponent for exponent in range(-_MOST, _MOST + 1)}
-# A scaled message's largest element lies in [2^14, 2^15), below float16's largest by a factor of 2.
+# The largest element of a scaled message is in [2^14, 2^15): half of float16's largest or less.
 _TOP = 15
 
 
@@ -43,29 +43,33 @@ _TOP = 15
 class Format:
     """Dtypes, sizes and kernel modes for gradients of one dtype and length.
 
-    Messages may be of less precision than the partial gradients, down to float16 or bfloat16: these
-    are then added up in `sum_dtype` and rounded once, and decoded to float32. Or of more: float64
-    for gradients of float32, which are rounded once, when they are decoded.
+    Messages may be less precise than the partial gradients, down to float16 or bfloat16. They are
+    then added up in `sum_dtype`, rounded once, and decoded to float32. Messages may also be more
+    precise: float64 for float32 gradients, which are rounded once, when they are decoded.
 
     Messages of float16 are scaled by a power of two, so that they under- and overflow where float32
-    does; their last element holds the exponent. (bfloat16 has the range of float32.) Where a
-    message's largest element is 1, others are rounded to multiples of 2^-39, or finer, which adds
-    nothing to the error in the norm of up to 2^40 elements.
+    does; their last element holds the exponent. (bfloat16 has the range of float32.) If a message's
+    largest element is 1, the others are rounded to multiples of 2^-39 or finer. That adds nothing
+    to the error in the norm of up to 2^40 elements.
 
-    Messages of float64x2 are of twice the precision of float64, for packed messages of float64
-    gradients: of each real the nearest float64, and what it lacks. Coefficients are such pairs,
-    too: of shape (w, 2) or (f, 2), all that is in column 0 times what is in column 1 being small.
+    Messages of float64x2 have twice the precision of float64. They serve for packed messages of
+    float64 gradients. Each real is a pair: the nearest float64, and its rounding error.
+    Coefficients are such pairs, too: column 1 of shape (w, 2) or (f, 2) holds the rounding errors.
 
-    Gradients may be cut into pieces of equal length: a message is then as long as one of them, the
-    last being padded where it is shorter.
+    Gradients may be cut into pieces of equal length. A message is then as long as a piece, and the
+    last piece is padded if it is shorter.
 
-    Five layouts. Real coefficients: a message is a gradient. Those that are integers: the same, and
-    gradients may be of integers, which are never rounded: messages are of their dtype, and all sums
-    are taken in it, so that they wrap around as NumPy's do. Complex coefficients, packed: the
-    reals of a gradient are taken two by two for complex numbers, and a message is as many reals
-    (one more if that is odd); complex gradients are complex numbers already. Complex coefficients,
-    not packed: a message is one complex number for each real. Complex data: so are the partial
-    gradients already.
+    There are five layouts:
+
+    - "real": coefficients are real, and a message is laid out as a gradient.
+    - "integer": coefficients are integers. Gradients may then be integers, too, and are never
+      rounded: messages have their dtype, and all sums are taken in it, so they wrap around as
+      NumPy's do.
+    - "packed": coefficients are complex. The reals of a gradient are taken in pairs as complex
+      numbers, and a message has as many reals (one more if their number is odd). Complex gradients
+      are used as they are.
+    - "complex": coefficients are complex, and a message has a complex number for each real.
+    - "complex data": the partial gradients are complex already.
     """
 
     gradient_dtype: np.dtype[Any]
@@ -85,7 +89,7 @@ class Format:
 
     @cached_property
     def decoded_dtype(self) -> np.dtype[Any]:
-        """What messages are combined to, before that is rounded to a gradient of less precision."""
+        """Dtype to which messages are combined, before rounding to a gradient of less precision."""
         if is_integer(self.message_dtype):
             return self.message_dtype
         if self.paired:
@@ -97,7 +101,7 @@ class Format:
 
     @cached_property
     def row_dtype(self) -> np.dtype[Any]:
-        """What partial gradients are to be when they are combined: as precise as the sums."""
+        """Dtype that partial gradients must have to be combined: as precise as the sums."""
         if is_integer(self.partial_dtype) or self.paired:
             return self.partial_dtype
         summed = np.result_type(self.partial_dtype, np.float32)
@@ -197,27 +201,27 @@ class Format:
 
     @cached_property
     def scaled(self) -> bool:
-        """Whether a message's last element holds the power of two to multiply the others by."""
+        """Whether a message's last element holds its scale: the power of two to multiply it by."""
         return self.message_dtype.char == "e"
 
     @cached_property
     def paired(self) -> bool:
-        """Whether messages are of float64x2, and coefficients pairs."""
+        """Whether messages are of float64x2, and coefficients are pairs."""
         return self.message_dtype.names is not None
 
     @cached_property
     def length(self) -> int:
-        """Elements of a message that are combined: all but its scale."""
+        """Elements of a message that are combined: all except its scale."""
         return self.message_size - self.scaled
 
     def sums(self, message: NDArray[Any]) -> NDArray[Any]:
-        """Where to add up what becomes `message`: there, or in an array of more precision."""
+        """The array to add up a message's terms in: `message`, or an array of more precision."""
         if self.sum_dtype == self.message_dtype:
             return message
         return np.empty(self.length, dtype=self.sum_dtype)
 
     def finish(self, sums: NDArray[Any], message: NDArray[Any]) -> None:
-        """Round to `message` what was added up in `sums`, if that is another array."""
+        """Round `sums` to `message`, if that is another array; write the scale."""
         if not self.scaled:
             if sums is not message:
                 store(sums, message)
@@ -229,31 +233,31 @@ class Format:
         message[-1:].view(np.uint16)[0] = _ZERO + exponent
 
     def scale(self, worker: int, message: NDArray[Any]) -> float:
-        """What a checked message is to be multiplied by.
+        """The factor to multiply a checked message by.
 
         Raises
         ------
         NonFiniteMessageError
-            If its last element is none that `finish` writes.
+            If its last element is not one that `finish` writes.
         """
         return _scale(message[-1:].view(np.uint16)[0], worker) if self.scaled else 1.0
 
     def scales(
         self, ends: NDArray[Any], vector: NDArray[Any], sender: Callable[[int], int]
     ) -> list[float]:
-        """What messages with these last elements are to be multiplied by.
+        """The factors to multiply messages with these last elements by.
 
-        0 for those whose coefficients are 0, which are not read; ``sender(at)`` tells whose the
-        others are.
+        The factor is 0 for messages whose coefficients are 0, which are not read. ``sender(at)``
+        gives the worker of a message, for errors.
 
         Raises
         ------
         NonFiniteMessageError
-            As `scale`.
+            As `scale` does.
         """
         used = (vector != 0).reshape(len(ends), -1).any(axis=1)
         bits = ends.view(np.uint16).tolist()
-        # Lists: half the time that arrays take for a dozen messages.
+        # Lists take half the time of arrays for a dozen messages.
         found = [
             _SCALES.get(end) if read else 0.0 for end, read in zip(bits, used.tolist(), strict=True)
         ]
@@ -263,7 +267,7 @@ class Format:
         ]
 
     def cut(self, array: NDArray[Any]) -> list[NDArray[Any]]:
-        """The pieces of a gradient, as long as a message each: views, but where they are padded."""
+        """The pieces of a gradient, as long as a message each: views, or copies if padded."""
         if self.pieces == 1:
             return [array]
         size = self.length
@@ -283,14 +287,14 @@ class Format:
         size: int,
         mode: int,
     ) -> kernels.Rows:
-        """Checked rows for a kernel of `mode`, without copying what is contiguous."""
+        """Checked rows for a kernel of `mode`; contiguous arrays are not copied."""
         if isinstance(arrays, np.ndarray) and arrays.dtype == dtype and arrays.shape[1:] == (size,):
             if arrays.strides[1] != arrays.itemsize or not arrays.flags.aligned:
                 arrays = arrays.copy()
             reals = self.reals(arrays, mode)
             return kernels.Rows.of(reals, reals.shape[1], reals.dtype)
         checked, shape = list(arrays), (size,)
-        # What nearly every call brings, in one test: `check_vector` for each takes twice as long.
+        # Nearly every call passes this one test: `check_vector` for each array takes twice as long.
         if not all(
             type(array) is np.ndarray
             and array.dtype is dtype
@@ -307,7 +311,7 @@ class Format:
         return kernels.Rows.of(checked, checked[0].size, checked[0].dtype)
 
     def matrix(self, messages: NDArray[Any]) -> kernels.Rows:
-        """The rows of a matrix of messages, one for each message of a round, as they lie there."""
+        """The rows of a matrix of messages, one for each message of a round, without a copy."""
         if messages.strides[1] != messages.itemsize or not messages.flags.aligned:
             raise ValueError(
                 "the rows of messages must be contiguous and aligned: strides are "
@@ -317,7 +321,7 @@ class Format:
         return kernels.Rows.of(reals, reals.shape[1], reals.dtype)
 
     def ends(self, messages: Any, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        """The last elements of these rows of a matrix of messages: their scales."""
+        """The scales of these messages: the last elements of their rows."""
         found: NDArray[Any] = messages[numbers, -1]
         return found
 
@@ -326,12 +330,12 @@ class Format:
     ) -> tuple[Any, list[float] | None]:
         """Checked messages of these workers as rows to combine, and their scales if they have any.
 
-        Scales of messages whose coefficients are 0, which are not read, are 0.
+        The scale is 0 for messages whose coefficients are 0, which are not read.
 
         Raises
         ------
         NonFiniteMessageError
-            If a scale is none.
+            If a scale is not valid.
         """
         numbers = numbers if not self.scaled else list(numbers)
         what, mode = "message of worker", self.decode_mode
@@ -342,7 +346,7 @@ class Format:
         return rows.shortened(self.length), scales
 
     def output(self, out: Output | None) -> Any:
-        """`out`, checked, or a new array for a gradient."""
+        """`out`, checked, or a new array for a gradient if it is None."""
         if out is None:
             return self.empty(self.gradient_size, self.gradient_dtype)
         return check_vector("out", out, self.gradient_dtype, self.gradient_size, output=True)
@@ -355,9 +359,9 @@ class Format:
         check: bool = False,
         scales: Sequence[float] | None = None,
     ) -> bool:
-        """Write to `out` what messages decode to, piece by piece; False if that is not finite.
+        """Decode messages to `out`, piece by piece; False if `check` finds NaN or Inf there.
 
-        What is multiplied by zero is not read. `scales` are those of the rows.
+        Rows with coefficients of 0 are not read. `scales` are those of the rows.
         """
         if is_integer(self.message_dtype) and (vector != np.rint(vector)).any():
             raise TypeError(
@@ -394,14 +398,14 @@ class Format:
         """Whether a gradient shares memory with a matrix of messages."""
         return np.shares_memory(out, messages)
 
-    # What the above does with arrays; of tensors on another device, `TensorFormat` does it.
+    # Operations on arrays, which `TensorFormat` overrides for tensors on another device.
 
     def empty(self, size: int, dtype: np.dtype[Any]) -> Any:
         """A new vector."""
         return np.empty(size, dtype)
 
     def add_up(self, rows: Any, coef: NDArray[Any], out: Any, check: bool) -> bool:
-        """One piece of `combine`."""
+        """Combine one piece, as `combine` does."""
         if self.paired:
             return kernels.unchecked.combine_pairs(
                 rows, coef, out, paired=True, rounded=True, check=check
@@ -415,11 +419,11 @@ class Format:
             np.multiply(array, unit, out=array, dtype=np.float64, casting="same_kind")
 
     def store(self, array: Any, out: Any) -> None:
-        """Copy, rounding to what `out` is of."""
+        """Copy `array` to `out`, rounding to its dtype."""
         store(array, out)
 
     def require_finite(self, worker: int, row: Any) -> None:
-        """Raise NonFiniteMessageError if a message, but for its scale, holds NaN or Inf."""
+        """Raise NonFiniteMessageError if a message holds NaN or Inf; `row` is without its scale."""
         message = row
         if self.paired:
             pairs = row.view(self.message_dtype)
@@ -429,15 +433,15 @@ class Format:
             raise not_finite(worker, int(bad[0]), message[bad[0]])
 
     def room(self, count: int) -> kernels.Rows:
-        """Room for so many messages, as the kernels take them."""
+        """Room for `count` messages, in the form that kernels take."""
         reals = self.reals(np.empty(0, self.message_dtype), self.decode_mode).dtype
         return kernels.Rows(
             count, self.length * self.message_dtype.itemsize // reals.itemsize, reals
         )
 
     def reals(self, array: NDArray[Any], mode: int) -> NDArray[Any]:
-        """`array` as the kernels of `mode` take it: complex numbers and float64x2 as two reals."""
-        if array.dtype.names is not None:  # of float64x2
+        """`array` as kernels of `mode` take it: complex numbers and float64x2 as two reals each."""
+        if array.dtype.names is not None:  # float64x2
             return array.view(np.float64)
         if mode in (REAL, PACKED) and array.dtype.kind == "c":
             return array.view(array.real.dtype)
@@ -464,9 +468,9 @@ def not_finite(worker: int, at: int, element: object) -> NonFiniteMessageError:
 
 
 def scaled_vector(vector: NDArray[Any], scales: Sequence[float]) -> tuple[NDArray[Any], float]:
-    """The vector, each coefficient times its message's scale, over a power of two; and that.
+    """Multiply each coefficient by its message's scale, over a power of two; return both.
 
-    So that what messages are multiplied by fits in float32, whatever their scales.
+    The coefficients returned fit in float32, whatever the scales are.
     """
     largest, factors = max(scales, default=0.0), np.array(scales)
     unit = 1.0 if largest == 0.0 or 2.0**-64 <= largest <= 2.0**64 else largest
@@ -476,10 +480,10 @@ def scaled_vector(vector: NDArray[Any], scales: Sequence[float]) -> tuple[NDArra
 
 
 def square_norm(vector: NDArray[Any]) -> float:
-    """Squared 2-norm, in double precision, of what gradients and messages may be."""
+    """Squared 2-norm of a gradient or message of any dtype, in double precision."""
     if vector.dtype.kind == "c":
         vector = vector.view(vector.real.dtype)
-    elif vector.dtype.names is not None:  # of float64x2: what numbers lack counts for nothing
+    elif vector.dtype.names is not None:  # float64x2: the low parts are too small to count
         vector = vector.view(np.float64)
     return kernels.unchecked.square_sum(vector)
 
@@ -494,7 +498,7 @@ def _check_message(message: np.dtype[Any], partial: np.dtype[Any]) -> None:
 
 
 def real_of(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
-    """Dtype of the gradients that complex `what` of this dtype are of."""
+    """The real dtype that belongs to the complex `dtype`; TypeError if `dtype` is not complex."""
     if dtype.kind != "c":
         raise TypeError(f"{what} of this code must be complex, not {dtype}")
     return np.empty(0, dtype).real.dtype

@@ -1,7 +1,7 @@
 """One iteration at the master: messages in, gradient out.
 
-`Round` takes whatever messages come. `Chosen` takes those of an earlier run and decodes the same
-bits again.
+`Round` takes any messages that come. `Chosen` takes exactly the messages of an earlier run, and so
+decodes the same bits again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .verify import Finding, Inspector, check_rounded, liars_of
 
 __all__ = ["Chosen", "DeviceRound", "Round"]
 
-# What `Arrivals` says of a message that it took; numbers, which are compared in half the time.
+# Statuses by which `Arrivals` says that it took a message. As ints they compare in half the time.
 _TAKEN = _TOO_FEW, _ENOUGH = int(Status.TOO_FEW), int(Status.OK)
 
 
@@ -128,7 +128,7 @@ class Round(ShownRound, Gathering):
         enough = scheme.rule.enough() if isinstance(scheme.rule, Blocks | Cells) else None
         self._arrivals = kernels.unchecked.Arrivals(self._rows, survivors, enough, check_finite)
         self._arrive = self._arrivals.arrive
-        self._follower = None  # of messages to spare, which verifying takes, "auto" chooses
+        self._follower = None  # not with `verify`: "auto" chooses among its spare messages
         if not (liars or form.paired):
             self._follower = scheme.follower(survivors, self._decoder.vector, form.unit)
         self._tally = None if enough else scheme.rule.tally()
@@ -140,17 +140,17 @@ class Round(ShownRound, Gathering):
         plan = Plan(scheme, form, self._decoder.vector, check_finite=False)
         self._directly = plan.run if alone else None
         self._shape, self._gradient_shape = (form.message_size,), (form.gradient_size,)
-        # Messages that can be taken where they lie, and of which nothing but their norm matters.
+        # Whether messages can be taken where they lie, and nothing but their norms matters.
         self._plain = (
             form.message_dtype.char in "fd" and not liars and scheme.message_count == scheme.n
         )
         self._followed = bool(self._tally or self._follower or scheme.waits or not alone)
         self._list = self._rows.arrays.append
-        self._received: Any = self._rows  # what is combined
+        self._received: Any = self._rows  # the messages to combine
         self.reset()
 
     def _as_sent(self, p: int, partial_dtype: DTypeLike | None) -> Format:
-        """The format as workers have it, who encode."""
+        """The format by which workers encode."""
         form = self.form
         if partial_dtype is None:
             return form
@@ -168,16 +168,16 @@ class Round(ShownRound, Gathering):
         self._lapsed = ""
         if self._inspector is not None:
             self._inspector.reset()
-        self._finding: Finding | None = None  # on the messages at hand
-        self._awaited = 0  # messages before which checks that failed are not looked at again
+        self._finding: Finding | None = None  # about the messages so far; None: not looked at
+        self._awaited = 0  # after failed checks: not repeated before so many messages came
         self._corrupt: list[int] = []
-        self._next: dict[int, int] = {}  # of workers that send several: the message due next
-        self._scales: list[float] = []  # what messages are to be multiplied by, if they are scaled
+        self._next: dict[int, int] = {}  # the message due next, of workers that send several
+        self._scales: list[float] = []  # scaled formats: the factor of each message
         if self._tally is not None:
             self._tally.reset()
         if self._follower is not None:
             self._follower.reset()
-        self._filled = ""  # the method by which the decoder's vector is that of what came
+        self._filled = ""  # the method that filled the decoder's vector; "" if it is out of date
         self._decodable = self._ready = False
 
     def lapse(self, why: str) -> None:
@@ -189,7 +189,7 @@ class Round(ShownRound, Gathering):
 
     @property
     def survivors(self) -> NDArray[np.int64]:
-        """Numbers of the messages that came, in order of arrival."""
+        """Numbers of the messages so far, in order of arrival."""
         return self._decoder.survivors[: self._rows.count].copy()
 
     @property
@@ -211,13 +211,13 @@ class Round(ShownRound, Gathering):
     def ready(self) -> bool:
         """Whether the gradient should be decoded now.
 
-        It may be `decodable` and not ready. A tracker may wait for more messages, and so may a code
-        with a `margin` of spare messages, or one that decodes some sets of messages imprecisely:
-        `LagrangeCode`, if workers send several messages, waits until the set is better, or n - s
-        workers have sent all of theirs.
+        A round may be `decodable` and not ready: a tracker may wait for more messages, and so may a
+        code with a `margin` of spare messages, or one that decodes some sets of messages
+        imprecisely. An example is `LagrangeCode`, if workers send several messages: it waits until
+        the set is better, or n - s workers have sent all of theirs.
 
-        With `verify`, it is ready when the messages that it would decode are `verified`, or no more
-        can come.
+        With `verify`, it is ready when what it would decode is `verified`, or when no more can
+        come.
         """
         return self._ready
 
@@ -246,7 +246,7 @@ class Round(ShownRound, Gathering):
         return math.isfinite(self._trust(gradient, vector).relative_error)
 
     def wants(self, worker: int) -> bool:
-        """Whether messages of this worker are still of use, which is so unless it is corrupt."""
+        """Whether messages of this worker are still of use: it is not known to be corrupt."""
         return worker not in self._corrupt
 
     def require(self, messages: NDArray[np.int64]) -> None:
@@ -312,7 +312,7 @@ class Round(ShownRound, Gathering):
             If it does not fit, or came before. The round is unchanged.
         """
         form = self.form
-        # The hot path: what nearly every call brings.
+        # The hot path, which nearly every call takes.
         if (
             self._plain
             and index is None
@@ -335,7 +335,7 @@ class Round(ShownRound, Gathering):
         return self._receive(worker, message, index, energy)
 
     def _receive(self, worker: int, message: ArrayLike, index: int | None, energy: float) -> bool:
-        """`receive` any message, of any format."""
+        """`receive` for messages that the hot path does not cover."""
         scheme, form = self.scheme, self.form
         worker = check_index("worker", worker, scheme.n)
         named = self._first_worker + worker
@@ -381,7 +381,7 @@ class Round(ShownRound, Gathering):
         return self._took(worker, number, status)
 
     def _took(self, worker: int, number: int, status: int) -> bool:
-        """Take note of a message; whether the round is ready."""
+        """Note a message that was taken; return whether the round is ready."""
         if status == _ENOUGH or (self._tally is not None and self._tally.add(number)):
             self._decodable = True
         if self._follower is not None:
@@ -389,7 +389,7 @@ class Round(ShownRound, Gathering):
         return self._decide()
 
     def _decide(self) -> bool:
-        """Whether the round is ready with what came last."""
+        """Decide whether the round is ready, after a message came."""
         if self._inspector is not None:
             self._ready = self._decodable and self._settled() and self._enough()
         elif self._decodable and not self._ready:
@@ -397,9 +397,10 @@ class Round(ShownRound, Gathering):
         return self._ready
 
     def intake(self, when: NDArray[np.float64]) -> kernels.unchecked.Arrivals | None:
-        """What takes messages where they lie in place of `receive`, and tells `when` they came.
+        """The object that takes messages where they lie, in place of `receive`.
 
-        `follow` is to be called after it took any. None if each has to be received.
+        It writes the time of each message to `when`. Call `follow` after it took any. None: there
+        is no such object, and each message must be received.
         """
         if not self._plain or self._lapsed or self._tally or self._arrivals.c is None:
             return None
@@ -407,7 +408,7 @@ class Round(ShownRound, Gathering):
         return self._arrivals
 
     def follow(self) -> list[int]:
-        """Take note of messages that `intake` took, which may make it `ready`; their numbers."""
+        """Note messages that `intake` took, which may make it `ready`; return their numbers."""
         numbers = self._arrivals.follow()
         self._filled = ""
         if self._follower is not None:
@@ -418,7 +419,7 @@ class Round(ShownRound, Gathering):
         return numbers
 
     def _due(self, worker: int) -> int:
-        """Which of a worker's messages is expected next, where they come in order."""
+        """Which of a worker's messages is due next, if they come in order."""
         if self.scheme.message_counts[worker] > 1:
             return self._next.get(worker, 0)
         return int(self._arrivals.heard[self.scheme.first_messages[worker]])
@@ -433,12 +434,12 @@ class Round(ShownRound, Gathering):
 
     @property
     def _complete(self) -> bool:
-        """Whether no message can come that would be taken."""
+        """Whether no further message can be taken."""
         dropped = sum(self.scheme.message_counts[worker] for worker in self.corrupt)
         return self._rows.count + dropped == self.scheme.message_count
 
     def _inspect(self) -> Finding:
-        """What parity says of the messages at hand, once those it proves wrong are dropped."""
+        """What parity says of the messages left, after dropping those that it proves wrong."""
         assert self._inspector is not None
         while self._finding is None:
             finding = self._inspector.inspect(self.survivors)
@@ -449,21 +450,21 @@ class Round(ShownRound, Gathering):
         return self._finding
 
     def _conclude(self, finding: Finding) -> None:
-        """Go by what parity says until messages come that may change it."""
+        """Keep what parity says, until enough messages come that may change it."""
         self._finding = finding
         self._awaited = 0 if finding.holds else self._rows.count + finding.more
 
     def _compared(self) -> bool:
-        """Whether all messages that the gradient is decoded from were compared, and fit."""
+        """Whether all messages that the gradient is decoded from were compared, and agree."""
         finding = self._inspect()
         return self._decodable and finding.holds and self._covers(self._used())
 
     def _covers(self, used: NDArray[np.bool_]) -> bool:
-        """Whether lies in these messages would have been seen."""
+        """Whether the checks would have seen lies in these messages."""
         return bool(used.any() and self._inspect().covered[used].all())
 
     def _settled(self) -> bool:
-        """Whether no message to come could say more about what is decoded now."""
+        """Whether further messages could say no more about what is decoded now."""
         if self._rows.count < self._awaited and not self._complete:
             return False
         return self._compared() or (self._decodable and self._complete)
@@ -473,7 +474,7 @@ class Round(ShownRound, Gathering):
             raise RuntimeError(f"the messages of this round are gone: {self._lapsed}")
 
     def _vector(self, method: str = "auto") -> NDArray[Any]:
-        """Decoding vector of the messages at hand, as it was prepared or else computed now."""
+        """The decoding vector of the messages so far: a prepared one, or computed now."""
         f = len(self._rows.arrays)
         if self._filled == method:
             return self._decoder.vector[:f]
@@ -487,16 +488,16 @@ class Round(ShownRound, Gathering):
         return vector if self._inspector is None else self._inspector.heed(self.survivors, vector)
 
     def _used(self) -> NDArray[np.bool_]:
-        """Messages at hand that the gradient depends on, beyond rounding."""
+        """For each message so far, whether the gradient depends on it by more than rounding."""
         assert self._inspector is not None
         try:
             vector = self._vector()
-        except OverflowError:  # nothing that is decoded would be of use
+        except OverflowError:  # the gradient would be useless
             return np.zeros(self._rows.count, dtype=np.bool_)
         return self._inspector.matter(self.survivors, vector)
 
     def _drop(self, workers: Sequence[int]) -> None:
-        """Take back all messages of these workers."""
+        """Drop all messages of these workers."""
         assert self._inspector is not None
         numbers = self.survivors
         kept = np.flatnonzero(~np.isin(numbers, self.scheme.messages_of(workers))).tolist()
@@ -522,7 +523,7 @@ class Round(ShownRound, Gathering):
         raise self._inspector.contradiction(finding, self._first_worker, self._complete)
 
     def _require_verified(self) -> None:
-        """Raise UnverifiedError if lies in what is decoded could not have been seen."""
+        """Raise UnverifiedError if the checks could not have seen lies in what is decoded."""
         if self._inspector is None or self.verified:
             return
         used = self._used()
@@ -559,7 +560,7 @@ class Round(ShownRound, Gathering):
         target = self._output(out)
         if self._decodable:
             self._require_sound()
-        if self._decodable:  # still, without messages that were found to be corrupt
+        if self._decodable:  # the check above may have dropped corrupt messages
             self._require_verified()
         vector = self._vector(method)
         warn_of_doubt(self.scheme, self.survivors, vector, self.form)
@@ -574,9 +575,9 @@ class Round(ShownRound, Gathering):
         return decoded
 
     def residual(self) -> float:
-        """What `gradient` leaves out beyond rounding, as `Approximation.residual`.
+        """What `gradient` leaves out besides rounding, as `Approximation.residual`.
 
-        It is 0 for codes that are `exact`; for others it is computed from the rows of the messages.
+        It is 0 for codes that are `exact`. For others it is computed from the rows of the messages.
         """
         if self.scheme.exact:
             return 0.0
@@ -585,16 +586,17 @@ class Round(ShownRound, Gathering):
     def best(self, out: Output | None = None, partial: Partial = "best") -> Approximation:
         """The best approximation from the messages so far, for a master that waits no longer.
 
-        It is `Code.decode` with this `partial`: the gradient itself, if the messages determine it.
+        It is what `Code.decode` gives with this `partial`: the gradient, if the messages determine
+        it.
 
         Raises
         ------
         NotDecodableError
-            If it is to be unbiased, and the messages hold nothing of the gradient.
+            If it is to be unbiased, and the messages contain nothing of the gradient.
         ValueError
             If there is no message.
         CorruptMessageError, UnverifiedError
-            As `gradient`, also if messages do not suffice.
+            As `gradient` does, also if messages do not suffice.
         """
         target = self._output(out)
         self._require_sound()
@@ -617,7 +619,7 @@ class Round(ShownRound, Gathering):
     def _output(self, out: Output | None) -> Any:
         self._require_fresh()
         target = self.form.output(out)
-        # It would be lost for `trust`, or another `gradient`.
+        # Decoding would overwrite that message, which `trust` or another `gradient` reads.
         if out is not None and self._received.overlap(target):
             raise ValueError("out shares memory with a message that was received")
         return target
@@ -631,8 +633,8 @@ class Round(ShownRound, Gathering):
         """How far to trust the gradient that these messages decode to.
 
         The estimate uses the norms of the messages and of the gradient, so it includes cancellation
-        between messages. If `receive` was given the energy of each message, as engines do, it also
-        includes cancellation inside messages. This decodes once more.
+        between messages. If `receive` got the energy of each message, as engines give it, the
+        estimate also includes cancellation inside messages. This decodes once more.
         """
         vector = self._vector()
         return self._trust(self._combine(vector, self._output(None)), vector)
@@ -674,10 +676,10 @@ class DeviceRound(Round):
                 f"verify={verify} compares messages in the host's memory: not with device={device}"
             )
         super().__init__(code, *args, check_finite=False, **named)
-        # With its number: so tensors have it.
+        # The tensor's own device, which has an index: tensors that come are compared with it.
         self._device = torch.empty(0, device=device).device
         self.form: TensorFormat = TensorFormat.on(self._device, self.form)
-        # The host's place for a message: nothing is read from it but the scale of float16.
+        # Host placeholder: `Round` reads only its last element, the float16 scale.
         self._blank = np.empty(self.form.message_size, self.form.message_dtype)
         self._directly, self._check, self._looks = None, True, check_finite
         self._plain = False
@@ -719,14 +721,14 @@ class DeviceRound(Round):
 
 
 class Chosen(Gathering):
-    """A round that takes messages chosen beforehand, all of them and in their order.
+    """A round that takes exactly the messages that were chosen beforehand.
 
-    Sums are therefore rounded exactly as when these messages came in this order.
+    It decodes them in the chosen order, so sums round exactly as when they came in this order.
 
     Parameters
     ----------
     rnd : Gathering
-        The round that takes the messages once all have come.
+        The round that takes the messages, once all have come.
     numbers : array_like
         Numbers of the messages, or a boolean for each message of the code.
     asked : frozenset of int
@@ -737,7 +739,7 @@ class Chosen(Gathering):
     Raises
     ------
     TypeError, ValueError
-        If there is no such message, one is named twice, or its worker takes no part.
+        If there is no such message, one is named twice, or its worker takes no part in the round.
     NotDecodableError
         If the messages must suffice and do not.
     """
@@ -764,36 +766,36 @@ class Chosen(Gathering):
 
     @property
     def ready(self) -> bool:
-        """Whether all of them came."""
+        """Whether all chosen messages came."""
         return not self._missing
 
     @property
     def decodable(self) -> bool:
-        """As of the round."""
+        """As for the inner round."""
         return self._round.decodable
 
     @property
     def corrupt(self) -> list[int]:
-        """As of the round."""
+        """As for the inner round."""
         return self._round.corrupt
 
     @property
     def verifies(self) -> bool:  # type: ignore[override]
-        """As of the round."""
+        """As for the inner round."""
         return self._round.verifies
 
     @property
     def verified(self) -> bool:  # type: ignore[override]
-        """As of the round."""
+        """As for the inner round."""
         return self._round.verified
 
     @property
     def survivors(self) -> NDArray[np.int64]:
-        """Those that came, once all have."""
+        """The chosen messages, once all came; none before."""
         return self._round.survivors
 
     def straggles(self, worker: int) -> None:
-        """As of the round."""
+        """As for the inner round."""
         self._round.straggles(worker)
 
     def receive(
@@ -804,7 +806,7 @@ class Chosen(Gathering):
         *,
         energy: float = math.nan,
     ) -> bool:
-        """Take a message, or drop one that was not chosen; whether the round is ready."""
+        """Take a message, or ignore one that was not chosen; return whether the round is ready."""
         number = self.code.scheme.message_number(worker, index or 0)
         if number in self._missing:
             self._held[number] = message, energy
@@ -814,7 +816,7 @@ class Chosen(Gathering):
         return self.ready
 
     def _pass_on(self) -> None:
-        """Let the round take them; nothing can stand in for one that is corrupt."""
+        """Pass the messages on to the inner round; a corrupt one cannot be replaced."""
         for m in self._chosen.tolist():
             worker, index = self.code.scheme.sender(m)
             message, energy = self._held[m]
@@ -827,7 +829,7 @@ class Chosen(Gathering):
                 )
 
     def require(self, messages: NDArray[np.int64]) -> None:
-        """Raise NotDecodableError unless these messages hold those chosen that did not come yet."""
+        """Raise NotDecodableError unless `messages` include all chosen ones that are missing."""
         missing = sorted(self._missing.difference(messages.tolist()))
         if missing:
             raise NotDecodableError(

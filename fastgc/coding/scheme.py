@@ -2,8 +2,7 @@
 
 A scheme must have one method, `Scheme.row`, which says what a worker computes and sends. Everything
 else follows from the rows, correctly but slowly. Each further hook makes a code faster or more
-precise; this module documents it with its contract and its default. `fastgc.coding.code.Code` has
-the verbs.
+precise; `Scheme` documents its contract and its default. `fastgc.coding.code.Code` has the verbs.
 """
 
 from __future__ import annotations
@@ -43,22 +42,22 @@ from .solve import SOLVED, Equations, least_squares, near_exact_solution
 
 __all__ = ["Residuals", "Scheme"]
 
-# Coefficients kept, at most, to compute what combinations of messages lack.
+# At most this many coefficients are kept, to compute what combinations of messages leave out.
 ENTRIES_KEPT = 1 << 23
 
 SETS_KEPT = 256  # survivor sets whose shortest vectors are remembered
 
-FORMATS_KEPT = 64  # sizes and dtypes of gradients: making one takes as long as a small decode
+FORMATS_KEPT = 64  # sizes and dtypes of gradients: making a format takes as long as a small decode
 
-ROWS_KEPT = 256  # rows of B remembered: a worker needs its own only, a simulation many
+ROWS_KEPT = 256  # rows of B remembered: a worker needs only its own, a simulation needs many
 
-DIGESTED = 1 << 16  # entries of B that a fingerprint takes in at a time
+DIGESTED = 1 << 16  # entries of B that a fingerprint digests at a time
 
 Row = tuple[NDArray[np.int64], NDArray[Any]]
 
 
 class Residuals(NamedTuple):
-    """What gradients leave out if they are decoded from all messages of so many workers.
+    """What gradients leave out if they are decoded from all messages of `workers` workers.
 
     Attributes
     ----------
@@ -82,7 +81,7 @@ class Residuals(NamedTuple):
 
 
 class _Required:
-    """An attribute that every scheme sets; a clear error where one does not."""
+    """An attribute that every scheme must set; reading it before raises a clear error."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -102,13 +101,13 @@ class _Required:
 class Scheme(Recorded, ABC):
     """The definition of a gradient code: who computes what, and how it is decoded.
 
-    A subclass defines `row`, sets `n` and `k`, and overrides any other hooks:
-    ``fastgc.Code(MyScheme(...))`` is then a code. The arguments of its constructor determine how it
-    is compared, copied and pickled.
+    A subclass defines `row`, sets `n` and `k`, and overrides other hooks if it likes.
+    ``fastgc.Code(MyScheme(...))`` is then a code. It is compared, copied and pickled by the
+    arguments of its constructor.
 
     Messages are numbered worker by worker, and for each worker in the order in which it sends them.
-    If every worker sends one message, a message has its worker's number, and `survivors` are
-    workers; otherwise they are numbers of messages, see `message_number`.
+    If every worker sends one message, a message has the number of its worker, and `survivors` are
+    workers. Otherwise `survivors` are numbers of messages, see `message_number`.
 
     Attributes
     ----------
@@ -118,15 +117,17 @@ class Scheme(Recorded, ABC):
         Partitions per worker, w; the largest if workers differ. Default: that of its rows.
     stragglers : int or None
         Workers that may send nothing at all, whichever they are, s. Default: what the rows
-        tolerate, found by trying all sets of a small code; None, unknown, for others. If a scheme
-        sets it, its rounds end with the messages of any n - s workers at the latest. If these do
-        not suffice, the `residual` says what is missing, and `fastgc.testing.codes.check` fails.
+        tolerate, found by trying all sets if the code is small; otherwise None, unknown. If a
+        scheme sets it, its rounds end with the messages of any n - s workers at the latest. If
+        these do not suffice, the `residual` says what is missing, and
+        `fastgc.testing.codes.check` fails.
     wait : int or None
         Most workers that a round waits for, f, if the scheme gives up exactness for time. A round
-        is ready with all messages of any f workers, or earlier if the gradient is exact. It is
-        decoded as well as possible, and the `residual` says what that leaves out. `vector` must
-        then return the least-squares optimum for any messages. `stragglers` still counts those
-        tolerated exactly. Default: None, no approximations, except if `stragglers` is set too high.
+        is ready with all messages of any f workers, or earlier if the gradient is exact. The
+        gradient is decoded as well as possible, and the `residual` says what it leaves out.
+        `vector` must then return the least-squares optimum for any messages. `stragglers` still
+        counts the workers tolerated exactly. Default: None, no approximations, except if
+        `stragglers` is set too high.
     awaited : int or None
         Most workers that a round waits for: `wait`, otherwise n - s. None if neither is known.
     threshold : int or None
@@ -143,26 +144,26 @@ class Scheme(Recorded, ABC):
         Whether all coefficients, of messages and in decoding vectors, are integers. Gradients may
         then be integers, too.
     exact : bool
-        Whether vectors satisfy a_F B_F = 1 by a formula, up to rounding errors. If not, what they
-        leave out is computed before anything is said about a gradient.
+        Whether vectors satisfy a_F B_F = 1 by a formula, up to rounding errors. If not, the
+        residual is computed before anything is said about a gradient.
     unbiased : bool
-        Whether vectors that leave something out are scaled so that the mean of a_F B_F is 1.
-        Default: False; they are least-squares optima, for which it is 1 - residual^2.
+        Whether vectors with a residual are scaled so that the mean of a_F B_F is 1. Default: False;
+        they are least-squares optima, for which that mean is 1 - residual^2.
     cache : SurvivorCache or None
-        Decoding vectors of the survivor sets used last, if computing one takes longer than finding
-        it. ``code.scheme.cache.nbytes = 0`` turns the cache off, and ``code.scheme.cache.info()``
-        describes its use.
+        Remembers decoding vectors of recent survivor sets, if computing one takes longer than
+        finding it. ``code.scheme.cache.nbytes = 0`` turns the cache off, and
+        ``code.scheme.cache.info()`` describes its use.
     methods : tuple of str
         Methods to compute decoding vectors: the `method` of `fastgc.Code.decoding_vector`.
     on_request : bool
         Whether workers keep their messages, report each of them, and are asked for one sum of them
-        (`fastgc.codes.SumRound`), on engines that can ask. On others they send each message.
+        (`fastgc.codes.SumRound`). On engines that cannot ask, they send each message.
     spare : int
-        How many other workers at least hold the partitions of a message. If its worker fails,
-        engines that can ask workers ask these (`fastgc.codes.ReactiveRound`). Default: 0, workers
-        hold only what they compute.
+        The smallest number of other workers that hold the partitions of a message. If its worker
+        fails, engines that can ask workers ask these others (`fastgc.codes.ReactiveRound`).
+        Default: 0, workers hold only what they compute.
     deadline : float or "auto"
-        When these are asked, if `spare` is not 0: as in `fastgc.Reactive`.
+        When the others are asked, if `spare` is not 0: as in `fastgc.Reactive`.
     stored : int
         Largest number of partitions that a worker holds. It is the `load` if `spare` is 0.
     """
@@ -195,7 +196,7 @@ class Scheme(Recorded, ABC):
         made = super().__reduce__()
         return made if self._made_by is type(self) else (_scheme_of, made)
 
-    # ---------------------------------------------------- what it must say, and may: who sends what
+    # ----------------------------------------------- hooks: who sends what (only `row` is required)
 
     @abstractmethod
     def row(self, worker: int) -> tuple[ArrayLike, ArrayLike]:
@@ -235,7 +236,7 @@ class Scheme(Recorded, ABC):
 
     @cached_property
     def load(self) -> int:
-        """Partitions per worker, w: the largest, where workers differ."""
+        """Partitions per worker, w: the largest number, if workers differ."""
         return int(self.loads.max())
 
     def holders_of(self, worker: int) -> list[int]:
@@ -267,7 +268,7 @@ class Scheme(Recorded, ABC):
 
     @cached_property
     def message_counts(self) -> Sequence[int]:
-        """Messages of each worker, equal shares of its partitions. Default: one."""
+        """Messages of each worker, each for an equal share of its partitions. Default: one."""
         return [1] * self.n
 
     @property
@@ -280,12 +281,12 @@ class Scheme(Recorded, ABC):
 
     @cached_property
     def is_complex(self) -> bool:
-        """Whether coefficients are complex. Default: whether those of any row are."""
+        """Whether coefficients are complex. Default: whether those of some row are."""
         return any(np.iscomplexobj(self._whole_row(worker)[1]) for worker in range(self.n))
 
     @property
     def shard_count(self) -> int:
-        """Length of what `encode_data` returns: the numbers `partitions` gives lie below it."""
+        """Length of what `encode_data` returns: `partitions` gives numbers below it."""
         return self.k
 
     def encode_data(
@@ -298,12 +299,12 @@ class Scheme(Recorded, ABC):
         """How much cancels while a worker computes on a coded block, as a function of theta.
 
         This is for codes of the data, whose coded residuals stay large while those of the data
-        vanish. It is the squared norm of the terms that are added up, and part of a message's
-        energy. Default: None, unknown.
+        vanish. The function returns the squared norm of the terms that are added up, which is part
+        of a message's energy. Default: None, unknown.
         """
         return None
 
-    # ------------------------------------------------------- what it may say: to be faster
+    # ------------------------------------------------------------------ hooks: to be faster
 
     @cached_property
     def stragglers(self) -> int | None:
@@ -312,7 +313,7 @@ class Scheme(Recorded, ABC):
         return tolerated(self.n, lambda came: self.solution(self.messages_of(came))[1] <= SOLVED)
 
     def known_stragglers(self) -> int:
-        """Workers that a round does without, n - `awaited`; ValueError if it is not known."""
+        """Workers that a round does without, n - `awaited`; ValueError if that is unknown."""
         if self.awaited is None:
             raise ValueError(
                 f"it is not known how many stragglers {self!r} tolerates: the scheme does not say, "
@@ -322,20 +323,20 @@ class Scheme(Recorded, ABC):
 
     @property
     def threshold(self) -> int | None:
-        """Messages that always suffice, if each worker's come in order; None if unknown."""
+        """Messages that always suffice, if each worker's come in order; None if it is unknown."""
         awaited = self.awaited
         return None if awaited is None else self.message_count - (self.n - awaited)
 
     @property
     def awaited(self) -> int | None:
-        """Most workers that a round waits for: `wait`, or else n - s; None if neither is known."""
+        """Most workers that a round waits for: `wait`, or else n - s; None if both are unknown."""
         if self.wait is not None:
             return check_wait(self.wait, self.n)
         return None if self.stragglers is None else self.n - self.stragglers
 
     @cached_property
     def rule(self) -> Rule:
-        """Which messages suffice. Default: those that span the sum, or all that are `awaited`."""
+        """Which messages suffice. Default: those that span the sum, or all of `awaited` workers."""
         left = self.residual if self.wait is not None else self._shortest_residual
         spans = Span(self.equations, left, self.message_count, self.touched)
         declared = "stragglers" in vars(self) and not vars(self).get("_stragglers_found")
@@ -343,20 +344,19 @@ class Scheme(Recorded, ABC):
         return self.waiting(spans) if declared or self.wait is not None else spans
 
     def waiting(self, rule: Rule) -> Rule:
-        """A rule of exact decoding, or all messages of the workers that are `awaited`."""
+        """`rule`, but all messages of `awaited` workers, whichever they are, suffice, too."""
         if self.awaited is None:
             return rule
         sender = np.repeat(np.arange(self.n), self.message_counts)
         return Waiting(rule, sender, self.awaited)
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
-        """Decoding vector for checked survivors; NotDecodableError if they are too few.
+        """Decoding vector of checked survivors; NotDecodableError if they are too few.
 
-        For a scheme that sets `wait`: the best approximation of one, however few they are.
+        If a scheme sets `wait`, the best approximation of such a vector, however few they are.
 
-        Default: of all vectors with a_F B_F = 1, the one with which rounding errors of messages
-        grow least. a_F B_F may differ slightly from 1 if rounding would cost more than that leaves
-        out.
+        Default: of all vectors with a_F B_F = 1, the one by which rounding errors of messages grow
+        least. Its residual may be slightly above 0, where rounding would cost more.
 
         Parameters
         ----------
@@ -382,8 +382,8 @@ class Scheme(Recorded, ABC):
         """Return ``fill(f, method)``: check ``survivors[:f]`` and write ``vector[:f]``.
 
         For schemes that prepare something for hot loops, or have several methods. Default: `vector`
-        of checked survivors, for "auto". `unit` is the unit roundoff of messages, on which the best
-        vector may depend.
+        of checked survivors, for "auto". The best vector may depend on messages' unit roundoff,
+        `unit`.
         """
         mask = SurvivorMask(self.message_count, survivors)
 
@@ -406,7 +406,7 @@ class Scheme(Recorded, ABC):
     def jit_rule(self) -> VectorRule | None:
         """What compiled functions compute decoding vectors from: see `fastgc.codes.jit`.
 
-        Default: None, for there is no such function.
+        Default: None, there is no such function.
         """
         return None
 
@@ -450,10 +450,10 @@ class Scheme(Recorded, ABC):
         left, singular, _ = np.linalg.svd(rows := self.equations(survivors).rows)
         rank = int((singular > singular[:1] * max(rows.shape) * np.finfo(np.float64).eps).sum())
         H = left[:, rank:].conj().T
-        H[np.abs(H) < max(rows.shape) * np.finfo(np.float64).eps] = 0  # of messages not in a check
+        H[np.abs(H) < max(rows.shape) * np.finfo(np.float64).eps] = 0  # messages not in a check
         return Parity.of(H, error=np.linalg.norm(H @ rows, axis=1))
 
-    # --------------------------------------------- what it may say: of precision and search
+    # --------------------------------------------------- hooks: precision, and search for the worst
 
     def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
         """``a_F B_F - 1``, in extended precision if the platform has it.
@@ -463,7 +463,8 @@ class Scheme(Recorded, ABC):
         Returns
         -------
         (k,) or (k, pieces, pieces) array
-            For each partition; with `pieces`, for each of its pieces in each of the gradient's.
+            For each partition. With `pieces`, for each piece of the partition's gradient in each
+            piece of the decoded gradient.
         """
         wide = np.clongdouble if self.is_complex else np.longdouble
         m = self.pieces
@@ -491,24 +492,24 @@ class Scheme(Recorded, ABC):
     def vector_errors(
         self, survivors: NDArray[np.int64], vector: NDArray[Any]
     ) -> NDArray[np.float64] | None:
-        """Expected squared errors of each message's computed coefficients.
+        """Expected squared error of each coefficient, as it was computed.
 
-        Default: None, for vectors whose coefficients are all precise to a rounding or two, or whose
-        errors the residual contains.
+        Default: None. Coefficients are precise to a rounding or two, or the residual contains
+        errors.
         """
         return None
 
     @property
     def copies(self) -> NDArray[np.int64] | None:
-        """A number for each message that is the same for copies, which have the same errors.
+        """A number for each message; copies, whose errors are the same, have the same number.
 
-        Default: None; no two messages are copies, or vectors use only one of them.
+        Default: None. No two messages are copies, or vectors use only one of them.
         """
         return None
 
     @property
     def message_roundings(self) -> float:
-        """Roundings in a message: its products and sums, and the coefficients of a and B."""
+        """Roundings in a message: its products and sums, and the coefficients of a and of B."""
         return sums_of(self.load * self.pieces / self.messages_per_worker) + 2
 
     @property
@@ -522,48 +523,48 @@ class Scheme(Recorded, ABC):
         return self.k * self.pieces
 
     def computation_roundings(self, terms: int) -> int:
-        """Roundings in a computation of so many terms that count as the code's. Default: none."""
+        """Roundings in a computation of `terms` terms that are due to the code. Default: none."""
         return 0
 
     @cached_property
     def row_norms(self) -> NDArray[np.float64]:
-        """Squared 2-norm of each message, that of the gradient being 1."""
+        """Squared 2-norm of each message, if that of the gradient is 1."""
         with np.errstate(over="ignore"):
             norms = [float(np.sum(np.abs(values) ** 2)) for _, values in self.message_rows()]
         return np.array(norms) / self.wanted
 
     @cached_property
     def row_sums(self) -> NDArray[np.float64]:
-        """Sum of each message's ``|B_ij|``; Inf beyond float64."""
+        """Sum of ``|B_ij|`` over each message; Inf beyond float64."""
         return np.array([float(np.abs(values).sum()) for _, values in self.message_rows()])
 
     @cached_property
     def log_row_sums(self) -> NDArray[np.float64]:
-        """Their logarithms, also of those beyond float64."""
+        """Logarithms of `row_sums`, also of those beyond float64."""
         return np.log(self.row_sums)
 
     def log_vector(self, survivors: NDArray[np.int64]) -> NDArray[np.complex128]:
-        """``log a_i``; -Inf for zeros. For schemes that can say more than float64 holds."""
+        """``log a_i``; -Inf for zeros. For schemes whose coefficients may exceed float64."""
         with np.errstate(divide="ignore"):
             logs: NDArray[np.complex128] = np.log(self._vector_by(survivors).astype(complex))
         return logs
 
     def typical_error(self) -> float | None:
-        """Typical relative error in float64, with as many stragglers as tolerated.
+        """Typical relative error in float64, with as many stragglers as are tolerated.
 
-        Default: None; it is found from random sets of survivors.
+        Default: None; it is then found from random sets of survivors.
         """
         return None
 
     def known_residuals(self, workers: int) -> Residuals | None:
-        """`fastgc.Code.residuals` of so many workers by a formula. Default: None, there is none."""
+        """`fastgc.Code.residuals` by a formula, for so many workers. Default: None, unknown."""
         return None
 
     @property
     def approximate(self) -> bool:
         """Whether a round may end before the gradient is exact.
 
-        This is so if `wait` is set, or `stragglers` for a code that defines only its rows.
+        It may if `wait` is set, or if a code that defines only its rows sets `stragglers`.
         """
         return not self.exact and isinstance(self.rule, Waiting)
 
@@ -584,7 +585,7 @@ class Scheme(Recorded, ABC):
     def doubt(self, survivors: NDArray[np.int64], vector: NDArray[Any], form: Format) -> float:
         """Expected relative error of the gradient with this vector if it is too large, otherwise 0.
 
-        Rounds then wait for more messages, but not for more than n - s workers.
+        If it is above 0, rounds wait for more messages, but for at most n - s workers.
         """
         return 0.0
 
@@ -596,7 +597,7 @@ class Scheme(Recorded, ABC):
     ) -> bool:
         """Whether a round waits for a better set of messages although these suffice.
 
-        It never does once all messages of n - s workers have come.
+        It no longer does once all messages of n - s workers have come.
 
         Parameters
         ----------
@@ -617,12 +618,12 @@ class Scheme(Recorded, ABC):
         return self.expects_more(survivors)
 
     def expects_more(self, survivors: NDArray[np.int64]) -> bool:
-        """Whether fewer workers than are `awaited` have sent all their messages."""
+        """Whether fewer workers than `awaited` have sent all their messages."""
         senders = np.searchsorted(self.first_messages, survivors, side="right") - 1
         whole = np.bincount(senders, minlength=self.n) == self.message_counts
         return int(whole.sum()) < (self.n if self.awaited is None else self.awaited)
 
-    # ------------------------------------------- what it may say: where the data are coded
+    # --------------------------------------------------------- hooks: where the data are coded
 
     @property
     def layout(self) -> Layout:
@@ -632,7 +633,7 @@ class Scheme(Recorded, ABC):
         return "real" if not self.is_complex else "packed" if self.packed else "complex"
 
     def equations(self, survivors: NDArray[np.int64]) -> Equations:
-        """What a decoding vector of these messages must satisfy."""
+        """The equations that a decoding vector of these messages must satisfy."""
         rows = self._dense_rows(survivors).reshape(len(survivors), self.shard_count * self.pieces)
         target: NDArray[np.float64] = np.ones(self.k)
         if self.pieces > 1:
@@ -640,7 +641,7 @@ class Scheme(Recorded, ABC):
         return Equations(rows, target, real_part=self.layout == "complex")
 
     def touched(self, number: int) -> NDArray[np.int64]:
-        """In which columns of `equations` a message's row is not 0. Default: from it."""
+        """Columns of `equations` in which a message's row is not 0. Default: from `equations`."""
         return np.flatnonzero(self.equations(np.array([number])).rows[0])
 
     # --------------------------------------------------------------- what follows: decoding
@@ -648,7 +649,7 @@ class Scheme(Recorded, ABC):
     def _shortest_solution(
         self, survivors: NDArray[np.int64], unit: float = DOUBLE
     ) -> tuple[NDArray[Any], float]:
-        """What `vector` is for messages of this unit, and its residual; of the sets seen last."""
+        """The vector for messages of this unit, and its residual; recent sets are remembered."""
         key = key_of(self.message_count, survivors) + struct.pack("d", unit)
         found = self._known_solutions.get(key)
         if found is None:
@@ -670,7 +671,7 @@ class Scheme(Recorded, ABC):
     def solution(
         self, survivors: NDArray[np.int64], unit: float = DOUBLE
     ) -> tuple[NDArray[Any], float]:
-        """The shortest vector of these messages, or a nearly exact one, and its residual."""
+        """The shortest vector of these messages, or a near-exact one, and its residual."""
         return near_exact_solution(*self.equations(survivors)[:2], unit)
 
     def residual(self, survivors: ArrayLike, vector: NDArray[Any] | None = None) -> float:
@@ -690,7 +691,7 @@ class Scheme(Recorded, ABC):
         return size / math.sqrt(self.wanted)
 
     def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
-        """What this vector leaves out beyond rounding: 0 for exact codes, otherwise computed."""
+        """What this vector leaves out besides rounding: 0 for exact codes, otherwise computed."""
         return 0.0 if self.exact else self.residual(survivors, vector)
 
     def _vector_by(
@@ -699,9 +700,9 @@ class Scheme(Recorded, ABC):
         """Decoding vector of these survivors; errors as in `bind_vector`."""
         f = survivors.size
         if f > self.message_count:
-            self.check_survivors(survivors)  # says which one is too many
+            self.check_survivors(survivors)  # raises, and names one that is too many
         own = self._thread_own
-        # Bound once for each thread: it takes five times as long as one call.
+        # Bound once per thread: binding takes five times as long as one call.
         try:
             backend, buffer, whole, fill = own.bound[unit]
             bound = backend is kernels.choice.active
@@ -711,7 +712,7 @@ class Scheme(Recorded, ABC):
             backend, buffer, whole, fill = self._bind_own(own, unit)
         try:
             buffer[:f] = survivors
-        except ValueError:  # which a memoryview raises for an array that is not aligned
+        except ValueError:  # a memoryview takes no array that is not aligned
             buffer[:f] = survivors.copy()
         fill(f, method)
         vector: NDArray[Any] = whole[:f].copy(order="A")
@@ -720,14 +721,14 @@ class Scheme(Recorded, ABC):
     def _bind_own(
         self, own: threading.local, unit: float
     ) -> tuple[kernels.choice.Backend, memoryview, NDArray[Any], VectorFunction]:
-        """Bind to a thread's own buffers, by the backend in use: these, and what fills one."""
+        """Bind to a thread's own buffers, by the backend in use: an entry of `own.bound`."""
         active = kernels.choice.active or kernels.choice.load()
         if getattr(own, "backend", None) is not active:
             own.survivors = np.empty(self.message_count, dtype=np.int64)
             own.bound, own.backend = {}, active
         vector = self._empty_vector(self.message_count, unit)
         fill = self.bind_vector(own.survivors, vector, unit)
-        # A memoryview of survivors is assigned to in half the time.
+        # Assigning survivors to a memoryview takes half the time.
         own.bound[unit] = bound = active, own.survivors.data, vector, fill
         return bound
 
@@ -736,7 +737,7 @@ class Scheme(Recorded, ABC):
         return threading.local()
 
     def _empty_vector(self, size: int, unit: float = DOUBLE) -> NDArray[Any]:
-        """Room for decoding vectors of so many messages: of each piece, contiguous; or of pairs."""
+        """Room for decoding vectors of `size` messages, contiguous for each of the `pieces`."""
         if unit < DOUBLE:
             return np.empty((size, 2), dtype=np.complex128)
         kind = np.complex128 if self.is_complex else np.float64
@@ -751,7 +752,7 @@ class Scheme(Recorded, ABC):
         key = type(p), p, dtype, message_dtype
         try:
             return self._made_formats[key]
-        except (KeyError, TypeError):  # the latter: of what is no dtype, which is told below
+        except (KeyError, TypeError):  # TypeError: not a dtype; `Format.of` raises a clear error
             found = Format.of(self.layout, p, dtype, message_dtype, self.pieces)
             if found.paired:
                 self.pair_row(0)
@@ -781,7 +782,7 @@ class Scheme(Recorded, ABC):
 
     @property
     def message_weight(self) -> float:
-        """Size of a message in gradients, for long real gradients."""
+        """Size of a message relative to that of a gradient, for long real gradients."""
         p = 2 * self.pieces
         form = self.format(p, np.float64)
         return form.message_size * form.message_dtype.itemsize / (p * 8)
@@ -791,15 +792,15 @@ class Scheme(Recorded, ABC):
         """Size of the messages that the master receives in the worst case, in gradients.
 
         Li et al., definition 3, for real gradients; `fastgc.Code.recovery` estimates the mean. None
-        where the threshold is unknown.
+        if the threshold is unknown.
         """
         return None if self.threshold is None else self.threshold * self.message_weight
 
     def random_arrivals(self, trials: int, seed: int) -> Iterator[list[int]]:
-        """Messages in random order until a round is ready, so many times.
+        """Yield `trials` random orders of messages, each until it makes a round ready.
 
-        All orders are equally likely in which each worker's own messages come in order. Messages of
-        a worker that `sends_together` come one after the other, including the last.
+        All orders in which each worker's own messages come in order are equally likely. Messages of
+        a worker that `sends_together` come one after the other, also beyond the one that suffices.
         """
         rng = np.random.default_rng(seed)
         together, counts = self.sends_together, self.message_counts
@@ -811,7 +812,7 @@ class Scheme(Recorded, ABC):
         for _ in range(trials):
             order = rng.permutation(senders).tolist()
             if each_counts and isinstance(rule, Blocks) and rule.need.size == 1:
-                yield order[: rule.need[0]]  # without hearing each: there may be 100,000
+                yield order[: rule.need[0]]  # without a tally: there may be 100,000 messages
                 continue
             tally.reset()
             due = self.first_messages[:-1].copy()
@@ -828,7 +829,7 @@ class Scheme(Recorded, ABC):
             yield heard
 
     def raise_too_few(self, survivors: NDArray[np.int64]) -> NoReturn:
-        """Raise NotDecodableError, which says how many more messages are needed."""
+        """Raise NotDecodableError; it says how many more messages are needed."""
         missing = self.rule.missing(survivors)
         more = "1 more message is" if missing == 1 else f"{missing} more messages are"
         what = "workers" if self.messages_per_worker == 1 else "messages in order"
@@ -845,7 +846,7 @@ class Scheme(Recorded, ABC):
 
     @cached_property
     def messages_per_worker(self) -> int:
-        """Messages of a worker in a round; the most if workers differ."""
+        """Messages of a worker in a round; the largest number, if workers differ."""
         return max(self.message_counts)
 
     @cached_property
@@ -864,14 +865,14 @@ class Scheme(Recorded, ABC):
 
     @cached_property
     def first_messages(self) -> list[int]:
-        """Number of each worker's first message, and the number of all messages."""
+        """Number of each worker's first message; at the end, the number of all messages."""
         return [0, *accumulate(self.message_counts)]
 
     @cached_property
     def message_shares(self) -> NDArray[np.float64]:
-        """For each message, the part of its worker's computation after which it is sent.
+        """For each message, the fraction of its worker's computation after which it is sent.
 
-        Equal parts, or the whole if the worker `sends_together`.
+        Messages are sent after equal parts, or after the whole if the worker `sends_together`.
         """
         counts = np.array(self.message_counts, dtype=np.int64)
         sent = np.arange(1, counts.sum() + 1) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -880,7 +881,7 @@ class Scheme(Recorded, ABC):
         return shares
 
     def message_number(self, worker: int, index: int = 0) -> int:
-        """Number of a worker's message: what `survivors` consist of."""
+        """Number of a worker's message, as `survivors` use it."""
         worker = check_index("worker", worker, self.n)
         sent = self.message_counts[worker]
         if type(index) is not int or not 0 <= index < sent:
@@ -895,7 +896,7 @@ class Scheme(Recorded, ABC):
         return worker, number - self.first_messages[worker]
 
     def senders(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Workers that send these messages, ascending, each once."""
+        """Workers that send these messages: in ascending order, each once."""
         sent = np.zeros(self.n, dtype=bool)
         sent[self._sender_of[messages]] = True
         return np.flatnonzero(sent)
@@ -929,7 +930,7 @@ class Scheme(Recorded, ABC):
         Raises
         ------
         TypeError, ValueError
-            If there is no such worker, or the scheme's row is none.
+            If there is no such worker, or the scheme's row is not valid.
         """
         row = self._checked_rows.get(worker)
         if row is None:
@@ -982,7 +983,7 @@ class Scheme(Recorded, ABC):
         return self._whole_row(worker)[1][self._part_of(worker, index)]
 
     def _part_of(self, worker: int, index: int | None) -> slice:
-        """Which of a worker's partitions go into a message; None: all."""
+        """Slice of a worker's partitions that go into message `index`; None: all."""
         held = self._whole_row(worker)[0].size
         if index is None:
             return slice(None)
@@ -1022,9 +1023,9 @@ class Scheme(Recorded, ABC):
 
     @cached_property
     def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
-        """Where each message begins in what follows, its partitions and its coefficients.
+        """Where each message's entries begin, and all messages' partitions and coefficients.
 
-        For schemes that know those of all workers at once. Default: from the rows.
+        For schemes that know the entries of all workers at once. Default: from the rows.
 
         Returns
         -------
@@ -1040,8 +1041,8 @@ class Scheme(Recorded, ABC):
     def fingerprint(self) -> str:
         """A text that identifies a code by what its workers send: a digest of all rows.
 
-        It uses six digits of coefficients, relative to the largest of their message, so that it is
-        the same on all machines.
+        It takes six digits of coefficients, relative to the largest one in their message, so that
+        it is the same on all machines.
         """
         hashed = hashlib.blake2b(digest_size=8)
         rows: list[Row] = []
@@ -1065,11 +1066,11 @@ class Scheme(Recorded, ABC):
     def check_survivors(self, survivors: ArrayLike) -> NDArray[np.int64]:
         """`survivors`, numbers or booleans, as distinct numbers of messages.
 
-        ValueError names the wrong one.
+        Otherwise raise a ValueError that names the first wrong one.
         """
         count = self.message_count
         checked = check_workers("survivors", survivors, count)
-        # Of more than there are messages, these hold one that does not exist or is named twice.
+        # The first count + 1 numbers suffice: one of them does not exist or is named twice.
         checked = checked[: count + 1]
         # One comparison for both ends of the range: negative numbers wrap to huge ones.
         if checked.size and checked.view(np.uint64).max() >= count:
@@ -1083,7 +1084,7 @@ class Scheme(Recorded, ABC):
         return checked
 
     def _raise_outside(self, survivors: NDArray[np.int64], at: int) -> NoReturn:
-        """Raise ValueError: there is no such message."""
+        """Raise ValueError: ``survivors[at]`` does not exist."""
         what = "workers" if self.messages_per_worker == 1 else "messages"
         raise ValueError(
             f"survivors[{at}] is {survivors[at]}, but {what} are numbered 0 to "
@@ -1091,26 +1092,26 @@ class Scheme(Recorded, ABC):
         )
 
     def _raise_duplicate(self, survivors: NDArray[np.int64], at: int) -> NoReturn:
-        """Raise ValueError: this message was named before."""
+        """Raise ValueError: ``survivors[at]`` was named before."""
         what = "worker" if self.messages_per_worker == 1 else "message"
         raise ValueError(f"survivors[{at}] names {what} {survivors[at]} a second time")
 
 
 class Coded(Protocol):
-    """A `fastgc.Code`, as the modules below it see it."""
+    """A `fastgc.Code`, as far as the modules below it know it."""
 
     @property
     def scheme(self) -> Scheme: ...
 
 
 def _scheme_of(make: Callable[..., Any], arguments: tuple[Any, ...]) -> Scheme:
-    """The scheme of a code that is made anew."""
+    """The scheme of the code that ``make(*arguments)`` makes."""
     found: Scheme = make(*arguments).scheme
     return found
 
 
 def _digested(rows: Sequence[Row]) -> bytes:
-    """What a fingerprint is made of, of these messages."""
+    """The bytes that a fingerprint digests for these rows."""
     if not rows:
         return b""
     first = list(accumulate((held.size for held, _ in rows), initial=0))
@@ -1123,7 +1124,7 @@ def _digested(rows: Sequence[Row]) -> bytes:
 
 
 def _rounded(values: NDArray[Any], first: Sequence[int]) -> NDArray[Any]:
-    """Numbers to six digits of the largest of each part, which begin and end at `first`."""
+    """`values` to six digits of the largest one in their part; parts begin and end at `first`."""
     sizes = np.abs(values).reshape(len(values), -1).max(axis=1, initial=0)
     counts = np.diff(first)
     largest = np.maximum.reduceat(sizes, np.array(first[:-1])[counts > 0]) if sizes.size else sizes
@@ -1131,7 +1132,7 @@ def _rounded(values: NDArray[Any], first: Sequence[int]) -> NDArray[Any]:
     coarse = np.array([float(f"{size:.6g}") for size in largest.tolist()])
     shape = (-1,) + (1,) * (values.ndim - 1)
     largest, coarse = (np.repeat(x, counts[counts > 0]).reshape(shape) for x in (largest, coarse))
-    with np.errstate(invalid="ignore"):  # of those beyond float64
-        relative = np.round(values / largest, 6) + 0.0  # -0.0 is 0.0, too
+    with np.errstate(invalid="ignore"):  # values may be beyond float64
+        relative = np.round(values / largest, 6) + 0.0  # + 0.0 turns -0.0 into 0.0
         rounded: NDArray[Any] = relative * coarse
     return rounded

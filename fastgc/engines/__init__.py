@@ -24,7 +24,7 @@ __all__ = [
 ]
 __dir__ = listing(__all__)
 
-# By the modules that they are in.
+# Module: class.
 ENGINES = {
     "local": "LocalCluster",
     "mpi": "MPICluster",
@@ -49,7 +49,7 @@ def find_engine(engine: str | Callable[..., Cluster]) -> Callable[..., Cluster]:
     TypeError
         If it is neither a name nor a callable.
     ImportError
-        If a package that the engine needs is not installed; says how to install it.
+        If a package that the engine needs is not installed; the error says how to install it.
     """
     if isinstance(engine, str):
         if engine not in ENGINES:

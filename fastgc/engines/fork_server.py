@@ -1,12 +1,12 @@
 """The process that workers are forked from: one for all clusters of a program.
 
-It has imported what workers need, so that a fork takes milliseconds, and holds no thread, no lock
-and no memory of the program's. `multiprocessing` has one, too. But that is waited for, however long
-it hangs, ends the round that finds it dead, leaves a folder in the file system if the program is
-killed, and its children may have none of their own.
+It has imported what workers need, so that a fork takes milliseconds. It has no thread and no lock,
+and no memory of the program. The fork server of `multiprocessing` would not do: the program waits
+for it however long it hangs, the round that finds it dead ends, it leaves a folder in the file
+system if the program is killed, and its children may have no children.
 
-Nothing here waits. A fork is asked for by a record over a socket and answered by another; a server
-that is dead, or has not answered in time, is left for a new one, and those who asked ask again.
+Nothing here waits. A record over a socket asks for a fork, and another one answers. If the server
+is dead or late, a new one takes its place, and whoever has no answer asks again.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from .._registry import load_object
 
 __all__ = ["NONE", "THREADS", "Connection", "connect", "end_with", "serve"]
 
-_NUMBERS = 6  # of a record, besides its ticket
-_ORDER = struct.Struct(f"={1 + _NUMBERS}q")  # a ticket, and what is said to the child
-_ANSWER = struct.Struct("=qq")  # a ticket, and a process
-_FILES = 16  # that a child is given, at most
+_NUMBERS = 6  # numbers in a record, besides its ticket
+_ORDER = struct.Struct(f"={1 + _NUMBERS}q")  # a ticket, and the numbers for the child
+_ANSWER = struct.Struct("=qq")  # a ticket, and a process id
+_FILES = 16  # the most open files that a child is given
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-NONE = -1  # the process that could not be forked
-_READY = -1  # the ticket of a connection's first answer
-_TO_START, _TO_FORK = 60.0, 5.0  # seconds to answer within
-_TO_DIE = 0.05  # seconds to wait, for one that is dying to be dead
+NONE = -1  # in place of a process id: the fork failed
+_READY = -1  # the ticket of the first answer over a connection
+_TO_START, _TO_FORK = 60.0, 5.0  # seconds for an answer: the first one, others
+_TO_DIE = 0.05  # seconds to wait until a server that is ending has ended
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-# Imports this very package: the program may have put a folder with another one before it since.
+# Imports this very package: by now the program's path may find another one first.
 _BEGIN = """
 import importlib.util, json, sys
 path, this, *arguments = sys.argv[1:]
@@ -56,16 +56,16 @@ serve(int(arguments[0]), int(arguments[1]), arguments[2], arguments[3:])
 
 
 class Connection:
-    """Asks the server for forks, and takes its answers; for one thread.
+    """Asks the server for forks, and takes its answers. Only one thread may use it.
 
     Attributes
     ----------
     deadline : float
-        By when, of ``time.monotonic()``, the next answer is due; inf: none is.
+        When, by ``time.monotonic()``, the next answer is due; inf: none is.
     ready : bool
-        Whether the server has answered at all.
+        Whether the server has ever answered.
     lost : bool
-        Whether it never will again.
+        Whether it will never answer again.
     """
 
     def __init__(self, server: _Server) -> None:
@@ -80,11 +80,11 @@ class Connection:
             self.lost = not server.introduce(theirs)
 
     def fileno(self) -> int:
-        """Of what can be read once there is an answer, or the server is dead."""
+        """The file that can be read once there is an answer, or the server is dead."""
         return self._socket.fileno()
 
     def fork(self, numbers: Sequence[int], files: Sequence[int]) -> int:
-        """Ask for a child that is given these numbers and open files; returns a ticket."""
+        """Ask for a child that gets these numbers and open files; return a ticket."""
         ticket = self._given
         self._given += 1
         self._tickets.append(ticket)
@@ -98,7 +98,7 @@ class Connection:
         return _TO_FORK if self._server.ready else _TO_START
 
     def answers(self) -> list[tuple[int, int]]:
-        """Tickets, and the processes forked for them, or NONE; sets `lost` without a server."""
+        """Return tickets and process ids of forks, or NONE; set `lost` if there is no server."""
         found: list[tuple[int, int]] = []
         while not self.lost:
             try:
@@ -121,24 +121,24 @@ class Connection:
 
     @property
     def killed(self) -> bool:
-        """Whether a server that was lost was killed by somebody."""
+        """Whether the server was lost because somebody killed it."""
         return self._server.killed()
 
     def close(self) -> None:
-        """Ask for no more; a server that was lost is ended."""
+        """Ask for no more forks; end the server if it was lost."""
         self._socket.close()
         if self.lost:
             self._server.end()
 
 
 class _Server:
-    """A server process, as the program sees it."""
+    """The program's side of a server process."""
 
     def __init__(self, entry: str, modules: Sequence[str]) -> None:
         self.program = os.getpid()
         self.modules = set(modules)
         self.alive, self.ready = True, False
-        self._status: int | None = None  # once it was waited for
+        self._status: int | None = None  # its exit status, once that is known
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
         path = json.dumps([os.path.abspath(folder) for folder in sys.path])
@@ -155,11 +155,11 @@ class _Server:
                     os.environ | dict.fromkeys(THREADS, "1"),
                     file_actions=[
                         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                        # to where they are: so they are kept open
+                        # to the same numbers, which keeps them open
                         (os.POSIX_SPAWN_DUP2, theirs.fileno(), theirs.fileno()),
                         (os.POSIX_SPAWN_DUP2, life, life),
                     ],
-                    setsigmask=[signal.SIGINT],  # an interrupt is for the program
+                    setsigmask=[signal.SIGINT],  # Ctrl-C is for the program
                 )
         except BaseException:
             self._socket.close()
@@ -177,7 +177,7 @@ class _Server:
         return True
 
     def killed(self) -> bool:
-        """Whether it has ended by a signal that others send: not by itself, nor is it hung."""
+        """Whether somebody else's signal ended the server: it neither ended by itself nor hangs."""
         until = time.monotonic() + _TO_DIE
         while self._status is None and self.alive and self.program == os.getpid():
             with contextlib.suppress(ChildProcessError):
@@ -190,7 +190,7 @@ class _Server:
         return os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGKILL, signal.SIGTERM)
 
     def end(self) -> None:
-        """Kill it, unless that was done."""
+        """Kill the server, unless that was done."""
         if self.alive and self.program == os.getpid():
             self.alive = False
             self._socket.close()
@@ -202,22 +202,22 @@ class _Server:
 
 
 _server: _Server | None = None
-_former: list[_Server] = []  # which clusters are open on, and that lack modules of a later one
+_former: list[_Server] = []  # servers that have open clusters, and lack modules of a later cluster
 _lock = threading.Lock()
 
 
 def connect(entry: str, modules: Sequence[str], required: Sequence[str] = ()) -> Connection:
-    """Connect to the program's server, which is started if there is none.
+    """Connect to the program's server; start one if there is none.
 
     Parameters
     ----------
     entry : str
-        ``"module:function"``: what children call, with the numbers and files they are given.
+        ``"module:function"``: the function that children call, with their numbers and files.
     modules : sequence of str
-        To be imported by the server, if it is started now.
+        Modules that the server imports, if it is started now.
     required : sequence of str
-        Imported by the server in any case: one that has not stays with its clusters, and a new one
-        takes its place.
+        Modules that the server must have imported. A server that has not stays with its clusters,
+        and a new one takes its place.
     """
     global _server
     with _lock:
@@ -232,7 +232,7 @@ def connect(entry: str, modules: Sequence[str], required: Sequence[str] = ()) ->
                 connection.close()
             else:
                 break
-        return connection  # which may be lost
+        return connection  # may be lost
 
 
 @atexit.register
@@ -243,7 +243,7 @@ def _end() -> None:
 
 
 def _forget() -> None:
-    """In a fork of the program: the server is not its own, nor ends it with this."""
+    """In a fork of the program: drop the server, which is not its own and must not end with it."""
     global _server, _lock
     for server in (_server, *_former):
         if server is not None and server.alive:
@@ -260,13 +260,13 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def end_with(life: int) -> None:
-    """End this process as soon as the pipe of which this is an end is closed at the other.
+    """End this process as soon as the other end of a pipe is closed.
 
-    Whatever it does then, be it stopped or inside compiled code: on Linux the kernel kills it. On
-    other systems a thread does, as soon as it is its turn.
+    On Linux the kernel kills the process, even if it is stopped or inside compiled code. On other
+    systems a thread ends it, as soon as the thread gets its turn.
     """
     if hasattr(fcntl, "F_SETSIG") and os.path.exists("/proc/self/fd"):
-        # An open file of its own: whom to signal is said of a file, which others may have, too.
+        # A separate open file: it holds the process to signal, and others may share `life`.
         own = os.open(f"/proc/self/fd/{life}", os.O_RDONLY | os.O_NONBLOCK)
         os.close(life)
         fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
@@ -284,13 +284,13 @@ def _end_at_end_of(life: int) -> None:
 
 
 def serve(fd: int, life: int, entry: str, modules: Sequence[str]) -> None:
-    """Fork children until the program ends, whose ends of a socket and a pipe are given."""
+    """Fork children until the program ends; `fd` and `life` are ends of its socket and its pipe."""
     for file in fd, life:
         os.set_inheritable(file, False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    if hasattr(fcntl, "F_SETSIG"):  # else without a thread: forks of one hold its locks
+    if hasattr(fcntl, "F_SETSIG"):  # elsewhere no thread: a fork copies the locks that it holds
         end_with(life)
     for name in modules:
         with contextlib.suppress(ImportError):
@@ -324,7 +324,7 @@ def serve(fd: int, life: int, entry: str, modules: Sequence[str]) -> None:
                 ticket, *numbers = _ORDER.unpack(order)
                 try:
                     pid = os.fork()
-                except OSError:  # too many processes: another server could not either
+                except OSError:  # too many processes: another server could not fork either
                     pid = NONE
                 if pid == 0:
                     for connection in connections.values():
@@ -342,12 +342,12 @@ def _answer(connection: socket.socket, ticket: int, pid: int) -> None:
 
 
 def _run(call, numbers: Sequence[int], files: Sequence[int]) -> None:  # type: ignore[no-untyped-def]
-    """Be a child, and end."""
+    """Run a child, and end it."""
     status = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         call(numbers, files)
-        # ends children of its own, of which multiprocessing knows
+        # ends the child's own children, of which multiprocessing knows
         util._exit_function()  # type: ignore[attr-defined]
         status = 0
     except BaseException:

@@ -49,7 +49,7 @@ __all__ = [
 
 Array = NDArray[Any]
 
-# gradient(theta, shard, out), and partition=, round= if it asks for them
+# gradient(theta, shard, out), with keywords partition= and round= if it has them
 Gradient = Callable[..., object]
 
 
@@ -76,31 +76,30 @@ class RoundReport(NamedTuple):
     received : ndarray of int
         The numbers of the messages used, in order of arrival.
     arrivals : ndarray of float
-        When the master had each of them, in seconds from handing out the parameters.
+        When the master had each of these messages, in seconds from handing out the parameters.
     deaths : int
         Deaths of workers so far; a worker may die several times.
     refused : int
-        Invalid messages since the last report: duplicates, messages of a future round or of a wrong
-        size, or with workers or numbers that do not exist.
+        Invalid messages since the last report: duplicates, of a future round, of a wrong size, or
+        naming a worker or message that does not exist.
     residual : float
         How far the coefficients of the partial gradients in the gradient are from 1
         (`fastgc.coding.trust.Approximation`). It is 0 for codes that decode by a formula
-        (`fastgc.codes.Scheme.exact`), and computed for all others and if messages do not suffice.
-        NaN if nothing has been decoded yet.
+        (`fastgc.codes.Scheme.exact`). It is computed for all other codes, and if messages do not
+        suffice. NaN: nothing has been decoded yet.
     corrupt : tuple of int
-        Workers whose messages were found to be corrupt, and dropped, if messages are verified.
+        With `verify`: workers whose messages were found to be corrupt, and dropped.
     verified : bool
         Whether every message that the gradient is decoded from was compared with others, and agreed
         (`fastgc.Round.verified`).
     asks : int
-        Questions that workers were asked: for sums of what they computed (`fastgc.PartialWork`),
-        for missing shares of others (`fastgc.Reactive`), or as suspects (``ask=True``).
+        Questions put to workers: for sums of their messages (`fastgc.PartialWork`), for missing
+        shares of others (`fastgc.Reactive`), or as suspects (``ask=True``).
     computed : int
         Partial gradients that the master computed itself, to decide which suspects lie.
     stood_in : tuple of (int, int, float)
-        Of codes that ask others for missing shares (`fastgc.Reactive`): each message that another
-        than its owner computed, who did, and when that worker was asked, in seconds from handing
-        out the parameters.
+        Messages that another worker than their owner computed (`fastgc.Reactive`): each message,
+        that worker, and when it was asked, in seconds from handing out the parameters.
     """
 
     round: int
@@ -148,7 +147,7 @@ class Cluster(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def clock(self) -> float:
-        """Seconds since some fixed moment, in the time that rounds take."""
+        """Seconds since some fixed moment, on the clock that times rounds."""
         ...
 
     def step(self, theta: Array, out: Array) -> RoundReport:
@@ -166,27 +165,27 @@ class Cluster(Protocol):
         ...
 
 
-# Why a worker's life ends that tells what its program cannot have told.
+# The cause of death of a worker that sent something no worker's program can send.
 NONSENSE = ": it sent what no worker sends"
 
 
 class Kind(IntEnum):
-    """What a transport can tell."""
+    """The kinds of events that a transport reports."""
 
-    MESSAGE = 0
-    LEFT = 1  # the worker left a round without its (further) messages: it is not the newest
+    MESSAGE = 0  # the worker sent a message
+    LEFT = 1  # the worker left an older round without its (further) messages
     JOINED = 2  # the worker can be handed rounds, for the first time or again
     DIED = 3
-    FAILED = 4  # it raised
-    COMPUTED = 5  # it has computed a message, and keeps it: where sums are asked for
-    ANSWER = 6  # to a question
+    FAILED = 4  # the worker raised
+    COMPUTED = 5  # the worker computed a message and keeps it, for sums
+    ANSWER = 6  # the worker answered a question
 
 
 _KINDS = frozenset(Kind)
 
 
 def can_be_told(kind: int, index: int, messages: int) -> bool:
-    """Whether a worker of so many messages can tell this of one: what came may be anything."""
+    """Whether a worker of `messages` messages can report this; what it wrote may be anything."""
     if kind in (Kind.MESSAGE, Kind.COMPUTED):
         return 0 <= index < messages
     return kind in _KINDS
@@ -194,26 +193,25 @@ def can_be_told(kind: int, index: int, messages: int) -> bool:
 
 @dataclass(slots=True)
 class Event:
-    """What a transport tells of a worker.
+    """What a transport reports of a worker.
 
     Attributes
     ----------
     kind : Kind
     worker : int
     round, index : int
-        Of a message, or the round that the worker left or failed in; -1: none. Of an answer: the
-        round, and the number of the question.
+        Of a message; or the round that the worker left or failed in. For an answer, `index` is the
+        number of the question. -1: none.
     message : ndarray, optional
-        Of the size and dtype that the task says, and as it is until the worker is handed another
-        round: it is not copied. Of an answer, what was asked for, as it is until the worker is
-        asked again; None: it has that no more.
+        A message has the task's size and dtype. It is not copied: it is valid until the worker is
+        handed another round. An answer is valid until the worker is asked again; None: the worker
+        no longer has what was asked for.
     text : str
-        Of one that failed: its traceback. Of one that died: what is known of it.
+        If the worker failed, its traceback; if it died, what is known of the cause.
     energy : float
         Of a message or a sum, as `fastgc.coding.plan.Encoder.energy`; NaN: not known.
     time : int
-        When the message was there, in nanoseconds of ``time.perf_counter_ns()``; 0: when it is
-        told.
+        When the message was complete, by ``time.perf_counter_ns()``; 0: when it is reported.
     """
 
     kind: Kind
@@ -227,16 +225,16 @@ class Event:
 
 
 class Computation(Protocol):
-    """A `gradient` that has more to say: what it is sent, and how whole messages are computed.
+    """A `gradient` that also defines its parameters, and how whole messages are computed.
 
     Attributes
     ----------
     parameters : int
         The length of theta, if it is not p.
     modules : tuple of str
-        To be imported by the process that workers are forked from: what takes long.
+        Modules to import in the process that workers are forked from: those that take long.
     of_main : bool
-        Whether the program has to be imported to unpickle it.
+        Whether unpickling it needs the program's main module.
     """
 
     parameters: int
@@ -246,31 +244,31 @@ class Computation(Protocol):
     def __call__(
         self, theta: Array, shard: Any, out: Array, *, partition: int, round: int
     ) -> object:
-        """Write a partial gradient, where one is asked for (`fastgc.engines.SimulatedCluster`)."""
+        """Write one partial gradient, for engines that ask for it (`SimulatedCluster`)."""
         ...
 
     def finish(self, worker: int, form: Format, sums: Array, message: Array) -> None:
-        """Change what was encoded, where it is (`fastgc.engines.SimulatedCluster`).
+        """Change an encoded message in place (`SimulatedCluster`).
 
-        `sums` are what the message is rounded from.
+        `message` was rounded from `sums`.
         """
         ...
 
     def worker(self, number: int, task: Task, out: Sequence[Array] | None) -> Messages:
-        """Prepare a worker's messages, in its process; `out` is where they are to be written."""
+        """Prepare a worker's messages, in its process; they are written to `out`."""
         ...
 
 
 class Messages(Protocol):
-    """Computes a worker's messages."""
+    """A worker's messages, computed one by one."""
 
     @property
     def partition(self) -> int:
-        """The one that is being computed; -1: none."""
+        """The partition that is being computed; -1: none."""
         ...
 
     def __call__(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
-        """A message of a round, and its energy (`Event.energy`)."""
+        """Compute message `index` of a round; return it, and its energy (`Event.energy`)."""
         ...
 
 
@@ -304,7 +302,7 @@ class Task:
     parameters : int
         The length of what the master sends: p, unless `gradient` says otherwise.
     asks : bool
-        Whether the master would ask workers, where the transport can (`Answering`).
+        Whether the master asks workers, if the transport can (`Answering`).
     """
 
     code: Code
@@ -320,9 +318,9 @@ class Task:
     asks: bool = False
 
     def data(self, worker: int) -> list[list[tuple[int, Any]]]:
-        """What a worker has to be brought once: (partition, shard) of each of its messages.
+        """The data that a worker receives once: for each message, a list of (partition, shard).
 
-        After those of its own, the messages that it may be asked for in the place of others
+        Its own messages come first, then those that it may be asked for in the place of others
         (`fastgc.codes.Share`), in the order of ``code.scheme.held_for[worker]``.
         """
         scheme = self.code.scheme
@@ -334,23 +332,23 @@ class Task:
         ]
 
     def without_data(self) -> Task:
-        """The same for all workers: to be brought to each once, with its own `data`."""
+        """The task without shards, which is the same for all workers; each gets its own `data`."""
         return replace(self, shards=())
 
     def answer_form(self, worker: int, question: Question) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """Shape and dtype of what a worker answers."""
+        """Shape and dtype of a worker's answer to a question."""
         if isinstance(question.what, Request | Share):
             return (self.message_size,), self.message_dtype
         kind = np.complex128 if self.code.scheme.is_complex else np.float64
         return (self.code.partitions(worker).size, self.code.scheme.pieces + 1), np.dtype(kind)
 
     def answer_in(self, memory: Any, worker: int, question: Question, offset: int = 0) -> Array:
-        """What a worker answers, as an array in some memory."""
+        """A worker's answer to a question, as an array at `offset` in `memory`."""
         return np.ndarray(*self.answer_form(worker, question), memory, offset)
 
     @property
     def answer_bytes(self) -> int:
-        """Of the largest answer there may be; 0 where nobody is asked."""
+        """Bytes of the largest answer that can come; 0 if nobody is asked."""
         if not self.asks:
             return 0
         claims = 16 * self.code.load * (self.code.scheme.pieces + 1)
@@ -358,21 +356,20 @@ class Task:
 
 
 class Question(NamedTuple):
-    """What the master asks a worker for, beside its messages.
+    """What the master asks a worker for, besides its messages.
 
     `fastgc.engines.worker.Worker.answer` answers it.
 
     Attributes
     ----------
     number : int
-        How many the cluster had asked before.
+        How many questions the cluster asked before it.
     round : int
         The round that it is about.
     what : Request, Share or int
-        A sum of messages that the worker has computed in this round; the message of another
-        worker, which it computes for that. Or a seed, and what it answers is
-        `fastgc.codes.AskingRound.answer` on its partial gradients of this round, which it computes
-        once more.
+        A `Request` asks for a sum of messages that the worker has computed in this round. A `Share`
+        asks for another worker's message, which the worker computes. A number is the seed for
+        `fastgc.codes.AskingRound.answer`, on partial gradients that the worker computes once more.
     """
 
     number: int
@@ -381,25 +378,25 @@ class Question(NamedTuple):
 
 
 class Transport(Protocol):
-    """What carries parameters and messages between a master and its workers, and decides nothing.
+    """Carries parameters and messages between a master and its workers, and decides nothing.
 
-    Its workers are numbered from 0 to n - 1. When it is made they are started, and each tells that
-    it has joined. One that raises tells so and is at its end, like one that died.
+    Workers are numbered from 0 to n - 1. Making the transport starts them. Each reports when it has
+    joined (`Kind.JOINED`). A worker that raises reports it (`Kind.FAILED`) and ends.
 
     Attributes
     ----------
     ahead : int
-        Rounds that a worker may have in hand at a time: 1, or 2 if one that is handed a newer round
-        leaves the older one between two of its messages.
+        Rounds that a worker may have in hand at a time. It is 1; or 2, if a worker that is handed a
+        newer round leaves the older one between two messages.
     exposed : bool, optional
-        Whether workers can write to a message that they have sent: a round that verifies is then
-        brought copies. Default: False.
+        Whether workers can still write to a message after they sent it. A round that verifies then
+        gets copies. Default: False.
     wanted : int
-        The master sets it: how many more messages of the newest round it takes at least before it
-        can do anything with them. Fewer need not be told before some time has passed.
+        Set by the master: the number of further messages of the newest round before which it has
+        nothing to do. The transport may hold fewer messages back for a short time.
     intake : Arrivals, optional
-        The master sets it while a round takes messages where they lie: a transport that has them
-        in its memory may let it take those of the newest round, in place of telling of them.
+        Set by the master while a round takes messages where they lie. A transport that has messages
+        of the newest round in its memory may pass them to the intake in place of reporting them.
     """
 
     ahead: int
@@ -407,42 +404,42 @@ class Transport(Protocol):
     intake: Arrivals | None
 
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
-        """Take the parameters of a round: copy or send them, for they may change after the call.
+        """Copy or send the parameters of a round; `theta` may change after the call.
 
-        `in_use` are earlier rounds that workers may still be at.
+        Workers may still be at the earlier rounds `in_use`.
         """
         ...
 
     def hand(self, workers: Sequence[int], first: int, delays: Sequence[float]) -> None:
         """Hand the round published last to workers that have fewer than `ahead` rounds in hand.
 
-        Each is to sleep for its delay, to compute its messages from number `first` on, and to send
-        each as soon as `fastgc.engines.worker.Worker.message` returns it.
-        One that has died since is no error.
+        Each worker sleeps for its delay, computes its messages from number `first` on, and sends
+        each as soon as `fastgc.engines.worker.Worker.message` returns it. It is no error if a
+        worker has died in the meantime.
         """
         ...
 
     def listen(self, seconds: float) -> Iterable[Event]:
-        """What has happened, oldest first; if nothing, wait this long for it (inf: any time).
+        """Return the events so far, oldest first; if there are none, wait up to `seconds` for some.
 
-        May return earlier, with nothing. What a worker sent stands before its death.
+        It may return earlier, with nothing. A worker's messages come before its death.
         """
         ...
 
     def restart(self, worker: int) -> None:
-        """Begin to start a worker that died once more; it tells when it has joined, or died."""
+        """Begin to start a dead worker again; an event reports that it joined, or died."""
         ...
 
     def close(self) -> None:
-        """End the workers, and release everything."""
+        """End the workers, and release all resources."""
         ...
 
 
 class Buffers(dict[int, int]):
-    """Which buffer the parameters of a round are in, of rounds that workers may still be at."""
+    """For each round that workers may still be at: the number of the buffer with its parameters."""
 
     def take(self, number: int, in_use: set[int]) -> int:
-        """The first buffer that none of the rounds in use is in, for the parameters of a round."""
+        """Take the first buffer that no round of `in_use` needs, for round `number`."""
         for over in self.keys() - in_use:
             del self[over]
         taken = set(self.values())
@@ -453,16 +450,16 @@ class Buffers(dict[int, int]):
 class Answering(Transport, Protocol):
     """A transport whose workers answer questions.
 
-    It has one method more than others, and is to be used if the task `asks`.
+    It adds one method, which is used if the task `asks`.
 
     Attributes
     ----------
     asks : bool
         Whether workers can be asked.
     keeping : bool
-        The master sets it before it publishes a round: whether workers keep their messages in it,
-        for sums. They then need not send them, and tell of each that it is computed
-        (`Kind.COMPUTED`). Those that are sent all the same are taken to say so.
+        Set by the master before it publishes a round: whether workers keep their messages of that
+        round, for sums. They then need not send messages, and report each one that is computed
+        (`Kind.COMPUTED`). A message that is sent all the same counts as such a report.
     """
 
     asks: bool
@@ -471,14 +468,14 @@ class Answering(Transport, Protocol):
     def ask(self, worker: int, question: Question) -> None:
         """Ask a worker something about the round published last.
 
-        It answers while it computes, with what `Worker.answer` returns, in the order in which it
-        was asked. One that has died since is no error.
+        The worker answers while it computes, in the order in which it was asked, with what
+        `Worker.answer` returns. It is no error if the worker has died in the meantime.
         """
         ...
 
 
 def check_cluster(code: Code, shards: Sequence[Any], gradient: Gradient, size: int) -> int:
-    """Check what all engines take beside `RoundOptions`; returns `size` as a number."""
+    """Check the arguments that all engines take besides `RoundOptions`; return `size` as an int."""
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
     if not isinstance(shards, Sized):

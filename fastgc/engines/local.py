@@ -1,13 +1,14 @@
 """Gradient coding on the worker processes of one machine.
 
-Parameters, messages, orders and news cross in memory that master and workers share. No lock guards
-it, because every part of it has one owner at a time: from the moment a worker is handed a round
-until its news of it is taken, its message slot and the parameters it reads are the worker's; at any
-other time they are the master's. A worker's line tells that it has joined, failed, or died.
+Parameters, messages, orders (rounds handed to workers) and news (events of messages) cross in
+memory that master and workers share. No lock guards it, because every part has one owner at a time.
+A worker owns its message slot and the parameters it reads from the moment it is handed a round
+until its news of that round is taken; at any other time the master owns them. Over its line, a
+socket, a worker tells that it has joined or failed; the line breaks when it dies.
 
-Nothing forces a worker to keep to that. So it is given three pieces of memory: one that the master
-alone can write to; one of its own, that no other worker has, and whose contents the master does not
-trust; and a word that all count down, by which nothing but time can be lost.
+Nothing forces a worker to keep to that. So each worker gets three pieces of memory: one that only
+the master can write to; one that no other worker has, whose contents the master does not trust; and
+a word that all workers count down, through which a worker can cost the master nothing but time.
 """
 
 from __future__ import annotations
@@ -46,30 +47,30 @@ __all__ = ["LocalCluster"]
 
 Array = NDArray[Any]
 
-_NOTICE = struct.Struct("=qq")  # kind, round: what a worker sends over its line
-_SIZE = struct.Struct("=q")  # bytes of a question, which follows
-_ANSWER = struct.Struct("=qqd")  # number of the question, kind, energy: what lies in memory
+_NOTICE = struct.Struct("=qq")  # kind, round: a notice that a worker sends over its line
+_SIZE = struct.Struct("=q")  # bytes of the question that follows
+_ANSWER = struct.Struct("=qqd")  # question's number, kind, energy; the answer lies in memory
 _NONE = -1
-_NOBODY = 0  # the birth that no worker is
-_BELL_BYTES = 1 << 16  # that are read at once
-# Seconds of one call that waits. A worker that is stopped between a message and the bell has sent
-# it all the same.
+_NOBODY = 0  # a birth that no worker has: each worker process has its number, from 1
+_BELL_BYTES = 1 << 16  # bytes of the bell to read at once
+# Seconds of one call that waits. A worker that is stopped after it published a message and before
+# it rang the bell is noticed after that time.
 _LONGEST_WAIT = 0.05
-_GRACE = 1.0  # seconds to leave before SIGTERM, and again before SIGKILL
-_HURRY = 0.05  # seconds after which it is seen that there is none any more
-_SERVERS = 3  # to try, if they end of themselves without having answered
-_BELL, _SERVER = -1, -2  # what is listened to besides workers
+_GRACE = 1.0  # seconds for workers to end before SIGTERM, and again before SIGKILL
+_HURRY = 0.05  # while workers end: seconds between looks at who is left, and for Ctrl-C
+_SERVERS = 3  # servers to try, if they end by themselves before they answer
+_BELL, _SERVER = -1, -2  # selector keys that are not workers
 
 
 class LocalCluster(Master):
-    """One worker process for each worker of a code, on this machine.
+    """One worker process on this machine for each worker of a code.
 
-    `fastgc.engines.master.Master` explains the parameters, and what a worker's slowness or death
-    means.
+    `fastgc.engines.master.Master` explains the parameters, and how slow and dead workers are
+    handled.
 
     Notes
     -----
-    Worker processes are forked from one that has imported what they need, and they import your
+    Worker processes are forked from a process that has imported what they need. They import your
     program, so a script must guard its start with ``if __name__ == "__main__":``. Each has one BLAS
     thread, and may start processes of its own. If your program calls ``os.fork`` while a cluster is
     open, the cluster stays with the parent.
@@ -98,13 +99,13 @@ class _Processes:
                 "a worker process imported your program, which starts a cluster when imported: "
                 'put what starts it under if __name__ == "__main__":'
             )
-        # A worker that sends several messages looks for a newer round before each. It is handed
-        # no third one: what it has in hand may not be the newest, but it can tell, and ask.
+        # A worker that sends several messages looks for a newer round before each of them. So it
+        # may have two rounds in hand: it leaves the older one when it sees the newer one.
         self.ahead = 1 if code.scheme.messages_per_worker == 1 else 2
         self.exposed = True
         self.wanted = 1
         self.intake: kernels.unchecked.Arrivals | None = None
-        # Messages lie in memory, whether they are kept or sent.
+        # Messages always lie in shared memory, so keeping them changes nothing.
         self.asks, self.keeping = task.asks, False
         self._master = os.getpid()
         self._task = task
@@ -123,22 +124,22 @@ class _Processes:
         )
         self._births = [0] * code.n
         self._pids: dict[int, int] = {}
-        # Orders that are not given yet: to whom, from which message on, and delays.
+        # Orders that are not given yet: workers, their first messages, and delays.
         self._handed: tuple[list[int], list[int], list[float]] = ([], [], [])
-        # A line each. It breaks when the worker dies.
+        # Each worker's line. It breaks when the worker dies.
         self._lines: list[socket.socket | None] = [None] * code.n
-        # Another, for questions and answers, where there are any.
+        # Each worker's second line, for questions and answers; none if nobody is asked.
         self._asking: list[socket.socket | None] = [None] * code.n
-        self._unsent = [b""] * code.n  # of a question, what did not fit into that line
-        # Those that are not answered, of each worker by their numbers.
+        self._unsent = [b""] * code.n  # the part of a question that did not fit into that line yet
+        # For each worker, its unanswered questions by number.
         self._questions: list[dict[int, Question]] = [{} for _ in range(code.n)]
-        self._asked: dict[int, int] = {}  # workers that are to be forked, by their tickets
-        # Workers that are dead, or expelled, and not told to be: what is known of it. Of those that
-        # are to be forked that is told once the server has answered.
+        self._asked: dict[int, int] = {}  # workers to be forked, by the server's tickets
+        # Workers that died or were expelled, and whose death is not reported yet: what is known of
+        # the cause. A worker that is still to be forked is reported once the server has answered.
         self._gone: dict[int, str] = {}
         self._joined: set[int] = set()
-        self._failures = 0  # servers that never answered, one after the other
-        self._hurry: list[int] = []  # interrupts while it closes
+        self._failures = 0  # servers in a row that ended without an answer
+        self._hurry: list[int] = []  # pending Ctrl-C while the cluster closes
         self._resources = contextlib.ExitStack()
         try:
             self._start()
@@ -157,13 +158,13 @@ class _Processes:
             raise
 
     def close(self) -> None:
-        if os.getpid() == self._master:  # else in a fork of it, which they do not work for
+        if os.getpid() == self._master:  # else this is a fork of the master's process
             with _interrupts_put_off() as self._hurry:
                 self._resources.close()
 
     def _start(self) -> None:
         resources = self._resources
-        # The workers end when this is closed, by whatever.
+        # Workers end when this pipe is closed, however that happens.
         self._life, ours = os.pipe()
         resources.callback(os.close, self._life)
         self._ours = ours
@@ -174,13 +175,13 @@ class _Processes:
         thetas, self._newest, orders = self._layout.told.arrays(self._told)
         self._thetas = list(thetas)
         [wanted] = self._layout.wanted.arrays(self._wanted)
-        # Of each worker, once it is started.
+        # Memory of each worker, set when it is started.
         n, nothing = len(self._lines), np.empty(0, np.uint8)
         self._slots = [nothing] * self._first[n]
         self._tracebacks, self._answers = [nothing] * n, [nothing] * n
         resources.callback(self._forget)
         self._selector = resources.enter_context(selectors.DefaultSelector())
-        # The write end stays open here too: deaths are told by the lines, not by its closing.
+        # The write end stays open here, so the pipe never ends; broken lines report deaths.
         ends = self._heard, self._bell = os.pipe()
         for end in ends:
             resources.callback(os.close, end)
@@ -194,12 +195,12 @@ class _Processes:
         resources.callback(self._stop)
 
         main = sys.modules["__main__"]
-        if not hasattr(main, "__spec__"):  # of IPython's second %run; multiprocessing reads it
+        if not hasattr(main, "__spec__"):  # after IPython's second %run; multiprocessing reads it
             main.__spec__ = None
         prepared = spawn.get_preparation_data("fastgc-worker")
         if not (main_is_importable() and getattr(self._task.gradient, "of_main", True)):
             prepared = {key: v for key, v in prepared.items() if not key.startswith("init_main")}
-        prepared["authkey"] = bytes(prepared["authkey"])  # it refuses to be pickled otherwise
+        prepared["authkey"] = bytes(prepared["authkey"])  # its own type refuses to be pickled
         environment = os.environ | dict.fromkeys(fork_server.THREADS, "1")
         common = self._layout, prepared, environment
         self._common = resources.enter_context(Memory.of(common))
@@ -228,8 +229,8 @@ class _Processes:
         assert self._server is not None
         self._births[worker] += 1
         self._joined.discard(worker)
-        # Pickled here, so that a worker that cannot load it has a traceback to send. In memory, not
-        # in a pipe, which would hold the master up for as long as the new process does not read it.
+        # Pickled here, so that a worker that cannot load its data has a traceback to send. In
+        # memory and not in a pipe, which would block the master until the new process reads it.
         with (
             _interrupts_put_off(),
             Memory.of(self._task.data(worker)) as data,
@@ -248,18 +249,18 @@ class _Processes:
                 self._asked[self._server.fork(numbers, files)] = worker
 
     def _listen_in(self, worker: int, sent: Memory) -> None:
-        """Look for what a worker sends in this memory from now on."""
+        """Read what a worker sends from this memory from now on."""
         slots, [traceback], [answer], [news] = self._layout.sent.arrays(sent)
         self._tracebacks[worker], self._answers[worker] = traceback, answer
         first, end = self._first[worker : worker + 2]
-        # Another list: who has seen the last one looks again where messages lie.
+        # A new list: `Rings.gather` looks for the slots again only if the list is another.
         self._slots = [*self._slots[:first], *slots[: end - first], *self._slots[end:]]
         self._rings.renew(worker, news)
 
     def _connected(
         self, lines: list[socket.socket | None], worker: int, theirs: contextlib.ExitStack
     ) -> int:
-        """Make a line to a worker, and listen to it; the worker's end of it, open till `theirs`."""
+        """Make a line to a worker and listen to it; return its end of it, which `theirs` closes."""
         ours, end = socket.socketpair()
         theirs.enter_context(end)
         lines[worker] = ours
@@ -268,15 +269,15 @@ class _Processes:
         return end.fileno()
 
     def _hear_server(self) -> None:
-        """Take note of who was forked, and ask another server if this one is lost."""
+        """Note who was forked; replace the server if it is lost."""
         assert self._server is not None
         for ticket, pid in self._server.answers():
             worker = self._asked.pop(ticket)
-            if pid != fork_server.NONE:  # else its line is broken: it is told dead
+            if pid != fork_server.NONE:  # else its line breaks, which reports its death
                 self._pids[worker] = pid
                 if self._gone.get(worker):
                     self._kill(worker)
-        if self._server.lost:  # those who were not forked are asked for once more
+        if self._server.lost:  # ask a new server for those who were not forked
             if self._server.ready or self._server.killed:
                 self._failures = 0
             else:
@@ -292,7 +293,7 @@ class _Processes:
                 self._launch(worker)
 
     def _expel(self, worker: int, why: str) -> None:
-        """Kill a worker that tells what no worker tells: it counts as dead."""
+        """Kill a worker that sent what no worker sends; it counts as dead."""
         line = self._lines[worker]
         if line is not None and worker not in self._gone:
             self._selector.unregister(line)
@@ -306,7 +307,7 @@ class _Processes:
                 os.kill(self._pids[worker], signal.SIGKILL)
 
     def _deaths(self) -> list[Event]:
-        """Those of who is gone and was forked, once each."""
+        """The deaths of workers that were forked and are gone; each is reported once."""
         told = []
         for worker in self._gone.keys() - self._asked.values():
             told.append(Event(Kind.DIED, worker, text=self._gone[worker]))
@@ -335,11 +336,11 @@ class _Processes:
         """Wake a worker that waits at its line."""
         line = self._lines[worker]
         if line is not None:
-            with contextlib.suppress(OSError):  # listen() tells of a death
+            with contextlib.suppress(OSError):  # `listen` reports a worker's death
                 line.send(b"\0", socket.MSG_DONTWAIT)
 
     def _forget(self) -> None:
-        """Let go of the shared memory; of what there is of it, where the start failed."""
+        """Drop the arrays in shared memory, as far as the start made them."""
         for name in ("thetas", "newest", "slots", "tracebacks", "answers", "rings"):
             vars(self).pop(f"_{name}", None)
 
@@ -347,7 +348,7 @@ class _Processes:
         self._launch(worker)
 
     def pids(self) -> dict[int, int]:
-        """Of each worker that runs, as far as is known; from any thread."""
+        """Process ids of the workers that run, as far as they are known; from any thread."""
         return self._pids.copy()
 
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
@@ -362,7 +363,7 @@ class _Processes:
         seconds += delays
 
     def ask(self, worker: int, question: Question) -> None:
-        # One that has not read what it was asked before is not asked: it is silent anyway.
+        # A worker that has not read its last question gets no other: it is silent anyway.
         if self._send(worker):
             packed = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
             self._questions[worker][question.number] = question
@@ -370,9 +371,9 @@ class _Processes:
             self._send(worker)
 
     def _send(self, worker: int) -> bool:
-        """Send as much of a question as its line holds; whether that is all."""
+        """Send as much of a question as the line takes; return whether nothing is left to send."""
         line = self._asking[worker]
-        with contextlib.suppress(OSError):  # it is full; or listen() tells of a death
+        with contextlib.suppress(OSError):  # it is full, or broken: then `listen` reports the death
             while line is not None and (rest := self._unsent[worker]):
                 self._unsent[worker] = rest[line.send(rest, socket.MSG_DONTWAIT) :]
         return line is not None and not self._unsent[worker]
@@ -383,6 +384,8 @@ class _Processes:
             for each in self._handed:
                 each.clear()
         rings, wait = self._rings, seconds > 0
+        # Most calls end in one call of C: `look` takes what there is, `gather` waits for messages
+        # where they lie. The selector below reads lines, the bell and the server.
         assert self._server is not None
         if not wait and rings.look is not None and time.monotonic() < self._server.deadline:
             found = rings.look(self._files, self._heard)
@@ -393,7 +396,7 @@ class _Processes:
             news = rings.gather(self.intake, self._slots, self._files, self._heard, most)
             if news or self.intake.pending:
                 return self._events(news)
-            seconds = 0.0  # it has waited, and something else may have happened
+            seconds = 0.0  # the intake has waited, and something else may have happened
         else:
             news = rings.want(self.wanted) if wait else rings.take()
             if news:
@@ -404,8 +407,8 @@ class _Processes:
         if _BELL in told:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._heard, _BELL_BYTES)
-        # Taken after select(): what a dead worker told was there before its line broke, and so
-        # stands in front of its death.
+        # Take news after `select`: what a dead worker told lies in memory before its line breaks,
+        # so its messages come before its death.
         events = self._events(self._rings.take()) if wait or told else []
         n = len(self._lines)
         for worker in told:
@@ -419,7 +422,7 @@ class _Processes:
         return events + self._deaths() if self._gone else events
 
     def _events(self, news: list[Any]) -> list[Event]:
-        """The events that workers told of in shared memory."""
+        """The events of news that came through shared memory."""
         slots, first = self._slots, self._first
         events = []
         for when, worker, number, index, energy in news:
@@ -435,7 +438,7 @@ class _Processes:
         return events + self._deaths() if self._gone else events
 
     def _notices(self, worker: int) -> Iterator[Event]:
-        """The events that a worker's line tells of; it may be broken."""
+        """The events that came over a worker's line, which may be broken."""
         line = self._lines[worker]
         if line is None or worker in self._gone:
             return
@@ -463,12 +466,12 @@ class _Processes:
             self._expel(worker, "it wrote to its line what no worker does")
 
     def _answered(self, worker: int) -> Iterator[Event]:
-        """The answers that a worker's other line tells of; it may be broken."""
+        """The answers that came over a worker's second line, which may be broken."""
         line = self._asking[worker]
         if line is None:
             return
         try:
-            sent = line.recv(_ANSWER.size, socket.MSG_DONTWAIT)  # it is written as a whole
+            sent = line.recv(_ANSWER.size, socket.MSG_DONTWAIT)  # workers write whole answers
         except BlockingIOError:
             return
         except OSError:
@@ -486,9 +489,9 @@ class _Processes:
         yield Event(Kind.ANSWER, worker, question.round, number, answer, energy=energy)
 
     def _stop(self) -> None:
-        """End the workers: by their orders, by a signal, and then by their common life."""
+        """End the workers: by orders, by signals, and at last by the pipe that they live by."""
         running = {i: line for i, line in enumerate(self._lines) if line is not None}
-        for worker in running:  # even one that sleeps ends then
+        for worker in running:  # this also ends workers that sleep
             self._rings.admit(worker, _NOBODY)
         running = {i: running[i] for i in running.keys() & self._pids.keys()}  # they were forked
         for insist in (None, signal.SIGTERM, signal.SIGKILL):
@@ -512,7 +515,7 @@ class _Processes:
 
 
 def _is_whole(line: socket.socket) -> bool:
-    """Whether there is something to be read on a line, which is taken, and not its end."""
+    """Read from a line; return whether there was something, and not its end."""
     try:
         return bool(line.recv(_NOTICE.size, socket.MSG_DONTWAIT))
     except OSError:
@@ -520,11 +523,11 @@ def _is_whole(line: socket.socket) -> bool:
 
 
 class _Layout(NamedTuple):
-    """What shared memory holds: what the master writes, what all do, and what one worker does."""
+    """The layout of shared memory: what the master, all processes, and one worker write."""
 
     workers: int
-    rounds: int  # that a worker is handed at a time
-    messages_each: int  # of a worker, at most
+    rounds: int  # that a worker may have in hand at a time
+    messages_each: int  # of one worker, at most
     parameters: int
     dtype: np.dtype[Any]
     message_size: int
@@ -533,20 +536,20 @@ class _Layout(NamedTuple):
 
     @property
     def told(self) -> _Blocks:
-        """Parameters, the newest round, and orders."""
-        # Each busy worker can hold a buffer for each round, and the newest parameters need another.
-        # Pages of a buffer that is never used are never allocated.
+        """Written by the master: parameters, the newest round, and orders."""
+        # Each busy worker may still read one buffer per round, and the newest parameters need
+        # another one. Pages of a buffer that is never used are never allocated.
         buffers = self.workers * self.rounds + 1
         return _Blocks([(buffers, self.parameters, self.dtype), *self._rings("newest", "orders")])
 
     @property
     def wanted(self) -> _Blocks:
-        """The number of news that the master sleeps for, which all workers count down."""
+        """Written by all: the number of news that the master sleeps for; workers count it down."""
         return _Blocks(self._rings("wanted"))
 
     @property
     def sent(self) -> _Blocks:
-        """Of one worker: messages, traceback, answer, and news."""
+        """Written by one worker: messages, traceback, answer, and news."""
         byte = np.dtype(np.uint8)
         return _Blocks(
             [
@@ -559,7 +562,7 @@ class _Layout(NamedTuple):
 
     @property
     def capacity(self) -> int:
-        """News of all the rounds that a worker is handed, and that it left each."""
+        """Most news of a worker at a time: each message of its rounds, and leaving each round."""
         return self.rounds * (self.messages_each + 1)
 
     def _rings(self, *names: str) -> list[tuple[int, int, np.dtype[Any]]]:
@@ -569,22 +572,22 @@ class _Layout(NamedTuple):
 
 
 class _Blocks:
-    """Blocks of memory: each so many rows, of one length and dtype."""
+    """Blocks of memory, each with a number of rows of one length and dtype."""
 
     def __init__(self, blocks: list[tuple[int, int, np.dtype[Any]]]) -> None:
         self._blocks = blocks
 
     @staticmethod
     def _stride(length: int, dtype: np.dtype[Any]) -> int:
-        return -(-length * dtype.itemsize // 64) * 64  # no two rows share a cache line
+        return -(-length * dtype.itemsize // 64) * 64  # rows share no cache line
 
     @property
     def nbytes(self) -> int:
         return sum(rows * self._stride(length, dtype) for rows, length, dtype in self._blocks)
 
     def arrays(self, memory: Memory) -> list[Array]:
-        """Of each block, a row for each of its own; they keep the memory while there is one."""
-        # An array on the map itself would not claim it, and the map be closed under the array.
+        """One array for each block, with the block's rows; they keep the memory mapped."""
+        # An array directly on the map would not keep it: the map could be closed under the array.
         held = np.frombuffer(memory.map, np.uint8)
         offset = 0
         blocks: list[Array] = []
@@ -597,7 +600,7 @@ class _Blocks:
         return blocks
 
 
-# The programs' ends of the pipes that workers live by. A fork of the program closes its copies.
+# The master's ends of the pipes that workers live by. A fork of the program closes its copies.
 _lives: set[int] = set()
 
 
@@ -617,11 +620,11 @@ os.register_at_fork(after_in_child=_end_lives)
 
 @contextlib.contextmanager
 def _interrupts_put_off() -> Iterator[list[int]]:
-    """Let Ctrl-C wait for what must not be done by halves; yields those that wait."""
+    """Delay Ctrl-C in a step that must not be interrupted; yield the list of delayed signals."""
     before = signal.getsignal(signal.SIGINT)
     waiting: list[int] = []
     if threading.current_thread() is not threading.main_thread() or before is None:
-        yield waiting  # none is told of here
+        yield waiting  # stays empty
         return
     signal.signal(signal.SIGINT, lambda number, _: waiting.append(number))
     try:
@@ -633,7 +636,7 @@ def _interrupts_put_off() -> Iterator[list[int]]:
 
 
 class _Line:
-    """What a worker tells over its line; tracebacks lie in memory."""
+    """A worker's end of its line; tracebacks go to shared memory."""
 
     def __init__(self, inbox: int, traceback: Array) -> None:
         self._inbox, self._traceback = inbox, traceback
@@ -642,7 +645,7 @@ class _Line:
         try:
             os.write(self._inbox, _NOTICE.pack(kind, round))
         except OSError:
-            os._exit(1)  # the master is gone, or has given this birth up
+            os._exit(1)  # the master is gone, or has given up this birth
 
     def fail(self, round: int, text: bytes) -> None:
         self._traceback[: len(text)] = np.frombuffer(text, np.uint8)
@@ -654,10 +657,10 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
     number, birth, *sizes = numbers[:5]
     inbox, bell, life, *memories = files[:9]
     fork_server.end_with(life)
-    # Else what it forks would keep its line whole after its death.
+    # Otherwise a process that the worker forks would keep the line open after the worker's death.
     os.register_at_fork(after_in_child=functools.partial(os.close, inbox))
     as_process(number)
-    # Pages are the program's, but for those that are written here.
+    # Pages are shared with the program, except those that this process writes to.
     common, shared, data = (
         Memory(size, fd, "copy") for size, fd in zip(sizes, memories[3:], strict=False)
     )
@@ -678,17 +681,17 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
         backend, task = _load(prepared, shared)
         kernels.use_backend(backend)
         worker = Worker(number, task, data.load(), slots)
-        for questions in files[9:]:  # one, or none
+        for questions in files[9:]:  # one line, or none
             _answer_questions(worker, task, questions, answer, line)
         rings = Rings(newest, orders, wanted, layout.capacity, bell, inbox=inbox)
         rings.place(number, news)
-        read = rings.given(number)  # orders: none for this birth before it has joined
+        read = rings.given(number)  # orders so far went to earlier births
         line.tell(Kind.JOINED, _NONE)
-        # Where many processes take turns each finds its caches taken: here every function costs.
+        # With many processes on few cores, caches are cold at each turn: every call counts here.
         wait, order_of, tell, compute = rings.wait, rings.order, rings.tell, worker.compute
         count, now = worker.message_count, newest.data  # a memoryview is read in half the time
         while (given := wait(number, birth, read, math.inf)) >= 0:
-            if given == read:  # a signal came
+            if given == read:  # woken by a signal
                 continue
             read = given
             round, buffer, first, delay = order_of(number, read)
@@ -713,7 +716,7 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
 
 
 def _answer_questions(worker: Worker, task: Task, file: int, memory: Array, line: _Line) -> None:
-    """Answer what comes over a line, while another thread computes."""
+    """Answer questions from a line in another thread, while this one computes."""
 
     def run() -> None:
         with open(file, "rb", closefd=False) as asked:
@@ -731,7 +734,7 @@ def _answer_questions(worker: Worker, task: Task, file: int, memory: Array, line
 
 
 def _load(prepared: dict[str, Any], shared: Memory) -> tuple[str, Task]:
-    """Get ready as processes of multiprocessing do, which import the program; and load the task."""
+    """Import the program, as processes of multiprocessing do; return backend and task."""
     process = multiprocessing.current_process()
     process._inheriting = True  # type: ignore[attr-defined]
     try:
@@ -751,11 +754,11 @@ def _load(prepared: dict[str, Any], shared: Memory) -> tuple[str, Task]:
 
 
 class _ProgramError(RuntimeError):
-    """What is wrong with the program that workers import, in a sentence."""
+    """A mistake in the program that workers import, told in a sentence."""
 
 
 def _sleep(seconds: float, given: int, wait: Callable[[int, float], int]) -> int:
-    """Sleep, whatever orders come meanwhile; how many there are by then, or -1, at once."""
+    """Sleep for `seconds`, whatever orders come; return their number then, or -1 at once to end."""
     until = time.monotonic() + seconds
     while given >= 0 and (left := until - time.monotonic()) > 0.0:
         given = wait(given, left)

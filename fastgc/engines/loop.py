@@ -1,8 +1,8 @@
-"""The loop of a round, the same for workers that are real and workers that are simulated.
+"""The loop of a round, the same for real workers and for simulated ones.
 
-`fastgc.coding.gathering` says what a round is. The loop knows one kind of round, `Gathering`: it
-brings it what happens, puts its questions, and ends it. What happens, and when, its subclasses say:
-`Master`, whose workers are elsewhere, and `SimulatedCluster`, whose workers take simulated time.
+`RoundLoop` runs any `Gathering` (`fastgc.coding.gathering`): it brings events to the round, puts
+the round's questions to workers, and ends it. Its subclasses say what happens, and when: in
+`Master` workers are processes elsewhere, in `SimulatedCluster` they take simulated time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ANSWER = Kind.ANSWER
 
 @dataclass(slots=True)
 class Run:
-    """A round at work.
+    """The state of a round while it runs.
 
     Attributes
     ----------
@@ -53,21 +53,21 @@ class Run:
     asked : frozenset of int
         Workers that take part.
     when : ndarray
-        Seconds from the round's start until each message came, by its number.
+        Seconds from the round's start until each message came, by message number; NaN: not yet.
     delays : list of float
-        Seconds of each worker.
+        Seconds that each worker sleeps.
     start : float
         When the parameters were handed out, by the loop's clock.
     deadline : float
-        When the time is out.
+        When, by the loop's clock, the round times out.
     hope : float
-        Until when the dead are waited for, where the others are too few; inf: they suffice.
+        Until when dead workers are waited for; inf: the others suffice.
     until : float
-        Until when a round that is ready goes on taking messages.
+        Until when a round that is ready goes on taking messages; -inf: not at all.
     least : int
-        How many messages the round takes at least.
+        The smallest number of messages that may suffice.
     single : bool
-        Whether each worker sends one message, and none was heard before the round began.
+        Whether each worker sends one message, and none of this round came before it began.
     messages : int
         Messages that came.
     bad : list of int
@@ -95,15 +95,15 @@ class Run:
 
     @property
     def corrupt(self) -> list[int]:
-        """Workers whose messages are not taken, in the order in which that was found."""
+        """Workers whose messages are refused: not finite, then those the round found corrupt."""
         return [*self.bad, *self.rnd.corrupt]
 
 
 class RoundLoop:
     """Runs the rounds of a cluster; parameters and errors as in `Master`.
 
-    A subclass says how a round begins (`_hand_out`), what happens next (`_wait`), whether anything
-    more can (`_at_work`), how workers are asked (`_ask`), and when to give up.
+    A subclass defines how a round begins (`_hand_out`), what happens next (`_wait`), whether
+    anything more can happen (`_at_work`), how to ask workers (`_ask`), and when to give up.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class RoundLoop:
         self._loads = code.scheme.loads
         self._first = list(code.scheme.first_messages)
         self._senders = np.repeat(np.arange(code.n), code.scheme.message_counts)
-        # Whether workers send one message each.
+        # Whether each worker sends exactly one message.
         self._single = all(count == 1 for count in code.scheme.message_counts)
         self._everyone = frozenset(range(code.n))
         self._number = run.first_round - 1
@@ -133,17 +133,17 @@ class RoundLoop:
         self._stale = self._refused = 0  # messages since the last report
         self._deaths = 0
         self._lost: list[int] = []
-        self._questions = 0  # so far
-        # Questions that were not answered, by number: to whom, and what.
+        self._questions = 0  # asked so far
+        # Questions without an answer, by number: the worker asked, and what it was asked.
         self._asked: dict[int, tuple[int, Any]] = {}
         self._when = np.empty(
             code.scheme.message_count
-        )  # each came, in seconds from the round's start
-        self._last: weakref.ref[Gathering] | None = None  # whose messages lie in the cluster
-        self._copies: Array | None = None  # of messages, for rounds that verify them
+        )  # seconds from the round's start to each message
+        self._last: weakref.ref[Gathering] | None = None  # whose messages lie in our memory
+        self._copies: Array | None = None  # of messages, for rounds that verify
         self._form = sent = code.scheme.format(self._size, self._dtype, run.message_dtype)
         self._round: Round | SumRound = _own_round(code, self._dtype, sent, run, gradient)
-        self._decoded = None  # where to decode to, if messages give less precision than is wanted
+        self._decoded = None  # where to decode to, if messages decode to another precision
         if sent.gradient_dtype != self._dtype:
             self._decoded = np.empty(self._size, dtype=sent.gradient_dtype)
         self._sums = _sum_round(code, sent, run)
@@ -259,7 +259,7 @@ class RoundLoop:
         asked = self._everyone
         if workers is not None:
             asked = frozenset(check_index("worker", i, self._code.n) for i in workers)
-        self._told_round = self._now()  # parameters are handed out later
+        self._told_round = self._now()  # the round begins; parameters are handed out later
         rnd.begin(self._host(theta))
         self._lend(rnd)
         try:
@@ -273,13 +273,13 @@ class RoundLoop:
         return self._report(run)
 
     def _opened(self, theta: Array) -> Array:
-        """The parameters, checked, of a cluster that is not closed."""
+        """The checked parameters; raises if the cluster is closed."""
         if self._is_closed():
             raise RuntimeError("the cluster is closed")
         return check_vector("theta", theta, self._dtype, self._parameters)
 
     def _check_round(self, rnd: Gathering) -> None:
-        """Raise unless messages for the cluster's own round are such as this one takes."""
+        """Raise unless `rnd` takes the same messages as the cluster's own round."""
         own = self._round
         if rnd is own:
             return
@@ -291,7 +291,7 @@ class RoundLoop:
             raise TypeError("rnd takes sums, for which this cluster's workers cannot be asked")
 
     def _host(self, theta: Array) -> Host:
-        """What a round is offered that begins now, at these parameters."""
+        """What the loop offers a round that begins now, at the parameters `theta`."""
         options, now = self._options, self._now()
         compute = None
         if options.ask and options.survivors is None:
@@ -302,7 +302,7 @@ class RoundLoop:
         return Host(self._now, compute, self._can_ask, within, wait, now + self._timeout)
 
     def _compute(self, theta: Array, partition: int) -> Array:
-        """A partial gradient of this round, at read-only parameters."""
+        """A partial gradient of this round at `theta`, computed by the master."""
         task, number = self._task, self._number
         shard = task.shards[partition]
         if task.batch is not None:
@@ -315,7 +315,7 @@ class RoundLoop:
         return out
 
     def _lend(self, rnd: Gathering) -> None:
-        """Lend the cluster's memory to a round: the last one can read its messages no more."""
+        """Give the cluster's memory to `rnd`: the round before can no longer read its messages."""
         last = None if self._last is None else self._last()
         if last is rnd:
             return
@@ -327,7 +327,7 @@ class RoundLoop:
         self._last = weakref.ref(rnd)
 
     def _begin(self, theta: Array, rnd: Gathering, asked: frozenset[int]) -> Run:
-        """Begin the next round of these workers."""
+        """Begin the next round, for the workers `asked`."""
         self._number = number = self._number + 1
         options = self._options
         delays = sample_delays(options.delays, self._loads, number, options.seed)
@@ -342,7 +342,12 @@ class RoundLoop:
         return run
 
     def _conduct(self, run: Run) -> None:
-        """Bring a round what happens, until it is over."""
+        """Bring events to a round until it is over.
+
+        Each turn waits for an event, or until the first of `deadline`, `hope` and `due`, and then
+        puts the round's questions. A round is over when it is ready and no longer lingers, when its
+        time or patience is out, or when no more can come and it can do without.
+        """
         rnd, ready = run.rnd, run.rnd.ready
         while not ready or self._now() <= self._lingers(run):
             limit = min(run.deadline, run.hope, rnd.due)
@@ -366,17 +371,17 @@ class RoundLoop:
         run.wait = self._now() - run.start
 
     def _take(self, run: Run, event: Event) -> None:
-        """Note what happens, and bring it to the round."""
+        """Handle an event: note what it changes, and bring it to the round."""
         self._bring(run, event)
 
     def _bring(self, run: Run, event: Event) -> None:
-        """Bring a round a message, the news of one, or an answer."""
+        """Bring the round a message, the report of a kept one, or an answer."""
         rnd, worker, index = run.rnd, event.worker, event.index
         if rnd.keeps and event.kind != _ANSWER:
             rnd.report(worker, index)
             return
         now = 1e-9 * event.time if event.time else self._now()
-        # Workers tell the time before they tell the news: it came no sooner than the one before.
+        # Workers read the clock before they send the event, so times may come out of order.
         passed = run.last = max(run.last, now - run.start)
         if event.kind == _ANSWER:
             _, what = self._asked.pop(index)
@@ -405,7 +410,7 @@ class RoundLoop:
             run.bad.append(worker)
 
     def _own_copy(self, number: int, message: Array) -> Array:
-        """A message in memory of the cluster's own, where the next round's are copied to."""
+        """A copy of a message, where its worker cannot write; valid until the next round."""
         if self._copies is None:
             self._copies = np.empty((len(self._when), message.size), message.dtype)
         copy: Array = self._copies[number]
@@ -435,25 +440,25 @@ class RoundLoop:
         )
 
     def _since_start(self, run: Run) -> tuple[tuple[int, int, float], ...]:
-        """Who stood in, and when each was asked, from handing out the parameters."""
+        """`rnd.stood_in`, with times counted from handing out the parameters."""
         late = run.start - self._told_round
         return tuple((m, who, max(0.0, at - late)) for m, who, at in run.rnd.stood_in)
 
     def _senders_of(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Their workers, in the order of their first messages."""
+        """The workers of these messages, in the order of their first messages."""
         return np.array(list(dict.fromkeys(self._senders[messages].tolist())), dtype=np.int64)
 
     def _enough(self, rnd: Gathering) -> bool:
-        """Whether a round that is not ready can do with what came."""
+        """Whether a round that is not ready can end with the messages that came."""
         return rnd.decodable or (self._options.partial != "raise" and rnd.survivors.size > 0)
 
-    # What subclasses say.
+    # What subclasses define.
 
     # Whether workers answer questions.
     _can_ask = True
-    # Whether workers can write to messages that were told of.
+    # Whether workers can still write to messages after they sent them.
     _exposed = False
-    # Seconds that a sum may take at least, before others are asked.
+    # `Host.least_wait`: seconds before others are asked for a sum, at the least.
     _least_wait = math.inf
 
     def _now(self) -> float:
@@ -464,44 +469,44 @@ class RoundLoop:
         raise NotImplementedError
 
     def _spoil(self) -> None:
-        """Note that a round ends by an error."""
+        """Note that a round ended by an error."""
 
     def _over(self) -> None:
         """Note that a round is over."""
 
     def _hand_out(self, run: Run, theta: Array) -> None:
-        """Hand out the parameters; says when the round starts, and its time is out."""
+        """Hand out the parameters, and set the round's start and deadline."""
         raise NotImplementedError
 
     def _wait(self, run: Run, until: float) -> Event | None:
-        """Wait for what happens next; None: nothing does until then."""
+        """Return the next event; None if there is none until the clock shows `until`."""
         raise NotImplementedError
 
     def _lingers(self, run: Run) -> float:
-        """Until when a round that is ready goes on; -inf: it is over."""
+        """Until when a ready round goes on; -inf: it is over."""
         return run.until if self._at_work(run) else -math.inf
 
     def _ask(self, run: Run, asked: dict[int, tuple[int, Any]]) -> None:
-        """Put questions to workers, by their numbers."""
+        """Put questions to workers: ``asked[number]`` is (worker, what)."""
         raise NotImplementedError
 
     def _at_work(self, run: Run) -> bool:
-        """Whether anything more can happen."""
+        """Whether more can happen: workers compute, or owe answers."""
         raise NotImplementedError
 
     def _exhausted(self, run: Run) -> bool:
-        """Make do with what came, or raise, where nothing more can; False: it may yet."""
+        """End a round for which no more can come, or raise; False: more may come yet."""
         raise NotImplementedError
 
     def _give_up(self, run: Run) -> None:
-        """Make do with what came, or raise, because the time is out."""
+        """End a round whose time or patience is out, or raise."""
         raise NotImplementedError
 
 
 def _own_round(
     code: Code, dtype: np.dtype[Any], form: Any, options: RoundOptions, gradient: object
 ) -> Round:
-    """What collects messages of a cluster, as its options say, of partial gradients of `dtype`."""
+    """The round that collects a cluster's messages, for partial gradients of `dtype`."""
     types = form.gradient_size, form.gradient_dtype, form.message_dtype
     if code.scheme.spare and not options.verify:
         return ReactiveRound(code, *types, options.tracker, partial_dtype=dtype)
@@ -519,11 +524,10 @@ def _own_round(
 
 
 def _sum_round(code: Code, form: Any, options: RoundOptions) -> SumRound | None:
-    """What collects sums, where workers are asked for them; None: they send every message.
+    """The round that asks workers for sums; None if they send every message.
 
-    They are asked if the code says so, and if nothing else is to be known of single messages: these
-    are not verified, tracked, or chosen beforehand, they are as precise as the gradient, and no
-    approximation is to be made of what came.
+    Sums serve only if the code offers them and nothing needs single messages: no `verify`, no
+    tracker, no chosen survivors, no approximation, and messages as precise as the gradient.
     """
     plain = (
         options.survivors is None
@@ -539,7 +543,7 @@ def _sum_round(code: Code, form: Any, options: RoundOptions) -> SumRound | None:
 
 
 def _decode(rnd: Round | SumRound, out: Array, options: RoundOptions) -> float:
-    """Decode a round's gradient, or what comes nearest where that may do; what it leaves out."""
+    """Decode a round to `out`, or approximate as `options.partial` allows; return the residual."""
     approximation, code = options.partial, rnd.code
     scaled = approximation == "unbiased" and isinstance(code, Code) and code.scheme.approximate
     if approximation == "raise" or (rnd.decodable and not scaled):
@@ -547,5 +551,5 @@ def _decode(rnd: Round | SumRound, out: Array, options: RoundOptions) -> float:
         return rnd.residual()
     assert isinstance(rnd, Round)
     if rnd.decodable and options.tracker is not None:
-        rnd.gradient(out=out)  # which the tracker records
+        rnd.gradient(out=out)  # the tracker records it
     return rnd.best(out, approximation).residual

@@ -25,16 +25,16 @@ _LOG = logging.getLogger("fastgc")
 
 Array = NDArray[Any]
 
-# What tells that messages were taken without being told of.
+# Wake-up: the round's intake took messages straight from the transport's memory.
 _TAKEN = Event(Kind.MESSAGE, -1)
 
-# What a worker tells of a message that it has.
+# Events that report a finished message: sent, or kept at the worker.
 _COMPUTED = Kind.MESSAGE, Kind.COMPUTED
-_SENT = (Kind.MESSAGE,), _COMPUTED  # and what a round hears of: one that keeps messages, of both
+_SENT = (Kind.MESSAGE,), _COMPUTED  # those a round is told of; indexed by `Gathering.keeps`
 
-_NOBODY = -1, None  # whom no question was put to
+_NOBODY = -1, None  # stands for a question that was never asked
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0  # seconds before a worker is restarted again and again
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0  # seconds; doubled with each death without a message
 
 
 class Master(RoundLoop):
@@ -99,12 +99,12 @@ class Master(RoundLoop):
 
     def _start_workers(self) -> None:
         self._starting, self._live = set(self._everyone), set[int]()
-        self._busy: dict[int, set[int]] = {}  # worker: the rounds it was handed and may be at
-        self._left = self._options.patience  # in this round
-        self._idle_deaths = [0] * self._code.n  # since the worker's last message
-        self._due: dict[int, float] = {}  # when each of the lost is to be restarted
-        self._heard: set[int] = set()  # messages of this round
-        self._intake: kernels.unchecked.Arrivals | None = None  # which takes them
+        self._busy: dict[int, set[int]] = {}  # worker: rounds handed to it and not known to be over
+        self._left = self._options.patience  # seconds of patience left in this round
+        self._idle_deaths = [0] * self._code.n  # deaths since the worker's last message
+        self._due: dict[int, float] = {}  # lost worker: when to restart it
+        self._heard: set[int] = set()  # numbers of this round's messages that were sent or kept
+        self._intake: kernels.unchecked.Arrivals | None = None  # takes messages where they lie
         self._inbox: deque[Event] = deque()
         self._message_shape = (self._form.message_size,)
         self._message_dtype = self._form.message_dtype
@@ -130,7 +130,7 @@ class Master(RoundLoop):
         return f"<{type(self).__name__} of {self._code!r}: {plural(rounds, 'round')}, {state}>"
 
     def _open(self, task: Task) -> Transport:
-        """Start workers for a task."""
+        """Start the workers of a task."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -145,7 +145,7 @@ class Master(RoundLoop):
 
     @staticmethod
     def clock() -> float:
-        """Seconds since some fixed moment, in the time that rounds take."""
+        """Seconds since some fixed moment, on the clock that times rounds."""
         return time.perf_counter()
 
     def _now(self) -> float:
@@ -162,7 +162,7 @@ class Master(RoundLoop):
     def _hand_out(self, run: Run, theta: Array) -> None:
         rnd, number, transport = run.rnd, self._number, self.transport
         self._stale = self._refused = 0
-        while (event := self._next(-math.inf)) is not None:  # what has come since the last round
+        while (event := self._next(-math.inf)) is not None:  # came since the last round
             if event.kind == Kind.ANSWER:
                 del self._asked[event.index]
         self._heard.clear()
@@ -174,7 +174,7 @@ class Master(RoundLoop):
         run.start = self._now()
         run.deadline = run.start + self._timeout
         free = self._live & run.asked
-        if run.single:  # nothing of this round was heard, and each has one message to send
+        if run.single:  # each worker has one message to send, and none was heard
             late = free & self._busy.keys()
             fresh = list(free - late)
             self._busy |= {worker: {number} for worker in fresh}
@@ -196,10 +196,10 @@ class Master(RoundLoop):
 
     def _wait(self, run: Run, until: float) -> Event | None:
         if self._intake is not None and run.rnd.intake(run.when) is None:
-            self._over()  # the round is to hear of each message from now on
+            self._over()  # the intake has ended: the round is told of each message from now on
         if not self._inbox:
-            # Half of what is lacking at a time: what came is looked at while the rest is waited
-            # for, and the last one alone at last.
+            # Ask for half of the missing messages at a time, and at last for the last one alone:
+            # the master then handles those that came while it waits for the rest.
             self.transport.wanted = max(1, (run.least - run.messages + 1) // 2)
         return self._next(until)
 
@@ -209,14 +209,14 @@ class Master(RoundLoop):
             run.messages += self._follow(run)
         elif (event.round == self._number and kind in _SENT[rnd.keeps]) or kind == Kind.ANSWER:
             self._bring(run, event)
-            if self._lost and self._options.verify:  # they may have to stand in for the corrupt
+            if self._lost and self._options.verify:  # the lost may be needed to replace the corrupt
                 run.hope = self._hope(run)
         elif kind == Kind.DIED:
             rnd.straggles(worker)
-            if rnd.keeps:  # it has to compute again what it kept
+            if rnd.keeps:  # its kept messages are gone: it must compute them again
                 self._heard.difference_update(range(*self._first[worker : worker + 2]))
             run.hope = self._hope(run)
-        elif worker in run.asked:  # late, or new
+        elif worker in run.asked:  # it sent an older round's message, left one, or joined
             self._hand(run, worker)
             if kind == Kind.JOINED:
                 run.hope = self._hope(run)
@@ -234,7 +234,7 @@ class Master(RoundLoop):
                 run.rnd.hear(worker, what, None)
 
     def _follow(self, run: Run) -> int:
-        """Take note of messages that a round's intake took; how many."""
+        """Note the messages that a round's intake took; return how many."""
         numbers = run.rnd.follow()
         if numbers:
             run.last = float(run.when[numbers[-1]])
@@ -250,14 +250,15 @@ class Master(RoundLoop):
         if len(rounds) == self.transport.ahead or self._number in rounds:
             return
         first, end = self._first[worker : worker + 2]
+        # A worker that died and is back goes on after the messages that it had sent.
         sent = sum(m in self._heard for m in range(first, end)) if self._deaths else 0
-        if first + sent == end:  # died after its last message, and is back
+        if first + sent == end:  # it sent everything, died, and is back
             return
         self._busy[worker] = rounds | {self._number}
         self.transport.hand([worker], sent, [run.delays[worker]])
 
     def _next(self, until: float) -> Event | None:
-        """Wait for something to happen, until a time of the clock; None if nothing does."""
+        """Return the next event; None if there is none until the clock shows `until`."""
         inbox = self._inbox
         while True:
             while not inbox:
@@ -283,7 +284,7 @@ class Master(RoundLoop):
             self.transport.restart(worker)
 
     def _admit(self, event: Event) -> bool:
-        """Note what an event says of its worker; False if none can have told so."""
+        """Note what an event says of its worker; return False if no worker can have sent it."""
         kind, worker = event.kind, event.worker
         if not 0 <= worker < self._code.n:
             return False
@@ -313,7 +314,7 @@ class Master(RoundLoop):
         return True
 
     def _admit_message(self, event: Event) -> bool:
-        """Note a message, sent or kept; False if its worker cannot have it."""
+        """Note a message that was sent or kept; return False if its worker cannot have it."""
         worker, number = event.worker, event.round
         if number not in self._busy.get(worker, ()):
             return False
@@ -327,7 +328,7 @@ class Master(RoundLoop):
         else:
             self._heard.add(sent)
         self._idle_deaths[worker] = 0
-        # It is at this round at least, and after its last message through with it.
+        # It is at this round or a newer one, and its last message ends this round for it.
         over = number + (sent == end - 1)
         if over > self._number:
             del self._busy[worker]
@@ -345,7 +346,7 @@ class Master(RoundLoop):
         )
 
     def _goes_on(self, worker: int, over: int) -> None:
-        """Note that a worker is through with all rounds before `over`."""
+        """Note that a worker has finished with all rounds before `over`."""
         if still := {r for r in self._busy[worker] if r >= over}:
             self._busy[worker] = still
         else:
@@ -369,10 +370,10 @@ class Master(RoundLoop):
             self._due[worker] = time.perf_counter() + pause
 
     def _hope(self, run: Run) -> float:
-        """Until when to wait for the dead, where the others are too few.
+        """Until when to wait for dead workers; inf if the others suffice.
 
-        Patience is spent by the round, not by the death: those who come back only to die again
-        would else be waited for without end.
+        One patience budget per round, however many workers die: otherwise workers that come back
+        only to die again would be waited for without end.
         """
         before = run.hope
         if not run.asked.isdisjoint(self._lost):
@@ -385,14 +386,14 @@ class Master(RoundLoop):
         return math.inf
 
     def _within_reach(self, run: Run) -> NDArray[np.int64]:
-        """Messages that came, and those of who is at work."""
+        """Numbers of the messages that came, and of those from workers still at work."""
         at_work = self._code.scheme.messages_of(run.asked & self._busy.keys())
         return np.union1d(at_work, run.rnd.taken)
 
     def _exhausted(self, run: Run) -> bool:
         dead = not run.asked.isdisjoint(self._lost)
         if dead and not (run.rnd.decodable and not self._options.verify):
-            if run.hope == math.inf:  # the dead could still tell who is corrupt
+            if run.hope == math.inf:  # the dead could still show which worker is corrupt
                 run.hope = self._now() + self._left
             return False
         # A tracker may want more messages than there will be.
@@ -417,7 +418,10 @@ class Master(RoundLoop):
             )
 
     def _make_do(self, run: Run, why: str) -> None:
-        """Raise unless the round can do with what came: `why` it is no more, and what that is."""
+        """Raise NotDecodableError unless what came suffices, alone or as an approximation.
+
+        The error begins with `why`: why no more will come, and the subject of "are too few".
+        """
         if self._enough(run.rnd):
             return
         try:
@@ -430,5 +434,5 @@ class Master(RoundLoop):
 
 
 def _end(rnd: Round | SumRound, transport: Transport) -> None:
-    rnd.reset()  # its messages lie in the transport's memory
+    rnd.reset()  # drop its messages: they lie in the transport's memory
     transport.close()

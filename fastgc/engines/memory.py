@@ -1,6 +1,6 @@
-"""Objects for other processes: as bytes, or in memory that they share, where arrays are used.
+"""Objects for other processes: pickled to bytes, or in shared memory that they use in place.
 
-What cannot be sent is an error that says why not.
+Whatever cannot be sent raises an error that says why.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from .interface import Task
 
 __all__ = ["Memory", "main_is_importable", "packed", "packed_for_ranks"]
 
-_COUNT = struct.Struct("=q")  # of parts: a pickle, and the buffers that it leaves out
-_PART = struct.Struct("=qq")  # where it begins, its bytes
-_ALIGNED = 64  # parts begin at multiples of it
-_APART = 1 << 12  # bytes from which on a buffer is a part of its own
-_FUTURE_WRITE = 0x10  # F_SEAL_FUTURE_WRITE, which Python's fcntl lacks: but by maps there are
+_COUNT = struct.Struct("=q")  # number of parts: a pickle, and the buffers kept out of it
+_PART = struct.Struct("=qq")  # where a part begins, its bytes
+_ALIGNED = 64  # parts begin at multiples of this many bytes
+_APART = 1 << 12  # buffers of at least this many bytes are parts of their own
+_FUTURE_WRITE = 0x10  # F_SEAL_FUTURE_WRITE, which Python lacks: only maps made before can write
 
 
 def packed(thing: Any, apart: list[memoryview] | None = None) -> bytes:
-    """Pickle what ``pickle.loads`` is to make again in another process.
+    """Pickle a thing for ``pickle.loads`` in another process.
 
-    Functions and classes go by their names, under which that process imports them. Those that it
-    cannot import go by value if cloudpickle is there: of an interactive session, a notebook or a
-    program without a file, and of the inside of a function.
+    Functions and classes are pickled by name if that process can import them. Others are pickled by
+    value if cloudpickle is installed: those of an interactive session, of a notebook, of a program
+    without a file, and of the inside of a function.
 
     Parameters
     ----------
     thing : object
     apart : list, optional
-        Memory of larger arrays is appended to it, and kept out of the pickle.
+        Larger arrays are kept out of the pickle; their memory is appended here.
 
     Raises
     ------
     TypeError
-        If it cannot be pickled; says what can.
+        If it cannot be pickled; the error says what can.
     """
     has_cloudpickle = importlib.util.find_spec("cloudpickle") is not None
-    interactive = hasattr(sys, "ps1")  # a prompt, of Python or IPython
+    interactive = hasattr(sys, "ps1")  # at a prompt of Python or IPython
     by_name = main_is_importable() and not interactive
     try:
         try:
@@ -81,16 +81,16 @@ def _pickled(pickler: Callable[..., Any], thing: Any, apart: list[memoryview] | 
     buffers: list[memoryview] = []
     callback = None if apart is None else keep
     pickler(file, pickle.HIGHEST_PROTOCOL, buffer_callback=callback).dump(thing)
-    if apart is not None:  # not before: what cannot be pickled leaves nothing there
+    if apart is not None:  # only now: what cannot be pickled leaves nothing there
         apart += buffers
     return file.getvalue()
 
 
 def main_is_importable() -> bool:
-    """Whether another process can import the program: it has a module's name, or its file is there.
+    """Whether another process can import the program: as a module by its name, or from its file.
 
-    Not of what comes from a pipe or ``-c``, of a folder or archive that is run, which has its name
-    for itself alone, of a notebook, nor of a script that was deleted.
+    It cannot if the program comes from a pipe, from ``-c``, from a notebook, from a folder or
+    archive that is run, whose name is its own alone, or from a deleted script.
     """
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
@@ -102,19 +102,18 @@ def main_is_importable() -> bool:
 
 
 def packed_for_ranks(task: Task, ranks: int, command: str, busy: bool) -> tuple[bytes, list[bytes]]:
-    """What all workers of a cluster start with, and the data of each, to be sent to their ranks.
+    """Pack what all workers start with, and the data of each worker, to be sent to their ranks.
 
-    All is pickled before anything is sent: what cannot be leaves the ranks as they are.
+    All is pickled before anything is sent: an error leaves the ranks as they are.
 
     Raises
     ------
     ValueError
-        Unless there is a rank for each worker and one for the master; says what `command` makes so
-        many.
+        Unless there is a rank for each worker and the master; the error shows the right `command`.
     RuntimeError
         If the ranks are busy with another cluster.
     TypeError
-        As in `packed`.
+        As `packed` does.
     """
     n = task.code.n
     if ranks != n + 1:
@@ -129,22 +128,21 @@ def packed_for_ranks(task: Task, ranks: int, command: str, busy: bool) -> tuple[
 
 
 class Memory:
-    """Memory that another process maps too, once it has been given the open file.
+    """Memory that another process also maps, once it has the open file.
 
-    It has no name in the file system, so that however the processes end, it ends with them, and
-    the size of /dev/shm does not bound it. On Linux it is sealed: no process can change its size,
-    which would kill the others when they read what is gone; and none can write to what is `alone`.
+    It has no name in the file system. So it ends with its processes, however they end, and the size
+    of /dev/shm does not bound it. On Linux it is sealed: no process can change its size, which
+    would kill others that read it, and no other process can write to memory that is `alone`.
 
     Parameters
     ----------
     nbytes : int
     fd : int, optional
-        The open file of one that there is. Default: a new one.
+        The open file of existing memory. Default: new memory.
     access : "write", "read" or "copy"
-        "copy": what is written here is seen by nobody else, and only then is a page copied.
+        With "copy", other processes do not see what is written here; only then is a page copied.
     alone : bool
-        Whether nobody but this process is ever to write to it, where it is new. Linux sees to that
-        from 5.1 on.
+        Whether only this process may ever write to new memory. Linux enforces that from 5.1 on.
 
     Attributes
     ----------
@@ -177,7 +175,7 @@ class Memory:
 
     @classmethod
     def of(cls, value: Any, pickler: Callable[..., Any] | None = None) -> Self:
-        """Memory that holds an object, `packed` or by a pickler, and arrays of it as they are."""
+        """Memory that holds an object, `packed` or pickled by `pickler`, and its larger arrays."""
         apart: list[memoryview] = []
         head = packed(value, apart) if pickler is None else _pickled(pickler, value, apart)
         contents = [memoryview(head), *apart]
@@ -195,7 +193,7 @@ class Memory:
         return memory
 
     def load(self) -> Any:
-        """The object that it holds; arrays of it lie here, and keep the memory."""
+        """The object in this memory. Its larger arrays lie here, and keep the memory mapped."""
         (count,) = _COUNT.unpack_from(self.map, 0)
         whole = memoryview(self.map)
         head, *buffers = (
@@ -208,7 +206,7 @@ class Memory:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file descriptor; the mapping stays as long as it has arrays."""
+        """Close the file descriptor; the mapping stays as long as arrays use it."""
         os.close(self.fd)
         with contextlib.suppress(BufferError):
             self.map.close()
@@ -216,7 +214,7 @@ class Memory:
 
 def _seal(fd: int, alone: bool) -> None:
     if alone:
-        with contextlib.suppress(OSError):  # of an older Linux
+        with contextlib.suppress(OSError):  # an older Linux refuses this seal
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _FUTURE_WRITE)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
 

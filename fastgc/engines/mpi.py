@@ -1,9 +1,9 @@
 """Gradient coding on the ranks of an MPI job: rank 0 is the master, the others are its workers.
 
-Parameters and messages are sent as they lie in memory, each behind a header of one cache line. The
-master keeps one receive posted for each worker at work, into the buffer that the kernels will
-combine from, and sends all workers the same copy of the parameters, which stays as it is until the
-last of them has answered: no message is copied, and parameters once a round. Nothing is cancelled.
+Parameters and messages are sent straight from memory, each behind a header of one cache line. The
+master keeps one receive posted for each busy worker, into the buffer that the kernels will combine
+from. It sends all workers the same copy of the parameters, which does not change until the last of
+them has answered. So no message is copied, and parameters only once a round. Nothing is cancelled.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from .worker import TRACEBACK_BYTES, Worker, failure, reply
 try:
     from mpi4py import MPI
     from mpi4py.run import set_abort_status
-except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py is there, but no MPI library
-    error = type(error)(str(error).partition("\n")[0])  # and not all places looked at
+except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py finds no MPI library
+    error = type(error)(str(error).partition("\n")[0])  # without the list of places it searched
     raise ImportError(
         f"the MPI engine needs mpi4py and MPI ({error}): {pip_install('mpi')}"
     ) from error
@@ -49,27 +49,26 @@ __all__ = ["MPICluster"]
 
 Array = NDArray[Any]
 
-_LINE = 64  # bytes of a header, and alignment of what follows
-# Kind; round; first message or its index, or whether messages are kept; delay in seconds, or the
-# message's energy.
+_LINE = 64  # bytes of a header, and alignment of what follows it
+# Kind; round; first message or index, or whether messages are kept; delay in seconds, or energy.
 _HEADER = struct.Struct("=qqqd")
 _NONE = -1
-_BYE = -1  # a worker's last kind, beside those of Kind: it is through with the cluster
-_ROUND, _DELAY, _END = range(3)  # kinds of orders; a delay stands before the round it is for
-_NO_MORE = b"-"  # in place of what a cluster starts with
-_START = 0  # tag of what a cluster starts with; it has tags of its own after that
-_NEWS, _QUESTION, _ANSWER = 1, 2, 3  # what these are for, after the first, of orders and messages
+_BYE = -1  # a worker's last kind, besides those of Kind: it has finished with the cluster
+_ROUND, _DELAY, _END = range(3)  # kinds of orders; a delay comes before the round it is for
+_NO_MORE = b"-"  # sent in place of a cluster's start data: there are no more clusters
+_START = 0  # tag of start data; then each cluster has tags of its own
+_NEWS, _QUESTION, _ANSWER = 1, 2, 3  # a cluster's tags after its first, for orders and messages
 _TAGS = 1000  # clusters until tags are used again
-_GRACE = 1.0  # seconds to leave workers when a cluster is closed
-_LAST_GRACE = 5.0  # and at the end of the program
+_GRACE = 1.0  # seconds for workers to end when a cluster is closed
+_LAST_GRACE = 5.0  # the same at the end of the program
 _SAYING = 0.2  # seconds for mpiexec to pass on last words, which an abort would lose
-_SPIN = 1e-4  # seconds to look again and again, before sleeping
-_SHARE, _LONGEST = 0.2, 0.01  # of the time waited so far, to sleep next; seconds at most
-# Where ranks outnumber processors they sleep at once, the master and workers so many seconds at
-# least: who looks keeps those waiting that it waits for. With 17 ranks on 2 processors a round of
-# small messages takes half the time.
+_SPIN = 1e-4  # seconds of polling before a wait sleeps
+_SHARE, _LONGEST = 0.2, 0.01  # next sleep: fraction of the time waited; most seconds
+# Shortest sleep, in seconds, of the master and of workers, if ranks outnumber processors. They then
+# sleep at once, because a rank that polls takes the processor from those it waits for. With 17
+# ranks on 2 processors a round of small messages takes half the time.
 _LEAST = (1e-4, 1e-3)
-# Who waits to be asked holds a round up by as much as it sleeps.
+# The same for a thread that waits for questions, whose sleep delays the round.
 _WAKEFUL = (0.05, 2e-3)
 
 
@@ -79,8 +78,7 @@ class MPICluster(Master):
     All ranks run the same program, ``mpiexec -n 13 python -m mpi4py script.py`` for 12 workers.
     Rank 0 makes a cluster, and the others call `serve`; `fastgc.train` does both.
 
-    `fastgc.engines.master.Master` explains the other parameters, and what a worker's slowness
-    means.
+    `fastgc.engines.master.Master` explains the other parameters, and how slow workers are handled.
 
     Parameters
     ----------
@@ -99,17 +97,17 @@ class MPICluster(Master):
     -----
     MPI ends the whole job when one of its ranks dies, so workers are never restarted; you can
     resume a run from its checkpoint. A rank that hangs is a straggler. If it still hangs when the
-    cluster is closed, it is left behind, and remains a straggler of later clusters until it
-    answers. At the end of the program, ranks that do not answer within 5 seconds are named, and the
-    job is aborted. The job is also aborted after an uncaught exception on any rank, because the
-    others would wait for it forever, and if a worker calls ``os._exit``; ``-m mpi4py`` does the
-    same for ``sys.exit``.
+    cluster is closed, it is left behind, and is a straggler of later clusters until it answers. At
+    the end of the program, the master names ranks that do not answer within 5 seconds, and aborts
+    the job. The job is also aborted after an uncaught exception on any rank, because the others
+    would wait for it forever, and by ``os._exit`` in a worker; ``-m mpi4py`` does the same for
+    ``sys.exit``.
 
-    With some codes (`fastgc.PartialWork`) workers keep what they compute, and are asked for sums.
-    One thread of a worker answers while another computes, so MPI must have been initialised with
-    ``MPI_THREAD_MULTIPLE``, which is mpi4py's default. Otherwise every message is sent.
+    With some codes (`fastgc.PartialWork`) workers keep their messages, and are asked for sums. One
+    thread of a worker answers while another computes, so MPI must have been initialised with
+    ``MPI_THREAD_MULTIPLE``, which is mpi4py's default. Otherwise workers send every message.
 
-    Waiting ranks look for messages at increasing intervals, up to a tenth of the time waited, and
+    Waiting ranks look for messages at increasing intervals, up to a fifth of the time waited, and
     leave the processor to others in between.
 
     Examples
@@ -145,7 +143,7 @@ class MPICluster(Master):
 
     @staticmethod
     def serve(comm: MPI.Intracomm | None = None) -> bool:
-        """On ranks other than the master: be a worker of one cluster until the master closes it.
+        """On all ranks but the master: be a worker of one cluster until the master closes it.
 
         Parameters
         ----------
@@ -168,7 +166,7 @@ class MPICluster(Master):
     def serve_all(comm: MPI.Intracomm | None = None) -> bool:
         """Be a worker of one cluster after the other, until the master's program ends.
 
-        Parameters and result are those of `serve`. If the master calls this, all other ranks must
+        Parameters and result are as for `serve`. If the master calls this, all other ranks must
         call it, too.
         """
         job = _job(_check_comm(comm))
@@ -192,20 +190,20 @@ def _check_comm(comm: MPI.Intracomm | None) -> MPI.Intracomm:
 
 
 class _Job:
-    """What the clusters on a communicator share.
+    """What the clusters on one communicator share.
 
     Attributes
     ----------
     comm : mpi4py.MPI.Intracomm
-        A copy of it that nobody else communicates on.
+        A copy of the communicator, which nobody else uses.
     clusters : int
-        How many there were.
+        How many clusters there were so far.
     open : bool
-        Whether one is.
+        Whether a cluster is open.
     dismisses : bool
-        Whether the other ranks wait for clusters until they are told that there is none any more.
+        Whether the other ranks wait for clusters until they hear that there are no more.
     late : list of _Link
-        To workers that did not answer when their cluster was closed.
+        Links to workers that did not answer when their cluster was closed.
     """
 
     def __init__(self, comm: MPI.Intracomm) -> None:
@@ -218,12 +216,12 @@ class _Job:
         self.clusters = 0
         self.open = self.dismisses = False
         self.late: list[_Link] = []
-        # Finalizers run in the reverse order of their making: after those of clusters.
+        # Finalizers run in reverse order of their making: this one after those of clusters.
         weakref.finalize(self, _leave, self.late)
 
 
 def _dismiss(comm: MPI.Intracomm) -> None:
-    """Tell all ranks that there will be no more clusters."""
+    """Tell all ranks that there are no more clusters."""
     if not (MPI.Is_finalized() or hasattr(sys, "last_value")):  # else the job is aborted
         sends = [comm.Isend([_NO_MORE, MPI.BYTE], rank, _START) for rank in range(1, comm.size)]
         pause = _Pause(_GRACE)
@@ -232,7 +230,7 @@ def _dismiss(comm: MPI.Intracomm) -> None:
 
 
 def _processors() -> int:
-    """How many there are for this process."""
+    """The number of processors for this process."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -253,10 +251,10 @@ def _job(comm: MPI.Intracomm) -> _Job:
 
 
 def _leave(late: list[_Link]) -> None:
-    """End the job of a program that ends, if it would not end by itself."""
+    """Abort the job when the program ends, if the job would not end by itself."""
     if MPI.Is_finalized() or MPI.COMM_WORLD.size == 1:
         return
-    if hasattr(sys, "last_value"):  # an uncaught exception; the other ranks may wait for this one
+    if hasattr(sys, "last_value"):  # an uncaught exception: other ranks may wait for this one
         set_abort_status(1)
         return
     _settle(late, _LAST_GRACE)
@@ -267,10 +265,10 @@ def _leave(late: list[_Link]) -> None:
 
 
 class _Ranks:
-    """The master's end of a cluster."""
+    """The master's side of a cluster."""
 
-    # A worker at an older round is told that there is a newer one, and asks for it, which is then
-    # the newest: parameters sent ahead need not be.
+    # A worker at an older round hears that there is a newer one, and asks for it. It then gets the
+    # newest, so parameters need not be sent ahead.
     ahead = 1
     wanted = 1
     intake: kernels.unchecked.Arrivals | None = None
@@ -288,7 +286,7 @@ class _Ranks:
         tag = _tag(job.clusters)
         _settle(job.late, 0.0)
         late = {link.worker for link in job.late}
-        # Whatever is sent to a rank that is late waits for it: it has joined, and is slow.
+        # Whatever is sent to a late rank waits for it: it counts as a slow worker that has joined.
         self._events = [Event(Kind.JOINED, worker) for worker in sorted(late)]
         self._links = []
         for worker, pickled in enumerate(data):
@@ -370,13 +368,13 @@ class _Ranks:
 
 
 class _Link:
-    """What the master sends to one worker of a cluster and receives from it.
+    """The master's connection to one worker of a cluster.
 
     Attributes
     ----------
     worker : int
     receive : mpi4py.MPI.Prequest
-        Of the next message. It is not active while the worker has nothing to send.
+        Receives the next message. It is not active while the worker has nothing to send.
     """
 
     def __init__(
@@ -385,8 +383,8 @@ class _Link:
         self.worker = worker
         self.asked = _Asked(comm, worker, tag, task) if asks else None
         self._comm, self._rank, self._tag = comm, worker + 1, tag
-        # A buffer for each message of a round. Tracebacks come here, too; pages that are never
-        # written to are never allocated.
+        # A buffer for each message of a round. Tracebacks come here, too. Pages that are never
+        # written are never allocated.
         messages = max(1, task.code.scheme.message_counts[worker])
         nbytes = task.message_size * task.message_dtype.itemsize
         stride = _LINE + -(-max(nbytes, TRACEBACK_BYTES) // _LINE) * _LINE
@@ -400,7 +398,7 @@ class _Link:
         self._delay = np.zeros(_LINE, np.uint8)
         self._newest = np.zeros(1, np.int64)
         self._news = comm.Send_init(self._newest, self._rank, tag + _NEWS)
-        self._orders: dict[int, MPI.Prequest] = {}  # by the buffer of the parameters
+        self._orders: dict[int, MPI.Prequest] = {}  # by the number of the parameters' buffer
         self._order: MPI.Request = MPI.REQUEST_NULL
         self._delaying: MPI.Request = MPI.REQUEST_NULL
         self._once: list[MPI.Request] = []
@@ -416,13 +414,13 @@ class _Link:
         self._once.append(self._comm.Isend([pickled, MPI.BYTE], self._rank, _START))
 
     def tell(self, number: int) -> None:
-        """Tell a worker at an older round, once, that there is a newer one."""
+        """Tell a worker at an older round, once per round, that there is a newer one."""
         if self._busy and self._told < self._round and self._news.Test():
             self._newest[0] = self._told = number
             self._news.Start()
 
     def hand(self, number: int, buffer: int, order: Array, first: int, delay: float) -> None:
-        self._order.Wait()  # it is done: the worker has answered
+        self._order.Wait()  # done already: the worker has answered
         if first or delay:
             self._delaying.Wait()
             _HEADER.pack_into(self._delay.data, 0, _DELAY, number, first, delay)
@@ -449,7 +447,7 @@ class _Link:
             self._posted = self._busy = False
 
     def take(self) -> Event | None:
-        """What was received; None if the master knows."""
+        """The event that was received; None if the master knows of it."""
         self._posted = False
         slot = self._slots[self._slot]
         kind, number, index, energy = _HEADER.unpack_from(slot.data)
@@ -473,7 +471,7 @@ class _Link:
         return Event(Kind(kind), self.worker, number, text=text.decode(errors="replace"))
 
     def end(self) -> None:
-        """Begin to end the worker: by an order, and by news, which one at work looks for."""
+        """Begin to end the worker: by an order, and by news, which a busy worker looks for."""
         order, news = np.zeros(_LINE, np.uint8), np.full(1, _NONE, np.int64)
         _HEADER.pack_into(order.data, 0, _END, _NONE, 0, 0.0)
         self._once.append(self._comm.Isend(order, self._rank, self._tag))
@@ -486,13 +484,13 @@ class _Link:
     def _has_come(self) -> bool:
         try:
             return self.receive.Test()
-        except MPI.Exception:  # more than there is room for, which nobody waits for any more
+        except MPI.Exception:  # longer than its buffer; nobody needs it any more
             return True
 
     def ended(self) -> bool:
-        """Whether the worker is through with the cluster; if so, no request is left.
+        """Whether the worker has finished with the cluster; if so, no request is left.
 
-        Nothing is waited for: a worker that only says goodbye is one that does not end.
+        It waits for nothing: a worker that says goodbye but takes nothing counts as hanging.
         """
         while not self._through and self._has_come():
             kind, *_ = _HEADER.unpack_from(self._slots[self._slot].data)
@@ -501,7 +499,7 @@ class _Link:
             else:
                 self.receive.Start()
         if self._through and self._receives:
-            # Before it said goodbye, it took all that was sent to it, and answered.
+            # Before it said goodbye, the worker took everything that was sent to it, and answered.
             persistent = [self._news, *self._orders.values()]
             taken = MPI.Request.Testall([*persistent, self._delaying, *self._once])
             if not taken or (self.asked is not None and not self.asked.ended()):
@@ -513,12 +511,12 @@ class _Link:
 
 
 class _Asked:
-    """What the master asks one worker, and is answered.
+    """The questions that the master asks one worker, and their answers.
 
     Attributes
     ----------
     receive : mpi4py.MPI.Prequest
-        Of the next answer; not active while none is due.
+        Receives the next answer; not active while none is due.
     """
 
     def __init__(self, comm: MPI.Intracomm, worker: int, tag: int, task: Task) -> None:
@@ -549,7 +547,7 @@ class _Asked:
             text = self._slot[_LINE:][:size].tobytes().decode(errors="replace")
         elif kind == Kind.ANSWER:
             answer = self._task.answer_in(self._slot, self._worker, question, _LINE)
-        if self._due:  # then what was asked before is of no use any more
+        if self._due:  # a newer question was asked: nobody needs this answer
             self.receive.Start()
         if kind == Kind.FAILED:
             return Event(Kind.FAILED, self._worker, question.round, text=text)
@@ -560,7 +558,7 @@ class _Asked:
         return bool(self._due)
 
     def end(self) -> None:
-        """Begin to let the worker answer no more."""
+        """Begin to end the worker's thread that answers."""
         self._send(None)
 
     def ended(self) -> bool:
@@ -576,12 +574,12 @@ class _Asked:
 
 
 def _answer(task: Task) -> Array:
-    """Room for a header and an answer, or what went wrong with it."""
+    """A buffer for a header, and an answer or a traceback."""
     return _aligned(_LINE + max(task.answer_bytes, TRACEBACK_BYTES))
 
 
 def _settle(links: list[_Link], seconds: float) -> None:
-    """Wait for workers to end, and leave in the list those that do not."""
+    """Wait for workers to end; leave those in the list that do not."""
     pause = _Pause(seconds)
     while True:
         links[:] = [link for link in links if not link.ended()]
@@ -590,7 +588,7 @@ def _settle(links: list[_Link], seconds: float) -> None:
 
 
 def _serve(comm: MPI.Intracomm) -> bool:
-    """Be the worker of one cluster; False, at once, if there is none any more."""
+    """Be the worker of one cluster; False, at once, if there are no more."""
     start = _receive_bytes(comm, _START)
     if start.tobytes() == _NO_MORE:
         return False
@@ -610,9 +608,9 @@ def _serve(comm: MPI.Intracomm) -> bool:
             kind, send = Kind.COMPUTED, tells[index]
         _HEADER.pack_into(slots[index].data, 0, kind, orders.round, index, energy)
         if index + 1 == len(slots):
-            orders.post()  # ahead of the answer to what is sent now
+            orders.post()  # before the master answers this message
         send.Start()
-        _wait(send)  # now, for MPI moves nothing while gradients are computed
+        _wait(send)  # now: MPI moves nothing while gradients are computed
 
     try:
         backend, task = pickle.loads(common)
@@ -639,7 +637,7 @@ def _serve(comm: MPI.Intracomm) -> bool:
         orders.wait_for_end()
     if answers is not None:
         answers.join()
-    elif asks:  # it failed before: what ends the thread comes all the same
+    elif asks:  # the worker failed before: take the message that would end the thread
         _receive_bytes(comm, tag + _QUESTION)
     tell(_BYE)
     orders.free()
@@ -649,7 +647,7 @@ def _serve(comm: MPI.Intracomm) -> bool:
 
 
 class _Answers(threading.Thread):
-    """Answers what the master asks, whatever the worker is computing meanwhile."""
+    """Answers the master's questions while the worker computes."""
 
     def __init__(self, comm: MPI.Intracomm, tag: int, task: Task, worker: Worker) -> None:
         super().__init__(name="fastgc answers", daemon=True)
@@ -673,17 +671,17 @@ class _Answers(threading.Thread):
 
 
 class _Orders:
-    """What the master wants of a worker.
+    """A worker's view of what the master wants.
 
     Attributes
     ----------
     parameters : (bytes,) array of uint8
     round, first, delay
-        What came with them.
+        Of the order that came with the parameters.
     keeping : bool
         Whether messages of the round are kept.
     newest : int
-        The newest round that the master has told of.
+        The newest round that the master told of.
     """
 
     keeping = False
@@ -700,13 +698,13 @@ class _Orders:
         self._news.Start()
 
     def post(self) -> None:
-        """Be ready for the next order, which will take the place of the parameters."""
+        """Get ready for the next order, which overwrites the parameters."""
         if not self._posted:
             self._order.Start()
             self._posted = True
 
     def wait(self) -> bool:
-        """Wait for the next round; False at the end."""
+        """Wait for the next round; False: the worker must end."""
         self.first, self.delay = 0, 0.0
         while True:
             self.post()
@@ -720,17 +718,17 @@ class _Orders:
                 self.round, self.keeping = number, bool(first)
                 return True
             pause = _Pause()
-            while self.look():  # the end comes as news, too
+            while self.look():  # news announce the end, too
                 pause()
             return False
 
     def wait_for_end(self) -> None:
-        """Take no round any more."""
+        """Let all rounds pass until the end."""
         while self.wait():
             pass
 
     def look(self) -> bool:
-        """See what news there is; False at the end."""
+        """Take news; False: the worker must end."""
         while not self._ended and self._news.Test():
             self.newest = int(self._told[0])
             if self.newest == _NONE:
@@ -740,7 +738,7 @@ class _Orders:
         return not self._ended
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep; False at the end, at once."""
+        """Sleep; False, at once: the worker must end."""
         until = time.perf_counter() + seconds
         while self.look():
             left = until - time.perf_counter()
@@ -757,7 +755,7 @@ class _Orders:
 def _receive_bytes(
     comm: MPI.Intracomm, tag: int, share: float = _SHARE, longest: float = _LONGEST
 ) -> Array:
-    """The next message of this tag, of whatever length."""
+    """Receive the next message of this tag, of any length."""
     pause, status = _Pause(math.inf, share, longest), MPI.Status()
     while (message := comm.Improbe(0, tag, status)) is None:
         pause()
@@ -768,13 +766,13 @@ def _receive_bytes(
 
 @contextmanager
 def _as_worker() -> Iterator[None]:
-    """Let this process be a worker among many: one thread, and interrupted by the master only."""
+    """Make this process one worker among many: one thread, which ignores Ctrl-C."""
     main = threading.current_thread() is threading.main_thread()
     before = kernels.threads.get_num_threads()
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None
     kernels.threads.set_num_threads(1)
     try:
-        with kernels.use_backend(kernels.backend()), _exits_told():  # the master's backend
+        with kernels.use_backend(kernels.backend()), _exits_told():  # restores the backend
             yield
     finally:
         kernels.threads.set_num_threads(before)
@@ -784,11 +782,11 @@ def _as_worker() -> Iterator[None]:
 
 @contextmanager
 def _exits_told() -> Iterator[None]:
-    """Let ``os._exit`` abort the job, with a word: some mpiexec ends it with status 0 and none."""
+    """Make ``os._exit`` abort the job and say so: some mpiexec end it silently with status 0."""
     leave, pid = os._exit, os.getpid()
 
     def abort(status: int) -> NoReturn:
-        if os.getpid() == pid:  # else in a process that a gradient forked
+        if os.getpid() == pid:  # else in a process that a gradient function forked
             rank = MPI.COMM_WORLD.rank
             text = f"fastgc: rank {rank} ended by os._exit({status}), so the job is aborted\n"
             os.write(2, text.encode())
@@ -804,10 +802,9 @@ def _exits_told() -> Iterator[None]:
 
 
 class _Pause:
-    """Pauses between looks at what came: none at first, then ever longer ones.
+    """Pauses between looks for messages: none at first, then ever longer ones.
 
-    MPI's own waiting keeps a processor busy, which where ranks outnumber processors is taken from
-    those that are waited for.
+    MPI's own waiting keeps a processor busy, which the ranks it waits for may need.
     """
 
     spin, least = _SPIN, 0.0
@@ -838,7 +835,7 @@ def _wait(request: MPI.Request, share: float = _SHARE, longest: float = _LONGEST
 
 
 def _tag(cluster: int) -> int:
-    """The first of a cluster's tags: the others are those of `_NEWS`, and so on, more."""
+    """The first of a cluster's tags; `_NEWS`, `_QUESTION` and `_ANSWER` are added to it."""
     return _START + 1 + (1 + _ANSWER) * (cluster % _TAGS)
 
 

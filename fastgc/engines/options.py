@@ -32,7 +32,7 @@ __all__ = [
 Batch = Callable[[Any, int, int], Any]
 # survivors(round): the numbers of the messages to decode from, in this order
 Survivors = Callable[[int], ArrayLike]
-# of messages, when no more are waited for
+# what to do if messages are too few and no more are waited for
 WhenShort = Literal["raise", "best", "unbiased"]
 
 
@@ -46,8 +46,8 @@ class RoundOptions:
     Parameters
     ----------
     delays : DelayModel, optional
-        ``delays.sample(round, workers, seed)`` gives the seconds that each worker sleeps in a
-        round before it computes. If ``delays.per`` is ``"computation"``, they are multiplied by the
+        ``delays.sample(round, workers, seed)`` gives the seconds that each worker sleeps in a round
+        before it computes. If ``delays.per`` is ``"computation"``, they are multiplied by the
         worker's load (`fastgc.delays.Delays`), and a worker that sends several messages sleeps an
         equal part before each. Default: no artificial delays.
     seed : int, default 0
@@ -69,29 +69,29 @@ class RoundOptions:
     survivors : callable, optional
         ``survivors(round)`` returns the numbers of the messages to decode from, in this order. With
         ``RoundReport.received`` of an earlier run, gradients are the same to the last bit. It may
-        also return one boolean for each message; those messages are used in ascending order.
-        Default: the messages that come first.
+        also return one boolean for each message; the chosen messages are then used in ascending
+        order. Default: the messages that come first.
     patience : float, default 10
-        Seconds that a round waits in all for dead workers to restart, if the others are too few.
+        Seconds, in all, that a round waits for dead workers to restart, if the others are too few.
         0: workers are not restarted.
     partial : "raise", "best" or "unbiased"
         What to do when the patience or the timeout is over: raise, or use the best approximation of
-        the gradient (`fastgc.Round.best`), or the best unbiased one. Without any message it raises
-        in any case. With codes that are `approximate`, all rounds use the best approximation, or
-        with "unbiased" the best unbiased one.
+        the gradient (`fastgc.Round.best`), or the best unbiased one. Without any message it always
+        raises. With codes that are `approximate`, all rounds use the best approximation, or with
+        "unbiased" the best unbiased one.
     verify : bool or int
         Compare messages with each other by the code's parity checks, and wait for the spare
-        messages that this takes (`fastgc.Round`). At most so many workers may be corrupt; True
-        means 1. A worker whose message is corrupt or not finite counts as a straggler of the round,
-        and the report names it. If no more messages can come and the gradient is not verified, the
-        round raises `CorruptMessageError` or `UnverifiedError`. Codes with too few spare messages
-        are refused.
+        messages that this takes (`fastgc.Round`). The number is the most workers that may be
+        corrupt; True means 1. A worker whose message is corrupt or not finite counts as a straggler
+        of the round, and the report names it. If no more messages can come and the gradient is not
+        verified, the round raises `CorruptMessageError` or `UnverifiedError`. Codes with too few
+        spare messages are refused.
     ask : bool
         Ask workers whose messages contradict each other what each of their partial gradients
-        contributed, and let the master compute those that decide who lies
-        (`fastgc.codes.AskingRound`). ``verify=s`` then names s liars with s spare messages instead
-        of 2s. To answer, a suspect computes all of its partial gradients once more. The master
-        needs the shards and the gradient function, which it has if it made the cluster.
+        contributed; the master computes those that decide who lies (`fastgc.codes.AskingRound`).
+        ``verify=s`` then names s liars with s spare messages instead of 2s. To answer, a suspect
+        computes all of its partial gradients once more. The master needs the shards and the
+        gradient function, which it has if it made the cluster.
     answer_timeout : float, default 10
         Seconds that a suspect has to answer, unless other messages show before then who lies. After
         that the master computes the partial gradients of its message.
@@ -177,7 +177,8 @@ class RoundOptions:
         Raises
         ------
         TypeError
-            If `options` is something else, or there is no such keyword; says which there are.
+            If `options` is something else, or there is no such keyword; the error lists all
+            keywords.
         ValueError
             As the class does.
         """
@@ -193,12 +194,12 @@ class RoundOptions:
 
 
 def _differ(value: Any, default: Any) -> bool:
-    """Whether an option is not what it is by default: None, a number, or a text."""
+    """Whether an option differs from its default, which is None, a number, or a text."""
     return type(value) is not type(default) or value != default
 
 
 def check_names(given: Mapping[str, Any], known: list[str], what: str) -> None:
-    """Raise TypeError, as Python would, if there is a keyword that is not known."""
+    """Raise TypeError, as Python would, if a keyword is not known."""
     for name in given:
         if name not in known:
             close = difflib.get_close_matches(name, known, 1)

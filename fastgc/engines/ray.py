@@ -37,9 +37,9 @@ __all__ = ["RayCluster"]
 Array = NDArray[Any]
 
 _NONE = -1
-_INLINE_BYTES = 100 * 1024  # what crosses with a call itself: Ray's max_direct_call_object_size
-_LONGEST_WAIT = 1e6  # seconds, of one call that waits
-_ANSWER_SECONDS = 10.0  # to connect to an address
+_INLINE_BYTES = 100 * 1024  # largest arguments sent with a call: Ray's max_direct_call_object_size
+_LONGEST_WAIT = 1e6  # seconds of one call that waits
+_ANSWER_SECONDS = 10.0  # seconds to connect to an address
 _OWN = (
     "lifetime",
     "concurrency_groups",
@@ -53,7 +53,7 @@ _OWN = (
 class RayCluster(Master):
     """One Ray actor for each worker of a code.
 
-    `fastgc.engines.master.Master` explains what a worker's slowness or death means.
+    `fastgc.engines.master.Master` explains what happens if a worker is slow or dies.
 
     Parameters
     ----------
@@ -63,7 +63,9 @@ class RayCluster(Master):
         The Ray cluster to connect to, as ``ray.init`` takes it: ``"host:6379"``, or ``"auto"``.
         Default: the Ray that your program has initialised; otherwise the cluster that the
         environment variable ``RAY_ADDRESS`` names; otherwise a new one on this machine.
-    actor_options : mapping, optional
+    Options of the actors, as ``ray.remote`` takes them, for instance ``{"num_cpus": 1}`` or
+    ``resources``. By default actors use none of Ray's CPUs, so that any number of them fits on any
+    machine, and Ray spreads them over the machines.
         Options of the actors, as ``ray.remote`` takes them, for instance ``{"num_cpus": 1}`` or
         ``resources``. By default actors use none of Ray's CPUs, so that any number fits on any
         machine, and are spread over the machines.
@@ -84,8 +86,8 @@ class RayCluster(Master):
     -----
     The machines of a Ray cluster need fastgc, and the modules of `gradient` and shards. Each
     partition is in the object store once; workers read its arrays there, and cannot write to them.
-    If a worker dies between two rounds, this is noticed when it is handed the second. Ray gives an
-    actor one BLAS thread, or as many as its ``num_cpus``.
+    If a worker dies between two rounds, the master notices when it hands out the second. Ray gives
+    an actor one BLAS thread, or as many as its ``num_cpus``.
 
     If a cluster started Ray or connected to it, Ray is shut down when the last cluster that uses it
     closes. If your program has initialised Ray, only the actors end.
@@ -130,7 +132,7 @@ class RayCluster(Master):
 
 
 class _Call(NamedTuple):
-    """What an actor was called for: a message of a round, (number -1) to start, or an answer."""
+    """What an actor was called for: a message of a round, the start (round -1), or an answer."""
 
     worker: int
     round: int
@@ -140,7 +142,7 @@ class _Call(NamedTuple):
 
 
 class _Actors:
-    """The actors, and the calls of them that have not ended: one of each at most."""
+    """The actors, and their calls that have not ended. An actor has one for start or messages."""
 
     def __init__(
         self, task: Task, address: str | None, options: dict[str, Any], start_timeout: float
@@ -155,8 +157,8 @@ class _Actors:
         self._number = _NONE
         self._theta: Any = None
         self._calls: dict[Any, _Call] = {}
-        self._deadlines: dict[Any, float] = {}  # of calls to start, in their order
-        self._further: dict[int, _Call] = {}  # of each worker that is to go on with the round
+        self._deadlines: dict[Any, float] = {}  # of calls to start, in the order of calling
+        self._further: dict[int, _Call] = {}  # by worker: the call that continues its round
         self._left: list[Event] = []
         self._actors: list[Any] = []
         self._resources = contextlib.ExitStack()
@@ -179,13 +181,13 @@ class _Actors:
             raise
 
     def close(self) -> None:
-        if self._ray.is_initialized():  # which the program may have ended
+        if self._ray.is_initialized():  # the program may have shut it down
             for actor in self._actors:
                 self._ray.kill(actor)
         self._resources.close()
 
     def _start(self, worker: int) -> None:
-        # In lists, so that the actor fetches them itself, and can tell what went wrong.
+        # In lists, references are fetched by the actor itself, which can report what went wrong.
         call = self._actors[worker].start.remote(worker, [self._common], self._data(worker))
         self._calls[call] = _Call(worker, _NONE, _NONE, 0.0)
         self._deadlines[call] = time.monotonic() + self._start_timeout
@@ -202,7 +204,7 @@ class _Actors:
         self._left += [Event(Kind.LEFT, worker, self._number) for worker in self._further]
         self._further.clear()
         self._number = number
-        # Through the store they would take a small call half as long again.
+        # Through the object store small parameters would make a call half as long again.
         self._theta = theta.copy() if theta.nbytes <= _INLINE_BYTES else self._ray.put(theta)
 
     def hand(self, workers: Sequence[int], first: int, delays: Sequence[float]) -> None:
@@ -220,14 +222,14 @@ class _Actors:
 
     def listen(self, seconds: float) -> list[Event]:
         events, self._left = self._left, []
-        if seconds > 0.0:  # the master is in a round: it does not just look before the next one
+        if seconds > 0.0:  # the master waits in a round, and does not just look before the next one
             for call in self._further.values():
                 self._call(call)
             self._further.clear()
         events += [self._event(*ended) for ended in self._ended(0.0 if events else seconds)]
         events += self._overdue()
         dead = {event.worker for event in events if event.kind == Kind.DIED}
-        if dead:  # no other call of theirs tells of the same death
+        if dead:  # other calls of a dead worker report the same death
             self._calls = {
                 ref: call for ref, call in self._calls.items() if call.worker not in dead
             }
@@ -236,7 +238,7 @@ class _Actors:
         return events
 
     def _ended(self, seconds: float) -> list[tuple[_Call, Any]]:
-        """The calls that have ended, and what they returned or raised; waits for the first."""
+        """Wait for a call to end; return all that have ended, and what they returned or raised."""
         if self._deadlines:
             seconds = min(seconds, next(iter(self._deadlines.values())) - time.monotonic())
         seconds = min(max(seconds, 0.0), _LONGEST_WAIT)
@@ -287,7 +289,7 @@ class _Actors:
         return Event(Kind.MESSAGE, worker, number, index, message, energy=energy)
 
     def _overdue(self) -> list[Event]:
-        """The deaths of those that took too long to start."""
+        """The deaths of workers that took too long to start."""
         now, events = time.monotonic(), []
         for ref in [ref for ref, deadline in self._deadlines.items() if deadline <= now]:
             del self._deadlines[ref]
@@ -299,18 +301,18 @@ class _Actors:
 
 
 def _is_computed(value: Any) -> bool:
-    """Whether an actor returned a message, or that it keeps one, and its energy."""
+    """Whether an actor returned a message and its energy, or None and the energy of a kept one."""
     if not (isinstance(value, tuple) and len(value) == 2):
         return False
     return isinstance(value[0], np.ndarray | None) and isinstance(value[1], float | int)
 
 
 def _actor_class(path: list[str], this: str, ray: Any) -> type:
-    """Class of the actors: one that imports from where this process does, and this very package.
+    """The class of the actors, which imports this very package, with the path of this process.
 
-    Ray lets it look in the current folder first, which may be a checkout of fastgc that is not the
-    one installed; so may the program. Being local, this class is pickled by value, and comes before
-    any import. With `ray` they answer questions while they compute.
+    Ray lets an actor look in the current folder first, which may hold a checkout of fastgc that is
+    not the one installed; the program's folder may, too. The class is local, so it is pickled by
+    value and runs before any import. With `ray`, actors answer questions while they compute.
     """
 
     class _WorkerActor:
@@ -348,7 +350,7 @@ def _actor_class(path: list[str], this: str, ray: Any) -> type:
 
 
 class _Side:
-    """What runs in the process of a worker."""
+    """A worker in its process."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
@@ -356,12 +358,12 @@ class _Side:
     def start(
         self, number: int, common: list[Any], data: list[list[tuple[int, Any]]]
     ) -> bytes | None:
-        """Get ready: None, or what went wrong."""
+        """Get ready; return None, or what went wrong."""
         ray = _extras.ray()
         try:
             backend, task = ray.get(common[0])
-            # Ray's handler raises, as if what runs had failed.
-            with contextlib.suppress(ValueError):  # in a thread beside the main one
+            # Ray's handler of SIGTERM raises, as if the computation had failed.
+            with contextlib.suppress(ValueError):  # raised outside of the main thread
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
             kernels.use_backend(backend)
             kernels.threads.set_num_threads(1)
@@ -374,7 +376,7 @@ class _Side:
     def message(
         self, theta: Array, index: int, round: int, delay: float, keeps: bool
     ) -> tuple[Array | None, float] | bytes:
-        """Compute a message, and keep it if so told; or tell what went wrong."""
+        """Compute a message, and return or keep it; or return what went wrong."""
         assert self._worker is not None
         try:
             time.sleep(self._worker.sleep_before(index, delay))
@@ -384,7 +386,7 @@ class _Side:
             return failure(self._worker)
 
     def answer(self, question: Question) -> tuple[Array, float] | bytes | None:
-        """Answer a question, or tell what went wrong."""
+        """Answer a question, or return what went wrong."""
         assert self._worker is not None
         try:
             return self._worker.answer(question)
@@ -392,16 +394,16 @@ class _Side:
             return failure(self._worker)
 
 
-_clusters = 0  # that use the Ray which was started or connected to for them
-_ours = contextlib.ExitStack()  # ends it
+_clusters = 0  # clusters that use a Ray that was started or connected to for them
+_ours = contextlib.ExitStack()  # ends that Ray
 
 
 @contextlib.contextmanager
 def _connection(ray: Any, address: str | None, workers: int) -> Iterator[None]:
-    """Connect to Ray, unless the program is; and disconnect, if no other cluster needs it."""
+    """Connect to Ray if the program is not; disconnect when no other cluster needs it."""
     global _clusters
     if not ray.is_initialized():
-        _clusters = 0  # the program has shut down what there was
+        _clusters = 0  # the program has shut down the one there was
         _ours.close()
         _connect(ray, address, workers)
     elif address not in (None, "auto", here := ray.get_runtime_context().gcs_address):
@@ -422,7 +424,7 @@ def _connect(ray: Any, address: str | None, workers: int) -> None:
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     quiet: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
     if address == "local":
-        # A folder of its own, to be removed; the length of sockets' paths in it is limited.
+        # A temporary folder of its own; paths of sockets in it must be short.
         root = os.environ.get("RAY_TMPDIR", "/tmp")
         folder = tempfile.TemporaryDirectory(prefix="fastgc-", dir=root, ignore_cleanup_errors=True)
         quiet |= {"include_dashboard": False, "_temp_dir": _ours.enter_context(folder)}
@@ -439,7 +441,7 @@ def _connect(ray: Any, address: str | None, workers: int) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Raise OSError if nothing answers at "host:port", which Ray would try for minutes."""
+    """Raise OSError if nothing answers at "host:port"; Ray would try for minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
@@ -447,11 +449,11 @@ def _check_answers(address: str) -> None:
 
 @contextlib.contextmanager
 def _start_environment(workers: int) -> Iterator[None]:
-    """Set what Ray goes by when it is started, and let it warn of errors only."""
+    """Set the environment that Ray reads at its start, and let Ray log errors only."""
     changes = {
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # as it will be: Ray warns of the old way
-        # Ray warns of four times as many processes as this.
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the coming default: Ray warns of the old one
+        # Ray warns if there are four times as many processes as this.
         "RAY_worker_maximum_startup_concurrency": str(max(os.cpu_count() or 1, workers // 3 + 1)),
     }
     before = {name: os.environ.get(name) for name in changes}

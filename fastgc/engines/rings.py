@@ -1,8 +1,9 @@
-"""What a master and its worker processes tell each other in memory that they share.
+"""Orders and news between a master and its worker processes, in memory that they share.
 
-Orders go one way and news the other, without a lock: each worker has records of its own for both,
-and each record one writer, so that a process may be stopped or killed at any moment and the others
-go on. One word wakes all workers, and what workers told is taken by one call.
+An order hands a round to a worker; news report that a worker has a message, or left a round.
+Neither needs a lock. Each worker has its own ring of orders and its own ring of news, and each ring
+has one writer, so any process may be stopped or killed at any moment while the others go on. One
+word wakes all workers, and one call takes the news of all.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ __all__ = ["Rings"]
 
 Array = NDArray[np.int64]
 
-# In numbers of 64 bits: a cache line, a record of news, one of orders, and a worker's orders.
+# Sizes in numbers of 64 bits: a cache line, a record of news, an order, and a worker's orders.
 _LINE, _NEWS, _ORDER, _ORDERS = 8, 4, 4, 16
-_LEAST = 1024  # news that can be taken at once
-_NONSENSE = -2  # the message of one that told more than it can have
-_MOST_PAUSE = 1e6  # seconds of one call that waits: epoll takes no more than 2e6
+_LEAST = 1024  # room for news that one call takes, at the least
+_NONSENSE = -2  # the index in news of a worker that told more than it can have
+_MOST_PAUSE = 1e6  # seconds of one call that waits: epoll takes at most 2e6
 _FOUND = np.dtype(
     [
         ("time", np.int64),
@@ -48,23 +49,23 @@ News = tuple[int, int, int, int, float]
 
 
 class _Arrays(NamedTuple):
-    """Shared memory as csrc/fastgc.h's fgc_rings says, and what the master alone keeps."""
+    """Shared memory, as fgc_rings of csrc/fastgc.h describes it, and arrays of the master alone."""
 
     newest: Array
     orders: Array
     wanted: Array
-    news: list[Array]  # of each worker
-    places: NDArray[np.uintp]  # where these lie
-    taken: Array  # of each worker's news
-    found: NDArray[Any]  # room for those that are taken at once
+    news: list[Array]  # each worker's ring
+    places: NDArray[np.uintp]  # addresses of the rings of news
+    taken: Array  # of each worker: how many of its news were taken
+    found: NDArray[Any]  # room for news that one call takes
 
     @property
     def capacity(self) -> int:
-        """Of a worker's ring of news."""
+        """The number of news that a worker's ring holds."""
         return int(self.news[0].size - _LINE) // _NEWS
 
     def record(self, worker: int, number: int) -> Array:
-        """Where a worker's news of this number stand."""
+        """The record of a worker's news of this number, counted from 0."""
         found: Array = self.news[worker][_LINE:].reshape(-1, _NEWS)[number % self.capacity]
         return found
 
@@ -73,7 +74,7 @@ class _Arrays(NamedTuple):
 
 
 class _Calls(NamedTuple):
-    """The methods of `Rings`."""
+    """The methods of `Rings`, by either way of waiting."""
 
     hand: Callable[[list[int], list[int], list[float], int, int], None]
     admit: Callable[[int, int], None]
@@ -88,58 +89,60 @@ class _Calls(NamedTuple):
 class Rings:
     """Orders and news of the workers of one machine, in shared memory that is zero at first.
 
-    By the C backend on Linux, workers sleep on a word, a futex, and wake the master only after as
-    many news as it wants. Elsewhere each waits at a file, to which who tells it anything writes.
+    With the C backend on Linux, workers sleep on a shared word, a futex, and wake the master only
+    after as many news as it wants. Otherwise each process waits at a file of its own, and whoever
+    has something for it writes a byte there.
 
     Attributes
     ----------
     futex : bool
-        Whether workers sleep on a word, and not at their files.
+        Whether workers sleep on a word; otherwise they wait at their files.
     place : callable
-        ``place(worker, news)``: where a worker's news lie; for the worker.
+        ``place(worker, news)`` sets where a worker's news lie. For the worker.
     hand : callable
-        ``hand(workers, first, delay, round, buffer)``: an order to each of these workers; the three
-        are lists. A worker may have two that it has not read.
+        ``hand(workers, first, delay, round, buffer)`` gives an order to each of these workers; the
+        first three are lists. A worker may have two orders that it has not read.
     admit : callable
-        ``admit(worker, birth)``: from now on a worker lives as this birth; any other ends.
+        ``admit(worker, birth)``: from now on only this birth of the worker lives; any other ends.
     wait : callable
-        ``wait(worker, birth, seen, seconds)``: sleep until the worker has been given other than
-        `seen` orders, for so long, or until a signal comes. Returns how many it was given; -1: it
-        is to end.
+        ``wait(worker, birth, seen, seconds)`` sleeps up to `seconds`, until the number of orders
+        given to the worker differs from `seen`, or until a signal comes. It returns that number;
+        -1: the worker must end.
     tell : callable
-        ``tell(worker, round, index, energy)``: a worker's news, of which at most `capacity` are
-        not taken yet.
+        ``tell(worker, round, index, energy)`` writes a worker's news, if fewer than `capacity` of
+        them are untaken.
     take : callable
-        ``take()``: what workers told, a list of (nanoseconds, worker, round, index, energy), in
-        order of time, none of which is still to come. Index -2: the worker's count of its news
-        cannot be; it is heard no more until `renew`. All else but the worker is what it wrote.
+        ``take()`` returns what workers told as a list of (nanoseconds, worker, round, index,
+        energy), in order of time; all these times have passed. Index -2: the worker's count of its
+        news is impossible, and the worker is ignored until `renew`. Everything except the worker's
+        number is what the worker wrote.
     want : callable
-        ``want(count)``: the same for a master that sleeps next, if there is nothing. Its bell is
-        rung after so many news of the newest round, or one of another.
+        ``want(count)`` does the same for a master that sleeps next if there is nothing. Its bell
+        rings after `count` news of the newest round, or after one of another round.
     gather : callable, optional
-        ``gather(arrivals, slots, files, heard, seconds)``: the same for a master that has nothing
-        to decide until messages of the newest round suffice. They are taken by `arrivals` from
-        `slots`, one of each worker, a list that is not changed; news that it does not take are
-        returned. It sleeps in between, so many seconds at most, and until another than `heard`, at
-        which the bell rings, can be read of the files of an epoll, or a signal comes. None where
-        processes sleep at files.
+        ``gather(arrivals, slots, files, heard, seconds)`` does the same for a master that has
+        nothing to decide until messages of the newest round suffice. `arrivals` takes these
+        messages from `slots`, a list of one slot for each worker, which must not change; the other
+        news are returned. In between it sleeps, for at most `seconds`, until a signal comes, or
+        until another file than `heard`, the bell's, can be read among the `files` of an epoll. None
+        if processes wait at files.
     look : callable, optional
-        ``look(files, heard)``: as `take`, unless another of these files can be read: then None, and
-        nothing is taken. None as `gather`.
+        ``look(files, heard)`` does the same as `take`, unless another file than `heard` can be
+        read: it then takes nothing and returns None. None as for `gather`.
 
     Parameters
     ----------
     newest : (1, 8) int64 array
-        The newest round comes first: a master writes it before it hands it out.
+        Begins with the number of the newest round, which the master writes before it hands it out.
     orders : (n, 16) int64 array
     wanted : (1, 8) int64 array
     capacity : int
-        How many news of a worker there is room for. Where they lie, `renew` and `place` say.
+        The number of news of a worker that fit. `renew` and `place` say where they lie.
     bell : int
-        The open file to which a byte is written to wake the master; a full pipe is not waited for.
+        Open file; a byte written there wakes the master. Writing does not wait if the pipe is full.
     rouse : callable, optional
-        ``rouse(worker)`` writes a byte to the file at which a worker waits, where it is no futex.
-        For the master.
+        ``rouse(worker)`` writes a byte to the file of a worker, if there is no futex. For the
+        master.
     inbox : int, optional
         That file, for a worker.
     """
@@ -156,7 +159,7 @@ class Rings:
     ) -> None:
         n = len(orders)
         found = np.zeros(max(n, _LEAST), _FOUND)
-        nowhere = np.zeros(self.shapes(n, capacity)["news"], np.int64)  # until it is said where
+        nowhere = np.zeros(self.shapes(n, capacity)["news"], np.int64)  # until `renew` or `place`
         places = np.full(n, kernels.unchecked.address(nowhere), np.uintp)
         taken = np.zeros(n, np.int64)
         self._arrays = _Arrays(newest, orders, wanted, [nowhere] * n, places, taken, found)
@@ -172,7 +175,7 @@ class Rings:
 
     @staticmethod
     def shapes(workers: int, capacity: int) -> dict[str, tuple[int, ...]]:
-        """Of the arrays of int64 in shared memory, by their names; news are of each worker."""
+        """Shapes of the int64 arrays in shared memory, by name; "news" is for one worker."""
         return {
             "newest": (1, _LINE),
             "orders": (workers, _ORDERS),
@@ -181,9 +184,9 @@ class Rings:
         }
 
     def renew(self, worker: int, news: Array) -> None:
-        """Hear a worker that starts, whatever the one before it told; for the master.
+        """Take a new birth's news, whatever the one before told. For the master.
 
-        Its `news`, as `shapes` says, are zero, and it is to `place` them there.
+        `news` has the shape of `shapes` and is zero; the worker must `place` its news there.
         """
         taken = self._arrays.taken
         taken[worker] = max(taken[worker], ~taken[worker])
@@ -191,7 +194,7 @@ class Rings:
         self.place(worker, news)
 
     def given(self, worker: int) -> int:
-        """How many orders a worker was given so far."""
+        """The number of orders that a worker has been given so far."""
         return int(self._arrays.orders[worker, 0])
 
     def order(self, worker: int, number: int) -> tuple[int, int, int, float]:
@@ -203,7 +206,7 @@ class Rings:
 def _by_files(
     arrays: _Arrays, bell: int, rouse: Callable[[int], object] | None, inbox: int
 ) -> _Calls:
-    """What csrc/ring.c does, with files to wait at; calls of the system keep writes in order."""
+    """The functions of csrc/ring.c, with files to wait at; system calls keep writes in order."""
     _, orders, wanted, news, _, taken, _ = arrays
 
     def hand(
@@ -232,7 +235,7 @@ def _by_files(
             if given != seen or left <= 0:
                 return given
             if select.select([inbox], [], [], left)[0] and not os.read(inbox, 4096):
-                return -1  # nobody is left who could give any
+                return -1  # the master is gone
 
     def tell(worker: int, round: int, index: int, energy: float) -> None:
         told = int(news[worker][0])
@@ -240,7 +243,7 @@ def _by_files(
         record[:-1] = time.perf_counter_ns(), round, index
         record[-1:].view(np.float64)[0] = energy
         news[worker][0] = told + 1
-        with contextlib.suppress(BlockingIOError):  # it is full: the master will wake
+        with contextlib.suppress(BlockingIOError):  # the pipe is full: the master will wake
             os.write(bell, b"\0")
 
     def take() -> list[News]:
@@ -270,8 +273,8 @@ def _by_files(
 
 
 def _by_futex(arrays: _Arrays, bell: int) -> _Calls:
-    """Calls of csrc/ring.c, for workers that sleep on a word that all processes share."""
-    from ..kernels._cffi import ffi, lib  # only where C is there
+    """The functions of csrc/ring.c, for workers that sleep on a word that all processes share."""
+    from ..kernels._cffi import ffi, lib  # imported only if there is C
     from ..kernels.c.plans import struct_of
 
     shared = {name: getattr(arrays, name) for name in ("newest", "orders", "wanted")}
@@ -307,7 +310,7 @@ def _by_futex(arrays: _Arrays, bell: int) -> _Calls:
             bell=heard,
         )
 
-    last: tuple[Any, ...] = ()  # what was gathered into, and what C knows that by
+    last: tuple[Any, ...] = ()  # what `gather` took into last, and its struct in C
 
     def gather(
         arrivals: Arrivals, slots: Sequence[NDArray[Any]], files: int, heard: int, seconds: float

@@ -26,14 +26,14 @@ Array = NDArray[Any]
 
 
 class SimulatedCluster(RoundLoop):
-    """Workers whose time a model gives; this process only does their arithmetic.
+    """Workers whose times come from a model; this process only does their arithmetic.
 
-    Messages are the same that real workers would send, in the order in which they would arrive.
-    Only those that a round uses are computed, and each partial gradient only once. Rounds are the
-    same as in `fastgc.simulation.simulate`: worker i with load w begins after D seconds and
+    Messages are those that real workers would send, in the order in which they would arrive. Only
+    messages that a round uses are computed, and each partial gradient only once. Rounds are the
+    same as in `fastgc.simulation.simulate`. Worker i with load w begins after D seconds and
     computes for ``cost * w`` seconds, or for ``(D + cost) * w`` if delays are per computation; it
-    sends its messages after equal parts of that. For the same seed and round, D is the same as on a
-    `LocalCluster`.
+    sends its messages after equal parts of that time. For the same seed and round, D is the same as
+    on a `LocalCluster`.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class SimulatedCluster(RoundLoop):
         Seconds to compute one partial gradient, or for each worker if they differ.
     request : float
         Seconds of a round trip to ask workers: for sums (`PartialWork`), for missing shares
-        (`Reactive`), which they then compute, or as suspects (``ask=True``). Suspects then take the
+        (`Reactive`), which they then compute, or as suspects (``ask=True``). Suspects also take the
         time of their computation once more, and have ``answer_timeout`` simulated seconds in all.
         The master's own computation takes no time, and neither does decoding.
     receive : float
@@ -53,7 +53,7 @@ class SimulatedCluster(RoundLoop):
         Seconds between the end of a round and the beginning of the next one.
     interrupted : bool
         True: workers drop what they are computing when a round ends, as in the papers. False: they
-        first finish the message they are working on, as those of `LocalCluster` do.
+        first finish the message they are working on, as on `LocalCluster`.
     **keywords
         Options of `fastgc.engines.RoundOptions`.
 
@@ -93,18 +93,18 @@ class SimulatedCluster(RoundLoop):
         self._receive = check_real("receive", receive)
         self._overhead = check_real("overhead", overhead)
         self._interrupted = bool(interrupted)
-        self._encoders: dict[int, Encoder] = {}  # of messages, by number
+        self._encoders: dict[int, Encoder] = {}  # by message number
         self._together = code.scheme.sends_together.tolist()
         self._places = [code.scheme.sender(m) for m in range(code.scheme.message_count)]
-        self._late = np.zeros(code.n)  # seconds until each worker is free
+        self._late = np.zeros(code.n)  # seconds from the round's start until a worker is free
         self._begun = self._elapsed = 0.0  # when the round began, and seconds since then
-        self._order: list[int] = []  # numbers of the messages of this round, in order of arrival
-        self._arrival: list[float] = []  # of each message, by its number
-        self._came, self._sender = 0, -1  # messages that have come, and who sent the last
-        self._answers: list[tuple[float, int, int, Any]] = []  # to come: when, and what; in order
-        self._free = np.zeros(code.n)  # when each is done with the shares that it was asked for
+        self._order: list[int] = []  # numbers of this round's messages, in order of arrival
+        self._arrival: list[float] = []  # seconds of arrival, by message number
+        self._came, self._sender = 0, -1  # messages that have come, and the sender of the last one
+        self._answers: list[tuple[float, int, int, Any]] = []  # to come: time, number, worker, what
+        self._free = np.zeros(code.n)  # when a worker is done with the shares that it was asked for
         self._cancelled = Cancelling(self._task)
-        self._partials: dict[int, Array] = {}  # of this round, each computed when first asked for
+        self._partials: dict[int, Array] = {}  # of this round, computed when first needed
         self._theta: Array = np.empty(0)
         self._closed = False
 
@@ -153,7 +153,7 @@ class SimulatedCluster(RoundLoop):
 
     def _wait(self, run: Run, until: float) -> Event | None:
         keeps = run.rnd.keeps
-        while self._answers and self._answers[0][2] not in run.rnd.awaited:  # it is too late
+        while self._answers and self._answers[0][2] not in run.rnd.awaited:  # nobody waits for it
             del self._asked[self._answers.pop(0)[1]]
         due = self._answers[0][0] if self._answers else math.inf
         if self._came < len(self._order) and not (self._answers and keeps):
@@ -180,7 +180,7 @@ class SimulatedCluster(RoundLoop):
         return None
 
     def _lingers(self, run: Run) -> float:
-        """What a worker sends together is received to its end, as in simulations."""
+        """Messages that a worker sends together are all received, as in `fastgc.simulation`."""
         if self._came < len(self._order):
             worker, _ = self._places[self._order[self._came]]
             if worker == self._sender and self._together[worker]:
@@ -188,9 +188,9 @@ class SimulatedCluster(RoundLoop):
         return super()._lingers(run)
 
     def _ask(self, run: Run, asked: dict[int, tuple[int, Any]]) -> None:
-        """Sums come one after another; suspects first compute again, all at once.
+        """Schedule the answers: sums come one by one; suspects first compute again, all at once.
 
-        Who is asked for another's share begins with it when it is done with those before.
+        A worker that is asked for another's share begins it when it is done with the shares before.
         """
         again = max(float(self._work[worker]) for worker, _ in asked.values())
         for place, (number, (worker, what)) in enumerate(asked.items(), 1):
@@ -213,7 +213,7 @@ class SimulatedCluster(RoundLoop):
         return self._timeout < math.inf or self._arrival[self._order[self._came]] < math.inf
 
     def _exhausted(self, run: Run) -> bool:
-        """Make do with what came: a tracker may want more messages than there will be."""
+        """End a round for which no more can come, or raise; a tracker may have wanted more."""
         if not self._enough(run.rnd):
             run.rnd.require(run.rnd.taken)
         return True
@@ -228,27 +228,27 @@ class SimulatedCluster(RoundLoop):
             )
 
     def _over(self) -> None:
-        self._elapsed = 0.0  # the next round begins
+        self._elapsed = 0.0  # the next round begins at 0
 
     def _report(self, run: Run) -> RoundReport:
         self._pass(run.wait)
         return super()._report(run)
 
     def _pass(self, end: float) -> None:
-        """Let the time of a round pass."""
+        """Advance the time by a round that took `end` seconds."""
         after = end + self._overhead
         self._begun += after
         if self._interrupted:
             return
         late = np.maximum(self._late - after, 0.0)
-        for number in reversed(self._order):  # each worker's first after the end is last
+        for number in reversed(self._order):  # each worker's first one after the end is set last
             worker, arrival = self._senders[number], self._arrival[number]
             if self._late[worker] <= after < arrival:
                 late[worker] = arrival - after
         self._late = np.maximum(late, self._free - after)
 
     def _message(self, worker: int, index: int) -> tuple[Array, float]:
-        """What a worker sends, and its energy."""
+        """The message that a worker sends, and its energy."""
         encoder = self._encoder(worker, index)
         encoder.reset()
         for j in self._code.partitions(worker, index).tolist():
@@ -260,7 +260,7 @@ class SimulatedCluster(RoundLoop):
         return message, encoder.energy
 
     def _answer(self, worker: int, what: Request | Share | int) -> tuple[Array, float]:
-        """What a worker answers, and the energy of a sum or message."""
+        """A worker's answer, and the energy of a sum or message."""
         if isinstance(what, Share):
             return self._message(what.worker, 0)
         if isinstance(what, Request):
@@ -285,7 +285,7 @@ class SimulatedCluster(RoundLoop):
         return self._cancelled(self._theta, partition, part)
 
     def _encoder(self, worker: int, index: int) -> Encoder:
-        """What a worker would encode a message with: one partial gradient after another."""
+        """The encoder of a worker's message."""
         number = self._code.scheme.message_number(worker, index)
         if number not in self._encoders:
             self._encoders[number] = self._code.encoder(

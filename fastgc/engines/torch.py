@@ -1,9 +1,9 @@
-"""Gradient coding on the ranks that ``torchrun`` starts: the first is the master of the others.
+"""Gradient coding on the ranks that ``torchrun`` starts: rank 0 is the master of the others.
 
-Master and worker are a process group of two, by gloo, so that the death of one is nobody else's
-business and one that was started again joins by a new group; they find each other by torchrun's
-store. A rank that torchrun started only watches over the process that computes, and forks another
-one if that is killed: torchrun ends the job when a process of its own dies.
+The master and each worker form a process group of two, by gloo. So the death of a worker disturbs
+no other, and a worker that was started again joins by a new group. Both sides find each other
+through torchrun's store. torchrun ends the job when one of its own processes dies. Therefore that
+process only watches another one, which computes, and forks a new one if it is killed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ except ImportError as error:
 
 __all__ = ["TorchCluster"]
 
-dist: Any = torch.distributed  # which exports less than it documents, for type checkers
+dist: Any = torch.distributed  # exports less than it documents, for type checkers
 
 Array = NDArray[Any]
 
@@ -51,12 +51,12 @@ _HEADER = struct.Struct(
     "=qqqqd"
 )  # kind, round, first message or index, bytes that follow, a number
 _NONE = -1
-_ROUND, _NEWS, _END = range(100, 103)  # kinds of orders, beside those of Kind
+_ROUND, _NEWS, _END = range(100, 103)  # kinds of orders, besides those of Kind
 _START, _BYE = 103, 104
 _KEPT_ROUND, _QUESTION = 105, 106
 _LONG = timedelta(days=7)  # of a wait for the other side, which may be at work or asleep
 _LOOK = 0.02  # seconds between looks for a worker that is to come
-_GRACE = 1.0  # seconds to leave workers when a cluster is closed
+_GRACE = 1.0  # seconds for workers to end when a cluster is closed
 _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -66,8 +66,8 @@ class TorchCluster(Master):
     All ranks run the same program, ``torchrun --nproc-per-node 9 script.py`` for 8 workers. Rank 0
     makes a cluster, and the others call `serve`; `fastgc.train` and `fastgc.torch` do both.
 
-    `fastgc.engines.master.Master` explains the parameters, and what a worker's slowness or death
-    means.
+    `fastgc.engines.master.Master` explains the parameters, and how slow and dead workers are
+    handled.
 
     Raises
     ------
@@ -81,9 +81,9 @@ class TorchCluster(Master):
 
     Notes
     -----
-    When a rank begins to serve, it forks a process that computes. If that process is killed, it is
-    a straggler until its rank has forked another. If a rank itself dies, torchrun ends the whole
-    job. A worker that still hangs when the program ends is killed.
+    When a rank begins to serve, it forks a process that computes. If that process is killed, its
+    worker is a straggler until the rank has forked another process. If a rank itself dies, torchrun
+    ends the whole job. A worker that still hangs when the program ends is killed.
 
     Examples
     --------
@@ -124,7 +124,7 @@ class TorchCluster(Master):
 
 
 def _place() -> tuple[int, int]:
-    """Rank of this process, and how many there are."""
+    """The rank of this process, and the number of ranks."""
     missing = [name for name in _NEEDED if name not in os.environ]
     if missing:
         raise RuntimeError(
@@ -135,7 +135,7 @@ def _place() -> tuple[int, int]:
 
 
 def _store() -> Any:
-    """A connection of our own to the job's store, which may wait without keeping others waiting."""
+    """A new connection to the job's store: waiting on it does not delay others."""
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     return dist.TCPStore(address, port, None, False, _LONG, wait_for_workers=False)
 
@@ -146,7 +146,7 @@ def _pair(store: Any, cluster: int, worker: int, birth: int, side: int) -> Any:
 
 
 class _Wire:
-    """One side of a pair: headers, each with so many bytes behind it."""
+    """One side of a pair: sends and receives headers, each followed by some bytes."""
 
     def __init__(self, group: Any, other: int) -> None:
         self._group, self._other = group, other
@@ -190,16 +190,16 @@ class _Job:
         self.clusters = 0
         self.open = False
         self.links: list[_Link] = []
-        self.connections: queue.SimpleQueue[Any] = queue.SimpleQueue()  # to the store, not in use
+        self.connections: queue.SimpleQueue[Any] = queue.SimpleQueue()  # to the store, in no use
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or dist.is_initialized():
             self.store = _store()
-        else:  # nobody else keeps one
+        else:  # nobody else keeps a store
             address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
             self.store = dist.TCPStore(address, port, None, True, _LONG, wait_for_workers=False)
         atexit.register(self.dismiss)
 
     def dismiss(self) -> None:
-        """Let all ranks end; kill those that hang, if they are on this machine."""
+        """Let all ranks end; kill those on this machine that hang."""
         self.store.set(f"fastgc/{self.clusters + 1}", b"over")
         if not self.clusters:
             self.store.set("fastgc/newest", "1")
@@ -222,7 +222,7 @@ def _the_job() -> _Job:
 
 
 class _Ranks:
-    """The master's end of a cluster."""
+    """The master's side of a cluster."""
 
     ahead = wanted = 1
     intake: kernels.unchecked.Arrivals | None = None
@@ -300,7 +300,7 @@ class _Ranks:
 
 
 class _Link:
-    """The master's side of a worker's life: a thread that sends, and one that receives."""
+    """The master's side of one birth of a worker: one thread sends, another receives."""
 
     def __init__(
         self,
@@ -320,7 +320,7 @@ class _Link:
         self._pid, self._host = 0, ""
         count = int(task.code.scheme.message_counts[worker])
         self._slots = [np.empty(task.message_size, task.message_dtype) for _ in range(count)]
-        self._questions: dict[int, Question] = {}  # by number, of those that are not answered
+        self._questions: dict[int, Question] = {}  # unanswered questions by number
         self.receiver = threading.Thread(target=self._receive, daemon=True)
         self._threads = [self.receiver]
         self.receiver.start()
@@ -332,19 +332,19 @@ class _Link:
         self.orders.put((_QUESTION, question.round, 0, 0.0, packed))
 
     def late(self) -> bool:
-        """Whether the worker was told to end, and did not."""
+        """Whether the worker was told to end and has not ended."""
         self.receiver.join(_GRACE)
         return self.receiver.is_alive() and self._pid > 0
 
     def kill(self) -> None:
-        """End its process, if that is on this machine."""
+        """End the worker's process, if it is on this machine."""
         if self._stop():
-            # Threads that come back from gloo while Python ends would abort the program.
+            # A thread that comes back from gloo while Python ends would abort the program.
             for thread in self._threads:
                 thread.join(_GRACE)
 
     def _stop(self) -> bool:
-        """Kill its process, if that is on this machine; whether it is."""
+        """Kill the worker's process, if it is on this machine; return whether it is."""
         here = self._pid > 0 and self._host == os.uname().nodename
         if here:
             with contextlib.suppress(ProcessLookupError):
@@ -361,15 +361,15 @@ class _Link:
             sender.start()
             while self._take(wire):
                 pass
-        except RuntimeError as error:  # of gloo: the other side is gone
+        except RuntimeError as error:  # gloo's: the other side is gone
             if not self.over:
                 text = f": {str(error).splitlines()[0]}"
                 self._events.put(Event(Kind.DIED, self.worker, text=text))
         self.orders.put((_END, _NONE, 0, 0.0, None))
 
     def _connect(self) -> _Wire | None:
-        """Wait for this birth; None if the cluster is over before."""
-        # A connection is used again when its pair has met: to make one may take seconds.
+        """Wait for this birth of the worker; None if the cluster is over before."""
+        # Use a connection again once its pair has met: making one may take seconds.
         connections = _the_job().connections
         try:
             store = connections.get_nowait()
@@ -387,7 +387,7 @@ class _Link:
         return wire
 
     def _send(self, wire: _Wire) -> None:
-        with contextlib.suppress(RuntimeError):  # the receiver tells of the death
+        with contextlib.suppress(RuntimeError):  # the receiver reports the death
             for part in self._start:
                 wire.send(_START, _NONE, 0, 0.0, np.frombuffer(part, np.uint8).copy())
             while True:
@@ -397,7 +397,7 @@ class _Link:
                     return
 
     def _take(self, wire: _Wire) -> bool:
-        """What comes next; False at the end."""
+        """Take what comes next; False at the end."""
         kind, number, index, nbytes, value = wire.header()
         if kind == _BYE:
             return False
@@ -434,11 +434,11 @@ class _Link:
 
 # ------------------------------------------------------------------------------------- the workers
 
-_served = False  # until the end of the master's program
+_served = False  # whether this process served until the end of the master's program
 
 
 def _watch(worker: int) -> None:
-    """Fork the process that computes, and another if it is killed; until it ends by itself."""
+    """Fork the process that computes; fork another if it is killed, until one ends by itself."""
     while True:
         life, ours = os.pipe()
         sys.stdout.flush()
@@ -512,7 +512,7 @@ def _serve(store: Any, cluster: int, number: int) -> None:
 
 
 class _Orders:
-    """What the master wants of a worker, received by a thread."""
+    """A worker's view of what the master wants, received by a thread."""
 
     def __init__(self, wire: _Wire, theta: Array, slots: list[Array]) -> None:
         self._wire, self._memory, self._slots = wire, theta, slots
@@ -536,7 +536,7 @@ class _Orders:
                     packed = self._wire.payload(np.empty(nbytes, np.uint8))
                     self._questions.put(pickle.loads(packed.tobytes()))
                 elif kind in (_ROUND, _KEPT_ROUND):
-                    fits = nbytes == self._memory.nbytes  # else it failed before it knew its size
+                    fits = nbytes == self._memory.nbytes  # else the worker failed before it knew it
                     self._wire.payload(self._memory if fits else np.empty(nbytes, np.uint8))
                     self._rounds.put((number, first, delay, kind == _KEPT_ROUND))
                 self.newest = max(self.newest, number)
@@ -562,20 +562,20 @@ class _Orders:
                 self._wire.send(Kind.ANSWER, question.round, question.number, energy, answer)
 
     def send(self, index: int, energy: float) -> None:
-        """Send a message, or tell that it is kept."""
+        """Send a message, or report that it is kept."""
         kind, row = Kind.MESSAGE, self._slots[index]
         if self.keeping:
             kind, row = Kind.COMPUTED, row[:0]
         self._wire.send(kind, self.round, index, energy, row)
 
     def leave(self) -> None:
-        """Tell that the worker leaves the round."""
+        """Report that the worker leaves the round."""
         self._wire.send(Kind.LEFT, self.round, 0, 0.0)
 
     def look(self) -> bool:
-        """Whether this is not the end."""
+        """Whether the worker may go on; the receiving thread takes news."""
         return not self.ended
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep; False at the end, at once."""
+        """Sleep; False, at once: the worker must end."""
         return not self._end.wait(seconds)

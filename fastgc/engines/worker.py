@@ -1,4 +1,4 @@
-"""What a worker computes, whatever brings it the parameters and takes its messages."""
+"""What a worker computes, on every transport."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ __all__ = [
 
 Array = NDArray[Any]
 
-TRACEBACK_BYTES = 1 << 14  # that a worker tells, at most, of what it raised
+TRACEBACK_BYTES = 1 << 14  # the longest text of an exception that a worker sends
 
-# A NaN that no arithmetic makes, by the bytes of a real: what a gradient leaves of it, it did not
-# write, or added to.
+# A NaN that no arithmetic makes, by the size of a real. Elements that a gradient function leaves so
+# were not written, or were only added to.
 _UNWRITTEN = {4: np.uint32(0x7FC04743), 8: np.uint64(0x7FF8464153544743)}
 
 
@@ -50,16 +50,16 @@ def partial_gradient(
     round: int = -1,
     asked: Sequence[str] | None = None,
 ) -> None:
-    """Let `gradient` write a partial gradient to `out`, whatever that holds.
+    """Let `gradient` write a partial gradient to `out`, whatever `out` holds.
 
-    `asked` is what `asked_of` says of the gradient, for those who call it often.
+    `asked` is ``asked_of(gradient)``, for those who call this often.
 
     Raises
     ------
     TypeError
-        If it returns something else than None or `out`: that would be lost.
+        If the function returns something other than None or `out`, which would be lost.
     ValueError
-        If it does not write all of `out`; says what is missing.
+        If it does not write all of `out`; the error says what is missing.
     """
     bits, unwritten = _marked(out)
     bits.fill(unwritten)
@@ -78,10 +78,10 @@ def partial_gradient(
 
 
 def asked_of(gradient: Gradient) -> list[str]:
-    """Which of ``partition`` and ``round`` a gradient has as keywords of its own."""
+    """Those of the keywords ``partition`` and ``round`` that a gradient function has."""
     try:
         parameters = inspect.signature(gradient).parameters
-    except (TypeError, ValueError):  # of some callables there is none
+    except (TypeError, ValueError):  # some callables have no signature
         return []
     own = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return [
@@ -92,7 +92,7 @@ def asked_of(gradient: Gradient) -> list[str]:
 
 
 def _marked(out: Array) -> tuple[Array, Any]:
-    """The reals of an array as bits, and those that stand for nothing written."""
+    """The reals of an array as bits, and the bits that mark an element as not written."""
     reals = _reals(out)
     return reals.view(f"u{reals.itemsize}"), _UNWRITTEN[reals.itemsize]
 
@@ -110,17 +110,17 @@ def _check_returned(returned: object, out: Array) -> None:
 
 
 class Cancelling:
-    """How much cancels while partial gradients are computed: of codes of the data, else 0."""
+    """The energy that cancels while partial gradients are computed; 0 unless the data are coded."""
 
     def __init__(self, task: Task) -> None:
         self._task, self._known = task, dict[int, Callable[[Array], float] | None]()
 
     def __call__(self, theta: Array, partition: int, part: Any) -> float:
-        """Squared norm of what cancels, `Scheme.cancelling`; `part` is computed on."""
+        """Squared norm of what cancels (`Scheme.cancelling`) in a computation on this `part`."""
         scheme, known = self._task.code.scheme, self._known
         if not scheme.codes_data:
             return 0.0
-        if self._task.batch is not None:  # another part in every round
+        if self._task.batch is not None:  # a different part in every round
             found = scheme.cancelling(part)
         elif partition in known:
             found = known[partition]
@@ -130,24 +130,24 @@ class Cancelling:
 
 
 class _Alone(NamedTuple):
-    """A message of one partition, with all prepared."""
+    """A message of one partition, with everything prepared."""
 
-    partial: Array  # what the gradient writes
+    partial: Array  # where the gradient function writes
     bits: Array
     unwritten: Any
-    encode: Callable[[], float]  # returns its energy
+    encode: Callable[[], float]  # returns the message's energy
     message: Array
 
 
 class Orders(Protocol):
-    """What a worker hears of its master while it is at a round.
+    """What a worker knows of its master's orders while it is at a round.
 
     Attributes
     ----------
     round, first, delay
-        The round that it was handed, from which message on, and seconds to sleep.
+        The round that it was handed, its first message to send, and the seconds to sleep.
     newest : int
-        The newest round that it was told of.
+        The newest round that it knows of.
     """
 
     round: int
@@ -156,11 +156,11 @@ class Orders(Protocol):
     newest: int
 
     def look(self) -> bool:
-        """See what there is; False at the end."""
+        """Look for news of the master; False: the worker must end."""
         ...
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep; False at the end, at once."""
+        """Sleep; False, at once: the worker must end."""
         ...
 
 
@@ -170,19 +170,19 @@ class Worker:
     Parameters
     ----------
     number : int
-        Which worker it is.
+        The worker's number.
     task : Task
-        Its shards are not used.
+        What to compute; its shards are not used.
     data : list of lists of (partition, shard)
         ``task.data(number)``.
     out : sequence of ndarray, optional
-        Where each of its messages is to be written. Default: new arrays.
+        Where to write each of its messages. Default: new arrays.
 
     Attributes
     ----------
     number : int
     message_count : int
-        How many messages it sends in a round.
+        Messages that it sends in a round.
     """
 
     def __init__(
@@ -195,22 +195,22 @@ class Worker:
         self.number, self.message_count = number, task.code.scheme.message_counts[number]
         self._together = bool(task.code.scheme.sends_together[number])
         data, others = data[: self.message_count], data[self.message_count :]
-        # Of other workers, what it holds of their messages, and what computes these if it is asked.
+        # Other workers' data that it holds, and what computes their messages once it is asked.
         self._others = dict(zip(task.code.scheme.held_for[number], others, strict=False))
         self._instead: dict[int, Messages] = {}
         self._asked, self._task = task.asks, task
         self._round = -1
-        self._theta: Array = np.empty(0)  # of this round
-        self._computing = threading.Lock()  # a gradient function may not be called twice at a time
-        # Messages of this round by index, which it may be asked for sums of.
+        self._theta: Array = np.empty(0)  # the parameters of `_round`
+        self._computing = threading.Lock()  # the gradient function runs in one thread at a time
+        # Messages of this round by index; it may be asked for sums of them.
         self._kept: dict[int, tuple[Array, float]] = {}
-        # By round and index: those that are computed, and not yet asked for.
+        # If messages are sent together: those computed and not yet sent, by round and index.
         self._computed: dict[tuple[int, int], tuple[Array, float]] = {}
-        # That a delay is slept in.
+        # The number of equal parts in which a delay is slept.
         self._parts = self.message_count if task.spread and not self._together else 1
         own = getattr(task.gradient, "worker", None)
         if own is None and data:
-            # A backend may load its kernels when they are first called: not in a round, then.
+            # A backend may load its kernels at their first call: load them now, before a round.
             alike = replace(task, size=1, gradient=_zero, batch=None)
             _Encoded(number, alike, data[:1], None)(np.zeros(1), 0, 0)
         self._compute: Messages = (
@@ -219,31 +219,30 @@ class Worker:
 
     @property
     def partition(self) -> int:
-        """The one that it is computing; -1: none."""
+        """The partition that is being computed; -1: none."""
         return self._compute.partition
 
     @property
     def compute(self) -> Messages | Callable[[Array, int, int], tuple[Array, float]]:
-        """`message`, without a step in between where there need be none."""
+        """`message`, or directly the function behind it if there is nothing to do in between."""
         return self.message if self._together or self._asked else self._compute
 
     def sleep_before(self, index: int, delay: float) -> float:
-        """Seconds of a round's delay to sleep before a message."""
+        """The seconds of a round's delay to sleep before message `index`."""
         return delay / self._parts if index < self._parts else 0.0
 
     def message(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
-        """Compute a message of a round, of which the parameters are a read-only array.
+        """Compute a message of a round; return it, and its energy.
 
-        A worker that sends its messages together computes them all before it returns the first.
-
-        Returns it, and its energy.
+        `theta` is a read-only array. A worker that sends its messages together computes them all
+        before it returns the first.
         """
         if self._asked:
             return self._kept_message(theta, index, round)
         return self._message(theta, index, round)
 
     def _kept_message(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
-        """A message, of which questions may follow."""
+        """Compute a message, and keep it for questions."""
         with self._computing:
             if round != self._round:
                 self._round, self._theta, self._kept = round, theta, {}
@@ -269,8 +268,8 @@ class Worker:
     ) -> None:
         """Compute the messages of a round, and send each.
 
-        ``send(index, energy)`` sends a message. Where a newer round has begun, ``leave()`` tells
-        that the worker leaves this one. At the end it returns at once.
+        ``send(index, energy)`` sends a message. If a newer round has begun, ``leave()`` reports
+        that the worker leaves this one. If the worker must end, this returns at once.
         """
         for index in range(orders.first, self.message_count):
             if not orders.look():
@@ -291,12 +290,12 @@ class Worker:
         ----------
         question : Question
         out : ndarray, optional
-            Where to write it, as `Task.answer_form` says. Default: a new array.
+            Where to write the answer, as `Task.answer_form` says. Default: a new array.
 
         Returns
         -------
-        The answer, and the energy of a sum or message; or None, where the worker is at another
-        round, has not computed what is asked for, or does not hold it.
+        The answer, and the energy of a sum or message. None if the worker is at another round, has
+        not computed what is asked for, or does not hold it.
         """
         kept = self._kept
         if question.round != self._round:
@@ -310,11 +309,11 @@ class Worker:
         return question.what.sum_of([kept[i] for i in question.what.indices.tolist()], out)
 
     def _share(self, owner: int, out: Array | None) -> tuple[Array, float] | None:
-        """The message of another worker, which it computes as that one does."""
+        """Another worker's message, computed as that worker computes it."""
         if owner not in self._others:
             return None
         with self._computing:
-            theta, round = self._theta.copy(), self._round  # which the next round may overwrite
+            theta, round = self._theta.copy(), self._round  # the next round may overwrite it
             if owner not in self._instead:
                 own = getattr(self._task.gradient, "worker", None)
                 self._instead[owner] = (
@@ -329,7 +328,7 @@ class Worker:
         return message if out is None else out, energy
 
     def _claims(self, seed: int, out: Array | None) -> tuple[Array, float]:
-        """What its partial gradients contributed, which it computes once more."""
+        """What its partial gradients contribute (`AskingRound.answer`), computed once more."""
         task, compute = self._task, self._compute
         assert isinstance(compute, _Encoded)
         with self._computing:
@@ -351,7 +350,7 @@ def _zero(theta: Array, shard: Any, out: Array) -> None:
 
 
 class _Encoded:
-    """Messages encoded from the partial gradients that a task's function writes."""
+    """Messages encoded from the partial gradients that the task's gradient function writes."""
 
     def __init__(
         self,
@@ -381,9 +380,9 @@ class _Encoded:
         self._alone = [self._prepared(index) for index in range(len(data))]
 
     def _prepared(self, index: int) -> _Alone | None:
-        """How to compute a message of one partition; None: there are more, or it is rounded.
+        """Prepare a message of one partition; None if there are more, or the message is rounded.
 
-        Of codes of the data None, too: their energy is not that of the message alone.
+        Also None for codes of the data: their energy is not that of the message alone.
         """
         task, out = self._task, self._encoders[index].out
         form = task.code.scheme.format(task.size, task.dtype, task.message_dtype)
@@ -399,7 +398,7 @@ class _Encoded:
         coefficients = task.code.coefficients(self._number, index)
         mode, sums = form.encode_mode, form.reals(out, form.encode_mode)
         if mode == kernels.REAL and coefficients[0] == 1 and form.partial_dtype == out.dtype:
-            # The message is the partial gradient.
+            # Coefficient 1: the message is the partial gradient.
             return _Alone(out, *_marked(out), kernels.unchecked.bind_square_sum(_reals(out)), out)
         reals = form.reals(self._partial, mode)
         rows = kernels.Rows.of([reals], reals.size, reals.dtype)
@@ -412,7 +411,7 @@ class _Encoded:
         self._round = round
         if (alone := self._alone[index]) is None:
             return self._compute_several(theta, index)
-        # Of one partition. Where many processes take turns each function costs.
+        # One partition. With many processes on few cores, every call costs.
         [(self.partition, part)] = self._data[index]
         batch, written = self._task.batch, alone.partial
         if batch is not None:
@@ -428,11 +427,11 @@ class _Encoded:
         return alone.message, energy
 
     def _compute_several(self, theta: Array, index: int) -> tuple[Array, float]:
-        """The same of any number of partitions."""
+        """Compute a message of any number of partitions; return it, and its energy."""
         encoder, partial = self._encoders[index], self._partial
         encoder.reset()
         for partition, part in self._parts(index):
-            self._bits.fill(self._unwritten)  # what is not written is NaN in the message
+            self._bits.fill(self._unwritten)  # what is not written becomes NaN in the message
             _check_returned(self._gradient(theta, part, partial), partial)
             encoder.add(partition, partial, self._cancelled(theta, partition, part))
         message = encoder.message()
@@ -452,7 +451,7 @@ class _Encoded:
             yield partition, shard if batch is None else batch(shard, partition, self._round)
 
     def partials(self, theta: Array, round: int) -> Iterator[Array]:
-        """The partial gradients of its only message, one after another, in the same memory."""
+        """The partial gradients of the worker's only message, one by one, in the same memory."""
         self._round = round
         for partition, part in self._parts(0):
             partial_gradient(
@@ -462,7 +461,7 @@ class _Encoded:
         self.partition = -1
 
     def _find_unwritten(self, theta: Array, index: int) -> None:
-        """Compute the partial gradients of a message anew, to tell which is not written whole."""
+        """Compute a message's partial gradients again, to name one that was not written whole."""
         for partition, part in self._parts(index):
             partial_gradient(
                 self._task.gradient,
@@ -475,17 +474,17 @@ class _Encoded:
 
 
 class Reply(NamedTuple):
-    """What a transport tells of a question.
+    """What a transport sends after a question.
 
     Attributes
     ----------
     kind : Kind
-        ANSWER; LEFT, if the worker has no answer; FAILED, if it raised.
+        ANSWER; LEFT if the worker has no answer; FAILED if it raised.
     answer : ndarray or None
     energy : float
-        Of a sum.
+        Of a sum or message.
     text : bytes
-        The traceback.
+        The traceback, if it raised.
     """
 
     kind: Kind
@@ -495,7 +494,7 @@ class Reply(NamedTuple):
 
 
 def reply(worker: Worker, question: Question, out: Array | None = None) -> Reply:
-    """Answer a question as `Worker.answer`, or tell what went wrong."""
+    """Answer a question as `Worker.answer` does, or report what went wrong."""
     try:
         found = worker.answer(question, out)
     except BaseException:
@@ -504,15 +503,15 @@ def reply(worker: Worker, question: Question, out: Array | None = None) -> Reply
 
 
 def as_process(number: int) -> None:
-    """Let this process be a worker's alone: named so, of one thread, ended by its master only."""
+    """Make this process a worker's: name it, give it one thread, and ignore Ctrl-C."""
     with contextlib.suppress(OSError), open("/proc/self/comm", "w") as name:
-        name.write(f"fastgc-{number}")  # what ps and top call it
+        name.write(f"fastgc-{number}")  # the name that ps and top show
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the master ends the workers
     kernels.threads.set_num_threads(1)
 
 
 def failure(worker: Worker | None, nbytes: int = TRACEBACK_BYTES) -> bytes:
-    """What to tell of the exception being handled: on which partition, and the traceback's end."""
+    """Text about the exception being handled: the partition, and the end of the traceback."""
     at = -1 if worker is None else worker.partition
     where = b":\n" if at < 0 else f" on partition {at}:\n".encode()
     text = traceback.format_exc().encode(errors="replace")
