@@ -351,7 +351,7 @@ class _Ranks:
                 return events
 
     def _too_long(self, workers: list[int]) -> Event:
-        """That of a message which MPI could not receive: it is of one of these."""
+        """The event of a message that MPI could not receive; one of `workers` has sent it."""
         others = f", or another of workers {listed(workers)} did" if len(workers) > 1 else ""
         return Event(Kind.FAILED, workers[0], self._number, text=NONSENSE + others)
 
@@ -434,7 +434,7 @@ class _Link:
             self._post(first)
 
     def sources(self) -> list[int]:
-        """The ranks that messages are from which have come, and were not taken yet."""
+        """Return the source of each message that has come and was not taken yet."""
         awaited = [self.receive] if self._posted else []
         if self.asked is not None and self.asked.is_due():
             awaited.append(self.asked.receive)
@@ -442,7 +442,7 @@ class _Link:
         return [status.Get_source() for receive in awaited if receive.Get_status(status)]
 
     def give_up(self) -> None:
-        """Take no message that has come, for MPI has lost one."""
+        """Drop the message that has come: MPI could not receive it."""
         if self._posted and self.receive.Get_status():
             self._posted = self._busy = False
 
