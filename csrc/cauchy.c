@@ -174,9 +174,10 @@ static void add(double *re, double *im, const double *factor, const double *w, i
 }
 
 /* Find the shortest solution. For any o, the vector with z - W o on the pivots and o elsewhere is a
- * solution. The shortest has o = W^T v with (1 + W W^T) v = z; conjugate gradients find v. On return z holds
- * z - W o, and `other` holds o. W has `count` columns of `rank` numbers, `stride` apart, which is `rank`
- * rounded up. In z, imaginary parts come `stride` after the real ones. `work` holds 8 stride numbers. */
+ * solution. The shortest has o = W^T v with (1 + W W^T) v = z; conjugate gradients find v. On return z
+ * holds z - W o, and `other` holds o. W has `count` columns of `rank` numbers, `stride` apart, which is
+ * `rank` rounded up. In z, imaginary parts come `stride` after the real ones. `work` holds 8 stride
+ * numbers. */
 static void shorten(const double *columns, int64_t count, int64_t rank, int64_t stride, double *z,
                     double *other, double *work)
 {
@@ -215,8 +216,8 @@ static void shorten(const double *columns, int64_t count, int64_t rank, int64_t 
     }
 }
 
-/* Write W, the inverse of the matrix of the pivots times its other columns: W[k][l] = u_k v_l / (y_l - y_k),
- * where v_l is h_l after the steps, and u_k is the divisor of h_k for a pivot's column. */
+/* Write W, the inverse of the matrix of the pivots times its other columns: W[k][l] = u_k v_l / (y_l -
+ * y_k), where v_l is h_l after the steps, and u_k is the divisor of h_k for a pivot's column. */
 static void closed_form(const side *rows, const side *columns, int64_t rank, int64_t stride,
                         double *factor, double *out)
 {

@@ -14,8 +14,8 @@ typedef struct {
     pair x, y;
 } sums;
 
-/* Shuffles that turn two vectors of pairs into one of high parts and one of low parts, which take pairs from
- * the first and the second vector in turns; and back, in order. */
+/* Shuffles that turn two vectors of pairs into one of high parts and one of low parts, which take pairs
+ * from the first and the second vector in turns; and back, in order. */
 #if FGC_VECTOR == 64
 #define HIGH_PARTS 0, 8, 2, 10, 4, 12, 6, 14
 #define LOW_PARTS 1, 9, 3, 11, 5, 13, 7, 15
@@ -164,7 +164,8 @@ static FGC_INLINE pair get_pairs(const double *from)
     return in_order(get_lanes(from, 1), 1);
 }
 
-/* Write LANES sums, or add them to `out`, as pairs or rounded. Returns NaN where one is NaN or Inf, else 0. */
+/* Write LANES sums, or add them to `out`, as pairs or rounded. Returns NaN where a sum is not finite, else
+ * 0. */
 static FGC_INLINE vector put_sums(pair sum, int fresh, double *out, const int rounded)
 {
     if (!fresh) {

@@ -1,9 +1,9 @@
 /* Random delays of workers, and how long they work.
  *
- * The random number of (key, round, worker) is SplitMix64's (Steele, Lea, Flood 2014) at a counter, so that
- * rounds can be drawn in any pieces, on any thread. Minus the logarithm of its upper 52 bits is exponential;
- * its lower 32 bits put simultaneous messages in random order. All backends round alike: this file is
- * compiled without fused multiply-adds. */
+ * The random number of (key, round, worker) is SplitMix64's (Steele, Lea, Flood 2014) at a counter, so
+ * that rounds can be drawn in any pieces, on any thread. Minus the logarithm of its upper 52 bits is
+ * exponential; its lower 32 bits put simultaneous messages in random order. All backends round alike:
+ * this file is compiled without fused multiply-adds. */
 #include <string.h>
 
 #include "levels.h"

@@ -24,7 +24,7 @@ typedef struct {
                                      * vertex, an edge between vertices of one side, or -1 */
     int64_t *side;                  /* of each vertex: 1 or -1; 0 if it is not reached */
     double *value, *share;          /* of each edge; share: 1 over the weight of both its ends */
-    double *wanted, *lacking;       /* of each vertex: the sum of its edges that is wanted, and that lacks */
+    double *wanted, *lacking;       /* of each vertex: the sum of its edges that is wanted; what it lacks */
     double *scale, *step, *back, *y; /* work space of `shorten` */
 } graph;
 
@@ -45,7 +45,7 @@ static void collect(graph *g, const fgc_edges *of, const int64_t *place)
         }
     for (int64_t i = 2; i <= g->n; i++)
         g->first[i + 1] += g->first[i];
-    for (int64_t j = 0; j < g->m; j++) { /* first[i + 1] grows from the beginning of i's edges to their end */
+    for (int64_t j = 0; j < g->m; j++) { /* first[i + 1] moves from the first to past the last edge of i */
         g->at[g->first[g->u[j] + 1]++] = j;
         g->at[g->first[g->v[j] + 1]++] = j;
     }
@@ -159,9 +159,9 @@ static void shorten(graph *g)
         g->value[j] = g->share[j] * (y[g->u[j]] + y[g->v[j]]);
 }
 
-/* Make the sums exact: move what they lack along the tree, from the leaves of each component to its root. If
- * an edge joins vertices of one side, its value first changes by half of what would arrive at the root,
- * which cancels it. */
+/* Make the sums exact: move what they lack along the tree, from the leaves of each component to its
+ * root. If an edge joins vertices of one side, its value first changes by half of what would arrive at
+ * the root, which cancels it. */
 static void settle(graph *g)
 {
     memcpy(g->lacking, g->wanted, (size_t)g->n * sizeof *g->lacking);

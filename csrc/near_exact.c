@@ -160,8 +160,8 @@ static FGC_INLINE void pass(double *a, int64_t s, int j, const double *factor, d
 #undef ROW
 }
 
-/* Find the reflectors 1 - tau v v^T of a strip's first `count` columns. Each v replaces its column; the rows
- * of the triangle, which belong in the same place, go to `triangle`. */
+/* Find the reflectors 1 - tau v v^T of a strip's first `count` columns. Each v replaces its column; the
+ * rows of the triangle, which belong in the same place, go to `triangle`. */
 static FGC_INLINE void factorise(double *a, int64_t s, double mu, int count, double *tau,
                                  double *triangle, const int wide)
 {

@@ -1,13 +1,13 @@
 /* Threads that share the pieces of one job. Each thread begins with its own share, a run of neighbouring
- * pieces. It is the same in every job of as many pieces, so that the thread finds in its caches what it read
- * before. A thread takes half of what is left of its share at a time, and reads that without a break. When
- * its share is empty, it takes half of what is left of another thread's share, from the end.
+ * pieces. It is the same in every job of as many pieces, so that the thread finds in its caches what it
+ * read before. A thread takes half of what is left of its share at a time, and reads that without a
+ * break. When its share is empty, it takes half of what is left of another thread's share, from the end.
  *
- * Threads are started when a job is first worth them, and never end. After a job each spins for a while, so
- * that the next job finds it awake (0.2 us; waking a sleeping one takes 5 to 50), and then sleeps.
+ * Threads are started when a job is first worth them, and never end. After a job each spins for a while,
+ * so that the next job finds it awake (0.2 us; waking a sleeping one takes 5 to 50), and then sleeps.
  *
- * There is one job at a time. A caller that finds the threads busy with another caller's job works alone.
- * Nobody waits for a thread that has not begun: others do its share. */
+ * There is one job at a time. A caller that finds the threads busy with another caller's job works
+ * alone. Nobody waits for a thread that has not begun: others do its share. */
 #define _GNU_SOURCE
 #include "pool.h"
 
@@ -35,9 +35,9 @@
 #define RELAX() ((void)0)
 #endif
 
-/* Nanoseconds. A job of less than WAKING wakes no sleeping thread, unless the last job ended a moment ago:
- * then more jobs are likely. The caller of a job spins for PATIENCE, and then sleeps until the other threads'
- * pieces are done. */
+/* Nanoseconds. A job of less than WAKING wakes no sleeping thread, unless the last job ended a moment
+ * ago: then more jobs are likely. The caller of a job spins for PATIENCE, and then sleeps until the
+ * other threads' pieces are done. */
 enum { WAKING = 60000, PATIENCE = 50000 };
 
 /* Nanoseconds of work for which one more thread is called. */
@@ -55,9 +55,9 @@ enum { MOST_HELPERS = 255 };
 
 /* The pieces that nobody has begun: next .. end-1. The owner takes the first of them, others the last.
  *     number << 32 | next << 16 | end
- * A thread owns the pieces that it has taken by compare-and-swap, which fails if the job is another by now.
- * A job ends only when all pieces taken are done. So only threads that hold pieces read `job` and `data`, and
- * a thread that comes too late touches no memory of a caller that has left. */
+ * A thread owns the pieces that it has taken by compare-and-swap, which fails if the job is another by
+ * now. A job ends only when all pieces taken are done. So only threads that hold pieces read `job` and
+ * `data`, and a thread that comes too late touches no memory of a caller that has left. */
 typedef struct {
     APART _Atomic uint64_t left;
 } share;
@@ -173,8 +173,8 @@ static unsigned spin_on(atomic_uint *word, unsigned seen, int64_t nanoseconds)
     }
 }
 
-/* Do pieces of a share until none is left to take. `own`: the caller owns the share. Returns how many pieces
- * were done. */
+/* Do pieces of a share until none is left to take. `own`: the caller owns the share. Returns how many
+ * pieces were done. */
 static int work_on_share(unsigned number, share *of, int own)
 {
     uint64_t found = atomic_load_explicit(&of->left, memory_order_acquire);
@@ -227,8 +227,8 @@ static void *serve(void *argument)
 }
 
 #ifndef _WIN32 /* Windows does not fork */
-/* Begin anew in a forked child: it has none of the threads, and a job of another thread of its parent is not
- * its own. */
+/* Begin anew in a forked child: it has none of the threads, and a job of another thread of its parent is
+ * not its own. */
 static void forked(void)
 {
     renew();

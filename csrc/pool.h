@@ -4,7 +4,8 @@
 
 #include "fastgc.h"
 
-/* Do pieces from .. to-1 of a job. Any thread may call it until the job is over. It must not start a job. */
+/* Do pieces from .. to-1 of a job. Any thread may call it until the job is over. It must not start a
+ * job. */
 typedef void (*fgc_job)(void *data, int from, int to);
 
 /* The most pieces of a job. */

@@ -1,8 +1,8 @@
 /* Orders and news between a master and its worker processes, in shared memory.
  *
- * Nothing is locked, and every line of memory has one writer: a process may be stopped or killed between any
- * two instructions, and all others go on. One word is different: `wanted`, the number of news that the
- * master sleeps for. If a change of it is lost, the master looks by itself after some time. */
+ * Nothing is locked, and every line of memory has one writer: a process may be stopped or killed between
+ * any two instructions, and all others go on. One word is different: `wanted`, the number of news that
+ * the master sleeps for. If a change of it is lost, the master looks by itself after some time. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <math.h>
@@ -128,7 +128,7 @@ int64_t fgc_rings_wait(const fgc_rings *r, int64_t worker, int64_t birth, int64_
                        double seconds)
 {
     const int64_t *const orders = r->orders + ORDERS * worker;
-    int64_t until = seconds < 1e9 ? 0 : -1; /* 0: not computed yet, as the clock takes longer than the rest */
+    int64_t until = seconds < 1e9 ? 0 : -1; /* 0: not computed yet; the clock takes longer than the rest */
     for (;;) {
         const unsigned word = atomic_load(word_of(r));
         if (read_shared(orders + 1) != birth)

@@ -387,15 +387,16 @@ static double largest_part(const double *x, int64_t len)
     return largest;
 }
 
-/* Find Leja's order. Nodes not yet chosen are kept together, each with the product of its distances to the
- * chosen ones. The last bits of a product hold its node's position, so that the largest product tells where
- * it is. Differences are scaled by powers of two, at no cost, to keep the largest product near 1.
+/* Find Leja's order. Nodes not yet chosen are kept together, each with the product of its distances to
+ * the chosen ones. The last bits of a product hold its node's position, so that the largest product
+ * tells where it is. Differences are scaled by powers of two, at no cost, to keep the largest product
+ * near 1.
  *
- * Every operation is that of the other backends and rounds as theirs does: most sets of nodes are symmetric,
- * many nodes are then equally far, and all backends must choose the same one.
+ * Every operation is that of the other backends and rounds as theirs does: most sets of nodes are
+ * symmetric, many nodes are then equally far, and all backends must choose the same one.
  *
- * For each node but the first there is the mean logarithm of its distances to the nodes before it. Returns
- * the least of these means. */
+ * For each node but the first there is the mean logarithm of its distances to the nodes before it.
+ * Returns the least of these means. */
 static FGC_INLINE double leja(const double *nodes, int64_t m, int64_t *order, double *work,
                               const int complex)
 {
@@ -500,7 +501,7 @@ static FGC_INLINE double leja(const double *nodes, int64_t m, int64_t *order, do
         if (k % CLAMP == CLAMP - 1) {
             for (i = (k + 1) / LANES * LANES; i < padded; i += LANES)
                 store(product + i, larger(magnitude(load(product + i)), spread(0x1p-500)));
-            for (i = m; i < padded; i++) /* beyond the nodes */
+            for (i = m; i < padded; i++) /* where no node is */
                 product[i] = 0;
         }
     }
@@ -678,8 +679,8 @@ enum { MANY = LANES > 4 ? 5 : 3 };
 /* The number of doubles that solve_many needs. */
 static int64_t many_size(int64_t m) { return 2 * (m + 2 * PANEL + m * WIDE * LANES); }
 
-/* Solve for `count` columns, at most as many as WIDE vectors hold. Writes them and returns 1 if nothing left
- * a double's range, else returns 0. */
+/* Solve for `count` columns, at most as many as WIDE vectors hold. Writes them and returns 1 if nothing
+ * left a double's range, else returns 0. */
 static FGC_INLINE int solve_many(const task *of, const int64_t *order, int64_t done, int count,
                                  double *work, const int complex)
 {
@@ -779,7 +780,8 @@ static FGC_INLINE int write_column(const task *of, const attempt *a, int64_t don
     return finite;
 }
 
-/* Return whether all nodes lie on one ray from 0, or nearly so. key[i] becomes the larger part of node i. */
+/* Return whether all nodes lie on one ray from 0, or nearly so. key[i] becomes the larger part of node
+ * i. */
 static FGC_INLINE int are_on_ray(const double *nodes, int64_t m, double *key, const int complex)
 {
     const int parts = 1 + complex;
@@ -864,10 +866,11 @@ static FGC_INLINE int is_sparse(const task *of, const int complex)
     return 0;
 }
 
-/* Write the order in which the nodes come first at which a column's values are 0. The polynomial is w q, and
- * the roots of w are these nodes. No difference of nodes divides anything but 0 until the few others come.
- * What remains is to expand w, whose roots are in Leja's order (Calvetti and Reichel, "On the evaluation of
- * polynomial coefficients", 2003). Leja's order of all nodes can lose every digit of such a polynomial. */
+/* Write the order in which the nodes come first at which a column's values are 0. The polynomial is w q,
+ * and the roots of w are these nodes. No difference of nodes divides anything but 0 until the few others
+ * come. What remains is to expand w, whose roots are in Leja's order (Calvetti and Reichel, "On the
+ * evaluation of polynomial coefficients", 2003). Leja's order of all nodes can lose every digit of such
+ * a polynomial. */
 static FGC_INLINE void part(const task *of, const int64_t *order, int64_t col, int64_t *to,
                             const int complex)
 {
@@ -894,10 +897,9 @@ typedef enum { WORSE, BETTER, UNDECIDED } verdict;
 
 /* Compare two attempts by the bounds of `a`.
  *
- * BETTER: they prove that the largest relative error of a number is smaller in `a` than in `other`, and also
- * that its largest error is, or is HARMLESS beside the largest number.
- * UNDECIDED: they only prove that the largest error is smaller, and that the other's is not small.
- * WORSE: neither. */
+ * BETTER: they prove that the largest relative error of a number is smaller in `a` than in `other`, and
+ * also that its largest error is, or is HARMLESS beside the largest number. UNDECIDED: they only prove
+ * that the largest error is smaller, and that the other's is not small. WORSE: neither. */
 static FGC_INLINE verdict compare(const attempt *a, const attempt *other, int col, int64_t m,
                                   const int complex)
 {
@@ -946,12 +948,12 @@ static FGC_INLINE void find_places(const attempt *a, int64_t m, int transpose)
 }
 
 /* The orders in which columns are solved: `first`. If `choosing`, also Leja's, for columns of which the
- * bounds do not prove that `first` is accurate. If `parting`, columns of few values have Leja's order in two
- * parts: see `part`. */
+ * bounds do not prove that `first` is accurate. If `parting`, columns of few values have Leja's order in
+ * two parts: see `part`. */
 typedef struct {
     const int64_t *first;
     int choosing, parting;
-    double enough, apart; /* if `leja` returns at least `enough`, its order is trusted; its return, or NAN */
+    double enough, apart; /* from which return of `leja` its order is trusted; its return, or NAN */
     int64_t *leja, *parted;
 } choice;
 
