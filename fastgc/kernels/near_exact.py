@@ -415,7 +415,7 @@ class Circulant(Projector):
     spectrum : (m,) complex128 array
         The column's transform.
     energy : (m // step,) float64 array
-        The eigenvalues of the shifts' Gram matrix: its transform.
+        The eigenvalues of the Gram matrix of all shifts.
     """
 
     spectrum: NDArray[np.complex128]
