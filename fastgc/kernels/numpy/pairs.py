@@ -140,5 +140,5 @@ def _wide(x: ArrayLike) -> Pair:
 
 
 def _less(x: Pair, a: NDArray[Any], y: Pair) -> Pair:
-    """x - a y."""
+    """Difference x - a y."""
     return add(x, negate(multiply(_wide(a), y)))
