@@ -227,7 +227,7 @@ def _solve_in_order(nodes, b, start, stop, rows, powers, transpose, out):
 
 @njit
 def _solve_plainly(nodes, b, order, powers, transpose, parting, out):
-    """Solve for all columns in `order`. If `parting`, columns of few values take it in two parts."""
+    """Solve for all columns in `order`; if `parting`, columns of few values take it in parts."""
     start, width = 0, b.shape[1]
     while start < width:
         stop, taken = start + 1, order
@@ -259,7 +259,7 @@ def _roundings_of(x):
 
 @njit
 def _bounded_column(x, c, e, transpose):
-    """Solve in place, nodes and c in the order of elimination; e bounds c's errors, in _UNIT."""
+    """Solve in place; x and c are in the order of elimination, e bounds c's errors, in _UNIT."""
     m = x.size
     in_product, in_quotient = _roundings(x)
     if transpose:
