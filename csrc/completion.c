@@ -364,6 +364,7 @@ static double cells_ready(fgc_rounds *r, const double *whole)
 
 /* ------------------------------------------------------------------ messages in order of arrival */
 
+/* When the next message of the worker at place `at` of the heap comes. */
 static double next_arrival(const fgc_rounds *r, int64_t at)
 {
     return r->messages.arrival[r->queue.next[r->queue.heap[at]]];
@@ -396,6 +397,7 @@ static void start_queue(fgc_rounds *r)
         sift_down(r, at);
 }
 
+/* Take the message that comes next, of all workers. */
 static int64_t take_next(fgc_rounds *r)
 {
     const int64_t worker = r->queue.heap[0], message = r->queue.next[worker]++;
@@ -537,6 +539,7 @@ static void take_apart(fgc_rounds *r)
         r->parts.parent[point] = point;
 }
 
+/* Sort edges by their keys: Shell's sort. */
 static void sort_edges(int64_t *edge, int64_t count, const double *key)
 {
     int64_t gap = 1;
@@ -696,7 +699,7 @@ static double edges_ready(fgc_rounds *r, double latest)
  * the same steps: a row that becomes 0 in the others can be spared only if it becomes 0 there, too. */
 static int can_spare(fgc_rounds *r, int64_t m)
 {
-    enum { PASSES = 2 }; /* one pass leaves rounding errors of the size of what it subtracts */
+    enum { PASSES = 2 }; /* one pass leaves the rounding errors of what it subtracts */
     static const double ZERO = 1e-9, SOLVED = 1e-6;
     const int64_t width = r->plan->width;
     double *const row = r->span.basis + r->span.held * width;
@@ -964,6 +967,7 @@ static void fill_arrivals(fgc_rounds *r, const double *whole)
     }
 }
 
+/* Return when the round is ready: by the plan's rule, or once enough workers have sent everything. */
 static double find_ready(fgc_rounds *r, const double *whole)
 {
     fill_arrivals(r, whole);
@@ -992,6 +996,7 @@ static void run_rounds(fgc_rounds *r, const double *delay, const double *work, d
         const double *const wait = delay + round * n, *const whole = work + round * n;
         for (int64_t i = 0; i < n; i++)
             r->messages.begin[i] = late[i] + wait[i];
+        /* The round is likely ready by when the last ones were: leave later messages out at first. */
         const int near = interrupted && r->messages.many && !plan->wait && r->last.low <= r->last.high;
         r->messages.limit = near ? r->last.high : INFINITY;
         double ready = find_ready(r, whole);

@@ -495,6 +495,7 @@ static FGC_INLINE void one_point(const terms *t, double zr, double zi, double *o
     put_value(t, zr, zi, pr, pi, sr, si, exponent, nearest, out, complex);
 }
 
+/* Prepare the terms of the first barycentric formula, and compute the values at all points. */
 static FGC_INLINE void evaluate(terms *t, line *l, const double *nodes, const double *weights,
                                 const int64_t *exponent, const double *points, int64_t p,
                                 double scale, double *out, const int complex)

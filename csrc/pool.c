@@ -206,6 +206,7 @@ static int work_on(unsigned number, int me)
     return done;
 }
 
+/* The life of a helper: await a job, and work on it. */
 static void *serve(void *argument)
 {
     helper *const me = argument;

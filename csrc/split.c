@@ -291,8 +291,8 @@ fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, 
                      .receive = receive, .overhead = overhead, .interrupted = interrupted,
                      .time = time, .messages = messages, .workers = workers,
                      .computations = computations};
-    /* A sixteenth of the rounds, or FULL if that is less. Each part costs something once: it sorts the
-     * messages by block, and learns when rounds are usually ready. */
+    /* A sixteenth of the rounds, or FULL if that is less; more if there would be too many parts. Each part
+     * sorts the messages by block, and learns when rounds are usually ready. */
     const int64_t sixteenth = (rounds + 15) / 16, most = FGC_PIECES / 16;
     const int64_t even = (rounds + most - 1) / most, full = sixteenth < FULL ? sixteenth : FULL;
     const int64_t cost = rounds * plan->first[plan->workers]; /* at least a nanosecond for each message */

@@ -223,6 +223,8 @@ static FGC_INLINE void steps(points x, columns c, int count, int64_t i, int64_t 
     }
 }
 
+/* Do all steps k of one kind, ascending or descending, panel by panel. `valid`: the lanes of the last
+ * vector that hold elements. */
 static FGC_INLINE void sweep(points x, columns c, int count, lanes valid, const what factor,
                              const int ascending, const int bounded, const int complex)
 {
@@ -254,6 +256,7 @@ static FGC_INLINE void sweep(points x, columns c, int count, lanes valid, const 
     }
 }
 
+/* Solve in place: first the ascending steps, then the descending ones. */
 static FGC_INLINE void solve(points x, columns c, int count, lanes valid, const int transpose,
                              const int bounded, const int complex)
 {
@@ -345,6 +348,7 @@ static FGC_INLINE void wide_row(table x, int64_t i, int64_t first, number (*kept
         put(row + w * LANES, row + (WIDE + w) * LANES, v[w], complex);
 }
 
+/* The same as `sweep`, for a table: each panel goes over all rows that it changes. */
 static FGC_INLINE void wide_sweep(table x, const what factor, const int ascending,
                                   const int vectors, const int complex)
 {

@@ -309,7 +309,7 @@ class Functionals:
         return functional
 
     def _bound(self, chosen: NDArray[np.int64], out: NDArray[Any]) -> Callable[[int], int]:
-        """The same for checked buffers; the function returns a status."""
+        """`bind` for checked buffers."""
         if self._plain:
             return kernels.unchecked.bind_functional(self._nodes, self._points, chosen, out)
         nodes, points = self._given
@@ -419,7 +419,7 @@ class Interpolator:
         return self._evaluate(values, points, out)
 
     def _evaluate(self, values: ArrayLike, points: ArrayLike, out: Output | None) -> NDArray[Any]:
-        """The same for any arguments."""
+        """Evaluate for any arguments, which are checked here."""
         values, points = _values(values, self._given.size), check_numbers("points", points)
         single = points.ndim == 0
         points = points.reshape(1) if single else check_line("points", points)

@@ -171,7 +171,7 @@ def _span_ready(plan, arrival, latest):
         m = in_order[at]
         row = basis[held]
         row[:] = plan.spare[m]
-        for _ in range(2):  # one pass leaves rounding errors of the size of what it subtracts
+        for _ in range(2):  # one pass leaves the rounding errors of what it subtracts
             for b in range(held):
                 along = 0.0
                 for j in range(1, width):
