@@ -1,4 +1,4 @@
-/* Messages of a round as they come. */
+/* Record the messages of a round as they come. */
 #include <math.h>
 
 #include "fastgc.h"
@@ -17,6 +17,7 @@ static double norm_squared(const fgc_arrivals *a, const void *row)
     }
 }
 
+/* Return whether all elements of a row of doubles are finite; 0 for other kinds of rows. */
 static int finite_doubles(const fgc_arrivals *a, const void *row)
 {
     const double *const x = row;
@@ -35,7 +36,7 @@ fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row, do
     if (a->heard[number])
         return FGC_DUPLICATE;
     const double square = a->check ? norm_squared(a, row) : NAN;
-    if (a->check && !(square < INFINITY) && !finite_doubles(a, row)) /* squares may be beyond */
+    if (a->check && !(square < INFINITY) && !finite_doubles(a, row)) /* squares may overflow */
         return FGC_NOT_FINITE;
     const int64_t count = a->state[0]++;
     a->numbers[count] = number;

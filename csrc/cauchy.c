@@ -1,29 +1,27 @@
 /* Equations with a Cauchy-like matrix, solved for as many unknowns as pays, by elimination.
- * fastgc/kernels/numpy/near_exact.py says which, and has it in NumPy.
+ * fastgc/kernels/numpy/near_exact.py defines the problem, and solves it in NumPy.
  *
- * What is left of C[i][k] = g_i h_k / (x_i - y_k) after a step with row p and column q is of that form again,
+ * Eliminating row p and column q of C[i][k] = g_i h_k / (x_i - y_k) leaves a matrix of the same form, with
  *
  *     g_i *= (x_i - x_p) / (x_i - y_q),    h_k *= (y_k - y_q) / (y_k - x_p)
  *
- * (Gohberg, Kailath and Olshevsky 1995): a step takes O(s + c), and entries have the high relative precision
- * of products, however small they are. Nodes are sums of two doubles, as is what they are apart.
+ * (Gohberg, Kailath and Olshevsky 1995). So a step takes O(s + c), and entries have the high relative
+ * precision of products, however small they are. Each node is the sum of two doubles; differences of nodes
+ * use both.
  *
- * The invariant: before step t, rows and columns 0 .. t-1 are those of the pivots, in their order, and their g
- * and h as they were then; b is what is left of the right-hand side. Row t of the upper triangle, over its
- * pivot, has the order of columns of that time. Arrays end in LANES numbers that do no harm. */
+ * Invariant: before step t, rows and columns 0 .. t-1 are those of the pivots, in order, with g and h as of
+ * their own step; b is what is left of the right-hand side. Row t of the upper triangle, divided by its
+ * pivot, has the columns in their order at step t. Arrays end in LANES padding numbers. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "vector.h"
 
-/* What the size of a solution is taken for, over that of the parts it is a sum of; how much larger than the
- * least an error may be before steps end; and a pivot over the first one that is but rounding. */
-#define MARGIN 64.0
-#define LARGER 4.0
-#define NOTHING 1e-18
-/* What is left of a system that is solved step by step when that ends, and the most steps. */
-#define SHORT 1e-2
-enum { LAST = 64 };
+#define MARGIN 64.0   /* assumed: the solution's size, relative to that of the parts found so far */
+#define LARGER 4.0    /* steps end once the rounding is so many times the least error so far */
+#define NOTHING 1e-18 /* a pivot so small, relative to the first, is mere rounding */
+#define SHORT 1e-2    /* conjugate gradients end at this relative residual, */
+enum { LAST = 64 };   /* or after so many steps */
 
 typedef struct {
     double *high, *low, *weight; /* nodes, and g or h */
@@ -63,7 +61,7 @@ static FGC_INLINE double largest_lane(vector top)
     return most;
 }
 
-/* The first of v[begin .. end-1] that is of this magnitude, or the last. */
+/* Return the first index of v[begin .. end-1] with magnitude `most` or more, or the last index. */
 static int64_t find(const double *v, int64_t begin, int64_t end, double most)
 {
     int64_t at = begin;
@@ -74,8 +72,8 @@ static int64_t find(const double *v, int64_t begin, int64_t end, double most)
     return at;
 }
 
-/* Of one row or column of the matrix, from `begin` on: 1 / (a_i - node), and entries, the largest of which
- * is returned. */
+/* Compute one row or column of the matrix from `begin` on: over[i] = 1 / (a_i - node), and the entries.
+ * Returns the largest magnitude of an entry. */
 static double line(const side *a, int64_t begin, double high, double low, double factor,
                    double *over, double *entry)
 {
@@ -90,7 +88,8 @@ static double line(const side *a, int64_t begin, double high, double low, double
     return largest_lane(top);
 }
 
-/* Weights after a step: times (a_i - high - low) over[i], from `begin` on; the largest. */
+/* Multiply the weights from `begin` on by (a_i - high - low) over[i], after a step. Returns the largest
+ * magnitude. */
 static double update(side *a, int64_t begin, double high, double low, const double *over)
 {
     vector top = {0};
@@ -102,7 +101,7 @@ static double update(side *a, int64_t begin, double high, double low, const doub
     return largest_lane(top);
 }
 
-/* b_i -= entry_i y for i in begin .. size-1; their sum of squares after that. */
+/* b_i -= entry_i y for i in begin .. size-1. Returns the sum of squares of these b_i. */
 static double reduce(double *re, double *im, const double *entry, double y_re, double y_im,
                      int64_t begin, int64_t size)
 {
@@ -122,7 +121,7 @@ static double reduce(double *re, double *im, const double *entry, double y_re, d
     return total;
 }
 
-/* The sum of a number of products of reals v with complex w. */
+/* out = the sum of v_i w_i, with v real and w = re + i im complex. */
 static void inner(const double *v, const double *re, const double *im, int64_t size, double *out)
 {
     enum { CHAINS = 4 };
@@ -174,9 +173,11 @@ static void add(double *re, double *im, const double *factor, const double *w, i
     }
 }
 
-/* The shortest of the solutions z, other - that is z - W o on the pivots and o elsewhere - by conjugate
- * gradients: v with (1 + W W^T) v = z, and o = W^T v. W has `count` columns of `rank` numbers, which is rounded
- * up to `stride` from one to the next. Real parts come first, imaginary ones `stride` later; work: 8 stride. */
+/* Find the shortest solution. For any o, the vector with z - W o on the pivots and o elsewhere is a
+ * solution. The shortest has o = W^T v with (1 + W W^T) v = z; conjugate gradients find v. On return z
+ * holds z - W o, and `other` holds o. W has `count` columns of `rank` numbers, `stride` apart, which is
+ * `rank` rounded up. In z, imaginary parts come `stride` after the real ones. `work` holds 8 stride
+ * numbers. */
 static void shorten(const double *columns, int64_t count, int64_t rank, int64_t stride, double *z,
                     double *other, double *work)
 {
@@ -215,8 +216,8 @@ static void shorten(const double *columns, int64_t count, int64_t rank, int64_t 
     }
 }
 
-/* The columns W of the inverse of the pivots' part times the rest, W[k][l] = u_k v_l / (y_l - y_k): v is
- * h after the steps, and u what h would be divided by, of a pivot's column. */
+/* Write W, the inverse of the matrix of the pivots times its other columns: W[k][l] = u_k v_l / (y_l -
+ * y_k), where v_l is h_l after the steps, and u_k is the divisor of h_k for a pivot's column. */
 static void closed_form(const side *rows, const side *columns, int64_t rank, int64_t stride,
                         double *factor, double *out)
 {
@@ -303,7 +304,7 @@ fgc_status FGC_AT_LEVEL(fgc_cauchy_ridge)(const double *x, const double *y, cons
         if (t == most || rounding > LARGER * LARGER * least)
             break;
         int64_t p = find(rows.weight, t, s, most_g), q = -1;
-        for (;;) { /* each pivot is larger than that before */
+        for (;;) { /* each pivot is larger than the one before */
             const double most_row = line(&columns, t, rows.high[p], rows.low[p], -rows.weight[p],
                                          under, row);
             const int64_t better = find(row, t, c, most_row);
@@ -344,11 +345,11 @@ fgc_status FGC_AT_LEVEL(fgc_cauchy_ridge)(const double *x, const double *y, cons
         update(&columns, t + 1, columns.high[t], columns.low[t], under);
     }
 
-    /* Weights of columns as they were after `rank` steps. */
+    /* Undo the changes to the columns' weights after step `rank`. */
     for (int64_t j = t - 1; j >= rank; j--)
         for (int64_t k = j + 1; k < c; k++)
             columns.weight[k] *= distance(&columns, k, &rows, j) / distance(&columns, k, &columns, j);
-    /* The solution on the pivots' columns, which go back to where they were. */
+    /* Solve for the pivots' columns, and undo the exchanges of columns on the way. */
     memset(z_re, 0, (size_t)tall * sizeof *z_re);
     memset(z_im, 0, (size_t)tall * sizeof *z_im);
     for (int64_t j = rank - 1; j >= 0; j--) {

@@ -11,7 +11,7 @@
 #include <time.h>
 #endif
 
-/* Nanoseconds since some moment; the same for all processes of this machine. */
+/* Return the nanoseconds since some moment, which is the same for all processes of this machine. */
 static inline int64_t now(void)
 {
 #ifdef _WIN32

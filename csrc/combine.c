@@ -1,4 +1,5 @@
-/* Linear combinations of long vectors: encoding and decoding. Memory-bound; every row is read once. */
+/* Linear combinations of long vectors: encoding and decoding. Memory bounds the speed; every row is read
+ * once. */
 #include <math.h>
 #include <string.h>
 
@@ -8,35 +9,34 @@
 #include <immintrin.h>
 #endif
 
-/* Reading at full bandwidth is a matter of how rows are walked. Measured at 68 rows of 10^6 doubles
- * as a fraction of a plain sequential read: 4 rows at once in blocks of 16384 elements 0.80, and 0.97
- * with lines asked for 2048 bytes ahead, across the change of rows. Groups of 8 rows, and several lines
- * of a row at a time, take 1.07 times the time. */
+/* The order in which rows are read decides the bandwidth. Measured with 68 rows of 10^6 doubles, as a
+ * fraction of a plain sequential read: 0.80 with 4 rows at once in blocks of 16384 elements; 0.97 if lines
+ * are also prefetched 2048 bytes ahead, across the change of rows. Rejected: groups of 8 rows, and several
+ * lines of a row at a time, which take 1.07 times the time. */
 enum { GROUP = 4, BLOCK = 16384, HALF = BLOCK / 2, AHEAD_BYTES = 2048 };
 
-/* Up to this size rows are in a cache: nothing is asked for ahead (which takes 1.3 to 1.6 times the time
- * from the last one, of which 8 MB are counted on), and more rows make a group, as many as rounding errors
- * allow (fastgc/kernels/rows.py knows of their number) and registers are for. */
+/* Rows of up to CACHED_BYTES together are taken to be in a cache (8 MB of the last level). Nothing is then
+ * prefetched, which would take 1.3 to 1.6 times the time, and CACHED_GROUP rows make a group: as many as
+ * rounding errors (fastgc/kernels/rows.py relies on the number) and registers allow. */
 enum { NEAR_BYTES = 1 << 21, CACHED_BYTES = 1 << 23, CACHED_GROUP = FGC_VECTOR > 16 ? 8 : GROUP };
 
-/* Floats are added up as floats, at most so many in a row, and what they add up to as doubles. To convert
- * each one takes twice the time where rows are in the cache. Up to NEAR_BYTES, up to MOST rows are added
- * up in registers: 0.9 times the time, but so many streams of addresses take three times as long from
- * memory. */
+/* At most FOLD floats are added up as floats, and their sums as doubles: converting each float takes twice
+ * the time if rows are in the cache. Rows of up to NEAR_BYTES together are added up in registers, at most
+ * MOST of them: 0.9 times the time. From memory so many streams of addresses take three times as long. */
 enum { FOLD = 8, MOST = 32 };
 
-/* Vectors of sums in registers, twice as many for complex coefficients. */
+/* Vectors of sums in registers; twice as many for complex coefficients. */
 enum { STRIP = 4 };
 
-/* Clang does so by itself, and warns where `rows` is no constant. */
+/* Clang unrolls by itself, and warns where `rows` is not constant. */
 #if defined(__clang__)
 #define UNROLL_GROUP
 #else
 #define UNROLL_GROUP FGC_UNROLL
 #endif
 
-/* A vector that stays in its register: where two products take it, GCC reads it from memory for each
- * (1.15 times the time, 1.3 where vectors cross lines). */
+/* Keep a vector in its register. Otherwise GCC reads a factor of two products from memory twice (1.15
+ * times the time; 1.3 where vectors cross lines). */
 #if defined(__x86_64__)
 #define HOLD(vector) __asm__("" : "+v"(vector))
 #else
@@ -54,10 +54,11 @@ typedef struct {
 /* Halves are IEEE's binary16, bfloats the upper halves of floats. */
 typedef uint16_t half, bfloat;
 
-/* A half's bits as a float's, without branches; for scalars and vectors alike. Its exponent and fraction
- * moved into place make a float too small by 2^112: the exponent is raised by as much, and once more if
- * it is the largest (Inf, NaN). If it is the smallest (zero, subnormals), a leading one is put before the
- * fraction, and what that adds, 2^-14, is the `surplus`: no float on the way is subnormal. */
+/* Convert a half's bits to a float's, without branches, for scalars and vectors alike. The half's exponent
+ * and fraction, moved into place, make a float that is too small by 2^112: the exponent is raised by 112,
+ * and once more if it is the largest (Inf, NaN). For the smallest exponent (zero, subnormals) a leading one
+ * is put before the fraction. It adds 2^-14, the `surplus`, which the caller subtracts: so no intermediate
+ * float is subnormal. */
 #define HALF_TO_FLOAT(half, kept, raised, surplus, sign)                                           \
     kept = (half & 0x7fff) << 13;                                                                  \
     surplus = 0 - ((kept - (UINT32_C(1) << 23)) >> 31);                                            \
@@ -66,7 +67,7 @@ typedef uint16_t half, bfloat;
     surplus &= UINT32_C(113) << 23;                                                                \
     sign = (half & 0x8000) << 16
 
-/* What an element of a row stands for. */
+/* The value of one element of a row. */
 static FGC_INLINE double value_double(double x) { return x; }
 static FGC_INLINE float value_float(float x) { return x; }
 
@@ -94,8 +95,8 @@ typedef double vector_double __attribute__((vector_size(FGC_VECTOR)));
 typedef uint32_t bits_float __attribute__((vector_size(FGC_VECTOR)));
 typedef uint64_t bits_double __attribute__((vector_size(FGC_VECTOR)));
 
-/* Swap the halves of each pair. Left to itself, the compiler vectorises complex products for some
- * numbers of rows only (GCC 12). */
+/* Swap the halves of each pair. By itself GCC 12 vectorises complex products only for some numbers of
+ * rows. */
 #if defined(__clang__)
 #define SHUFFLE(vector, mask, ...) __builtin_shufflevector(vector, vector, __VA_ARGS__)
 #else
@@ -119,7 +120,7 @@ typedef uint64_t bits_double __attribute__((vector_size(FGC_VECTOR)));
 static FGC_INLINE vector_float swap_float(vector_float v) { return SHUFFLE(v, bits_float, PAIRS_FLOAT); }
 static FGC_INLINE vector_double swap_double(vector_double v) { return SHUFFLE(v, bits_double, PAIRS_DOUBLE); }
 
-/* load_X_Y: X's from anywhere as one vector of Y's; store_X_Y: back. */
+/* load_X_Y reads Xs, aligned or not, as one vector of Ys; store_Y writes a vector of Ys. */
 static FGC_INLINE vector_float load_float_float(const float *from)
 {
     vector_float v;
@@ -137,7 +138,8 @@ static FGC_INLINE vector_double load_double_double(const double *from)
 static FGC_INLINE void store_float(float *to, vector_float v) { memcpy(to, &v, sizeof v); }
 static FGC_INLINE void store_double(double *to, vector_double v) { memcpy(to, &v, sizeof v); }
 
-/* load_some_X_Y, store_some_Y: the first `count` of them, 1 to all but one; the rest of a vector is 0. */
+/* load_some_X_Y and store_some_Y: the same for the first `count` elements only, at least 1 and fewer than a
+ * vector holds. The rest of a vector that is read is 0. */
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #define FGC_MASKS 1
 #define FIRST(count) ((UINT32_C(1) << (count)) - 1)
@@ -176,7 +178,7 @@ static FGC_INLINE void store_some_float(float *to, vector_float v, int count)
 
 static FGC_INLINE bits_float load_bits(const uint16_t *from)
 {
-    /* By intrinsics where there are some: GCC 12 takes narrow vectors that become wide ones to pieces. */
+    /* Intrinsics where there are some: GCC 12 converts a narrow vector to a wide one element by element. */
 #if defined(__AVX512F__)
     return (bits_float)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
 #elif defined(__AVX2__)
@@ -212,7 +214,7 @@ static FGC_INLINE vector_float load_bfloat_float(const bfloat *from)
     return (vector_float)(load_bits(from) << 16);
 }
 
-/* A vector of sums as doubles: those of floats take two. */
+/* A vector of sums as doubles: a vector of floats becomes two vectors. */
 typedef struct {
     vector_double low, high;
 } sums_float;
@@ -266,7 +268,7 @@ static FGC_INLINE sums_double widen_double(vector_double v) { return v; }
 static FGC_INLINE vector_double narrow_double(sums_double v) { return v; }
 static FGC_INLINE sums_double plus_double(sums_double a, sums_double b) { return a + b; }
 
-/* The first `some` of them, if not 0. */
+/* Load all sums, or the first `some` if `some` is not 0. */
 static FGC_INLINE sums_float load_sums_float(const double *from, int some)
 {
     enum { LANES = FGC_VECTOR / sizeof(double) };
@@ -315,8 +317,7 @@ static FGC_INLINE void store_sums_double(double *to, sums_double v, int some)
     STORE_SOME(double, to, v, some);
 }
 
-/* The same where the sums end. What is not finite leaves bits in `found`: its difference to itself is NaN,
- * others' are 0. */
+/* Store final sums. A non-finite one leaves bits in `found`: x - x is NaN if x is not finite, else 0. */
 static FGC_INLINE void put_float(float *to, vector_float v, int some, bits_float *found)
 {
     *found |= (bits_float)(v - v);
@@ -330,7 +331,8 @@ static FGC_INLINE void put_double(double *to, vector_double v, int some, bits_do
 }
 #endif
 
-/* NaN or Inf among x: all exponent bits set. Bitwise, so that it vectorises without fast-math. */
+/* Return whether x holds NaN or Inf: all exponent bits are set. Bitwise, so that it vectorises without
+ * fast-math. */
 #define NONFINITE(real, unsigned, exponent)                                                        \
     static FGC_INLINE int nonfinite_##real(const real *x, int64_t len)                                        \
     {                                                                                              \
@@ -345,7 +347,7 @@ static FGC_INLINE void put_double(double *to, vector_double v, int some, bits_do
 NONFINITE(float, uint32_t, UINT32_C(0x7f800000))
 NONFINITE(double, uint64_t, UINT64_C(0x7ff0000000000000))
 
-/* Sixteen lanes: an order of summation that vectorises without fast-math. */
+/* Sum of squares in sixteen lanes: an order of summation that vectorises without fast-math. */
 #define SQUARE_SUM(name, row, type)                                                                \
     double name(void *const *vector, const double *by, int64_t len)                                \
     {                                                                                              \
@@ -367,12 +369,12 @@ SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_part_double), double, double)
 SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_part_half), half, uint16_t)
 SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_part_bfloat), bfloat, uint16_t)
 
-/* From this size of what is read and written on, complex sums of real rows are written past the caches:
- * 0.8 to 0.95 times the time, of 3 rows and of 13. Real sums are not: 0.7 to 1.4 times. */
+/* If more bytes than this are read and written, complex sums of real rows are written past the caches: 0.8
+ * to 0.95 times the time, for 3 rows and for 13. Real sums are not: 0.7 to 1.4 times the time. */
 enum { APART_BYTES = CACHED_BYTES };
 
-/* The parts of `len` complex sums, HALF apart, side by side; how many of them are written, and what is not
- * finite is told in `bad`. */
+/* Write `len` complex sums past the caches. Their real parts are at u, the imaginary parts HALF further.
+ * Returns how many were written, and sets bits of *bad if one is not finite. */
 #if defined(__SSE2__)
 static FGC_INLINE int64_t stream_double(double *to, const double *u, int64_t len, int *bad)
 {
@@ -434,12 +436,13 @@ COMBINE(float, float)
 COMBINE(half, float)
 COMBINE(bfloat, float)
 
-/* A float as a half's bits, rounded to even. A normal half: 112 is taken off the exponent, 13 digits
- * off the fraction; a carry out of the fraction rightly goes into the exponent, and out of the largest
- * exponent makes Inf. A smaller one: 0.5 is added, whose last digit is worth a subnormal half's, so
- * that the addition rounds. A NaN keeps the digits that there is room for, as in NumPy. All three are
- * computed and one is chosen by masks, since a branch would keep the loop from vectorising; as signed
- * numbers, since AVX2 cannot compare unsigned ones. */
+/* Return a float as a half's bits, rounded to nearest, ties to even. Three cases are computed and one is
+ * chosen by masks, as a branch would keep the loop from vectorising; in signed integers, as AVX2 cannot
+ * compare unsigned ones.
+ *  - A normal half: subtract 112 from the exponent and drop 13 digits of the fraction. A carry out of the
+ *    fraction rightly goes into the exponent, and out of the largest exponent makes Inf.
+ *  - A smaller one: add 0.5, whose last digit is worth that of a subnormal half: the addition rounds.
+ *  - A NaN keeps the digits that there is room for, as in NumPy. */
 static FGC_INLINE uint16_t half_of(float x)
 {
     const float added = fabsf(x) + 0.5f; /* an ulp is 2^-24 */
@@ -458,7 +461,7 @@ static FGC_INLINE uint16_t half_of(float x)
 typedef uint32_t word_halves __attribute__((vector_size(FGC_VECTOR)));
 typedef uint64_t many_words __attribute__((vector_size(FGC_VECTOR)));
 
-/* Of each word the product of its halves. A product of whole words would take three of these. */
+/* Return the product of the two halves of each word. A product of whole words would take three of these. */
 static FGC_INLINE many_words product_of_halves(many_words x)
 {
 #if defined(__AVX512F__)
@@ -472,7 +475,7 @@ static FGC_INLINE many_words product_of_halves(many_words x)
 #endif
 }
 
-/* The hash of as many words as whole pairs of vectors hold; how many these are. */
+/* Add the hash of as many words as fill whole pairs of vectors to *sum. Returns how many these are. */
 static FGC_INLINE int64_t hash_vectors(const uint64_t *words, const uint64_t *keys, int64_t count,
                                        uint64_t *sum)
 {
@@ -513,8 +516,8 @@ void FGC_AT_LEVEL(fgc_hash_words)(const uint64_t *words, int64_t len, const uint
     }
 }
 
-/* A double as a float, cut off, and odd if that loses anything: so it is rounded to a half as the double
- * is (Boldo and Melquiond 2008: rounding to odd, with two digits to spare). */
+/* Return a double cut off to a float, with the last bit set if that loses anything (Boldo and Melquiond
+ * 2008: rounding to odd, with two digits to spare): the float rounds to the same half as the double. */
 static FGC_INLINE float odd_of(double x)
 {
     float value = (float)x;
@@ -533,8 +536,8 @@ void FGC_AT_LEVEL(fgc_to_halves_double)(const double *x, int64_t len, double fac
         out[i] = half_of(odd_of(x[i] * factor));
 }
 
-/* The factor may be beyond a float, so two floats stand for it. Their first product is rounded, or
- * Inf, only where the result is 0, or Inf, as a half. */
+/* The factor may be beyond a float, so two floats stand for it. The product with the first is rounded, or
+ * Inf, only where the resulting half is 0, or Inf. */
 void FGC_AT_LEVEL(fgc_to_halves_float)(const float *x, int64_t len, double factor, uint16_t *out)
 {
     int exponent;

@@ -3,19 +3,19 @@
 
 #include "pairs.h"
 
-/* So many rows at a time, and so many reals of each: the sums stay in the nearest cache. */
+/* GROUP rows at a time, and BLOCK reals of each: the sums stay in the nearest cache. */
 enum { GROUP = 8, BLOCK = 512, AHEAD_BYTES = 1024 };
 
-/* Rows' vectors at a time, each of which takes four registers for sums: of pairs one only. */
+/* Vectors of a row at a time, each of which takes four registers for sums. Rows of pairs: always one. */
 enum { STRIP = LANES >= 8 ? 2 : 1 };
 
-/* Of LANES reals, the sums of x v and of y v, for coefficients x + iy. */
+/* For LANES reals v: the sums of x v and of y v, for coefficients x + iy. */
 typedef struct {
     pair x, y;
 } sums;
 
-/* Two vectors of pairs as one of high parts and one of low parts: of the first, the third, ... of
- * either in turns. */
+/* Shuffles that turn two vectors of pairs into one of high parts and one of low parts, which take pairs
+ * from the first and the second vector in turns; and back, in order. */
 #if FGC_VECTOR == 64
 #define HIGH_PARTS 0, 8, 2, 10, 4, 12, 6, 14
 #define LOW_PARTS 1, 9, 3, 11, 5, 13, 7, 15
@@ -39,7 +39,7 @@ typedef struct {
 #define SWAPPED 1, 0
 #endif
 
-/* LANES of a row's elements: pairs in the order of HIGH_PARTS. */
+/* Load LANES elements of a row; pairs come in the order of HIGH_PARTS. */
 static FGC_INLINE pair get_lanes(const double *from, const int paired)
 {
     const vector first = load(from);
@@ -53,7 +53,7 @@ static FGC_INLINE pair get_lanes(const double *from, const int paired)
 #endif
 }
 
-/* `vectors` vectors of a few rows, whose sums stay in registers. */
+/* Add `vectors` vectors of a few rows to the sums, which stay in registers. */
 static FGC_INLINE void add_strip(const double *const *row, const double *coef, const int64_t count,
                                  int64_t at, sums *to, const int vectors, const int paired)
 {
@@ -76,7 +76,7 @@ static FGC_INLINE void add_strip(const double *const *row, const double *coef, c
         }
     }
     FGC_UNROLL
-    for (int t = 0; t < vectors; t++) { /* low parts, which are rounded, stay small */
+    for (int t = 0; t < vectors; t++) { /* normalise: low parts, which are rounded, stay small */
         to[t].x = quick_two_sum(sum[t].x.high, sum[t].x.low);
         to[t].y = quick_two_sum(sum[t].y.high, sum[t].y.low);
     }
@@ -92,7 +92,7 @@ static FGC_INLINE void add_rows(const double *const *row, const double *coef, co
         add_strip(row, coef, count, t * LANES, to + t, 1, paired);
 }
 
-/* All rows' elements from .. from + len - 1, of which the rows have `present`; others count as zeros. */
+/* Add elements from .. from + present - 1 of all rows to the sums. */
 static FGC_INLINE void add_all_rows(const uintptr_t *rows, const double *coef, int64_t count,
                                     int64_t from, int64_t present, sums *to, const int paired)
 {
@@ -129,7 +129,7 @@ static FGC_INLINE pair in_order(pair v, const int paired)
     return v;
 }
 
-/* LANES of the sums x v + i y v, in order and not normalised: what high and low stand for is high + low. */
+/* Return LANES of the sums x v + i y v, in order, as high + low, not normalised. */
 static FGC_INLINE pair complex_sum(const sums *all, int64_t t, const int paired)
 {
     const pair x = in_order(all[t].x, paired);
@@ -148,7 +148,7 @@ static FGC_INLINE pair complex_sum(const sums *all, int64_t t, const int paired)
     return sum;
 }
 
-/* LANES pairs as they lie in memory. */
+/* Store LANES pairs as they lie in memory. */
 static FGC_INLINE void put_pairs(double *to, pair v)
 {
 #if FGC_VECTOR
@@ -164,7 +164,8 @@ static FGC_INLINE pair get_pairs(const double *from)
     return in_order(get_lanes(from, 1), 1);
 }
 
-/* Write LANES sums, or add them, as pairs or rounded; 0, or NaN where one is NaN or Inf. */
+/* Write LANES sums, or add them to `out`, as pairs or rounded. Returns NaN where a sum is not finite, else
+ * 0. */
 static FGC_INLINE vector put_sums(pair sum, int fresh, double *out, const int rounded)
 {
     if (!fresh) {
@@ -181,7 +182,7 @@ static FGC_INLINE vector put_sums(pair sum, int fresh, double *out, const int ro
     return sum.high - sum.high;
 }
 
-/* The same of a block, whose last numbers may not fill a vector; returns whether one is NaN or Inf. */
+/* The same for a block, whose last numbers need not fill a vector. Returns whether one is NaN or Inf. */
 static FGC_INLINE int finish(const sums *all, int64_t len, int fresh, double *out, const int paired,
                              const int rounded)
 {

@@ -1,46 +1,48 @@
-/* When the messages of a simulated round suffice.
+/* Find when the messages of a simulated round suffice.
  *
- * A round is: fill_arrivals, find_ready (by the plan's rule), then what had come and been computed by
- * then.
+ * A round fills in its arrivals (fill_arrivals), finds when it is ready by the plan's rule (find_ready),
+ * and counts the messages and computations that are complete by then.
  *
  * Two invariants. Every backend and level rounds alike, so that their counts agree even where times tie:
- * this file is compiled without fused multiply-adds. And no bit of a result depends on what saves time:
- * a window that misses, or a limit that was too early, leads to the same search among all messages.
+ * this file is compiled without fused multiply-adds. And shortcuts change no bit of a result: if a
+ * window or a limit misses, the same search runs again among all messages.
  *
- * What saves time, by rule:
+ * How each rule saves time:
  *
- * - Blocks and cells need the message of one rank: quickselect (Hoare 1961), by weights where cells
- *   differ. Up to FEW keys are compared each with each, in vectors.
+ * - Blocks and cells need the message of one rank: quickselect (Hoare 1961), by weights where the cells'
+ *   weights differ. Up to FEW keys are compared each with each, in vectors.
  * - Intervals (FGC_TILING) need two points connected. Edges in parallel or in series merge (Duffin 1965)
- *   once for all rounds; a round then takes minima and maxima, and often one edge is left.
- * - Rounds are alike: both look first inside the window of times at which the rounds before were ready.
- * - Edges of graphs (FGC_EDGES) take messages in order, from a heap of workers, into a forest with sides.
- * - Rows that span (FGC_SPAN) are spared from the last one backwards, by Gram-Schmidt: the first that
- *   cannot be spared is the one waited for.
+ *   once for all rounds. A round then takes minima and maxima, and often one edge is left.
+ * - Rounds are alike: blocks, cells and intervals look first inside the window of times at which the
+ *   last rounds were ready.
+ * - Edges of graphs (FGC_EDGES) take messages in order of arrival, from a heap of workers. A forest of
+ *   components records on which side of its component each vertex is.
+ * - Rows that span (FGC_SPAN) are spared from the latest one backwards, by Gram-Schmidt. The first that
+ *   cannot be spared is the one that the round waits for.
  *
- * Tried and rejected: to sort all arrivals of each round, which costs more than the rest of it; and to
- * draw delays here, of those workers only that may matter: 440 lines saved 14 ms of 20,000 rounds at
- * most. */
+ * Tried and rejected: sorting all arrivals of each round, which costs more than the rest of the round;
+ * and drawing delays here, only for workers that may matter: 440 lines, which saved at most 14 ms in
+ * 20,000 rounds. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "vector.h"
 
-/* The times between which the rounds before were ready. Rounds are alike: few messages of the next one
- * come between these times, and the one sought is nearly always among them. */
+/* The earliest and the latest time at which recent rounds were ready. Rounds are alike: few messages of
+ * the next round come between these times, and the one sought is nearly always among them. */
 typedef struct {
-    double low, high;    /* of the last EPOCH rounds that were whole; at first no time at all */
-    double least, most;  /* of those since */
-    int64_t rounds;
+    double low, high;    /* of the last complete epoch of EPOCH rounds; empty before the first ends */
+    double least, most;  /* of the present epoch */
+    int64_t rounds;      /* in the present epoch */
 } window;
 
 enum { EPOCH = 32 };
 
-/* The most keys among which a rank is found by comparing each with each. */
+/* Among at most so many keys a rank is found by comparing each with each. */
 enum { FEW = 32 };
 
-/* The most messages of a worker, on average, for which skipping late ones does not pay. */
+/* Skipping late messages pays if workers send more than so many on average. */
 enum { MANY = 8 };
 
 /* key[to] = the earlier, or if serial the later, of key[to] and key[from]. */
@@ -48,67 +50,69 @@ typedef struct {
     int64_t to, from, serial;
 } step;
 
-/* One round's messages, and the workers that send them. */
+/* The messages of one round, and the workers that send them. */
 typedef struct {
     int single;      /* whether every worker sends one message */
     int straight;    /* whether messages lie in the order of their groups */
-    int many;        /* whether workers send above MANY, so that late ones are skipped */
+    int many;        /* whether workers send more than MANY on average: late ones are then skipped */
     double *begin;   /* when each worker begins */
     double *load;    /* the computations of each worker */
-    double *sent;    /* the part of its work after which each worker sent the last message that came */
+    double *sent;    /* the share of its work after which each worker sent its last message that came */
     double *arrival; /* when each message comes */
-    double limit;    /* what comes later is taken not to come: the round is then done again without */
+    double limit;    /* later messages may be left out; if the round then is not ready by the limit, */
+                     /* it is searched again without one */
 } messages;
 
-/* What keys are selected with. */
+/* Work space in which keys are selected. */
 typedef struct {
-    double *key;             /* what is selected from; overwritten */
-    double *spare;           /* what lies beyond a pivot */
-    double *gathered;        /* a block's arrivals, or the earliest of each cell */
-    int64_t *weight;         /* FGC_CELLS: of each key */
-    int64_t *spare_weight;   /* of each of the spare ones */
-    window *windows;         /* of each block; or the first alone. The last is of await_workers */
-    uint64_t random;         /* picks pivots */
+    double *key;             /* the keys to select from; overwritten */
+    double *spare;           /* the keys beyond a pivot */
+    double *gathered;        /* a block's arrivals, or the earliest arrival of each cell */
+    int64_t *weight;         /* FGC_CELLS: the weight of each key */
+    int64_t *spare_weight;   /* FGC_CELLS: the weight of each spare key */
+    window *windows;         /* one for each block; other rules use the first; await_workers the last */
+    uint64_t random;         /* state of the generator that picks pivots */
 } selection;
 
-/* FGC_BLOCKS and FGC_CELLS: which message is of which group. */
+/* FGC_BLOCKS and FGC_CELLS: the messages of each group. */
 typedef struct {
     int64_t *order;   /* the messages by group */
     int64_t *bound;   /* where each group begins in this order */
-    int64_t heaviest; /* what all cells weigh together */
+    int64_t heaviest; /* the weight of all cells together */
     int64_t rank;     /* how many cells suffice, if any so many do; else 0 */
 } grouping;
 
-/* FGC_TILING: the graph that is left once edges are merged, and how it comes of all messages. */
+/* FGC_TILING: the graph that is left after merging edges, and the merges. */
 typedef struct {
     int64_t *near;        /* edges inside the window */
     int64_t *start, *stop; /* the ends of each message's edge */
-    int64_t *edge;        /* those that are left */
-    int64_t edges;        /* how many they are */
-    step *step;           /* the merges that lead to them, in order */
-    int64_t steps;        /* how many these are */
+    int64_t *edge;        /* the edges that are left */
+    int64_t edges;        /* their number */
+    step *step;           /* the merges, in order */
+    int64_t steps;        /* their number */
 } tiling;
 
-/* A forest of components. Of FGC_EDGES also, of each vertex, whether it is on its parent's side (1 or
- * -1), and of each root what add_edge says. */
+/* A forest of components. For FGC_EDGES: sign[v] is 1 if vertex v is on its parent's side, else -1; and of
+ * each root, size counts the component's vertices, more is how many more of them are on the root's side
+ * than on the other, and odd says whether the component has a cycle of odd length. */
 typedef struct {
     int64_t *parent, *sign, *size, *more, *odd;
 } forest;
 
-/* FGC_SPAN: an orthonormal basis of the rows that are spared, and room for one row more. */
+/* FGC_SPAN: an orthonormal basis of the spared rows, and room for one row more. */
 typedef struct {
     double *basis;
-    int64_t held; /* rows of it */
+    int64_t held; /* rows in the basis */
 } spared;
 
-/* Workers by the arrival of their next message: a heap. */
+/* A heap of workers by the arrival of their next message. */
 typedef struct {
-    int64_t *heap;   /* workers, the one whose message comes next first */
+    int64_t *heap;   /* the worker whose message comes next is first */
     int64_t *next;   /* each worker's next message */
     int64_t waiting; /* workers in the heap */
 } arrivals;
 
-/* All that rounds of one plan share. */
+/* The state that all rounds of one plan share. */
 typedef struct {
     const fgc_completion_plan *plan;
     messages messages;
@@ -118,12 +122,13 @@ typedef struct {
     forest parts;
     spared span;
     arrivals queue;
-    window last; /* of when rounds are ready */
+    window last; /* when whole rounds were ready */
 } fgc_rounds;
 
+/* Record in the window when a round was ready. */
 static void note(const fgc_rounds *r, window *w, double ready)
 {
-    if (ready > r->messages.limit) /* it may be sooner: the round is done again */
+    if (ready > r->messages.limit) /* found among too few messages: the round is searched again */
         return;
     w->least = ready < w->least ? ready : w->least;
     w->most = ready > w->most ? ready : w->most;
@@ -131,8 +136,8 @@ static void note(const fgc_rounds *r, window *w, double ready)
         *w = (window){w->least, w->most, INFINITY, -INFINITY, 0};
 }
 
-/* A key than which about this part of the keys are smaller. Sampled at random, so that no order of
- * arrivals is bad for long. */
+/* Return a key such that about the fraction `part` of all keys is smaller. The sample is random, so that
+ * no order of arrivals is bad for long. */
 static double choose_pivot(fgc_rounds *r, const double *key, int64_t count, double part)
 {
     enum { SAMPLE = 8 };
@@ -149,9 +154,9 @@ static double choose_pivot(fgc_rounds *r, const double *key, int64_t count, doub
     return sample[(int64_t)(part * (double)size)];
 }
 
-/* Quickselect (Hoare 1961) by weights: the smallest t such that the keys up to t weigh `need` > 0. All
- * `count` keys weigh `whole`; each weighs 1 if `weight` is NULL. The arrays are overwritten. Keys are
- * split without branches, which would be mispredicted. */
+/* Quickselect (Hoare 1961) by weights: return the smallest t such that the keys up to t weigh at least
+ * `need` > 0. All `count` keys together weigh `whole`; each weighs 1 if `weight` is NULL. The arrays are
+ * overwritten. Keys are split without branches, which would be mispredicted. */
 static FGC_INLINE double select_key(fgc_rounds *r, double *key, double *spare, int64_t *weight,
                                     int64_t *spare_weight, int64_t count, int64_t whole,
                                     int64_t need)
@@ -199,8 +204,8 @@ static FGC_INLINE double select_key(fgc_rounds *r, double *key, double *spare, i
     }
 }
 
-/* The key of rank `need` > 0 among at most FEW: the least key such that so many keys are not larger. The
- * array has room for a whole vector beyond them, which is overwritten. */
+/* Return the key of rank `need` > 0 among at most FEW: the least key such that `need` keys are not larger.
+ * The array has room for a vector beyond the keys, which is overwritten. */
 static double select_few(double *key, int64_t count, int64_t need)
 {
     vector found = spread(INFINITY);
@@ -221,7 +226,8 @@ static double select_few(double *key, int64_t count, int64_t need)
     return least[0];
 }
 
-/* The keys inside the window, one after the other; *before = how many come before it. */
+/* Copy the keys inside the window to `near`, and return their number; *before = how many keys are below
+ * the window. */
 static int64_t gather_near(const double *key, int64_t count, const window *w, double *near,
                            int64_t *before)
 {
@@ -247,7 +253,7 @@ static int64_t gather_near(const double *key, int64_t count, const window *w, do
     return inside;
 }
 
-/* The key of rank `need` > 0; the keys are kept. */
+/* Return the key of rank `need` > 0. The keys are not changed. */
 static double select_rank(fgc_rounds *r, const double *key, int64_t count, int64_t need, window *w)
 {
     if (need > count)
@@ -272,6 +278,7 @@ static double select_rank(fgc_rounds *r, const double *key, int64_t count, int64
     return found;
 }
 
+/* Return when every block has the messages that it needs. */
 static double blocks_ready(fgc_rounds *r)
 {
     const fgc_completion_plan *plan = r->plan;
@@ -284,7 +291,7 @@ static double blocks_ready(fgc_rounds *r)
                 r->select.gathered[j] = r->messages.arrival[r->groups.order[lo + j]];
             key = r->select.gathered;
         }
-        int64_t came = 0; /* by when other blocks are ready anyway */
+        int64_t came = 0; /* messages by the time at which the blocks before are ready */
         for (int64_t j = 0; j < count && b > 0; j++)
             came += key[j] <= ready;
         if (came < plan->need[b])
@@ -295,7 +302,7 @@ static double blocks_ready(fgc_rounds *r)
 
 static FGC_INLINE vector earlier(vector a, vector b) { return pick(a < b, a, b); }
 
-/* When the first of a cell's messages arrives, which are at lo .. hi-1 of those in order of cells. */
+/* Return when the first message of a cell arrives. Its messages are order[lo .. hi-1]. */
 static double earliest_of(const fgc_rounds *r, int64_t lo, int64_t hi)
 {
     enum { ABREAST = 2 };
@@ -326,8 +333,8 @@ static double earliest_of(const fgc_rounds *r, int64_t lo, int64_t hi)
     return other < least ? other : least;
 }
 
-/* When the earliest messages of cells weigh enough. Where workers send several messages, their arrivals
- * are filled in here, up to the first that is beyond the limit. */
+/* Return when the cells of which a message has come weigh enough. If workers send several messages,
+ * fill in each worker's arrivals up to its first beyond the limit. */
 static double cells_ready(fgc_rounds *r, const double *whole)
 {
     const fgc_completion_plan *plan = r->plan;
@@ -357,6 +364,7 @@ static double cells_ready(fgc_rounds *r, const double *whole)
 
 /* ------------------------------------------------------------------ messages in order of arrival */
 
+/* When the next message of the worker at place `at` of the heap comes. */
 static double next_arrival(const fgc_rounds *r, int64_t at)
 {
     return r->messages.arrival[r->queue.next[r->queue.heap[at]]];
@@ -389,6 +397,7 @@ static void start_queue(fgc_rounds *r)
         sift_down(r, at);
 }
 
+/* Take the message that comes next, of all workers. */
 static int64_t take_next(fgc_rounds *r)
 {
     const int64_t worker = r->queue.heap[0], message = r->queue.next[worker]++;
@@ -401,9 +410,9 @@ static int64_t take_next(fgc_rounds *r)
 
 /* ---------------------------------------------------------------- intervals that connect 0 and k */
 
-/* Series-parallel reduction (Duffin 1965). Of edges between the same two points, the earliest counts; of
- * two that meet at a point where no other edge ends, the later one; and an edge that ends where no other
- * does is of no use. What is left of the graph is often one edge from 0 to k. */
+/* Series-parallel reduction (Duffin 1965), with the points 0 and k kept. Of edges between the same two
+ * points, the earliest counts. Of two edges that meet at a point where no other edge ends, the later one
+ * counts. An edge that ends where no other does is of no use. Often one edge from 0 to k is left. */
 typedef struct {
     int64_t ends, edge;
 } joint;
@@ -421,7 +430,7 @@ static void add_step(fgc_rounds *r, int serial, int64_t to, int64_t from)
     r->tiling.step[r->tiling.steps++] = (step){to, from, serial};
 }
 
-/* One edge in the place of those between the same points, none in that of loops. */
+/* Replace edges between the same points by one edge, and drop loops. Returns whether any edge went. */
 static int merge_parallel(fgc_rounds *r, joint *joints)
 {
     int64_t count = 0;
@@ -442,8 +451,9 @@ static int merge_parallel(fgc_rounds *r, joint *joints)
     return r->tiling.edges < before;
 }
 
-/* One edge in the place of two that follow each other, none in that of dead ends. At each point `ends`
- * counts the edges that end there, and `which` is their exclusive or: of two, one tells the other. */
+/* Replace two edges that follow each other by one, and drop dead ends. Returns whether any edge went. At
+ * each point, `ends` counts the edges that end there, and `which` is the exclusive or of their numbers:
+ * of two edges, one tells the other. */
 static int merge_serial(fgc_rounds *r, int64_t *ends, int64_t *which, int64_t *gone)
 {
     const int64_t k = r->plan->total, before = r->tiling.edges;
@@ -487,7 +497,7 @@ static int merge_serial(fgc_rounds *r, int64_t *ends, int64_t *which, int64_t *g
     return kept < before;
 }
 
-/* `work`: as many numbers as 3 messages and 2 points. */
+/* Merge edges until nothing changes. `work` holds three numbers for each message and two for each point. */
 static void reduce_graph(fgc_rounds *r, int64_t *work)
 {
     const fgc_completion_plan *plan = r->plan;
@@ -529,6 +539,7 @@ static void take_apart(fgc_rounds *r)
         r->parts.parent[point] = point;
 }
 
+/* Sort edges by their keys: Shell's sort. */
 static void sort_edges(int64_t *edge, int64_t count, const double *key)
 {
     int64_t gap = 1;
@@ -544,7 +555,7 @@ static void sort_edges(int64_t *edge, int64_t count, const double *key)
         }
 }
 
-/* When 0 and k are connected, if edges of `near` do it, one after the other; else -1. */
+/* Add the edges of `near` in order of time. Returns the time at which 0 and k become connected, or -1. */
 static double connect(fgc_rounds *r, int64_t *near, int64_t count)
 {
     sort_edges(near, count, r->select.key);
@@ -556,8 +567,8 @@ static double connect(fgc_rounds *r, int64_t *near, int64_t count)
     return -1;
 }
 
-/* What comes before the window together, and what comes inside one by one; -1 if that is not when 0
- * and k are first connected. */
+/* Join all edges before the window at once, then add those inside one by one. Returns -1 if 0 and k do
+ * not become connected inside the window. */
 static double connect_near(fgc_rounds *r, const window *w)
 {
     int64_t *const early = r->groups.order, *const near = r->tiling.near;
@@ -573,7 +584,7 @@ static double connect_near(fgc_rounds *r, const window *w)
     return connected(r) ? -1 : connect(r, near, inside);
 }
 
-/* By the keys of the edges that remain. */
+/* Return when 0 and k are connected, from the keys of the edges that are left. */
 static double graph_ready(fgc_rounds *r)
 {
     if (r->tiling.edges <= 1)
@@ -591,6 +602,7 @@ static double graph_ready(fgc_rounds *r)
     return ready;
 }
 
+/* Return when the intervals that came connect 0 and k. */
 static double tiling_ready(fgc_rounds *r)
 {
     const int64_t all = r->plan->first[r->plan->workers];
@@ -607,7 +619,7 @@ static double tiling_ready(fgc_rounds *r)
 
 /* ------------------------------------------------------------------- edges of a graph, and rows */
 
-/* When all messages of as many workers came as are waited for in any case. */
+/* Return when plan->wait workers have sent all their messages; INFINITY if wait is 0. */
 static double await_workers(fgc_rounds *r)
 {
     const fgc_completion_plan *plan = r->plan;
@@ -619,6 +631,7 @@ static double await_workers(fgc_rounds *r)
     return select_rank(r, last, plan->workers, plan->wait, r->select.windows + plan->groups + 1);
 }
 
+/* Return the root of a vertex; *side = 1 if the vertex is on the root's side, else -1. */
 static int64_t root_and_side(const fgc_rounds *r, int64_t vertex, int64_t *side)
 {
     for (*side = 1; r->parts.parent[vertex] != vertex; vertex = r->parts.parent[vertex])
@@ -626,14 +639,14 @@ static int64_t root_and_side(const fgc_rounds *r, int64_t vertex, int64_t *side)
     return vertex;
 }
 
-/* 1 if no combination of the edges of a component counts each of its vertices once. */
+/* Return 1 if no combination of a component's edges counts each of its vertices once. One exists if the
+ * component has an odd cycle, or if both sides have equally many vertices. */
 static int64_t lacks(const fgc_rounds *r, int64_t root)
 {
     return r->parts.more[root] != 0 && !r->parts.odd[root];
 }
 
-/* An edge comes. Of each root: the members, how many more of these are on its side than on the other,
- * and whether a cycle is odd. Returns by how many there are more components that lack something. */
+/* Add the edge of message m. Returns the change in the number of components that lack a combination. */
 static int64_t add_edge(fgc_rounds *r, int64_t m)
 {
     int64_t one, other;
@@ -658,7 +671,8 @@ static int64_t add_edge(fgc_rounds *r, int64_t m)
     return lacks(r, u) - before;
 }
 
-/* Takes messages in order of arrival, up to `latest`. */
+/* Take messages in order of arrival, up to `latest`, until no component lacks a combination. Returns the
+ * time of the last one taken, or INFINITY. */
 static double edges_ready(fgc_rounds *r, double latest)
 {
     const int64_t vertices = r->plan->total;
@@ -680,11 +694,12 @@ static double edges_ready(fgc_rounds *r, double latest)
     return INFINITY;
 }
 
-/* Whether a message can be spared beside those that are. Gram-Schmidt on its row: the basis is of all
- * columns but the first, which only takes part in the steps. */
+/* Return whether message m can be spared together with those that already are, and if so add its row to
+ * the basis, by Gram-Schmidt. The basis is orthonormal in all columns but the first, which takes part in
+ * the same steps: a row that becomes 0 in the others can be spared only if it becomes 0 there, too. */
 static int can_spare(fgc_rounds *r, int64_t m)
 {
-    enum { PASSES = 2 }; /* one leaves rounding errors of the size of what was taken away */
+    enum { PASSES = 2 }; /* one pass leaves the rounding errors of what it subtracts */
     static const double ZERO = 1e-9, SOLVED = 1e-6;
     const int64_t width = r->plan->width;
     double *const row = r->span.basis + r->span.held * width;
@@ -712,8 +727,8 @@ static int can_spare(fgc_rounds *r, int64_t m)
     return 1;
 }
 
-/* Spares messages from the last one backwards: the first that cannot be spared is the one waited for.
- * Those after `latest` must be spared, or nothing suffices by then. */
+/* Spare messages from the latest one backwards. Returns the arrival of the first that cannot be spared.
+ * All messages after `latest` must be spared; if one cannot be, returns INFINITY. */
 static double span_ready(fgc_rounds *r, double latest)
 {
     const int64_t all = r->plan->first[r->plan->workers];
@@ -733,7 +748,7 @@ static double span_ready(fgc_rounds *r, double latest)
 
 /* ------------------------------------------------------------------------------------- rounds */
 
-/* Messages by block: a counting sort. */
+/* Sort the messages by group: a counting sort. */
 static void sort_by_block(fgc_rounds *r)
 {
     const fgc_completion_plan *plan = r->plan;
@@ -744,7 +759,7 @@ static void sort_by_block(fgc_rounds *r)
         r->groups.bound[plan->group[m] + 1]++;
     for (int64_t b = 0; b < plan->groups; b++)
         r->groups.bound[b + 1] += r->groups.bound[b];
-    /* Each block is filled from its end. */
+    /* Each group is filled from its end. */
     for (int64_t m = messages; m-- > 0;)
         r->groups.order[--r->groups.bound[plan->group[m] + 1]] = m;
     for (int64_t b = 0; b < plan->groups; b++)
@@ -752,10 +767,9 @@ static void sort_by_block(fgc_rounds *r)
     r->groups.bound[plan->groups] = messages;
 }
 
-/* How many of `load` computations are done after `since` of `whole` seconds. Returned plus 2^52, so that
- * the lower bits are the number: this converts without a branch. `sent` is the part of the work after
- * which the worker's last message that came was sent: the least part that is done, which `since` may not
- * tell, as beside a long delay it has lost its digits. */
+/* Return how many of `load` computations are done after `since` of `whole` seconds, plus 2^52: its lower
+ * bits are then the integer, without a branch. At least the share `sent` is done: after it the worker
+ * sent its last message that came. `since` may say less, as a long delay costs it digits. */
 static FGC_INLINE double computed(double load, double whole, double since, double sent)
 {
     const double quotient = since / whole;
@@ -773,8 +787,8 @@ static FGC_INLINE int64_t lower_bits(double number)
     return bits & (((int64_t)1 << 52) - 1);
 }
 
-/* Messages that have come by when a round is ready, of workers that send one. In `sent` each worker's
- * part of its work until the last of its messages that came. */
+/* Count the messages that came by the time `ready`, if each worker sends one. sent[i] becomes the share
+ * of its work after which worker i sent its last message that came, or 0. */
 static int64_t count_single(const fgc_rounds *r, double ready, double *sent)
 {
     const double *const share = r->plan->share, *const arrival = r->messages.arrival;
@@ -787,7 +801,7 @@ static int64_t count_single(const fgc_rounds *r, double ready, double *sent)
     return heard;
 }
 
-/* The same where they send several, and of how many workers any came. */
+/* The same if workers send several; *senders = the workers of which a message came. */
 static int64_t count_several(const fgc_rounds *r, double ready, double *sent, int64_t *senders)
 {
     const fgc_completion_plan *plan = r->plan;
@@ -809,6 +823,7 @@ static int64_t count_several(const fgc_rounds *r, double ready, double *sent, in
     return heard;
 }
 
+/* Count the computations that all workers have finished by the time `ready`. */
 static int64_t count_computed(const fgc_rounds *r, const double *whole, double ready,
                               const double *sent)
 {
@@ -820,8 +835,8 @@ static int64_t count_computed(const fgc_rounds *r, const double *whole, double r
     return done;
 }
 
-/* Room for so many numbers of 8 bytes each, of memory whose first *used bytes are taken; NULL where
- * they are only counted. */
+/* Take room for `count` numbers of 8 bytes from memory whose first *used bytes are taken. If `memory` is
+ * NULL, the bytes are only counted. */
 static void *take(char *memory, size_t *used, int64_t count)
 {
     void *const taken = memory ? memory + *used : NULL;
@@ -829,7 +844,7 @@ static void *take(char *memory, size_t *used, int64_t count)
     return taken;
 }
 
-/* Give each array its room. Returns how many bytes all of them take. */
+/* Give each array its room in `memory`. Returns how many bytes they take together. */
 static size_t lay_out(fgc_rounds *r, char *memory, int64_t **reduction)
 {
     const fgc_completion_plan *plan = r->plan;
@@ -871,7 +886,7 @@ static size_t lay_out(fgc_rounds *r, char *memory, int64_t **reduction)
     return used;
 }
 
-/* How many cells suffice, if it does not matter which they are. */
+/* Set groups.rank: how many cells suffice, if it does not matter which they are. */
 static void rank_cells(fgc_rounds *r)
 {
     const fgc_completion_plan *plan = r->plan;
@@ -882,13 +897,13 @@ static void rank_cells(fgc_rounds *r)
         most = plan->need[c] > most ? plan->need[c] : most;
     }
     r->groups.heaviest = all;
-    if (plan->total > all - least) /* all, or more */
+    if (plan->total > all - least) /* every cell is needed, or even all are too few */
         r->groups.rank = plan->total > all ? plan->groups + 1 : plan->groups;
     else if (least == most && plan->total > 0)
         r->groups.rank = (plan->total + most - 1) / most;
 }
 
-/* What is the same in all rounds. Returns the memory, to be freed. */
+/* Prepare what is the same in all rounds. Returns memory that the caller frees, or NULL. */
 static void *start_rounds(fgc_rounds *r, const fgc_completion_plan *plan)
 {
     const int64_t n = plan->workers, all = plan->first[n];
@@ -920,14 +935,14 @@ static void *start_rounds(fgc_rounds *r, const fgc_completion_plan *plan)
     return memory;
 }
 
-/* What is written of each round. */
+/* Where the results of each round are written. */
 typedef struct {
     double *time;
     int64_t *messages, *workers, *computations;
 } report;
 
-/* When messages come. Of workers with several, only those within the limit and the next one are
- * computed. Cells do it themselves. */
+/* Fill in when messages come: of a worker with several, only those within the limit and the one after.
+ * For FGC_CELLS with several messages a worker, cells_ready does it. */
 static void fill_arrivals(fgc_rounds *r, const double *whole)
 {
     const fgc_completion_plan *plan = r->plan;
@@ -952,6 +967,7 @@ static void fill_arrivals(fgc_rounds *r, const double *whole)
     }
 }
 
+/* Return when the round is ready: by the plan's rule, or once enough workers have sent everything. */
 static double find_ready(fgc_rounds *r, const double *whole)
 {
     fill_arrivals(r, whole);
@@ -980,6 +996,7 @@ static void run_rounds(fgc_rounds *r, const double *delay, const double *work, d
         const double *const wait = delay + round * n, *const whole = work + round * n;
         for (int64_t i = 0; i < n; i++)
             r->messages.begin[i] = late[i] + wait[i];
+        /* The round is likely ready by when the last ones were: leave later messages out at first. */
         const int near = interrupted && r->messages.many && !plan->wait && r->last.low <= r->last.high;
         r->messages.limit = near ? r->last.high : INFINITY;
         double ready = find_ready(r, whole);

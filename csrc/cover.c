@@ -1,4 +1,4 @@
-/* Decoding vectors of messages that are plain sums: over one cell of the partitions each, or over an
+/* Decoding vectors of messages that are each the plain sum over one cell of the partitions, or over one
  * interval of them. */
 #include <string.h>
 
@@ -31,8 +31,8 @@ fgc_status fgc_cells_vector(const fgc_cells *of, const int64_t *survivors, doubl
     return FGC_OK;
 }
 
-/* The fewest intervals that lead from the first point to the last, forwards or (`back`) both ways:
- * via[p] - 1 is the edge by which point p was reached, 0 if it was not. */
+/* Find the fewest intervals that lead from the first point to the last, forwards or (`back`) both ways, by
+ * breadth-first search. via[p] - 1 is the edge by which point p is reached; via[p] is 0 if it is not. */
 static void find_path(const fgc_tiling *of, const int64_t *place, int back, int64_t *via,
                       int64_t *queue)
 {

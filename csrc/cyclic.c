@@ -1,4 +1,4 @@
-/* Products over a cyclic table: the arithmetic of decoding vectors, computed anew or kept current. */
+/* Products over a cyclic table, computed anew or kept current: the arithmetic of decoding vectors. */
 #include <math.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ static FGC_INLINE void normalise(int64_t len, double *product, int64_t *exponent
     }
 }
 
-/* The cyclic reads of one index are one contiguous slice: no gather. */
+/* The factors of one index are one contiguous slice of the table, so nothing is gathered. */
 void FGC_AT_LEVEL(fgc_cyclic_product)(const double *table, int64_t len, const int64_t *index,
                                       int64_t count, double *product, int64_t *exponent)
 {
@@ -71,7 +71,7 @@ void FGC_AT_LEVEL(fgc_cyclic_size)(const double *product, const int64_t *exponen
                                    double *size)
 {
     for (int64_t i = 0; i < len; i++) {
-        /* in two steps, neither of which leaves the range unless both together do */
+        /* by two powers of two, neither of which leaves the range unless the result does */
         const int64_t most = 2 * 1022;
         int64_t e = exponent[i] < most ? exponent[i] : most;
         e = e > -most ? e : -most;
@@ -79,8 +79,8 @@ void FGC_AT_LEVEL(fgc_cyclic_size)(const double *product, const int64_t *exponen
     }
 }
 
-/* value[i] = size[i] base step[0] .. step[STEPS-1] in turn. Phases lie apart in a table that does not
- * fit a cache where m is large: one of STEPS is looked up, the others are so many strides ahead of it. */
+/* For large m, phases lie far apart in a table that does not fit a cache. So only one phase in STEPS is
+ * looked up; the others are its products with the phases 0 .. STEPS-1 strides ahead. */
 void FGC_AT_LEVEL(fgc_turn)(const double *phase, int64_t m, int64_t turn, int64_t stride,
                             int quarter, double scale, const double *size, int64_t len,
                             double *value)
@@ -115,7 +115,7 @@ void FGC_AT_LEVEL(fgc_turn)(const double *phase, int64_t m, int64_t turn, int64_
     }
 }
 
-/* The first of the scores that is no less than `least`, which is no more than the largest of them. */
+/* Return the first index whose score is at least `least`. The largest score is at least that. */
 static FGC_INLINE int64_t first_at_least(const double *score, double least)
 {
     int64_t i = 0;
@@ -126,8 +126,9 @@ static FGC_INLINE int64_t first_at_least(const double *score, double least)
     return i;
 }
 
-/* Each is the first of those whose score, the product of the distances to those kept before it, is the
- * largest: many are as far by symmetry, and rounding must not decide which of them it is. O(m need). */
+/* A worker's score is the product of its distances to the workers kept so far. Each step keeps the first
+ * worker whose score is within rounding of the largest: by symmetry many are equally far, and rounding must
+ * not decide between them. O(m need). */
 void FGC_AT_LEVEL(fgc_keep_spread)(const double *sine, int64_t m, int64_t need,
                                    unsigned char *present, double *score)
 {
@@ -140,7 +141,7 @@ void FGC_AT_LEVEL(fgc_keep_spread)(const double *sine, int64_t m, int64_t need,
         int64_t best = 0;
         if (largest > 0)
             best = first_at_least(score, largest * (1 - 1e-9));
-        else /* what is left has underflowed */
+        else /* all scores have underflowed */
             while (present[best] != 1)
                 best++;
         present[best] = KEPT;

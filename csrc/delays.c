@@ -1,15 +1,16 @@
-/* Random delays of workers, with their works.
+/* Random delays of workers, and how long they work.
  *
- * The number of (key, round, worker) is SplitMix64's (Steele, Lea, Flood 2014) at a counter, so that
- * rounds can be drawn in any pieces, on any thread. Its upper 52 bits make an exponential, by minus the
- * logarithm; its lower 32 draw apart what would come at the same moment. All backends round alike: this
- * file is compiled without fused multiply-adds. */
+ * The random number of (key, round, worker) is SplitMix64's (Steele, Lea, Flood 2014) at a counter, so
+ * that rounds can be drawn in any pieces, on any thread. Minus the logarithm of its upper 52 bits is
+ * exponential; its lower 32 bits put simultaneous messages in random order. All backends round alike:
+ * this file is compiled without fused multiply-adds. */
 #include <string.h>
 
 #include "levels.h"
 
 static const uint64_t STEP = 0x9E3779B97F4A7C15u;
-static const double LN2_HIGH = 0.6931471805592082, LN2_LOW = 7.371002565167799e-13; /* 13 bits are 0 */
+/* log(2) as a sum; the last 13 bits of the high part are 0 */
+static const double LN2_HIGH = 0.6931471805592082, LN2_LOW = 7.371002565167799e-13;
 
 static FGC_INLINE uint64_t mixed(uint64_t z)
 {
@@ -34,12 +35,12 @@ static FGC_INLINE uint64_t bits_of(double x)
 
 static const uint64_t ONE = 0x3FF0000000000000u; /* the bits of 1.0 */
 
-/* -log u for u = 1 - (r + 1/2) 2^-52, r the upper bits: u = 2^e m with m in [sqrt(1/2), sqrt(2)), and
- * log m = 2 s + s^3 P(s^2), s = (m - 1) / (m + 1). */
+/* Return -log u for u = 1 - (r + 1/2) 2^-52, where r is the upper 52 bits. With u = 2^e m, m in
+ * [sqrt(1/2), sqrt(2)), log m = 2 s + s^3 P(s^2), s = (m - 1) / (m + 1). */
 static FGC_INLINE double exponential(uint64_t random)
 {
     const double u = 2 - from_bits(random >> 12 | ONE) - 0x1p-53;
-    const uint64_t above = bits_of(u) + (ONE - 0x3FE6A09E667F3BCDu); /* sqrt(1/2) to 1 */
+    const uint64_t above = bits_of(u) + (ONE - 0x3FE6A09E667F3BCDu); /* moves sqrt(1/2) to 1 */
     const uint64_t e = above >> 52;
     const double exponent = from_bits(e | 0x4330000000000000u) - (0x1p52 + 1023);
     const double m = from_bits(bits_of(u) + ONE - (e << 52));
@@ -54,7 +55,7 @@ static FGC_INLINE double exponential(uint64_t random)
     return -(exponent * LN2_HIGH + (2 * s + (s * z * p + exponent * LN2_LOW)));
 }
 
-/* e^x, 0 <= x <= 700: 2^k e^r with |r| <= log(2) / 2, and e^r = 1 + r + r^2 Q(r). */
+/* Return e^x, 0 <= x <= 700, as 2^k e^r with |r| <= log(2) / 2, and e^r = 1 + r + r^2 Q(r). */
 static FGC_INLINE double power_of_e(double x)
 {
     const double shifted = x * 1.4426950408889634 + 0x1.8p52, k = shifted - 0x1.8p52;
@@ -73,7 +74,7 @@ static FGC_INLINE double power_of_e(double x)
     return from_bits(bits_of(p) + (bits_of(shifted) << 52));
 }
 
-/* 1 to 1 + 2^-40, by the lower bits. */
+/* Return a number from 1 to 1 + 2^-40, by the lower 32 bits. */
 static FGC_INLINE double apart(uint64_t random)
 {
     return 1 + (from_bits((random << 32) >> 12 | ONE) - 1) * 0x1p-40;

@@ -1,5 +1,5 @@
-/* The SIMD level in use, chosen when a kernel is first asked for, and the public functions that lead
- * to its kernels. */
+/* The SIMD level in use, chosen when a kernel is first called, and the public functions, which call its
+ * kernels. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -9,16 +9,15 @@
 #include <cpuid.h>
 #endif
 
-/* What the system saves of registers when it changes threads, by bits of XCR0: those of AVX, and of
- * AVX-512. */
+/* Bits of XCR0: the system saves the registers of AVX, or AVX-512, when it switches threads. */
 enum { YMM = 0x06, ZMM = 0xe6 };
 
-/* What kernels of a level need, by bits as in <cpuid.h>: of XCR0, and of leaves 1 and 7 of cpuid. */
+/* Features as bits of XCR0, and of leaves 1 and 7 of cpuid, as in <cpuid.h>. */
 typedef struct {
     unsigned saved, basic, extended;
 } features;
 
-/* Best last. */
+/* The levels of this build and the features that they need, best last. */
 static const struct {
     const fgc_level *table;
     features needed;
@@ -34,14 +33,14 @@ static const struct {
 };
 enum { LEVELS = sizeof levels / sizeof *levels };
 
-/* Of this processor. Not by __builtin_cpu_supports, which asks a library of the compiler: some links
- * bring one that finds nothing, and all would run at the baseline. */
+/* Return the features of this processor. Rejected: __builtin_cpu_supports asks a library of the compiler.
+ * Some links bring one that finds nothing, and everything would run at the baseline. */
 static features found(void)
 {
     features f = {0, 0, 0};
 #ifdef FGC_X86_DISPATCH
     unsigned a, b, c, d;
-    if (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_OSXSAVE)) { /* else there is no XCR0 */
+    if (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_OSXSAVE)) { /* without OSXSAVE there is no XCR0 */
         f.basic = c;
         __asm__("xgetbv" : "=a"(f.saved), "=d"(d) : "c"(0));
         if (__get_cpuid_count(7, 0, &a, &b, &c, &d))
@@ -57,7 +56,7 @@ static int suffices(features f, features needed)
            !(needed.extended & ~f.extended);
 }
 
-/* Of two threads that both get to level() first, each stores the same pointer. */
+/* If two threads both are the first in level(), each stores the same pointer. */
 static _Atomic(const fgc_level *) active;
 
 static const fgc_level *level(void)
@@ -85,7 +84,7 @@ int fgc_simd_select(const char *name)
     return 0;
 }
 
-/* What public functions are called with, for who makes calls of it: "type name(parameters)". */
+/* The declarations of public functions as text, from which Python makes its calls. */
 const char *const fgc_declared[] = {
 #define FGC_KERNEL(type, name, parameters, arguments) #type " " #name #parameters,
 #define FGC_SUM(name, kind, real, parameters, vectors, numbers, cost) "double " #name "_" #kind #parameters,
@@ -93,7 +92,7 @@ const char *const fgc_declared[] = {
     NULL,
 };
 
-/* How a function of this type ends. */
+/* How a public function of each type ends. */
 #define RETURN_void
 #define RETURN_int return
 #define RETURN_double return

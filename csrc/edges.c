@@ -1,29 +1,34 @@
-/* Decoding vectors of messages that are each the sum of two blocks: edges of a graph on the blocks. */
+/* Decoding vectors of messages that are each the sum of two blocks: edges of a graph on the blocks.
+ *
+ * `collect` and `explore` build the graph of the edges that came, and its components, each with two sides.
+ * `aim` sets the best sums at vertices. `shorten` finds short values of edges that nearly have these sums,
+ * and `settle` makes the sums exact along the trees. */
 #include <string.h>
 
 #include "levels.h"
 
-/* Conjugate gradients end when what they lack is this small, relative and squared, or after so many steps:
- * the vector is then as short as can be to a part in a thousand or so. */
+/* Conjugate gradients end when the squared relative residual is below SHORT, or after STEPS steps. The
+ * vector is then the shortest, to about a part in a thousand. */
 static const double SHORT = 1e-6;
 enum { STEPS = 100 };
 
-/* A graph of the edges that came, and the room that is worked in. */
+/* The graph of the edges that came, and work space. */
 typedef struct {
     int64_t n, m; /* vertices, edges */
     const double *weight;
     int64_t *slot, *u, *v;          /* of each edge: its place among the survivors, and its ends */
     int64_t *first, *at;            /* edges at[first[i] .. first[i+1]-1] meet at vertex i */
-    int64_t *order, *part;          /* vertices as they are reached; where in it each component begins */
+    int64_t *order, *part;          /* vertices as reached; where each component begins in `order` */
     int64_t parts;
-    int64_t *via;                   /* edge by which a vertex is reached; of the first one of a component,
-                                     * an edge within a side, -1 if there is none */
-    int64_t *side;                  /* 1 or -1; 0: not reached */
-    double *value, *share;          /* of each edge; and 1 over the weight of its ends */
-    double *wanted, *lacking;       /* at each vertex: of the sum of its edges */
-    double *scale, *step, *back, *y; /* of `shorten` */
+    int64_t *via;                   /* the edge by which a vertex is reached; for a component's first
+                                     * vertex, an edge between vertices of one side, or -1 */
+    int64_t *side;                  /* of each vertex: 1 or -1; 0 if it is not reached */
+    double *value, *share;          /* of each edge; share: 1 over the weight of both its ends */
+    double *wanted, *lacking;       /* of each vertex: the sum of its edges that is wanted; what it lacks */
+    double *scale, *step, *back, *y; /* work space of `shorten` */
 } graph;
 
+/* Collect the edges that came, and sort them by vertex. */
 static void collect(graph *g, const fgc_edges *of, const int64_t *place)
 {
     memset(g->first, 0, (size_t)(g->n + 2) * sizeof *g->first);
@@ -40,12 +45,13 @@ static void collect(graph *g, const fgc_edges *of, const int64_t *place)
         }
     for (int64_t i = 2; i <= g->n; i++)
         g->first[i + 1] += g->first[i];
-    for (int64_t j = 0; j < g->m; j++) { /* first[i + 1] grows from the beginning of i to its end */
+    for (int64_t j = 0; j < g->m; j++) { /* first[i + 1] moves from the first to past the last edge of i */
         g->at[g->first[g->u[j] + 1]++] = j;
         g->at[g->first[g->v[j] + 1]++] = j;
     }
 }
 
+/* Find the components by breadth-first search, and put the two ends of each tree edge on opposite sides. */
 static void explore(graph *g)
 {
     int64_t end = 0;
@@ -76,7 +82,11 @@ static void explore(graph *g)
     g->part[g->parts] = end;
 }
 
-/* What sums of edges can be, nearest to 1; whether that is 1 everywhere. */
+/* Set `wanted` to the sums nearest to 1 that edges can have. Returns whether these are 1 everywhere.
+ *
+ * If no edge of a component joins vertices of one side, the sums of both sides have the same total. `more`,
+ * by which the sides differ in size, is then spread over the vertices, in inverse proportion to their
+ * weights. */
 static int aim(graph *g)
 {
     int exact = 1;
@@ -95,13 +105,13 @@ static int aim(graph *g)
             g->wanted[i] = 1 - (double)(g->side[i] * more) / (g->weight[i] * inverse);
         }
         if (end - begin == 1)
-            g->wanted[g->order[begin]] = 0; /* without rounding: no edge could make up for it */
+            g->wanted[g->order[begin]] = 0; /* exactly: no edge could make up for a rounding */
         exact &= more == 0;
     }
     return exact;
 }
 
-/* out = sums at vertices of share (x[u] + x[v]) */
+/* out = at each vertex, the sum of share (x[u] + x[v]) over its edges */
 static void spread(const graph *g, const double *x, double *out)
 {
     memset(out, 0, (size_t)g->n * sizeof *out);
@@ -112,14 +122,15 @@ static void spread(const graph *g, const double *x, double *out)
     }
 }
 
-/* Values share (y[u] + y[v]), the shortest whose sums are as wanted: conjugate gradients for y. */
+/* Find the shortest values whose sums are as wanted. They are share (y[u] + y[v]); conjugate gradients find
+ * y. */
 static void shorten(graph *g)
 {
     double *const r = g->lacking, *const p = g->step, *const q = g->back, *const y = g->y;
     double square = 0;
     for (int64_t i = 0; i < g->n; i++)
         p[i] = 0.5;
-    spread(g, p, g->scale); /* sums of shares */
+    spread(g, p, g->scale); /* the sum of the shares of each vertex's edges */
     for (int64_t i = 0; i < g->n; i++) {
         g->scale[i] = g->scale[i] > 0 ? 1 / g->scale[i] : 0;
         r[i] = g->wanted[i];
@@ -148,8 +159,9 @@ static void shorten(graph *g)
         g->value[j] = g->share[j] * (y[g->u[j]] + y[g->v[j]]);
 }
 
-/* What sums still lack is moved from the leaves of each component to its root. Where an edge is within a
- * side, it takes up half of what would arrive there, and sends the other half after it. */
+/* Make the sums exact: move what they lack along the tree, from the leaves of each component to its
+ * root. If an edge joins vertices of one side, its value first changes by half of what would arrive at
+ * the root, which cancels it. */
 static void settle(graph *g)
 {
     memcpy(g->lacking, g->wanted, (size_t)g->n * sizeof *g->lacking);

@@ -1,8 +1,8 @@
 /* Products of differences and Lagrange bases: the arithmetic of barycentric interpolation.
  *
  * A product over thousands of nodes leaves the range of a double, so it is kept as mantissa and
- * exponent. Loops are plain, and inner ones run over a block of points or over all nodes: compilers
- * vectorise them. */
+ * exponent. Loops are plain, and inner ones run over a block of points or over all nodes, so that
+ * compilers vectorise them. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,18 +10,19 @@
 
 enum { BLOCK = 64 };
 
-/* Factors multiplied between two normalisations. Points that smaller differences belong to are gone
- * over again, one factor after the other, so that such a run stays within a double. */
+/* RUN factors are multiplied between two normalisations. A product of RUN differences between NEAREST and
+ * FARTHEST stays within a double. For points nearer to a node than NEAREST, the product is computed again,
+ * factor by factor. */
 enum { RUN = 4 };
 #define NEAREST 0x1p-250
-#define FARTHEST 0x1p239 /* of points from nodes: a run of such factors stays within a double */
+#define FARTHEST 0x1p239
 
 typedef struct {
     double re[BLOCK], im[BLOCK];
     int64_t exponent[BLOCK], hit[BLOCK];
 } products;
 
-/* A difference that is nearer to 0 than NEAREST over a power of two: its exponent, else 0. */
+/* Divide a difference that is nearer to 0 than NEAREST by a power of two. Returns the exponent, else 0. */
 static FGC_INLINE int64_t bring_up(double *dr, double *di, const int complex)
 {
     const double size = complex ? greater(fabs(*dr), fabs(*di)) : fabs(*dr);
@@ -34,7 +35,7 @@ static FGC_INLINE int64_t bring_up(double *dr, double *di, const int complex)
     return e;
 }
 
-/* Multiplies by the differences to `count` nodes, and normalises. */
+/* Multiply by the differences to `count` nodes, and normalise. */
 static FGC_INLINE void run(const double *nodes, int64_t first, const int count, const double *zr,
                            const double *zi, products *out, const int complex)
 {
@@ -62,7 +63,7 @@ static FGC_INLINE void run(const double *nodes, int64_t first, const int count, 
     }
 }
 
-/* Nodes nearer to a point than NEAREST. */
+/* Count the nodes that are nearer to a point than NEAREST. */
 static FGC_INLINE int64_t near_nodes(const double *nodes, int64_t m, double zr, double zi,
                                      const int complex)
 {
@@ -74,7 +75,7 @@ static FGC_INLINE int64_t near_nodes(const double *nodes, int64_t m, double zr, 
     return count;
 }
 
-/* The product at one point, factor by factor, where some are small. */
+/* Compute the product at one point factor by factor, as some factors are small. */
 static void careful_product(const double *nodes, int64_t m, double zr, double zi, products *out,
                             int t, const int complex)
 {
@@ -102,7 +103,7 @@ static void careful_product(const double *nodes, int64_t m, double zr, double zi
     out->hit[t] = hit;
 }
 
-/* Of one block of points, all of it. */
+/* Compute the products of one block of points over all nodes. */
 static FGC_INLINE void block_products(const double *nodes, int64_t m, const double *zr,
                                       const double *zi, products *out, const int complex)
 {
@@ -128,7 +129,7 @@ static FGC_INLINE void block_products(const double *nodes, int64_t m, const doub
     }
 }
 
-/* The block of points from `done` on, in planar layout, the rest of it filled with the last. */
+/* Load the block of points from `done` on, in planar layout; the last point fills up the block. */
 static FGC_INLINE void load_block(const double *points, int64_t p, int64_t done, double *zr,
                                   double *zi, const int complex)
 {
@@ -169,22 +170,22 @@ void FGC_AT_LEVEL(fgc_lagrange_products)(const double *nodes, int64_t m, const d
         all_products(nodes, m, points, p, mantissa, exponent, hit, 0);
 }
 
-/* A power of two's exponent, as near e as a double has it. */
+/* Return the exponent nearest to e that a power of two has in a double. */
 static FGC_INLINE int64_t within(int64_t e) { return e < -1022 ? -1022 : e > 1023 ? 1023 : e; }
 
-/* Nodes and weights in planar layout, and a row to add up in, all of full vectors. */
+/* Nodes and weights in planar layout, and a row of sums, all of full vectors. */
 typedef struct {
     double *xr, *xi, *wr, *wi, *re, *im;
     const int64_t *exponent; /* of the weights, or NULL: all have `common` */
     int64_t common, m, padded;
 } line;
 
-/* Adds l_j(z) = p 2^e w_j / (z - x_j) to the row, whatever the exponents; z is no node. */
+/* Add l_j(z) = p 2^e w_j / (z - x_j) to the row, for exponents of any size; z is no node. */
 static void add_any(line l, double zr, double zi, double pr, double pi, int64_t e,
                                const int complex)
 {
     for (int64_t j = 0; j < l.m; j++) {
-        /* in two steps: one factor alone may be out of range */
+        /* by two powers of two: a single one may be out of range */
         double dr = zr - l.xr[j], di = complex ? zi - l.xi[j] : 0;
         const int64_t up = bring_up(&dr, &di, complex);
         const int64_t whole = e + (l.exponent ? l.exponent[j] : l.common) - up, half = whole >> 1;
@@ -200,7 +201,7 @@ static void add_any(line l, double zr, double zi, double pr, double pi, int64_t 
     }
 }
 
-/* The same where p includes all powers of two; or writes the row. */
+/* The same if p includes all powers of two. Without `add`, overwrite the row. */
 static FGC_INLINE void add_scaled(line l, double zr, double zi, double pr, double pi,
                                   const int add, const int complex)
 {
@@ -220,6 +221,7 @@ static FGC_INLINE void add_scaled(line l, double zr, double zi, double pr, doubl
     }
 }
 
+/* Write a row of the basis for each point or, with `sum`, one row: their sum. */
 static FGC_INLINE void rows(const double *nodes, const double *weights, const int64_t *exponent,
                             int64_t m, const double *points, int64_t p, double *out, int sum,
                             line l, const int complex)
@@ -229,13 +231,13 @@ static FGC_INLINE void rows(const double *nodes, const double *weights, const in
         least = exponent[j] < least ? exponent[j] : least;
         most = exponent[j] > most ? exponent[j] : most;
     }
-    /* Nearly always: the weights fit one scale, without loss. */
+    /* Nearly always true: one scale holds all weights without loss. */
     const int alike = most - least < 400;
     l.exponent = alike ? NULL : exponent;
     l.common = most;
     for (int64_t j = 0; j < l.padded; j++) {
         const double scale = alike && j < m ? power_of_two(exponent[j] - most) : 1;
-        l.xr[j] = j < m ? nodes[complex ? 2 * j : j] : 4; /* no point */
+        l.xr[j] = j < m ? nodes[complex ? 2 * j : j] : 4; /* padding that equals no point */
         l.wr[j] = j < m ? weights[complex ? 2 * j : j] * scale : 0;
         l.xi[j] = complex && j < m ? nodes[2 * j + 1] : 0;
         l.wi[j] = complex && j < m ? weights[2 * j + 1] * scale : 0;
@@ -255,7 +257,7 @@ static FGC_INLINE void rows(const double *nodes, const double *weights, const in
         const int in_range = of.hit[t] == -1 && alike && e > -400 && e < 400;
         const double scale = in_range ? power_of_two(e) : 0;
         if (!sum && !in_range)
-            memset(l.re, 0, (size_t)(2 * l.padded) * sizeof(double)); /* and im, which follows */
+            memset(l.re, 0, (size_t)(2 * l.padded) * sizeof(double)); /* clears l.im, too, which follows */
         if (of.hit[t] >= 0)
             l.re[of.hit[t]] += 1;
         else if (!in_range)
@@ -298,13 +300,13 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_basis)(const double *nodes, const double *w
     return FGC_OK;
 }
 
-/* Nodes, in planar layout, and what their inverse distances to a point are multiplied by. */
+/* Nodes, and the factors of their inverse distances to a point (weight times value), in planar layout. */
 typedef struct {
     double *xr, *xi, *cr, *ci;
     int64_t m, padded;
-    int64_t exponent; /* of all that is added up */
+    int64_t exponent; /* common to all terms of the sum */
     const double *values;
-    const line *careful; /* for points that are nearly a node, and for values of any size */
+    const line *careful; /* for points very near a node, and for weights and values of any size */
 } terms;
 
 typedef struct {
@@ -318,7 +320,7 @@ static FGC_INLINE totals no_terms(void)
     return (totals){{spread(1), {0}}, {{0}, {0}}, {0}, {0}};
 }
 
-/* One node more in each lane. */
+/* Add one more node in each lane. */
 static FGC_INLINE void add_term(totals *of, number z, number x, number c, const int complex)
 {
     const number d = minus(z, x, complex);
@@ -348,7 +350,7 @@ static FGC_INLINE void normalise(totals *of, const int complex)
     of->exponent += e;
 }
 
-/* The value at one point, a node or not, by the row of the basis. */
+/* Compute the value at one point by the row of the basis. The point may be a node. */
 static void careful_value(const terms *t, double zr, double zi, double *out, const int complex)
 {
     const line l = *t->careful;
@@ -386,28 +388,29 @@ static void careful_value(const terms *t, double zr, double zi, double *out, con
         out[1] = im;
 }
 
-/* The value at point (zr, zi): product 2^exponent times the sum, or with care where that says too little. */
+/* Write the value at point (zr, zi): product 2^exponent times the sum. If the point is too near a node, or
+ * the result is not finite, careful_value computes it. */
 static FGC_INLINE void put_value(const terms *t, double zr, double zi, double pr, double pi,
                                  double sr, double si, int64_t exponent, double nearest,
                                  double *out, const int complex)
 {
     const double re = complex ? pr * sr - pi * si : pr * sr, im = complex ? pr * si + pi * sr : 0;
     const int64_t whole = within(exponent + t->exponent), rest = exponent + t->exponent - whole;
-    const double limit = complex ? 0x1p499 : 0x1p250; /* of a node nearer than NEAREST */
+    const double limit = complex ? 0x1p499 : 0x1p250; /* beyond it, a node is nearer than NEAREST */
     if (!(nearest < limit) || !(re - re == 0 && im - im == 0)) {
         careful_value(t, zr, zi, out, complex);
         return;
     }
-    /* in two steps: one factor alone may be out of range */
+    /* by two powers of two: a single one may be out of range */
     const double a = power_of_two(whole), b = power_of_two(within(rest));
     out[0] = re * b * a;
     if (complex)
         out[1] = im * b * a;
 }
 
-/* So many vectors of points at once, whose lanes are apart: nodes one after the other. */
-enum { POINTS = 2 };
+enum { POINTS = 2 }; /* vectors of points that many_points handles at once */
 
+/* Compute the values at POINTS vectors of points: each lane is a point, and nodes follow one another. */
 static FGC_INLINE void many_points(const terms *t, const double *zr, const double *zi,
                                    double *const out, int64_t count, const int complex)
 {
@@ -442,7 +445,7 @@ static FGC_INLINE void many_points(const terms *t, const double *zr, const doubl
                   exponent[i], nearest[i], out + (complex ? 2 * i : i), complex);
 }
 
-/* One point: nodes in lanes. */
+/* Compute the value at one point: each lane is a node. */
 static FGC_INLINE void one_point(const terms *t, double zr, double zi, double *out,
                                  const int complex)
 {
@@ -492,6 +495,7 @@ static FGC_INLINE void one_point(const terms *t, double zr, double zi, double *o
     put_value(t, zr, zi, pr, pi, sr, si, exponent, nearest, out, complex);
 }
 
+/* Prepare the terms of the first barycentric formula, and compute the values at all points. */
 static FGC_INLINE void evaluate(terms *t, line *l, const double *nodes, const double *weights,
                                 const int64_t *exponent, const double *points, int64_t p,
                                 double scale, double *out, const int complex)
@@ -505,7 +509,7 @@ static FGC_INLINE void evaluate(terms *t, line *l, const double *nodes, const do
     }
     for (int64_t j = 0; j < (complex ? 2 * m : m); j++)
         size = greater(fabs(t->values[j]), size);
-    const int plain = most - least < 400; /* nearly always: the weights fit one scale, without loss */
+    const int plain = most - least < 400; /* nearly always: one scale holds all weights without loss */
     const int64_t shift = size > 0 ? exponent_of(size) : 0, down = within(-shift);
     const double half = power_of_two(down), other = power_of_two(within(-shift - down));
     t->exponent = most + shift;
@@ -582,7 +586,7 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_evaluate)(const double *nodes, const double
     return FGC_OK;
 }
 
-/* The weights of nodes as they are, in [-1, 1], where no two coincide; the products' places become theirs. */
+/* Replace products of differences by their inverses, the weights. Returns 0 if two nodes coincide. */
 static int invert(const int64_t *hit, int64_t m, int complex, double *weights, int64_t *exponent)
 {
     for (int64_t i = 0; i < m; i++)
@@ -599,7 +603,7 @@ static int invert(const int64_t *hit, int64_t m, int complex, double *weights, i
     return 1;
 }
 
-/* One power of two for all, with which the largest modulus lies in [1, 2). */
+/* Scale all weights by one power of two, so that the largest modulus lies in [1, 2). */
 static void put_together(int64_t m, int complex, double *weights, const int64_t *exponent)
 {
     int64_t most = INT64_MIN;
@@ -649,7 +653,6 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_weights)(const double *nodes, int64_t m, in
     return distinct ? FGC_OK : FGC_DUPLICATE;
 }
 
-/* The functional of so many of the nodes: their numbers, each once. */
 fgc_status FGC_AT_LEVEL(fgc_lagrange_functional)(const double *nodes, int64_t n,
                                                  const double *points, int64_t p, int complex,
                                                  const int64_t *chosen, double *out, int64_t f)

@@ -1,4 +1,4 @@
-/* The table of one SIMD level; compiled once for each, as the kernels are. */
+/* The table of one SIMD level. Like the kernels, this file is compiled once for each level. */
 #include "levels.h"
 
 #define STRING2(level) #level

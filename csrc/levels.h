@@ -1,4 +1,4 @@
-/* What the kernel files share, and the names that each compilation of them has at its SIMD level. */
+/* Macros that the kernel files share, and the names that their functions have at each SIMD level. */
 #ifndef FASTGC_LEVELS_H
 #define FASTGC_LEVELS_H
 
@@ -8,7 +8,7 @@
 #define FGC_JOIN(name, level) FGC_JOIN2(name, level)
 #define FGC_AT_LEVEL(name) FGC_JOIN(name, FGC_LEVEL)
 
-#ifdef FGC_SANITIZED /* where checks of all that is inlined take minutes to compile */
+#ifdef FGC_SANITIZED /* with the sanitizers' checks, forced inlining takes minutes to compile */
 #define FGC_INLINE inline
 #elif defined(__GNUC__) || defined(__clang__)
 #define FGC_INLINE inline __attribute__((always_inline))
@@ -36,7 +36,7 @@
 #define FGC_PREFETCH(address) ((void)0)
 #endif
 
-/* Bytes of one register: vectors of a wider type are split badly. 0: no vector extensions. */
+/* Bytes of one vector register (compilers split wider vectors badly); 0: no vector extensions. */
 #if !defined(__GNUC__) && !defined(__clang__)
 #define FGC_VECTOR 0
 #elif defined(__AVX512F__)
@@ -47,11 +47,11 @@
 #define FGC_VECTOR 16
 #endif
 
-/* Factors multiplied between two normalisations of a cyclic product. A factor lies between pi/m and
- * m/pi, so that 32 of them stay inside a double's range for every m below 2^31. */
+/* Factors that are multiplied between two normalisations of a cyclic product. A factor lies between pi/m
+ * and m/pi, so that 32 of them stay inside a double's range for every m below 2^31. */
 enum { FGC_RUN = 32 };
 
-/* Workers of a block that are handled at a time, at most: their products stay in the nearest cache. */
+/* At most so many workers of a block are handled at a time: their products stay in the nearest cache. */
 enum { FGC_CHUNK = 1024 };
 
 /* The functions of one SIMD level, compiled into level.c. */

@@ -1,31 +1,31 @@
 /* Polynomials that nearly vanish at given roots of unity: one ridge regression, by a QR factorisation.
- * fastgc/kernels/near_exact.py says which, and numpy/near_exact.py has it in five lines.
+ * fastgc/kernels/near_exact.py defines the polynomial; numpy/near_exact.py computes it in few lines.
  *
- * The stragglers' equations T x = b, s rows, stand on top of mu I, so that the x found minimises
+ * The stragglers' equations T x = b, s rows, stand on top of mu I: the solution x minimises
  * |T x - b|^2 + mu^2 |x|^2. Householder's reflections (Golub and Van Loan, chapter 5) make both together
- * triangular. The normal equations, of T^T T + mu^2 I, take less work, but mu is of the order of
- * rounding, and its square is lost in them.
+ * triangular. Rejected: the normal equations, of T^T T + mu^2 I, take less work, but mu is of the order
+ * of rounding, and they lose its square.
  *
- * The invariant: when reflector j comes, rows below j + s are still those of mu I, with nothing in the
- * columns up to j, and rows above j are done. So it has s + 1 rows only, j .. j + s, of which the last is
- * mu in column j: O(s c^2) products in all, not O((s + c) c^2).
+ * Invariant: before reflector j, the rows below j + s are still those of mu I, with zeros in columns
+ * 0 .. j, and the rows above j are done. So reflector j changes rows j .. j + s only, of which the last has
+ * nothing but mu in column j: O(s c^2) products in all, not O((s + c) c^2).
  *
- * Columns lie in strips of STRIP, each a row-major array of its own, so that a strip's rows stay in
- * a cache for as long as a block of STRIP reflectors works on it. A block's reflectors are applied to
- * the other strips together, as v^T a and a -= v w (`inner`, `outer`: both products of matrices), with
- * what they have of each other (`overlap`) taken off in between. */
+ * Columns lie in strips of STRIP, each a row-major array, so that a strip's rows stay in a cache while a
+ * block of STRIP reflectors works on it. A block's reflectors are applied to each other strip together, as
+ * w = v^T a and a -= v w (`inner` and `outer`, products of matrices). In between, w is corrected for the
+ * products of reflectors with each other (`overlap`). */
 #include <math.h>
 #include <stdlib.h>
 
 #include "vector.h"
 
-/* Accumulators of TALL x WIDE vectors fill the registers that there are. */
+/* TALL x WIDE accumulators fill the vector registers. */
 enum { WIDE = 3, STRIP = WIDE * LANES, TALL = LANES >= 8 ? 8 : LANES == 4 ? 4 : 3 };
 
 enum { CHUNK = 64 }; /* rows of two strips that stay in the nearest cache */
 
 typedef struct {
-    double *strips; /* strip p: rows of STRIP from strips + p height STRIP on */
+    double *strips; /* strip p: rows of STRIP numbers from strips + p height STRIP on */
     int64_t s, c, height;
 } equations;
 
@@ -34,15 +34,15 @@ static FGC_INLINE double *strip_of(const equations *a, int64_t p)
     return a->strips + p * a->height * STRIP;
 }
 
-/* Vectors that are in use of strip p: of c unknowns and two right-hand sides. */
+/* Vectors of strip p that are in use: there are c columns of unknowns and two right-hand sides. */
 static FGC_INLINE int vectors_of(const equations *a, int64_t p)
 {
     const int64_t left = a->c + 2 - p * STRIP;
     return left >= STRIP ? WIDE : (int)((left + LANES - 1) / LANES);
 }
 
-/* w[j] += sum over rows i of v[i][j] a[i], j = 0 .. TALL-1. Of no more than CHUNK rows at a time: rounding
- * errors of shorter sums are smaller. */
+/* w[j] += sum over rows i of v[i][j] a[i], j = 0 .. TALL-1. Called with at most CHUNK rows: shorter sums
+ * have smaller rounding errors. */
 static FGC_INLINE void inner_tile(const double *v, const double *a, int64_t rows, double *w,
                                   const int wide)
 {
@@ -66,7 +66,7 @@ static FGC_INLINE void inner_tile(const double *v, const double *a, int64_t rows
             store(w + j * STRIP + k * LANES, load(w + j * STRIP + k * LANES) + sum[j][k]);
 }
 
-/* w = v^T a, for all of v's columns. */
+/* w = v^T a, for all columns of v. */
 static FGC_INLINE void inner(const double *v, const double *a, int64_t rows, double *w,
                              const int wide)
 {
@@ -77,7 +77,7 @@ static FGC_INLINE void inner(const double *v, const double *a, int64_t rows, dou
                        w + j * STRIP, wide);
 }
 
-/* a -= v w, of `count` columns of v; rows are a multiple of TALL. */
+/* a -= v w, for the first `count` columns of v; `rows` is a multiple of TALL. */
 static FGC_INLINE void outer(const double *v, double *a, int64_t rows, const double *w, int count,
                              const int wide)
 {
@@ -103,7 +103,7 @@ static FGC_INLINE void outer(const double *v, double *a, int64_t rows, const dou
     }
 }
 
-/* All reflectors of a block on another strip; overlap[i][j] = v_i . v_j. */
+/* Apply all reflectors of a block to another strip; overlap[i][j] = v_i . v_j. */
 static FGC_INLINE void reflect(const double *v, double *a, int64_t rows, const double *overlap,
                                const double *tau, int count, const int wide)
 {
@@ -119,8 +119,8 @@ static FGC_INLINE void reflect(const double *v, double *a, int64_t rows, const d
     outer(v, a, rows, w, count, wide);
 }
 
-/* What reflector j of a strip needs, after the reflector before it, `was` = j - 1 or none: rows j ..
- * j + s - 1 less the latter's share, and w = their sum, each times its own element j. One pass. */
+/* Apply reflector j - 1, if there is one, to rows j .. j + s - 1 of its strip, and prepare reflector j in
+ * the same pass: w = the sum of these rows, each times its element j. */
 static FGC_INLINE void pass(double *a, int64_t s, int j, const double *factor, double *w,
                             const int first, const int wide)
 {
@@ -160,12 +160,12 @@ static FGC_INLINE void pass(double *a, int64_t s, int j, const double *factor, d
 #undef ROW
 }
 
-/* The reflectors 1 - tau v v^T of a strip's first `count` columns, the v in place of these. Rows of
- * the triangle, which would stand in the same place, go to `triangle`. */
+/* Find the reflectors 1 - tau v v^T of a strip's first `count` columns. Each v replaces its column; the
+ * rows of the triangle, which belong in the same place, go to `triangle`. */
 static FGC_INLINE void factorise(double *a, int64_t s, double mu, int count, double *tau,
                                  double *triangle, const int wide)
 {
-    double w[STRIP] = {0}, factor[STRIP] = {0}; /* nothing is subtracted by the first pass */
+    double w[STRIP] = {0}, factor[STRIP] = {0}; /* the first pass subtracts nothing */
     for (int j = 0; j < count; j++) {
         if (j < LANES)
             pass(a, s, j, factor, w, 0, wide);
@@ -173,7 +173,7 @@ static FGC_INLINE void factorise(double *a, int64_t s, double mu, int count, dou
             pass(a, s, j, factor, w, 1, wide);
         else
             pass(a, s, j, factor, w, 2, wide);
-        w[j] += mu * mu; /* of row j + s, where nothing else stands yet */
+        w[j] += mu * mu; /* from row j + s, which is otherwise zero */
         double *const row = a + j * STRIP, *const kept = triangle + j * STRIP;
         const double norm = sqrt(w[j]), diagonal = row[j] > 0 ? -norm : norm;
         const double v = row[j] - diagonal;
@@ -211,8 +211,9 @@ static FGC_NOINLINE void reflect_strip(const double *v, double *a, int64_t rows,
 
 static int64_t rounded(int64_t size, int64_t to) { return (size + to - 1) / to * to; }
 
-/* Of the basis 1/sqrt(2), cos, sin without their sqrt(2), in pairs; right-hand sides the real and
- * the imaginary part of -z^(-(c+1)/2). */
+/* Fill in the equations. The columns are pairs of a cosine and a sine, and last 1/sqrt(2) if c is odd: an
+ * orthogonal basis without its common factor sqrt(2). The right-hand sides are the real and the imaginary
+ * part of -z^(-(c+1)/2). */
 static void fill(const equations *a, const double *circle, int64_t n, const int64_t *turns, double mu)
 {
     const int64_t s = a->s, c = a->c, strips = rounded(c + 2, STRIP) / STRIP;
@@ -243,7 +244,7 @@ static void fill(const equations *a, const double *circle, int64_t n, const int6
     }
 }
 
-/* Solve for x, (real, imaginary) pairs, by the triangle in rows 0 .. c-1. */
+/* Solve for x, (real, imaginary) pairs, with the triangle in rows 0 .. c-1. */
 static void substitute(const equations *a, double *x)
 {
     const int64_t c = a->c;
@@ -297,7 +298,7 @@ fgc_status FGC_AT_LEVEL(fgc_ridge)(const double *circle, int64_t circle_len, con
         return FGC_NO_MEMORY;
     const equations a = {aligned(memory), s, c, height};
     double *const x = a.strips + strips * height * STRIP;
-    const double mu = unit * sqrt(2 * (double)n); /* 2 u sqrt(n), and less the basis' sqrt(2) */
+    const double mu = unit * sqrt(2 * (double)n); /* 2 unit sqrt(n), without the basis' sqrt(2) */
     fill(&a, circle, n, turns, mu);
     for (int64_t p = 0; p * STRIP < c; p++) {
         const int64_t first = p * STRIP;

@@ -1,15 +1,15 @@
 /* Vectors of Reed-Solomon codes in twice a double's precision: near-exact ones, by the ridge regression
  * of near_exact.c, and exact ones, by the locator.
  *
- * Columns lie in strips of a vector each, which are finished one after the other: a strip's rows, LANES
- * high parts and LANES low ones, stay in a cache while all reflectors found before are applied to it,
- * and then its own. (Strips twice as wide take 1.2 times the time.) */
+ * Columns lie in strips, each one vector wide, which are finished one after the other. A strip's rows,
+ * LANES high parts and LANES low ones, stay in a cache while first all earlier reflectors and then its own
+ * are applied to it. Rejected: strips twice as wide take 1.2 times the time. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "pairs.h"
 
-/* Terms that are added up apart: rounding errors of shorter sums are smaller. */
+/* CHUNK terms are added up at a time: shorter sums have smaller rounding errors. */
 enum { ROW = 2 * LANES, CHUNK = 16 };
 
 static const double half_root[2] = {0x1.6a09e667f3bcdp-1, -0x1.bdd3413b26456p-55};
@@ -27,7 +27,7 @@ static FGC_INLINE void store_pair(double *high, double *low, pair x)
 
 static FGC_INLINE pair spread_pair(const double *x) { return (pair){spread(x[0]), spread(x[1])}; }
 
-/* The first of a vector's pairs. */
+/* Write the first pair of a vector of pairs. */
 static FGC_INLINE void put_first(pair x, double *to)
 {
     double high[LANES], low[LANES];
@@ -36,7 +36,7 @@ static FGC_INLINE void put_first(pair x, double *to)
     to[1] = low[0];
 }
 
-/* The sum of v's rows, pairs, times a strip's. */
+/* Return v^T a: v has one pair, a strip LANES pairs in each row. */
 static FGC_INLINE pair inner(const double *v, const double *a, int64_t rows)
 {
     pair sum = widened(spread(0));
@@ -51,7 +51,7 @@ static FGC_INLINE pair inner(const double *v, const double *a, int64_t rows)
     return sum;
 }
 
-/* The rows of a strip less v times factor. */
+/* Subtract v times `factor` from the rows of a strip. */
 static FGC_INLINE void subtract(const double *v, double *a, int64_t rows, pair factor)
 {
     factor = negative(factor);
@@ -63,9 +63,9 @@ static FGC_INLINE void subtract(const double *v, double *a, int64_t rows, pair f
     }
 }
 
-/* The reflector 1 - tau v v^T of column j of a strip, whose row 0 is the first that it has, on the strip:
- * what the column holds is v, but for its first element, and the sums that norm and factors take are
- * one pass. */
+/* Find the reflector 1 - tau v v^T of column j of a strip, and apply it to the strip. The strip's row 0 is
+ * the reflector's first row. v is the column but for its first element, so one pass gives the sums that
+ * both the norm and the factors need. */
 static void find_reflector(double *a, int64_t rows, int64_t j, double *v, double *tau)
 {
     double *const column = a + j, high[LANES], low[LANES];
@@ -95,8 +95,8 @@ static void find_reflector(double *a, int64_t rows, int64_t j, double *v, double
     column[LANES] = high[1];
 }
 
-/* A strip after the reflectors before it, whose v, of `rows` pairs each, and tau are known, and its own,
- * if it has unknowns. */
+/* Apply to a strip all earlier reflectors, whose v, of `rows` pairs each, and tau are known; then, if the
+ * strip has unknowns, find its own. */
 static void factorise(double *a, int64_t rows, int64_t c, int64_t first, double *v, double *tau)
 {
     for (int64_t j = 0; j < c && j < first + LANES; j++) {
@@ -109,15 +109,15 @@ static void factorise(double *a, int64_t rows, int64_t c, int64_t first, double 
     }
 }
 
-/* Cosine or sine of `twice` half turns of pi turn / n. */
+/* Return the cosine (part 0) or sine (part 1) of the angle pi turn twice / n. */
 static const double *wave(const double *circle, int64_t n, int64_t turn, int64_t twice,
                           int64_t part)
 {
     return circle + 4 * (turn * twice % (2 * n)) + 2 * part;
 }
 
-/* Columns first .. first+LANES-1 of near_exact.c's equations: cosines and sines of (c-1)/2, (c-3)/2, ...
- * turns, a constant if c is odd, and the right-hand sides; s rows above mu I. */
+/* Fill in columns first .. first+LANES-1 of near_exact.c's equations, s rows above mu I: cosines and sines
+ * of (c-1)/2, (c-3)/2, ... turns, then a constant if c is odd, then the right-hand sides. */
 static void fill(double *a, const double *circle, int64_t n, const int64_t *turns, int64_t s,
                  int64_t c, int64_t first, double mu)
 {
@@ -139,7 +139,7 @@ static void fill(double *a, const double *circle, int64_t n, const int64_t *turn
     }
 }
 
-/* Sum over the lanes. */
+/* Return the sum over the lanes, in all lanes. */
 static FGC_INLINE pair total_of(pair x)
 {
     double high[LANES], low[LANES];
@@ -150,9 +150,9 @@ static FGC_INLINE pair total_of(pair x)
     return sum;
 }
 
-/* Solve for y by the triangle: `wide` high parts and as many low ones in each row. In y[part][.][], for
- * real and imaginary part, which begin with the right-hand sides: high parts and low parts, and zeros
- * from c on. */
+/* Solve for y with the triangle, which has `wide` high parts and then `wide` low ones in each row.
+ * y[part][0] and y[part][1] are the high and the low parts of the real or imaginary part: at first the
+ * right-hand sides, with zeros from c on. */
 static void substitute(const double *triangle, int64_t c, int64_t wide, double *y)
 {
     for (int64_t i = c - 1; i >= 0; i--) {
@@ -162,7 +162,7 @@ static void substitute(const double *triangle, int64_t c, int64_t wide, double *
             const pair right = {spread(high[i]), spread(low[i])};
             const pair diagonal = {spread(row[i]), spread(row[wide + i])};
             pair known = widened(spread(0));
-            high[i] = low[i] = 0; /* known numbers only, from the vector on that has this one */
+            high[i] = low[i] = 0; /* the first vector below has this unknown, too: it must add nothing */
             for (int64_t k = i / LANES * LANES; k < c; k += LANES) {
                 add_product(&known, load_pair(row + k, row + wide + k),
                             load_pair(high + k, low + k), 1);
@@ -177,7 +177,7 @@ static void substitute(const double *triangle, int64_t c, int64_t wide, double *
     }
 }
 
-/* Parts of the circle at LANES turns. */
+/* Cosines and sines at LANES turns. */
 typedef struct {
     pair cosine, sine;
 } direction;
@@ -191,7 +191,7 @@ static FGC_INLINE direction look_up(const double *circle, const int64_t *turns)
     return (direction){{load(part[0]), load(part[1])}, {load(part[2]), load(part[3])}};
 }
 
-/* (1 + (cos + i sin) (x + i y)) / n to the numbers `to` of LANES, those that are less than `end`. */
+/* Write (1 + (cos + i sin) (x + i y)) / n: lane t to number to[t] of `out`, if that is less than `end`. */
 static FGC_INLINE void put_values(direction phase, pair x, pair y, int64_t n, const int64_t *to,
                                   int64_t end, double *out)
 {
@@ -210,8 +210,8 @@ static FGC_INLINE void put_values(direction phase, pair x, pair y, int64_t n, co
     }
 }
 
-/* The polynomial's values at all roots, two by two: at a root and its conjugate, cosines are the same and
- * sines differ in their signs. */
+/* Write the polynomial's values at all roots, at each root together with its conjugate: their cosines are
+ * the same and their sines differ in sign. */
 static void evaluate(const double *circle, int64_t n, int64_t c, const double *y, int64_t wide,
                      double *out)
 {
@@ -224,7 +224,7 @@ static void evaluate(const double *circle, int64_t n, int64_t c, const double *y
             turn[t] = own[t] * (c - 1) % (2 * n);
             back[t] = 2 * own[t];
         }
-        /* of both parts: coefficients of cosines, of sines */
+        /* sums over cosines, and over sines, of the real and the imaginary part */
         pair even[2], odd[2];
         for (int p = 0; p < 2; p++)
             even[p] = odd[p] = widened(spread(0));
@@ -275,7 +275,7 @@ fgc_status FGC_AT_LEVEL(fgc_ridge_pairs)(const double *circle, int64_t circle_le
     double *const a = aligned(memory);
     double *const v = a + strip, *const triangle = v + vectors, *const y = triangle + matrix;
     double *const tau = y + 4 * wide;
-    /* 2 u sqrt(n), and less the basis' sqrt(2) */
+    /* 2 unit sqrt(n), without the basis' sqrt(2) */
     const double mu = 0x1p-106 * sqrt(2 * (double)n);
     for (int64_t first = 0; first < c + 2; first += LANES) {
         fill(a, circle, n, turns, s, c, first, mu);
@@ -295,7 +295,7 @@ fgc_status FGC_AT_LEVEL(fgc_ridge_pairs)(const double *circle, int64_t circle_le
     return FGC_OK;
 }
 
-/* x = m 2^e with 1 <= |m.high| < 2 in place of x, and e; of 0, 0 and some e. */
+/* Replace x = m 2^e by m, 1 <= |m.high| < 2, and return e. For 0, m is 0 and e arbitrary. */
 static FGC_INLINE lanes take_exponent(pair *x)
 {
     lanes bits;
@@ -335,14 +335,14 @@ fgc_status FGC_AT_LEVEL(fgc_locator_values)(const double *circle, int64_t circle
         for (int64_t j = 0; j < s; j++) {
             const int64_t at = n + i - turns[j];
             size = product_of(size, (pair){load(high + at), load(low + at)});
-            wrapped ^= index < turns[j]; /* true is 1 or -1 */
+            wrapped ^= index < turns[j]; /* true is 1 or -1: bit 0 tells */
             if (j % FGC_RUN == FGC_RUN - 1)
                 exponent += take_exponent(&size);
         }
         size = quotient_of(size, whole);
         memcpy(e, &exponent, sizeof e);
         memcpy(turn, &wrapped, sizeof turn);
-        for (int t = 0; t < LANES; t++) /* the sum of (i - turns[j]) mod n, at most 2 n - 1 here */
+        for (int t = 0; t < LANES; t++) /* the sum of (i + t - turns[j]) mod n, itself modulo 2 n */
             turn[t] = i + t < n ? (s % (2 * n) * (i + t) + 2 * n - sum + n * (turn[t] & 1)) % (2 * n)
                                 : 0;
         const direction phase = look_up(circle, turn);
@@ -351,7 +351,7 @@ fgc_status FGC_AT_LEVEL(fgc_locator_values)(const double *circle, int64_t circle
         for (int k = 0; k < 4; k++)
             store(part[k], k % 2 ? parts[k / 2].low : parts[k / 2].high);
         for (int t = 0; t < LANES && i + t < n; t++) {
-            /* times (-i)^s */
+            /* multiply by (-i)^s */
             const int swap = s % 2 != 0, minus_re = s % 4 == 2 || s % 4 == 3;
             const int minus_im = s % 4 == 1 || s % 4 == 2;
             for (int k = 0; k < 2; k++) {

@@ -1,12 +1,12 @@
-/* Steps of optimizers, each in one pass over its vectors. Memory-bound, but for the root and the
- * quotient of AMSGrad in double precision. */
+/* Steps of optimizers, each in one pass over its vectors. Memory bounds the speed, except where AMSGrad
+ * computes roots and quotients in double precision. */
 #include <float.h>
 #include <math.h>
 
 #include "vector.h"
 
-/* A gradient may be the very vector that is updated: elements do not depend on each other, but
- * `restrict` would say more than that. */
+/* Tell the compiler that elements do not depend on each other. `restrict` would claim more: a gradient may
+ * be the very vector that is updated. */
 #if defined(__clang__)
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
@@ -16,9 +16,9 @@
 #endif
 
 /* Go through i = 0 .. len-1 and return the sum of the squares of `change`, an expression that may
- * write element i. Sixteen ways: an order of summation that vectorises without fast-math. The rest
- * is said to be independent, too, or compilers make two loops of it, one for vectors that lie close
- * to each other, whose sums are rounded in other places. */
+ * write element i. Sums in sixteen ways vectorise without fast-math. The last elements are marked as
+ * independent, too: else compilers make two loops of them, and the one for vectors that lie close to
+ * each other rounds sums in other places. */
 #define RETURN_SQUARE_SUM(len, i, change)                                                          \
     enum { WAYS = 16 };                                                                            \
     double way[WAYS] = {0}, sum = 0;                                                               \
@@ -44,7 +44,7 @@
 typedef float floats __attribute__((vector_size(FGC_VECTOR)));
 typedef float narrow __attribute__((vector_size(FGC_VECTOR / 2)));
 
-/* Vectors whose squares are added up in single precision: of more, roundings would be felt. */
+/* The squares of NEAR vectors are added up in single precision; with more, roundings would count. */
 enum { FLOATS = sizeof(floats) / sizeof(float), NEAR = 4, NEAREST = NEAR * FLOATS };
 
 static FGC_INLINE floats load_floats(const float *from)
@@ -54,7 +54,7 @@ static FGC_INLINE floats load_floats(const float *from)
     return v;
 }
 
-/* Its halves, wider, added up. */
+/* Widen both halves of a vector, and add them up. */
 static FGC_INLINE vector fold(floats v)
 {
     narrow half[2];
@@ -62,14 +62,14 @@ static FGC_INLINE vector fold(floats v)
     return __builtin_convertvector(half[0], vector) + __builtin_convertvector(half[1], vector);
 }
 
-/* theta -= lr gradient, of as many elements as whole blocks have; how many. The squares of the changes
- * of a block are added up in single precision, and then to `sum`: that costs nothing where vectors are
- * in the second cache, and in double precision half of the step's time. Squares may be too large for it,
- * or all so small that what is lost of them counts; then changes are widened first. */
+/* theta -= lr gradient, for the elements of whole blocks; returns how many these are. The squares of a
+ * block's changes are added up in single precision, and the result to `sum`. With vectors in the second
+ * cache that costs nothing; double precision would take half of the step's time. If squares overflow, or
+ * are so small that underflow counts, changes are widened first. */
 static FGC_INLINE int64_t blocks_descend_float(float *theta, const float *gradient, float lr,
                                                int64_t len, double *sum)
 {
-    const double least = NEAREST * (double)FLT_MIN; /* of which all that is lost is 2^-24 */
+    const double least = NEAREST * (double)FLT_MIN; /* relative to it, underflow loses at most 2^-24 */
     const floats rate = lr - (floats){0};
     vector squares = {0};
     int64_t first = 0;

@@ -1,8 +1,8 @@
-/* Numbers of twice a double's precision, as pairs: high + low, high the sum rounded to a double.
+/* Numbers of twice a double's precision, as pairs: high + low, where high is the sum rounded to a double.
  *
- * Each sum and product of doubles below is rounded by itself: files that include this are compiled
- * without contraction (see CMakeLists.txt), which would take a product out of a sum whose rounding
- * error is asked for. */
+ * Each sum and product of doubles below must be rounded by itself. So files that include this are compiled
+ * without contraction (see CMakeLists.txt), which would fuse products into sums whose rounding error is
+ * computed. */
 #ifndef FASTGC_PAIRS_H
 #define FASTGC_PAIRS_H
 
@@ -16,7 +16,7 @@ typedef struct {
     vector high, low;
 } pair;
 
-/* a b + c, rounded once, where the processor can. */
+/* a b + c rounded once, if the processor can. */
 #if FGC_VECTOR && defined(__AVX512F__)
 #define FUSED(a, b, c) _mm512_fmadd_pd(a, b, c)
 #elif FGC_VECTOR && defined(__FMA__)
@@ -25,14 +25,14 @@ typedef struct {
 #define FUSED(a, b, c) vfmaq_f64(c, a, b)
 #endif
 
-/* Sum and its rounding error (Knuth). */
+/* Return the sum and its rounding error (Knuth). */
 static FGC_INLINE pair two_sum(vector a, vector b)
 {
     const vector sum = a + b, rest = sum - a;
     return (pair){sum, (a - (sum - rest)) + (b - rest)};
 }
 
-/* The same where a is 0 or no smaller than b (Dekker). */
+/* The same if a is 0, or no smaller than b in modulus (Dekker). */
 static FGC_INLINE pair quick_two_sum(vector a, vector b)
 {
     const vector sum = a + b;
@@ -40,7 +40,7 @@ static FGC_INLINE pair quick_two_sum(vector a, vector b)
 }
 
 #ifndef FUSED
-/* Halves of 26 bits, whose products are exact (Veltkamp). */
+/* Split a double into halves of 26 bits, whose products are exact (Veltkamp). */
 static FGC_INLINE pair halves(vector a)
 {
     const vector large = a * 134217729.0, high = large - (large - a);
@@ -48,7 +48,7 @@ static FGC_INLINE pair halves(vector a)
 }
 #endif
 
-/* Product and its rounding error (Dekker). */
+/* Return the product and its rounding error (Dekker). */
 static FGC_INLINE pair two_product(vector a, vector b)
 {
     const vector product = a * b;
@@ -61,7 +61,7 @@ static FGC_INLINE pair two_product(vector a, vector b)
 #endif
 }
 
-/* a b + c where how often it is rounded does not matter. */
+/* Return a b + c, rounded once or twice. */
 static FGC_INLINE vector fused(vector a, vector b, vector c)
 {
 #ifdef FUSED
@@ -71,8 +71,8 @@ static FGC_INLINE vector fused(vector a, vector b, vector c)
 #endif
 }
 
-/* What is computed next is not begun before this is known: of sixteen registers the compiler runs out
- * otherwise, where it mixes rows (1.3 times the time). */
+/* Keep the compiler from computing anything further before this vector is known. Otherwise it mixes rows,
+ * and runs out of sixteen registers (1.3 times the time). */
 #if FGC_VECTOR && defined(__x86_64__)
 #define KEEP_ORDER(vector) __asm__("" : "+v"(vector))
 #else
@@ -80,15 +80,14 @@ static FGC_INLINE vector fused(vector a, vector b, vector c)
 #endif
 
 /* sum += a v, not normalised: high parts are added up without error (Ogita, Rump and Oishi, "Accurate sum
- * and dot product", 2005). v's low parts are not looked at unless it is `paired`. There are units for sums
- * and others for products in some processors, and more sums than products here: one is written as a
- * product (0.93 times the time). */
+ * and dot product", 2005). v's low parts are read only if `paired`. Some processors have separate units for
+ * sums and for products, and here are more sums: one is written as a product (0.93 times the time). */
 static FGC_INLINE void add_product(pair *sum, pair a, pair v, const int paired)
 {
     const vector product = a.high * v.high, high = sum->high + product, added = high - sum->high;
     const vector lost = sum->high - (high - added);
 #ifdef FUSED
-    vector low = FUSED(a.high, v.high, -added); /* of the product itself */
+    vector low = FUSED(a.high, v.high, -added); /* product less `added`, rounded once */
 #else
     vector low = (product - added) + two_product(a.high, v.high).low;
 #endif
@@ -99,7 +98,7 @@ static FGC_INLINE void add_product(pair *sum, pair a, pair v, const int paired)
     sum->low += lost;
 #ifdef FUSED
     vector one = spread(1);
-    ROUND(one); /* or it would be seen that this is a sum */
+    ROUND(one); /* hides from the compiler that this is a sum */
     sum->low = FUSED(low, one, sum->low);
 #else
     sum->low += low;
@@ -107,12 +106,12 @@ static FGC_INLINE void add_product(pair *sum, pair a, pair v, const int paired)
     KEEP_ORDER(sum->low);
 }
 
-/* As a pair. */
+/* Return a double as a pair. */
 static FGC_INLINE pair widened(vector x) { return (pair){x, spread(0)}; }
 
 static FGC_INLINE pair negative(pair x) { return (pair){-x.high, -x.low}; }
 
-/* x + y, within a few roundings of the larger one's low part. */
+/* Return x + y, within a few roundings of the larger one's low part. */
 static FGC_INLINE pair sum_of(pair x, pair y)
 {
     const pair sum = two_sum(x.high, y.high);
@@ -126,7 +125,7 @@ static FGC_INLINE pair product_of(pair x, pair y)
                          fused(x.high, y.low, fused(x.low, y.high, product.low)));
 }
 
-/* The quotient, by long division. */
+/* Return the quotient, by long division. */
 static FGC_INLINE pair quotient_of(pair x, pair y)
 {
     pair quotient = widened(x.high / y.high);

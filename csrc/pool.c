@@ -1,13 +1,13 @@
-/* Threads that share the pieces of one job. Each begins with its own share of them, neighbours, which is the
- * same in each job of as many pieces: it finds in its caches what it read before. It takes half of what is
- * left of its share at a time, and reads that without a break; when nothing is left, half of what is left of
- * another's, from the end.
+/* Threads that share the pieces of one job. Each thread begins with its own share, a run of neighbouring
+ * pieces. It is the same in every job of as many pieces, so that the thread finds in its caches what it
+ * read before. A thread takes half of what is left of its share at a time, and reads that without a
+ * break. When its share is empty, it takes half of what is left of another thread's share, from the end.
  *
- * They are started when a job is first worth them, and never end. After a job each spins for a while,
- * so that the next one finds it awake (0.2 us; a sleeping one takes 5 to 50), and then sleeps.
+ * Threads are started when a job is first worth them, and never end. After a job each spins for a while,
+ * so that the next job finds it awake (0.2 us; waking a sleeping one takes 5 to 50), and then sleeps.
  *
- * There is one job at a time. Who finds the threads at another caller's does his own work alone. Nobody
- * waits for a thread that has not begun: others do its share. */
+ * There is one job at a time. A caller that finds the threads busy with another caller's job works
+ * alone. Nobody waits for a thread that has not begun: others do its share. */
 #define _GNU_SOURCE
 #include "pool.h"
 
@@ -35,28 +35,29 @@
 #define RELAX() ((void)0)
 #endif
 
-/* Nanoseconds. A job of less than WAKING wakes nobody, unless the last one ended a moment ago: then more
- * are to come. The caller of a job spins for PATIENCE before it sleeps until others' pieces are done. */
+/* Nanoseconds. A job of less than WAKING wakes no sleeping thread, unless the last job ended a moment
+ * ago: then more jobs are likely. The caller of a job spins for PATIENCE, and then sleeps until the
+ * other threads' pieces are done. */
 enum { WAKING = 60000, PATIENCE = 50000 };
 
-/* One more thread for so much work. */
+/* Nanoseconds of work for which one more thread is called. */
 enum { EACH = 4000 };
 
-/* A thread that is interrupted with a piece in hand costs more than alone the job would have taken. What
- * others gain before, up to CREDIT nanoseconds, pays for that; what is lost beyond is followed by so many
- * times as much in which the caller works alone: others cost a twentieth at most. */
+/* A thread that the system interrupts while it holds a piece can make the job slower than the caller alone.
+ * The time that threads gained before, up to CREDIT nanoseconds, pays for such losses. After a loss beyond
+ * it, the caller works alone for REGRET times as long: threads cost a twentieth at most. */
 enum { CREDIT = 4000000, REGRET = 20 };
 
 enum { MOST_HELPERS = 255 };
 
-/* What is written by one side and awaited by the other has a cache line of its own. */
+/* A word that one side writes and the other awaits has a cache line of its own. */
 #define APART _Alignas(64)
 
-/* Pieces that a thread has not begun: next .. end-1, of which it takes the first and others the last.
+/* The pieces that nobody has begun: next .. end-1. The owner takes the first of them, others the last.
  *     number << 32 | next << 16 | end
- * They belong to who changed this by a compare-and-swap, which fails if the job is another by now. A job
- * does not end before the pieces taken are done: so `job` and `data` are only read by who has some in hand,
- * and a thread that comes too late touches nothing of a caller that has left. */
+ * A thread owns the pieces that it has taken by compare-and-swap, which fails if the job is another by
+ * now. A job ends only when all pieces taken are done. So only threads that hold pieces read `job` and
+ * `data`, and a thread that comes too late touches no memory of a caller that has left. */
 typedef struct {
     APART _Atomic uint64_t left;
 } share;
@@ -71,24 +72,24 @@ typedef struct {
 } helper;
 
 static struct {
-    share shares[MOST_HELPERS + 1]; /* the caller's first */
-    APART atomic_int sharing;       /* how many there are in this job */
+    share shares[MOST_HELPERS + 1]; /* the caller's is the first */
+    APART atomic_int sharing;       /* the number of shares in this job */
     fgc_job job;
     void *data;
-    APART atomic_uint undone; /* pieces; what the caller sleeps on */
-    atomic_int waiting;       /* it does */
+    APART atomic_uint undone; /* the pieces not done yet; the caller sleeps on it */
+    atomic_int waiting;       /* whether the caller sleeps */
 
-    /* Whose job is under way holds `busy`, and writes what follows. */
+    /* The caller whose job is under way holds `busy`; only it writes the following. */
     APART atomic_flag busy;
     unsigned number;
     int started;
-    int64_t ended;   /* the last job, a time of now() */
-    int64_t balance; /* what jobs gained by others, less what they lost */
+    int64_t ended;   /* when the last job ended, a time of now() */
+    int64_t balance; /* the time that jobs gained by other threads, less the time that they lost */
 #ifdef __linux__
-    int processor;    /* the caller's when it last was another, plus 1, */
-    cpu_set_t others; /* and what it may use besides */
+    int processor;    /* the processor the caller was last seen on, plus 1, */
+    cpu_set_t others; /* and the others that it may use */
 #endif
-    atomic_llong called, shared; /* jobs that others were called to, and those they had part in */
+    atomic_llong called, shared; /* jobs that threads were called to; jobs of which they did a part */
 
     atomic_int threads, hooked;
     atomic_llong spin, least, alone_until;
@@ -104,7 +105,7 @@ static void sleep_on(atomic_uint *word, unsigned seen)
         syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 }
 
-/* Wake who sleeps on `word`, which was changed before. */
+/* Wake the thread that sleeps on `word`, after a change of it. */
 static void wake(atomic_uint *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0); }
 
 static void renew(void) {}
@@ -154,11 +155,11 @@ static void renew(void)
 }
 #endif
 
-/* Look at `word` for so long, or until it is not `seen`; what it is. */
+/* Spin until `word` is not `seen`, or for so many nanoseconds. Returns its value. */
 static unsigned spin_on(atomic_uint *word, unsigned seen, int64_t nanoseconds)
 {
     for (int64_t until = 0;;) {
-        for (int turn = 0; turn < 16; turn++) { /* reading the clock takes as long */
+        for (int turn = 0; turn < 16; turn++) { /* takes as long as reading the clock once */
             const unsigned found = atomic_load_explicit(word, memory_order_acquire);
             if (found != seen)
                 return found;
@@ -172,7 +173,8 @@ static unsigned spin_on(atomic_uint *word, unsigned seen, int64_t nanoseconds)
     }
 }
 
-/* Do pieces of this share, by its owner or another, until none is left to take; how many. */
+/* Do pieces of a share until none is left to take. `own`: the caller owns the share. Returns how many
+ * pieces were done. */
 static int work_on_share(unsigned number, share *of, int own)
 {
     uint64_t found = atomic_load_explicit(&of->left, memory_order_acquire);
@@ -193,7 +195,8 @@ static int work_on_share(unsigned number, share *of, int own)
     }
 }
 
-/* Do pieces of this job until none is left to take: of share `me`, then of those that follow. How many. */
+/* Do pieces of a job until none is left to take: first of share `me`, then of the shares after it. Returns
+ * how many were done. */
 static int work_on(unsigned number, int me)
 {
     const int sharing = atomic_load_explicit(&pool.sharing, memory_order_relaxed);
@@ -203,6 +206,7 @@ static int work_on(unsigned number, int me)
     return done;
 }
 
+/* The life of a helper: await a job, and work on it. */
 static void *serve(void *argument)
 {
     helper *const me = argument;
@@ -210,8 +214,8 @@ static void *serve(void *argument)
         const int64_t spin = atomic_load_explicit(&pool.spin, memory_order_relaxed);
         unsigned called = spin_on(&me->called, seen, spin);
         if (called == seen) {
-            /* Announced before the word is looked at again, as a caller changes it before it looks for
-             * sleepers: one of the two sees the other. */
+            /* This thread sets `asleep` and then reads the word again; a caller changes the word and then
+             * reads `asleep`. So at least one of them sees the other's change. */
             atomic_store(&me->asleep, 1);
             sleep_on(&me->called, seen);
             atomic_store(&me->asleep, 0);
@@ -223,8 +227,9 @@ static void *serve(void *argument)
     return NULL;
 }
 
-#ifndef _WIN32 /* where nothing forks */
-/* A forked child has none of the threads; a job under way in another thread of its parent is not its. */
+#ifndef _WIN32 /* Windows does not fork */
+/* Begin anew in a forked child: it has none of the threads, and a job of another thread of its parent is
+ * not its own. */
 static void forked(void)
 {
     renew();
@@ -260,7 +265,7 @@ void fgc_pool_counts(int64_t *called, int64_t *shared)
 
 enum { STACK = 1 << 20 }; /* some systems give 128 kB, which a block fills */
 
-/* So many threads, if there can be; how many there are. */
+/* Start threads until there are `helpers`, if the system allows it. Returns how many there are. */
 #ifdef _WIN32
 static DWORD WINAPI begin(void *argument)
 {
@@ -274,14 +279,14 @@ static int start(int helpers)
         const HANDLE thread = CreateThread(NULL, STACK, begin, pool.helpers + pool.started, 0, NULL);
         if (!thread)
             break;
-        CloseHandle(thread); /* it goes on */
+        CloseHandle(thread); /* the thread goes on */
     }
     return pool.started;
 }
 #else
 static int start(int helpers)
 {
-    /* Signals are for the caller's threads, but for those that a fault raises in the thread itself. */
+    /* Leave signals to the caller's threads, except those that a fault in the thread itself raises. */
     sigset_t all, before;
     sigfillset(&all);
     sigdelset(&all, SIGSEGV), sigdelset(&all, SIGBUS), sigdelset(&all, SIGFPE), sigdelset(&all, SIGILL);
@@ -304,7 +309,7 @@ static int start(int helpers)
 }
 #endif
 
-/* Whether the caller may use another processor than the one it is on. */
+/* Return whether the caller may use another processor than the one it is on. */
 static int room(void)
 {
 #ifdef __linux__
@@ -312,7 +317,7 @@ static int room(void)
     if (processor == pool.processor - 1 || processor < 0 || processor >= CPU_SETSIZE)
         return 1;
     cpu_set_t others;
-    if (sched_getaffinity(0, sizeof others, &others)) /* more processors than such a set holds */
+    if (sched_getaffinity(0, sizeof others, &others)) /* more processors than cpu_set_t holds */
         return 1;
     CPU_CLR(processor, &others);
     if (!CPU_COUNT(&others))
@@ -323,8 +328,8 @@ static int room(void)
     return 1;
 }
 
-/* See to it that threads run where the caller does not. Left to itself, the kernel wakes some on the
- * caller's own processor if others are taken, or look so: by BLAS's threads that spin, say. */
+/* Keep threads off the caller's processor. By itself the system wakes some on it if other processors are
+ * taken or look so, for example by BLAS's threads that spin. */
 static void place(int helpers)
 {
 #ifdef __linux__
@@ -346,7 +351,7 @@ static int any_awake(int helpers)
     return 0;
 }
 
-/* Cut the job into so many shares, from where on anyone may work on it. */
+/* Cut the job into shares. From then on any thread may work on it. */
 static void publish(int pieces, int sharing)
 {
     atomic_store_explicit(&pool.sharing, sharing, memory_order_relaxed);
@@ -359,7 +364,7 @@ static void publish(int pieces, int sharing)
     }
 }
 
-/* Call threads to the job that was published; how many. Those asleep only if they are worth `waking`. */
+/* Call threads to the published job; sleeping ones only if `waking`. Returns how many were called. */
 static int call(int helpers, int waking)
 {
     int called = 0;
@@ -373,7 +378,7 @@ static int call(int helpers, int waking)
     return called;
 }
 
-/* Wait until others have done the pieces that they took. */
+/* Wait until other threads have done the pieces that they took. */
 static void await_others(void)
 {
     unsigned undone = atomic_load_explicit(&pool.undone, memory_order_acquire);
@@ -393,6 +398,7 @@ static void count(atomic_llong *number)
                           memory_order_relaxed);
 }
 
+/* Do a job with other threads, if some can be had. Keeps count of the time that they gain or lose. */
 static void work_with_others(fgc_job job, void *data, int pieces, int helpers, int64_t work)
 {
     const int always = !atomic_load_explicit(&pool.least, memory_order_relaxed);
@@ -403,7 +409,7 @@ static void work_with_others(fgc_job job, void *data, int pieces, int helpers, i
         helpers = 0;
     else if (waking && pool.started < helpers) {
         helpers = start(helpers);
-        begun = now(); /* this happens once */
+        begun = now(); /* starting threads happens once: do not count it */
     } else if (helpers > pool.started)
         helpers = pool.started;
     place(helpers);
@@ -442,7 +448,7 @@ static void work_with_others(fgc_job job, void *data, int pieces, int helpers, i
         count(&pool.shared);
 }
 
-/* How many other threads are to be called to so much work, if they are free. */
+/* Return how many other threads a job of `work` nanoseconds should call, if they are free. */
 static int wanted(int pieces, int64_t work)
 {
     const int64_t least = atomic_load_explicit(&pool.least, memory_order_relaxed);

@@ -4,15 +4,15 @@
 
 #include "fastgc.h"
 
-/* Pieces from .. to-1 of a job. Any thread may do them, at any time until the job is over; it must not start
- * a job. */
+/* Do pieces from .. to-1 of a job. Any thread may call it until the job is over. It must not start a
+ * job. */
 typedef void (*fgc_job)(void *data, int from, int to);
 
-/* The most pieces there are. */
+/* The most pieces of a job. */
 enum { FGC_PIECES = 1024 };
 
-/* Do pieces 0 .. pieces-1, each once, and return when all are done: in one go if the caller does so alone.
- * `work`: about how many nanoseconds they take one thread. */
+/* Do pieces 0 .. pieces-1, each once, and return when all are done. A caller that works alone does them in
+ * one call. `work`: about how many nanoseconds they take one thread. */
 void fgc_pool_run(fgc_job job, void *data, int pieces, int64_t work);
 
 #endif

@@ -1,9 +1,8 @@
-/* What a master and its worker processes tell each other in the memory that they share.
+/* Orders and news between a master and its worker processes, in shared memory.
  *
- * Nothing here is locked, and every line of memory has one writer, so that a process may be stopped or
- * killed between any two instructions, and all the others go on. What several change is one word each: the
- * one that workers sleep on, which only the master writes, and the number of news that the master sleeps
- * for, of which a lost one costs no more than the time after which it looks by itself. */
+ * Nothing is locked, and every line of memory has one writer: a process may be stopped or killed between
+ * any two instructions, and all others go on. One word is different: `wanted`, the number of news that
+ * the master sleeps for. If a change of it is lost, the master looks by itself after some time. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <math.h>
@@ -26,10 +25,10 @@
 #include <sys/syscall.h>
 #endif
 
-/* In int64, as fastgc.h says. */
+/* Sizes in int64: see fgc_rings. */
 enum { LINE = 8, NEWS = 4, ORDER = 4, ORDERS = 2 * LINE };
 
-/* Of orders to more workers than this, all are woken: who has none goes back to sleep. */
+/* Orders to more workers than this wake all workers; those without an order go back to sleep. */
 enum { FEW = 8 };
 
 typedef _Atomic int64_t shared;
@@ -38,17 +37,17 @@ static int64_t read_shared(const int64_t *word) { return atomic_load((shared *)w
 
 static void write_shared(int64_t *word, int64_t value) { atomic_store((shared *)word, value); }
 
-/* Processes share it: the futex is no private one. */
+/* The word that workers sleep on. Processes share it, so its futex is not a private one. */
 static atomic_uint *word_of(const fgc_rings *r) { return (atomic_uint *)(r->newest + 1); }
 
-/* Where a worker's news are. */
 static int64_t *news_of(const fgc_rings *r, int64_t worker) { return (int64_t *)r->news[worker]; }
 
-/* By which workers that sleep on one word are told apart. */
+/* The bit by which a worker is woken: all workers sleep on one word. */
 static unsigned bit_of(int64_t worker) { return 1u << worker % 32; }
 
 #ifdef __linux__
-/* Until `word` is not `seen`, or a time of now(), -1: none; or for no reason. Whether a signal came. */
+/* Sleep until `word` is not `seen`, or until the time `until` of now() (-1: no limit). May return early.
+ * Returns whether a signal came. */
 static int sleep_on(atomic_uint *word, unsigned seen, int64_t until, unsigned bit)
 {
     const struct timespec t = {until / 1000000000, until % 1000000000};
@@ -62,7 +61,8 @@ static void wake(const fgc_rings *r, unsigned bits)
     syscall(SYS_futex, word_of(r), FUTEX_WAKE_BITSET, INT32_MAX, NULL, NULL, bits);
 }
 
-/* Wait for so long until a file can be read: the bell, which is then silent. *others: whether others can. */
+/* Wait until one of the files can be read, for so many milliseconds at most. Empties the bell, and returns
+ * whether it rang. *others: whether another file can be read. */
 static int hear(int files, int bell, int milliseconds, int *others)
 {
     struct epoll_event heard[2];
@@ -72,7 +72,7 @@ static int hear(int files, int bell, int milliseconds, int *others)
         if (heard[i].data.fd == bell) {
             char bytes[1 << 8];
             rang = 1;
-            /* Not without end: somebody may ring all the time. */
+            /* A bounded number of times: a worker may ring all the time. */
             for (int more = 1 << 8; more-- && read(bell, bytes, sizeof bytes) == sizeof bytes;)
                 ;
         }
@@ -80,7 +80,7 @@ static int hear(int files, int bell, int milliseconds, int *others)
     return rang;
 }
 #else
-/* Not used there: see fastgc/engines/rings.py. */
+/* Used on Linux only: see fastgc/engines/rings.py. */
 static int sleep_on(atomic_uint *word, unsigned seen, int64_t until, unsigned bit)
 {
     (void)word, (void)seen, (void)until, (void)bit;
@@ -128,7 +128,7 @@ int64_t fgc_rings_wait(const fgc_rings *r, int64_t worker, int64_t birth, int64_
                        double seconds)
 {
     const int64_t *const orders = r->orders + ORDERS * worker;
-    int64_t until = seconds < 1e9 ? 0 : -1; /* 0: not computed yet, which takes longer than the rest */
+    int64_t until = seconds < 1e9 ? 0 : -1; /* 0: not computed yet; the clock takes longer than the rest */
     for (;;) {
         const unsigned word = atomic_load(word_of(r));
         if (read_shared(orders + 1) != birth)
@@ -156,8 +156,9 @@ void fgc_rings_tell(const fgc_rings *r, int bell, int64_t worker, int64_t round,
     news[2] = index;
     memcpy(news + 3, &energy, sizeof energy);
     write_shared(ring, told + 1);
-    /* Written before the master's word is changed, as the master changes that before it looks for news. One
-     * of an older round is to be handed the newest: nobody waits for more news with that. */
+    /* The news are written before `wanted` is changed; the master changes `wanted` before it reads news. So
+     * one of the two sees the other's change. News of an older round wake the master at once: it hands this
+     * worker the newest round. */
     shared *const wanted = (shared *)r->wanted;
     const int wake_master = round < read_shared(r->newest) ? atomic_exchange(wanted, 0) > 0
                                                            : atomic_fetch_sub(wanted, 1) == 1;
@@ -206,15 +207,16 @@ int64_t fgc_rings_want(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_
     return fgc_rings_take(r, taken, out, most);
 }
 
-/* The round of a worker's last order. */
+/* Return the round of a worker's last order. */
 static int64_t handed(const fgc_rings *r, int64_t worker)
 {
     const int64_t *const orders = r->orders + ORDERS * worker;
     return orders[LINE + ORDER * (orders[0] % 2)];
 }
 
-/* Takes messages of the newest round until they suffice. Those of older ones and, from the first that cannot
- * be taken on, all others are left at the front of `news`; how many. */
+/* Take messages of the newest round until they suffice, or until one cannot be taken. News of older rounds,
+ * and all from the one that cannot be taken on, are left at the front of `news`. Returns how many these
+ * are. */
 static int64_t take_in(const fgc_rings *r, const fgc_intake *into, fgc_news *news, int64_t count,
                        double start)
 {
@@ -232,7 +234,8 @@ static int64_t take_in(const fgc_rings *r, const fgc_intake *into, fgc_news *new
         }
         if (status != FGC_OK && status != FGC_TOO_FEW)
             break;
-        /* Workers tell the time before they tell the news: it came no sooner than the one before. */
+        /* A worker notes the time before it publishes its news, so times may be out of order. No message
+         * comes sooner than the one taken before it. */
         const fgc_arrivals *const a = into->arrivals;
         const double before = a->state[0] > 1 ? into->when[a->numbers[a->state[0] - 2]] : 0.0;
         into->when[n.worker] = fmax(1e-9 * (double)n.time - start, before);
@@ -247,8 +250,8 @@ int64_t fgc_rings_gather(const fgc_rings *r, int64_t *taken, fgc_news *out, int6
     const int64_t *const state = into->arrivals->state, before = state[0];
     const int64_t until = now() + (int64_t)(1e9 * seconds);
     for (int go_on = 1, others = 0;;) {
-        /* Half of what is lacking at a time: what came is looked at while the rest is waited for, and the
-         * last one alone at last. */
+        /* Sleep for half of the messages that are lacking: the master reads those while the rest come, and
+         * in the end waits for a single one. */
         const int64_t half = (into->least - state[0] + 1) / 2;
         const int64_t count = fgc_rings_want(r, taken, out, most, half > 1 ? half : 1);
         const int64_t left = take_in(r, into, out, count, start);

@@ -1,14 +1,15 @@
-/* Kernels on long vectors: their parts, shared among threads. Sums are taken part by part and added up in
- * order, and parts depend on lengths alone: no bit of a result depends on who did what. */
+/* Kernels on long vectors, whose parts threads share. Parts depend on lengths alone, and the sums of parts
+ * are added up in order: no bit of a result depends on which thread did which part. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "pool.h"
 
-/* Elements. Parts are as long as a block of combine.c, or, for all to end together, a sixteenth of the
- * vector; longer where there would be too many. Of multiples of GRAIN no cache line is shared, and no
- * pair cut. Shorter parts would cost more than they gain: of rows, so many elements of all of them. */
+/* Lengths of parts, in elements. A part is a block of combine.c (PART), or a sixteenth of a shorter vector,
+ * so that all threads end together; it is longer if there would be more than FGC_PIECES parts. Multiples of
+ * GRAIN share no cache line and cut no pair. Parts shorter than LEAST_OF_... cost more than they gain;
+ * LEAST_OF_ROWS counts the elements of all rows together. */
 enum { PART = 16384, GRAIN = 256, LEAST_OF_ROWS = 8192, LEAST_OF_SUMS = 2048, LEAST_OF_VECTORS = 8192 };
 
 static int64_t up_to(int64_t multiple, int64_t x) { return (x + multiple - 1) / multiple * multiple; }
@@ -35,20 +36,21 @@ typedef struct {
     double *sum; /* of each piece */
 } combination;
 
-/* Where so many of its parts end. */
+/* Return where the first `parts` parts end. */
 static int64_t end_of(const combination *it, int parts)
 {
     return it->extent < parts * it->part ? it->extent : parts * it->part;
 }
 
-/* Nanoseconds: an eighth for each real that is read or written, as of rows in the cache. */
+/* Return an estimate in nanoseconds: an eighth for each real that is read or written, as for rows in the
+ * cache. */
 static int64_t work_of(const combination *it)
 {
     const int reals = it->mode == FGC_REAL_PART || it->mode == FGC_EXPAND ? 2 : 1;
     return (it->count + 2) * it->extent * reals / 8;
 }
 
-/* Cut into parts; how many. */
+/* Cut a combination into parts. Returns how many. */
 static int cut(combination *it)
 {
     it->part = part_of(it->extent, up_to(GRAIN, LEAST_OF_ROWS / (it->count + 2)));
@@ -88,12 +90,12 @@ int fgc_combine_pairs(const uintptr_t *rows, const double *coef, int64_t count, 
 {
     combination it = {.flags = flags, .rows = rows, .coef = coef, .count = count,
                       .extent = extent, .in_len = in_len, .out_len = out_len, .out = out};
-    const int64_t work = (count + 2) * extent / 2; /* four times that of doubles */
+    const int64_t work = (count + 2) * extent / 2; /* pairs take four times as long as doubles */
     fgc_pool_run(combine_pieces_pairs, &it, cut(&it), work);
     return it.bad;
 }
 
-/* Rows and coefficients of a combination of chosen rows; returns how many. */
+/* Collect the chosen rows whose coefficient is not 0, and their coefficients. Returns how many. */
 static int64_t choose(fgc_mode mode, const uintptr_t *table, const int64_t *numbers,
                       const double *coef, int64_t count, uintptr_t *rows, double *chosen)
 {
@@ -115,7 +117,7 @@ static int64_t choose(fgc_mode mode, const uintptr_t *table, const int64_t *numb
                                          int64_t extent, int64_t in_len, int64_t out_len,          \
                                          int flags, real *out, int64_t count)                      \
     {                                                                                              \
-        /* room for one more, or it might be NULL for none */                                      \
+        /* room for one more row: malloc(0) may return NULL */                                     \
         char *work = malloc((size_t)(count + 1) * (2 * sizeof(double) + sizeof(uintptr_t)));       \
         if (!work)                                                                                 \
             return FGC_NO_MEMORY;                                                                  \
@@ -137,7 +139,7 @@ static double total(const double *sum, int pieces)
     return all;
 }
 
-/* Elements of a row that are still in the first cache when their squares are added up. */
+/* So many elements of a row are still in the first cache when their squares are added up. */
 enum { NEAR = 4096 };
 
 #define ENCODE(kind, row, real)                                                                    \
@@ -178,7 +180,7 @@ enum { NEAR = 4096 };
     }
 FGC_KINDS(ENCODE)
 
-/* Vectors of one length and numbers, that a kernel takes to a sum. */
+/* A kernel that returns a sum over vectors of one length, with some numbers as parameters. */
 typedef double (*sum_kernel)(void *const *vector, const double *by, int64_t len);
 
 typedef struct {
@@ -203,11 +205,11 @@ static void sum_pieces(void *data, int from, int to)
     }
 }
 
-/* `cost`: of a thousand elements, in nanoseconds. */
+/* Add up the sums of all parts. `cost`: nanoseconds for a thousand elements. */
 static double sum_of(sum_kernel kernel, size_t size, const void *const *vector, const double *by,
                      int64_t len, int64_t cost)
 {
-    vectors it; /* as it is: zeros in place of sums would take longer than short vectors */
+    vectors it; /* not initialised: clearing its sums would take longer than short vectors do */
     for (int i = 0; i < 4; i++)
         it.vector[i] = (char *)vector[i], it.by[i] = by[i];
     it.kernel = kernel;
@@ -250,7 +252,7 @@ static void draw_pieces(void *data, int from, int to)
 void fgc_draw(const fgc_delays *delays, int64_t first, int64_t rounds, double *wait, double *whole)
 {
     drawing it = {.delays = delays, .first = first, .rounds = rounds, .wait = wait, .whole = whole};
-    const int64_t n = delays->workers, cost = 2 * rounds * n; /* two nanoseconds each, at least */
+    const int64_t n = delays->workers, cost = 2 * rounds * n; /* at least two nanoseconds for each */
     it.part = (part_of(rounds * n, LEAST_OF_VECTORS) + n - 1) / n;
     if (rounds)
         fgc_pool_run(draw_pieces, &it, pieces_of(rounds, it.part), cost);
@@ -284,17 +286,17 @@ fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, 
                           int interrupted, double *time, int64_t *messages, int64_t *workers,
                           int64_t *computations)
 {
-    enum { LINE = 8, FULL = 256 }; /* of the numbers that are written; rounds of a part */
+    enum { LINE = 8, FULL = 256 }; /* rounds: whose results fill a cache line; of a full part */
     simulation it = {.plan = plan, .delay = delay, .work = work, .late = late, .rounds = rounds,
                      .receive = receive, .overhead = overhead, .interrupted = interrupted,
                      .time = time, .messages = messages, .workers = workers,
                      .computations = computations};
-    /* A sixteenth of the rounds, or more parts where these are long: what all rounds of one part (which
-     * message is of which block, when rounds are usually ready) is found for each part anew. */
+    /* A sixteenth of the rounds, or FULL if that is less; more if there would be too many parts. Each part
+     * sorts the messages by block, and learns when rounds are usually ready. */
     const int64_t sixteenth = (rounds + 15) / 16, most = FGC_PIECES / 16;
     const int64_t even = (rounds + most - 1) / most, full = sixteenth < FULL ? sixteenth : FULL;
-    const int64_t cost = rounds * plan->first[plan->workers]; /* a nanosecond or more each */
-    /* Each round but the first begins where the one before it ended, unless all do with `late`. */
+    const int64_t cost = rounds * plan->first[plan->workers]; /* at least a nanosecond for each message */
+    /* Unless `interrupted`, a round depends on the one before it: all rounds are one part. */
     it.part = interrupted ? up_to(LINE, even > full ? even : full) : rounds;
     if (rounds)
         fgc_pool_run(simulate_pieces, &it, pieces_of(rounds, it.part), cost);

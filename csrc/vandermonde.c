@@ -1,22 +1,22 @@
 /* Vandermonde systems by Björck and Pereyra's algorithms, and Leja's order of the nodes.
  *
- * With k ascending and then descending, for a column c and nodes x,
+ * For a column c and nodes x, first with k ascending and then with k descending:
  *     V^T a = c:  c[i] -= x[k] c[i-1],                        i > k, and then
  *                 c[i] /= x[i] - x[i-k-1], i > k;  c[i] -= c[i+1],  i >= k
  *     V a = c:    c[i] = (c[i] - c[i-1]) / (x[i] - x[i-k-1]),  i > k, and then
  *                 c[i] -= x[k] c[i+1],                        i >= k
  *
- * LANES steps k, a panel, are done in one pass over c: each step keeps the vector it was last given,
- * so that the neighbours i-1 or i+1 come from registers. Only the panel's first vector has elements
- * that some of its steps must leave alone.
+ * LANES steps k, a panel, are done in one pass over c. Each step keeps the last vector that it was given,
+ * so that the neighbours i-1 or i+1 come from registers. Only the panel's first vector has elements that
+ * some of its steps must leave alone.
  *
- * A running error bound (Higham, "Accuracy and Stability", 3.3) goes along where it is asked for: e[i]
- * bounds what c[i] lacks, in units of 2^-53. Each step passes on what its terms lack, in moduli, and
- * adds its own roundings, of which there are as many as in the least careful way to do it.
+ * On request, a running error bound (Higham, "Accuracy and Stability", 3.3) is computed beside c: e[i]
+ * bounds the error of c[i], in units of 2^-53. Each step passes on the errors of its terms, in moduli, and
+ * adds its own roundings: as many as the least careful way to compute it has.
  *
  * Nodes are divided by a power of two, so that the largest is near 1; a solution's digits do not depend
- * on it. What then still leaves a double's range is not solved here: overflow leaves numbers that are
- * not finite, and underflow sets a flag of the processor. */
+ * on it. A system that then still leaves a double's range is not solved here: overflow leaves numbers that
+ * are not finite, and underflow sets a flag of the processor. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -30,37 +30,38 @@
 
 enum { GROUP = 4 }; /* columns that share their reciprocals */
 
-/* Memory is neither written later nor read earlier than it says. */
+/* Keep the compiler from moving reads and writes of memory across this point. */
 #if defined(__GNUC__)
 #define KEEP_ORDER __asm__ volatile("" : : : "memory")
 #else
 #define KEEP_ORDER (void)0
 #endif
 
-/* Roundings, at most: of a product; of a quotient, its divisor's difference included. Each is of a
- * result's modulus. Second orders, and the bounds' own roundings, are in UNIT. */
+/* The most roundings of a product, and of a quotient together with the difference that is its divisor.
+ * Each is relative to the result's modulus. UNIT covers second orders and the bounds' own roundings. */
 #define IN_PRODUCT (complex ? 3.0 : 1.0)
 #define IN_QUOTIENT (complex ? 12.0 : 6.0)
 #define UNIT (0x1p-53 * 1.001)
 
-/* When an order is as good as any: bounds relative to each number, per node. And what is no matter:
- * bounds relative to the largest number; angles between nodes on one ray from 0. */
+/* An order is accurate if each number's bound, relative to the number, is at most ACCURATE per node. An
+ * error of HARMLESS relative to the largest number does not matter. Nodes are on one ray from 0 if their
+ * angles differ by at most RAY. */
 #define ACCURATE 0x1p-48
 #define HARMLESS 0x1p-32
 #define RAY 0x1p-20
 
-/* Logarithms (base 2) of the mean distance of a node from those before it, in Leja's order. Below the
- * first, nodes are in clusters or of many scales, and the order may lose every digit; below the second
- * it may where most values at the nodes are 0, and below the third, for real nodes up to 1. Circles
- * of radius 1 have 0; intervals of length 2 have -1, if nodes fill them as Chebyshev's do. */
+/* Limits of what `leja` returns: the logarithm (base 2) of a node's mean distance from those before it.
+ * Below CLUSTERED, nodes are in clusters or of many scales, and Leja's order may lose every digit. If most
+ * values at the nodes are 0 it may below SPREAD, or for real nodes of size up to 1, below FILLED. A circle
+ * of radius 1 has 0, an interval of length 2 has -1 if nodes fill it as Chebyshev's do. */
 #define CLUSTERED -3.5
 #define SPREAD -0.5
 #define FILLED -1.1
 
-/* Values at the nodes, of which so many differ from 0 at most, have an order of their own: `part`. */
+/* A column with at most so many values that differ from 0 has an order of its own: see `part`. */
 #define FEW 3
 
-/* Nodes in the order of elimination, with LANES readable doubles before and after. */
+/* Nodes in the order of elimination, with LANES readable doubles before and after them. */
 typedef struct {
     const double *re, *im;
     int64_t vectors;
@@ -75,7 +76,8 @@ typedef struct {
     vector error[GROUP][LANES];
 } carry;
 
-/* The processor remembers underflow: forget it, and ask. Results stored before are computed before. */
+/* Clear the processor's underflow flag, and read it. KEEP_ORDER has results that are stored before the
+ * read computed before it. */
 static FGC_INLINE void forget_underflow(void)
 {
 #if defined(__SSE2__)
@@ -98,7 +100,7 @@ static FGC_INLINE int underflowed(void)
 #endif
 }
 
-/* x 2^e; as it is if e is 0. */
+/* Return x 2^e; x itself if e is 0. */
 static FGC_INLINE double scaled(double x, int64_t e)
 {
     if (!e)
@@ -108,7 +110,7 @@ static FGC_INLINE double scaled(double x, int64_t e)
     return ldexp(x, (int)(e < -5000 ? -5000 : e > 5000 ? 5000 : e));
 }
 
-/* At most sqrt(2) times the modulus, and no less. */
+/* Return a bound of the modulus: between 1 and sqrt(2) times it. */
 static FGC_INLINE vector about(number a, const int complex)
 {
     return complex ? magnitude(a.re) + magnitude(a.im) : magnitude(a.re);
@@ -121,13 +123,13 @@ static FGC_INLINE vector modulus(number a, const int complex)
     double squares[LANES], sums[LANES];
     store(squares, square(a, 1));
     store(sums, about(a, 1));
-    for (int t = 0; t < LANES; t++) /* of the smallest numbers squares would say too little */
+    for (int t = 0; t < LANES; t++) /* squares of the smallest numbers underflow: take the bound */
         sums[t] = squares[t] < 0x1p-900 ? sums[t] : sqrt(squares[t]);
     return load(sums);
 }
 
-/* Reciprocals of x[i] - x[i-k-1] for the vector at i and the panel's steps k = first ...
- * Inverting a product of two and multiplying is cheaper than inverting both. */
+/* d[t] = 1 / (x[i] - x[i-k-1]) for the vector at i and the panel's steps k = first + t. Inverting the
+ * product of two differences and multiplying is cheaper than inverting both. */
 static FGC_INLINE void differences(points x, int64_t i, int64_t first, number *d, const int complex)
 {
     const number at = get(x.re + i, x.im + i, complex);
@@ -151,7 +153,8 @@ static FGC_INLINE void differences(points x, int64_t i, int64_t first, number *d
 
 typedef enum { TIMES_NODE, OVER_DIFFERENCE } what;
 
-/* The panel's steps on the vector at i of each column. `head`: it is the panel's own. */
+/* Do the panel's steps on the vector at i of each column. `head`: it is the panel's first vector, of which
+ * each step leaves some elements alone. */
 static FGC_INLINE void steps(points x, columns c, int count, int64_t i, int64_t first, carry *kept,
                              const what factor, const int ascending, const int head,
                              const int bounded, const int complex)
@@ -220,6 +223,8 @@ static FGC_INLINE void steps(points x, columns c, int count, int64_t i, int64_t 
     }
 }
 
+/* Do all steps k of one kind, ascending or descending, panel by panel. `valid`: the lanes of the last
+ * vector that hold elements. */
 static FGC_INLINE void sweep(points x, columns c, int count, lanes valid, const what factor,
                              const int ascending, const int bounded, const int complex)
 {
@@ -233,7 +238,7 @@ static FGC_INLINE void sweep(points x, columns c, int count, lanes valid, const 
             steps(x, c, count, panel, panel, &kept, factor, 1, 1, bounded, complex);
             for (int64_t i = panel + LANES; i < end; i += LANES)
                 steps(x, c, count, i, panel, &kept, factor, 1, 0, bounded, complex);
-            /* What went beyond the end would grow from panel to panel. */
+            /* Numbers beyond the end would grow from panel to panel. */
             for (int col = 0; col < count; col++) {
                 const number zero = {{0}, {0}};
                 double *const re = c.re[col] + end - LANES, *const im = c.im[col] + end - LANES;
@@ -251,6 +256,7 @@ static FGC_INLINE void sweep(points x, columns c, int count, lanes valid, const 
     }
 }
 
+/* Solve in place: first the ascending steps, then the descending ones. */
 static FGC_INLINE void solve(points x, columns c, int count, lanes valid, const int transpose,
                              const int bounded, const int complex)
 {
@@ -263,9 +269,9 @@ static FGC_INLINE void solve(points x, columns c, int count, lanes valid, const 
     }
 }
 
-/* Many columns, without bounds: a vector holds one row's numbers of LANES columns, and neighbours are
- * whole vectors. WIDE of them are solved at once, PANEL steps in one pass, with what each step was last
- * given in registers. Factors are the same for all columns. */
+/* Many columns, without bounds. A vector holds one row of LANES columns, so that neighbours are whole
+ * vectors. WIDE such vectors are solved at once, PANEL steps in one pass, and the last vectors that each
+ * step was given stay in registers. Factors are the same for all columns. */
 enum { WIDE = 2, PANEL = LANES < 4 ? 4 : LANES, HALF_PANEL = PANEL / 2 };
 
 typedef struct {
@@ -274,7 +280,8 @@ typedef struct {
     int64_t m;
 } table;
 
-/* Steps from .. to-1 of the panel on a row; step t's factor is at place `last - t` or, of nodes, t. */
+/* Do steps from .. to-1 of the panel on a row. The factor of step t is at t if it is a node, and at
+ * panel - 1 - t if it is the reciprocal of a difference. */
 static FGC_INLINE void row_steps(number *v, number (*kept)[WIDE], const double *re, const double *im,
                                  int from, int to, const int panel, const what factor,
                                  const int ascending, const int vectors, const int complex)
@@ -299,18 +306,19 @@ static FGC_INLINE void row_steps(number *v, number (*kept)[WIDE], const double *
     }
 }
 
-/* The panel's steps on row i: all of them if it is beyond the panel, else (`head`) those that row i has. */
+/* Do the panel's steps on row i: all of them if the row is beyond the panel; if it is inside (`head`), only
+ * those that change it. */
 static FGC_INLINE void wide_row(table x, int64_t i, int64_t first, number (*kept)[WIDE],
                                 const int panel, const what factor, const int ascending,
                                 const int head, const int vectors, const int complex)
 {
     double re[PANEL], im[PANEL], *const row = x.row + i * (1 + complex) * WIDE * LANES;
     const double *by_re = x.re + first, *by_im = x.im + first;
-    const int own = (int)(i - first); /* the step whose row it is, of a head */
+    const int own = (int)(i - first); /* of a head: the step that has the row's number */
     number v[WIDE];
     if (factor == OVER_DIFFERENCE) {
         const number at = {spread(x.re[i]), complex ? spread(x.im[i]) : (vector){0}};
-        const int64_t from = i - first - panel; /* of the panel's last step */
+        const int64_t from = i - first - panel; /* the node of the panel's last step */
         for (int t = 0; t < panel; t += LANES) {
             number d = minus(at, get(x.re + from + t, x.im + from + t, complex), complex);
             const vector inverse = reciprocal(complex ? square(d, 1) : d.re);
@@ -340,10 +348,11 @@ static FGC_INLINE void wide_row(table x, int64_t i, int64_t first, number (*kept
         put(row + w * LANES, row + (WIDE + w) * LANES, v[w], complex);
 }
 
+/* The same as `sweep`, for a table: each panel goes over all rows that it changes. */
 static FGC_INLINE void wide_sweep(table x, const what factor, const int ascending,
                                   const int vectors, const int complex)
 {
-    const int panel = complex && PANEL > 4 ? HALF_PANEL : PANEL; /* as many as registers hold */
+    const int panel = complex && PANEL > 4 ? HALF_PANEL : PANEL; /* steps whose vectors fit in registers */
     const int64_t steps = (x.m + panel - 1) / panel * panel;
     for (int64_t done = 0; done < steps; done += panel) {
         const int64_t first = ascending ? done : steps - panel - done;
@@ -382,13 +391,16 @@ static double largest_part(const double *x, int64_t len)
     return largest;
 }
 
-/* Nodes not yet chosen are kept together, each with the product of its distances to the chosen
- * ones; the position of a node is put in the last bits of its product, so that the largest product
- * tells where it is. Differences are scaled by powers of two, at no cost, to keep the largest near 1.
- * Every operation is that of the other backends, and rounded as theirs: of nodes that are symmetric,
- * as most are, many are equally far, and all must choose the same one.
+/* Find Leja's order. Nodes not yet chosen are kept together, each with the product of its distances to
+ * the chosen ones. The last bits of a product hold its node's position, so that the largest product
+ * tells where it is. Differences are scaled by powers of two, at no cost, to keep the largest product
+ * near 1.
  *
- * Returns the least, of all nodes but the first, mean of the logarithms of distances to those before. */
+ * Every operation is that of the other backends and rounds as theirs does: most sets of nodes are
+ * symmetric, many nodes are then equally far, and all backends must choose the same one.
+ *
+ * For each node but the first there is the mean logarithm of its distances to the nodes before it.
+ * Returns the least of these means. */
 static FGC_INLINE double leja(const double *nodes, int64_t m, int64_t *order, double *work,
                               const int complex)
 {
@@ -400,7 +412,7 @@ static FGC_INLINE double leja(const double *nodes, int64_t m, int64_t *order, do
     const int64_t size = exponent_of(largest);
     const int64_t up = size < -1022 ? 1022 : size > 1022 ? -1022 : -size;
     const double scale = power_of_two(up);
-    int64_t low = 8; /* whatever LANES is */
+    int64_t low = 8; /* the same for every LANES */
     while (low < padded)
         low *= 2;
     low -= 1;
@@ -427,7 +439,7 @@ static FGC_INLINE double leja(const double *nodes, int64_t m, int64_t *order, do
     }
     const lanes keep = (lanes){0} + (INT64_MAX & ~low); /* neither sign nor position */
     double growth = 1.0, least = 0;
-    int64_t grown = 0, scaled_by = 0; /* exponents: of growth, and of what products are too large by */
+    int64_t grown = 0, scaled_by = 0; /* exponents: of growth, and of the scale that products have got */
     for (int64_t k = 0; k + 1 < m; k++) {
         const double x = re[best], y = im[best], moved = product[k];
         const int64_t chosen = order[best];
@@ -526,17 +538,18 @@ static FGC_INLINE int all_finite(const double *x, int64_t len)
     return sum == 0;
 }
 
-/* What a solve has to do, and where. */
+/* A system to solve. */
 typedef struct {
     const double *nodes, *b;
     double *out, *bound;
     int64_t m, width;
-    double largest; /* part of a node */
-    int64_t shift; /* nodes have been divided by 2^shift */
+    double largest; /* the largest modulus of a node's real or imaginary part */
+    int64_t shift;  /* nodes have been divided by 2^shift */
     int transpose;
 } task;
 
-/* Multiply rows of so many numbers, of b if `transpose`, else of x, by what goes with the nodes' scale. */
+/* Multiply row i, of `size` numbers, by 2^(-shift i), which makes up for the scale of the nodes. The rows
+ * are those of b if `transpose`, else those of x. */
 static void shift_rows(const task *of, double *rows, int64_t size)
 {
     for (int64_t i = 0; of->shift && i < of->m; i++)
@@ -547,10 +560,10 @@ static void shift_rows(const task *of, double *rows, int64_t size)
 /* The nodes in one order, and up to GROUP columns solved in it. */
 typedef struct {
     const int64_t *order;
-    int64_t *place; /* where, in the columns, the number of a row of x is */
+    int64_t *place; /* of each row of x: where it is in the columns */
     points x;
     columns c;
-    double *column; /* the first of the columns, which the others follow */
+    double *column; /* the first column; the others follow */
 } attempt;
 
 static FGC_INLINE attempt new_attempt(const task *of, const int64_t *order, int64_t *place,
@@ -567,10 +580,11 @@ static FGC_INLINE attempt new_attempt(const task *of, const int64_t *order, int6
     return a;
 }
 
-/* Doubles that an attempt needs. */
+/* The number of doubles that an attempt needs. */
 static int64_t attempt_size(int64_t m) { return (2 + 3 * GROUP) * (padded_size(m) + LANES); }
 
-/* 0 if a node is not finite; -1 if the order reaches outside. */
+/* Copy the nodes in order. Returns 1, or 0 if a node is not finite, or -1 if the order holds an index
+ * outside 0 .. m-1. */
 static FGC_INLINE int put_nodes(const task *of, attempt *a, const int complex)
 {
     const int parts = 1 + complex;
@@ -578,8 +592,8 @@ static FGC_INLINE int put_nodes(const task *of, attempt *a, const int complex)
     double *const re = (double *)a->x.re, *const im = (double *)a->x.im;
     int finite = 1;
     for (int64_t i = -LANES; i < padded; i++) {
-        /* Beyond either end, distinct nodes: zeros are divided by their differences, and what shares a
-         * reciprocal with such a difference must not become infinite. */
+        /* Distinct nodes beyond either end: zeros are divided by their differences, and a difference that
+         * shares a reciprocal with one of these must not become infinite. */
         const double steps = (double)(i < 0 ? i - 1 : i - m + 2);
         const double beyond = steps * (of->largest > 0 ? 2 * of->largest : 1.0);
         const int inside = i >= 0 && i < m;
@@ -595,7 +609,7 @@ static FGC_INLINE int put_nodes(const task *of, attempt *a, const int complex)
     return finite;
 }
 
-/* Solve for the columns done, done+1, ...; whether nothing left a double's range. */
+/* Solve for `count` columns from `done` on. Returns whether nothing left a double's range. */
 static FGC_INLINE int solve_group(const task *of, attempt *a, int64_t done, int count, int bounded,
                                   const int complex)
 {
@@ -625,7 +639,7 @@ static FGC_INLINE int solve_group(const task *of, attempt *a, int64_t done, int 
                 c.error[col][i] = scaled(c.error[col][i], shift);
         }
     }
-    /* Constants for the inlined function. */
+    /* Constants for the inlined function */
     if (bounded && transpose && count == 1)
         solve(a->x, c, 1, valid, 1, 1, complex);
     else if (bounded && transpose)
@@ -643,7 +657,7 @@ static FGC_INLINE int solve_group(const task *of, attempt *a, int64_t done, int 
     else
         solve(a->x, c, count, valid, 0, 0, complex);
     const int good = !underflowed() && all_finite(a->column, parts * count * padded);
-    /* From here on in the numbers' own unit, and Inf where a bound is no number. */
+    /* From here on bounds are absolute, and Inf where a bound is not a number. */
     for (int col = 0; bounded && col < count; col++)
         for (int64_t i = 0; i < m; i++) {
             const double e = c.error[col][i], rounded = UNIT * e + (e > 0 ? 0x1p-1074 : 0);
@@ -663,12 +677,14 @@ static FGC_NOINLINE int solve_complex(const task *of, attempt *a, int64_t done, 
     return solve_group(of, a, done, count, bounded, 1);
 }
 
-/* Columns from which on a vector of rows is worth it, and doubles that WIDE of these take. */
+/* From so many columns on, vectors across columns pay. */
 enum { MANY = LANES > 4 ? 5 : 3 };
 
+/* The number of doubles that solve_many needs. */
 static int64_t many_size(int64_t m) { return 2 * (m + 2 * PANEL + m * WIDE * LANES); }
 
-/* Solve for so many columns, no more than WIDE vectors hold, and write them if all is finite. */
+/* Solve for `count` columns, at most as many as WIDE vectors hold. Writes them and returns 1 if nothing
+ * left a double's range, else returns 0. */
 static FGC_INLINE int solve_many(const task *of, const int64_t *order, int64_t done, int count,
                                  double *work, const int complex)
 {
@@ -726,13 +742,15 @@ static FGC_NOINLINE int solve_many_complex(const task *of, const int64_t *order,
     return solve_many(of, order, done, count, work, 1);
 }
 
+/* Return the larger part of a number: at least 0.7 of its modulus. */
 static FGC_INLINE double size_of(const attempt *a, int col, int64_t i, const int complex)
 {
     const double re = fabs(a->c.re[col][i]), im = complex ? fabs(a->c.im[col][i]) : 0;
-    return greater(re, im); /* at least 0.7 of the modulus */
+    return greater(re, im);
 }
 
-/* Whether the numbers, once multiplied by what nodes were divided by, are finite: then write them. */
+/* Make up for the scale of the nodes, and write a column and its bounds if all its numbers are then finite.
+ * Returns whether they are. */
 static FGC_INLINE int write_column(const task *of, const attempt *a, int64_t done, int col,
                                    const int complex)
 {
@@ -748,7 +766,7 @@ static FGC_INLINE int write_column(const task *of, const attempt *a, int64_t don
             im[i] = scaled(im[i], shift);
             finite &= im[i] - im[i] == 0;
         }
-        if (of->bound) { /* what underflows here is no further than this */
+        if (of->bound) { /* scaling may underflow: an error of at most 2^-1073 */
             error[i] = scaled(error[i], shift);
             const int small = (was && size_of(a, col, i, complex) < 0x1p-960) ||
                               (erred && error[i] < 0x1p-1000);
@@ -766,7 +784,8 @@ static FGC_INLINE int write_column(const task *of, const attempt *a, int64_t don
     return finite;
 }
 
-/* Whether all nodes lie on one ray from 0, or nearly so; their larger parts to `key`. */
+/* Return whether all nodes lie on one ray from 0, or nearly so. key[i] becomes the larger part of node
+ * i. */
 static FGC_INLINE int are_on_ray(const double *nodes, int64_t m, double *key, const int complex)
 {
     const int parts = 1 + complex;
@@ -790,10 +809,10 @@ static FGC_INLINE int are_on_ray(const double *nodes, int64_t m, double *key, co
     return 1;
 }
 
-/* The order of these keys, from the smallest on. `spare` has room for m indices. */
+/* Write the rising order of the keys. `spare` has room for m indices. */
 static void find_rising(const double *key, int64_t m, int64_t *order, int64_t *spare)
 {
-    /* Merged, so that equal keys stay as they are; what is in order already costs one look. */
+    /* By merging, so that equal keys keep their order. Keys that already rise or fall cost one pass. */
     int64_t *from = order, *to = spare;
     int rises = 1, falls = 1;
     for (int64_t i = 0; i < m; i++)
@@ -821,7 +840,7 @@ static void find_rising(const double *key, int64_t m, int64_t *order, int64_t *s
         memcpy(order, from, (size_t)m * sizeof *order);
 }
 
-/* How many of a column's values at the nodes differ from 0, up to `most` of them. */
+/* Count the values of a column that differ from 0, up to `most`. */
 static FGC_INLINE int64_t count_values(const task *of, int64_t col, int64_t most, const int complex)
 {
     int64_t found = 0;
@@ -832,14 +851,14 @@ static FGC_INLINE int64_t count_values(const task *of, int64_t col, int64_t most
     return found;
 }
 
-/* Whether a column has few values that differ from 0, and more that are 0. */
+/* Return whether at most FEW values of a column differ from 0, and these are fewer than half. */
 static FGC_INLINE int has_few(const task *of, int64_t col, const int complex)
 {
     const int64_t found = count_values(of, col, FEW + 1, complex);
     return found <= FEW && 2 * found < of->m;
 }
 
-/* Whether fewer than half of some column's values differ from 0, but not few. */
+/* Return whether in some column more than FEW values differ from 0, but fewer than half. */
 static FGC_INLINE int is_sparse(const task *of, const int complex)
 {
     const int64_t half = (of->m + 1) / 2;
@@ -851,10 +870,11 @@ static FGC_INLINE int is_sparse(const task *of, const int complex)
     return 0;
 }
 
-/* The order with the nodes first at which a column's values are 0. The polynomial is w q, where w is 0
- * at these: no difference of two numbers is divided by until the few others come, and what remains is
- * to expand w, whose roots are in Leja's order (Calvetti and Reichel, "On the evaluation of polynomial
- * coefficients", 2003). Leja's order of all nodes can lose every digit of such a polynomial. */
+/* Write the order in which the nodes come first at which a column's values are 0. The polynomial is w q,
+ * and the roots of w are these nodes. No difference of nodes divides anything but 0 until the few others
+ * come. What remains is to expand w, whose roots are in Leja's order (Calvetti and Reichel, "On the
+ * evaluation of polynomial coefficients", 2003). Leja's order of all nodes can lose every digit of such
+ * a polynomial. */
 static FGC_INLINE void part(const task *of, const int64_t *order, int64_t col, int64_t *to,
                             const int complex)
 {
@@ -867,7 +887,7 @@ static FGC_INLINE void part(const task *of, const int64_t *order, int64_t col, i
         }
 }
 
-/* Whether a column's bound says that all its numbers are good to about their last digits. */
+/* Return whether by a column's bounds all its numbers are good to about their last digits: see ACCURATE. */
 static FGC_INLINE int is_accurate(const attempt *a, int col, int64_t m, const int complex)
 {
     const double limit = ACCURATE * (double)m;
@@ -879,9 +899,11 @@ static FGC_INLINE int is_accurate(const attempt *a, int col, int64_t m, const in
 
 typedef enum { WORSE, BETTER, UNDECIDED } verdict;
 
-/* Whether the bounds of `a` prove that its largest error relative to a number is smaller than that
- * of `other`, and either that so is its largest error, or that it is small beside the largest number.
- * Undecided if they only prove that its largest error is, and that the other's is not small. */
+/* Compare two attempts by the bounds of `a`.
+ *
+ * BETTER: they prove that the largest relative error of a number is smaller in `a` than in `other`, and
+ * also that its largest error is, or is HARMLESS beside the largest number. UNDECIDED: they only prove
+ * that the largest error is smaller, and that the other's is not small. WORSE: neither. */
 static FGC_INLINE verdict compare(const attempt *a, const attempt *other, int col, int64_t m,
                                   const int complex)
 {
@@ -907,7 +929,8 @@ static FGC_INLINE verdict compare(const attempt *a, const attempt *other, int co
     return most < least && least > ACCURATE * (double)m * largest ? UNDECIDED : WORSE;
 }
 
-/* What is near a number of known error has not much more of it. */
+/* Lower the bounds of `a`: a number's error is at most its distance from the number in `by`, plus that
+ * one's bound. */
 static FGC_INLINE void tighten(const attempt *a, const attempt *by, int col, int64_t m,
                                const int complex)
 {
@@ -928,17 +951,18 @@ static FGC_INLINE void find_places(const attempt *a, int64_t m, int transpose)
         a->place[transpose ? a->order[i] : i] = i;
 }
 
-/* Which orders columns are taken in: `first` alone; or, if `choosing`, in Leja's too where the bounds do
- * not say that the first is accurate. If `parting`, columns of few values have Leja's order in parts. */
+/* The orders in which columns are solved: `first`. If `choosing`, also Leja's, for columns of which the
+ * bounds do not prove that `first` is accurate. If `parting`, columns of few values have Leja's order in
+ * two parts: see `part`. */
 typedef struct {
     const int64_t *first;
     int choosing, parting;
-    double enough, apart; /* `leja`'s return from which on it is good for most; what it was, or NAN */
+    double enough, apart; /* from which return of `leja` its order is trusted; its return, or NAN */
     int64_t *leja, *parted;
 } choice;
 
-/* `work` and `places` have room for two attempts, and for their places, if choosing or parting; `many`
- * has that for many columns, or is NULL. */
+/* Solve for all columns. If choosing or parting, `work` and `places` have room for two attempts and their
+ * places. `many` is the memory of solve_many, or NULL. */
 static FGC_INLINE fgc_status solve_all(const task *of, choice by, int64_t *places, double *work,
                                        double *many, const int complex)
 {
@@ -949,7 +973,7 @@ static FGC_INLINE fgc_status solve_all(const task *of, choice by, int64_t *place
     if (put_nodes(of, &first, complex) <= 0)
         return FGC_NOT_FINITE;
 
-    int64_t tried = many ? 0 : of->width; /* columns that are for what follows */
+    int64_t tried = many ? 0 : of->width; /* columns before this one are solved in groups */
     for (int64_t done = 0, count; done < of->width; done += count) {
         const int64_t left = of->width - done, most = many ? WIDE * LANES : GROUP;
         const int parted = by.parting && has_few(of, done, complex);
@@ -1012,7 +1036,7 @@ static FGC_INLINE fgc_status solve_all(const task *of, choice by, int64_t *place
     return FGC_OK;
 }
 
-/* Whether the nodes could be divided by a power of two, as they are in `of`. */
+/* Divide the nodes by a power of two. Returns whether none of them underflowed. */
 static FGC_INLINE int scale_nodes(task *of, double *to, const int complex)
 {
     int exponent;
@@ -1037,7 +1061,7 @@ fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double
 {
     const int64_t room = padded_size(m) + LANES, width = b_size / m;
     const int choosing = !order && choose;
-    /* Orders, places, columns, nodes; the columns' place also serves to find an order. */
+    /* Orders, places, columns, nodes; the memory of the columns also serves to find an order. */
     const int64_t size = choosing ? 5 * room + 2 * attempt_size(m) : 2 * room + attempt_size(m);
     const int64_t more = width < MANY ? 0 : many_size(m) + 8;
     void *const memory = malloc((size_t)(size + more + 16 + 2 * m) * sizeof(double));
@@ -1061,14 +1085,14 @@ fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double
     if (!order && !on_ray) {
         by.apart = complex ? leja(of.nodes, m, orders, work, 1) : leja(of.nodes, m, orders, work, 0);
         by.choosing = choosing && !(by.apart >= by.enough);
-        if (by.choosing) { /* the keys' place was leja's */
+        if (by.choosing) { /* `leja` has overwritten the keys */
             memcpy(by.leja, orders, (size_t)m * sizeof *orders);
             (void)(complex ? are_on_ray(of.nodes, m, key, 1) : are_on_ray(of.nodes, m, key, 0));
         }
     }
     if (by.choosing)
         find_rising(key, m, orders, places);
-    /* Fast reciprocals alone, and no bounds: the others are for what remains. */
+    /* Fast reciprocals and no bounds first; columns that they cannot solve are solved in groups. */
     double *const many = more && !by.choosing && !bound ? beyond : NULL;
     status = complex ? solve_all(&of, by, places, work, many, 1)
                      : solve_all(&of, by, places, work, many, 0);

@@ -1,4 +1,4 @@
-/* Vectors of doubles of the level's width, and numbers (real, or complex in two vectors). */
+/* Vectors of doubles of the level's width, and vectors of numbers (real, or complex as two vectors). */
 #ifndef FASTGC_VECTOR_H
 #define FASTGC_VECTOR_H
 
@@ -14,7 +14,7 @@ typedef double vector __attribute__((vector_size(FGC_VECTOR)));
 typedef int64_t lanes __attribute__((vector_size(FGC_VECTOR)));
 #define ALL_BITS(comparison) ((lanes)(comparison))
 #else
-typedef double vector; /* on which most expressions mean the same */
+typedef double vector; /* most expressions mean the same for a double */
 typedef int64_t lanes;
 #define ALL_BITS(comparison) (-(lanes)(comparison))
 #endif
@@ -23,7 +23,7 @@ enum { LANES = sizeof(vector) / sizeof(double) };
 
 static FGC_INLINE double greater(double a, double b) { return a > b ? a : b; }
 
-/* 2^e, -1022 <= e <= 1023. */
+/* Return 2^e, -1022 <= e <= 1023. */
 static FGC_INLINE double power_of_two(int64_t e)
 {
     const uint64_t bits = (uint64_t)(1023 + e) << 52;
@@ -32,7 +32,7 @@ static FGC_INLINE double power_of_two(int64_t e)
     return value;
 }
 
-/* The exponent of a normal number. */
+/* Return the exponent of a normal number. */
 static FGC_INLINE int64_t exponent_of(double x)
 {
     uint64_t bits;
@@ -40,13 +40,13 @@ static FGC_INLINE int64_t exponent_of(double x)
     return (int64_t)(bits >> 52 & 0x7ff) - 1023;
 }
 
-/* The next address at which a cache line begins. */
+/* Return the first address at or after `memory` at which a cache line begins. */
 static FGC_INLINE void *aligned(void *memory)
 {
     return (void *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
 }
 
-/* Numbers of the full vectors that hold m. */
+/* Return m rounded up to full vectors. */
 static FGC_INLINE int64_t padded_size(int64_t m) { return (m + LANES - 1) / LANES * LANES; }
 
 static FGC_INLINE vector load(const double *from)
@@ -58,8 +58,8 @@ static FGC_INLINE vector load(const double *from)
 
 static FGC_INLINE void store(double *to, vector v) { memcpy(to, &v, sizeof v); }
 
-/* Round a product (a vector or a double) before it is added to: the compiler does not fuse the two,
- * which would give another result than levels and backends that cannot. */
+/* Round a product (a vector or a double) before something is added to it. Else the compiler may fuse the
+ * two, and the result would differ from that of levels and backends that cannot. */
 #if defined(__GNUC__) && defined(__x86_64__)
 #define ROUND(product) __asm__("" : "+x"(product))
 #elif defined(__GNUC__) && defined(__aarch64__)
@@ -70,7 +70,7 @@ static FGC_INLINE void store(double *to, vector v) { memcpy(to, &v, sizeof v); }
 
 static FGC_INLINE vector spread(double x) { return x - (vector){0}; }
 
-/* The lanes t+1, t+2, ...: all bits set, in the others none. */
+/* Return a mask of lanes t+1, t+2, ...: all their bits are set, in other lanes none. */
 static FGC_INLINE lanes after(int t)
 {
 #if FGC_VECTOR
@@ -92,8 +92,8 @@ static FGC_INLINE vector pick(lanes mask, vector yes, vector no)
 #endif
 }
 
-/* LANES consecutive ones of the lanes of a followed by those of b: from the last of a on, and from
- * the second of a on. */
+/* from_last and from_second take LANES consecutive lanes of a followed by b: from the last lane of a on,
+ * and from the second lane of a on. */
 #if FGC_VECTOR == 64
 #define FROM_LAST 7, 8, 9, 10, 11, 12, 13, 14
 #define FROM_SECOND 1, 2, 3, 4, 5, 6, 7, 8
@@ -145,7 +145,7 @@ static FGC_INLINE vector larger(vector a, vector b)
 #endif
 }
 
-/* Whether any lane is at least x. */
+/* Return whether any lane is at least x. */
 static FGC_INLINE int any_at_least(vector v, double x)
 {
 #if FGC_VECTOR && defined(__AVX512F__)
@@ -173,8 +173,8 @@ static FGC_INLINE vector magnitude(vector v)
 #endif
 }
 
-/* Store the lanes whose bits are set, one after the other; whole vectors of them are written over.
- * Returns how many they are. */
+/* Store the lanes whose bits are set in `mask`, one after the other. Returns how many they are. A whole
+ * vector at `to` is overwritten. */
 static FGC_INLINE int64_t keep(double *to, lanes mask, vector v)
 {
 #if FGC_VECTOR && defined(__AVX512F__)
@@ -194,8 +194,8 @@ static FGC_INLINE int64_t keep(double *to, lanes mask, vector v)
 #endif
 }
 
-/* 1/d. From 14 bits by two Newton steps, in a quarter of a division's time, if the processor can: within
- * 1 ulp for 2^-1022 <= |d| <= 2^1022, and never finite for smaller ones. */
+/* Return 1/d. With AVX-512, by two Newton steps from 14 bits, in a quarter of a division's time: within 1
+ * ulp for 2^-1022 <= |d| <= 2^1022, and never finite for smaller |d|. */
 static FGC_INLINE vector reciprocal(vector d)
 {
 #if FGC_VECTOR && defined(__AVX512F__)
@@ -208,8 +208,8 @@ static FGC_INLINE vector reciprocal(vector d)
 #endif
 }
 
-/* Complex arithmetic written once: `complex` is a constant wherever these are inlined, and where it
- * is 0, im is not looked at. */
+/* Real and complex arithmetic written once. `complex` is a constant wherever these are inlined; if it is 0,
+ * im is not read. */
 typedef struct {
     vector re, im;
 } number;

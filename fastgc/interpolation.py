@@ -53,13 +53,13 @@ __all__ = [
 __dir__ = listing(__all__)
 
 _FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
-_FARTHEST = 2.0**240  # of points from nodes: four such factors stay within a double
+_FARTHEST = 2.0**240  # most distance of points from nodes: four such factors stay within a double
 _TOGETHER = 1 << 20  # entries of a basis that are made at a time: 8 MB
 _PI = np.longdouble("3.14159265358979323846264338327950288")
 
 
 class _Nodes(NamedTuple):
-    """Nodes over a power of two, and their weights: bases do not see the scale."""
+    """Nodes divided by a power of two, and their weights. Bases do not depend on the scale."""
 
     nodes: NDArray[Any]
     weights: NDArray[Any]
@@ -67,7 +67,7 @@ class _Nodes(NamedTuple):
 
 
 def _weighted(nodes: NDArray[Any]) -> tuple[_Nodes, float]:
-    """Check and scale nodes, and multiply their differences; with the scale."""
+    """Check and scale nodes, and compute their weights. Also returns the scale."""
     scaled, inverse = np.empty((2, nodes.size), dtype=nodes.dtype)
     exponent = np.empty(nodes.size, dtype=np.int64)
     shift = kernels.unchecked.lagrange_weights(nodes, scaled, inverse, exponent)
@@ -77,9 +77,9 @@ def _weighted(nodes: NDArray[Any]) -> tuple[_Nodes, float]:
 
 
 def _refuse(nodes: NDArray[Any]) -> NoReturn:
-    """Say which nodes coincide, or nearly do, or which one is not finite."""
+    """Raise a ValueError that names nodes that (nearly) coincide, or one that is not finite."""
     check_finite("nodes", nodes)
-    # ldexp would overflow for the scale of subnormal numbers
+    # at most 2^1023, which the scale of subnormal numbers would exceed
     scale = math.ldexp(1.0, min(-math.frexp(np.abs(nodes.view(_FLOAT)).max())[1], 1023))
     product = np.empty_like(nodes)
     exponent, hit = np.empty((2, nodes.size), dtype=np.int64)
@@ -95,7 +95,7 @@ def _refuse(nodes: NDArray[Any]) -> NoReturn:
 
 
 def _near(nodes: NDArray[Any], points: NDArray[Any]) -> float:
-    """How far out points are, which must not be too far beyond the nodes."""
+    """How far out points are. Raises ValueError if they are too far beyond the nodes."""
     largest, farthest = (float(np.abs(x.view(_FLOAT)).max()) for x in (nodes, points))
     if not farthest < np.inf:
         check_finite("points", points)
@@ -107,7 +107,7 @@ def _near(nodes: NDArray[Any], points: NDArray[Any]) -> float:
 
 
 def _prepare(nodes: NDArray[Any], points: NDArray[Any]) -> tuple[_Nodes, NDArray[Any]]:
-    """Check, scale, and multiply the differences of the nodes."""
+    """Check and scale nodes and points, and compute the weights of the nodes."""
     if nodes.dtype is not points.dtype:
         nodes, points = nodes.astype(_COMPLEX), points.astype(_COMPLEX)
     prepared, scale = _weighted(nodes)
@@ -151,7 +151,7 @@ def weights(nodes: ArrayLike, out: Output | None = None) -> NDArray[Any]:
         _refuse(nodes)
     if target is None:
         return found  # type: ignore[no-any-return]
-    target[:] = found  # which may be the nodes' memory
+    target[:] = found  # only now, as `out` may be the nodes' memory
     return out  # type: ignore[return-value]
 
 
@@ -190,9 +190,9 @@ def basis(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDA
 
 
 def parts_of_basis(nodes: NDArray[Any], points: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Rows of `basis`, some at a time: for sums over a matrix that need not be held.
+    """Rows of `basis`, some at a time, for sums over a matrix that is never held as a whole.
 
-    Each part is written where the one before it was.
+    Each part overwrites the one before it.
     """
     prepared, at = _prepare(check_line("nodes", nodes), check_line("points", points))
     m = prepared.nodes.size
@@ -245,7 +245,7 @@ class Functionals:
         self._given = check_line("nodes", nodes).copy(), check_line("points", points).copy()
         prepared, self._points = _prepare(*self._given)  # refuses nodes that coincide
         self._nodes = prepared.nodes
-        # From the least nodes alone points may lie too far away: that `functional` will see.
+        # For the smallest nodes alone, points may be too far out; `functional` then raises.
         size = np.abs(self._nodes[self._nodes != 0])
         self._plain = bool((size >= np.abs(self._points).max() / _FARTHEST).all())
 
@@ -309,7 +309,7 @@ class Functionals:
         return functional
 
     def _bound(self, chosen: NDArray[np.int64], out: NDArray[Any]) -> Callable[[int], int]:
-        """The same, of checked buffers; returns a status."""
+        """`bind` for checked buffers."""
         if self._plain:
             return kernels.unchecked.bind_functional(self._nodes, self._points, chosen, out)
         nodes, points = self._given
@@ -386,17 +386,17 @@ class Interpolator:
         Returns
         -------
         (p,) or (p, r) float64 or complex128 array
-            Where a point is a node, exactly its value. For a single number a number, or (r,).
+            If a point is a node, exactly its value. For a single point a number, or shape (r,).
 
         Raises
         ------
         TypeError
-            If values or points are no numbers, or `out` has another dtype.
+            If values or points are not numbers, or `out` has another dtype.
         ValueError
             If a point is not finite, or lies more than 2^240 times as far out as the nodes, a
             shape does not fit, or `out` shares memory. Nothing has been written in that case.
         """
-        # The hot path: in one test, what nearly every call brings.
+        # The hot path: one test that nearly every call passes.
         if (
             type(values) is np.ndarray
             and type(points) is np.ndarray
@@ -419,7 +419,7 @@ class Interpolator:
         return self._evaluate(values, points, out)
 
     def _evaluate(self, values: ArrayLike, points: ArrayLike, out: Output | None) -> NDArray[Any]:
-        """The same of whatever is given."""
+        """Evaluate for any arguments, which are checked here."""
         values, points = _values(values, self._given.size), check_numbers("points", points)
         single = points.ndim == 0
         points = points.reshape(1) if single else check_line("points", points)
@@ -436,7 +436,7 @@ class Interpolator:
             done = kernels.unchecked.lagrange_evaluate(
                 *self._prepared, values, points, self._scale, found
             )
-        if not done:  # of points that are refused, too, and values that are not finite
+        if not done:  # also for points that `at` refuses, and for non-finite values
             matrix = self.at(points).matrix
             with np.errstate(over="ignore", invalid="ignore"):
                 found = np.dot(matrix, values)
@@ -450,26 +450,26 @@ class Interpolator:
     ) -> NDArray[Any]:
         """Derivatives at `points` of the polynomial that takes `values` at the nodes.
 
-        They are found at the nodes first, by the differentiation matrix whose rows sum to 0
-        (Berrut & Trefethen 2004, section 9.3), and interpolated from there. Nodes that fill an
-        interval, as `chebyshev`'s, lose about m^2 units of rounding with each derivative.
+        Derivatives are computed at the nodes first, by the differentiation matrix whose rows sum to
+        0 (Berrut & Trefethen 2004, section 9.3), and interpolated from there. With nodes that fill
+        an interval, as `chebyshev`'s do, each derivative loses about m^2 units of rounding.
 
         Parameters
         ----------
         values, points, out
             As in a call.
         der : int
-            Which derivative, 0 or more; SciPy's interpolators have this name for it, too.
+            Order of the derivative, 0 or more; SciPy's interpolators have the same name for it.
 
         Returns
         -------
         array
-            As a call does.
+            As from a call.
 
         Raises
         ------
         TypeError, ValueError
-            As a call does, and if `der` is no integer or negative.
+            As from a call, and if `der` is not an integer or is negative.
 
         Notes
         -----
@@ -486,7 +486,7 @@ class Interpolator:
         """
         der = at_least("der", der, 0)
         values = _values(values, self._given.size)
-        if der >= self._given.size:  # of a polynomial of lower degree
+        if der >= self._given.size:  # the polynomial has a lower degree
             values, der = np.zeros_like(values), 0
         with np.errstate(over="ignore", invalid="ignore"):
             for _ in range(der):
@@ -494,13 +494,13 @@ class Interpolator:
         return self(values, points, out)
 
     def _differentiation(self) -> NDArray[Any]:
-        """Derivatives at the scaled nodes are this matrix times values."""
+        """The matrix that takes values to derivatives at the scaled nodes."""
         if self._slopes is None:
             nodes, weight, exponent = self._prepared
             apart = nodes[:, None] - nodes
             np.fill_diagonal(apart, 1.0)
             shift = np.clip(exponent - exponent[:, None], -4000, 4000)
-            half = shift >> 1  # one factor alone may be out of range
+            half = shift >> 1  # a single factor may be out of range
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 slopes = weight / weight[:, None] / apart
                 slopes = slopes * np.ldexp(1.0, half) * np.ldexp(1.0, shift - half)
@@ -530,7 +530,7 @@ class Evaluator:
     Attributes
     ----------
     matrix : (p, m) float64 or complex128 array
-        `basis`. Row i times the values at the nodes is the value at point i.
+        The `basis`: row i times the values at the nodes is the value at point i.
     """
 
     __slots__ = ("_dtype", "_size", "matrix")
@@ -557,10 +557,10 @@ class Evaluator:
         Raises
         ------
         TypeError
-            If the values are no numbers, or `out` has another dtype.
+            If the values are not numbers, or `out` has another dtype.
         ValueError
-            If a shape does not fit, or `out` shares memory with the values. Nothing has then been
-            written.
+            If a shape does not fit, or `out` shares memory with the values. Nothing has been
+            written in that case.
         """
         if not (
             type(values) is np.ndarray
@@ -581,7 +581,7 @@ class Evaluator:
 
 
 def _values(values: ArrayLike, m: int) -> NDArray[Any]:
-    """Values of m nodes, checked."""
+    """Check values at m nodes."""
     checked = check_numbers("values", values)
     if checked.ndim not in (1, 2) or len(checked) != m:
         raise ValueError(f"values must have shape ({m},) or ({m}, r), not {checked.shape}")
@@ -613,7 +613,7 @@ def derivative(
 
 
 def _interpolator(nodes: ArrayLike, points: ArrayLike) -> Interpolator:
-    """Of nodes that are complex if points are, which is faster than a matrix."""
+    """Interpolator whose nodes are complex if points are: faster than a matrix."""
     nodes = check_line("nodes", nodes)
     if nodes.dtype is _FLOAT and check_numbers("points", points).dtype is _COMPLEX:
         nodes = nodes.astype(_COMPLEX)
@@ -632,7 +632,7 @@ def chebyshev(m: int) -> NDArray[np.float64]:
     (m,) float64 array
     """
     m = at_least("the number of points", m, 1)
-    # as sines: odd, accurate near 0, and exactly 0 in the middle
+    # sines are odd, accurate near 0, and exactly 0 in the middle
     return np.sin(_PI * np.arange(1 - m, m, 2) / (2 * m)).astype(np.float64)
 
 
@@ -657,7 +657,7 @@ def roots_of_unity(m: int, offset: float = 0.0) -> NDArray[np.complex128]:
     m = at_least("the number of points", m, 1)
     if not np.isfinite(offset):
         raise ValueError(f"offset must be finite, not {offset}")
-    # Within an eighth of a turn of the nearest quarter, so that right angles are exact.
+    # Angles from the nearest quarter turn, at most an eighth of a turn: right angles are exact.
     turns = 4 * (np.arange(m) + np.fmod(np.longdouble(offset), m)) / m
     quarter = np.rint(turns)
     angle = (turns - quarter) * (_PI / 2)

@@ -71,10 +71,10 @@ _INT64 = np.dtype(np.int64)
 _AUTO: Literal["auto"] = "auto"
 _ORDERS = (_AUTO, "leja", "given")
 _FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
-_UNIT = 2.0**-53 * 1.001  # a rounding, and what is of second order
-_GOOD = 2.0**-30  # bounds relative to a number for which no better ones are looked for
-_LEAST = 2.0**-1074  # number above 0
-_DIGITS = 192  # binary ones, to begin with
+_UNIT = 2.0**-53 * 1.001  # a rounding, including terms of second order
+_GOOD = 2.0**-30  # a bound this small, relative to its number, is not improved
+_LEAST = 2.0**-1074  # the least number above 0
+_DIGITS = 192  # binary digits of the first attempt in integers
 
 
 def leja_order(nodes: ArrayLike) -> NDArray[np.int64]:
@@ -111,7 +111,7 @@ def leja_order(nodes: ArrayLike) -> NDArray[np.int64]:
 def _golden_order(f: int) -> NDArray[np.int64]:
     """Ranks of the fractional parts of k / golden ratio, k = 0 .. f-1.
 
-    Every run of them is spread evenly over 0 .. f-1.
+    Every run of these ranks is spread evenly over 0 .. f-1.
     """
     golden = (np.sqrt(5.0) - 1) / 2
     order = np.argsort(np.argsort(np.arange(f) * golden % 1.0, kind="stable"), kind="stable")
@@ -264,7 +264,7 @@ def solve(
     In tests on nodes of many kinds, the largest error relative to the largest number is at most ten
     times that of the best of five orders, or 2^-40 m.
     """
-    # The hot path: one test of what nearly every call brings.
+    # The hot path: one test that nearly every call passes.
     if (
         type(nodes) is np.ndarray
         and type(b) is np.ndarray
@@ -284,7 +284,7 @@ def solve(
         and ((named := type(order) is str and order in _ORDERS) or _is_plain(order, shape))
     ):
         x = np.empty_like(b)
-        # An order that names a node twice gives a result that is not finite: `_solve` says so.
+        # An order that names a node twice gives a non-finite result: `_solve` then raises.
         choose = named and order == _AUTO
         permutation: Any = order
         if named:
@@ -295,14 +295,14 @@ def solve(
     return x if bound is None else (x, bound)
 
 
-@lru_cache(maxsize=16)  # a tenth of what solving a small system takes
+@lru_cache(maxsize=16)  # making it takes a tenth of the time of a small system
 def _as_given(m: int) -> NDArray[np.int64]:
-    """The order of nodes as they come; not to be written, though it might be."""
+    """The given order. Callers must not write to it, although it is not read-only."""
     return np.arange(m)
 
 
 def _is_plain(order: Any, shape: tuple[int, ...]) -> bool:
-    """Whether an order can go to a kernel as it is: no entry is out of range."""
+    """Whether an order can be passed to a kernel as it is: no entry is out of range."""
     return (
         type(order) is np.ndarray
         and order.dtype is _INT64
@@ -381,7 +381,7 @@ def _improve(
     bound: NDArray[np.float64],
     refine: bool,
 ) -> None:
-    """Refine a column in place, if it may be off by more than a rounding; or bound it."""
+    """Refine a column in place if its error may exceed one rounding; or only improve its bound."""
     with np.errstate(under="ignore"):
         enough = (_UNIT if refine else _GOOD) * np.abs(x)
     if (bound <= enough).all():
@@ -397,7 +397,7 @@ def _improve(
 
 
 def _check_distinct(nodes: NDArray[Any]) -> None:
-    """Raise ValueError that names the first two equal nodes."""
+    """Raise a ValueError that names two equal nodes, if there are any."""
     order = np.argsort(nodes, kind="stable")
     same = np.flatnonzero(nodes[order[1:]] == nodes[order[:-1]])
     if same.size:
@@ -408,7 +408,7 @@ def _check_distinct(nodes: NDArray[Any]) -> None:
 def _permutation(
     order: Literal["auto", "leja", "given"] | ArrayLike, m: int
 ) -> tuple[NDArray[np.int64] | None, bool]:
-    """The order as an array, or None for the kernel to find Leja's, or to choose."""
+    """The order as an array, or None for Leja's; and whether the kernel chooses between orders."""
     if isinstance(order, str):
         if order in (_AUTO, "leja"):
             return None, order == _AUTO
@@ -432,13 +432,13 @@ def _permutation(
 
 
 class _Precise:
-    """Solutions rounded once, whatever the nodes: by Björck and Pereyra in integers.
+    """Solves for any nodes, rounding once: Björck and Pereyra's steps in integers.
 
-    A number is an integer times a power of two that is known beforehand: where each step is done on
-    moduli, added and never subtracted, the result's logarithm says how large the number may become,
-    and the integer is given so many digits more or less. What all roundings amount to is then a few
-    units of the last one. Nothing over- or underflows, and if the digits do not suffice, more are
-    taken.
+    A number is an integer times a power of two that is known beforehand. To find it, the steps are
+    done on moduli, which are added and never subtracted: they bound how large each number may
+    become. Integers have a fixed number of digits below these bounds, so that all roundings
+    together amount to a few units of the last digit. Nothing over- or underflows. If the digits do
+    not suffice, more are taken.
     """
 
     def __init__(self, nodes: NDArray[Any], transpose: bool) -> None:
@@ -463,7 +463,7 @@ class _Precise:
         order, digits = self._orders[best], _DIGITS
         while True:
             parts, unit = order.solve(b, digits)
-            # Each of 3 m steps rounds by a few units; a unit is at most 2^(2-digits) of a size.
+            # Each of 3 m steps rounds by a few units; a unit is at most 2^(2-digits) of a bound.
             lack = _lack(parts, unit, sizes[best] + math.log2(64 * m) - digits, 3 * digits)
             if lack <= 0:
                 break
@@ -475,17 +475,17 @@ class _Precise:
             x.real, x.imag = (list(map(_rounded, part, unit)) for part in parts)
         with np.errstate(all="ignore"):
             modulus = np.abs(x)
-            # A part's rounding, or its underflow; errors before that are below 2^-64 of it.
+            # A part's rounding or underflow; errors before it are below 2^-64 of the part.
             bound = 1.01 * 2.0**-53 * modulus + np.where(modulus < 2.0**-900, _LEAST, 0.0)
         bound[~np.isfinite(x)] = np.inf
         return order.in_rows(x), order.in_rows(bound)
 
 
 def _lack(parts: list[list[int]], unit: list[int], error: NDArray[np.float64], more: int) -> int:
-    """By how many digits errors, of these logarithms, are too large; not positive if they suffice.
+    """How many digits are lacking for errors with these logarithms; not positive if none are.
 
-    They are to be below 2^-64 of a number's every part, or far below the least double. For numbers
-    that are no larger than their errors so many more are tried.
+    Errors must be below 2^-64 of every part of a number, or far below the least double. If a number
+    is not larger than its error, `more` further digits are tried.
     """
     lacks = 0.0
     for log, exponent, number in zip(error.tolist(), unit, zip(*parts, strict=True), strict=True):
@@ -509,7 +509,7 @@ def _rounded(integer: int, exponent: int) -> float:
 
 
 def _integers(x: NDArray[Any]) -> tuple[list[list[int]], int]:
-    """Integers, of real parts and of imaginary ones if there are any, and their power of two."""
+    """Integers of the real parts, and of the imaginary ones if any; and their power of two."""
     split = [np.frexp(part) for part in ([x.real, x.imag] if x.dtype.kind == "c" else [x])]
     low = min((int(e[part != 0].min()) - 53 for part, e in split if part.any()), default=0)
     return [
@@ -532,7 +532,7 @@ def _logarithms(parts: list[list[int]]) -> NDArray[np.float64]:
 
 
 def _without_zeros(parts: tuple[int, ...], power: int) -> tuple[tuple[int, int], int]:
-    """Both parts of a number without the zeros that they end on, and their power of two."""
+    """Both parts of a number without their common trailing zeros, and their power of two."""
     ends = [(part & -part).bit_length() - 1 for part in parts if part]
     zeros = min(ends, default=0)
     real, imaginary = (part >> zeros for part in (*parts, 0)[:2])
@@ -560,7 +560,7 @@ class _Order:
         return _integers(b if self._transpose else b[self.order])
 
     def _steps(self) -> Iterator[tuple[str, int, slice, slice]]:
-        """What is done, with which node or distances k, to which numbers, and with which."""
+        """Each step: what it does, the k of its node or distances, its targets and its sources."""
         m = len(self.order)
         for k in range(m - 1):
             rest, before = slice(k + 1, m), slice(k, m - 1)
@@ -574,7 +574,7 @@ class _Order:
             yield ("minus" if self._transpose else "times"), k, before, rest
 
     def _bounds(self, log: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
-        """Logarithms of bounds of the numbers, from those given on after each step."""
+        """Logarithms of bounds of the numbers: at first, and after each step."""
         log = log.copy()
         yield log
         for what, k, to, source in self._steps():
@@ -587,7 +587,7 @@ class _Order:
             yield log
 
     def in_rows(self, x: NDArray[Any]) -> NDArray[Any]:
-        """The solution's numbers, or what belongs to them, from the order of the steps."""
+        """Bring the solution's numbers, or values for them, from the order of the steps to rows."""
         if not self._transpose:
             return x
         found = np.empty_like(x)
@@ -616,7 +616,7 @@ class _Order:
                     part[to] = quotients
             else:
                 factor, exponent = self._factors[k] if what == "times" else ((1, 0), 0)
-                # Of numbers that are 0 the units say nothing.
+                # A number that is 0 has a meaningless unit.
                 stays = np.maximum(new - unit[to], 0).tolist()
                 comes = np.maximum(new - unit[source] - exponent, 0).tolist()
                 x, y = factor
@@ -637,7 +637,7 @@ class _Order:
 
 
 def _units(log: NDArray[np.float64], digits: int) -> NDArray[np.int64]:
-    """Powers of two that numbers up to these sizes are integer multiples of."""
+    """Exponents of the units of numbers that are bounded by 2^log and have so many digits."""
     return np.where(np.isinf(log), 0, np.floor(log) + 2 - digits).astype(np.int64)
 
 
@@ -646,7 +646,7 @@ def _shifted(integer: int, shift: int) -> int:
 
 
 def _quotients(c: list[list[int]], by: list[list[int]], shift: list[int]) -> list[list[int]]:
-    """Of numbers times powers of two, real or complex."""
+    """Quotients of integers, real or complex, times powers of two."""
     if len(c) == 1:
         return [
             [

@@ -39,7 +39,7 @@ _KERNELS = {
     if isinstance(each, FunctionType) and contract_of(each)
 }
 globals().update(_KERNELS)
-# These put kernels together, whatever the backend.
+# These combine kernels of any backend.
 locator_pairs = checked(unchecked.locator_pairs)
 minimum_norm = checked(unchecked.minimum_norm)
 near_exact = checked(unchecked.near_exact)
@@ -72,7 +72,7 @@ __dir__ = listing([*__all__, *choice.NAMES])
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        """Backends load when they are first asked for."""
+        """Load a backend at its first use."""
         if name in choice.NAMES:
             return importlib.import_module(f".{name}", __name__)
         hint = f": {__name__}.unchecked has it" if name in unchecked.__all__ else ""

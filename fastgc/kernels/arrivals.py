@@ -20,15 +20,15 @@ _bind = kernel(plain.bind_arrivals)
 
 
 class Enough(NamedTuple):
-    """When messages suffice: once the blocks that have as many as they need weigh so much.
+    """Messages suffice once the blocks that have as many as they need weigh `total` together.
 
     Attributes
     ----------
     block : (N,) int64 array
-        Of each message.
+        The block of each message.
     need, weight : (blocks,) int64 arrays
-        How many messages each block needs, and what it then weighs. One that needs none weighs
-        nothing.
+        The messages that each block needs, and its weight once it has them. A block that needs none
+        weighs nothing.
     total : int
     """
 
@@ -39,7 +39,7 @@ class Enough(NamedTuple):
 
     @classmethod
     def of_blocks(cls, block: NDArray[np.int64], need: NDArray[np.int64]) -> Enough:
-        """In every block, as many messages as it needs."""
+        """Messages suffice once every block has as many as it needs."""
         weight = (need > 0).astype(np.int64)
         return cls(block, need, weight, int(weight.sum()))
 
@@ -50,46 +50,47 @@ class Arrivals:
     Attributes
     ----------
     rows : Rows
-        The messages taken, in order of arrival. `arrive` writes down where one lies; that it is
-        kept is for the caller: ``rows.arrays.append``.
+        The messages taken, in order of arrival. `arrive` records the address of one; the caller
+        keeps it alive: ``rows.arrays.append``.
     numbers : (N,) int64 array
         Their numbers, a buffer.
     squares : (N,) float64 array
         Their squared norms; NaN without `check`.
     energies : (N,) float64 array
-        Their energies (`fastgc.coding.plan.Encoder.energy`); NaN where it is not known.
+        Their energies (`fastgc.coding.plan.Encoder.energy`); NaN if not known.
     heard : (N,) uint8 array
-        Which messages were taken, by number.
+        Whether each message was taken, by number.
     arrive : callable
-        ``arrive(number, row, energy)`` takes a message, whose row is contiguous, of the rows' dtype
-        and length, and stays where it is. ``Status.OK``: those that came suffice; ``TOO_FEW``: more
-        are needed, as far as `blocks` say; else it was not taken: ``OUT_OF_RANGE``, ``DUPLICATE``
-        or ``NOT_FINITE``.
+        ``arrive(number, row, energy)`` takes a message. Its row is contiguous, has the rows' dtype
+        and length, and stays where it is. Returns ``Status.OK`` if the messages taken suffice, as
+        far as `enough` says, else ``TOO_FEW``. With ``OUT_OF_RANGE``, ``DUPLICATE`` or
+        ``NOT_FINITE`` it is not taken.
     c : Any
-        What the C backend knows all this by: a local cluster has it take messages where they lie,
-        of workers that send one each. None of rows that it does not take. It goes by what follows.
+        The C backend's handle of this state; None if C does not take such rows. With it, C takes
+        messages of a local cluster where they lie, if each worker sends one. The following
+        attributes are for that.
     least : int
-        How many messages suffice at least.
+        Fewer messages than this never suffice.
     once : bool
-        Whether messages are to be looked at before there are enough.
+        Whether the caller looks at messages before there are enough.
     start : float
         When the round began, by ``time.perf_counter()``.
     when : (N,) float64 array
-        Where it is written how many seconds after that each message came.
+        Written: the seconds from `start` until each message came.
     pending : bool
-        Whether messages were taken that `follow` did not list yet.
+        Whether messages were taken that `follow` has not listed yet.
     slots : sequence of arrays
-        Where these lie, by number.
+        Where messages lie, by number.
 
     Parameters
     ----------
     rows : Rows
-        None is listed yet.
+        Empty.
     numbers : (N,) int64 array
     enough : Enough, optional
         Without it, `arrive` never says that messages suffice.
     check : bool
-        Read messages, for their norms and to find what is not finite.
+        Read messages, for their norms and to find NaN and Inf.
     """
 
     __slots__ = (
@@ -148,20 +149,20 @@ class Arrivals:
 
     @property
     def count(self) -> int:
-        """Messages taken, of which `rows` may not list the last."""
+        """Number of messages taken; `rows` may not list the last ones yet."""
         return self._counts[0]
 
     @property
     def enough(self) -> bool:
-        """Whether those that came suffice, as far as is known here."""
+        """Whether the messages taken suffice, by `Enough`."""
         return self._counts[1] <= 0
 
     def follow(self) -> list[int]:
-        """List the rows that were taken where they lie; their numbers."""
+        """List the rows that C took where they lie. Returns their numbers."""
         slots, rows = self.slots, self.rows.arrays
         numbers: list[int] = self.numbers[len(rows) : self.count].tolist()
         rows += [slots[number] for number in numbers]
-        self.pending, self.slots = False, ()  # which are the transport's
+        self.pending, self.slots = False, ()  # the slots are the transport's
         return numbers
 
     def reset(self) -> None:
@@ -173,7 +174,7 @@ class Arrivals:
         self.pending, self.slots = False, ()
 
     def keep(self, positions: list[int]) -> int:
-        """Forget all messages but these; the `Status` that the last of them has."""
+        """Forget all messages but these. Returns the `Status` of the last."""
         arrays = [self.rows.arrays[at] for at in positions]
         buffers = self.numbers, self.squares, self.energies
         kept = [buffer[positions] for buffer in buffers]

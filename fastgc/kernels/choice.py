@@ -16,7 +16,7 @@ __all__ = ["NAMES", "Backend", "backend", "backends", "folds_floats", "load", "u
 BackendName = Literal["c", "numba", "numpy"]
 NAMES = ("c", "numba", "numpy")  # best first
 
-active: Backend | None = None  # None until a kernel is first asked for
+active: Backend | None = None  # None until the first call of a kernel
 name = ""
 
 
@@ -43,7 +43,7 @@ def _select(wanted: str) -> None:
 
 
 def load() -> Backend:
-    """The backend in use, chosen now if a kernel is asked for the first time."""
+    """The backend in use, which the first call chooses."""
     if active is None:
         _select(os.environ.get("FASTGC_BACKEND") or backends()[0])
     assert active is not None
@@ -60,7 +60,7 @@ def backend() -> str:
 
 
 def folds_floats() -> bool:
-    """Whether rows of float32 are added up in float32, a few at a time: by C; others in float64."""
+    """Whether rows of float32 are added up in float32, a few at a time, as C does."""
     return backend() == "c"
 
 

@@ -1,12 +1,13 @@
-"""What public kernels ask of their arguments: said beside each, and checked before it is called.
+"""Contracts of public kernels: what their arguments must be, checked before each call.
 
-`takes` says it, and `checked` makes the function that checks. Kernels of C trust what they are
-given: a vector that is one element short is read beyond its end. So what has no contract is not
-public; fastgc's own modules, which have checked by then, call `fastgc.kernels.unchecked`.
+`takes`, above a kernel, states its contract; `checked` makes the function that checks it. C kernels
+trust their arguments: if a vector is one element short, they read beyond its end. So a kernel
+without a contract is not public. fastgc's own modules, which have checked their arguments, call
+`fastgc.kernels.unchecked`.
 
-A check is written down as Python and compiled, as the calls of C are: one expression that is true
-of nearly all calls that fit. Where it is false, `_Contract.settle` finds out why, or that all is
-well: of an array of a class of its own, say.
+A check is generated Python, compiled once: a single expression that is true for nearly all valid
+calls. If it is false, `_Contract.settle` raises an error that says why, or accepts rarer valid
+arguments, such as an array of a subclass.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ NODES = "float64 complex128"
 _OWN, _WRITEABLE = 0x4, 0x400
 _USABLE = 0x101  # contiguous, aligned
 
-_MOST = 2**63  # of integers
+_MOST = 2**63  # integers fit 64 bits
 
 
 class _Array(NamedTuple):
-    """An array of one of these dtypes, or of that of the parameter of this name.
+    """Contract of an array parameter.
 
-    `shape` names its sizes, "..." what may come after them; those of one name are equal. Or it
-    names a parameter, whose shape it has. A first size of `least` at least.
+    `dtype` lists the dtypes it may have, or names a parameter whose dtype it has. `shape` names its
+    sizes, of which those with the same name are equal; "..." stands for any further sizes. Or
+    `shape` names a parameter whose shape it has. The first size is at least `least`.
     """
 
     dtype: str
@@ -55,21 +57,22 @@ class _Array(NamedTuple):
 def reads(
     dtype: str, shape: str, *, optional: bool = False, least: int = 0, same: str = ""
 ) -> _Array:
-    """An array that is read; it may be one of those named by `same`, which are written."""
+    """An array that is read. It may be the same as a written one named in `same`."""
     return _Array(dtype, shape, optional, least, False, tuple(same.split()))
 
 
 def writes(dtype: str, shape: str, *, optional: bool = False, same: str = "") -> _Array:
-    """An array that is written: it shares no memory with others but those that may be the same."""
+    """An array that is written. It shares no memory with others, unless it is one of `same`."""
     return _Array(dtype, shape, optional, 0, True, tuple(same.split()))
 
 
 def takes(
     also: Callable[..., None] | None = None, **parameters: _Array | type
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Say what a function takes: arrays, and objects of classes; numbers are as annotated.
+    """State a function's contract: `parameters` are its arrays and objects of classes.
 
-    ``also(*arguments)`` is called with what fits so far, and raises where something still does not.
+    Numbers are checked by their annotations. ``also(*arguments)`` is called once all that fits, and
+    raises for anything that this cannot express.
     """
 
     def said(function: Callable[P, R]) -> Callable[P, R]:
@@ -80,15 +83,16 @@ def takes(
 
 
 def contract_of(function: Callable[..., Any]) -> _Contract | None:
-    """What was said of it, if anything was."""
+    """Return a function's contract, or None."""
     found: _Contract | None = vars(function).get("contract")
     return found
 
 
 def checked(function: Callable[P, R], called: str = "function", **scope: object) -> Callable[P, R]:
-    """The same function, which checks its arguments first, as they were said to be.
+    """Return the same function, which first checks its arguments against its contract.
 
-    `called` is an expression for what is then called, in which ``function`` is this one.
+    `called` is an expression for the function that is then called. In it, ``function`` is this one,
+    and names in `scope` may be used.
     """
     contract = contract_of(function)
     assert contract is not None, f"{function.__name__} has no contract"
@@ -99,7 +103,7 @@ def checked(function: Callable[P, R], called: str = "function", **scope: object)
 
 
 class _Contract:
-    """Of one function: its parameters, and how they are checked."""
+    """Contract of one function: its parameters, and how they are checked."""
 
     def __init__(
         self,
@@ -114,7 +118,7 @@ class _Contract:
         }
         self.by_name = [n for n, each in signature.items() if each.kind is each.KEYWORD_ONLY]
         arrays = {n: each for n, each in self.parameters.items() if isinstance(each, _Array)}
-        self.apart = [  # pairs of arrays that share no memory
+        self.apart = [  # pairs of arrays that must share no memory; whether they may be the same
             (name, other, other in each.same or name in arrays[other].same)
             for name, each in arrays.items()
             for other in arrays
@@ -124,7 +128,7 @@ class _Contract:
     # ---------------------------------------------------------------------- the fast expression
 
     def compiled(self, called: str, more: dict[str, object]) -> Any:
-        """``called(...)``, once arguments are as they should be."""
+        """Return a function that checks its arguments, and returns ``called(...)``."""
         names = list(self.parameters)
         scope: dict[str, Any] = {
             "function": self.function,
@@ -152,6 +156,7 @@ class _Contract:
         return made
 
     def _expression(self, scope: dict[str, Any]) -> str:
+        # An expression that is true only if all arguments fit. Names that it needs go to `scope`.
         sizes: set[str] = set()
         parts = []
         for name, each in self.parameters.items():
@@ -201,10 +206,10 @@ class _Contract:
         flags = f"({name}_ := {name}.flags.num) & {usable} == {usable}"
         return f"type({name}) is ndarray and {dtype} and {size} and {flags}"
 
-    # ------------------------------------------------------------------------- what does not fit
+    # ------------------------------------------------------ arguments that fail the fast expression
 
     def settle(self, *arguments: Any) -> list[Any]:
-        """The arguments as they are passed on, or TypeError or ValueError."""
+        """Return the arguments as they are passed on, or raise TypeError or ValueError."""
         given = dict(zip(self.parameters, arguments, strict=True))
         sizes: dict[str, int] = {}
         for name, each in self.parameters.items():
@@ -244,7 +249,7 @@ class _Contract:
         return array
 
 
-_KINDS = ("integer", "bfloat16")  # of dtypes that are several, or not NumPy's
+_KINDS = ("integer", "bfloat16")  # names of several dtypes, or of one that is not NumPy's
 _NUMBERS: dict[Any, type] = {"float": float, "int": int, "bool": bool}
 
 
@@ -261,7 +266,7 @@ def _check_dtype(name: str, dtype: np.dtype[Any], wanted: str, given: dict[str, 
 
 
 def _check_shape(name: str, shape: tuple[int, ...], wanted: list[str]) -> None:
-    """Raise ValueError unless sizes that are known are these."""
+    """Raise ValueError unless a shape has the wanted sizes, as far as they are known."""
     known = [size for size in wanted if size != "..."]
     fits = len(shape) == len(known) or (len(shape) > len(known) and known != wanted)
     for size, there in zip(known, shape, strict=False):
@@ -298,21 +303,21 @@ def _check_apart(
 ) -> None:
     if one is None or other is None or not np.may_share_memory(one, other):
         return
-    if same and one.ctypes.data == other.ctypes.data:  # of one dtype and shape
+    if same and one.ctypes.data == other.ctypes.data:  # they have one dtype and shape
         return
     how = "be the same array, or share no memory" if same else "share no memory"
     raise ValueError(f"{name} and {other_name} overlap: they must {how}")
 
 
 def check_power_of_two(name: str, value: float, most: int) -> None:
-    """Raise ValueError unless it is 2^-most to 2^most."""
+    """Raise ValueError unless `value` is a power of two, 2^-most to 2^most."""
     fits = 0 < value < math.inf and math.frexp(value)[0] == 0.5
     if not (fits and 2.0**-most <= value <= 2.0**most):
         raise ValueError(f"{name} must be a power of two, 2^-{most} to 2^{most}, not {value}")
 
 
 def check_numbers_below(name: str, array: NDArray[np.int64], count: int) -> None:
-    """Raise ValueError unless all are distinct, and in 0 .. count - 1."""
+    """Raise ValueError unless all numbers are distinct and in 0 .. count - 1."""
     if array.size and (array.min() < 0 or array.max() >= count):
         raise ValueError(f"{name} must be numbers 0 to {count - 1}: one is not")
     if np.unique(array).size < array.size:

@@ -1,12 +1,12 @@
-"""Tables of cyclic Reed-Solomon codes, and what is shared by the kernels that read them.
+"""Tables of cyclic Reed-Solomon codes, and types that the kernels on them share.
 
 With theta = pi q t / m, for every integer t,
 
-    1 - alpha^t = 2 sin(theta) exp(i (theta - pi/2)),    alpha = exp(2 pi i q / m),
+    1 - alpha^t = 2 sin(theta) exp(i (theta - pi/2)),    alpha = exp(2 pi i q / m).
 
-so the factors of a decoding vector (Halbawi et al., eq. 14) are kept in polar form: a product of
-them is a *real* product times one phase, whose angle is a whole number of steps of pi/m and of
-quarter turns. That is a quarter of the arithmetic of complex products, and the phase is exact.
+So the factors of a decoding vector (Halbawi et al., eq. 14) are kept in polar form. A product of
+factors is a *real* product times one phase, whose angle is an integer number of steps of pi/m and
+of quarter turns. It takes a quarter of the arithmetic of complex products, and the phase is exact.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ __all__ = [
     "sines",
 ]
 
-# The numbers are csrc/fastgc.h's fgc_method.
+# The numbers are those of fgc_method in csrc/fastgc.h.
 LOCATOR = 0  # product over the stragglers, O(f s)
 LOOKUP = 1  # Algorithm 3 of Halbawi et al.: product over the other survivors, O(f^2)
-SPREAD = 2  # locator, or where that is ill-conditioned, from the survivors that are spread best
+SPREAD = 2  # locator; if that is ill-conditioned, from the survivors that are spread best
 
 PI = np.longdouble("3.14159265358979323846264338327950288")
-PAD = 8  # ones after each table, so that full vectors may be read at its end
+PAD = 8  # so many ones follow each table: full vectors may be read at its end
 
 
 class Status(IntEnum):
-    """What a kernel found; the numbers are csrc/fastgc.h's fgc_status."""
+    """What a kernel found; the numbers are those of fgc_status in csrc/fastgc.h."""
 
     OK = 0
     OUT_OF_RANGE = 1
@@ -72,8 +72,8 @@ class Where(Protocol):
 class CyclicTables(NamedTuple):
     """Tables of a direct sum of cyclic codes ("blocks"), laid end to end.
 
-    A named tuple of arrays, so that Numba takes it as an argument. csrc/fastgc.h describes the
-    fields (there, ``fgc_cyclic``).
+    A named tuple of arrays, so that Numba takes it as an argument. ``fgc_cyclic`` in csrc/fastgc.h
+    describes the fields.
     """
 
     start: NDArray[np.int64]
@@ -87,16 +87,16 @@ class CyclicTables(NamedTuple):
 
 
 class CyclicPlan:
-    """Tables plus whatever a backend wants to keep beside them.
+    """Tables, and what backends keep beside them.
 
     Attributes
     ----------
     tables : CyclicTables
     workers : int
     transforms : dict
-        Of (m, q): transformed tables, see `fastgc.kernels.fourier`, made when first asked for.
+        Transformed tables by (m, q), made at their first use: see `fastgc.kernels.fourier`.
     c : Any
-        The C backend's view of the tables, likewise.
+        The C backend's view of the tables, made at its first use.
     """
 
     __slots__ = ("c", "tables", "transforms", "workers")
@@ -119,8 +119,8 @@ def sines(m: int, q: int) -> NDArray[np.float64]:
 def _quadrant(m: int) -> NDArray[np.float64]:
     """``sin(pi k / (2 m))``, k = 0 .. m, rounded once.
 
-    In extended precision where there is one: the rounding of pi would bias every factor alike, and
-    the error of a product would grow with the number of its factors instead of its root.
+    Computed in extended precision where there is one. Otherwise the rounding of pi would bias every
+    factor alike, and a product's error would grow like the number of factors, not like its root.
     """
     found: NDArray[np.float64] = np.sin(PI * np.arange(m + 1) / (2 * m)).astype(np.float64)
     found.flags.writeable = False
@@ -146,7 +146,7 @@ def circle(m: int) -> NDArray[np.complex128]:
 
 
 def cyclic_tables(blocks: Sequence[tuple[int, int, int]]) -> CyclicTables:
-    """Tables for blocks (workers m, root q, survivors needed); like blocks share theirs."""
+    """Tables for blocks (workers m, root q, survivors needed); equal blocks share tables."""
     offsets: dict[tuple[int, int], tuple[int, int]] = {}
     sine, phase = [], []
     at = phase_at = 0
@@ -165,7 +165,7 @@ def cyclic_tables(blocks: Sequence[tuple[int, int, int]]) -> CyclicTables:
         offset=np.array([offsets[m, q][0] for m, q, _ in blocks], dtype=np.int64),
         phase_offset=np.array([offsets[m, q][1] for m, q, _ in blocks], dtype=np.int64),
         sine=table,
-        # a survivor is no factor of its own entry
+        # 1 at t = 0: a survivor is not a factor of its own entry
         cosecant=np.divide(1.0, table, out=np.ones_like(table), where=table != 0),
         phase=np.concatenate(phase),
     )
@@ -174,7 +174,8 @@ def cyclic_tables(blocks: Sequence[tuple[int, int, int]]) -> CyclicTables:
 class CyclicStream(NamedTuple):
     """The locator's products of a code, kept current while workers come and go.
 
-    A named tuple of arrays, as `CyclicTables`; csrc/fastgc.h describes the fields (``fgc_stream``).
+    A named tuple of arrays, like `CyclicTables`. ``fgc_stream`` in csrc/fastgc.h describes the
+    fields.
     """
 
     product: NDArray[np.float64]
@@ -187,18 +188,19 @@ class CyclicStream(NamedTuple):
 
 
 class StreamCalls(NamedTuple):
-    """What can be done to a stream, its pointers taken once.
+    """The functions of a stream; its pointers are taken once.
 
     Attributes
     ----------
     rebuild : callable
-        ``rebuild()``: all products from `CyclicStream.away`, O(n) times the workers away or the
-        others, whichever are fewer.
+        ``rebuild()`` computes all products from `CyclicStream.away`, in O(n) times the workers that
+        are away or the others, whichever are fewer.
     leave, join : callable
-        ``leave(worker)``, of one that is not away, and ``join(worker)``, of one that is: one factor
-        more, or less, for each worker of its block.
+        ``leave(worker)`` for a worker that is present, ``join(worker)`` for one that is away: one
+        factor more, or one less, for each worker of its block.
     vector : callable
-        ``vector(survivors, out) -> status``, survivors being all that are not away, in any order.
+        ``vector(survivors, out) -> status``; survivors are all workers that are not away, in any
+        order.
     where : Where
         Item 0 says where that status applies.
     """
@@ -229,7 +231,7 @@ class Polar(NamedTuple):
 
 
 def cyclic_stream(tables: CyclicTables) -> CyclicStream:
-    """A stream that all workers are away from, yet to be rebuilt."""
+    """A stream in which all workers are away; `StreamCalls.rebuild` must come first."""
     n, blocks = int(tables.start[-1]), tables.q.size
     lost, lost_sum, pending = np.zeros((3, blocks), dtype=np.int64)
     return CyclicStream(

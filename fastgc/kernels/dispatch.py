@@ -1,12 +1,12 @@
-"""Calls of kernels: each goes to the function that the backend in use has by the oracle's name.
+"""Calls of kernels: each goes to the backend's function that has the name of the oracle.
 
-fastgc's own modules call a kernel by its name in `fastgc.kernels.unchecked`: that is what `kernel`
-makes of the NumPy function, and costs a tenth of a microsecond. Who calls often asks once, by
-`own`, or binds a kernel to arrays (``bind_combine``), which is then the backend's own. By its name
-in `fastgc.kernels` a kernel checks what it is given: see `checked_kernel`.
+The oracle of a kernel is the NumPy function. fastgc's own modules call a kernel by its name in
+`fastgc.kernels.unchecked`, where `kernel` has wrapped the oracle: this costs a tenth of a
+microsecond. Frequent callers look the backend's function up once, by `own`, or bind a kernel to
+arrays (``bind_combine``). A kernel in `fastgc.kernels` checks its arguments: see `checked_kernel`.
 
-Backends import this file, so it imports none of them: `choice` loads the one to use, and tells it
-here by `serve`.
+Backends import this file, so it imports none of them. `choice` loads the one to use, and passes it
+to `serve`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["Backend", "at_first_call", "checked_kernel", "kernel", "own", "serve
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# A module that has the functions of `kernels.numpy`, which says what each of them does.
+# A module that has the functions of `kernels.numpy`, which documents them.
 Backend: TypeAlias = ModuleType
 
 
 class _Functions(dict[Callable[..., Any], Callable[..., Any]]):
-    """A backend's own functions by those that say what they do; looked up when first asked for.
+    """A backend's functions by oracles, looked up at their first use.
 
-    Until a backend is chosen, `module` is None, and the first question has one chosen.
+    Until a backend is chosen, `module` is None; the first look-up has one chosen.
     """
 
     def __init__(self, module: Backend | None = None) -> None:
@@ -50,7 +50,7 @@ _choose: Callable[[], object]
 
 
 def at_first_call(choose: Callable[[], object]) -> None:
-    """Have a backend chosen by ``choose()``, which calls `serve`, once a kernel is asked for."""
+    """Have ``choose()``, which calls `serve`, choose a backend at the first call of a kernel."""
     global _choose
     _choose = choose
 
@@ -62,17 +62,17 @@ def serve(module: Backend) -> None:
 
 
 def own(oracle: Callable[P, R]) -> Callable[P, R]:
-    """What the backend in use now has in place of `oracle`: its function of that name, if any."""
+    """The present backend's function with the name of `oracle`, or `oracle` itself."""
     return functions[oracle]
 
 
 def kernel(oracle: Callable[P, R]) -> Callable[P, R]:
-    """The same as a function that asks at each call which backend is in use."""
+    """Wrap an oracle in a function that calls the function of the backend in use at each call."""
 
     @wraps(oracle)
     def call(*given: P.args, **named: P.kwargs) -> R:
         function: Callable[P, R] = functions[oracle]
-        # To pass an empty dictionary takes as long as all else here.
+        # Passing an empty dictionary takes as long as the rest of this call.
         return function(*given, **named) if named else function(*given)  # type: ignore[call-arg]
 
     call.__module__ = __package__
@@ -80,5 +80,5 @@ def kernel(oracle: Callable[P, R]) -> Callable[P, R]:
 
 
 def checked_kernel(oracle: Callable[P, R]) -> Callable[P, R]:
-    """The same, of which arguments are checked as `fastgc.kernels.contract.takes` says."""
+    """The same as `kernel`, with arguments checked by the contract of `oracle`."""
     return checked(oracle, "dispatch.functions[function]", dispatch=sys.modules[__name__])

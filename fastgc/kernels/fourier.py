@@ -1,13 +1,13 @@
 """Quasi-linear decoding vectors: the locator product's logarithm is a cyclic convolution.
 
 ``log|a_i| + log m = sum over stragglers j of log|1 - alpha^(i-j)|`` convolves the stragglers'
-indicator with one table. The transforms are NumPy's, which are compiled already, and the same for
-every backend; marks, signs and phases, exact in integers, are kernels.
+indicator with one table. Every backend uses NumPy's transforms, which are compiled already. Marks,
+signs and phases, exact in integers, are kernels.
 
-An entry's relative error is the absolute one of its logarithm. Against sums in extended precision
-that is 1e-13 at n = 65536 and 6e-13 at n = 2^20 for stragglers at random. Of stragglers that lie
-regularly, transforms have coefficients of up to n / pi, whose rounding is found in all: below 1e-12
-up to n = 2^15, and 1e-11 at n = 2^20 for workers with neighbouring numbers.
+An entry's relative error is the absolute error of its logarithm. Compared with sums in extended
+precision, it is 1e-13 at n = 65536 and 6e-13 at n = 2^20 for random stragglers. Stragglers that lie
+regularly have transforms with coefficients of up to n / pi, whose rounding is in all entries: below
+1e-12 up to n = 2^15, and 1e-11 at n = 2^20 for workers with neighbouring numbers.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Transform(NamedTuple):
     Attributes
     ----------
     length : int
-        Of the transforms: m, or at least 2 m - 1 where m has a large prime factor.
+        Length of the transforms: m, or at least 2 m - 1 if m has a large prime factor.
     kernel : (length // 2 + 1,) float64 array
-        Real, for the table is even.
+        Real, as the table is even.
     """
 
     length: int
@@ -51,11 +51,11 @@ class Transform(NamedTuple):
 
     @classmethod
     def of(cls, m: int, q: int) -> Transform:
-        """Of log|1 - alpha^t|, alpha = exp(2 pi i q / m), and 0 at t = 0.
+        """Transform log|1 - alpha^t|, alpha = exp(2 pi i q / m), with 0 at t = 0.
 
-        In extended precision where there is one: its largest coefficient is about -m / 2, which
-        would leave rounding errors of that size in all of them, and those of stragglers that lie
-        regularly are as large.
+        In extended precision where there is one. The largest coefficient is about -m / 2: otherwise
+        its rounding would be in all coefficients. Those of stragglers that lie regularly are as
+        large.
         """
         table = np.zeros(m, dtype=np.longdouble)
         table[1:] = np.log(np.abs(sines(m, q)[m + 1 :]).astype(np.longdouble))
@@ -91,7 +91,7 @@ def transform_length(m: int) -> int:
 
 
 class Logarithms:
-    """``log|a_i|`` of all workers by transforms, on buffers that are kept."""
+    """Computes ``log|a_i|`` of all workers by transforms, on its own buffers."""
 
     def __init__(self, plan: CyclicPlan) -> None:
         tables, kept = plan.tables, plan.transforms
@@ -106,11 +106,11 @@ class Logarithms:
         self._spectrum = np.empty(longest // 2 + 1, dtype=np.complex128)
 
     def write(self, present: NDArray[np.bool_], size: NDArray[np.float64]) -> None:
-        """Of the survivors marked in `present`; both of shape (n,)."""
+        """Write to `size` for the survivors marked in `present`; both have shape (n,)."""
         for part, transform in self._blocks:
             m = part.stop - part.start
             x = self._x[: transform.length]
-            # Less its mean, which adds to rounding errors and whose share, log m each, is known.
+            # Subtract the mean, which would add rounding errors: its part, log m, is known.
             density = 1 - np.count_nonzero(present[part]) / m
             np.subtract(1 - density, present[part], out=x[:m])
             x[m:] = 0
@@ -123,7 +123,7 @@ def fourier_rebuild(plan: CyclicPlan, stream: CyclicStream) -> None:
     tables, size = plan.tables, np.empty(plan.workers)
     Logarithms(plan).write(~stream.away, size)
     size /= np.log(2)
-    exponent = 2 * np.floor(size / 2).astype(np.int64)  # even, as Numba's powers of two are
+    exponent = 2 * np.floor(size / 2).astype(np.int64)  # even, as Numba's `scale` needs
     np.exp2(size - exponent, out=size)
     for b, (lo, hi) in enumerate(pairwise(tables.start.tolist())):
         m, lost = hi - lo, np.flatnonzero(stream.away[lo:hi])
@@ -144,15 +144,15 @@ def fourier_rebuild(plan: CyclicPlan, stream: CyclicStream) -> None:
 class Fourier:
     """Decoding vectors by transforms, on two fixed buffers.
 
-    Not for use by two threads at once.
+    Two threads must not use it at once.
 
     Parameters
     ----------
     plan : CyclicPlan
     present : (n,) bool array
-        Where `polar` marks survivors.
+        `polar` marks survivors here.
     size : (n,) float64 array
-        Where it finds the magnitude of each worker's entry.
+        `polar` reads the magnitude of each worker's entry here.
     polar : Polar
     """
 
@@ -168,7 +168,7 @@ class Fourier:
         self._logarithms = Logarithms(plan)
 
     def vector(self, f: int) -> int:
-        """Check ``survivors[:f]`` and write their vector to ``out[:f]``; a `Status`."""
+        """Check ``survivors[:f]`` and write their vector to ``out[:f]``. Returns a `Status`."""
         status = self._polar.mark(f)
         if status == Status.OK:
             self._logarithms.write(self._present, self.size)
@@ -178,9 +178,9 @@ class Fourier:
         return status
 
     def logarithms(self, f: int) -> int:
-        """Check ``survivors[:f]`` and write ``exp(i arg a)`` to ``out[:f]``; a `Status`.
+        """Check ``survivors[:f]`` and write ``exp(i arg a)`` to ``out[:f]``. Returns a `Status`.
 
-        And ``log|a_i|`` of every survivor i to `size`, which cannot overflow.
+        Also writes ``log|a_i|`` of every survivor i, which cannot overflow, to `size`.
         """
         status = self._polar.mark(f)
         if status == Status.OK:
@@ -193,7 +193,7 @@ class Fourier:
 def bind_fourier(
     plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
 ) -> Fourier:
-    """Prepare the decoding vector's computation by transforms on two fixed buffers."""
+    """Prepare decoding vectors by transforms on two fixed buffers."""
     present, size = np.empty(plan.workers, dtype=np.bool_), np.empty(plan.workers)
     polar = own(plain.bind_polar)(plan, survivors, present, size, out)
     return Fourier(plan, present, size, polar)
@@ -201,9 +201,10 @@ def bind_fourier(
 
 SIZES = tuple(1 << bits for bits in range(6, 21))
 
-# Measured on an Intel Xeon with AVX-512, by the kind of kernels; benches/test_auto.py shows how
-# well they fit. On another machine, ``method="auto"`` may take the slower way where both take about
-# as long. Where it is more than half of the workers, products are always faster.
+# For each of SIZES, the factors from which on transforms are faster than products, measured on an
+# Intel Xeon with AVX-512; benches/test_auto.py shows how well they fit. On another machine,
+# ``method="auto"`` may take the slower way where both take about as long. If the number is more
+# than half of the workers, products are always faster.
 BUILT_IN = {
     "c avx512": (640, 1280, 1020, 640, 470, 330, 262, 250, 262, 232, 236, 270, 275, 197, 150),
     "c avx2": (640, 1280, 730, 469, 321, 218, 180, 188, 200, 190, 201, 240, 243, 180, 150),
@@ -214,7 +215,7 @@ BUILT_IN = {
 
 
 def crossover_kind() -> str:
-    """What the built-in table holds for: the backend in use, and the level of SIMD instructions."""
+    """The key in BUILT_IN: the backend in use, and for C its level of SIMD instructions."""
     name = backend()
     if name != "c":
         return name
@@ -224,12 +225,12 @@ def crossover_kind() -> str:
 
 
 def crossover_table() -> Mapping[int, int]:
-    """Factors from which on transforms are faster than products, by length, for this backend."""
+    """Factors from which on transforms are faster, by length, for the backend in use."""
     return dict(zip(SIZES, BUILT_IN.get(crossover_kind(), BUILT_IN["c avx512"]), strict=True))
 
 
 def crossover(m: int) -> int:
-    """The same for blocks of m workers, whatever their transforms' length.
+    """Factors from which on transforms are faster for blocks of any m workers.
 
     A vector by products takes time in proportion to workers times factors; by transforms, to
     m log m.

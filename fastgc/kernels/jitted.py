@@ -1,4 +1,4 @@
-"""What compiled functions need of a code, as named tuples of arrays: see `fastgc.codes.jit`."""
+"""Codes as named tuples of arrays, for compiled functions: see `fastgc.codes.jit`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CyclicRule(NamedTuple):
     longest : (2,) float64 array
         Squared norm up to which vectors are precise enough, for messages of float32 and of float64.
     factors : int
-        Stragglers, or survivors, from which on transforms are faster than `method`.
+        With at least so many stragglers and survivors, transforms are faster than `method`.
     """
 
     tables: CyclicTables
@@ -42,7 +42,7 @@ class PlacedRule(NamedTuple):
     Attributes
     ----------
     number : (M,) int64 array
-        What each message is in the code that `inner` is of.
+        The number of each message in the code of `inner`.
     inner : CyclicRule, CellsPlan, TilingPlan or EdgesPlan
     """
 
@@ -59,14 +59,15 @@ class JittedCode(NamedTuple):
     Attributes
     ----------
     rule : VectorRule
-        What decoding vectors are computed from.
+        How decoding vectors are computed.
     first : (M + 1,) int64 array
-        Message m has ``partitions[first[m]:first[m + 1]]``, with those ``coefficients``.
+        Message m combines ``partitions[first[m]:first[m + 1]]``, with the same slice of
+        ``coefficients``.
     partitions : int64 array
     coefficients : float64 or complex128 array
     c : (3 or 13,) int64 array or None
-        Where this process has C's ``fgc_combine_float``, ``fgc_combine_double`` and
-        ``fgc_decoding_vector``, and cyclic tables as an ``fgc_cyclic``. None without C.
+        The addresses in this process of C's ``fgc_combine_float``, ``fgc_combine_double`` and
+        ``fgc_decoding_vector``; then for cyclic codes an ``fgc_cyclic``. None without C.
     """
 
     rule: VectorRule
@@ -76,7 +77,7 @@ class JittedCode(NamedTuple):
     c: NDArray[np.int64] | None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return jitted_code, self[:-1]  # another process has all at other addresses
+        return jitted_code, self[:-1]  # addresses differ in another process
 
 
 def jitted_code(
@@ -85,13 +86,13 @@ def jitted_code(
     partitions: NDArray[np.int64],
     coefficients: NDArray[Any],
 ) -> JittedCode:
-    """A code's rule and rows for compiled functions, which call the backend in use."""
+    """Make a `JittedCode`. Compiled functions call the backend that is in use now."""
     return JittedCode(rule, first, partitions, coefficients, addresses_in_c(rule))
 
 
 @kernel
 def addresses_in_c(rule: VectorRule) -> NDArray[np.int64] | None:
-    """`JittedCode.c`, which the C backend has."""
+    """`JittedCode.c`; None in backends other than C."""
     return None
 
 
@@ -99,9 +100,9 @@ def addresses_in_c(rule: VectorRule) -> NDArray[np.int64] | None:
 def bind_decode(
     rule: CyclicRule, mode: int, rows: Rows, vector: NDArray[Any], out: NDArray[Any], check: bool
 ) -> Callable[[int], int] | None:
-    """``decode(id(survivors)) -> status``, all at once; None where C does not read array objects.
+    """Bind ``decode(id(survivors)) -> status``, one call of C for a whole decoding.
 
-    Any status but `Status.OK` is no more than a reason to do it step by step, which tells what is
-    wrong.
+    None if C does not read array objects. Any status but `Status.OK` means only that the caller
+    must decode step by step, which says what is wrong.
     """
     return None

@@ -1,17 +1,17 @@
 """Decoding vectors that nearly decode, or decode and are short.
 
-`near_exact`: polynomials that nearly vanish at given roots of unity, and are small at all others.
-Of the polynomials ``p(z) = 1/n + x_1 z + ... + x_c z^c`` the one is wanted that makes
+`near_exact` finds polynomials that nearly vanish at given roots of unity and are small at all
+others. Of the polynomials ``p(z) = 1/n + x_1 z + ... + x_c z^c`` it finds the one that minimises
 
     sum over the given roots of |p|^2 + (2 u)^2 sum over all n-th roots of unity of |p|^2
 
-least. With ``a_i = p(alpha^i)`` as decoding vector of a Reed-Solomon code whose columns have weight
-c + 1, and the stragglers' roots given, the first sum is what is left out of the gradient, the
-second what rounding messages by a unit u adds to it: both pass through rows of B, which are of one
-norm. So the parameter of this ridge regression is known, ``2 u sqrt(n)`` for x.
+Let ``a_i = p(alpha^i)`` be the decoding vector of a Reed-Solomon code whose columns have weight
+c + 1, and let the given roots be the stragglers'. Then the first sum is what the gradient lacks,
+and the second what rounding messages by a unit u adds to it: both pass through rows of B, which
+have the same norm. So the parameter of this ridge regression is known: ``2 u sqrt(n)`` for x.
 
-`minimum_norm` and `weighted_minimum_norm` are asked where these are not good enough. These two are
-by LAPACK and long vectors through NumPy, and so the same for every backend.
+`minimum_norm` and `weighted_minimum_norm` serve where these are not good enough. They use LAPACK
+and NumPy, and are the same for every backend.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ __all__ = [
     "weighted_minimum_norm",
 ]
 
-# Elimination takes less time than a QR factorisation from so many roots, or degrees, on. Where
-# s c^2 is less than so many n, the transform of length n takes as long as either.
+# Elimination is faster than a QR factorisation if both the roots and the degree are at least _FROM,
+# and s c^2 >= _FROM_PRODUCTS n; below that, the transform of length n takes as long as either.
 _FROM, _FROM_PRODUCTS = 80, 1024
-# Squared norm, over the least there is, up to which what is left of roots is solved for once more.
+# The residual at the roots is solved for once more up to this squared norm, relative to the least.
 _SHORT = 1e4
 
 _ridge, _ridge_pairs = kernel(plain.ridge), kernel(plain.ridge_pairs)
@@ -71,11 +71,11 @@ def _check_circle(circle: NDArray[np.float64], n: int) -> None:
 
 @takes(_check_nearly, turns=reads("int64", "s"))
 def near_exact(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArray[np.complex128]:
-    """Values at all n-th roots of unity of the polynomial that nearly vanishes at some.
+    """Values at all n-th roots of unity of the polynomial that nearly vanishes at some of them.
 
-    For few roots, or of a low degree, the least there is, in O(s c^2). Else up to a few times as
-    much, in O((s + c) r), with r degrees of freedom that matter: about s^2 / n and a few tens for
-    neighbours on the circle, all where stragglers are spread.
+    For few roots or a low degree, the objective is the least possible, in O(s c^2). Otherwise it is
+    up to a few times as large, in O((s + c) r), where r degrees of freedom matter: about s^2 / n
+    and a few tens if stragglers are neighbours on the circle, all if they are spread.
 
     Parameters
     ----------
@@ -112,10 +112,9 @@ def _check_nearly_pairs(
 def near_exact_pairs(
     turns: NDArray[np.int64], n: int, c: int, circle: NDArray[np.float64]
 ) -> NDArray[np.complex128]:
-    """The same values for messages of pairs, of which u = 2^-106, in pairs themselves.
+    """The values of `near_exact` as pairs, for messages of pairs, whose unit is u = 2^-106.
 
-    Takes O(s c^2 + n c), whatever the size: 1 ms for n = 256 and s = c = 128, 50 ms for 1024 and
-    512.
+    Always takes O(s c^2 + n c): 1 ms for n = 256 and s = c = 128, 50 ms for 1024 and 512.
 
     Parameters
     ----------
@@ -130,8 +129,8 @@ def near_exact_pairs(
     Returns
     -------
     (n, 2) complex128 array
-        ``p(exp(2 pi i t / n))``, t = 0 .. n-1: high parts of real and imaginary part, low ones.
-        Errors are about 2^-104 of the sum of the coefficients' moduli.
+        ``p(exp(2 pi i t / n))``, t = 0 .. n-1: the high parts of its real and imaginary part, and
+        then the low parts. Errors are about 2^-104 times the sum of the coefficients' moduli.
     """
     out = np.zeros((n, 2), dtype=np.complex128)
     if turns.size and c:
@@ -164,9 +163,8 @@ def locator_pairs(
     Returns
     -------
     (n, 2) complex128 array
-        For t = 0 .. n-1, in the form of `near_exact_pairs`; 0 at the turns, and relative errors of
-        ``8 (s + 4) 2^-106`` at most elsewhere. What is beyond float64 is Inf or NaN, what is below
-        it 0.
+        For t = 0 .. n-1, in the form of `near_exact_pairs`. Entries are 0 at the turns; elsewhere
+        relative errors are at most ``8 (s + 4) 2^-106``. An overflow is Inf or NaN, an underflow 0.
     """
     out = np.empty((n, 2), dtype=np.complex128)
     _locator_values(circle, turns, out)
@@ -174,16 +172,16 @@ def locator_pairs(
 
 
 class _Cauchy(NamedTuple):
-    """The equations of roots, ``C z = b``: C[i, k] = g_i h_k / (x_i - y_k), of all n roots.
+    """Tables of the equations ``C z = b``, with C[i, k] = g_i h_k / (x_i - y_k), for all n roots.
 
     Attributes
     ----------
     x, y : (2, n) and (2, c) float64 arrays
     g, h : (n,) and (c,) float64 arrays
     turned : (c,) complex128 array
-        What z is multiplied by before the transform to coefficients.
+        Factors of z before the transform to coefficients.
     back : (c,) complex128 array
-        What that is multiplied by: coefficients of z^1 .. z^c.
+        Factors of the transform, which give the coefficients of z^1 .. z^c.
     """
 
     x: NDArray[np.float64]
@@ -196,16 +194,17 @@ class _Cauchy(NamedTuple):
 
 @lru_cache(maxsize=4)
 def _cauchy(n: int, c: int) -> _Cauchy:
-    """In the basis of the c Dirichlet kernels at c points psi equispaced on the circle.
+    """Tables for n roots and degree c, in the basis of c Dirichlet kernels.
 
-    That is a unitary transform of the coefficients. After a diagonal phase, entries are
-    ``sin(c (phi_i - psi_0)) (-1)^k / sqrt(c)`` over ``sin(phi_i - psi_k)``, with half angles phi
-    and psi, and ``sin(phi - psi) = cos(phi) cos(psi) (tan(phi) - tan(psi))``.
+    The kernels' points psi are equispaced on the circle: the basis is a unitary transform of the
+    coefficients. With half angles phi and psi, and after a diagonal phase, entries are
+    ``sin(c (phi_i - psi_0)) (-1)^k / sqrt(c)`` over ``sin(phi_i - psi_k)``. They have the form of
+    `_Cauchy` as ``sin(phi - psi) = cos(phi) cos(psi) (tan(phi) - tan(psi))``.
 
-    Tangents are sums of two numbers, for their differences to be as precise as they are: half
-    angles may be no more than ``pi / (2 n c)`` apart.
+    Half angles may be as near as ``pi / (2 n c)``. Tangents are sums of two numbers, so that their
+    differences are as precise as they are.
     """
-    # Half angles are whole numbers of pi / common; those of psi are odd, of phi even. Then all are
+    # Half angles are integer multiples of pi / common, odd for psi and even for phi. Then all are
     # turned by half a step, so that no tangent is Inf.
     common = 2 * math.lcm(n, c)
     phi = common // n * np.arange(n)
@@ -220,7 +219,7 @@ def _cauchy(n: int, c: int) -> _Cauchy:
 
 
 _PI = 3.141592653589793, 1.2246467991473532e-16
-_TERMS = 46  # of Taylor's series: pi^p / p! is below 1e-33 then
+_TERMS = 46  # terms of Taylor's series: after them, pi^p / p! is below 1e-33
 
 
 def _sines(turns: NDArray[np.int64], of: int) -> tuple[Pair, Pair]:
@@ -239,9 +238,9 @@ def _sines(turns: NDArray[np.int64], of: int) -> tuple[Pair, Pair]:
 def _tangents(
     first: int, step: int, count: int, of: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Tangents of ``pi (first + j step) / of``, j = 0 .. count-1, as sums of two, and cosines.
+    """Tangents of ``pi (first + j step) / of``, j = 0 .. count-1, as sums of two; and the cosines.
 
-    By sums of about sqrt(count) angles and as many.
+    Each angle is the sum of two, each of which is one of about sqrt(count) angles.
     """
     block = math.isqrt(count) + 1
     many = first + step * np.arange(0, count, block, dtype=np.int64)
@@ -262,9 +261,10 @@ def _tangents(
 
 
 def _eliminated(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArray[np.complex128]:
-    """The same polynomial, nearly, by elimination in a Cauchy matrix.
+    """Values of nearly the polynomial of `near_exact`, by elimination in a Cauchy matrix.
 
-    Where it is as short as exact ones of spread roots are, what is left is solved for once more.
+    If the polynomial is as short as exact ones of spread roots are, the residual is solved for once
+    more.
     """
     tables = _cauchy(n, c)
     x, g = np.ascontiguousarray(tables.x[:, turns]), tables.g[turns]
@@ -299,13 +299,13 @@ def weighted_minimum_norm(
 ) -> NDArray[np.complex128]:
     """Values ``a(z) = sum over m of h_m z^m`` at all n-th roots of unity, 0 at some of them.
 
-    Of those the one that makes ``sum over m of weights_m^2 |h_m - [m = 0] / n|^2`` least, in
-    O(n s^2).
+    Of all such vectors, the one that minimises
+    ``sum over m of weights_m^2 |h_m - [m = 0] / n|^2``, in O(n s^2).
 
     Parameters
     ----------
     turns : (s,) int64 array
-        The roots ``exp(2 pi i turns / n)`` where it vanishes, distinct, turns in 0 .. n-1; s > 0.
+        The roots ``exp(2 pi i turns / n)`` where a vanishes, distinct, turns in 0 .. n-1; s > 0.
     weights : (n,) float64 array
         Positive.
 
@@ -316,9 +316,9 @@ def weighted_minimum_norm(
 
     Notes
     -----
-    With ``y_m = weights_m (h_m - [m = 0] / n)`` it is the shortest solution of s equations. Weights
-    range over fifteen decades. Householder's reflections do not lose the small rows if rows come
-    in the order of their sizes and columns are pivoted; columns in Leja's order do as well.
+    ``y_m = weights_m (h_m - [m = 0] / n)`` is the shortest solution of s equations. Weights range
+    over fifteen decades. Householder's reflections keep the small rows if rows come in the order of
+    their sizes and columns are pivoted; columns in Leja's order are as good as pivoted ones.
     """
     n = weights.size
     roots = np.ascontiguousarray(circle(n)[::2])
@@ -335,15 +335,15 @@ def weighted_minimum_norm(
     return np.fft.ifft(h, norm="forward")
 
 
-_LITTLE = 2.0**-46  # of a vector's norm
+_LITTLE = 2.0**-46  # a residual that is small enough, relative to a vector's norm
 
 
-_NEGLIGIBLE = 1e-12  # singular values, over the largest one
+_NEGLIGIBLE = 1e-12  # singular values that count as 0, relative to the largest
 
 
 @dataclass(frozen=True, eq=False)
 class Projector:
-    """On what a matrix of m rows maps to zero from the left.
+    """The projector onto the vectors that a matrix of m rows maps to zero from the left.
 
     Attributes
     ----------
@@ -357,9 +357,9 @@ class Projector:
 
     @classmethod
     def of(cls, columns: NDArray[np.complex128]) -> Projector:
-        """Of columns that may depend on each other, up to a singular value of 1e-12 of the largest.
+        """The projector for these columns, which may be dependent. O(m^2 columns), once for a code.
 
-        O(m^2 columns), once for a code.
+        Singular values up to 1e-12 of the largest count as 0.
         """
         q, r = np.linalg.qr(columns)
         u, sizes, v = np.linalg.svd(r)
@@ -371,7 +371,7 @@ class Projector:
         return cls(whole, projector)
 
     def check(self) -> None:
-        """TypeError or ValueError if it was not made by `of`."""
+        """Raise TypeError or ValueError unless the attributes are as `of` makes them."""
         wanted = {"whole": "m", "projector": "m m"}
         self._check(wanted, {"m": np.size(self.whole)})
 
@@ -389,32 +389,33 @@ class Projector:
                 )
 
     def among(self, lost: NDArray[np.int64]) -> NDArray[np.complex128]:
-        """Its rows and columns of these numbers: (s, s)."""
+        """Return the projector's rows and columns `lost`: (s, s)."""
         found: NDArray[np.complex128] = self.projector[lost[:, None], lost]
         return found
 
     def less(self, lost: NDArray[np.int64], z: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """`whole` less the columns of these numbers times z."""
+        """Return `whole` less the projector's columns `lost` times `z`."""
         found: NDArray[np.complex128] = self.whole - self.projector[:, lost] @ z
         return found
 
 
 @dataclass(frozen=True, eq=False)
 class Circulant(Projector):
-    """Of a matrix whose columns are cyclic shifts of one by multiples of a step, transformed.
+    """The projector for a matrix whose columns are cyclic shifts of one, by multiples of a step.
 
-    What it maps to zero from the left is invariant under these shifts, too, and so is the projector
-    on it: that has as many entries as the step has rows.
+    The vectors that the matrix maps to zero from the left are invariant under these shifts, too,
+    and so is the projector: `step` of its columns determine the others.
 
     Attributes
     ----------
     whole : (m,) complex128 array
     projector : (step, step, m // step) complex128 array
-        Of row ``i`` and column ``j``: at ``i % step, j % step, (i // step - j // step) mod`` that.
+        The entry of row i and column j is at ``i % step, j % step, (i // step - j // step)``, the
+        last modulo ``m // step``.
     spectrum : (m,) complex128 array
         The column's transform.
     energy : (m // step,) float64 array
-        Of each product of a vector with all shifts, transformed: what the shifts have of it.
+        The eigenvalues of the Gram matrix of all shifts.
     """
 
     spectrum: NDArray[np.complex128]
@@ -422,7 +423,7 @@ class Circulant(Projector):
 
     @classmethod
     def by_shifts(cls, column: NDArray[np.complex128], step: int) -> Circulant:
-        """Of a column of m entries, of which a step that divides m makes independent shifts."""
+        """The projector for a column of m entries. `step` divides m; the shifts are independent."""
         m = column.size
         spectrum = np.fft.fft(column)
         energy = (np.abs(spectrum) ** 2).reshape(step, -1).sum(axis=0) / step
@@ -436,21 +437,21 @@ class Circulant(Projector):
         return cls(whole, projector, spectrum, energy)
 
     def check(self) -> None:
-        """TypeError or ValueError if it was not made by `by_shifts`."""
+        """Raise TypeError or ValueError unless the attributes are as `by_shifts` makes them."""
         m, step = np.size(self.whole), max(len(np.atleast_1d(self.projector)), 1)
         wanted = {"whole": "m", "projector": "g g t", "spectrum": "m", "energy": "t"}
         self._check(wanted, {"m": m, "g": step, "t": m // step})
 
     def among(self, lost: NDArray[np.int64]) -> NDArray[np.complex128]:
-        """Rows and columns of the projector."""
+        """Return the projector's rows and columns `lost`: (s, s)."""
         block, phase = np.divmod(lost, len(self.projector))
-        # negative ones count from the end
+        # negative differences of blocks count from the end
         at = phase[:, None], phase, block[:, None] - block
         found: NDArray[np.complex128] = self.projector[at]
         return found
 
     def less(self, lost: NDArray[np.int64], z: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """`whole` less columns of the projector times z, by transforms."""
+        """Return `whole` less the projector's columns `lost` times `z`, by transforms."""
         step = len(self.projector)
         at = np.zeros(self.whole.size, dtype=np.complex128)
         at[lost] = z
@@ -469,13 +470,13 @@ def _check_projector(projector: Projector, lost: NDArray[np.int64]) -> None:
 def minimum_norm(projector: Projector, lost: NDArray[np.int64]) -> NDArray[np.complex128]:
     """The shortest vector that is 0 at some entries and has product 1 with all columns of a matrix.
 
-    O(s^3 + m s), or O(s^3 + m log m) with a `Circulant`. NaN where there is none.
+    Takes O(s^3 + m s), or O(s^3 + m log m) with a `Circulant`. NaN if there is none.
 
     Parameters
     ----------
     projector : Projector
     lost : (s,) int64 array
-        The entries that are 0, but for rounding.
+        The entries that are 0 except for rounding.
 
     Returns
     -------
@@ -483,10 +484,9 @@ def minimum_norm(projector: Projector, lost: NDArray[np.int64]) -> NDArray[np.co
 
     Notes
     -----
-    With the projector P on what maps to zero it is ``a - P[:, lost] z``, a the shortest vector of
-    all and z such that the entries vanish. P[lost, lost] squares the condition number. But its
-    rounding does harm to these entries only, and if much is left of them it is solved for once
-    more.
+    The vector is ``a - P[:, lost] z``, where a is the projector's `whole`, P is the projector, and
+    z makes the entries `lost` vanish. P[lost, lost] squares the condition number. But its rounding
+    harms only these entries; if much is left of them, they are solved for once more.
     """
     system = projector.among(lost)
     found, z = projector.whole, np.zeros(lost.size, dtype=np.complex128)

@@ -1,4 +1,4 @@
-"""Long vectors in separate buffers, the ways they are combined, and how these round."""
+"""Rows: long vectors in separate buffers, the ways to combine them, and how combinations round."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ PACKED = 1  # complex coefficients; rows and output are reals that stand for com
 REAL_PART = 2  # complex coefficients, complex rows, output is the real part
 EXPAND = 3  # complex coefficients, real rows, complex output
 
-# Rows are added up in groups, and these to the rest: of at least so many, and at most, by any
-# backend (of float32, in groups at least as precise as that, which are added up in float64).
-# Bounds of rounding errors count on it.
+# Every backend adds up rows in groups of LEAST_GROUP to LARGEST_GROUP, and adds the sums of groups
+# to the rest. (Rows of float32 are added up at least as precisely, and groups in float64.) Bounds
+# of rounding errors rely on it.
 LEAST_GROUP, LARGEST_GROUP = 4, 8
 
-# Combines so many rows: ``combine(count) -> status``.
+# Combines the first `count` rows: ``combine(count) -> status``.
 CombineRows: TypeAlias = Callable[[int], int]
 
-# The same of all rows, and tells a sum of their squares: ``encode() -> sum``.
+# Combines all rows, and returns a sum of their squares: ``encode() -> sum``.
 EncodeRows: TypeAlias = Callable[[], float]
 
 # Adds a row times a coefficient, or begins with it: ``add(row, at, accumulate) -> status``.
 AddRow: TypeAlias = Callable[[NDArray[Any], int, bool], int]
 
-# What the reals of a dtype are called in C; "E" is ml_dtypes' bfloat16.
+# The names in C of the reals of a dtype; "E" is ml_dtypes' bfloat16.
 _KINDS = {"f": "float", "F": "float", "d": "double", "D": "double", "e": "half", "E": "bfloat"}
 
 
 class Combinations(NamedTuple):
-    """Combinations of rows as they come, into an array as it comes: see `bind_apart`.
+    """Combinations of rows and into an array that are given with each call: see `bind_apart`.
 
     Attributes
     ----------
     stacked : callable
-        ``stacked(memory, out, count)``, of rows that lie one after the other.
+        ``stacked(memory, out, count)``: the rows lie one after the other in `memory`.
     separate : callable
-        ``separate(arrays, out, count)``, of a sequence of so many arrays.
+        ``separate(arrays, out, count)``: `arrays` is a sequence of `count` rows.
     listed : callable
-        ``listed(rows, out, count)``, of the first ones of `Rows`.
+        ``listed(rows, out, count)``: the first `count` of `Rows`.
     objects : callable
-        ``objects(arrays, out, count)``, of a list of so many objects, the first of them an array;
-        ``MISPLACED`` where not all are contiguous vectors of its dtype and length.
+        ``objects(arrays, out, count)``: a list of `count` objects, of which the first is an array.
+        ``MISPLACED`` unless all are contiguous vectors of its dtype and length.
     """
 
     stacked: Callable[[Any, NDArray[Any], int], int]
@@ -67,7 +67,8 @@ _dtype_of, _shape_of = attrgetter("dtype"), attrgetter("shape")
 
 def alike(arrays: list[Any]) -> bool:
     """Whether all are vectors of the first one's dtype and length."""
-    count, first = len(arrays), arrays[0]  # one question to all takes half the time of all to one
+    # To compare one property of all at a time takes half the time of comparing array by array.
+    count, first = len(arrays), arrays[0]
     return (
         [*map(type, arrays)].count(np.ndarray) == count
         and [*map(_dtype_of, arrays)].count(first.dtype) == count
@@ -78,15 +79,12 @@ def alike(arrays: list[Any]) -> bool:
 _FEW = 16  # rows
 _USABLE = 0x101  # bits of an array's flags: contiguous, aligned
 
-# Rows of these are combined by NumPy, whatever the backend.
+# Every backend combines integers by NumPy.
 INTEGER = "integer"
 
 
 def kind_of(dtype: np.dtype[Any]) -> str:
-    """Kind of the reals an array of this dtype consists of.
-
-    "float", "double", "half", "bfloat" or "integer".
-    """
+    """Kind of the reals of a dtype: "float", "double", "half", "bfloat" or "integer"."""
     kind = INTEGER if dtype.kind in "iu" else _KINDS.get(dtype.char)
     if kind is None or not dtype.isnative:
         raise TypeError(f"rows must be of floats, complex numbers or integers, not {dtype}")
@@ -94,7 +92,7 @@ def kind_of(dtype: np.dtype[Any]) -> str:
 
 
 def extent_of(mode: int, length: int, size: int) -> int:
-    """Elements of rows this long that a combination of so many numbers goes over: whole pairs."""
+    """Elements that a combination of rows of `length` to `size` numbers goes over: whole pairs."""
     if mode != PACKED:
         return length
     extent = max(length, size)
@@ -102,27 +100,27 @@ def extent_of(mode: int, length: int, size: int) -> int:
 
 
 def extent_of_pairs(rows: Rows, out: NDArray[np.float64], paired: bool, rounded: bool) -> int:
-    """The same for `combine_pairs`, in numbers."""
+    """Numbers that `combine_pairs` goes over: whole pairs of numbers."""
     extent = max(rows.length // (2 if paired else 1), out.size // (1 if rounded else 2))
     return extent + (extent & 1)
 
 
 class Rows:
-    """Up to `capacity` contiguous vectors of one length and dtype, addressed where they lie.
+    """Up to `capacity` contiguous vectors of one length and dtype, with their addresses.
 
-    Keeps a reference to each, so that an address stays valid as long as the row is listed.
+    It keeps a reference to each row, so that its address stays valid while the row is listed.
 
     Attributes
     ----------
     arrays : list of (length,) arrays, or (count, length) array
     addresses : (capacity,) uintp array
-        Where each begins; the first ``count`` entries are meaningful.
+        Where each row begins; only the first ``count`` entries are meaningful.
     length, nbytes : int
         Elements and bytes of a row.
     kind : str
-        Of its reals: see `kind_of`.
+        Kind of a row's reals: see `kind_of`.
     c : Any
-        The C backend's pointer to `addresses`, made when first asked for.
+        The C backend's pointer to `addresses`, made when first used.
     """
 
     __slots__ = ("addresses", "arrays", "c", "kind", "length", "nbytes")
@@ -137,8 +135,8 @@ class Rows:
 
     @classmethod
     def of(cls, arrays: Iterable[NDArray[Any]], length: int, dtype: np.dtype[Any]) -> Rows:
-        """Rows of a 2-D array with contiguous rows, or of separate vectors."""
-        rows = cls.__new__(cls)  # which needs no room for more: half the time
+        """Rows of a 2-D array with contiguous rows, or separate vectors."""
+        rows = cls.__new__(cls)  # without room for more rows: half the time
         if isinstance(arrays, np.ndarray):
             rows.addresses = stacked(address(arrays[0]), arrays.strides[0], len(arrays))
             rows.arrays = arrays
@@ -160,11 +158,11 @@ class Rows:
         self.arrays.append(array)
 
     def point(self, at: int, array: NDArray[Any]) -> None:
-        """Write down where a row lies that is listed next."""
+        """Record the address of the row at position `at`, which is listed next."""
         self.addresses[at] = address(array)
 
     def select(self, which: NDArray[np.int64]) -> Rows:
-        """These rows only, in this order."""
+        """Return these rows only, in this order."""
         rows = Rows.__new__(Rows)  # `copy.copy` takes four times as long
         rows.addresses = self.addresses[which]
         rows.arrays = _Chosen(self.arrays, which)
@@ -172,7 +170,7 @@ class Rows:
         return rows
 
     def shortened(self, length: int) -> Rows:
-        """The first elements of each row."""
+        """Return the first `length` elements of each row."""
         rows = Rows.__new__(Rows)
         rows.addresses, rows.c, rows.kind = self.addresses, None, self.kind
         if isinstance(self.arrays, np.ndarray):
@@ -183,30 +181,31 @@ class Rows:
         return rows
 
     def last(self) -> NDArray[Any]:
-        """The last element of each row."""
+        """Return the last element of each row."""
         if isinstance(self.arrays, np.ndarray):
             ends: NDArray[Any] = self.arrays[:, -1]
             return ends
         return np.array([array[-1] for array in self.arrays])
 
     def overlap(self, array: NDArray[Any]) -> bool:
-        """Whether a contiguous array shares memory with one of them."""
+        """Whether a contiguous array shares memory with a row."""
         stacked = isinstance(self.arrays, np.ndarray)
-        if stacked and not np.may_share_memory(self.arrays, array):  # nor where rows leave gaps
+        if stacked and not np.may_share_memory(self.arrays, array):  # not even the gaps of rows
             return False
-        if len(self.arrays) <= _FEW:  # one by one, in half the time
+        if len(self.arrays) <= _FEW:  # one by one takes half the time
             start = address(array)
             before, end = start - self.nbytes, start + array.nbytes
             return any(before < at < end for at in self.addresses[: len(self.arrays)].tolist())
-        # As unsigned numbers: addresses below the first that would share wrap to large ones.
+        # A row overlaps if its address is in first .. first + extent - 1. As unsigned numbers,
+        # differences of addresses below `first` wrap to large ones.
         first = (address(array) - self.nbytes + 1) % 2**64
         extent = array.nbytes + self.nbytes - 1
         return bool((self.addresses[: len(self.arrays)] - np.uint64(first) < extent).any())
 
     def checked(self, name: str) -> np.dtype[Any]:
-        """Their dtype, if all lie where it is said, and are as they are said to be; or an error.
+        """Check that all rows are as listed, and return their dtype; if empty, one that fits.
 
-        TypeError or ValueError, which name them as `name`. Of no rows, a dtype that they may have.
+        Raises TypeError or ValueError, which call the rows `name`.
         """
         arrays = self.arrays
         if isinstance(arrays, np.ndarray) and arrays.ndim != 2:
@@ -223,7 +222,7 @@ class Rows:
         return dtype
 
     def _in_place(self, dtype: np.dtype[Any]) -> bool:
-        """Whether rows are vectors of this dtype that lie where they did when they were listed."""
+        """Whether all rows are vectors of this dtype that still lie at their addresses."""
         arrays, count = self.arrays, len(self.arrays)
         if isinstance(arrays, np.ndarray):
             first, step, length = address(arrays[0]), arrays.strides[0], arrays.shape[1]
@@ -236,7 +235,7 @@ class Rows:
                 and int(self.addresses[count - 1]) == (first + step * (count - 1)) % 2**64
             )
         rows, shape = list(arrays), (self.length,)
-        # Each by itself: of few rows, in a third of the time that `alike` takes.
+        # Row by row: for few rows, in a third of the time that `alike` takes.
         fits = [
             type(row) is np.ndarray
             and row.dtype == dtype
@@ -249,7 +248,7 @@ class Rows:
         return _addresses(rows).tobytes() == self.addresses[:count].tobytes()
 
     def _fault(self, name: str, dtype: np.dtype[Any]) -> Exception:
-        """What is wrong with the first row of which something is."""
+        """Return the error that says what is wrong with the first faulty row."""
         for at, row in enumerate(self.arrays):
             if type(row) is not np.ndarray:
                 return TypeError(f"{name} must be NumPy arrays: {at} is {type(row).__name__}")
@@ -285,7 +284,7 @@ def _dtype_of_none(rows: Rows) -> np.dtype[Any]:
 
 
 class _Chosen:
-    """Rows looked up when asked for: compiled kernels only want their number."""
+    """Chosen rows, looked up only when iterated: compiled kernels need just their number."""
 
     __slots__ = ("arrays", "which")
 
@@ -301,14 +300,14 @@ class _Chosen:
 
 @lru_cache(maxsize=4)
 def _steps(count: int, stride: int) -> NDArray[np.uintp]:
-    """Where rows begin, from the first on: negative ones wrap, as their sums with an address do."""
+    """Offsets of rows from the first; negative ones wrap, as do their sums with an address."""
     steps = (np.arange(count, dtype=np.int64) * stride).view(np.uintp)
     steps.flags.writeable = False
     return steps
 
 
 def stacked(first: int, stride: int, count: int) -> NDArray[np.uintp]:
-    """Addresses of so many rows that lie `stride` bytes apart."""
+    """Addresses of `count` rows that lie `stride` bytes apart."""
     addresses: NDArray[np.uintp] = first + _steps(count, stride)
     return addresses
 
@@ -331,19 +330,21 @@ def address(array: NDArray[Any]) -> int:
 # Unit roundoff of float64.
 DOUBLE = 2.0**-53
 
-# Mean square of rounding errors over that of the numbers, in units of roundoff: 1/3 for numbers
-# between 1 and 2, whose mean square is 3 / (2 ln 2) if their logarithms are spread evenly.
+# Mean square of rounding errors, relative to that of the numbers, in squared units of roundoff.
+# Numbers between 1 and 2 have a mean square error of 1/3, and a mean square of 3 / (2 ln 2) if
+# their logarithms are spread evenly.
 ROUNDING = 2 * math.log(2) / 9
 
 
 def sums_of(terms: float) -> float:
-    """Additions that a term goes through: in its group, and of groups after it."""
+    """Number of additions that round a term: in its group, and of the groups after it."""
     return min(terms, terms / LARGEST_GROUP + LARGEST_GROUP / 2)
 
 
 def of_groups(terms: float) -> float:
-    """Mean square of the errors of sums of float32, over that of all terms, in units of roundoff.
+    """Mean square error of sums of float32, over the mean square of all terms, as `ROUNDING`.
 
-    That of the coefficients; and in each group, of partial sums, which grow from one term to all.
+    It has two parts: the rounding of coefficients, and in each group the rounding of partial sums,
+    which grow from one term to all.
     """
     return ROUNDING * (1 + (min(terms, LARGEST_GROUP) + 1) / 2)

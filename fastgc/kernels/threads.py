@@ -1,4 +1,4 @@
-"""How many threads the C kernels use, and how long these stay awake.
+"""The number of threads that the C kernels use, and how long threads stay awake.
 
 The threads are C's own (csrc/pool.c). Kernels of other backends use one thread.
 """
@@ -14,20 +14,20 @@ from .._arrays import at_least
 
 __all__ = ["attach", "get_num_threads", "get_spin", "set_num_threads", "set_spin"]
 
-MOST = 256  # more would be a mistake: they share the channels of one memory
+MOST = 256  # more do not help: threads share the channels of one memory
 MOST_BY_DEFAULT = 16
 SPIN = 50  # microseconds
 _OWN_GROUPS, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
-_threads = 0  # 0, and NaN: not asked for yet
+_threads = 0  # 0, and NaN below: not known yet
 _spin = math.nan
 _tell: Callable[[int, int], None] | None = None
 
 
 def attach(tell: Callable[[int, int], None]) -> None:
-    """Have the C backend told, now and whenever it changes.
+    """Call ``tell(threads, spin)``, `spin` in nanoseconds, now and at each change.
 
-    ``tell(threads, spin)``, with `spin` in nanoseconds.
+    A number that does not change is given as 0 threads, or as a spin of -1.
     """
     global _tell
     tell(get_num_threads(), round(1000 * get_spin()))
@@ -70,9 +70,9 @@ def get_spin() -> float:
 def set_spin(microseconds: float) -> None:
     """Let threads stay awake for so long after a call, waiting for the next one.
 
-    This keeps their processors busy, and a thread then begins the next call within a microsecond. A
-    thread that sleeps takes up to 50. With 0, threads go to sleep at once, and are only woken for
-    calls that take 60 microseconds or more.
+    Awake threads keep their processors busy, and begin the next call within a microsecond. A
+    sleeping thread takes up to 50 microseconds. With 0, threads go to sleep at once, and only calls
+    that take 60 microseconds or more wake them.
     """
     global _spin
     _spin = float(_checked_spin(microseconds))
@@ -109,7 +109,7 @@ def _available() -> int:
 
 
 def _limit() -> float:
-    """Processors' worth of time that this process's control groups allow, Inf if any."""
+    """The number of processors that this process's control groups allow; Inf if unlimited."""
     try:
         lines = _OWN_GROUPS.read_text().splitlines()
     except OSError:
@@ -124,7 +124,7 @@ def _limit() -> float:
         else:
             continue
         group = tree / path.lstrip("/")
-        # a group's limit holds for those in it; in a container its own group is the tree's root
+        # A group's limit holds for the groups in it. In a container the tree's root is its group.
         for folder in (group, *group.parents):
             least = min(least, _share(folder))
             if folder == tree:
@@ -133,7 +133,7 @@ def _limit() -> float:
 
 
 def _share(folder: Path) -> float:
-    """Of one group: quota over period, in version 2 and in version 1."""
+    """Quota over period of one group, in version 2 or version 1."""
     for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
         try:
             quota, period = " ".join((folder / name).read_text() for name in names).split()

@@ -1,7 +1,8 @@
-"""Kernels as they are, and the plans that they take: for fastgc's own modules, which have checked.
+"""Kernels without checks, and the plans that they take, for fastgc's own modules.
 
-This is no part of what fastgc offers. What does not fit is read and written beyond its end. What is
-offered has a contract (`fastgc.kernels.contract`), and is a name of `fastgc.kernels`.
+Not public: these modules have checked their arguments. Arrays that do not fit are read and written
+beyond their ends. Public kernels are in `fastgc.kernels`, with contracts
+(`fastgc.kernels.contract`).
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ _EXTENDED = float(np.finfo(np.longdouble).eps) / 2
 def amplification(code: Code, survivors: ArrayLike, *, log: bool = False) -> float:
     """How many times larger decoding can make rounding errors: ``sum_i |a_i| sum_j |B_ij|``.
 
-    The gradient is a sum of k partial gradients; decoding adds up numbers that together are so many
-    times as large as one of them. The best possible value is k. For coefficients 0 and 1 it is the
-    sum of the loads of the messages used.
+    The gradient is a sum of k partial gradients. Decoding adds up numbers whose sizes sum to so
+    many times the size of one partial gradient. The best possible value is k. For coefficients 0
+    and 1 it is the sum of the loads of the messages used.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def amplification(code: Code, survivors: ArrayLike, *, log: bool = False) -> flo
 
 
 def amplification_of(code: Code, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
-    """`amplification` by this vector."""
+    """`amplification` of a given vector."""
     size = np.abs(vector).reshape(survivors.size, -1)
     used = np.flatnonzero(size.any(axis=1))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -195,10 +195,10 @@ def assess(
     streaming: bool = False,
     terms: int = 0,
 ) -> tuple[Assessment, float]:
-    """All three at once, for checked arguments, and ``||a_F B_F - 1|| / sqrt(k)``."""
+    """An `Assessment`, for checked arguments, and ``||a_F B_F - 1|| / sqrt(k)``."""
     size = np.abs(vector).reshape(survivors.size, -1)  # a column for each piece of the gradient
     kind, computed = check_dtype(dtype, halves=True, pairs=True), _EXTENDED
-    if is_pairs(kind):  # whose columns are no pieces; nor is their deviation computed in float64
+    if is_pairs(kind):  # columns are high and low parts; the deviation is computed in pairs, too
         size, computed = size.sum(axis=1, keepdims=True), unit_roundoff(kind) * (2 * len(size) + 4)
     used = np.flatnonzero(size.any(axis=1))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -213,7 +213,7 @@ def assess(
         rounding = _roundings(scheme, kind, coarse, used.size, streaming, terms) @ factors
         bound = float(np.linalg.norm(rounding + lacking)) / math.sqrt(scheme.k)
         if coarse > unit_roundoff(kind):
-            # what is decoded is rounded: it is at most k times the longest partial gradient
+            # The gradient is rounded; it is at most k times as long as the longest partial one.
             bound += coarse * (math.sqrt(scheme.k) + bound)
     if not math.isfinite(bound):
         bound = math.inf
@@ -224,13 +224,13 @@ def assess(
 def _roundings(
     scheme: Scheme, kind: np.dtype[Any], coarse: float, used: int, streaming: bool, terms: int
 ) -> NDArray[np.float64]:
-    """Relative error of what is amplified: from each message, and from combining them."""
+    """Relative errors that are amplified: of each message, and of its part in combining them."""
     message = unit_roundoff(kind)
-    if is_pairs(kind):  # see `kernels.combine_pairs`
+    if is_pairs(kind):  # as `kernels.combine_pairs` says
         each = message * ((2 * scheme.load + 4) ** 2 + (2 * used + 4) ** 2)
         return np.full(used, math.sqrt(2) * each)
     half = is_half(kind)
-    result = _SINGLE if half else message  # of what sums end in
+    result = _SINGLE if half else message  # unit roundoff of sums
     parts = 2 if scheme.is_complex else 1  # roundings in a product
     w = -(-scheme.load // scheme.messages_per_worker) * scheme.pieces
     encode = float(_summing(np.array(w), parts, half, result)) + _gamma(1, message)
@@ -245,14 +245,14 @@ def _roundings(
 
 
 def _summing(rows: NDArray[np.int64], parts: int, half: bool, result: float) -> NDArray[np.float64]:
-    """Relative errors of the first of so many rows, in sums by the backend in use."""
+    """Relative errors of the first row in sums of so many rows, by the backend in use."""
     if half or result == _DOUBLE:
         return _gammas(LARGEST_GROUP + rows // LEAST_GROUP + 2 + parts, result)
-    if not folds_floats():  # all sums are of float64, but a single row is of its own precision
+    if not folds_floats():  # sums are in float64, but a single row is in its own precision
         return _gammas(rows + 1 + parts, _DOUBLE) + (
             _gamma(parts, _SINGLE) if rows.max() == 1 else 0
         )
-    # Of float32, coefficients are, and sums in a group; groups are added up in float64.
+    # Coefficients, and sums in a group, are in float32; groups are added up in float64.
     within = np.minimum(rows, LARGEST_GROUP) + parts + 1
     return _gammas(within, _SINGLE) + _gammas(rows + 1 + parts, _DOUBLE)
 
@@ -269,8 +269,8 @@ def _gamma(count: float, unit: float) -> float:
 class CircleValues(NamedTuple):
     """Sizes of two polynomials p at the code's n roots of unity, in their order on the circle.
 
-    Of survivors, ``p(alpha^i)`` is the coefficient a_i of a decoding vector; of stragglers, what is
-    left out of the gradient for it. Adding up all n messages has 1/n everywhere.
+    For survivors, ``p(alpha^i)`` is the coefficient a_i of a decoding vector; for stragglers, it is
+    what the gradient lacks. Adding up all n messages has 1/n everywhere.
 
     Attributes
     ----------
@@ -289,18 +289,18 @@ class CircleValues(NamedTuple):
 
 
 def circle_values(code: Code, stragglers: ArrayLike, dtype: DTypeLike = np.float64) -> CircleValues:
-    """What the methods "locator" and "near-exact" make of a set of stragglers, at every root.
+    """The polynomials of the methods "locator" and "near-exact" at every root, for stragglers.
 
-    Also where columns of B are alike, and the code has exact vectors that are shorter than these.
+    They are computed even if columns of B are alike, and the code has shorter exact vectors.
 
     Parameters
     ----------
     code : Code
         A `ReedSolomon` code of one cluster.
     stragglers : integer array, or (n,) bool array
-        Silent workers, as many as the code tolerates at most.
+        Silent workers, at most as many as the code tolerates.
     dtype : numpy dtype
-        Of the messages.
+        Dtype of the messages.
 
     Returns
     -------
@@ -309,7 +309,7 @@ def circle_values(code: Code, stragglers: ArrayLike, dtype: DTypeLike = np.float
     Raises
     ------
     TypeError
-        If the code is another one.
+        If the code is not a `ReedSolomon` code.
     ValueError
         If it has several clusters, or stragglers do not exist, are named twice, or are more than it
         tolerates.

@@ -1,4 +1,4 @@
-"""Measured errors: decoded gradients against exact ones."""
+"""Measured errors of decoded gradients, compared with exact ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ __all__ = ["Experiment", "MeasuredError", "measured_error"]
 
 _ROWS = 3  # samples of each block, for codes of the data
 _FEATURES = 8
-# Messages that are encoded one by one; of more, how many together, and the most entries of B.
+# Up to _ONE_BY_ONE messages are encoded one by one; more are encoded _TOGETHER at a time, if B has
+# at most _ENTRIES entries.
 _ONE_BY_ONE, _TOGETHER, _ENTRIES = 4000, 2000, 1 << 24
 
 
@@ -62,10 +63,10 @@ def _largest_pair(X: NDArray[Any], y: NDArray[Any], theta: NDArray[Any], rows: i
 
 
 class _Work(NamedTuple):
-    computed: Sequence[NDArray[Any]]  # what workers have to encode
+    computed: Sequence[NDArray[Any]]  # the partial gradients, or results, that workers encode
     exact: Pair
-    unit: float  # of error_bound
-    terms: int  # of error_bound
+    unit: float  # the unit of error_bound
+    terms: int  # its argument
 
 
 def _gradients(
@@ -111,9 +112,9 @@ def _many(
     sent: np.dtype[Any] | None,
     progress: Callable[[int, int], object],
 ) -> Any:
-    """Messages of float64, encoded many at a time; None where they are few, or others.
+    """Messages of float64, encoded many at a time; None if they are few, or of other dtypes.
 
-    Terms are added up one by one, each rounded, where the kernels may round a term and its sum
+    Every term and every sum is rounded by itself; the kernels may round a term and its sum
     together.
     """
     count = scheme.message_count
@@ -144,7 +145,7 @@ def _many(
 
 
 class Experiment:
-    """Partial gradients, what every worker sends of them, and the exact gradient.
+    """Partial gradients, the messages that workers make of them, and the exact gradient.
 
     Parameters
     ----------
@@ -152,14 +153,14 @@ class Experiment:
     partials : (k, p) array, or (X, y, theta) for codes of the data, optional
         Default: random normal numbers.
     dtype : numpy dtype
-        Of the random numbers; of the messages alone where it has two bytes, the numbers then being
-        float32, and of float64x2, of float64 numbers.
+        Dtype of the random numbers and the messages. float16, bfloat16 and float64x2 are dtypes of
+        the messages alone: numbers are then float32, or float64 for float64x2.
     p : int
         Elements of random partial gradients. Codes of the data take least squares of 8 features.
     seed : int
     progress : callable, optional
-        Called with the messages that are encoded, after each or several, and with how many there
-        are.
+        Called with the number of messages encoded so far, after one or several, and with the number
+        of all.
 
     Notes
     -----
@@ -211,20 +212,20 @@ class Experiment:
         return MeasuredError(_over(error, self.norm), _over(error, self.unit))
 
     def trust(self, survivors: NDArray[np.int64], vector: NDArray[Any] | None = None) -> float:
-        """Relative error that `Code.trust` predicts; or of what this vector decodes to."""
+        """Relative error that `Code.trust` predicts; with `vector`, for that vector."""
         if vector is None:
             return self.code.trust(survivors, *self._trusted).relative_error
         form = self.code.scheme.format(1, *self._trusted)
         return trust_by_rows(self.code.scheme, survivors, vector, form).relative_error
 
     def bound(self, survivors: NDArray[np.int64], vector: NDArray[Any] | None = None) -> float:
-        """`error_bound`, over the norm of the exact gradient."""
+        """`error_bound`, relative to the norm of the exact gradient."""
         bound = error_bound(self.code, survivors, self.dtype, vector=vector, terms=self._terms)
         return _over(bound * self.unit, self.norm)
 
 
 def relative_error(gradient: NDArray[Any], exact: Pair) -> float:
-    """Error over the norm of the exact gradient."""
+    """Error relative to the norm of the exact gradient."""
     return _over(_error(gradient, exact), _norm(exact[0]))
 
 
@@ -235,7 +236,7 @@ def _error(gradient: NDArray[Any], exact: Pair) -> float:
 
 
 def _norm(x: NDArray[Any]) -> float:
-    """2-norm; Inf if any element is not finite, but not because squares overflow."""
+    """2-norm; Inf if an element is not finite, but not because squares overflow."""
     largest = float(np.abs(x).max())
     if not math.isfinite(largest):
         return math.inf
@@ -243,7 +244,7 @@ def _norm(x: NDArray[Any]) -> float:
 
 
 def _largest_norm(rows: NDArray[Any]) -> float:
-    """The largest 2-norm of a row, as by `_norm`."""
+    """The largest `_norm` of a row."""
     largest = float(np.abs(rows).max())
     if not 0 < largest < math.inf:
         return largest if largest == 0 else math.inf

@@ -1,4 +1,4 @@
-"""Survivors from which decoding is least precise."""
+"""Search for the survivors from which decoding is least precise."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from .bounds import amplification
 
 __all__ = ["Sight", "WorstCase", "contiguous", "messages_without", "worst_survivors"]
 
-_RINGS = 4  # clusters searched: they are alike
-_STEPS = 12  # of progressions
+_RINGS = 4  # clusters that are searched: all are alike
+_STEPS = 12  # the largest step of a progression
 _PLACES = 8  # windows of a contiguous pattern
 _PARTS = (2, 3, 4, 6)  # arcs of a union
 
-# Sets from which exchanges start, and what they may lose on the way, in logarithms of the error:
-# measured at 256/64, 256/128 and 1000/100, twice as bad sets are found as with 0.2 at first, and
-# three times as bad ones as by single exchanges that always gain.
+# Annealing starts from _CLIMBED sets; its temperatures, in logarithms of the error, go from _HOT to
+# _COLD. Measured at 256/64, 256/128 and 1000/100: this finds sets twice as bad as with 0.2 at
+# first, and three times as bad as with single exchanges that always gain.
 _CLIMBED = 3
 _HOT, _COLD = 0.05, 0.0025
-_NEAR = 8  # places, of exchanges nearby
+_NEAR = 8  # most places that an exchange nearby moves
 
-_BEYOND = 1e4  # logarithm of errors that are beyond float64
+_BEYOND = 1e4  # logarithm that stands for errors beyond float64
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Found = tuple[float, str, Numbers]  # how bad a set is, its pattern, and the silent workers
+Found = tuple[float, str, Numbers]  # how bad a set is, its pattern, and its silent workers
 
 
 class WorstCase(NamedTuple):
@@ -178,7 +178,7 @@ def _worst_of(
     measured: Callable[[Numbers], float],
     until: float,
 ) -> list[Found]:
-    """The worst few of these sets, the worst first."""
+    """The _CLIMBED worst of these sets, the worst first."""
     known: list[Found] = []
     for pattern, make in starts:
         lost = make()
@@ -195,7 +195,7 @@ def _worst_of(
 def _anneal(
     start: Found, moves: _Moves, measured: Callable[[Numbers], float], trials: int, until: float
 ) -> Found:
-    """The worst set on a way of exchanges from this one, by simulated annealing."""
+    """The worst set that simulated annealing meets on its way from `start`."""
     value, _, lost = best = start
     now = np.isin(np.arange(moves.place.size), lost)
     for step in range(trials):
@@ -212,14 +212,14 @@ def _anneal(
 
 
 def _error(value: float) -> float:
-    """The relative error that a value of `Sight` stands for."""
+    """The relative error for a value of `Sight`."""
     return math.exp(value) if value < _BEYOND else math.inf
 
 
 class Sight:
     """How bad a set of silent workers is: logarithm of the error, or -Inf if it is not decodable.
 
-    Beyond float64, `_BEYOND` and that of the amplification.
+    If the error is beyond float64, it is `_BEYOND` plus the logarithm of the amplification.
     """
 
     def __init__(self, code: Code, method: str, dtype: DTypeLike) -> None:
@@ -240,14 +240,14 @@ class Sight:
         error = trust_by_rows(self.code.scheme, survivors, vector, self.form).relative_error
         if (
             self.code.scheme.exact and self.method != "auto"
-        ):  # what its vector lacks is not in trust
+        ):  # trust does not include what the vector lacks
             error = math.hypot(error, self.code.residual(survivors, vector))
         if not error < math.inf:
             return _BEYOND + self.amplification(survivors)
         return math.log(max(error, sys.float_info.min))
 
     def error(self, lost: Numbers) -> float:
-        """The relative error; Inf if nothing is decoded."""
+        """The relative error; Inf if the set is not decodable."""
         value = self(lost)
         return math.inf if value == -math.inf else _error(value)
 
@@ -268,7 +268,7 @@ class Sight:
 
 
 class _Moves:
-    """Random neighbours of a set of silent workers, of at most s."""
+    """Random neighbours of a set of at most s silent workers."""
 
     def __init__(self, code: Code, s: int, rng: np.random.Generator) -> None:
         self.s, self.rng = s, rng
@@ -284,7 +284,7 @@ class _Moves:
         silent, heard = np.flatnonzero(lost), np.flatnonzero(~lost)
         kind = rng.random()
         if kind < 0.1 and (len(self.rings) > 1 or silent.size < self.s):
-            # one more or one less
+            # one silent worker more or less
             at = rng.integers(lost.size)
             if silent.size - lost[at] > 0 and silent.size + (not lost[at]) <= self.s:
                 there[at] = not lost[at]
@@ -292,14 +292,14 @@ class _Moves:
         at = rng.choice(silent)
         ring = self.rings[self.ring[at]]
         m, here = ring.size, self.place[at]
-        if kind < 0.4:  # to the next free place, either way
+        if kind < 0.4:  # move to the next free place, either way
             free = np.flatnonzero(~lost[np.roll(ring, -here)])
             to = ring[(here + rng.choice(free[[0, -1]])) % m] if free.size else at
-        elif kind < 0.5:  # somewhere near
+        elif kind < 0.5:  # move somewhere near
             to = ring[(here + rng.integers(-_NEAR, _NEAR + 1)) % m]
-        elif kind < 0.6:  # anywhere
+        elif kind < 0.6:  # move anywhere
             to = rng.choice(heard)
-        else:  # a whole stretch, by one place
+        else:  # move a whole stretch by one place
             stretch = ring[(here + np.arange(rng.integers(2, max(m, 3)))) % m]
             there[stretch] = np.roll(lost[stretch], rng.choice((-1, 1)))
             return there
@@ -311,7 +311,7 @@ class _Moves:
 def _starts(
     code: Code, s: int, trials: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, Callable[[], Numbers]]]:
-    """Patterns, and what makes a set of each."""
+    """Pairs of a pattern's name and a function that makes a set of it."""
     n = code.n
     for lost in contiguous(n, s, _PLACES, rng):
         yield "contiguous", _taken(np.arange(n), lost)
@@ -325,8 +325,9 @@ def _starts(
             for step in range(1, min(_STEPS, m) + 1):
                 at = np.arange(size) * step % m
                 if np.unique(at).size == size:
-                    # A set may be of a simpler pattern, too, whose others are as bad but for
-                    # rounding: it must not depend on that what the worst is called.
+                    # If a set also has a simpler pattern, name it by that: other sets of the
+                    # simpler pattern are as bad except for rounding, which must not decide the
+                    # worst set's name.
                     gaps = np.diff(ring[at]) % n
                     adjacent = (gaps == 1).all() or (gaps == n - 1).all()
                     pattern = "contiguous" if adjacent else "progression" if step > 1 else "arcs"
@@ -346,25 +347,25 @@ def _taken(ring: Numbers, places: Numbers) -> Callable[[], Numbers]:
 
 
 def _arcs(m: int, size: int, parts: int) -> Numbers:
-    """Places of so many in arcs of equal lengths and distances around a circle of m."""
+    """`size` places on a circle of m, in `parts` arcs of equal lengths and distances."""
     i = np.arange(size)
     return i + i * parts // size * (m - size) // parts
 
 
 def _graded(m: int, size: int, width: float, grade: float) -> Numbers:
-    """Places of so many in a window of m, more densely at its ends or in its middle."""
+    """`size` places in a window of a circle of m, more densely at its ends or in its middle."""
     x = (np.arange(size) + 0.5) / size
     density = 0.3 - grade  # from 0.3, in the middle, to -0.7, at the ends
     x += density * np.sin(2 * np.pi * x) / (2 * np.pi)
     at = np.floor((size + width * (m - size)) * x).astype(np.int64)
-    # each of its own, and all within the window
+    # distinct places, all within the window
     rank = np.arange(size)
     at = np.maximum.accumulate(at - rank) + rank
     return np.minimum(at, m - size + rank)
 
 
 def contiguous(n: int, s: int, count: int, rng: np.random.Generator) -> Iterator[Numbers]:
-    """Windows of s neighbours around the circle of n workers: all, or `count` of them."""
+    """Windows of s neighbours around the circle of n workers: all, or `count` random ones."""
     starts = np.arange(n) if n <= count else np.sort(rng.permutation(n)[:count])
     for start in starts.tolist():
         yield (start + np.arange(s)) % n

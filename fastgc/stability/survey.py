@@ -1,4 +1,4 @@
-"""Codes side by side: what they cost, and how precise they are, typically and at worst."""
+"""Comparisons of codes: what they cost, and how precise they are, typically and at worst."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ __all__ = [
 ]
 
 PATTERNS = ("random", "contiguous", "neighbouring", "adversarial")
-# What `matched` can hold equal.
+# The fields that `matched` can hold equal.
 HELD = ("load", "mean_load", "messages", "message_size", "decode_seconds", "error")
-# More stragglers to tolerate, or messages to wait for, of which `spare` tells.
+# How many more stragglers to tolerate, or messages to wait for, `spare` compares by default.
 SPARED = (0, 1, 2, 4, 8, 16)
 _WINDOWS = 8  # windows of neighbours
 
@@ -138,7 +138,7 @@ def compare(
     progress : callable, optional
         Called after each row.
     within : callable, optional
-        Called with the sets decoded of a row, and all of them, before each.
+        Called before each set with the number of sets of the row that are done, and of all.
 
     Returns
     -------
@@ -165,7 +165,7 @@ def compare(
         for dtype in [check_dtype(each, halves=True, pairs=True) for each in dtypes]:
             try:
                 experiment = Experiment(code, dtype=dtype, p=p, seed=seed)
-            except OverflowError:  # its coefficients are beyond float64
+            except OverflowError:  # coefficients are beyond float64
                 experiment = None
             for pattern in patterns:
                 if pattern == "adversarial":
@@ -196,7 +196,7 @@ def _silent(code: Code, s: int, pattern: str, sets: int, seed: int) -> Iterator[
 def _worst(
     code: Code, s: int, method: str, dtype: np.dtype[Any], sets: int, seed: int
 ) -> list[NDArray[np.int64]]:
-    """The worst set that this method meets, of messages of this dtype, or none."""
+    """The worst set for this method and dtype of messages; empty if no set is decodable."""
     try:
         found = worst_survivors(code, s, method=method, dtype=dtype, trials=sets, seed=seed)
     except NotDecodableError:
@@ -221,7 +221,7 @@ def _measure(
         within(done, len(silent))
         survivors = messages_without(code, lost)
         try:
-            if not seconds:  # what is made once is made now
+            if not seconds:  # make now what the code makes once
                 _vector(code, survivors, method, kind)
             start = time.perf_counter()
             vector = _vector(code, survivors, method, kind)
@@ -253,7 +253,7 @@ def _vector(
 ) -> NDArray[Any] | None:
     try:
         return code.decoding_vector(survivors, method, message_dtype=kind)
-    except OverflowError:  # it is beyond float64
+    except OverflowError:  # the vector is beyond float64
         return None
 
 
@@ -267,10 +267,10 @@ def matched(
 ) -> int:
     """How many stragglers a code should tolerate to be comparable with a reference.
 
-    These are as many as it can tolerate without exceeding the reference in what is held equal; if
-    several have equally much of it, the number nearest to the reference's. If messages are held
-    equal, it is the smallest number of stragglers with no more messages, because messages become
-    fewer as loads grow.
+    It is the largest number for which the code does not exceed the reference in the field `held`.
+    If several numbers give the same value of the field, it is the one nearest to the reference's.
+    If messages are held equal, it is the smallest number that needs no more messages, because
+    messages become fewer as loads grow.
 
     Parameters
     ----------
@@ -280,8 +280,8 @@ def matched(
     reference : StabilityRow
         The row of the code to compare with, for random stragglers.
     held : {"load", "mean_load", "messages", "message_size", "decode_seconds", "error"}
-        The field of `StabilityRow` to hold equal. All but messages are assumed to grow with s. The
-        last two are measured, with s workers silent.
+        The field of `StabilityRow` to hold equal. All fields but messages are assumed to grow with
+        s. The last two are measured, with s workers silent.
     sets, seed : int
         As in `compare`.
 
@@ -292,7 +292,7 @@ def matched(
     Raises
     ------
     ValueError
-        If `held` is something else, or no s gives a code with so little of it.
+        If `held` is something else, or every code exceeds the reference in it.
     TypeError
         If `reference` is not a `StabilityRow`.
 
@@ -346,7 +346,7 @@ def matched(
         raise ValueError(f"there is no such code for {reference.n} workers: {why}")
     if held == "messages":
         s = next((s for s in every if nearest(s) == s and figure(s) <= most), -1)
-    else:  # by halves: making and measuring one for each s would take long
+    else:  # by bisection: making and measuring a code for each s would take long
         s = nearest(bisect.bisect_right(every, most, key=figure) - 1)
     if s < 0:
         raise ValueError(f"no such code has at most {most:.4g} of {held}")
@@ -381,7 +381,7 @@ def write_csv(rows: Sequence[StabilityRow], path: str | os.PathLike[str]) -> Non
 
 
 class SpareRow(NamedTuple):
-    """Relative errors that `Code.trust` predicts with a larger load, or more messages, than needed.
+    """Relative errors that `Code.trust` predicts with more load, or more messages, than needed.
 
     Attributes
     ----------
@@ -432,8 +432,8 @@ def spare(
     Parameters
     ----------
     make : callable
-        Makes the code that tolerates so many stragglers. If it raises ValueError, because there is
-        none, the row is left out.
+        Makes the code that tolerates a given number of stragglers. If it raises ValueError, because
+        there is none, the row is left out.
     stragglers : int
         Number of silent workers, which the code of least load tolerates.
     more : sequence of int, default (0, 1, 2, 4, 8, 16)
@@ -506,7 +506,7 @@ def _errors(
 
 
 P = 32  # elements of a gradient
-_TOGETHER = 2000  # messages that are decoded in about the time in which one is encoded
+_TOGETHER = 2000  # decoding so many messages takes about as long as encoding one
 
 
 class Figures(NamedTuple):
@@ -515,34 +515,34 @@ class Figures(NamedTuple):
     Attributes
     ----------
     load : int
-        Partitions per worker, of the worker that has most.
+        Partitions of the worker that has most.
     mean_load : float
         Partitions per worker, on average.
     stragglers : int or None
         Workers that may be wholly silent; None if that is not known.
     messages : int
-        Messages in a round, all workers together.
+        Messages in a round, of all workers together.
     threshold : int or None
         Messages that always suffice, each worker's in order; None if that is not known.
     mean_workers, mean_messages : float
-        Workers and messages heard when the gradient could be decoded, on average.
+        Workers and messages that had come when the gradient could be decoded, on average.
     message_size : float
         Size of a message, in gradients.
     communication_load : float
-        ``mean_messages`` times that.
+        ``mean_messages * message_size``.
     decode_seconds : float
-        Median time of a decoding vector, prepared (`Code.decoder`), for a set not seen lately.
+        Median time of a decoding vector by `Code.decoder`, for a set that is not cached.
     error : float
         Median relative error of the decoded gradient.
     worst_error : float
-        The largest.
+        The largest of these errors.
     residual : float
-        Part of the gradient that is left out, as `fastgc.codes.Approximation.residual`: root mean
-        square. 0 of codes that decode only what is exact.
+        Root mean square of `fastgc.codes.Approximation.residual`, the part of the gradient that is
+        left out. 0 for codes that decode only exactly.
     worst_residual : float
-        The largest there can be, or what is known of it.
+        The largest possible residual, or the largest that is known.
     worst_is_known : bool
-        Whether it is the largest there can be. Otherwise it is that of random sets of survivors.
+        Whether `worst_residual` is the largest possible; else it is that of random sets.
     """
 
     load: int
@@ -570,21 +570,22 @@ def measure(
     heard: Sequence[ArrayLike] | None = None,
     progress: Callable[[int, int], object] = lambda done, steps: None,
 ) -> Figures:
-    """Run a code on random partial gradients, or data, messages arriving in random order.
+    """Run a code on random partial gradients, or data; messages arrive in random order.
 
     Parameters
     ----------
     code : Code
     trials : int
-        Rounds, each with an order of its own.
+        Number of rounds, each with its own order.
     seed : int
-        Of the data and the orders.
+        Seed of the data and the orders.
     heard : sequence of (messages,) integer arrays, optional
-        The messages that each round is decoded from, in order of arrival, instead of random orders:
-        such as those that `fastgc.simulation.follow` received.
+        The messages that each round is decoded from, in order of arrival, instead of random orders;
+        for example those that `fastgc.simulation.follow` received.
     progress : callable
-        Called with the steps done and all steps, before the first and after each. A step takes
-        about as long as to encode a message; to decode a round is one, or of many messages several.
+        Called with the steps done and the number of all steps, before the first and after each. A
+        step takes about as long as encoding a message. Decoding a round is one step, or several if
+        there are many messages.
     """
     if trials < 1:
         raise ValueError(f"trials must be at least 1, not {trials}")
@@ -597,7 +598,7 @@ def measure(
         code, p=P, seed=seed, progress=lambda encoded, _: progress(encoded, steps)
     )
     decoder = code.decoder()
-    decoder(np.arange(messages))  # what is made once is made now
+    decoder(np.arange(messages))  # make now what the code makes once
     errors: list[float] = []
     times: list[float] = []
     workers: list[int] = []
@@ -630,12 +631,12 @@ def measure(
 
 
 def _left_out(code: Code, sets: list[NDArray[np.int64]], seed: int) -> tuple[float, float, bool]:
-    """What these sets leave out on average; at worst they or others; whether that is the worst."""
+    """Mean and worst residual, and whether the latter is the largest possible."""
     if not code.scheme.approximate:
         return 0.0, 0.0, True
     left = np.array([code.residual(heard) for heard in sets])
     waiting = code.residuals(seed=seed)
-    # of codes that wait for some workers nothing is worse than any so many; nor by a formula
+    # If a code waits for a number of workers, all sets of so many, or a formula, give the worst.
     known = waiting.exhaustive and (code.scheme.wait is not None or waiting.sets == 0)
     mean = float(np.sqrt(np.mean(left**2)))
     return mean, max(waiting.worst, float(left.max())), known

@@ -37,7 +37,8 @@ class TrackedRound(NamedTuple):
         Messages it was decoded from.
     predicted : float
         Estimated error relative to the gradient's norm: by `Round.trust`, or by `Code.trust` if the
-        messages' norms are not known. It is larger if the decoding vector lacks more than that.
+        messages' norms are not known. If ``||a_F B_F - 1|| / sqrt(k)`` is over ten times that, it
+        is this norm.
     amplification : float
         As `fastgc.stability.amplification`.
     bound : float
@@ -127,9 +128,9 @@ class StabilityTracker:
     # ------------------------------------------------------------- what rounds and decoders call
 
     def enough(self, predict: Callable[[], float]) -> bool:
-        """Whether to decode from messages that suffice, or to wait for more.
+        """Whether to decode from messages that suffice, rather than wait for more.
 
-        `predict` estimates the relative error of the gradient they decode to.
+        `predict` estimates the relative error of the gradient.
         """
         if self.action != "wait" or math.isinf(self.limit):
             return True
@@ -155,7 +156,7 @@ class StabilityTracker:
         """
         kinds = form.message_dtype, form.gradient_dtype
         found, lacking = assess(scheme, survivors, vector, *kinds, streaming=True)
-        if lacking > 10 * predicted:  # which took the vector for as good as it can be
+        if lacking > 10 * predicted:  # `predicted` assumes the best vector that float64 allows
             predicted = lacking
         number = len(self.rounds) + 1
         self.rounds.append(TrackedRound(number, survivors.size, predicted, *found))

@@ -1,9 +1,9 @@
 """The compiled extension (csrc/), reached through cffi.
 
-Kernels on arrays and numbers need nothing here: their calls are made when they are first asked for.
-What the others take and return is said once, by the NumPy functions of these names: so here, and in
-``kernels.numba``, signatures have no types. The threads that work is split over, and the level of
-SIMD instructions, are those of the whole extension.
+Calls of kernels on arrays and numbers are generated at their first use (`calls`); the other kernels
+are in `combine` and `plans`. The NumPy functions of the same names document arguments and results:
+here, and in ``kernels.numba``, signatures have no types. The number of threads and the level of
+SIMD instructions hold for the whole extension.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ _threads.attach(_tell)
 
 
 def counts() -> tuple[int, int]:
-    """How many calls other threads were called to so far, and in how many of them they had part."""
+    """Calls so far to which other threads were called, and those of which they did a part."""
     numbers = _ffi.new("int64_t[2]")
     _lib.fgc_pool_counts(numbers, numbers + 1)
     return numbers[0], numbers[1]
 
 
 def set_least(nanoseconds: int = _lib.FGC_LEAST) -> None:
-    """Split what takes so long, by an estimate; without an argument, as at first. For tests."""
+    """Split calls that are estimated to take so long, by default as at first. For tests."""
     _lib.fgc_pool_set(0, -1, nanoseconds)
 
 
 def simd() -> str:
     """Level of SIMD instructions in use: "baseline", "avx2" or "avx512".
 
-    The baseline is what every processor of a kind has: SSE2 on x86-64, NEON on 64-bit ARM.
+    Every processor of a kind has the baseline: SSE2 on x86-64, NEON on 64-bit ARM.
     """
     return str(_ffi.string(_lib.fgc_simd()), "ascii")
 
 
 def select_simd(level: str) -> bool:
-    """Use another level; False, and no change, where build or processor lack it."""
+    """Use another level. Returns False, without a change, if the build or processor lacks it."""
     return bool(_lib.fgc_simd_select(level.encode()))

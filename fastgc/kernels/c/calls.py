@@ -1,8 +1,8 @@
-"""Calls of C functions on arrays and numbers, made from their declarations.
+"""Calls of C functions on arrays and numbers, generated from their declarations.
 
-csrc/kernels.def says how parameters of C go with those of the NumPy function. What a call needs is
-written down as Python and compiled, as `dataclasses` do: a general function would take longer than
-many kernels.
+csrc/kernels.def says how parameters of C follow from those of the NumPy function. A call is
+generated as Python code and compiled, as `dataclasses` does: a general function would take longer
+than many kernels.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .._cffi import ffi, lib
 
 __all__ = ["made"]
 
-# What a kind of C is called in names of functions, by the character of NumPy's dtype.
+# The suffix of C functions for each dtype, by NumPy's character.
 _KINDS = {"f": "float", "d": "double", "e": "half", "E": "bfloat"}
 _DECLARED = re.compile(r"(\w+) (\w+)\((.*)\)", re.DOTALL)
 _PARAMETER = re.compile(r"(?:const )?(\w+) (\*?)(\w+)")
@@ -24,7 +24,7 @@ _PARAMETER = re.compile(r"(?:const )?(\w+) (\*?)(\w+)")
 
 @cache
 def _declared() -> dict[str, tuple[str, list[tuple[str, str, str]]]]:
-    """Of each function: the type that it returns, and types, stars and names of its parameters."""
+    """For each function, its return type, and types, stars and names of its parameters."""
     found: dict[str, tuple[str, list[tuple[str, str, str]]]] = {}
     at = 0
     while text := lib.fgc_declared[at]:
@@ -38,11 +38,11 @@ def _declared() -> dict[str, tuple[str, list[tuple[str, str, str]]]]:
 
 
 def _value(type_: str, star: str, name: str, oracle: Callable[..., Any], first: str) -> str:
-    """What is passed for a parameter of C."""
+    """The expression that is passed for a parameter of C."""
     annotations = oracle.__annotations__
     if name in annotations:
         value = f"from_buffer({type_}_, {name})" if star else name
-        if annotations[name] == "bool":  # any truth is one
+        if annotations[name] == "bool":  # C gets 1 for any true value
             return f"not not {name}"
         optional = star and "None" in str(annotations[name])
         return f"NULL if {name} is None else {value}" if optional else value
@@ -55,7 +55,7 @@ def _value(type_: str, star: str, name: str, oracle: Callable[..., Any], first: 
 
 
 def made(oracle: Callable[..., Any]) -> Callable[..., Any] | None:
-    """The call of the C function named as this one; None if there is none such."""
+    """Make the call of the C function with the oracle's name; None if there is none."""
     name, declared = oracle.__name__, _declared()
     kinds = {char: kind for char, kind in _KINDS.items() if f"{name}_{kind}" in declared}
     if not kinds and name not in declared:

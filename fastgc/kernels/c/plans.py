@@ -1,6 +1,6 @@
-"""Calls that take more than arrays and numbers: plans, tables, and rows of messages.
+"""Calls of C that take more than arrays and numbers: plans, tables, and rows of messages.
 
-Each plan is a struct in C, which is made of the fields that NumPy's functions read.
+Each plan is a struct in C, with the fields of the named tuple that NumPy's functions read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def struct_of(name: str, **fields: Any) -> Any:
-    """A struct of these numbers, pointers and arrays, which live as long as it does."""
+    """Make a struct of numbers, pointers and arrays. It keeps the arrays alive."""
     values = {
         field: ffi.from_buffer(_C_TYPES.get(value.dtype.char, "int64_t[]"), value)
         if isinstance(value, np.ndarray)
@@ -58,11 +58,11 @@ _CALLED = "fgc_combine_float", "fgc_combine_double", "fgc_decoding_vector"
 
 
 def addresses_in_c(rule):
-    if ffi.sizeof("uintptr_t") != 8:  # structs are no arrays of int64
+    if ffi.sizeof("uintptr_t") != 8:  # an fgc_cyclic is not an array of int64
         return None
     found = [int(ffi.cast("uintptr_t", ffi.addressof(lib, name))) for name in _CALLED]
     inner = rule.inner if isinstance(rule, PlacedRule) else rule
-    if isinstance(inner, CyclicRule):  # csrc/fastgc.h has the tables in this order
+    if isinstance(inner, CyclicRule):  # fgc_cyclic has the tables in this order
         tables = inner.tables
         found += [int(tables.start[-1]), tables.q.size, *map(address, tables)]
     return np.array(found, np.int64)
@@ -70,7 +70,7 @@ def addresses_in_c(rule):
 
 # --------------------------------------------------------------------------- messages as they come
 
-_kinds = {  # C's name of it, and bytes
+_kinds = {  # C's constant, and bytes of a real
     "float": (lib.FGC_FLOAT, 4),
     "double": (lib.FGC_DOUBLE, 8),
     "half": (lib.FGC_HALF, 2),
@@ -87,7 +87,7 @@ def bind_arrivals(rows, arrays, check):
         **arrays._asdict(),
         addresses=ffi.from_buffer("uintptr_t[]", rows.addresses),
         messages=arrays.numbers.size,
-        length=rows.nbytes // size,  # reals, of complex numbers two each
+        length=rows.nbytes // size,  # in reals, two for each complex number
         kind=kind,
         check=check,
     )
@@ -144,7 +144,7 @@ def completion(plan, delay, work, late, receive, overhead, interrupted, out):
 
 
 def _bound(function, struct, survivors, out, work):
-    """``function(struct, survivors, out, work, f)`` as a function of f."""
+    """Return ``function(struct, survivors, out, work, f)`` as a function of f."""
     survivors_ = ffi.from_buffer("int64_t[]", survivors)
     out_ = ffi.from_buffer("double[]", out, require_writable=True)
     return partial(function, struct, survivors_, out_, ffi.from_buffer(work))
@@ -212,7 +212,7 @@ def bind_functional(nodes, points, chosen, out):
 
 
 def plan_struct(plan):
-    """The plan's tables as C knows them, made once."""
+    """The plan's tables as C's struct, made once."""
     if plan.c is None:
         sizes = {"workers": plan.workers, "blocks": len(plan.tables.q)}
         plan.c = struct_of("fgc_cyclic", **plan.tables._asdict(), **sizes)
@@ -220,7 +220,7 @@ def plan_struct(plan):
 
 
 def work_space(plan):
-    """Memory that decoding vectors are put together in."""
+    """Work space for decoding vectors."""
     return ffi.from_buffer(np.empty(plan.workers * lib.FGC_WORK, dtype=np.uint8))
 
 

@@ -1,15 +1,15 @@
-"""The kernels in Numba, for the facade and for a user's own ``@njit`` code.
+"""The kernels in Numba, for `fastgc.kernels` and for a user's own ``@njit`` code.
 
-All that ``__all__`` names can be called from compiled functions: arguments are numbers, arrays, or
-named tuples of them. They check lengths, and numbers of workers and nodes, so that nothing is
-written where it should not be, and nothing else. All are cached on disk and release the GIL; a
-function of yours that calls them compiles in seconds, and is kept with ``@njit(cache=True)``.
-``bind_functional`` and others whose names begin so return a function, there too. Numba has no
-float16: give compiled functions arrays of uint16 for the bits. The other functions of this module
-take objects of Python, and are for the facade.
+Compiled functions can call everything in ``__all__``. Arguments are numbers, arrays, or named
+tuples of them. The functions check lengths, and numbers of workers and nodes, so that they write
+nothing out of place; they check nothing else. All are cached on disk and release the GIL. A
+function of yours that calls them compiles in seconds, and ``@njit(cache=True)`` keeps it. Functions
+whose names begin with ``bind_`` return a function, also in compiled code. Numba has no float16:
+give compiled functions arrays of uint16 that hold the bits. The other functions of this module take
+Python objects, and are for `fastgc.kernels`.
 
-A loop of gradient descent, compiled as a whole. `fastgc.codes.jit` says which codes `encode` and
-`decode` take; `combine_rows` and `accumulate` take the coefficients of any code::
+The example compiles a loop of gradient descent as a whole. `fastgc.codes.jit` says which codes
+`encode` and `decode` take; `combine_rows` and `accumulate` take the coefficients of any code::
 
     import numba
     import numpy as np
@@ -55,7 +55,7 @@ from .near_exact import *  # noqa: F403
 from .optimize import *  # noqa: F403
 from .vandermonde import *  # noqa: F403
 
-# These take objects of Python, plans of cyclic codes or rows.
+# These take Python objects: plans of cyclic codes, or rows.
 _FACADES = {"bind_decoding_vector", "bind_polar", "bind_stream", "decoding_vectors"}
 _FACADES |= {"combine", "combine_pairs"}
 __all__ = ["LOCATOR", "LOOKUP", "SPREAD"]
@@ -65,6 +65,6 @@ __all__ += [
     if callable(_each) and not _name.startswith("_") and _name not in _FACADES
 ]
 
-for _name, _function in [*globals().items()]:  # what each does is said there
+for _name, _function in [*globals().items()]:  # NumPy's functions have the docstrings
     if callable(_function) and not _function.__doc__:
         _function.__doc__ = getattr(_plain, _name).__doc__

@@ -1,4 +1,4 @@
-"""Functions bound to their first arguments, in compiled code, which cannot return closures."""
+"""Functions bound to their first arguments, for compiled code, which cannot return closures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _call(context, builder, sig, args):
 
 @intrinsic
 def closure(typingctx, core, kept):
-    """What calls the compiled function `core` with the tuple `kept`, and then what it is given."""
+    """Return a function that calls the compiled `core` with the tuple `kept` and its arguments."""
     of = Closure(core, kept)
 
     def codegen(context, builder, sig, args):

@@ -53,7 +53,7 @@ def _real_parts_impl(array):
     return lambda array: array
 
 
-# Empty arrays that stand for the kinds of rows: compiled code is told by the dtype what bits mean.
+# Empty arrays that stand for the kinds of rows: their dtype tells compiled code what bits mean.
 _LIKE = {
     "float": np.empty(0, np.float32),
     "double": np.empty(0, np.float64),
@@ -63,7 +63,7 @@ _LIKE = {
 
 
 def _empty_sums(size, like):
-    """Room to add up rows like these: in double precision, or for halves in single."""
+    """Room to add up rows like `like`: in double precision, for halves in single precision."""
 
 
 @overload(_empty_sums, inline="never")
@@ -85,12 +85,12 @@ def _float_of_half(typingctx, bits):
     return types.float32(types.uint16), codegen
 
 
-# Without it LLVM would call a function that may not be there.
+# Without the instruction LLVM would call a function that may be missing.
 _CONVERTS_HALVES = binding.get_host_cpu_features().get("f16c", False)
 
 
 def _value(x):
-    """What an element of a row stands for."""
+    """The value of one element of a row."""
 
 
 @overload(_value)
@@ -115,7 +115,7 @@ def _value_impl(x):
 
 @njit
 def _row(address, first, size, like):
-    """`size` reals, from `first` on, of the row at an address."""
+    """View `size` reals, from `first` on, of the row at an address."""
     at = pointer(address + np.uintp(first * like.itemsize))
     return numba.carray(at, (size,), like.dtype)
 
@@ -137,7 +137,8 @@ def _add_row(address, a, b, first, size, sums, mode, like):
 @njit
 def _add_rows(address, a, b, first, size, sums, mode, like):
     """`_add_row` for four rows in one pass."""
-    # Both halves of one array: few enough addresses to be compared before a vectorised loop.
+    # The sums are two halves of one array: so few arrays can be checked for overlap before a
+    # vectorised loop.
     v0 = _row(address[0], first, size, like)
     v1 = _row(address[1], first, size, like)
     v2 = _row(address[2], first, size, like)
@@ -157,7 +158,7 @@ def _add_rows(address, a, b, first, size, sums, mode, like):
 
 @njit
 def _begin(mode, sums, to, size):
-    """What is in the output already, as the sums of no rows."""
+    """Begin the sums with what is in the output already."""
     if mode == REAL_PART:
         for t in range(size):
             sums[2 * t] = to[t]
@@ -172,7 +173,7 @@ def _begin(mode, sums, to, size):
 
 @njit
 def _finish(mode, sums, to, size):
-    """Write the sums to the output, and how many elements."""
+    """Write the sums to the output. Returns how many elements."""
     if mode == REAL:
         for t in range(size):
             to[t] = sums[t]
@@ -196,7 +197,7 @@ def _finish(mode, sums, to, size):
 
 @njit
 def _combine(mode, addresses, like, count, coef, out, in_len, extent, add, check):
-    """csrc/combine.c's fgc_combine; `out` is the output's reals, `like` an array like the rows."""
+    """fgc_combine of C; `out` is the output's reals, `like` an empty array of the rows' kind."""
     step = _BLOCK // 2 if mode == REAL_PART else _BLOCK
     sums = _empty_sums(2 * _BLOCK, like)
     a, b = coef.real.astype(sums.dtype), coef.imag.astype(sums.dtype)
@@ -233,7 +234,7 @@ def combine(mode, rows, coef, out, accumulate=False, check=False):
         rows.addresses,
         _LIKE[rows.kind],
         rows.count,
-        np.array(coef, np.complex128),  # for one that is read-only all would be compiled again
+        np.array(coef, np.complex128),  # a read-only array would have all compiled again
         out.view(out.real.dtype),
         rows.length,
         extent_of(mode, rows.length, out.size),
@@ -242,8 +243,8 @@ def combine(mode, rows, coef, out, accumulate=False, check=False):
     )
 
 
-# What follows calls `_combine` with numbers of NumPy, not literal ones, for each of which Numba
-# would compile it again.
+# The following functions call `_combine` with NumPy's numbers: Numba would compile it again for
+# each literal number.
 
 
 def _mode(coef):
@@ -266,7 +267,7 @@ def _extent(mode, in_len, out_len):
 
 @njit
 def _fits(mode, many, few):
-    """Whether a gradient of so `few` elements goes with messages of so `many`."""
+    """Whether a gradient of `few` elements fits messages of `many`."""
     return many == few or (mode == PACKED and many == few + 1 and few % 2 == 1)
 
 
@@ -278,19 +279,19 @@ def _row_addresses(rows, survivors):
 
 @njit
 def combine_rows(coef, rows, out, survivors=None):
-    """``out = coef @ rows[survivors]``, from a user's own ``@njit`` code; nothing is gathered.
+    """Compute ``out = coef @ rows[survivors]`` from a user's ``@njit`` code; nothing is gathered.
 
     Parameters
     ----------
     coef : (f,) complex128 or float64 array
-        Of complex codes, packed; or of real ones.
+        Coefficients of a complex code, packed; or of a real code.
     rows : (n, q) array
         float32, float64, complex64 or complex128, with contiguous rows. For complex coefficients
         reals stand for complex pairs (q even, or odd with an unpaired last element).
     out : (p,) array
-        Of the rows' dtype; p may be q, or q - 1 for reals and complex coefficients.
+        Of the rows' dtype. p is q; for reals and complex coefficients it may be q - 1.
     survivors : (f,) int64 array, optional
-        Which rows, in the order of `coef`. All rows by default, n being f.
+        Numbers of rows, in the order of `coef`. By default all rows; n is then f.
 
     Returns
     -------
@@ -300,7 +301,7 @@ def combine_rows(coef, rows, out, survivors=None):
     Raises
     ------
     ValueError
-        If the lengths do not fit each other, or a survivor is no row.
+        If the lengths do not fit each other, or a survivor is not the number of a row.
     """
     reals = _real_parts(out)
     in_len = rows.shape[1] * (rows.itemsize // reals.itemsize)
@@ -332,16 +333,16 @@ def combine_rows(coef, rows, out, survivors=None):
 
 @njit
 def accumulate(coef, gradient, message):
-    """``message += coef * gradient``: one step of streaming encoding, from ``@njit`` code.
+    """One step of streaming encoding from ``@njit`` code: ``message += coef * gradient``.
 
     Parameters
     ----------
     coef : complex or float
-        Of complex codes, packed; or of real ones.
+        Coefficient of a complex code, packed; or of a real code.
     gradient : (p,) array
         float32, float64, complex64 or complex128, contiguous.
     message : (p,) array
-        Of the gradient's dtype; packed messages of odd p have one element more.
+        Of the gradient's dtype. A packed message has one element more if p is odd.
 
     Raises
     ------
@@ -369,7 +370,7 @@ def accumulate(coef, gradient, message):
 
 @njit_sums
 def sum_squares(x):
-    """Of any kind of rows, in double precision."""
+    """Sum of squares of a row of any kind, in double precision."""
     total = 0.0
     for j in range(x.size):
         value = np.float64(_value(x[j]))
@@ -400,7 +401,7 @@ def _scale(x, factor, sizes):
 def _scale_impl(x, factor, sizes):
     if x.dtype == types.float32:
 
-        def by_two_factors(x, factor, sizes):  # one alone may be out of range
+        def by_two_factors(x, factor, sizes):  # a single one may be out of range
             exponent = math.frexp(factor)[1] - 1
             first = np.float32(math.ldexp(1.0, exponent // 2))
             second = np.float32(math.ldexp(1.0, exponent - exponent // 2))
@@ -409,7 +410,7 @@ def _scale_impl(x, factor, sizes):
 
         return by_two_factors
 
-    def cut_off(x, factor, sizes):  # and odd if that loses anything: see csrc/combine.c
+    def cut_off(x, factor, sizes):  # rounding to odd: see csrc/combine.c
         bits = sizes.view(np.int32)
         for j in range(x.size):
             value = x[j] * factor
@@ -425,7 +426,7 @@ def _scale_impl(x, factor, sizes):
 
 @njit
 def hash_words(words, keys, out):
-    """Hash every k words to one, see the facade."""
+    """Hash each block of k words to one word: see `fastgc.kernels.hash_words`."""
     if keys.size == 0 or out.size != (words.size + keys.size - 1) // keys.size:
         raise ValueError("out must have one word for every keys.size of words")
     half = np.uint64(32)
@@ -473,12 +474,12 @@ def _to_halves_impl(x, factor, out):
     return None
 
 
-_BLOCK_OF_PAIRS = 512  # elements of a row handled at a time
+_BLOCK_OF_PAIRS = 512  # numbers of a row that are handled at a time
 
 
 @njit_exact
 def _add_pairs(v, x, x_low, y, y_low, size, sums, step):
-    """Add x v and y v to the sums, whose high and low parts are rows of their own."""
+    """Add x v and y v to the sums: rows 0 and 1 hold their high parts, 2 and 3 the low ones."""
     x_high, y_high, x_rest, y_rest = sums[0], sums[1], sums[2], sums[3]
     for j in range(size):
         high = v[step * j]
@@ -495,7 +496,7 @@ def _add_pairs(v, x, x_low, y, y_low, size, sums, step):
 
 @njit_exact
 def _finish_pairs(sums, to, size, rounded, accumulate):
-    """Write the sums, or add them; returns whether all are finite."""
+    """Write the sums, or add them to `to`. Returns whether all are finite."""
     finite = True
     for j in range(size):
         other = j ^ 1
@@ -518,7 +519,7 @@ def _finish_pairs(sums, to, size, rounded, accumulate):
 def _combine_pairs(
     addresses, count, coef, out, in_len, out_len, extent, paired, rounded, accumulate
 ):
-    """csrc/combine_pairs.c's fgc_combine_pairs."""
+    """Compute as fgc_combine_pairs of C."""
     step, each = (2 if paired else 1), (1 if rounded else 2)
     sums = np.empty((4, _BLOCK_OF_PAIRS))
     finite = True
@@ -543,7 +544,7 @@ def combine_pairs(rows, coef, out, *, paired, rounded=False, accumulate=False, c
     finite = _combine_pairs(
         rows.addresses,
         rows.count,
-        # a copy: for one that is read-only all would be compiled again
+        # a copy: a read-only array would have all compiled again
         np.array(coef, order="C").view(np.float64),
         out,
         rows.length // (2 if paired else 1),

@@ -1,4 +1,4 @@
-"""When the messages of a simulated round suffice."""
+"""Find when the messages of simulated rounds suffice."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SAMPLE = 8
 
 @njit_exact
 def _select(key, weight, whole, need):
-    """The smallest t such that the keys up to t weigh `need` > 0, or each 1 if `weight` is None.
+    """The smallest t such that the keys up to t weigh at least `need` > 0: see csrc/completion.c.
 
-    Together they weigh `whole`. See csrc/completion.c; the arrays are overwritten.
+    All keys together weigh `whole`; each weighs 1 if `weight` is None. The arrays are overwritten.
     """
     if need > whole:
         return np.inf
@@ -69,7 +69,7 @@ def _blocks_ready(plan, order, bound, arrival):
     for b in range(plan.need.size):
         if plan.need[b] == 0:
             continue
-        later = np.int64(0)  # a literal 0 would have _select compiled for it, too
+        later = np.int64(0)  # a literal 0 would have _select compiled once more
         for m in order[bound[b] : bound[b + 1]]:
             key[later] = arrival[m]
             later += arrival[m] > ready
@@ -171,7 +171,7 @@ def _span_ready(plan, arrival, latest):
         m = in_order[at]
         row = basis[held]
         row[:] = plan.spare[m]
-        for _ in range(2):  # once leaves rounding errors of the size of what was taken away
+        for _ in range(2):  # one pass leaves the rounding errors of what it subtracts
             for b in range(held):
                 along = 0.0
                 for j in range(1, width):
@@ -191,7 +191,7 @@ def _span_ready(plan, arrival, latest):
 
 @njit_exact
 def completion(plan, delay, work, late, receive, overhead, interrupted, out):
-    """Simulate rounds, see ``kernels.unchecked.completion``."""
+    """Simulate rounds: see ``kernels.unchecked.completion``."""
     n, rounds = plan.loads.size, work.shape[0]
     if delay.shape != work.shape or work.shape[1] != n or late.size != n:
         raise ValueError("delay, work and late must be of every worker, and of as many rounds")
@@ -230,13 +230,13 @@ def completion(plan, delay, work, late, receive, overhead, interrupted, out):
             part = 1.0 if since >= 0 else 0.0
             if 0 <= since < work[r, i]:
                 part = since / work[r, i]
-            if sent:  # since may have lost the digits that tell, see csrc/completion.c
+            if sent:  # `since` may have lost digits: see `computed` in csrc/completion.c
                 part = max(part, plan.share[plan.first[i] + sent - 1])
             done += math.floor(plan.loads[i] * part + 1e-9)
         end = ready
         if receive > 0:
             heard_at = arrival[arrival <= ready]
-            in_order = heard_at[np.argsort(heard_at)]  # one sort is enough to compile
+            in_order = heard_at[np.argsort(heard_at)]  # argsort, which is compiled already
             for j in range(heard):
                 end = max(end, in_order[j] + (heard - j) * receive)
         out.time[r], out.messages[r] = end, heard

@@ -1,4 +1,4 @@
-"""Decoding vectors of messages that are plain sums: over cells, parts of a line, or two blocks."""
+"""Decoding vectors of messages that are plain sums: over cells or intervals, or of two blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOO_FEW = int(Status.TOO_FEW)
 
 @njit
 def places(survivors, place):
-    """Where each message is among the survivors, -1 if it is not; whether something is wrong."""
+    """Write where each message is among the survivors, -1 if it is not. Returns a status."""
     place[:] = -1
     for at in range(survivors.size):
         i = survivors[at]
@@ -32,7 +32,7 @@ def places(survivors, place):
 
 @njit
 def first_of(survivors, out, f):
-    """The first f of each."""
+    """The first f entries of each."""
     if not 0 <= f <= min(survivors.size, out.size):
         raise ValueError("survivors and out must have room for f numbers")
     return survivors[:f], out[:f]
@@ -69,7 +69,7 @@ def _bind_cells(plan, survivors, out):
 
 @njit
 def _find_path(plan, place, back, via, queue):
-    """Edges by which points are reached, -1 where they are not; see csrc/cover.c."""
+    """Find the edges by which points are reached, -1 if they are not: see csrc/cover.c."""
     last, ahead, end = plan.first.size - 2, 0, 1
     via[:] = -1
     queue[0] = 0
@@ -120,7 +120,7 @@ def _bind_tiling(plan, survivors, out):
 
 @njit
 def _collect(all_ends, place, count):
-    """Ends of the edges that came, ascending, and where each was among the survivors."""
+    """Ends of the edges that came, in order of messages, and their places among the survivors."""
     ends, slot, j = np.empty((count, 2), np.int64), np.empty(count, np.int64), 0
     for i in range(place.size):
         if place[i] >= 0:
@@ -146,7 +146,7 @@ def _meeting(ends, vertices):
 
 @njit
 def _explore(ends, vertices):
-    """Vertices as they are reached, where components begin, by which edge; and sides."""
+    """Vertices as reached, where components begin, the edges that reach vertices; and sides."""
     first, at = _meeting(ends, vertices)
     order, part = np.empty(vertices, np.int64), np.empty(vertices + 1, np.int64)
     via, side = np.full(vertices, -1, np.int64), np.zeros(vertices, np.int64)
@@ -175,7 +175,7 @@ def _explore(ends, vertices):
 
 @njit
 def _aim(order, part, via, side, weight):
-    """What sums of edges can be, nearest to 1; and whether that is 1 everywhere."""
+    """The sums nearest to 1 that edges can have, and whether these are 1 everywhere."""
     wanted, exact = np.ones(weight.size), True
     for c in range(part.size - 1):
         members = order[part[c] : part[c + 1]]
@@ -188,7 +188,7 @@ def _aim(order, part, via, side, weight):
         for i in members:
             wanted[i] = 1 - side[i] * more / (weight[i] * inverse)
         if members.size == 1:
-            wanted[members[0]] = 0  # without rounding: no edge could make up for it
+            wanted[members[0]] = 0  # exactly: no edge could make up for a rounding
         exact &= more == 0
     return wanted, exact
 
@@ -205,7 +205,7 @@ def _spread(ends, share, x, out):
 
 @njit
 def _shortest(ends, weight, wanted):
-    """Values of edges whose sums are nearly as wanted, by conjugate gradients."""
+    """Short values of edges whose sums are nearly as wanted, by conjugate gradients."""
     n = weight.size
     share = np.empty(len(ends))
     for j in range(len(ends)):
@@ -241,7 +241,7 @@ def _shortest(ends, weight, wanted):
 
 @njit
 def _settle(ends, order, part, via, side, lacking, value):
-    """What sums still lack moves to the roots, by way of an edge within a side if there is one."""
+    """Make the sums exact: see `settle` in csrc/edges.c."""
     for c in range(part.size - 1):
         members = order[part[c] : part[c + 1]]
         odd = via[members[0]]

@@ -1,4 +1,4 @@
-"""Decoding vectors and streams of cyclic codes, and the bits of sets of survivors."""
+"""Decoding vectors and streams of cyclic codes, and bit masks of survivors."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = [
 ]
 
 RUN = 32  # factors between two normalisations; see csrc/levels.h
-CHUNK = 2048  # workers whose products are in the nearest cache
-_STEPS = 16  # phases that are turned by one that is looked up
+CHUNK = 2048  # the products of so many workers are in the nearest cache
+_STEPS = 16  # entries for which one phase is looked up
 
 
 @njit
 def normalise(product, exponent):
     """Move binary exponents of products to `exponent`."""
     bits = product.view(np.int64)
-    for i in range(product.size):  # frexp, but for its branches
+    for i in range(product.size):  # frexp without its branches
         biased = (bits[i] >> 52) & 0x7FF
         shift = (biased - 1023) & ~1 if biased else 0  # even; zero stays zero
         bits[i] -= shift << 52
@@ -42,19 +42,19 @@ def normalise(product, exponent):
 
 @njit
 def scale(product, exponent):
-    """product[i] *= 2^exponent[i], an even power; `exponent` is overwritten."""
+    """Multiply product[i] by 2^exponent[i], an even power; `exponent` is overwritten."""
     for i in range(product.size):
         exponent[i] = (min(max(exponent[i] // 2, -1022), 1022) + 1023) << 52
     half = exponent.view(np.float64)
-    for i in range(product.size):  # twice: neither step leaves the range unless both do
+    for i in range(product.size):  # in two steps, which stay in range unless the result does not
         product[i] = product[i] * half[i] * half[i]
 
 
 @njit
 def multiply(table, lo, index, product, exponent):
-    """product[i] 2^exponent[i] = prod_j table[lo + i - index[j]].
+    """Compute product[i] 2^exponent[i] = prod_j table[lo + i - index[j]].
 
-    Of no more than RUN factors the exponents are not written: all are 0.
+    With at most RUN factors, exponents are not written: all are 0.
     """
     hi = lo + product.size
     product[:] = 1.0
@@ -84,7 +84,7 @@ def multiply(table, lo, index, product, exponent):
 
 @njit
 def cyclic_product(table, index, product):
-    """product[i] = prod_j table[i - index[j]], for a slice of a table that begins at -m."""
+    """Compute product[i] = prod_j table[i - index[j]], for a slice of a table that begins at -m."""
     m = table.size // 2
     exponent = np.empty(min(m, CHUNK) if index.size > RUN else 0, dtype=np.int64)
     for lo in range(0, m, CHUNK):
@@ -97,7 +97,7 @@ def cyclic_product(table, index, product):
 
 @njit
 def turn_sizes(phase, m, turn, stride, quarter, size, value):
-    """value[i] = size[i] times the phase i strides on from `turn`, and i^quarter."""
+    """Compute value[i] = size[i] times the phase i strides on from `turn`, times 1j**quarter."""
     circle = 2 * m
     if quarter == 1:
         unit = 1j
@@ -112,7 +112,7 @@ def turn_sizes(phase, m, turn, stride, quarter, size, value):
     for r in range(_STEPS):
         step[r] = complex(phase[2 * at], phase[2 * at + 1])
         at = (at + stride) % circle
-    for lo in range(0, m, _STEPS):  # tables of large codes are in no cache
+    for lo in range(0, m, _STEPS):  # few look-ups: tables of large codes do not fit a cache
         base = complex(phase[2 * turn], phase[2 * turn + 1]) * unit
         hi = min(lo + _STEPS, m)
         to, by = value[lo:hi], size[lo:hi]
@@ -130,7 +130,7 @@ _IMPRECISE = int(Status.IMPRECISE)
 
 @njit
 def _turn_block(tables, b, lookup, count, total, product, value):
-    """Entries from the products over `count` workers of a block, with this sum of their indices."""
+    """Entries from the products over `count` workers of a block, whose indices add to `total`."""
     m, q = product.size, tables.q[b]
     sign = -1 if lookup else 1
     factors = count - 1 if lookup else count
@@ -156,7 +156,7 @@ def _decode_block(tables, b, method, present, value):
 
 @njit
 def _keep_spread(sine, need, present):
-    """Unmark all but the `need` survivors that are spread best; see csrc/cyclic.c."""
+    """Unmark all but the `need` survivors that are spread best: see csrc/cyclic.c."""
     m = present.size
     kept = np.zeros(m, dtype=np.bool_)
     score, largest = present.astype(np.float64), 1.0
@@ -196,7 +196,7 @@ def _spread_block(tables, b, present, value):
 
 @njit
 def _mark(tables, survivors, present):
-    """Check and mark survivors; a status and where it applies."""
+    """Check and mark survivors. Returns a status, and where it applies."""
     n = tables.start[-1]
     present[:] = False
     for at in range(survivors.size):
@@ -231,7 +231,7 @@ def _decode_marked(tables, method, present, value):
 
 @njit
 def _gather(value, survivors, out):
-    """The survivors' entries; a status and where it applies."""
+    """Write the survivors' entries. Returns a status, and where it applies."""
     status, where = 0, 0
     for at in range(survivors.size):
         out[at] = value[survivors[at]]
@@ -256,7 +256,7 @@ def decoding_vector(tables, method, survivors, out):
     Returns
     -------
     (int, int)
-        A `fastgc.kernels.Status` and where it applies, as in csrc/fastgc.h.
+        A `fastgc.kernels.Status`, and where it applies, as in csrc/fastgc.h.
 
     Raises
     ------
@@ -285,7 +285,7 @@ def _square_sum(out):
 
 @njit
 def short_vector(tables, method, survivors, out, longest):
-    """`decoding_vector`, and whether the sum of its squares is at most `longest`."""
+    """`decoding_vector`; the status is IMPRECISE if the sum of squares is over `longest`."""
     status, where = decoding_vector(tables, method, survivors, out)
     if status == 0 and not _square_sum(out) <= longest:
         return _IMPRECISE, 0
@@ -334,7 +334,7 @@ def _polar_vector(tables, survivors, present, size, out):
         above = False
         for y in range(m - 1, -1, -1):
             odd[y], above = above, above ^ odd[y]
-        # x = q i less a multiple of m, of which too only the parity counts
+        # x = q i less a multiple of m, of which only the parity counts, too
         signed, wrapped, x = size[lo:hi].copy(), False, 0
         for i in range(m):
             if odd[x] ^ wrapped:
@@ -399,7 +399,7 @@ def _bind_survivor_mask(n, survivors, bits):
 
 @njit
 def rebuild_stream(tables, stream):
-    """All products of a stream, from `stream.away` alone.
+    """Compute all products of a stream from `stream.away` alone.
 
     Parameters
     ----------
@@ -421,7 +421,7 @@ def rebuild_stream(tables, stream):
         for lo in range(0, m, CHUNK):
             hi = min(lo + CHUNK, m)
             multiply(table, m + lo, index, product[lo:hi], exponent[lo:hi])
-        if others:  # over all, without the others; see csrc/decoding.c
+        if others:  # the product over all, divided by the others: csrc/decoding.c
             odd = (m - 1) * (q + 1) // 2
             for i in range(m):
                 product[i] *= -m if (odd + q * i) & 1 else m
@@ -431,7 +431,7 @@ def rebuild_stream(tables, stream):
 
 @njit
 def step_stream(tables, stream, worker, away):
-    """A worker leaves a stream that it is not away from, or joins one that it is.
+    """Let a worker that is present leave a stream, or one that is away join it.
 
     Parameters
     ----------
@@ -439,7 +439,7 @@ def step_stream(tables, stream, worker, away):
         As in `rebuild_stream`.
     worker : int
     away : bool
-        Whether it leaves.
+        Whether the worker leaves.
 
     Raises
     ------
@@ -474,7 +474,7 @@ def stream_vector(tables, stream, survivors, out):
     tables, stream
         As in `rebuild_stream`.
     survivors : (f,) int64 array
-        All that are not away, in any order.
+        All workers that are not away, in any order.
     out : (f,) complex128 array
 
     Returns

@@ -1,4 +1,4 @@
-"""Random delays of workers, with their works."""
+"""Random delays of workers, and how long they work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .vector import bits_as
 
 __all__ = ["draw"]
 
-# See csrc/delays.c; every backend rounds alike.
+# csrc/delays.c explains these. Every backend rounds alike.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _ONE, _ROOT, _WHOLE = np.array([1.0, 0.5**0.5, 2.0**52]).view(np.uint64)
 _LN2_HIGH, _LN2_LOW = 0.6931471805592082, 7.371002565167799e-13
@@ -67,7 +67,7 @@ def _power_of_e(x):
 
 @njit_exact
 def draw(delays, first, wait, whole):
-    """Draw rounds, see ``kernels.unchecked.draw``."""
+    """Draw rounds: see ``kernels.unchecked.draw``."""
     rounds, n = wait.shape
     if whole.shape != wait.shape or delays.shift.size < n or delays.given.shape[1] != n:
         raise ValueError("wait and whole must be of every worker, and of as many rounds")

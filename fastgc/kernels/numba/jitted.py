@@ -1,4 +1,4 @@
-"""Encoding and decoding by a code as compiled functions take it."""
+"""Encoding and decoding in compiled functions, by a `JittedCode`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORK = 25  # csrc/fastgc.h's FGC_WORK
 
 
 def _write_vector(rule, survivors, out, wide, c):
-    """The decoding vector, for messages of float64 or narrower ones; a status."""
+    """Write the decoding vector, for messages of float64 (`wide`) or float32. Returns a status."""
 
 
 @overload(_write_vector)
@@ -58,7 +58,7 @@ def _write_vector_impl(rule, survivors, out, wide, c):
 
 
 def _mode_of(coef, rows, out):
-    """How rows are combined, as the dtypes say."""
+    """The mode in which rows are combined, by their dtypes."""
 
 
 @overload(_mode_of)
@@ -83,7 +83,7 @@ def _mode_of_impl(coef, rows, out):
 
 
 def _numbers(survivors):
-    """As C reads them."""
+    """Survivors as contiguous int64, which C reads."""
 
 
 @overload(_numbers)
@@ -98,7 +98,7 @@ def _data(context, builder, kind, value):
 
 
 def _called(builder, address, values):
-    """The int that C's function at an address returns, as an int64."""
+    """Call C's function at an address. Returns its int as an int64."""
     kind = ir.FunctionType(ir.IntType(32), [each.type for each in values]).as_pointer()
     returned = builder.call(builder.inttoptr(address, kind), values)
     return builder.zext(returned, ir.IntType(64))
@@ -106,7 +106,7 @@ def _called(builder, address, values):
 
 @intrinsic
 def _call_combine(typingctx, function, mode, rows, coef, count, extent, in_len, out_len, out):
-    """C's fgc_combine at that address, which checks what it writes: 0 if all is finite."""
+    """Call C's fgc_combine at the address `function`. Returns 0 if all that it writes is finite."""
 
     def codegen(context, builder, signature, args):
         function, mode, rows, coef, *sizes, out = args
@@ -125,7 +125,7 @@ def _call_combine(typingctx, function, mode, rows, coef, count, extent, in_len, 
 
 @intrinsic
 def _call_vector(typingctx, c, survivors, out, work, longest, method, f):
-    """C's fgc_decoding_vector, of the tables in `JittedCode.c`."""
+    """Call C's fgc_decoding_vector with the tables in `JittedCode.c`. Returns a status."""
 
     def codegen(context, builder, signature, args):
         word, kinds = ir.IntType(32), signature.args
@@ -142,7 +142,7 @@ def _call_vector(typingctx, c, survivors, out, work, longest, method, f):
 
 
 def _is_wide(array):
-    """Whether its reals are of float64: 1, or 0."""
+    """1 if the array's reals are float64, else 0."""
 
 
 @overload(_is_wide)
@@ -153,7 +153,7 @@ def _is_wide_impl(array):
 
 @register_jitable(inline="always")
 def _lengths(mode, rows, out, encoding):
-    """Elements of a row and of the output as the kernels of a mode count them; or an error."""
+    """Elements of a row and of the output, as the mode counts them; ValueError if they misfit."""
     if rows.shape[1] > 1 and rows.strides[1] != rows.itemsize:
         raise ValueError("rows must be contiguous")
     if out.size > 1 and out.strides[0] != out.itemsize:
@@ -169,7 +169,7 @@ def _lengths(mode, rows, out, encoding):
 
 
 def _combine_rows(c, coef, rows, addresses, out, encoding):
-    """Combine rows at so many addresses; whether all that is written is finite."""
+    """Combine the rows at these addresses. Returns whether all that is written is finite."""
 
 
 @overload(_combine_rows, inline="always")
@@ -207,20 +207,20 @@ def _encode(first, partitions, coefficients, c, message, partials, out):
 
 
 def encode(code, message, partials, out):
-    """A worker's message, as `fastgc.Code.encode` makes it.
+    """Write a worker's message, as `fastgc.Code.encode` does.
 
     Parameters
     ----------
     code : JittedCode
-        `fastgc.codes.jit`.
+        Made by `fastgc.codes.jit`.
     message : int
-        The worker's number; of workers that send several messages, the message's.
+        The worker's number; if workers send several messages, the message's number.
     partials : (k, p) array
         Partial gradients of all partitions, with contiguous rows: float32, float64, complex64 or
         complex128. Only the message's own partitions are read.
     out : (message_size,) array
-        Of the same dtype, contiguous, and apart from `partials`. Of codes that send complex
-        messages for real gradients: complex.
+        Of the same dtype; complex for codes that send complex messages for real gradients.
+        Contiguous; shares no memory with `partials`.
 
     Raises
     ------
@@ -230,7 +230,7 @@ def encode(code, message, partials, out):
     _encode(code.first, code.partitions, code.coefficients, code.c, message, partials, out)
 
 
-@overload(encode, inline="always")  # to hand over a tuple of arrays takes longer than to encode
+@overload(encode, inline="always")  # passing a tuple of arrays takes longer than encoding
 def _encode_impl(code, message, partials, out):
     return lambda code, message, partials, out: _encode(
         code.first, code.partitions, code.coefficients, code.c, message, partials, out
@@ -239,28 +239,28 @@ def _encode_impl(code, message, partials, out):
 
 @njit
 def decode(code, survivors, messages, out):
-    """The gradient from these survivors' messages, as `fastgc.Code.decode` finds it.
+    """Write the gradient from the survivors' messages, as `fastgc.Code.decode` does.
 
     Parameters
     ----------
     code : JittedCode
-        `fastgc.codes.jit`.
+        Made by `fastgc.codes.jit`.
     survivors : (f,) int64 array
         Numbers of messages, in any order.
     messages : (M, message_size) array
-        Message m is row m. Rows are contiguous, others than the survivors' are not read, nor those
-        that are not needed.
+        Message m is row m; rows are contiguous. Only the survivors' rows are read, and of these
+        only those that are needed.
     out : (p,) array
-        The gradient, contiguous, and apart from `messages`.
+        The gradient; contiguous; shares no memory with `messages`.
 
     Returns
     -------
     int
-        A `fastgc.kernels.Status`. 0: the gradient is in `out`. ``IMPRECISE``: so it is, but the
-        decoding vector is so long that rounding errors may matter; `fastgc.Code.decode` would have
-        taken a near-exact one. ``NOT_FINITE``: a message that is read is not, and what is in `out`
-        has no meaning. In every other case nothing has been written: ``TOO_FEW``,
-        ``OUT_OF_RANGE``, ``DUPLICATE``, ``OVERFLOW``.
+        A `fastgc.kernels.Status`. 0: the gradient is in `out`. ``IMPRECISE``: it is in `out`, but
+        the decoding vector is so long that rounding errors may matter; `fastgc.Code.decode` would
+        have taken a near-exact one. ``NOT_FINITE``: a message that is read is not finite, and `out`
+        means nothing. Otherwise nothing is written: ``TOO_FEW``, ``OUT_OF_RANGE``, ``DUPLICATE``,
+        ``OVERFLOW``.
 
     Raises
     ------

@@ -25,7 +25,7 @@ _OUT_OF_RANGE, _DUPLICATE = int(Status.OUT_OF_RANGE), int(Status.DUPLICATE)
 _OVERFLOW = int(Status.OVERFLOW)
 _NODES = "there must be a node at least, and vectors of nodes must be of one length"
 _NEAREST = 2.0**-250
-_POINTS = 64  # whose products are in the nearest cache
+_POINTS = 64  # the products of so many points are in the nearest cache
 
 
 @njit
@@ -35,15 +35,15 @@ def _factor(d, one):
 
 @njit
 def _normal(x):
-    """A number over a power of two, its larger part in [1, 2), and the exponent."""
+    """Divide a number by a power of two, so that its larger part is in [1, 2); and its exponent."""
     e = math.frexp(larger_part(x))[1] - 1
-    half = e >> 1  # one factor alone may be out of range
+    half = e >> 1  # a single factor may be out of range
     return times(times(x, power_of_two(-half)), power_of_two(half - e)), e
 
 
 @njit
 def _multiply_nodes(nodes, j, points, mantissa, exponent):
-    """Multiply by the differences to four nodes and normalise; whether one counts as none."""
+    """Multiply by differences to four nodes, and normalise. Returns whether one was left out."""
     x0, x1, x2, x3 = nodes[j], nodes[j + 1], nodes[j + 2], nodes[j + 3]
     one = mantissa.dtype.type(1)
     near = False
@@ -61,13 +61,13 @@ def _multiply_nodes(nodes, j, points, mantissa, exponent):
 
 @njit
 def lagrange_products(nodes, points, mantissa, exponent, hit):
-    """``mantissa[i] 2^exponent[i] = prod_j (points[i] - nodes[j])``, see the facade."""
+    """Compute ``mantissa[i] 2^exponent[i] = prod_j (points[i] - nodes[j])``."""
     if not (points.size == mantissa.size == exponent.size == hit.size):
         raise ValueError("mantissa, exponent and hit must be as long as points")
     mantissa[:] = 1
     exponent[:] = 0
     hit[:] = -1
-    x = np.full(nodes.size + -nodes.size % 4, nodes.dtype.type(np.nan))  # no factor either
+    x = np.full(nodes.size + -nodes.size % 4, nodes.dtype.type(np.nan))  # NaN is left out, too
     x[: nodes.size] = nodes
     for lo in range(0, points.size, _POINTS):
         hi = min(lo + _POINTS, points.size)
@@ -79,7 +79,7 @@ def lagrange_products(nodes, points, mantissa, exponent, hit):
                         d = z[i] - nodes[t]
                         if larger_part(d) == 0:
                             equal[i] = t
-                        elif larger_part(d) < _NEAREST:  # and was left out
+                        elif larger_part(d) < _NEAREST:  # left out by `_multiply_nodes`
                             d, e = _normal(d)
                             product[i], f = _normal(product[i] * d)
                             power[i] += e + f
@@ -104,23 +104,23 @@ def _add_two_rows(nodes, weights, y, z, p, q, row):
 
 @njit
 def _add_any(nodes, weights, weight_exponent, z, p, exponent, row):
-    """Add p 2^exponent weights[j] / (z - nodes[j]), whatever the exponents."""
+    """Add p 2^exponent weights[j] / (z - nodes[j]) to the row, for exponents of any size."""
     for j in range(nodes.size):
         d, e = _normal(z - nodes[j])
         value = over(p, d) * weights[j]
         e = exponent + weight_exponent[j] - e
-        half = e >> 1  # one factor alone may be out of range
+        half = e >> 1  # a single factor may be out of range
         row[j] += times(times(value, power_of_two(half)), power_of_two(e - half))
 
 
 @njit
 def _bases(nodes, weights, weight_exponent, points, rows):
-    """Writes l_j(points[i]) to row i, or the sums over i to the only one."""
+    """Write l_j(points[i]) to row i, or the sums over i to the only row."""
     mantissa, spare = np.empty_like(points), np.empty_like(nodes)
     exponent, hit = np.empty(points.size, np.int64), np.empty(points.size, np.int64)
     lagrange_products(nodes, points, mantissa, exponent, hit)
     most = weight_exponent.max()
-    alike = most - weight_exponent.min() < 400  # nearly always: all fit one scale, without loss
+    alike = most - weight_exponent.min() < 400  # nearly always: one scale holds all without loss
     scaled = weights.copy()
     for j in range(nodes.size):
         scaled[j] = times(weights[j], power_of_two(weight_exponent[j] - most))
@@ -154,7 +154,7 @@ def _bases(nodes, weights, weight_exponent, points, rows):
 
 
 def _rows(out, count):
-    """A row of `out` for each of so many points, or the only one that there is."""
+    """A row of `out` for each of `count` points, or its only row."""
 
 
 @overload(_rows)
@@ -177,7 +177,7 @@ def lagrange_basis(nodes, weights, weight_exponent, points, out):
 
 @njit
 def _invert(hit, weights, exponent):
-    """Products into weights; whether no two nodes coincide."""
+    """Replace products by weights. Returns whether no two nodes coincide."""
     for i in range(hit.size):
         if hit[i] != i:
             return False
@@ -190,19 +190,19 @@ def _invert(hit, weights, exponent):
 
 @njit
 def _put_together(weights, exponent):
-    """One power of two for all, with which the largest modulus lies in [1, 2)."""
+    """Scale all weights by one power of two, so that the largest modulus lies in [1, 2)."""
     most = -(1 << 62)
     for i in range(weights.size):
         most = max(most, exponent[i] + math.frexp(abs(weights[i]))[1] - 1)
     for i in range(weights.size):
         e = max(exponent[i] - most, -4000)
-        half = e >> 1  # a power so small is none alone
+        half = e >> 1  # a single power so small underflows
         weights[i] = times(times(weights[i], math.ldexp(1.0, half)), math.ldexp(1.0, e - half))
 
 
 @njit
 def _weights(nodes, scaled, weights, exponent, together):
-    """The power of two, and whether nodes are finite and distinct."""
+    """Write scaled nodes and weights. Returns the shift, and whether there are weights."""
     size, finite = 0.0, True
     for x in nodes:
         size = max(size, larger_part(x))
@@ -222,7 +222,7 @@ def _weights(nodes, scaled, weights, exponent, together):
 
 
 def _powers(exponent, size):
-    """Where exponents go; to memory of their own, if nobody asks for them."""
+    """Where exponents are written: `exponent`, or new memory if it is None."""
 
 
 @overload(_powers)
@@ -243,7 +243,7 @@ def lagrange_weights(nodes, scaled, weights, exponent):
 
 @njit
 def _value(nodes, weights, weight_exponent, values, z, row):
-    """The value at one point that is no node, from its row of the basis."""
+    """The value at one point that is not a node, from its row of the basis."""
     product, exponent = nodes.dtype.type(1), 0
     for j in range(nodes.size):
         d, e = _normal(z - nodes[j])

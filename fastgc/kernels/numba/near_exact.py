@@ -14,8 +14,8 @@ from .pairs import add, divide, multiply, negate, square_root
 
 __all__ = ["cauchy_ridge", "locator_values", "near_exact_ridge", "ridge", "ridge_pairs"]
 
-# Products s c up to which the loops here, which go through memory once for each unknown, are faster
-# than NumPy's QR factorisation, of twice the arithmetic and in blocks.
+# Up to this product s c, the loops here are faster than NumPy's QR factorisation. They go through
+# memory once for each unknown; NumPy's takes twice the arithmetic, but works in blocks.
 _MOST = 1 << 15
 
 _HALF_ROOT = math.sqrt(0.5)
@@ -31,7 +31,7 @@ def _dot(x, y):
 
 @njit
 def _fill(circle, turns, c, mu, columns):
-    """Columns of the equations, csrc/near_exact.c's: row 0 .. s-1 the roots', then mu I."""
+    """Fill in the equations of csrc/near_exact.c by columns: rows 0 .. s-1 of roots, then mu I."""
     s, twice_n = turns.size, circle.size
     columns[:, s:] = 0
     for j in range(c):
@@ -48,7 +48,7 @@ def _fill(circle, turns, c, mu, columns):
 
 @njit
 def _reflect(columns, s, c):
-    """QR factorisation; reflector j has the rows j .. j + s only."""
+    """QR factorisation; reflector j changes rows j .. j + s only."""
     for j in range(c):
         v = columns[j, j : j + s + 1]
         norm = math.sqrt(_dot(v, v))
@@ -65,9 +65,9 @@ def _reflect(columns, s, c):
 
 @njit
 def near_exact_ridge(circle, turns, c, unit, out):
-    """Write the coefficients of z^1 .. z^c to `out`, see `fastgc.kernels.near_exact`.
+    """Write the coefficients of z^1 .. z^c to `out`: see `fastgc.kernels.near_exact`.
 
-    `circle` : ``exp(pi i u / n)``, u = 0 .. 2n-1.
+    `circle` is ``exp(pi i u / n)``, u = 0 .. 2n-1.
     """
     s, n = turns.size, circle.size // 2
     if out.size != c:
@@ -103,7 +103,7 @@ def _ridge(circle, turns, c, unit, out):
     return lambda circle, turns, c, unit, out: near_exact_ridge(circle, turns, c, unit, out)
 
 
-# What is left of a system that is solved step by step when that ends, and the most steps.
+# Conjugate gradients end at this relative residual, or after so many steps.
 _SHORT, _LAST = 1e-2, 64
 
 
@@ -134,7 +134,7 @@ def _exchange_nodes(nodes, i, k):
 
 @njit
 def _eliminate(x, y, g, h, left, unit, size, from_, moved, upper):
-    """Steps of csrc/cauchy.c, which says how; how many were made, and how many are worth it."""
+    """Eliminate as csrc/cauchy.c does. Returns how many steps were made, and how many pay."""
     s, c = g.size, h.size
     row, under, column, over = np.zeros(c), np.zeros(c), np.zeros(s), np.zeros(s)
     bias = 0.0
@@ -149,7 +149,7 @@ def _eliminate(x, y, g, h, left, unit, size, from_, moved, upper):
         if t == min(s, c) or rounding > LARGER**2 * least:
             break
         p, q = _largest(g, t, s), -1
-        while True:  # each pivot is larger than that before
+        while True:  # each pivot is larger than the one before
             for k in range(t, c):
                 under[k] = 1 / _apart(y, k, x, p)
                 row[k] = -g[p] * h[k] * under[k]
@@ -195,7 +195,7 @@ def _eliminate(x, y, g, h, left, unit, size, from_, moved, upper):
 
 @njit
 def _normal(columns, v, w):
-    """Write (1 + W W^T) v to w, of columns of W."""
+    """Write (1 + W W^T) v to w; `columns` are those of W."""
     w[:] = v
     for at in range(columns.shape[0]):
         by = 0j
@@ -215,7 +215,7 @@ def _square(v):
 
 @njit
 def _shorten(columns, z, other):
-    """The shortest of the solutions z - W o, o: by conjugate gradients, of (1 + W W^T) v = z."""
+    """Find the shortest solution (z - W o, o), by conjugate gradients: see csrc/cauchy.c."""
     v, residual, direction = np.zeros_like(z), z.copy(), z.copy()
     image = np.empty_like(z)
     first = _square(z)
@@ -245,7 +245,7 @@ def _shorten(columns, z, other):
 @njit
 def _solve(x, y, h, left, from_, moved, upper, t, rank, out):
     c = h.size
-    for j in range(t - 1, rank - 1, -1):  # weights of columns as they were after `rank` steps
+    for j in range(t - 1, rank - 1, -1):  # undo changes to the columns' weights after step `rank`
         for k in range(j + 1, c):
             h[k] *= _apart(y, k, x, j) / _apart(y, k, y, j)
     out[:] = 0
@@ -288,13 +288,13 @@ _RUN = 32  # factors between two normalisations
 
 @njit_exact
 def _part(circle, at, part):
-    """Cosine or sine of so many steps."""
+    """Cosine (part 0) or sine (part 1) at place `at` of the circle."""
     return circle[at, part, 0], circle[at, part, 1]
 
 
 @njit_exact
 def _fill_pairs(circle, turns, c, mu, high, low):
-    """Equations as csrc/near_exact_pairs.c's, a row each: the roots', then mu I."""
+    """Fill in the equations of csrc/near_exact_pairs.c by rows: s of roots, then mu I."""
     s, twice_n = turns.size, len(circle)
     high[s:] = 0
     low[s:] = 0
@@ -313,7 +313,7 @@ def _fill_pairs(circle, turns, c, mu, high, low):
 
 @njit_exact
 def _reflect_pairs(high, low, s, c):
-    """QR factorisation; reflector j has the rows j .. j + s only."""
+    """QR factorisation; reflector j changes rows j .. j + s only."""
     sum_high, sum_low = np.empty(c + 2), np.empty(c + 2)
     for j in range(c):
         rows = range(j, j + s + 1)
@@ -345,7 +345,7 @@ def _reflect_pairs(high, low, s, c):
 
 @njit_exact
 def _substitute(high, low, c):
-    """Solve for y by the triangle, in place of the right-hand sides."""
+    """Solve for y with the triangle, in place of the right-hand sides."""
     for i in range(c - 1, -1, -1):
         for part in range(c, c + 2):
             left = high[i, part], low[i, part]
@@ -357,7 +357,7 @@ def _substitute(high, low, c):
 
 @njit_exact
 def _evaluate(circle, c, high, low, out):
-    """(1 + z^((c+1)/2) (the basis times y)) / n at all roots."""
+    """Write (1 + z^((c+1)/2) times the basis times y) / n at all roots z."""
     n = len(circle) // 2
     for i in range(n):
         at = i * (c - 1) % (2 * n)

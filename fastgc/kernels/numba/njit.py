@@ -14,21 +14,22 @@ __all__ = ["njit", "njit_exact", "njit_sums"]
 
 
 def _digest(folder: Path) -> str:
-    """Of the sources in a folder and below it."""
+    """Digest of the sources in a folder and below it."""
     digest = hashlib.sha256()
     for source in sorted(folder.rglob("*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()
 
 
-# Numba takes kept code for outdated when the function's own file has another time or size. But what
-# it calls, and has compiled into it, is in other files here, and the plans it takes are in NumPy's.
-# A new installation of the same sources needs no other code.
+# Numba takes cached code for outdated if the function's own file has changed its time or size. That
+# is too little: the functions compiled into it are in other files here, and the plans that it takes
+# in kernels/numpy. It is also too much: a new installation of the same sources needs no new code.
+# So the stamp is a digest of all these sources.
 _SOURCES = _digest(Path(__file__).parents[1])
 
 
 def _or_empty(load: Callable[[], dict[Any, str]]) -> Callable[[], dict[Any, str]]:
-    """Load the index of what is kept; nothing is kept where it names what has moved.
+    """Load the index of cached code; take it for empty if it names types that have moved.
 
     Numba unpickles the types in an index before it compares stamps.
     """
@@ -47,7 +48,7 @@ def _compiler(**options: Any) -> Callable[[Any], Any]:
 
     def decorate(function: Any) -> Any:
         kernel = compile_(function)
-        with suppress(AttributeError):  # of a Numba that keeps its code otherwise, or compiles none
+        with suppress(AttributeError):  # a Numba with another cache, or with compilation disabled
             kept = kernel._cache._cache_file
             kept._source_stamp = _SOURCES
             kept._load_index = _or_empty(kept._load_index)
@@ -56,11 +57,11 @@ def _compiler(**options: Any) -> Callable[[Any], Any]:
     return decorate
 
 
-# Fused multiply-adds are wanted (one rounding fewer); no other liberty with arithmetic is, but the
-# order of sums where nothing else is computed.
+# Fused multiply-adds are allowed (one rounding fewer). No other liberty is, except that `njit_sums`
+# may reorder sums: it is for functions that compute nothing else.
 njit = _compiler(fastmath={"contract"})
 njit_sums = _compiler(fastmath={"contract", "reassoc"})
 
-# What is compared for equality, times and distances: every backend must round it alike. Numba takes
-# options that are not given from the first caller, also for what it keeps on disk.
+# For times and distances, which are compared for equality: every backend must round them alike.
+# fastmath is given: Numba takes omitted options from the first caller, also for cached code.
 njit_exact = _compiler(fastmath=False)

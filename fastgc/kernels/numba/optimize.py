@@ -10,7 +10,7 @@ from .njit import njit
 __all__ = ["amsgrad", "nesterov", "replace", "sgd", "square_distance"]
 
 LENGTHS = "all vectors must be of one length"
-_PIECE = 1024  # elements whose changes are kept until their squares are added up
+_PIECE = 1024  # the changes of so many elements are kept until their squares are added up
 
 
 @njit

@@ -1,6 +1,6 @@
-"""Numbers of twice float64's precision as pairs, see `fastgc.kernels.numpy.pairs`.
+"""Numbers of twice float64's precision as pairs: see `fastgc.kernels.numpy.pairs`.
 
-Compiled without contraction, which would take a product out of a sum whose error is asked for.
+Compiled without contraction, which would fuse products into sums whose rounding error is computed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def two_sum(a, b):
 
 @njit_exact
 def quick_two_sum(a, b):
-    """Sum and its rounding error, where a is 0 or no smaller than b (Dekker)."""
+    """Sum and its rounding error, if a is 0 or no smaller than b in size (Dekker)."""
     high = a + b
     return high, b - (high - a)
 

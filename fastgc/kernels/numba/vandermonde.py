@@ -30,7 +30,7 @@ def _distance_of(d):
 
 
 def _of_distance(e, z):
-    """Exponent of the distance whose square, of complex numbers like z, has exponent e."""
+    """Exponent of a distance, from the exponent e of `_distance` for numbers like z."""
 
 
 @overload(_of_distance)
@@ -40,8 +40,8 @@ def _of_distance_of(e, z):
 
 @njit_exact
 def _multiply_distances(x, k, growth, product, low):
-    """Multiply those after k by distances from k; the largest, its place in its last bits `low`."""
-    most = np.int64(0)  # numbers that are not negative are in the order of their bits
+    """Multiply products after k by distances from k. The largest, with its place in bits `low`."""
+    most = np.int64(0)  # non-negative numbers have the same order as their bits
     at = times(x[k], growth)
     for i in range(k + 1, x.size):
         product[i] *= _distance(times(x[i], growth) - at)
@@ -56,9 +56,9 @@ def _exponent(x):
 
 @njit_exact
 def _fill_leja(nodes, order):
-    """The same; the least, of all nodes but the first, mean log2 of distances to those before.
+    """Write Leja's order. Returns the least mean log2 distance of a node from those before it.
 
-    csrc/vandermonde.c says why every rounding is as there.
+    Every rounding is that of csrc/vandermonde.c, which says why.
     """
     m = nodes.size
     if order.size != m:
@@ -86,14 +86,14 @@ def _fill_leja(nodes, order):
         x[k], order[k] = at, where
         top = _multiply_distances(x, k, growth, product, low)
         chosen = top & low
-        if not top & ~low or chosen <= k or chosen >= m:  # all are 0, or not finite
+        if not top & ~low or chosen <= k or chosen >= m:  # all products are 0, or not finite
             chosen = k + 1
         e = _exponent(double_of(top))
         scaled_by += up + grown
         least = min(least, (_of_distance(e, x[k]) - scaled_by) / (k + 1))
         grown = -_of_distance(e, x[k]) if abs(e) <= 1000 else 0
         growth = power_of_two(grown)
-        if k % 16 == 15:  # the order of the hopeless changes nothing
+        if k % 16 == 15:  # the order of nodes with such small products does not matter
             for i in range(k + 1, m):
                 product[i] = max(product[i], 2.0**-500)
     return least
@@ -101,11 +101,11 @@ def _fill_leja(nodes, order):
 
 @njit_exact
 def leja_order(nodes, order):
-    """Write to `order` a permutation that puts the nodes in Leja order, see the facade."""
+    """Write to `order` a permutation that puts the nodes in Leja order."""
     _fill_leja(nodes, order)
 
 
-_COLUMNS = 4  # that share their reciprocals
+_COLUMNS = 4  # columns that share their reciprocals
 
 
 @njit
@@ -151,7 +151,7 @@ def _divide_subtract(c, f):
 
 @njit
 def _solve_columns(x, columns, transpose):
-    """csrc/vandermonde.c's steps k in pairs, last - 1 and last, that share their reciprocals."""
+    """Do the steps of csrc/vandermonde.c in pairs, last - 1 and last, which share reciprocals."""
     m = x.size
     f, g, spare = np.empty_like(x), np.empty_like(x), np.empty_like(x)
     f[0] = g[0] = 1
@@ -188,9 +188,9 @@ def _solve_columns(x, columns, transpose):
 def vandermonde_column(x, c, transpose):
     """Solve ``V^T a = c``, or ``V a = c``, in place: Björck and Pereyra's algorithms.
 
-    `x` : the nodes, (m,), in the order in which they are to be taken, and c's entries too unless
-    `transpose`. With it, the entries of a belong to the nodes in this order. Nodes are taken as
-    they are: what over- or underflows does.
+    `x` holds the nodes, (m,), in the order in which they are taken. Without `transpose` the entries
+    of c are in this order, with it the entries of a. Nodes are not scaled, so that results may
+    over- or underflow.
     """
     if c.size != x.size:
         raise ValueError("c must be as long as x")
@@ -199,9 +199,9 @@ def vandermonde_column(x, c, transpose):
 
 @njit
 def _solve_in_order(nodes, b, start, stop, rows, powers, transpose, out):
-    """Solve for columns start .. stop-1 of b, with nodes in this order.
+    """Solve for columns start .. stop-1 of b, with nodes in the order `rows`.
 
-    powers[i] is what b[i], if `transpose`, or out[i] is multiplied by.
+    b[i] is multiplied by powers[i] if `transpose`, else out[i] is. Returns whether all is finite.
     """
     m, x = nodes.size, nodes[rows]
     work = np.empty((min(stop - start, _COLUMNS), m), x.dtype)
@@ -227,7 +227,7 @@ def _solve_in_order(nodes, b, start, stop, rows, powers, transpose, out):
 
 @njit
 def _solve_plainly(nodes, b, order, powers, transpose, parting, out):
-    """Solve for all columns in this order; if `parting`, for those of few values in parts of it."""
+    """Solve for all columns in `order`; if `parting`, columns of few values take it in parts."""
     start, width = 0, b.shape[1]
     while start < width:
         stop, taken = start + 1, order
@@ -242,14 +242,14 @@ def _solve_plainly(nodes, b, order, powers, transpose, parting, out):
     return True
 
 
-# csrc/vandermonde.c says what these are.
+# csrc/vandermonde.c explains these.
 _UNIT, _ACCURATE, _HARMLESS, _RAY = 2.0**-53 * 1.001, 2.0**-48, 2.0**-32, 2.0**-20
 _CLUSTERED, _SPREAD, _FILLED, _FEW = -3.5, -0.5, -1.1, 3
 _TINY = 2.0**-1074
 
 
 def _roundings(x):
-    """Of a product and of a quotient of numbers like x's."""
+    """Roundings of a product, and of a quotient, of numbers like those of x."""
 
 
 @overload(_roundings)
@@ -259,7 +259,7 @@ def _roundings_of(x):
 
 @njit
 def _bounded_column(x, c, e, transpose):
-    """Solve in place, nodes and c in the order of elimination; e bounds c's errors, in _UNIT."""
+    """Solve in place; x and c are in the order of elimination, e bounds c's errors, in _UNIT."""
     m = x.size
     in_product, in_quotient = _roundings(x)
     if transpose:
@@ -292,7 +292,7 @@ def _bounded_column(x, c, e, transpose):
 
 @njit
 def _bounded_in_order(nodes, order, b, errors, powers, t, transpose, found, limits):
-    """Column t of the solution, and of bounds of its errors, from those of b; whether finite."""
+    """Solve for column t, with bounds of errors from those of b. Returns whether it is finite."""
     m, x = nodes.size, nodes[order]
     c, e = np.empty_like(x), np.empty(m)
     for i in range(m):
@@ -321,7 +321,7 @@ _WORSE, _BETTER, _UNDECIDED = range(3)
 
 @njit
 def _compare(x, e, other):
-    """Whether the bounds prove that x is better than the other: see csrc."""
+    """Whether the bounds e prove that x is better than `other`: as in csrc/vandermonde.c."""
     most = most_relative = least = least_relative = largest = 0.0
     for i in range(x.size):
         size = larger_part(x[i])
@@ -344,7 +344,7 @@ def _compare(x, e, other):
 def _solve_bounded(
     x, b, errors, first, leja, powers, transpose, out, bounded, choose, doubtful, moved, parting
 ):
-    """With bounds in place of b's errors; with `choose`, in Leja's order where it may be better."""
+    """Solve with bounds, which replace b's errors; if `choose`, in Leja's order where needed."""
     m, width = b.shape
     found, limits = np.empty_like(x), np.empty(m)
     other, others = np.empty_like(x), np.empty(m)
@@ -402,16 +402,16 @@ def _are_on_ray(nodes):
 
 @njit
 def _rising(nodes):
-    """The order of the nodes' larger parts."""
+    """The rising order of the nodes' larger parts."""
     size = np.empty(nodes.size)
     for i in range(nodes.size):
         size[i] = larger_part(nodes[i])
-    return np.argsort(size, kind="mergesort")  # which is stable
+    return np.argsort(size, kind="mergesort")  # stable
 
 
 @njit
 def _count_values(b, t, most):
-    """How many of column t's numbers differ from 0, up to `most` of them."""
+    """Count the numbers of column t that differ from 0, up to `most`."""
     found = 0
     for i in range(b.shape[0]):
         found += b[i, t] != 0
@@ -422,14 +422,14 @@ def _count_values(b, t, most):
 
 @njit
 def _has_few(b, t):
-    """Whether column t has few numbers that differ from 0, and more that are 0."""
+    """Whether at most _FEW numbers of column t differ from 0, and these are fewer than half."""
     found = _count_values(b, t, _FEW + 1)
     return found <= _FEW and 2 * found < b.shape[0]
 
 
 @njit
 def _is_sparse(b):
-    """Whether fewer than half of some column's numbers differ from 0, but not few."""
+    """Whether in some column more than _FEW numbers differ from 0, but fewer than half."""
     half, sparse = (b.shape[0] + 1) // 2, False
     for t in range(b.shape[1]):
         sparse = sparse or _FEW < _count_values(b, t, half) < half
@@ -438,7 +438,7 @@ def _is_sparse(b):
 
 @njit
 def _parted(order, b, t):
-    """The order with the rows first of which column t has 0: csrc says why."""
+    """The order with rows first that are 0 in column t: see `part` in csrc/vandermonde.c."""
     parted, at = np.empty_like(order), 0
     for last in (False, True):
         for i in order:
@@ -449,7 +449,7 @@ def _parted(order, b, t):
 
 
 def _enough(nodes):
-    """What keeps Leja's order good where most values at the nodes are 0."""
+    """Least mean distance for which Leja's order is trusted if most values at the nodes are 0."""
 
 
 @overload(_enough)
@@ -477,7 +477,7 @@ def _is_beside_of(z, far):
 
 @njit
 def _orders(nodes, b, transpose, choose):
-    """The order to take, and Leja's; whether to choose between them, and if it is in doubt."""
+    """The first order and Leja's; whether to choose between them; whether Leja's is doubtful."""
     leja = np.empty(nodes.size, np.int64)
     apart = _fill_leja(nodes, leja)
     if not choose:
@@ -493,9 +493,10 @@ def _orders(nodes, b, transpose, choose):
 
 @njit
 def _scale(nodes):
-    """Nodes divided by the power of two nearest to the largest part, and the rows' own powers.
+    """Divide nodes by the power of two nearest to their largest part.
 
-    Whether these are in a double's range; and whether they are others than 1.
+    Returns the nodes, the rows' powers, whether these are in a double's range, and whether they
+    differ from 1.
     """
     scaled, powers, largest = nodes.copy(), np.ones(nodes.size), 0.0
     for z in nodes:
@@ -514,7 +515,7 @@ def _scale(nodes):
     return scaled, powers, True, True
 
 
-# The processor's flag for underflow: as C's library names it, by the kind of machine.
+# The processor's flag for underflow, FE_UNDERFLOW of C's library, by the kind of machine.
 _FLAG = {"x86_64": 0x10, "aarch64": 8, "arm64": 8}.get(platform.machine(), 0)
 _clear_flags = types.ExternalFunction("feclearexcept", types.intc(types.intc))
 _test_flags = types.ExternalFunction("fetestexcept", types.intc(types.intc))
@@ -526,7 +527,7 @@ if _FLAG:
 
 @njit
 def _solve(nodes, b, order, transpose, out, bound, choose):
-    """Of columns; `order` and `bound` are empty where there are none."""
+    """Solve for columns; `order` and `bound` are empty if there are none."""
     m, bounded = nodes.size, bound.size > 0
     if b.size == 0 or len(b) != m or b.shape != out.shape or (bounded and bound.shape != b.shape):
         raise ValueError("b, out and bound must be of one shape, with a row for each node")
@@ -560,7 +561,7 @@ _NO_ORDER, _NO_BOUND = np.empty(0, np.int64), np.empty((0, 0))
 def solve_vandermonde(nodes, b, order, transpose, out, bound=None, choose=False):
     if not _FLAG:
         return plain.solve_vandermonde(nodes, b, order, transpose, out, bound, choose)
-    # All would be compiled again for what is read-only.
+    # A read-only array would have all compiled again.
     nodes, b = (x if x.flags.writeable else x.copy() for x in (nodes, b))
     shape = nodes.size, -1
     return _solve(
@@ -575,7 +576,7 @@ def solve_vandermonde(nodes, b, order, transpose, out, bound=None, choose=False)
 
 
 def _writable(x):
-    """The array, or a copy of one that is read-only."""
+    """The array, or a copy if it is read-only."""
 
 
 @overload(_writable)
@@ -584,7 +585,7 @@ def _writable_impl(x):
 
 
 def _columns(x):
-    """A row for each node, or none."""
+    """The array with a row for each node; without rows if it is None."""
 
 
 @overload(_columns)
@@ -595,7 +596,7 @@ def _columns_impl(x):
 
 
 def _numbers(order):
-    """The order, or none."""
+    """The order; empty if it is None."""
 
 
 @overload(_numbers)
@@ -605,7 +606,7 @@ def _numbers_impl(order):
     return lambda order: np.empty(0, np.int64)
 
 
-if _FLAG:  # else there is nothing to compile
+if _FLAG:  # other machines use NumPy's function
 
     @overload(solve_vandermonde)
     def _solve_vandermonde(nodes, b, order, transpose, out, bound=None, choose=False):

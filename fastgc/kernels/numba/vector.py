@@ -1,4 +1,4 @@
-"""Numbers, real or complex, taken apart and put together."""
+"""Arithmetic of real or complex numbers, and the bits of doubles."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _POWERS = np.ldexp(1.0, np.arange(-1022, 1024))
 
 
 def over(a, d):
-    """Quotient; Numba's own division of complex numbers raises an exception for 0."""
+    """Quotient. Numba's own division of complex numbers raises an exception for 0."""
 
 
 @overload(over)
@@ -41,7 +41,7 @@ def _over(a, d):
 
 
 def bits_as(given, taken):
-    """A function of compiled code: the number of one type that has the bits of another's."""
+    """Make a function of compiled code that turns a number into one of type `taken`, bit by bit."""
 
     @intrinsic
     def take(typingctx, number):
@@ -59,13 +59,13 @@ double_of = bits_as(types.int64, types.float64)
 
 @njit
 def power_of_two(e):
-    """``2.0**e``, or the nearest that a float64 can be."""
+    """``2.0**e``, or the nearest such power that is a normal float64."""
     return _POWERS[min(max(e, -1022), 1023) + 1022]
 
 
 @njit
 def larger_part(z):
-    """The larger part of a number, in size."""
+    """The larger of the sizes of a number's real and imaginary part."""
     return max(abs(z.real), abs(z.imag))
 
 

@@ -1,7 +1,7 @@
-"""Combinations of rows on fixed buffers, of rows as they come, and messages as they come.
+"""Combinations on fixed buffers, combinations of rows as they come, and messages as they come.
 
-They call `combine` and `square_sum` of the backend in use when they are bound. A backend without
-functions of these names is served by these; C has faster ones of its own.
+These call `combine` and `square_sum` of the backend in use when they are bound. They serve every
+backend that has no functions of these names; C has faster ones of its own.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ def bind_combine(
     """Prepare ``out = sum_r coef[r] * rows[numbers[r]]``, or ``out +=``, on fixed buffers.
 
     Returns a function ``combine(count) -> status`` that reads ``numbers[:count]`` and
-    ``coef[:count]``; rows whose coefficient is 0 are not read. Its status is `Status.NOT_FINITE`
-    where `combine` would return False. Pointers are taken once, here; the function keeps alive what
-    they point to.
+    ``coef[:count]``. Rows whose coefficient is 0 are not read. The status is `Status.NOT_FINITE` if
+    `combine` would return False. Pointers are taken once, here; the function keeps their arrays
+    alive.
 
     Parameters
     ----------
     mode, rows, coef, out, accumulate, check
         As in `combine`.
     numbers : (capacity,) int64 array
-        Of rows; as long as `coef`.
+        Numbers of rows; as long as `coef`.
     """
     add_up = own(combine)
 
@@ -73,16 +73,16 @@ def bind_encode(
 ) -> EncodeRows:
     """Prepare ``out = sum_r coef[r] * rows[r]``, or ``out +=``, and the rows' norms, in one pass.
 
-    Returns a function that combines what `rows` lists by then and returns ``sum_r weights[r] *
-    ||rows[r]||^2``, in double precision: not finite if a row is not. Pointers are taken once, here;
-    the function keeps alive what they point to.
+    Returns a function that combines the rows listed when it is called, and returns ``sum_r
+    weights[r] * ||rows[r]||^2`` in double precision; it is not finite if a row is not. Pointers are
+    taken once, here; the function keeps their arrays alive.
 
     Parameters
     ----------
     mode, rows, coef, out, accumulate
-        As in `combine`, but for ``REAL_PART``, which is for decoding.
+        As in `combine`, but not ``REAL_PART``, which is for decoding.
     weights : (f,) float64 array
-        For each of the f rows that will be listed, as `coef`.
+        One for each of the f rows that will be listed, as in `coef`.
     """
     add_up, square_of = own(combine), own(square_sum)
 
@@ -96,7 +96,7 @@ def bind_encode(
 
 
 def bind_square_sum(x: NDArray[Any]) -> Callable[[], float]:
-    """Prepare `square_sum` of a contiguous vector of float32 or float64, as it is when called."""
+    """Prepare `square_sum` of a contiguous vector of float32 or float64, read at each call."""
     return partial(own(square_sum), x)
 
 
@@ -108,24 +108,27 @@ def bind_apart(
     size: int,
     check: bool = False,
 ) -> Combinations:
-    """Prepare ``out = sum_r coef[r] * rows[r]``, of rows and for an `out` given with each call.
+    """Prepare ``out = sum_r coef[r] * rows[r]`` for rows and an `out` that each call is given.
 
-    Rows fit, and `out` does, which is contiguous and aligned; rows whose coefficient is 0 are not
-    read. The functions return ``Status.OK``; ``MISPLACED``, where a row is not aligned, or not
-    contiguous, or shares memory with `out`, or ``NO_MEMORY``, and nothing was written; or
-    ``NOT_FINITE``, where `combine` would return False.
+    Rows and `out` must fit; `out` is contiguous and aligned. Rows whose coefficient is 0 are not
+    read. The functions return one of these:
+
+    - ``Status.OK``;
+    - ``MISPLACED`` if a row is not aligned, not contiguous, or shares memory with `out`, or
+      ``NO_MEMORY``; nothing is written then;
+    - ``NOT_FINITE`` if `combine` would return False.
 
     Parameters
     ----------
     mode, check
         As in `combine`.
     coef : (capacity,) float64 or complex128 array
-        As in `combine`; the first ones are read in each call.
+        As in `combine`; each call reads the first `count` of them.
     length : int
         Numbers in a row.
     dtype : numpy dtype
-        Of rows as `combine` takes them, complex only for ``REAL_PART``. Complex numbers that stand
-        for two reals may be given as they are, and to `out`.
+        Of rows as `combine` takes them, complex only for ``REAL_PART``. Rows and `out` of complex
+        numbers that stand for two reals each may be given as they are.
     size : int
         Numbers in `out`, as `combine` takes it.
     """
@@ -170,19 +173,19 @@ def bind_add(
 ) -> AddRow:
     """Prepare ``out += coef[at] * row`` and ``energy[0] += weights[at] * ||row||^2``, in one pass.
 
-    Returns a function ``add(row, at, accumulate)``; without `accumulate`, `out` is overwritten. It
-    returns ``Status.OK``; or ``MISPLACED``, where the row is not aligned or shares memory with
-    `out`, and nothing was written. The row is contiguous; pointers to all else are taken once.
+    Returns a function ``add(row, at, accumulate)``; without `accumulate`, it overwrites `out`. It
+    returns ``Status.OK``; or ``MISPLACED``, with nothing written, if the row is not aligned or
+    shares memory with `out`. The row is contiguous. Pointers to other arrays are taken once.
 
     Parameters
     ----------
     mode, coef, length, dtype
-        As in `bind_apart`, but for ``REAL_PART``, which is for decoding.
+        As in `bind_apart`, but not ``REAL_PART``, which is for decoding.
     weights : (capacity,) float64 array
     out : array
         As `combine` takes it.
     energy : (1,) float64 array
-        In double precision: not finite if a row is not.
+        Not finite if a row is not.
     """
     rows, factor, weight = Rows(1, length, dtype), coef[:1].copy(), weights[:1].copy()
     bind = own(bind_encode)
@@ -201,13 +204,13 @@ def bind_add(
 
 
 def _reals(array: NDArray[Any], mode: int) -> NDArray[Any]:
-    """Complex numbers that stand for two reals each as these."""
+    """View complex numbers that stand for two reals each as reals."""
     paired = mode in (REAL, PACKED) and array.dtype.kind == "c"
     return array.view(array.real.dtype) if paired else array
 
 
 class ArrivalArrays(NamedTuple):
-    """What is known of messages as they come: csrc/fastgc.h's fgc_arrivals, by its names."""
+    """The state of messages as they come: fgc_arrivals of csrc/fastgc.h, with the same names."""
 
     block: NDArray[np.int64]
     weight: NDArray[np.int64]
@@ -222,7 +225,9 @@ class ArrivalArrays(NamedTuple):
 def bind_arrivals(
     rows: Rows, arrays: ArrivalArrays, check: bool
 ) -> tuple[Callable[[int, Any, float], int], Any]:
-    """Prepare what takes messages one by one: `Arrivals.arrive`, and how C knows it, or None.
+    """Prepare a function that takes messages one by one: `Arrivals.arrive`.
+
+    Also returns C's handle of the state, or None in other backends.
 
     Parameters
     ----------

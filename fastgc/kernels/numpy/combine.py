@@ -72,7 +72,7 @@ def _check_combination(
 
 
 def _check_length(out: NDArray[Any], length: int, size: int, packed: bool) -> None:
-    """Raise ValueError unless rows of so many numbers go with so many of `out`."""
+    """Raise ValueError unless `out`, of `size` numbers, fits rows of `length` numbers."""
     if (size + 1) // 2 != (length + 1) // 2 if packed else size != length:
         more = ", or its last pair cut" if packed else ""
         raise ValueError(f"out must be as long as rows of {length}{more}: its shape is {out.shape}")
@@ -97,22 +97,23 @@ def combine(
     accumulate: bool = False,
     check: bool = False,
 ) -> bool:
-    """``out = sum_r coef[r] * rows[r]``, or ``out +=`` that.
+    """Compute ``out = sum_r coef[r] * rows[r]``, or ``out +=`` that.
 
-    Rows of float32 are added up in float32, as coefficients are rounded to it, by at most 8; what
-    these add up to, in float64, and that is rounded once. The error is at most, to first order,
-    ``u |out| + (min(f, 8) + parts + 1) u sum_r |coef[r]| |rows[r]|`` with ``u = 2^-24``, and of
-    parts 1 for real coefficients, 2 for complex ones. (NumPy and Numba take all sums in float64.)
+    For rows of float32, coefficients are rounded to float32, at most 8 rows are added up in
+    float32, and these sums in float64; the total is rounded once. To first order, the error is at
+    most ``u |out| + (min(f, 8) + parts + 1) u sum_r |coef[r]| |rows[r]|``, where ``u = 2^-24``, and
+    parts is 1 for real coefficients and 2 for complex ones. (NumPy and Numba take all sums in
+    float64.)
 
     Parameters
     ----------
     mode : int
         ``REAL``, ``PACKED``, ``REAL_PART`` or ``EXPAND``: how rows and `out` relate.
     rows : Rows
-        Real rows of one length and of `out`'s precision; complex ones for ``REAL_PART``. For
+        Real rows of one length and of the precision of `out`; complex rows for ``REAL_PART``. For
         ``REAL`` and ``PACKED`` also rows of float16 or bfloat16, with `out` of float32. For
-        ``REAL`` also rows of integers, with `out` of their dtype and coefficients that are
-        integers: sums are taken in it, and wrap around.
+        ``REAL`` also rows of integers, with `out` of their dtype and integer coefficients: sums are
+        taken in that dtype, and wrap around.
     coef : (f,) float64 or complex128 array
         float64 for ``REAL``, complex128 otherwise.
     out : (p,) array
@@ -120,7 +121,7 @@ def combine(
     accumulate : bool
         Add to `out`.
     check : bool
-        Look for NaN and Inf in what is written.
+        Look for NaN and Inf in the values that are written.
 
     Returns
     -------
@@ -156,7 +157,7 @@ def combine(
 
 
 def _combine_integers(rows: Rows, coef: NDArray[Any], out: NDArray[Any], accumulate: bool) -> bool:
-    """In the dtype of the rows, modulo the power of two that it holds."""
+    """Combine rows in their dtype, modulo the power of two that it holds."""
     if not accumulate:
         out[:] = 0
     for a, row in zip(coef.tolist(), rows.arrays, strict=False):
@@ -173,7 +174,7 @@ def _combine_integers(rows: Rows, coef: NDArray[Any], out: NDArray[Any], accumul
 def square_sum(x: NDArray[Any]) -> float:
     """Sum of squares of a real vector, in double precision; not finite if `x` is not.
 
-    Of float32, float64, float16, bfloat16 or integers.
+    `x` is of float32, float64, float16, bfloat16 or integers.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.square(x, dtype=np.float64).sum())
@@ -185,12 +186,12 @@ def _check_factor(x: NDArray[Any], factor: float, out: NDArray[np.float16]) -> N
 
 @takes(_check_factor, x=reads(REALS, "p"), out=writes("float16", "p"))
 def to_halves(x: NDArray[Any], factor: float, out: NDArray[np.float16]) -> None:
-    """``out = x * factor``, rounded to float16 once; what is beyond it is Inf.
+    """Compute ``out = x * factor``, rounded once to float16; an overflow becomes Inf.
 
     Parameters
     ----------
     x : (p,) float32 or float64 array
-        Contiguous, as `out`.
+        Contiguous, like `out`.
     factor : float
         A power of two, 2^-254 to 2^254.
     out : (p,) float16 array
@@ -221,19 +222,19 @@ def _check_blocks(
 def hash_words(
     words: NDArray[np.uint64], keys: NDArray[np.uint64], out: NDArray[np.uint64]
 ) -> None:
-    """Hash every k words to one, by the family NH with k random keys.
+    """Hash each block of k words to one word, by the family NH with k random keys.
 
-    The hash is the sum, modulo 2^64, of the products of a word's two halves, each of which has the
-    half of its key added modulo 2^32. Two vectors of n words that differ have the same hash with
-    probability 2^-32 at most over the keys (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC: fast
-    and secure message authentication", 1999), for each block in which they differ.
+    The half of each word's key is added, modulo 2^32, to each half of the word. The hash is the
+    sum, modulo 2^64, of the products of the two halves. Blocks that differ have the same hash with
+    a probability of at most 2^-32 over the keys (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC:
+    fast and secure message authentication", 1999).
 
     Parameters
     ----------
     words : (n,) uint64 array
-        Contiguous, as all of them.
+        Contiguous, like the others.
     keys : (k,) uint64 array
-        Of the last block, if it is shorter, as many as it has words.
+        A shorter last block uses as many keys as it has words.
     out : (ceil(n / k),) uint64 array
     """
     half, mask = np.uint64(32), np.uint64(2**32 - 1)
@@ -282,33 +283,33 @@ def combine_pairs(
     accumulate: bool = False,
     check: bool = False,
 ) -> bool:
-    """``out = sum_r coef[r] * rows[r]``, or ``out +=`` that, in twice float64's precision.
+    """Compute ``out = sum_r coef[r] * rows[r]``, or ``out +=``, in twice float64's precision.
 
-    Complex coefficients, and reals that stand for complex pairs, as in `combine` for ``PACKED``. A
+    Coefficients are complex, and reals stand for complex pairs, as in `combine` for ``PACKED``. A
     number of twice float64's precision is a pair of float64, `high` and `low`, that stands for
-    ``high + low``, with ``|low| <= ulp(high) / 2``; vectors of them have both side by side.
+    ``high + low``, with ``|low| <= ulp(high) / 2``. Vectors of them have both side by side.
 
-    High parts are added up without error, what they lack in float64 (Ogita, Rump and Oishi,
-    "Accurate sum and dot product", 2005). Errors are at most ``(f + 2)^2 2^-106 sum_r |coef[r]|
-    |rows[r]|``, and the final rounding; with elements of size 1 they are usually about
-    ``0.3 sqrt(f) 2^-106 ||coef||``. Coefficients and elements over 2^995 may give NaN, and products
-    below 2^-968 errors of 2^-1072 each. What is not finite gives NaN or Inf.
+    High parts are added up without error, and their rounding errors in float64 (Ogita, Rump and
+    Oishi, "Accurate sum and dot product", 2005). Errors are at most ``(f + 2)^2 2^-106 sum_r
+    |coef[r]| |rows[r]|``, plus the final rounding; with elements of size 1 they are usually about
+    ``0.3 sqrt(f) 2^-106 ||coef||``. Coefficients and elements over 2^995 may give NaN. Products
+    below 2^-968 have errors of 2^-1072 each. Non-finite input gives NaN or Inf.
 
     Parameters
     ----------
     rows : Rows
-        Of float64: q reals each; or with `paired` q pairs, 2 q float64.
+        Rows of float64: q reals each; or with `paired`, q pairs, that is 2 q float64.
     coef : (f, 2) complex128 array
-        High parts of the real and the imaginary part, then low ones.
+        The high parts of the real and the imaginary part, then the low parts.
     out : (2 p,) float64 array
-        p pairs, normalised; p is q, or if this is odd, q + 1, or one less than q if this is even.
-        With `rounded` (p,): numbers rounded to float64.
+        p pairs, normalised. p is q; it may also be q + 1 if q is odd, or q - 1 if q is even. With
+        `rounded`, shape (p,): numbers rounded to float64.
     paired : bool
         Rows consist of pairs.
     rounded : bool
-        Write float64; for rows of pairs.
+        Write float64; for rows of pairs only.
     accumulate, check
-        As in `combine`; so is what is returned.
+        As in `combine`. Returns the same as `combine`.
     """
     extent = extent_of_pairs(rows, out, paired, rounded)
     nothing: Pair = np.zeros(extent // 2), np.zeros(extent // 2)
@@ -322,7 +323,7 @@ def combine_pairs(
         if accumulate:
             v, w = _parts(out, extent, not rounded)
             re, im = add(re, v), add(im, w)
-        result = np.stack([re, im]).transpose(2, 0, 1)  # pair by pair of numbers
+        result = np.stack([re, im]).transpose(2, 0, 1)  # (complex number, part, high or low)
         if rounded:
             result = result[..., 0]
     out[:] = result.reshape(-1)[: out.size]
@@ -330,7 +331,7 @@ def combine_pairs(
 
 
 def _parts(row: NDArray[np.float64], size: int, paired: bool) -> tuple[Pair, Pair]:
-    """Real and imaginary parts of a row, completed by zeros to so many reals."""
+    """Real and imaginary parts of a row, completed by zeros to `size` reals."""
     parts = np.zeros((size // 2, 2, 2))  # real or imaginary, high or low
     if paired:
         parts.reshape(-1)[: row.size] = row

@@ -1,4 +1,4 @@
-"""When the messages of a simulated round suffice."""
+"""Find when the messages of simulated rounds suffice."""
 
 from __future__ import annotations
 
@@ -11,47 +11,50 @@ from ..dispatch import own
 
 __all__ = ["completion"]
 
-# The numbers are csrc/fastgc.h's fgc_rule.
-BLOCKS = 0  # of every block so many messages, whichever they are
-CELLS = 1  # of cells so many that they weigh enough
-TILING = 2  # intervals, as edges between their ends, that connect 0 and k
-EDGES = 3  # edges of a graph whose components have an odd cycle, or sides of as many vertices
-SPAN = 4  # rows that span: those can be spared that did not come
+# Rules by which messages suffice. The numbers are those of fgc_rule in csrc/fastgc.h.
+BLOCKS = 0  # any `need` messages of each block
+CELLS = 1  # messages of cells that weigh `total` together
+TILING = 2  # intervals that, as edges between their ends, connect 0 and k
+EDGES = 3  # edges of a graph whose components each have an odd cycle, or two sides of one size
+SPAN = 4  # rows that span: the messages that did not come can be spared
 
-# What columns of `spare` count as zero, where they are orthonormal, and where 1 is the largest. (As
-# in csrc/completion.c.)
+# Numbers of `spare` that count as zero: ZERO in the orthonormal columns, SOLVED in the first, whose
+# largest is 1. (As in csrc/completion.c.)
 ZERO = 1e-9
 SOLVED = 1e-6
 
 
 class CompletionPlan(NamedTuple):
-    """A round of n workers and M messages.
+    """The messages of a round: n workers send M messages.
 
     A named tuple, so that Numba takes it as an argument.
 
     Attributes
     ----------
     kind : int
-        ``BLOCKS``, ``CELLS``, ``TILING``, ``EDGES`` or ``SPAN``: when messages suffice.
+        The rule by which messages suffice: ``BLOCKS``, ``CELLS``, ``TILING``, ``EDGES`` or
+        ``SPAN``.
     first : (n + 1,) int64 array
-        Messages of worker i are ``first[i] .. first[i+1] - 1``, sent in this order.
+        Worker i sends messages ``first[i] .. first[i+1] - 1``, in this order.
     share : (M,) float64 array
-        Part of its worker's work after which a message is sent, in (0, 1], ascending.
+        Share of its worker's work after which a message is sent, in (0, 1]; ascending for each
+        worker.
     loads : (n,) int64 array
         Computations of each worker.
     group : (M,) int64 array
-        Of each message its block, or cell, or the start of its interval or edge.
+        The block or cell of each message, or the start of its interval or edge.
     other : (M,) or (0,) int64 array
-        ``TILING`` and ``EDGES``: the end of it.
+        ``TILING`` and ``EDGES``: the end of the interval or edge.
     need : (groups,) int64 array
         ``BLOCKS``: messages needed of each block; ``CELLS``: weight of each cell.
     total : int
         ``CELLS``: weight needed, each cell counted once; ``TILING``: k; ``EDGES``: vertices.
     wait : int
-        All messages of so many workers suffice in any case; 0: they do not.
+        All messages of so many workers suffice in any case; 0: no such limit.
     spare : (M, q + 1) or (0, 0) float64 array
         ``SPAN``: messages can be spared if, in their rows, the first column is a combination of the
-        others. These are orthonormal; of the first, 1 is the largest. C-contiguous.
+        others. Over all rows the others are orthonormal, and the largest number of the first column
+        is 1. C-contiguous.
     """
 
     kind: int
@@ -74,7 +77,7 @@ class CompletionPlan(NamedTuple):
         overhead: float = 0.0,
         interrupted: bool = True,
     ) -> Completion:
-        """What ``kernels.unchecked.completion`` writes, by the backend in use."""
+        """Return what ``kernels.unchecked.completion`` writes, by the backend in use."""
         out = Completion.empty(len(work))
         own(completion)(self, delay, work, late, receive, overhead, interrupted, out)
         return out
@@ -86,10 +89,10 @@ class Completion(NamedTuple):
     Attributes
     ----------
     time : float64 array
-        Seconds until the gradient is known; Inf where all messages do not suffice.
+        Seconds until the gradient is known; Inf if all messages together do not suffice.
     messages, workers, computations : int64 array
-        Messages that had come when they sufficed, workers that had sent any, and computations
-        that all workers had finished then.
+        At the time when messages suffice: the messages that have come, the workers that have sent
+        any, and the computations that all workers have finished.
     """
 
     time: NDArray[np.float64]
@@ -99,19 +102,19 @@ class Completion(NamedTuple):
 
     @classmethod
     def empty(cls, rounds: int) -> Completion:
-        """Room for so many rounds."""
+        """Return arrays with room for `rounds` rounds."""
         counts = np.empty((3, rounds), dtype=np.int64)
         return cls(np.empty(rounds), *counts)
 
     def part(self, lo: int, hi: int) -> Completion:
-        """Rounds lo .. hi-1; a view."""
+        """Return a view of rounds lo .. hi-1."""
         piece = slice(lo, hi)
         return Completion(
             self.time[piece], self.messages[piece], self.workers[piece], self.computations[piece]
         )
 
 
-_ARRIVALS = 1 << 22  # at a time: 32 MB
+_ARRIVALS = 1 << 22  # arrivals that are computed at a time: 32 MB
 
 
 def completion(
@@ -124,7 +127,7 @@ def completion(
     interrupted: bool,
     out: Completion,
 ) -> None:
-    """Simulate rounds: when messages suffice, and what had been done by then.
+    """Simulate rounds: when messages suffice, and what has come and been computed by then.
 
     Message m of worker i arrives ``late[i] + delay[r, i] + work[r, i] * share[m]`` seconds after
     round r began.
@@ -133,21 +136,21 @@ def completion(
     ----------
     plan : CompletionPlan
     delay, work : (rounds, n) float64 array
-        Seconds until each worker begins, once it is free, and seconds that all its work takes;
+        Seconds until each worker begins, once it is free, and seconds that all its work takes.
         C-contiguous, finite, not negative.
     late : (n,) float64 array
-        Seconds after a round's beginning until each worker is free. Of every round if
-        `interrupted`; else of the first round, and overwritten with those of the next one.
+        Seconds from the beginning of a round until each worker is free: in every round if
+        `interrupted`; else in the first round, and overwritten with those of the next round.
     receive : float
-        Seconds that the master takes for each message that it hears, one after the other in order
-        of arrival.
+        Seconds that the master takes for each message that came, one after the other in order of
+        arrival.
     overhead : float
         Seconds between the end of a round and the beginning of the next one.
     interrupted : bool
-        Whether workers drop what they are at when a round ends. If not, they finish the message
-        that they are at when the next round begins, unheard, and then join the newest round.
+        Whether workers drop their work when a round ends. If not, they finish the message that they
+        are at when the next round begins, which nobody uses, and then join the newest round.
     out : Completion
-        Where to write; arrays of shape (rounds,).
+        Where results are written; arrays of shape (rounds,).
     """
     sender = np.repeat(np.arange(plan.loads.size), np.diff(plan.first))
     step = max(_ARRIVALS // max(sender.size, 1), 1) if interrupted else 1
@@ -172,7 +175,7 @@ def _complete(
     receive: float,
     out: Completion,
 ) -> None:
-    """Rounds whose messages arrive at `arrival`, (rounds, M)."""
+    """Simulate rounds whose messages arrive at `arrival`, (rounds, M)."""
     latest = np.full(len(arrival), np.inf)
     if plan.wait:
         last = np.sort(arrival[:, plan.first[1:] - 1], axis=1)
@@ -195,7 +198,7 @@ def _complete(
     since = ready[:, None] - begin
     part = (since >= 0).astype(float)
     np.divide(since, whole, out=part, where=(since >= 0) & (since < whole))
-    if first.size:  # since may have lost the digits that tell, see csrc/completion.c
+    if first.size:  # `since` may have lost digits: see `computed` in csrc/completion.c
         sent = np.maximum.reduceat(np.where(heard, plan.share, 0.0), first, axis=1)
         part[:, sends] = np.maximum(part[:, sends], sent)
     out.computations[:] = np.floor(plan.loads * part + 1e-9).sum(axis=1)
@@ -224,7 +227,7 @@ def _cells_ready(plan: CompletionPlan, arrival: NDArray[np.float64]) -> NDArray[
     cells, starts = np.unique(plan.group[order], return_index=True)
     earliest = np.minimum.reduceat(arrival[:, order], starts, axis=1)
     by_time = np.argsort(earliest, axis=1)
-    # before the first arrival, nothing has come; and some rounds may wait for ever
+    # The weight is 0 before the first arrival; rounds that never have enough are ready at Inf.
     weight = np.cumsum(np.pad(plan.need[cells][by_time], ((0, 0), (1, 0))), axis=1)
     times = np.take_along_axis(earliest, by_time, axis=1)
     times = np.pad(times, ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, np.inf)))
@@ -255,14 +258,14 @@ def _tiling_ready(plan: CompletionPlan, arrival: NDArray[np.float64]) -> NDArray
 
 
 def _edges_ready(plan: CompletionPlan, arrival: NDArray[np.float64], latest: float) -> float:
-    """When each component has an odd cycle or even sides: by vertices that are in two copies.
+    """When each component has an odd cycle, or two sides of one size, by two copies of vertices.
 
-    An edge joins each of its ends to the other's second copy. A component has an odd cycle if it is
-    joined to its own copy; then both copies of each vertex are in one component, as often each.
-    Otherwise those of its vertices that are in it as second copies are on the other side.
+    An edge joins the first copy of either end to the second copy of the other. If a component has
+    an odd cycle, it is joined to its own copy, and has equally many first and second copies.
+    Otherwise its first copies are one side, and its second copies the other.
     """
     part = np.arange(2 * plan.total)
-    excess = np.repeat([1, -1], plan.total)  # of first copies over second ones
+    excess = np.repeat([1, -1], plan.total)  # counts first copies less second ones
     for m in np.argsort(arrival, kind="stable"):
         if arrival[m] > latest:
             break
@@ -275,13 +278,13 @@ def _edges_ready(plan: CompletionPlan, arrival: NDArray[np.float64], latest: flo
 
 
 def _span_ready(plan: CompletionPlan, arrival: NDArray[np.float64], latest: float) -> float:
-    """By least squares of what is to be spared, from the last message on."""
+    """When rows span, by least squares: the latest messages that can be spared together."""
     in_order = np.argsort(arrival, kind="stable")
     first, others = plan.spare[:, 0], plan.spare[:, 1:]
     for at in range(arrival.size - 1, -1, -1):
         late = in_order[at:]
         basis, size, _ = np.linalg.svd(others[late], full_matrices=False)
-        basis = basis[:, size > ZERO]  # not in proportion to the largest, which may be rounding
+        basis = basis[:, size > ZERO]  # not relative to the largest, which may be mere rounding
         if np.abs(first[late] - basis @ (basis.T @ first[late])).max() > SOLVED:
             last = float(arrival[in_order[at]])
             return last if last <= latest else np.inf

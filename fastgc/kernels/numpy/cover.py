@@ -1,4 +1,4 @@
-"""Decoding vectors of messages that are plain sums: over cells, parts of a line, or two blocks."""
+"""Decoding vectors of messages that are plain sums: over cells or intervals, or of two blocks."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class CellsPlan(NamedTuple):
     Attributes
     ----------
     cell : (M,) int64 array
-        Of each message.
+        The cell of each message.
     weight : (cells,) int64 array
     need : int
-        What distinct cells must weigh.
+        The weight that distinct cells must have together.
     whole : float
-        What came is multiplied by this over its weight; 0: it is not.
+        The sum of the cells that came is multiplied by `whole` over their weight; 0: it is not.
     """
 
     cell: NDArray[np.int64]
@@ -37,18 +37,18 @@ class CellsPlan(NamedTuple):
 
 
 class TilingPlan(NamedTuple):
-    """Messages that are each the sum over an interval, as edges of a graph of their ends.
+    """Messages that are each the sum over an interval: edges between the intervals' ends.
 
     A named tuple, so that Numba takes it as an argument. Points are the ends of intervals in
-    ascending order, from 0 to k; each edge is there twice, once at either of its ends.
+    ascending order, from 0 to k. Each edge is listed twice, once at either of its ends.
 
     Attributes
     ----------
     messages : int
     first : (points + 1,) int64 array
-        Edges of point p are ``first[p] .. first[p+1] - 1``, in the order of their messages.
+        Point p has edges ``first[p] .. first[p+1] - 1``, in order of their messages.
     point, other, message : (2 M,) int64 array
-        Of each edge: the point that it is at, its other end, and its message.
+        Of each edge: the point that lists it, its other end, and its message.
     """
 
     messages: int
@@ -59,7 +59,7 @@ class TilingPlan(NamedTuple):
 
 
 def tiling_plan(start: NDArray[np.int64], stop: NDArray[np.int64], k: int) -> TilingPlan:
-    """Of messages that are sums over ``start[i]:stop[i]`` and are to give [0, k)."""
+    """Plan for messages i that are the sums over ``start[i]:stop[i]``; the whole is [0, k)."""
     messages = np.arange(start.size)
     ends, place = np.unique(np.concatenate([start, stop, [0, k]]), return_inverse=True)
     at, other = place[: 2 * start.size], np.roll(place[: 2 * start.size], start.size)
@@ -81,9 +81,9 @@ def bind_cells(
     """Prepare the decoding vector of messages that are sums over cells, on two fixed buffers.
 
     Returns a function ``fill(f) -> status`` that reads ``survivors[:f]`` and writes ``out[:f]``: 1,
-    or what the plan multiplies by, for the first message of each cell, and 0 for others. Its status
-    may be `Status.OUT_OF_RANGE`, `Status.DUPLICATE` or `Status.TOO_FEW`, and `out` means nothing
-    then. Pointers are taken once, here.
+    or the plan's factor, for the first message of each cell, and 0 for others. If its status is
+    `Status.OUT_OF_RANGE`, `Status.DUPLICATE` or `Status.TOO_FEW`, `out` means nothing. Pointers are
+    taken once, here.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def bind_cells(
 
 
 def _path(plan: TilingPlan, came: NDArray[np.bool_], back: bool) -> list[int] | None:
-    """Edges of the fewest messages that lead from the first point to the last, from the end."""
+    """Edges of the fewest messages that lead from the first point to the last, from the end on."""
     last = plan.first.size - 2
     via, ahead = {0: -1}, deque([0])
     while ahead and last not in via:
@@ -131,10 +131,10 @@ def bind_tiling(
 ) -> Callable[[int], int]:
     """Prepare the decoding vector of messages that are sums over intervals, on two fixed buffers.
 
-    Takes such buffers as `bind_cells`, and returns such a function ``fill(f) -> status``. It writes
-    1 for the fewest messages that add up to the whole; where none do, 1 and -1 for the fewest that
-    do if some are subtracted; and 0 for others. Of equally few it takes those found first, in
-    breadth, by number.
+    Takes the same buffers as `bind_cells`, and returns the same kind of function ``fill(f) ->
+    status``. It writes 1 for the fewest messages that add up to the whole. If none do, it writes 1
+    and -1 for the fewest that add up to it if some are subtracted. Other messages have 0. Of
+    equally few, it takes those that breadth-first search finds first, by number.
     """
 
     def fill(f: int) -> int:
@@ -154,8 +154,8 @@ def bind_tiling(
     return fill
 
 
-# Conjugate gradients end when what they lack is this small, relative and squared, or after so many
-# steps: the vector is then as short as can be to a part in a thousand or so. (As in csrc/edges.c.)
+# Conjugate gradients end when the squared relative residual is below SHORT, or after STEPS steps.
+# The vector is then the shortest, to about a part in a thousand. (As in csrc/edges.c.)
 SHORT = 1e-6
 STEPS = 100
 
@@ -170,9 +170,9 @@ class EdgesPlan(NamedTuple):
     ends : (M, 2) int64 array
         The two vertices of each edge, which differ. C-contiguous.
     weight : (vertices,) float64 array
-        Positive: the partitions of each block.
+        The partitions of each block, positive.
     need : int
-        Messages that are combined in any case, as well as they can be.
+        So many messages are combined in any case, as well as possible.
     """
 
     ends: NDArray[np.int64]
@@ -181,7 +181,7 @@ class EdgesPlan(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A component: vertices as they are reached, by which edges, and an edge within a side."""
+    """A component: its vertices as reached, the edges that reach them, and one within a side."""
 
     order: list[int]
     via: list[int]
@@ -215,15 +215,15 @@ def _parts(ends: NDArray[np.int64], vertices: int) -> tuple[list[_Part], NDArray
 def _sums(
     ends: NDArray[np.int64], values: NDArray[np.float64], vertices: int
 ) -> NDArray[np.float64]:
-    """Of the values of edges, at each vertex."""
-    # of no edges, it would count integers
+    """Sum of the values of edges at each vertex."""
+    # without edges, bincount returns integers
     return np.bincount(ends.ravel(), np.repeat(values, 2), minlength=vertices).astype(np.float64)
 
 
 def _shortest(
     ends: NDArray[np.int64], weight: NDArray[np.float64], wanted: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Values of edges whose sums are nearly as wanted: conjugate gradients, see csrc/edges.c."""
+    """Short values of edges with nearly the wanted sums, by conjugate gradients: csrc/edges.c."""
     u, v = ends.T
     share = 1 / (weight[u] + weight[v])
 
@@ -255,16 +255,17 @@ def bind_edges(
 ) -> Callable[[int], int]:
     """Prepare the decoding vector of messages that are sums of two blocks, on two fixed buffers.
 
-    Takes such buffers as `bind_cells`, and returns such a function ``fill(f) -> status``. What it
-    writes combines the messages so that each block counts as nearly once as can be: with x_v what
-    block v counts, the sum over v of ``weight_v (x_v - 1)^2`` is the least. In time linear in
-    blocks and messages: of a component of the graph that is not bipartite, all x are 1; of one that
-    is, with sides L and R, ``x_v = 1 -+ (|L| - |R|) / (weight_v sum over u of 1 / weight_u)``, - in
-    L and + in R. Fewer messages than the plan needs are `Status.TOO_FEW` unless all x are 1.
+    Takes the same buffers as `bind_cells`, and returns the same kind of function ``fill(f) ->
+    status``. Its vector combines the messages so that each block counts as nearly once as possible:
+    if block v counts x_v times, the sum over v of ``weight_v (x_v - 1)^2`` is least. It takes time
+    linear in blocks and messages. In a component of the graph that is not bipartite, all x are 1.
+    In one that is, with sides L and R, ``x_v = 1 -+ (|L| - |R|) / (weight_v sum over u of 1 /
+    weight_u)``, with - in L and + in R. The status is `Status.TOO_FEW` if fewer messages came than
+    the plan needs, unless all x are 1.
 
-    Of all vectors with these x it writes a short one: conjugate gradients go towards the least sum
-    over messages of the weight of both blocks times the square of the coefficient, for a hundred
-    steps at most, and what x then lacks is made up for along a spanning tree.
+    Of all vectors with these x it writes a short one. At most a hundred steps of conjugate
+    gradients go towards the least sum, over messages, of the weight of both blocks times the square
+    of the coefficient. What x then lacks is corrected along a spanning tree.
     """
 
     def fill(f: int) -> int:
@@ -281,7 +282,7 @@ def bind_edges(
             more = 0 if odd >= 0 else side[order].sum()
             wanted[order] -= side[order] * more / (weight[order] * (1 / weight[order]).sum())
             if len(order) == 1:
-                wanted[order] = 0  # without rounding: no edge could make up for it
+                wanted[order] = 0  # exactly: no edge could make up for a rounding
         if f < plan.need and (wanted != 1).any():
             return Status.TOO_FEW
         values = _shortest(ends, weight, wanted)

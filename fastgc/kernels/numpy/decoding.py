@@ -1,4 +1,4 @@
-"""Decoding vectors and streams of cyclic codes, and the bits of sets of survivors."""
+"""Decoding vectors and streams of cyclic codes, and bit masks of survivors."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def _turn_block(
     product: NDArray[np.float64],
     exponent: NDArray[np.int64],
 ) -> NDArray[np.complex128]:
-    """Entries from the products over `count` workers with this sum of their indices."""
+    """Entries from the products over `count` workers whose indices add up to `total`."""
     m, q = product.size, int(tables.q[b])
-    # locator: factors 2 sin * exp(i (theta - pi/2)) over the stragglers, and 1/m;
-    # lookup: their inverses over the other survivors
+    # locator: factors 2 sin * exp(i (theta - pi/2)) over the stragglers, times 1/m;
+    # lookup: the inverses of such factors over the other survivors
     sign, factors = (-1, count - 1) if lookup else (1, count)
     turn = sign * q * (count * np.arange(m) - total) % (2 * m)
     at = tables.phase_offset[b]
@@ -84,7 +84,7 @@ def _decode_block(
 def _keep_spread(
     sine: NDArray[np.float64], need: int, present: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """The `need` survivors that are spread best, in Leja order; see csrc/cyclic.c."""
+    """Find the `need` survivors that are spread best, in Leja order: see csrc/cyclic.c."""
     m = present.size
     kept = np.zeros(m, dtype=np.bool_)
     score, largest = present.astype(float), 1.0
@@ -115,7 +115,7 @@ def _spread_block(
 def _mark(
     plan: CyclicPlan, survivors: NDArray[np.int64], present: NDArray[np.bool_]
 ) -> tuple[Status, int]:
-    """Check and mark survivors."""
+    """Check survivors and mark them in `present`. Returns the status, and where it applies."""
     inside = (survivors >= 0) & (survivors < plan.workers)
     present[:] = False
     present[survivors[inside]] = True
@@ -136,7 +136,7 @@ def _missing(tables: CyclicTables, present: NDArray[np.bool_]) -> int:
 def _decode_marked(
     tables: CyclicTables, method: int, present: NDArray[np.bool_]
 ) -> NDArray[np.complex128]:
-    """The entries of all workers."""
+    """Entries for all workers."""
     blocks = [present[lo:hi] for lo, hi in pairwise(tables.start)]
     if method == SPREAD:
         return np.concatenate([_spread_block(tables, b, block) for b, block in enumerate(blocks)])
@@ -161,12 +161,12 @@ def bind_decoding_vector(
     out: NDArray[np.complex128],
     longest: float = math.inf,
 ) -> tuple[Decode, Where]:
-    """Prepare the decoding vector's computation on two fixed buffers.
+    """Prepare the computation of decoding vectors on two fixed buffers.
 
     Returns a function ``decode(method, f) -> status`` that reads ``survivors[:f]`` and writes
-    ``out[:f]``, and an object whose item 0 then says where that status applies. Pointers are taken
-    once, here. Where the sum of the entries' squares is over `longest`, they are written, and the
-    status is ``IMPRECISE``.
+    ``out[:f]``, and an object whose item 0 then says where the status applies. Pointers are taken
+    once, here. If the entries' sum of squares is over `longest`, they are written, and the status
+    is ``IMPRECISE``.
     """
     present, where = np.empty(plan.workers, dtype=np.bool_), [0]
 
@@ -189,7 +189,7 @@ def bind_polar(
     size: NDArray[np.float64],
     out: NDArray[np.complex128],
 ) -> Polar:
-    """Prepare a vector of which magnitudes are known, by worker: `size`, read when it is written.
+    """Prepare a vector whose magnitudes are known, by worker: `size`, read when it is written.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def bind_polar(
 
 
 def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
-    """Prepare what can be done to a stream of this code; pointers are taken once, here."""
+    """Prepare the functions of a stream of this code. Pointers are taken once, here."""
     tables = plan.tables
     start = tables.start.tolist()
     where = [0]
@@ -236,7 +236,7 @@ def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
         for b, (lo, hi) in enumerate(pairwise(start)):
             m, q, at = hi - lo, int(tables.q[b]), tables.offset[b]
             lost = np.flatnonzero(stream.away[lo:hi])
-            if 2 * lost.size > m:  # over all, without the others; see csrc/decoding.c
+            if 2 * lost.size > m:  # the product over all, divided by the others: csrc/decoding.c
                 kept = np.flatnonzero(~stream.away[lo:hi])
                 product, exponent = cyclic_product(tables.cosecant[at : at + 2 * m], m, kept)
                 odd = (m - 1) * (q + 1) // 2 + q * np.arange(m)
@@ -283,20 +283,20 @@ def decoding_vectors(
     where: NDArray[np.int64],
     longest: float = math.inf,
 ) -> None:
-    """Decoding vectors of many rounds.
+    """Compute the decoding vectors of many rounds.
 
     Parameters
     ----------
     plan : CyclicPlan
     masks : (rounds, n) bool array
-        The survivors of each round; C-contiguous, and overwritten if `method` is ``SPREAD``.
+        The survivors of each round; C-contiguous. ``SPREAD`` overwrites it.
     method : int
-        As of the function that `bind_decoding_vector` returns.
+        As for the function that `bind_decoding_vector` returns.
     out : (rounds, n) complex128 array
         C-contiguous; the coefficients of all workers, 0 for stragglers.
     where : (rounds,) int64 array
-        0; or how many more survivors are needed, and the row of `out` was not written; or -1, if an
-        entry is beyond a double; or -2, if the sum of their squares is over `longest`.
+        0; or how many more survivors are needed, and the row of `out` is not written; or -1 if an
+        entry does not fit a double; or -2 if the sum of squares is over `longest`.
     longest : float
     """
     for r, present in enumerate(masks):
@@ -315,9 +315,9 @@ def bind_survivor_mask(
 ) -> Callable[[int], int]:
     """Prepare the bit mask of a set of survivors on two fixed buffers.
 
-    Returns a function ``mask(f)`` that reads ``survivors[:f]``, in whatever order, and writes
-    `bits`: that of number i is bit ``i % 8`` of byte ``i // 8``. It returns 0 if they are distinct
-    and in 0 .. n-1; otherwise 1, and the bits mean nothing.
+    Returns a function ``mask(f)`` that reads ``survivors[:f]``, in any order, and writes `bits`:
+    survivor i has bit ``i % 8`` of byte ``i // 8``. It returns 0 if survivors are distinct and in
+    0 .. n-1; otherwise 1, and the bits mean nothing.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Random delays of workers, with their works."""
+"""Random delays of workers, and how long they work."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ _TOGETHER = 512  # delays that compiled loops draw at a time
 
 
 class DelayPlan(NamedTuple):
-    """Delays and works of n workers in any round, of which each random number is known by itself.
+    """Delays and works of n workers in any round: each random number can be drawn by itself.
 
-    With h exponential of mean 1, worker i is late by ``shift[i] + scale[i] h``, or where
-    ``power[i] > 0`` by ``shift[i] + scale[i] exp(power[i] h)``, or by what is given. Times this
-    delay, it begins after ``onset`` and works for ``load[i]``, and for ``work[i]`` seconds more.
-    Both times are multiplied by the same random number between 1 and 1 + 2^-40: what is
-    simultaneous comes in random order. There is a single random number for both.
+    With h exponential of mean 1, worker i is late by ``shift[i] + scale[i] h``, or if
+    ``power[i] > 0`` by ``shift[i] + scale[i] exp(power[i] h)``, or by its given delay. It begins
+    after ``onset`` times this delay, and works for ``load[i]`` times the delay plus ``work[i]``
+    seconds. Both times are multiplied by the same random number between 1 and 1 + 2^-40, so that
+    simultaneous messages come in random order. One random number gives h and this factor.
 
     A named tuple, so that Numba takes it as an argument.
 
     Attributes
     ----------
     key : uint64
-        Of the random numbers: SplitMix64's of the counter ``key + round n + worker``, in its steps.
+        The random numbers are SplitMix64's, ``round n + worker`` steps after this counter.
     onset : float
     shift, scale, power, load, work : (repeats n,) float64 array
-        The numbers of all workers, several times over for loops over several rounds.
+        The numbers of all workers, `repeats` times over, for loops over several rounds.
     repeats : int
     given : (rounds, n) float64 array
-        The delays of the rounds asked for, if any are given; else of no rounds.
+        The given delays of the rounds to draw; without rounds if delays are random.
     """
 
     key: np.uint64
@@ -58,7 +58,7 @@ class DelayPlan(NamedTuple):
         load: NDArray[np.float64],
         work: NDArray[np.float64],
     ) -> DelayPlan:
-        """The plan of n workers, each array of shape (n,), where no delays are given."""
+        """Return the plan of n workers with random delays; each array has shape (n,)."""
         n = shift.size
         repeats = max(1, _TOGETHER // n)
         numbers = np.tile([shift, scale, power, load, work], repeats)
@@ -66,11 +66,11 @@ class DelayPlan(NamedTuple):
         return cls(key, onset, shift, scale, power, load, work, repeats, np.empty((0, n)))
 
     def part(self, lo: int, hi: int) -> DelayPlan:
-        """The same for rounds lo .. hi-1 of those that are given; a view."""
+        """Return a view of the plan for the given rounds lo .. hi-1."""
         return self._replace(given=self.given[lo:hi])
 
     def draw(self, first: int, rounds: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """What ``kernels.unchecked.draw`` writes of so many rounds, by the backend in use."""
+        """Return what ``kernels.unchecked.draw`` writes for rounds, by the backend in use."""
         wait, whole = np.empty((2, rounds, self.given.shape[1]))
         own(draw)(self, first, wait, whole)
         return wait, whole
@@ -79,7 +79,7 @@ class DelayPlan(NamedTuple):
 Bits = NDArray[np.uint64]
 Array = NDArray[np.float64]
 
-# See csrc/delays.c, also for the polynomials; every backend rounds alike.
+# csrc/delays.c explains these, and the polynomials. Every backend rounds alike.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (
     (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
@@ -112,17 +112,17 @@ _EXP = (
 
 
 def draw(delays: DelayPlan, first: int, wait: Array, whole: Array) -> None:
-    """Random delays of rounds ``first``, ``first + 1``, ..., with the works.
+    """Draw the delays and works of rounds ``first``, ``first + 1``, ...
 
-    They depend on the plan, the round and the number of workers only.
+    They depend only on the plan, the round and the number of workers.
 
     Parameters
     ----------
     delays : DelayPlan
     first : int
     wait, whole : (rounds, n) float64 array
-        Where to write seconds until each worker begins, once it is free, and seconds that all its
-        work takes: as `completion` takes them.
+        Written: the seconds until each worker begins, once it is free, and the seconds that all its
+        work takes, as `completion` reads them.
     """
     rounds, n = wait.shape
     random = _random(delays.key, first * n, rounds * n).reshape(rounds, n)

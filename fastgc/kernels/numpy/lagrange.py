@@ -35,15 +35,15 @@ def lagrange_products(
     exponent: NDArray[np.int64],
     hit: NDArray[np.int64],
 ) -> None:
-    """``mantissa[i] 2^exponent[i] = prod_j (points[i] - nodes[j])``.
+    """Compute ``mantissa[i] 2^exponent[i] = prod_j (points[i] - nodes[j])``.
 
-    Nodes that are the point are left out of the product: ``hit[i]`` is the last of them. If there
-    is none, it is -1, or -2 where a node is nearer than 2^-250.
+    Nodes that equal the point are left out of the product; ``hit[i]`` is the last of them. If there
+    is none, it is -1, or -2 if a node is nearer than 2^-250.
 
     Parameters
     ----------
     nodes : (m,) float64 or complex128 array
-        Of modulus 1 or so at most, as the points.
+        Nodes and points have moduli of about 1 at most.
     points, mantissa : (p,) array
         Of the nodes' dtype. Mantissas, or the larger of their parts, lie in [1, 2).
     exponent, hit : (p,) int64 array
@@ -56,7 +56,7 @@ def lagrange_products(
         row, column = np.nonzero(_larger_part(factors) == 0)
         hit[row] = at + column
         factors[row, column] = 1.0
-        # Four of them leave the range of a double.
+        # Four factors that are smaller leave the range of a double.
         near = _larger_part(factors) < 2.0**-250
         hit[near.any(axis=1) & (hit == -1)] = -2
         shift = np.where(near, _exponent(factors), 0)
@@ -78,7 +78,7 @@ def _larger_part(x: NDArray[Any]) -> NDArray[Any]:
 
 
 def _ldexp(x: NDArray[Any], exponent: NDArray[Any]) -> NDArray[Any]:
-    exponent = np.clip(exponent, -9000, 9000).astype(np.intc)  # which ldexp takes
+    exponent = np.clip(exponent, -9000, 9000).astype(np.intc)  # the type that ldexp takes
     scaled: NDArray[Any] = np.empty_like(x)
     with np.errstate(over="ignore", under="ignore"):
         scaled.real = np.ldexp(x.real, exponent)
@@ -88,7 +88,7 @@ def _ldexp(x: NDArray[Any], exponent: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check_exponents(weight_exponent: NDArray[np.int64]) -> None:
-    most = 2**40  # far from where sums of exponents leave 64 bits
+    most = 2**40  # sums of such exponents stay far within 64 bits
     if not -most <= weight_exponent.min() <= weight_exponent.max() <= most:
         raise ValueError("exponents in weight_exponent must be between -2^40 and 2^40")
 
@@ -121,17 +121,17 @@ def lagrange_basis(
     points: NDArray[Any],
     out: NDArray[Any],
 ) -> None:
-    """``out[i, j] = l_j(points[i])``, the Lagrange basis on distinct nodes, or its column sums.
+    """Compute ``out[i, j] = l_j(points[i])``, the Lagrange basis on distinct nodes, or column sums.
 
     Parameters
     ----------
     nodes, weights : (m,) float64 or complex128 array
     weight_exponent : (m,) int64 array
-        With the weights: 1 over the products of each node's differences to the others. Exponents
-        are between -2^40 and 2^40.
+        ``weights[j] 2^weight_exponent[j]`` is 1 over the product of node j's differences from the
+        others. Exponents are between -2^40 and 2^40.
     points : (p,) array
     out : (p, m) or (m,) array
-        Contiguous; all of one dtype. If it is a vector, the sum over all points.
+        Contiguous; all arrays of numbers have one dtype. A vector gets the sum over all points.
     """
     mantissa, exponent = np.empty_like(points), np.empty(points.size, dtype=np.int64)
     hit = np.empty(points.size, dtype=np.int64)
@@ -158,23 +158,23 @@ def lagrange_weights(
     weights: NDArray[Any],
     exponent: NDArray[np.int64] | None,
 ) -> int | None:
-    """Barycentric weights ``1 / prod_(i != j) (x_j - x_i)`` of the nodes over a power of two.
+    """Compute barycentric weights ``1 / prod_(i != j) (x_j - x_i)`` of scaled nodes x.
 
     Parameters
     ----------
     nodes : (m,) float64 or complex128 array
     scaled : (m,) array
-        ``nodes * 2.0**shift``, whose largest part lies in [1/2, 1): x.
+        The scaled nodes, x: ``nodes * 2.0**shift``, whose largest part lies in [1/2, 1).
     weights : (m,) array
-        Of the nodes' dtype, as `scaled`.
+        Of the nodes' dtype, like `scaled`.
     exponent : (m,) int64 array or None
         Weight j is ``weights[j] * 2.0**exponent[j]``. None: all weights are instead multiplied by
-        one power of two, with which the largest modulus lies in [1, 2).
+        one power of two, so that the largest modulus lies in [1, 2).
 
     Returns
     -------
     int or None
-        The shift; None if a node is not finite or two coincide, and what is written is no weight.
+        The shift; None if a node is not finite or two coincide: `weights` then means nothing.
     """
     largest = float(_larger_part(nodes).max())
     if not np.isfinite(nodes).all():
@@ -218,7 +218,7 @@ def lagrange_evaluate(
     scale: float,
     out: NDArray[Any],
 ) -> bool:
-    """``out[i] = sum_j values[j] l_j(scale * points[i])``; exactly a value where a point is a node.
+    """Compute ``out[i] = sum_j values[j] l_j(scale * points[i])``, exactly if a point is a node.
 
     Parameters
     ----------
@@ -226,15 +226,15 @@ def lagrange_evaluate(
         As in `lagrange_basis`.
     values : (m,) array
     points, out : (p,) array
-        All of one dtype.
+        All arrays of numbers have one dtype.
     scale : float
         A power of two.
 
     Returns
     -------
     bool
-        False, and nothing is written, if a point or a value is not finite, or a point is beyond
-        2^239.
+        False, with nothing written, if a point or a value is not finite, or a scaled point is
+        beyond 2^239.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         points = points * scale
@@ -251,21 +251,21 @@ def lagrange_evaluate(
 def bind_functional(
     nodes: NDArray[Any], points: NDArray[Any], chosen: NDArray[np.int64], out: NDArray[Any]
 ) -> Callable[[int], int]:
-    """Prepare the column sums of Lagrange bases of some of the nodes on two fixed buffers.
+    """Prepare the column sums of Lagrange bases of some of the nodes, on two fixed buffers.
 
-    Returns a function ``functional(f) -> status`` that reads ``chosen[:f]``, numbers of nodes, and
-    writes ``out[:f]``: ``sum_i l_j(points[i])`` for each of them. f is 1 at least. Its status is
-    `Status.OUT_OF_RANGE` where a number is, `Status.DUPLICATE` where two nodes coincide, and
-    `Status.OVERFLOW` where a sum is beyond a double.
+    Returns a function ``functional(f) -> status``, f >= 1, that reads ``chosen[:f]``, numbers of
+    nodes, and writes ``out[:f]``: ``sum_i l_j(points[i])`` for each of these. Its status is
+    `Status.OUT_OF_RANGE` if a number is not that of a node, `Status.DUPLICATE` if two nodes
+    coincide, and `Status.OVERFLOW` if a sum does not fit a double.
 
     Parameters
     ----------
     nodes : (n,) float64 or complex128 array
-        Of modulus 1 or so at most.
+        Moduli are about 1 at most.
     points : (p,) array
     chosen : int64 array
     out : array
-        All but the numbers of one dtype.
+        Has the dtype of `nodes`, as `points` has.
     """
 
     def functional(f: int) -> int:

@@ -12,7 +12,7 @@ from .pairs import Pair, add, divide, multiply, negate, square_root, total
 
 __all__ = ["cauchy_ridge", "locator_values", "ridge", "ridge_pairs"]
 
-BLOCK = 64  # unknowns that a triangular system is solved for at a time
+BLOCK = 64  # unknowns of a triangular system that are solved for at a time
 
 
 def ridge(
@@ -22,9 +22,9 @@ def ridge(
     unit: float,
     out: NDArray[np.complex128],
 ) -> None:
-    """Write the coefficients of `fastgc.kernels.near_exact`'s polynomial to `out`.
+    """Write the coefficients of the polynomial of `fastgc.kernels.near_exact` to `out`.
 
-    Here by a QR factorisation of the whole problem, O(s c^2).
+    By a QR factorisation of the whole problem, O(s c^2).
 
     Parameters
     ----------
@@ -35,15 +35,15 @@ def ridge(
     unit : float
         As in `near_exact`; s and c are not 0.
     out : (c,) complex128 array
-        Of z^1 .. z^c; contiguous.
+        The coefficients of z^1 .. z^c; contiguous.
 
     Notes
     -----
-    With the phase ``z^((c+1)/2)`` taken out, powers z^1 .. z^c are cosines and sines, and the
-    matrix is real.
+    Without the common phase ``z^((c+1)/2)``, the powers z^1 .. z^c become cosines and sines, and
+    the matrix is real.
     """
     s, n = turns.size, circle.size // 2
-    twice = np.arange(c - 1, 0, -2)  # twice the exponents -(c-1)/2 .. (c-1)/2 that are positive
+    twice = np.arange(c - 1, 0, -2)  # twice the positive ones of the exponents -(c-1)/2 .. (c-1)/2
     half = twice.size
     waves = math.sqrt(2) * circle[np.multiply.outer(turns, twice) % (2 * n)]
     system = np.zeros((s + c, c + 2))
@@ -61,7 +61,7 @@ def ridge(
 
 
 def _back(triangle: NDArray[np.float64], y: NDArray[Any]) -> NDArray[Any]:
-    """Solve with an upper triangle."""
+    """Solve a system with an upper triangular matrix."""
     y = y.copy()
     for end in range(len(y), 0, -BLOCK):
         start = max(end - BLOCK, 0)
@@ -70,8 +70,9 @@ def _back(triangle: NDArray[np.float64], y: NDArray[Any]) -> NDArray[Any]:
     return y
 
 
-# What the size of a solution is taken for, over that of the parts it is a sum of; how much larger
-# than the least an error may be before steps end; and a pivot over the first that is but rounding.
+# MARGIN: assumed size of the solution, relative to that of the parts found so far. LARGER: steps
+# end once the rounding is so many times the least error so far. NOTHING: a pivot so small, relative
+# to the first, is mere rounding.
 MARGIN, LARGER, NOTHING = 64.0, 4.0, 1e-18
 
 
@@ -87,19 +88,21 @@ def cauchy_ridge(
 ) -> None:
     """Write to `out` a short z that nearly solves ``C z = b``, C[i, k] = g_i h_k / (x_i - y_k).
 
-    By as many steps of elimination as pay: until what is left of b meets the rounding by a unit
-    that the size of z brings. O((s + c) r) for r steps, and r (c - r) for a few times to shorten z.
+    Elimination takes as many steps as pay: until what is left of b is as small as the rounding, by
+    `unit`, that the size of z brings. r steps take O((s + c) r); shortening z takes a few times
+    r (c - r).
 
     Parameters
     ----------
     x, y : (2, s) and (2, c) float64 arrays
-        Nodes, all different, each as a sum of two numbers.
+        Nodes, all different, each the sum of two numbers.
     g, h : (s,) and (c,) float64 arrays
-        Not 0; s and c are not, either.
+        Without zeros; s and c are not 0, either.
     b : (s,) complex128 array
     unit : float
+        Unit roundoff of messages.
     size : float
-        Square of what z is added to.
+        Squared norm of the vector that z is added to.
     out : (c,) complex128 array
         Contiguous.
 
@@ -110,9 +113,9 @@ def cauchy_ridge(
         g_i *= (x_i - x_p) / (x_i - y_q)
         h_k *= (y_k - y_q) / (y_k - x_p)
 
-    (Gohberg, Kailath and Olshevsky 1995), so that a step takes O(s + c), only multiplies, and keeps
-    the high relative accuracy of every entry, however small (Demmel 1999). Pivots are the largest
-    of their rows and columns. Of solutions to the equations of these steps the shortest is taken.
+    (Gohberg, Kailath and Olshevsky 1995). So a step takes O(s + c), only multiplies, and keeps the
+    high relative accuracy of every entry, however small (Demmel 1999). A pivot is the largest entry
+    of its row and column. Of all solutions to the equations of these steps, the shortest is taken.
     """
     c = h.size
     left, g, h = b.copy(), g.copy(), h.copy()
@@ -164,16 +167,16 @@ def _pivot(
     y: NDArray[np.float64],
     h: NDArray[Any],
 ) -> tuple[int, int, NDArray[Any], NDArray[np.float64], NDArray[Any], NDArray[np.float64]]:
-    """An entry that is the largest of its row and column.
+    """Find an entry that is the largest of its row and column.
 
     Returns
     -------
     p, q : int
     row, under, column, over : arrays
-        Row p, column q, and the reciprocals of the differences of nodes in them.
+        Row p, column q, and after each the reciprocals of its differences of nodes.
     """
     p = int(np.argmax(np.abs(g)))
-    while True:  # each is larger than that before
+    while True:  # each entry is larger than the one before
         under = 1 / _apart(y, x[:, p])
         row = -g[p] * h * under
         q = int(np.argmax(np.abs(row)))
@@ -192,8 +195,8 @@ def _apart(nodes: NDArray[np.float64], node: NDArray[np.float64]) -> NDArray[np.
 
 _UNIT = 2.0**-106
 _HALF_ROOT = (math.sqrt(0.5), -4.833646656726457e-17)
-_CHUNK = 1 << 16  # terms of sums at a time
-_RUN = 32  # factors at a time
+_CHUNK = 1 << 16  # terms of sums that are computed at a time
+_RUN = 32  # factors that are multiplied between two normalisations
 
 
 def ridge_pairs(
@@ -202,7 +205,7 @@ def ridge_pairs(
     c: int,
     out: NDArray[np.complex128],
 ) -> None:
-    """Write what `fastgc.kernels.near_exact_pairs` gives to `out`; s and c are not 0.
+    """Write the values of `fastgc.kernels.near_exact_pairs` to `out`; s and c are not 0.
 
     Parameters
     ----------
@@ -214,14 +217,14 @@ def ridge_pairs(
 
     Notes
     -----
-    Of the basis 1/sqrt(2), cos, sin without their sqrt(2), by Householder reflectors; reflector j
-    has the rows j .. j + s only.
+    The basis is cosines, sines and 1/sqrt(2), without their common factor sqrt(2). Householder
+    reflectors factorise it; reflector j changes rows j .. j + s only.
     """
     s, n = turns.size, len(circle) // 2
     a = np.zeros((2, s + c, c + 2))  # high parts, low parts
     a[:, :s, :c] = _waves(circle, turns, c)
     a[0, s + np.arange(c), np.arange(c)] = _UNIT * math.sqrt(2 * n)
-    # -z^(-(c+1)/2), and what is found is 1/n of it in the end
+    # -z^(-(c+1)/2): the factor 1/n comes in the end
     a[:, :s, c:] = -circle[-turns * (c + 1) % (2 * n)].transpose(2, 0, 1)
     for j in range(c):
         _reflect(a[:, j : j + s + 1, j:])
@@ -240,7 +243,7 @@ def ridge_pairs(
 
 
 def _waves(circle: NDArray[np.float64], turns: NDArray[np.int64], c: int) -> NDArray[np.float64]:
-    """Cosines and sines in turns, and last a constant, if c is odd: (2, len(turns), c)."""
+    """Cosines and sines, alternating, and last a constant if c is odd: (2, len(turns), c)."""
     waves = np.empty((2, turns.size, c))
     twice = np.arange(c - 1, 0, -2)  # twice the exponents
     at = circle[np.multiply.outer(turns, twice) % len(circle)]  # (roots, exponents, part, high/low)
@@ -251,11 +254,11 @@ def _waves(circle: NDArray[np.float64], turns: NDArray[np.int64], c: int) -> NDA
 
 
 def _reflect(a: NDArray[np.float64]) -> None:
-    """Reflect the first column of a matrix of pairs to the first axis, and all others with it."""
+    """Reflect the first column of a matrix of pairs to the first axis, and the others with it."""
     x = a[0, :, 0].copy(), a[1, :, 0].copy()
     norm = square_root(total(multiply(x, x)))
     if x[0][0] > 0:
-        norm = negate(norm)  # the new diagonal element, of the other sign
+        norm = negate(norm)  # the new diagonal element, with the opposite sign
     x[0][0], x[1][0] = add((x[0][0], x[1][0]), negate(norm))
     v = x[0][:, None], x[1][:, None]
     tau = divide((2.0, 0.0), total(multiply(x, x)))
@@ -267,7 +270,7 @@ def _reflect(a: NDArray[np.float64]) -> None:
 
 
 def _solved(a: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Solutions for two right-hand sides of a triangular system: (2, c, 2)."""
+    """Solve a triangular system of pairs for two right-hand sides: (2, c, 2)."""
     c = a.shape[1]
     y = a[:, :, c:].copy()
     for i in range(c - 1, -1, -1):
@@ -280,7 +283,7 @@ def _solved(a: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _products(circle: NDArray[np.float64], c: int, y: NDArray[np.float64]) -> tuple[Pair, Pair]:
-    """Values of the basis at all n-th roots times y, real and imaginary parts."""
+    """Multiply the basis at all n-th roots by y: the real and the imaginary parts."""
     n = len(circle) // 2
     found = np.empty((2, n, 2))
     step = max(1, _CHUNK // (2 * c))
@@ -298,9 +301,9 @@ def locator_values(
     turns: NDArray[np.int64],
     out: NDArray[np.complex128],
 ) -> None:
-    """Write what `fastgc.kernels.locator_pairs` gives to `out`; s may be 0.
+    """Write the values of `fastgc.kernels.locator_pairs` to `out`; s may be 0.
 
-    As products of 2 sin(pi t / n), with phases in integers; arguments as in `ridge_pairs`.
+    They are products of 2 sin(pi t / n), with phases in integers. Arguments as in `ridge_pairs`.
     """
     s, n = turns.size, len(circle) // 2
     high, low, exponent = np.ones(n), np.zeros(n), np.zeros(n, dtype=np.int64)
@@ -317,6 +320,6 @@ def locator_values(
     parts = [multiply(size, (phase[:, k, 0], phase[:, k, 1])) for k in (0, 1)]
     with np.errstate(over="ignore"):
         for k, (x, y) in enumerate(zip(*parts, strict=True)):
-            for _ in range(s % 4):  # by a quarter turn
+            for _ in range(s % 4):  # a quarter turn each
                 x, y = y, -x
             out[:, k].real, out[:, k].imag = np.ldexp(x, exponent), np.ldexp(y, exponent)

@@ -25,26 +25,27 @@ def sgd(
     lr: float,
     momentum: float,
 ) -> float:
-    """``velocity = momentum * velocity - lr * gradient; theta += velocity``, in one pass.
+    """One step of gradient descent with momentum, in one pass.
 
-    As all steps here: in the vectors' own precision and in place. The gradient may be one of the
-    vectors that are written; apart from that, none overlap.
+    ``velocity = momentum * velocity - lr * gradient; theta += velocity``.
+
+    All steps here work in place and in the vectors' own precision. The gradient may be one of the
+    vectors that are written; other vectors must not overlap.
 
     Parameters
     ----------
     theta, gradient : (p,) float32 or float64 array
-        Contiguous, as all vectors of steps, and of one dtype.
+        All vectors of a step are contiguous and of one dtype.
     velocity : (p,) array or None
-        None: there is no momentum, and ``theta -= lr * gradient``.
+        None: no momentum, ``theta -= lr * gradient``.
     lr, momentum : float
 
     Returns
     -------
     float
-        Squared distance that theta moved: the squares of the differences between what is stored now
-        and before, added up in float64. Not finite if a difference is not. Its relative error is
-        below p 2^-53, and in float32, where exact differences would cost half of the step's time,
-        2^-20 more.
+        Squared distance that theta moved: the sum of squares, in float64, of the changes of what is
+        stored. Not finite if a change is not. Its relative error is below p 2^-53; for float32 it
+        may be 2^-20 more, as exact differences would cost half of the step's time.
     """
     real, before = theta.dtype.type, theta.copy()
     with np.errstate(all="ignore"):
@@ -109,8 +110,8 @@ def amsgrad(
     """One step of AMSGrad (Zhu et al. 2022, equations 8a to 8c); see `sgd`.
 
     ``h = beta1 * h + (1 - beta1) * gradient; v = max(v, beta2 * v + (1 - beta2) * gradient ** 2);
-    theta -= lr * h / sqrt(epsilon + v)``, all of them element by element. The maximum is NaN where
-    a gradient is.
+    theta -= lr * h / sqrt(epsilon + v)``, element by element. The maximum is NaN where a gradient
+    is.
 
     Parameters
     ----------
@@ -137,9 +138,9 @@ def amsgrad(
     total=writes("old", "p", optional=True),
 )
 def replace(old: NDArray[Any], new: NDArray[Any], total: NDArray[Any] | None = None) -> float:
-    """``total += new - old; old = new``, in one pass; see `sgd`.
+    """Replace a vector: ``total += new - old; old = new``, in one pass; see `sgd`.
 
-    With `total` the sum of several vectors, one of them `old`: one is replaced, and the sum kept.
+    If `total` is the sum of several vectors, one of them `old`, it stays their sum.
 
     Parameters
     ----------
@@ -161,7 +162,7 @@ def replace(old: NDArray[Any], new: NDArray[Any], total: NDArray[Any] | None = N
 
 @takes(x=reads(REALS, "p"), y=reads("x", "p"))
 def square_distance(x: NDArray[Any], y: NDArray[Any]) -> float:
-    """Sum of the squares of ``x - y``, in float64; not finite if a difference is not; see `sgd`.
+    """Sum of the squares of ``x - y``, in float64; not finite if a difference is not.
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
 """Numbers of twice float64's precision: pairs (high, low) that stand for high + low.
 
 `high` is the sum rounded to float64, so that ``|low| <= ulp(high) / 2``. Errors below are relative
-to the result, with u = 2^-53; they are those of Joldes, Muller and Popescu, "Tight and rigorous
-error bounds for basic building blocks of double-word arithmetic" (2017), where no other source is
-named. Parts are arrays of any shapes that can be broadcast, or floats. Products of parts over 2^995
-are not finite, and those below 2^-968 have errors of up to 2^-1072 besides. What is not finite
-stays so.
+to the result, with u = 2^-53. Unless another source is named, they are those of Joldes, Muller and
+Popescu, "Tight and rigorous error bounds for basic building blocks of double-word arithmetic"
+(2017). Parts are arrays of any shapes that can be broadcast, or floats. Products of parts over
+2^995 are not finite; products below 2^-968 have further errors of up to 2^-1072. Non-finite
+operands give non-finite results.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
     "two_sum",
 ]
 
-Pair: TypeAlias = tuple[Any, Any]  # high and low parts: a number and what it lacks
+Pair: TypeAlias = tuple[Any, Any]  # the high and the low parts
 
 
 def two_sum(a: NDArray[Any], b: NDArray[Any]) -> Pair:
@@ -54,7 +54,7 @@ def _halves(a: NDArray[Any]) -> Pair:
 
 
 def exact_sum(terms: NDArray[Any]) -> Pair:
-    """Sum over the first axis, and what it lacks: twice as precise as float64.
+    """Sum over the first axis and its rounding error: twice as precise as float64.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def exact_sum(terms: NDArray[Any]) -> Pair:
 
 
 def quick_two_sum(a: NDArray[Any], b: NDArray[Any]) -> Pair:
-    """Sum and its rounding error, where a is 0 or no smaller than b (Dekker)."""
+    """Sum and its rounding error, if a is 0 or no smaller than b in size (Dekker)."""
     high = a + b
     return high, b - (high - a)
 
@@ -87,7 +87,7 @@ def negate(x: Pair) -> Pair:
 
 
 def add(x: Pair, y: Pair) -> Pair:
-    """The sum of x and y, within 3 u^2 (and a bit), whatever cancels."""
+    """The sum of x and y, within little more than 3 u^2, even after cancellation."""
     high, rest = two_sum(x[0], y[0])
     low, last = two_sum(x[1], y[1])
     high, rest = quick_two_sum(high, rest + low)
@@ -110,14 +110,14 @@ def divide(x: Pair, y: Pair) -> Pair:
 
 
 def square_root(x: Pair) -> Pair:
-    """Square root of a number that is not negative: within 16 u^2."""
+    """Square root of a number >= 0: within 16 u^2."""
     root = np.sqrt(x[0])
     left = _less(x, root, _wide(root))
     return quick_two_sum(root, left[0] / (2 * root + (root == 0)))
 
 
 def total(x: Pair) -> Pair:
-    """Sum over the first axis, by pairs: within 3 u^2 log2(len) of the sum of sizes."""
+    """Pairwise sum over the first axis: within 3 u^2 log2(len) of the sum of sizes."""
     high, low = x
     if not len(high):
         return high.sum(axis=0), low.sum(axis=0)
@@ -140,5 +140,5 @@ def _wide(x: ArrayLike) -> Pair:
 
 
 def _less(x: Pair, a: NDArray[Any], y: Pair) -> Pair:
-    """What is left of x without a times y."""
+    """Difference x - a y."""
     return add(x, negate(multiply(_wide(a), y)))

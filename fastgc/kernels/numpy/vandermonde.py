@@ -19,14 +19,14 @@ def leja_order(nodes: NDArray[Any], order: NDArray[np.int64]) -> None:
     Parameters
     ----------
     nodes : (m,) float64 or complex128 array
-        If they are not all finite, `order` is filled with some numbers in 0 .. m-1.
+        If one is not finite, `order` is filled with some numbers in 0 .. m-1.
     order : (m,) int64 array
     """
     _fill_leja(nodes, order)
 
 
 def _fill_leja(nodes: NDArray[Any], order: NDArray[np.int64]) -> float:
-    """The same; the least, of all nodes but the first, mean log2 of distances to those before."""
+    """Write Leja's order. Returns the least mean log2 distance of a node from those before it."""
     m, complex_ = nodes.size, nodes.dtype.kind == "c"
     parts = np.array([nodes.real, nodes.imag] if complex_ else [nodes])
     order[:] = np.arange(m)
@@ -45,7 +45,7 @@ def _fill_leja(nodes: NDArray[Any], order: NDArray[np.int64]) -> float:
             rest *= _squares(distance) if complex_ else np.abs(distance[0])
             top = int(((rest.view(np.int64) & ~low) | np.arange(k + 1, m)).max())
             best = top & low
-            if not (top & ~low and k < best < m):  # all are 0, or not finite
+            if not (top & ~low and k < best < m):  # all products are 0, or not finite
                 best = k + 1
             exponent = _exponent(float(np.int64(top).view(np.float64)))
             half = exponent >> 1 if complex_ else exponent
@@ -53,7 +53,7 @@ def _fill_leja(nodes: NDArray[Any], order: NDArray[np.int64]) -> float:
             least = min(least, (half - scaled_by) / (k + 1))
             grown = -half if abs(exponent) <= 1000 else 0
             growth = 2.0**grown
-            if k % 16 == 15:  # the order of the hopeless changes nothing
+            if k % 16 == 15:  # the order of nodes with such small products does not matter
                 np.maximum(rest, 2.0**-500, out=rest)
     return least
 
@@ -64,11 +64,11 @@ def _squares(parts: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _exponent(x: float) -> int:
-    """That of the power of two at or below x; -1023 of zero, and of what is not normal."""
+    """Exponent of the power of two at or below x; -1023 if x is zero or subnormal."""
     return (int(np.float64(x).view(np.int64)) >> 52 & 0x7FF) - 1023
 
 
-# csrc/vandermonde.c says what these are.
+# csrc/vandermonde.c explains these.
 _UNIT, _ACCURATE, _HARMLESS, _RAY = 2.0**-53 * 1.001, 2.0**-48, 2.0**-32, 2.0**-20
 _CLUSTERED, _SPREAD, _FILLED, _FEW = -3.5, -0.5, -1.1, 3
 _TINY = 2.0**-1074
@@ -106,29 +106,36 @@ def solve_vandermonde(
     b, out : (m,) or (m, r) array
         Of the nodes' dtype. `out` may be `b`, but overlap it in no other way.
     order : (m,) int64 array or None
-        In which order to take the nodes, a permutation; None: `leja_order`.
+        The order in which to take the nodes, a permutation; None: `leja_order`.
     transpose : bool
     bound : array of b's shape or None
-        Bounds of the moduli of b's errors, and then of those of `out`, with roundings and what
-        underflows. Contiguous.
+        On entry, bounds of the moduli of b's errors; on return, of the errors of `out`, including
+        roundings and underflow. Contiguous.
     choose : bool
-        Take each column in an order that is known, or is shown, to be good. Nodes on one ray from
-        0 are taken by modulus, from the smallest on; so are others where Leja's order may lose
-        digits: nodes in clusters or of many scales, and, unless they fill a circle or an interval,
-        those of a column of ``V x = b`` that is mostly 0. All others are taken in Leja's. Where
-        the bounds of the former do not say that the result is accurate, Leja's is taken on a ray,
-        unless they prove that its largest error relative to a number is larger, and that its
-        largest error is, too, or that the other's is at most 2^-32 of the largest number. Where
-        Leja's may lose digits, its bounds must say that the result is accurate. For a column of
-        ``V x = b`` with at most three entries that are not 0, and more that are, Leja's order is
-        changed: nodes with an entry of 0 come first.
+        Solve each column in an order that is known, or is shown, to be good. See Notes.
 
     Returns
     -------
     bool
-        Whether `out` and `bound` have been written. If not, a number that is not finite was given
-        or came out, nodes coincide, something underflowed on the way, or no order is shown to be
-        good; columns before that at fault may have been written.
+        Whether `out` and `bound` have been written. If not, an input or a result is not finite,
+        nodes coincide, something underflowed on the way, or no order is shown to be good. Columns
+        before the one at fault may have been written.
+
+    Notes
+    -----
+    With `choose`, nodes on one ray from 0 are first taken by modulus, the smallest first. So are
+    other nodes for which Leja's order may lose digits: nodes in clusters or of many scales and, for
+    columns of ``V x = b`` that are mostly 0, nodes that do not fill a circle or an interval. All
+    other nodes are taken in Leja's order.
+
+    If the bounds of the order by modulus do not say that the result is accurate, Leja's order is
+    taken, too. On a ray the first result is kept if its bounds prove that its largest relative
+    error of a number is smaller, and that its largest error is smaller, too, or at most 2^-32 of
+    the largest number; else Leja's is. If Leja's order may lose digits, its bounds must say that
+    the result is accurate.
+
+    For a column of ``V x = b`` with at most three entries other than 0, and more that are 0, Leja's
+    order is changed: nodes with an entry of 0 come first.
     """
     m = nodes.size
     columns = b.reshape(m, -1)
@@ -163,13 +170,13 @@ def solve_vandermonde(
 
 
 def _exponent_near(nodes: NDArray[Any]) -> int:
-    """Of the power of two nearest to the largest part of a node."""
+    """Exponent of the power of two nearest to the largest part of a node."""
     part, exponent = np.frexp(_larger_part(nodes).max())
     return int(exponent) - int(part < np.sqrt(0.5)) if 0 < part < 1 else 0
 
 
 def _times_power(x: NDArray[Any], exponent: ArrayLike) -> NDArray[Any]:
-    """Numbers times 2^exponent, rounded once."""
+    """Multiply numbers by 2^exponent, rounded once."""
     product = np.empty_like(x)
     product.real = np.ldexp(x.real, exponent)
     if x.dtype.kind == "c":
@@ -205,7 +212,7 @@ def _solve_scaled(
     for columns in ([~few] if not few.all() else []) + list(np.eye(few.size, dtype=bool)[few]):
         mine, taken = (b[:, columns], errors[:, columns]), leja
         if (few & columns).any():
-            taken = leja[np.argsort(mine[0][leja, 0] != 0, kind="stable")]  # csrc says why
+            taken = leja[np.argsort(mine[0][leja, 0] != 0, kind="stable")]  # `part` of csrc
         if rising is None:
             found = _solve_in_order(nodes, *mine, taken, transpose, bounded)
         else:
@@ -227,7 +234,7 @@ def _choose(
     bounded: bool,
     doubtful: bool,
 ) -> tuple[NDArray[Any], NDArray[np.float64]] | None:
-    """The solution by moduli where it is accurate, else the better one; None if in doubt."""
+    """The solution in rising order where it is accurate, else the better one; None if in doubt."""
     found, limits = _solve_in_order(nodes, b, errors, rising, transpose, True)
     if not np.isfinite(found).all():
         return None
@@ -269,7 +276,7 @@ def _solve_in_order(
     transpose: bool,
     bounded: bool,
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """The solution and, if wanted, bounds of its errors, from those of b."""
+    """The solution and, if `bounded`, bounds of its errors, from those of b."""
     m, complex_ = nodes.size, nodes.dtype.kind == "c"
     in_product, in_quotient = (3, 12) if complex_ else (1, 6)
     x = nodes[order].reshape(-1, 1)
@@ -315,7 +322,7 @@ def _solve_in_order(
 
 
 def _are_accurate(x: NDArray[Any], e: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Of which columns all numbers are good to about their last digits."""
+    """Whether all numbers of each column are good to about their last digits."""
     good: NDArray[np.bool_] = np.all(e <= _ACCURATE * len(x) * _larger_part(x), axis=0)
     return good
 
@@ -325,10 +332,10 @@ def _better(
     second: tuple[NDArray[Any], NDArray[np.float64]],
     doubtful: bool,
 ) -> tuple[NDArray[Any], NDArray[np.float64]] | None:
-    """Of each column the second, unless the bounds prove that the first is better.
+    """For each column, take the second solution, unless the bounds prove that the first is better.
 
-    None if they prove of a column only that the first's largest error is smaller, and that the
-    second's is not small; or if in doubt they do not say that the second is accurate.
+    None if for some column they only prove that the first's largest error is smaller, and that the
+    second's is not small. If `doubtful`, None unless the bounds say that the second is accurate.
     """
     (x, e), (other, others) = first, second
     better = np.zeros(x.shape[1], dtype=bool)
@@ -347,6 +354,6 @@ def _better(
         if (~better & (most < proven) & (proven > _ACCURATE * len(x) * largest)).any():
             return None
     far = np.abs(x - other)
-    # What is near a number of known error has not much more of it.
+    # A number's error is at most its distance from another one, plus that one's bound.
     e, others = np.fmin(e, 1.001 * (far + others)), np.fmin(others, 1.001 * (far + e))
     return np.where(better, x, other), np.where(better, e, others)
