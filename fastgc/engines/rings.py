@@ -272,6 +272,22 @@ def _by_files(
     return _Calls(hand, admit, wait, tell, take, want, None, None)
 
 
+def _intake(arrivals: Arrivals, slots: Sequence[NDArray[Any]], files: int, heard: int) -> Any:
+    """The struct by which C takes a round's messages from `slots`."""
+    from ..kernels.c.plans import struct_of
+
+    return struct_of(
+        "fgc_intake",
+        when=arrivals.when,
+        slots=np.array([kernels.unchecked.address(slot) for slot in slots], np.uintp),
+        arrivals=arrivals.c,
+        least=arrivals.least,
+        once=arrivals.once,
+        files=files,
+        bell=heard,
+    )
+
+
 def _by_futex(arrays: _Arrays, bell: int) -> _Calls:
     """The functions of csrc/ring.c, for workers that sleep on a word that all processes share."""
     from ..kernels._cffi import ffi, lib  # imported only if there is C
@@ -298,18 +314,6 @@ def _by_futex(arrays: _Arrays, bell: int) -> _Calls:
         news: list[News] = found[: take_more(rings, taken, out, found.size, count)].tolist()
         return news
 
-    def intake(arrivals: Arrivals, slots: Sequence[NDArray[Any]], files: int, heard: int) -> Any:
-        return struct_of(
-            "fgc_intake",
-            when=arrivals.when,
-            slots=np.array([kernels.unchecked.address(slot) for slot in slots], np.uintp),
-            arrivals=arrivals.c,
-            least=arrivals.least,
-            once=arrivals.once,
-            files=files,
-            bell=heard,
-        )
-
     last: tuple[Any, ...] = ()  # what `gather` took into last, and its struct in C
 
     def gather(
@@ -322,7 +326,7 @@ def _by_futex(arrays: _Arrays, bell: int) -> _Calls:
             or last[1] is not arrivals.when
             or last[2] is not slots
         ):
-            last = arrivals, arrivals.when, slots, intake(arrivals, slots, files, heard)
+            last = arrivals, arrivals.when, slots, _intake(arrivals, slots, files, heard)
         start, before = arrivals.start, arrivals.count
         left = lib.fgc_rings_gather(rings, taken, out, found.size, last[3], start, seconds)
         if arrivals.count > before:
