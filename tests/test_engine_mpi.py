@@ -130,6 +130,7 @@ def run(tmp_path, ranks, source):
     return job
 
 
+@pytest.mark.long  # those of local processes run always
 def test_conformance(tmp_path):
     job = run(
         tmp_path,

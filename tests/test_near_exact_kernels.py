@@ -175,6 +175,7 @@ def test_every_size_of_a_strip(s, at_each_level):
 
 
 @pytest.mark.any_backend
+@pytest.mark.numba
 def test_room_for_coefficients():
     """Numba's kernel checks lengths, as others that compiled functions call."""
     with pytest.raises(ValueError, match="room for c coefficients"):
