@@ -336,8 +336,8 @@ class _Circle:
         reach = self._reach(t)
         shorter = np.cumsum(reach, axis=1)  # probability that a reach is as short, or shorter
         rest = self._rest(reach, self._arcs(reach))
-        # before[b, :, r]: probability that at a block whose arc began b blocks earlier, r partitions
-        # are left of the reach of the workers before.
+        # before[b, :, r]: probability that r partitions are left of the reach of the workers before
+        # a block whose arc began b blocks earlier
         before = np.zeros((n, *reach.shape))
         before[0, :, 0] = 1
         for length in range(1, n):

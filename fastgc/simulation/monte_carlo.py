@@ -414,7 +414,7 @@ def require_mean(
         # If every worker's delay has a mean, so has the round, whatever the code tolerates.
         return True if least[0] > 1 else None
     spared = code.n - code.scheme.awaited
-    if asks and code.scheme.deadline != math.inf:
+    if asks and code.scheme.deadline != math.inf:  # holders are asked for what others owe
         spared += code.scheme.spare
     needed = spared + 1
     if not interrupted and index[needed - 1] <= 1:
