@@ -1,14 +1,14 @@
 """Whether this version is slower than another: ``python benches/against.py OTHER/bin/python``.
 
-A hundred calls as users make them, by names that both versions have. Each version runs in a process
-of its own, which has prepared its arrays from the same seeds; the two take turns at each call, so
-that what else happens on the machine happens to both. A turn is as many calls as take `TURN`
-seconds; of a call the fastest turns are compared: their ratio is above 1 where this version is
-slower. Calls above `--limit` are measured twice more, in new processes, for where memory lies
-differs between these by some ten percent of what long vectors take. The middle of the three ratios
-counts; the exit status is 1 if any is above the limit.
+It makes a hundred calls as users make them, by names that both versions have. Each version runs in
+its own process, which prepares its arrays from the same seeds. The two take turns at each call, so
+that disturbances hit both. A turn is as many calls as take `TURN` seconds. The fastest turns of a
+call are compared: their ratio is above 1 if this version is slower. Calls above `--limit` are
+measured twice more, in new processes, because the place of memory changes the time of long vectors
+by about ten percent between processes. The middle of the three ratios counts; the exit status is 1
+if any is above the limit.
 
-The other version is whatever that interpreter imports: a wheel of an older revision, say, made by
+The other version is whatever that interpreter imports: for example, a wheel of an older revision by
 ``git worktree add ../old REVISION && python -m venv ../old/.venv && ../old/.venv/bin/pip install
 "../old[train]"``.
 """
@@ -25,7 +25,7 @@ from statistics import median
 TURN = 0.02  # seconds of one turn
 TURNS = 15
 
-# What every call may use. Texts, because the other version may not be able to import this file.
+# Preparation and server are texts, because the other version may not be able to import this file.
 PREPARED = """
 import time, warnings
 import numpy as np, fastgc
@@ -187,7 +187,7 @@ for line in sys.stdin:
 
 
 class Version:
-    """One version, in a process that runs the calls it is asked for."""
+    """One version, in a process that times calls on request."""
 
     def __init__(self, python: str) -> None:
         self._process = subprocess.Popen(
@@ -195,7 +195,7 @@ class Version:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=Path(python).parent,  # not a checkout, which would be imported in its stead
+            cwd=Path(python).parent,  # in a checkout, the checkout would be imported instead
         )
         self.names: list[str] = json.loads(self._read())
 
@@ -207,7 +207,7 @@ class Version:
         return line
 
     def time(self, name: str, seconds: float = TURN) -> float:
-        """Seconds of one call, the least in a turn."""
+        """Return the least seconds of one call in a turn."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([name, seconds]) + "\n")
         self._process.stdin.flush()
@@ -220,7 +220,7 @@ class Version:
 
 
 def compare(this: Version, other: Version, name: str, turns: int) -> tuple[float, float]:
-    """Seconds of a call by either version: the medians of each one's three fastest turns."""
+    """Return the seconds of a call by either version: the median of its three fastest turns."""
     times: tuple[list[float], list[float]] = ([], [])
     for turn in range(turns):
         for at in (0, 1) if turn % 2 else (1, 0):
@@ -232,7 +232,7 @@ def compare(this: Version, other: Version, name: str, turns: int) -> tuple[float
 def measure(
     interpreters: tuple[str, str], only: str, names: list[str] | None, turns: int
 ) -> dict[str, tuple[float, float]]:
-    """Compare calls of these names, or all whose names hold a text, in two new processes."""
+    """Compare calls of these names, or all whose names contain `only`, in two new processes."""
     if names == []:
         return {}
     versions = [Version(python) for python in interpreters]
@@ -250,7 +250,7 @@ def measure(
 
 
 def main(words: list[str] | None = None) -> int:
-    """Compare, print a table; 1 if any call is slower."""
+    """Compare, and print a table; return 1 if any call is slower."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("other", help="the interpreter that imports the other version")
     parser.add_argument("only", nargs="?", default="", help="calls whose names hold this text")

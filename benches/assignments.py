@@ -1,10 +1,10 @@
 """Workers of unequal speed: the assignments of `BinaryCode`, simulated, and on live workers.
 
-``python benches/assignments.py`` prints tables in Markdown: over 27 clusters of 20 workers, the
-mean time of a round with each assignment, and with the one that `fastgc.planning.assign` chooses,
-on rounds that it has not seen; the same where s workers, others in each round, never answer, and
-where workers finish what they are at; and of 12 worker processes that sleep for as long as slow
-workers would compute.
+``python benches/assignments.py`` prints tables in Markdown. Three tables have, for 27 clusters of
+20 workers, the mean time of a round with each assignment, and with the assignment that
+`fastgc.planning.assign` chooses, on rounds that it has not seen: workers are interrupted; s random
+workers of each round never answer; workers finish their computation. The last table is of 12 worker
+processes that sleep for as long as slow workers would compute.
 """
 
 import argparse
@@ -26,7 +26,7 @@ LIVE = {"n": 12, "k": 120, "stragglers": 2, "rounds": 40, "unit": 1e-3}
 
 
 def clusters(n, seed):
-    """Speeds, by what they are."""
+    """Return speeds of workers, by the name of their distribution."""
     rng = np.random.default_rng(seed)
     return {
         "lognormal": rng.lognormal(0, 1, n),
@@ -36,14 +36,14 @@ def clusters(n, seed):
 
 
 def lateness(speeds, share, unit=1.0):
-    """Times of a computation, ``unit / speed * (share + (1 - share) * Exp(1))``."""
+    """Return delays with times ``unit / speed * (share + (1 - share) * Exp(1))`` a computation."""
     return Heterogeneous(
         [ShiftedExponential(share * unit / v, v / ((1 - share) * unit)) for v in speeds.tolist()]
     )
 
 
 class Dead:
-    """The same, but s workers never answer, others in each round."""
+    """The same delays, except that s random workers of each round never answer."""
 
     per = "computation"
 
@@ -51,11 +51,11 @@ class Dead:
         self.delays, self.dead = delays, dead
 
     def sample(self, round, workers, seed):
-        """Of one round."""
+        """Return the times of one round."""
         return self.draw(np.random.default_rng((seed, round)), 1, workers)[0]
 
     def draw(self, rng, rounds, workers):
-        """Of many rounds."""
+        """Return the times of many rounds."""
         times = self.delays.draw(rng, rounds, workers)
         order = rng.random((rounds, workers)).argsort(axis=1)
         return np.where(order < self.dead, 1e9, times)
@@ -66,12 +66,12 @@ class Dead:
 
 
 def coded(speeds, k, s, assignment):
-    """A code."""
+    """Make a code."""
     return BinaryCode(speeds.size, k, stragglers=s, speeds=speeds.tolist(), assignment=assignment)
 
 
 def sweep(rounds, seed, how):
-    """A table of the clusters."""
+    """Return a table of the clusters."""
     rows, ratios = [], []
     worst = dict.fromkeys((*ASSIGNMENTS, "auto"), 0.0)
     for (kind, speeds), s, share in itertools.product(
@@ -120,12 +120,12 @@ def sweep(rounds, seed, how):
 
 
 def nothing(theta, shard, out):
-    """A gradient that takes no time: delays stand for it."""
+    """Write a gradient in no time; delays stand for the computation."""
     out.fill(0.0)
 
 
 def live(seed):
-    """A table of worker processes that sleep."""
+    """Return a table of worker processes that sleep."""
     n, k, s, rounds, unit = LIVE.values()
     rows = []
     for (kind, speeds), share in itertools.product(clusters(n, seed).items(), (0.95, 0.1)):

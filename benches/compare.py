@@ -1,8 +1,8 @@
-"""Two runs of the benchmarks compared in time and in precision: whether anything got worse.
+"""Compare two runs of the benchmarks in time and precision, and fail if anything got worse.
 
-Run as ``python benches/compare.py OLD.json NEW.json``. The files are pytest-benchmark's: from
-``--benchmark-json FILE``, or from ``.benchmarks/``, where ``--benchmark-autosave`` leaves them.
-Exits 0 if nothing got worse, 1 if something did, 2 if the files cannot tell.
+Run as ``python benches/compare.py OLD.json NEW.json``. The files are written by pytest-benchmark:
+with ``--benchmark-json FILE``, or into ``.benchmarks/`` with ``--benchmark-autosave``. The exit
+status is 0 if nothing got worse, 1 if something did, and 2 if the files do not tell.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 class Run(NamedTuple):
-    """One file: where it was measured, and each benchmark's median time and errors by name."""
+    """One file: its commit and machine, and each benchmark's median time and errors by name."""
 
     path: Path
     commit: str
@@ -86,7 +86,7 @@ def _figures(bench: dict[str, Any]) -> dict[str, float]:
 
 
 def error_ratio(old: float, new: float | None, floor: float) -> float:
-    """How many times larger an error has become, infinitely if there is no number any more."""
+    """Return how many times larger an error has become; Inf if it is no longer a finite number."""
     if new is None:
         return math.inf
     if not math.isfinite(old):
@@ -99,7 +99,7 @@ def error_ratio(old: float, new: float | None, floor: float) -> float:
 def changes(
     old: dict[str, float], new: dict[str, float], time: float, error: float, floor: float
 ) -> list[Change]:
-    """What became of each figure of a benchmark, time first."""
+    """Return the change of each figure of a benchmark, the time first."""
     found = []
     for figure, before in old.items():
         after = new.get(figure)
@@ -112,12 +112,12 @@ def changes(
 
 
 def rank(found: list[Change]) -> tuple[bool, float]:
-    """Of a benchmark among others: the larger the worse."""
+    """Return a sort key of a benchmark: larger is worse."""
     return any(c.worse for c in found), max(c.ratio for c in found)
 
 
 def row(name: str, found: list[Change]) -> list[str]:
-    """Of the table; of several errors the one that grew most."""
+    """Return a row of the table, with the error that grew most."""
     time, *errors = found
     cells = [name, *_cells(time)]
     if not errors:
@@ -126,7 +126,7 @@ def row(name: str, found: list[Change]) -> list[str]:
 
 
 def sentence(name: str, change: Change) -> str:
-    """What got worse."""
+    """Describe a change for the worse."""
     old, new, ratio = _cells(change)
     unit = " µs" if change.figure == "time" else ""
     if change.new is None:

@@ -1,4 +1,4 @@
-"""The comparison tables printed at the end of a run."""
+"""Prints the comparison tables at the end of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 HERE = Path(__file__).parent
 
-# Modules that the benchmarks import by name: pytest's importlib mode adds no folder to the path.
+# The benchmarks import these modules by name: pytest's importlib mode adds no folder to the path.
 for path in (
     HERE.parent / "tests" / "kernel_table.py",
     HERE / "measure.py",
@@ -25,7 +25,7 @@ TABLES = sys.modules["tables"].TABLES
 
 
 def pytest_configure(config):
-    """Stop where the checkout, which has no extension, hides a package that has one."""
+    """Stop if a checkout without the extension hides an installed package that has it."""
     import fastgc
 
     folder = Path(fastgc.__file__).resolve().parent
@@ -44,7 +44,7 @@ def pytest_addoption(parser):
 
 @pytest.fixture
 def note(benchmark):
-    """Record figures beside a benchmark's times."""
+    """Return a function that records figures beside a benchmark's times."""
 
     def note(**figures):
         benchmark.extra_info.update(figures)

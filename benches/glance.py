@@ -1,8 +1,9 @@
-"""The README's table: eight calls beside what a person would pick instead.
+"""The README's table: eight calls beside the calls that a user would make without fastgc.
 
-Run as ``python benches/glance.py``, on an idle machine; ``--quick`` shows that all runs. Calls are
-as users make them, checked as they are by default; the others find their matrices made. They take
-turns, on all threads, and of each the best of the medians of its turns counts.
+Run as ``python benches/glance.py``, on an idle machine; ``--quick`` only shows that everything
+runs. Calls of fastgc are as users make them, with the default checks. The other calls get their
+matrices ready-made. All take turns, on all threads; the best of the medians of a call's turns
+counts.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from no_loss import Call, filled
 
 
 class Row(NamedTuple):
-    """A call, and the best of others that do the same."""
+    """A call, and other calls that do the same."""
 
     what: str
     mine: Call
@@ -39,7 +40,7 @@ class Row(NamedTuple):
 
 
 def vectors(n: int, s: int, neighbours: bool) -> Row:
-    """Weights of the survivors, by their rows of B elsewhere."""
+    """Decoding vectors; the other call gets the survivors' rows of B."""
     code = fastgc.ReedSolomon(n, stragglers=s)
     order = code.scheme.rings()[0] if neighbours else np.random.default_rng(0).permutation(n)
     survivors = np.sort(order[s:])  # neighbours on the circle of roots, or any are silent
@@ -54,7 +55,7 @@ def vectors(n: int, s: int, neighbours: bool) -> Row:
 
 
 def decoding(p: int) -> Row:
-    """A gradient from messages that have come: few, as of binary codes and of clusters."""
+    """A gradient from 8 messages: few, as in binary codes and codes with clusters."""
     calls, others = no_loss.decode(True, 8, p, np.float64)
     name = "the best of `np.matmul`, `np.dot`, `torch.mv`"
     return Row(f"a gradient of {p:,} from 8 messages", calls["decode"], name, others)
@@ -89,7 +90,7 @@ def steps(p: int) -> Row:
 
 
 def simulations() -> Row:
-    """Times of many rounds."""
+    """Simulations of many rounds."""
     code = fastgc.ReedSolomon(80, stragglers=12)
     late, draw = test_simulate.LAWS["exponential"]
     count = 10_000
@@ -107,12 +108,12 @@ def simulations() -> Row:
 
 
 def ones(theta: Any, shard: Any, out: Any) -> None:
-    """A gradient that takes no longer than it must."""
+    """Write a gradient as fast as possible."""
     out.fill(1.0)
 
 
 def elsewhere(theta: Any) -> Any:
-    """The same for an executor."""
+    """Return the same gradient, for an executor."""
     return np.ones(theta.size)
 
 
@@ -122,7 +123,7 @@ def rounds(n: int, p: int, stack: ExitStack) -> Row:
     theta, total = np.zeros(p), np.empty(p)
     executor = ProcessPoolExecutor(n, get_context("spawn"))
     stack.callback(executor.shutdown)
-    list(executor.map(elsewhere, [theta] * 4 * n))  # all of them start
+    list(executor.map(elsewhere, [theta] * 4 * n))  # start all processes
     cluster = stack.enter_context(LocalCluster(code, [0] * n, ones, p))
     return Row(
         f"a round of {n} local processes, {p:,} parameters",
@@ -133,7 +134,7 @@ def rounds(n: int, p: int, stack: ExitStack) -> Row:
 
 
 def rows(quick: bool, stack: ExitStack) -> Iterator[Row]:
-    """All, or the same ones at small sizes."""
+    """Yield all rows, or the same rows at small sizes."""
     yield vectors(20 if quick else 80, 4 if quick else 12, False)
     yield vectors(20 if quick else 1000, 4 if quick else 100, True)
     yield decoding(1000 if quick else 100_000)
@@ -145,7 +146,7 @@ def rows(quick: bool, stack: ExitStack) -> Iterator[Row]:
 
 
 def time_of(seconds: float) -> str:
-    """To three digits, in milliseconds from one on."""
+    """Write a time with three digits, in microseconds below one millisecond."""
     if seconds < 1e-3:
         return f"{seconds * 1e6:.3g} µs"
     return f"{seconds * 1e3:.3g} ms"

@@ -1,12 +1,13 @@
 """Decoding vectors of codes by graphs, and of sparse ones: ``python benches/graphs.py``.
 
-Microseconds for ``code.decoding_vector(survivors)`` of random survivors, the median of many sets;
-``numpy.linalg.lstsq`` on the rows of the same survivors, a column for each block; and how much
-longer the vector is than the shortest that leaves out as little, over all sets that both decoded.
+The first table has median microseconds for ``code.decoding_vector(survivors)`` over many random
+sets, and for ``numpy.linalg.lstsq`` on the rows of the same survivors, with a column for each
+block. It also has the largest length of the vector over the shortest vector of equal residual, over
+all sets that both decoded.
 
-Then milliseconds for vectors of codes whose rows are sparse, with ``numpy.linalg.lstsq``, and with
-``scipy.sparse.linalg.lsqr`` to 1e-12, on the same rows; and how far ``a_F B_F`` is from the dense
-optimum, at most.
+The second table has milliseconds for vectors of codes with sparse rows: by fastgc, by
+``numpy.linalg.lstsq``, and by ``scipy.sparse.linalg.lsqr`` to 1e-12, on the same rows; and the
+largest difference of ``a_F B_F`` from the dense optimum.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from fastgc.progress import markdown_table
 
 SIZES = ((96, 6), (384, 6), (1536, 6), (1536, 4), (1536, 3), (6144, 6))
 LOST = (0.05, 0.2, 0.5)
-SETS, SOLVED = 200, 2  # sets of each, and how many of them by least squares
+SETS, SOLVED = 200, 2  # sets for each row, and how many of them lstsq also solves
 
 
 def row(n: int, degree: int, lost: float, solved: int) -> list[str]:
-    """One line of the table."""
+    """Return a row of the first table."""
     blocks, rng = 2 * n // degree, np.random.default_rng(0)
     code = fastgc.GraphCode(n, blocks, degree=degree, wait=1)
     rows = np.zeros((n, code.blocks))
     rows[np.arange(n)[:, None], code.ends] = 1
     took, dense, longer = [], [], []
-    code.decoding_vector(range(n))  # binds
+    code.decoding_vector(range(n))  # not timed: the first call prepares
     for i in range(SETS):
         survivors = np.flatnonzero(rng.random(n) >= lost)
         start = time.perf_counter()
@@ -55,7 +56,7 @@ def row(n: int, degree: int, lost: float, solved: int) -> list[str]:
 
 
 def sparse(code: fastgc.Code, solved: int) -> list[str]:
-    """One line of the second table."""
+    """Return a row of the second table."""
     from scipy.sparse import csr_array
     from scipy.sparse.linalg import lsqr
 

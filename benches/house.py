@@ -1,11 +1,11 @@
-"""The size of the house: lines, modules, classes, long functions, names, circles, repetition.
+"""Measure the source: lines, modules, classes, long functions, names, circles, repetition.
 
     python benches/house.py                      # the working tree
-    python benches/house.py fe79561 HEAD .       # revisions of git beside each other, and the tree
+    python benches/house.py fe79561 HEAD .       # revisions of git, and the working tree
     python benches/house.py --show duplicates    # or functions, circles, kernel: where they are
 
-Everything is read from the source, as text or as a syntax tree; only the names that ``dir()`` of a
-code shows need an import, which another process makes. What each row counts, ``ROWS`` says.
+Everything is read from the source, as text or as a syntax tree, except the names in ``dir()`` of a
+code: another process imports fastgc for these. ``ROWS`` says what each row counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Files and folders of fastgc/ that are the core, with csrc/: under whatever name they had.
+# Files and folders of fastgc/ that, with csrc/, are the core, by all names they have had.
 CORE = {
     *("kernels", "coding", "codes", "numerics", "vandermonde", "interpolation", "stability"),
     "_arrays",
@@ -57,14 +57,14 @@ ROWS = {
 
 
 class House:
-    """One state of the source, in a folder."""
+    """One revision of the source, in a folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     @cached_property
     def files(self) -> dict[str, Path]:
-        """Modules of fastgc by their dotted names."""
+        """The modules of fastgc, by their dotted names."""
         found = {}
         for path in sorted((self.root / "fastgc").rglob("*.py")):
             parts = path.relative_to(self.root).with_suffix("").parts
@@ -73,18 +73,18 @@ class House:
 
     @cached_property
     def trees(self) -> dict[str, ast.Module]:
-        """Their syntax trees."""
+        """The syntax trees of the modules."""
         return {name: ast.parse(path.read_text("utf-8")) for name, path in self.files.items()}
 
     def of_class(self, *kinds: type[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
-        """All nodes of these classes, with the module that each is in."""
+        """Yield all nodes of these classes, each after its module."""
         for name, tree in self.trees.items():
             yield from ((name, node) for node in ast.walk(tree) if isinstance(node, kinds))
 
     # Lines
 
     def lines(self) -> tuple[int, int]:
-        """All lines, and those of the core."""
+        """Return the number of all lines, and of those of the core."""
         total = core = 0
         for folder in "fastgc", "csrc":
             for path in (self.root / folder).rglob("*"):
@@ -100,7 +100,7 @@ class House:
     # Classes, functions, names
 
     def classes(self) -> Counter[str]:
-        """How many classes there are of each kind."""
+        """Return the number of classes of each kind."""
         found: Counter[str] = Counter()
         for _, node in self.of_class(ast.ClassDef):
             words = {
@@ -115,7 +115,7 @@ class House:
         return found
 
     def functions(self) -> list[tuple[int, str]]:
-        """Every function's length without its docstring, and its place, the longest first."""
+        """Return every function's length without its docstring, and its place; longest first."""
         found = []
         for name, node in self.of_class(ast.FunctionDef, ast.AsyncFunctionDef):
             place = self.files[name].relative_to(self.root)
@@ -126,7 +126,7 @@ class House:
         return sorted(found, reverse=True)
 
     def long_functions(self) -> list[tuple[int, str]]:
-        """Those that are too long."""
+        """Return the functions that are too long."""
         return [
             (length, place)
             for length, place in self.functions()
@@ -134,7 +134,7 @@ class House:
         ]
 
     def exported(self) -> int:
-        """How many names all ``__all__`` have that are written out in them."""
+        """Return the number of names that are written out in all ``__all__``."""
         count = 0
         for _, node in self.of_class(ast.Assign, ast.AugAssign, ast.AnnAssign):
             targets = getattr(node, "targets", None) or [node.target]
@@ -144,7 +144,7 @@ class House:
         return count
 
     def shown(self) -> int | None:
-        """Public names that a code shows; None if this tree cannot be imported here."""
+        """Return the number of a code's public names; None if this tree cannot be imported."""
         asked = (
             "import fastgc, sys; code = fastgc.ReedSolomon(8, stragglers=2);"
             "assert fastgc.__file__.startswith(sys.argv[1]), fastgc.__file__;"
@@ -158,11 +158,11 @@ class House:
     # Kernels
 
     def kernel(self, revision: str | None) -> tuple[str, list[str]] | None:
-        """The kernel that came last, and the files that name it; None without history.
+        """Return the newest kernel, and the files that name it; None without history.
 
-        A kernel is a public function of the files that kernels/numpy/ offers; history says which
-        came last. Its files are those of csrc/ (by ``fgc_NAME`` or ``NAME_part``), of kernels/, and
-        the kernel table.
+        A kernel is a public function of the files that kernels/numpy/ imports; git's history says
+        which is newest. Its files are in csrc/ (by ``fgc_NAME`` or ``NAME_part``) and in kernels/,
+        and the kernel table.
         """
         folder = "fastgc/kernels/numpy"
         package = folder.replace("/", ".")
@@ -187,7 +187,7 @@ class House:
         return None if name is None else (name, self.files_of_kernel(name))
 
     def files_of_kernel(self, name: str) -> list[str]:
-        """The files that name it."""
+        """Return the files that name a kernel."""
         bare = name.removeprefix("bind_")
         declared = rf"(fgc_|FGC_KERNEL\(\w+, ){bare}(_(float|double|half|bfloat|##real))?"
         in_c = re.compile(rf"\b({declared}|FGC_SUM\({bare}|{bare}_part)\b")
@@ -204,11 +204,10 @@ class House:
     # Imports
 
     def imports(self, name: str, *, lazy: bool = False) -> Iterator[str]:
-        """Modules that a module imports, at any depth and for whatever purpose.
+        """Yield the modules that a module imports, also in functions and for types.
 
-        With `lazy` also those that ``importlib.import_module`` and ``__import__`` may load: what
-        they are told is a string, or made of the strings that stand in the file, as tables of
-        names are.
+        With `lazy`, also yield those that ``importlib.import_module`` and ``__import__`` may load.
+        Their argument is a string, or is made of strings in the file, such as a table of names.
         """
         package = name if self.files[name].name == "__init__.py" else name.rpartition(".")[0]
         tree = self.trees[name]
@@ -232,7 +231,7 @@ class House:
                         yield found
 
     def circles(self, *, lazy: bool = False) -> list[list[str]]:
-        """Files that import each other; a package's own names are no file's business."""
+        """Return groups of files that import each other; the package fastgc itself is left out."""
         names = [name for name in self.files if name != "fastgc"]
         graph = {name: sorted(set(self.imports(name, lazy=lazy)) - {"fastgc"}) for name in names}
         return circles(graph)
@@ -240,7 +239,10 @@ class House:
     # Repetition
 
     def code(self) -> Iterator[tuple[str, list[tuple[int, str]]]]:
-        """Each file's numbered lines that count: not blank, of comments, of marks, of imports."""
+        """Yield each file with its numbered lines that count.
+
+        Blank lines, comments, lines of punctuation only, and imports do not count.
+        """
         folders = ("fastgc", "csrc", "gradient_coding", "tests", "benches", "docs")
         for folder in folders:
             for path in sorted((self.root / folder).rglob("*")):
@@ -262,11 +264,10 @@ class House:
                     yield str(path.relative_to(self.root)), kept
 
     def duplicates(self) -> dict[tuple[str, str], list[tuple[int, int, int, int]]]:
-        """Runs of equal lines that two files share, or one file has twice.
+        """Return runs of equal lines that two files share, or that one file has twice.
 
-        Lines are equal if they are but for white space; blank lines, comments, lines of marks alone
-        and imports stand between without counting. A run is as long as it can be, and
-        does not overlap itself.
+        White space does not matter, and only lines of `code` count. A run is as long as possible,
+        and does not overlap itself.
         """
         numbers: dict[str, list[int]] = {}
         starts: dict[tuple[str, ...], list[tuple[str, int]]] = defaultdict(list)
@@ -293,7 +294,7 @@ class House:
         return {pair: sorted(runs) for pair, runs in sorted(found.items())}
 
     def measure(self, revision: str | None) -> dict[str, object]:
-        """All rows."""
+        """Return all rows."""
         total, core = self.lines()
         classes, same = self.classes(), self.duplicates()
         kernel = self.kernel(revision)
@@ -317,7 +318,7 @@ class House:
         return counts
 
     def places(self, what: str, revision: str | None) -> Iterator[str]:
-        """Where what a row counts stands, a line each."""
+        """Yield the places of what a row counts, one line each."""
         if what == "functions":
             yield from (f"{length:4} {place}" for length, place in self.long_functions())
         elif what == "circles":
@@ -333,17 +334,17 @@ class House:
 
 
 def longest(runs: Iterable[tuple[int, int, int, int]]) -> int:
-    """Lines of the longest run."""
+    """Return the length of the longest run."""
     return max(run[1] - run[0] for run in runs)
 
 
 def loads(call: ast.Call) -> bool:
-    """Whether a call imports a module by a name that is made when the program runs."""
+    """Whether a call imports a module by a name that is computed at run time."""
     return ast.unparse(call.func).endswith(("import_module", "__import__"))
 
 
 def said(argument: ast.expr, tree: ast.Module) -> Iterator[str]:
-    """What a name that is made when the program runs may be, by the strings of its file."""
+    """Yield the names that a computed name may be, by the strings of its file."""
     if isinstance(argument, ast.Constant):
         yield str(argument.value)
         return
@@ -356,7 +357,7 @@ def said(argument: ast.expr, tree: ast.Module) -> Iterator[str]:
 
 
 def circles(graph: dict[str, list[str]]) -> list[list[str]]:
-    """Strongly connected components of more than one file, by Tarjan's algorithm."""
+    """Return the strongly connected components of more than one file, by Tarjan's algorithm."""
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -384,13 +385,13 @@ def circles(graph: dict[str, list[str]]) -> list[list[str]]:
 
 
 def git(*arguments: str, text: bool = True) -> Any:
-    """What git says in this repository."""
+    """Return the output of git in this repository."""
     command = ["git", "-C", str(ROOT), *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=text).stdout
 
 
 def at(revision: str, folder: Path) -> House:
-    """A revision's tree, in a folder of its own."""
+    """Unpack a revision into a folder."""
     archive = git("archive", "--format=tar", revision, text=False)
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         tar.extractall(folder, filter="data")
@@ -398,7 +399,7 @@ def at(revision: str, folder: Path) -> House:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Print what is asked for."""
+    """Print the table, or places."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,9 +1,8 @@
 """A whole training loop: in Python, in ``@njit``, and in C on the library (jitted_loop.c).
 
 Run as ``python benches/jitted_loop.py``. Each round computes all partial gradients of least
-squares, encodes the messages of all n workers, draws who survives, decodes and takes a step. The
-same numbers are drawn in each language, and the parameters found are compared. One thread; the
-loops take turns.
+squares, encodes the messages of all n workers, draws survivors, decodes and takes a step. All loops
+draw the same numbers, and their parameters are compared. They run on one thread, in turns.
 """
 
 import subprocess
@@ -19,13 +18,13 @@ from fastgc.kernels import numba as nb
 from fastgc.optimizers import SGD
 
 SIZES = ((24, 5, 64), (24, 5, 640), (80, 12, 64), (80, 12, 640), (80, 12, 10_000))
-TURNS, SECONDS = 21, 0.02  # turns of each loop, and about how long one takes
+TURNS, SECONDS = 21, 0.02  # turns of each loop, and about the seconds of a turn
 SOURCE = Path(__file__).with_suffix(".c")
 
 
 @numba.njit(cache=True)
 def shuffle(order, f, state):
-    """Put a random choice first; the generator's next state."""
+    """Put a random choice of f first; return the generator's next state."""
     for i in range(f):
         state += np.uint64(0x9E3779B97F4A7C15)
         z = (state ^ state >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
@@ -38,7 +37,7 @@ def shuffle(order, f, state):
 
 @numba.njit(cache=True)
 def train(code, targets, partials, messages, f, rounds, lr):
-    """The loop, compiled as a whole; `partials` and `messages` are room for them."""
+    """Train in a loop that is compiled as a whole; `partials` and `messages` are work space."""
     n, p = targets.shape
     theta, gradient = np.zeros(p), np.empty(p)
     order, state = np.arange(n), np.uint64(0)
@@ -56,10 +55,10 @@ def train(code, targets, partials, messages, f, rounds, lr):
 
 
 def in_python(code, targets, partials, messages, f, rounds, lr):
-    """The same, a call for each step, as quick as Python has it."""
+    """Train in the same loop with a call for each step, the fastest way in Python."""
     n, p = targets.shape
     gradient = np.empty(p)
-    held = np.zeros((n, code.load, p))  # what each worker computes
+    held = np.zeros((n, code.load, p))  # each worker's partial gradients
     own = [code.partitions(i) for i in range(n)]
     encoders = [code.bind_encoder(i, held[i], out=messages[i]) for i in range(n)]
     decode, optimizer = code.bind(messages, out=gradient), SGD(lr)
@@ -76,7 +75,7 @@ def in_python(code, targets, partials, messages, f, rounds, lr):
 
 
 def program(folder):
-    """The loop in C, compiled."""
+    """Compile the loop in C; return the program."""
     made = Path(folder) / "jitted_loop"
     flags = ["-std=gnu11", "-O3", "-march=native", "-I", fastgc.get_include()]
     libraries = [fastgc.get_library(), "-lm", "-pthread"]
@@ -85,14 +84,14 @@ def program(folder):
 
 
 def fastest(loop_in_c, n, s, p):
-    """Seconds a round, of each loop in the turn that was disturbed least."""
+    """Return each loop's seconds per round in its fastest turn."""
     code, f, lr = fastgc.ReedSolomon(n, stragglers=s), n - s, 0.5 / n
     targets = np.sin(np.arange(n * p, dtype=float)).reshape(n, p)
     room = np.empty_like(targets), np.empty_like(targets)
     plan, root = fastgc.codes.jit(code), int(code.scheme.tables.q[0])
 
     def c(rounds):
-        sizes = map(str, (n, s, p, rounds, 2, root))  # the first of two finds no memory in use
+        sizes = map(str, (n, s, p, rounds, 2, root))  # two runs: the first touches new memory
         printed = subprocess.run([loop_in_c, *sizes], capture_output=True, check=True, text=True)
         times, *theta = printed.stdout.splitlines()
         return float(times.split()[1]), np.array(theta, float)

@@ -1,17 +1,18 @@
-"""Li et al.'s experiment (section III-C): logistic regression over workers that are late, on MPI.
+"""Li et al.'s experiment (section III-C): logistic regression with artificial delays, on MPI.
 
 Run as ``mpiexec -n 51 python benches/li_experiment.py`` for scenario one, 50 workers, or ``-n 101``
-for scenario two. The uncoded scheme, cyclic repetition and BCC take turns at the same training by
-Nesterov's method. All ranks may share a processor, as delays are made: each worker sleeps for an
-exponential time in each round, and the master's link is busy for a while with each message, by the
-two constants that `fastgc reproduce li-tables` has for the paper's tables.
+for scenario two. The uncoded scheme, cyclic repetition and BCC run the same training by Nesterov's
+method one after another. All ranks may share a processor, because delays are artificial: each
+worker sleeps for an exponential time in each round, and each message keeps the master's link busy.
+The two constants are those of `fastgc reproduce li-tables` for the paper's tables.
 
-By default the samples are few and short, so that computing takes no time beside that. The paper's
-own size, ``--features 8000 --points 100``, needs a processor and 64 MB for each rank.
+By default the samples are few and short, so that computing takes no time compared to the delays.
+The paper's own size, ``--features 8000 --points 100``, needs a processor and 64 MB for each rank.
 
-Prints a table, or with ``--json`` the rows: workers waited for; seconds of all rounds, and their
-ratio to the first scheme's; what `simulate` says, for workers that finish what they are at; how far
-the parameters are from the first scheme's, relatively; and the paper's seconds, for as many rounds.
+It prints a table, or rows with ``--json``: workers waited for; seconds of all rounds, and their
+ratio to the first scheme's; the seconds that `simulate` predicts for workers that finish their
+message; the relative difference of the parameters from the first scheme's; and the paper's seconds
+for as many rounds.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from fastgc.papers.li import DELAY, ITERATIONS, MESSAGE, SCENARIOS, SCHEMES, TAB
 from fastgc.simulation import simulate
 
 Array = NDArray[Any]
-Shard = tuple[int, int, int, int]  # seed, batch, points, features: what a batch is drawn from
+Shard = tuple[int, int, int, int]  # seed, batch, points, features, from which a batch is drawn
 
 
 @cache
 def samples(shard: Shard) -> tuple[Array, Array]:
-    """Features and labels of a batch: a mixture of two Gaussians, labels by a logistic law."""
+    """Draw features and labels of a batch: a mixture of two Gaussians, labels by a logistic law."""
     seed, batch, points, features = shard
-    weights = np.random.default_rng(seed).choice([-1.0, 1.0], features)  # the true ones, of all
+    weights = np.random.default_rng(seed).choice([-1.0, 1.0], features)  # true weights of all
     rng = np.random.default_rng([seed, batch])
     centre = 1.5 / features * weights
     X = rng.choice([-1.0, 1.0], (points, 1)) * centre + rng.standard_normal((points, features))
@@ -51,24 +52,24 @@ def samples(shard: Shard) -> tuple[Array, Array]:
 
 
 def logistic(theta: Array, shard: Shard, out: Array) -> None:
-    """Gradient of the logistic loss, log(1 + exp(-y x'theta)), summed over a batch."""
+    """Write the gradient of the logistic loss, log(1 + exp(-y x'theta)), summed over a batch."""
     X, y = samples(shard)
     out[:] = (-y / (1 + np.exp(y * (X @ theta)))) @ X
 
 
 class LinkedRound(Round):
-    """A round whose messages come over a link that each of them keeps busy for a while."""
+    """A round whose messages each keep the master's link busy for `seconds`."""
 
     seconds = 0.0
 
     def receive(self, *args: Any, **keywords: Any) -> bool:
-        """Take a message, when it is through."""
+        """Take a message after its time on the link."""
         time.sleep(self.seconds)
         return super().receive(*args, **keywords)
 
 
 class Late:
-    """Exponential delays, but of a first round that is not measured."""
+    """Exponential delays, except in the first round, which is not measured."""
 
     per = "round"
 
@@ -76,19 +77,19 @@ class Late:
         self._model = Exponential(mean=mean)
 
     def sample(self, round: int, workers: int, seed: int) -> NDArray[np.float64]:
-        """Seconds of each worker."""
+        """Return the delay of each worker in seconds."""
         return self._model.sample(round, workers, seed) if round else np.zeros(workers)
 
 
 def shards_of(code: Code, run: argparse.Namespace) -> list[Shard]:
-    """What each batch is drawn from: workers draw theirs themselves."""
+    """Return the seeds and sizes of all batches; workers draw theirs themselves."""
     return [(run.seed, batch, run.points, run.features) for batch in range(code.k)]
 
 
 def train(code: Code, run: argparse.Namespace) -> tuple[float, float, Array]:
-    """Seconds of all rounds, workers waited for on average, and the parameters in the end."""
+    """Train; return the seconds of all rounds, mean workers waited for, and final parameters."""
     count = run.points * code.k
-    # of smoothness (1 + sqrt(p / N))^2 / 4 a sample, about, as the features are independent
+    # The smoothness per sample is about (1 + sqrt(p / N))^2 / 4, because features are independent.
     optimizer = Nesterov(4 / count / (1 + np.sqrt(run.features / count)) ** 2)
     optimizer.reset(np.zeros(run.features))
     gradient = np.empty(run.features)
@@ -99,7 +100,7 @@ def train(code: Code, run: argparse.Namespace) -> tuple[float, float, Array]:
     ) as cluster:
         rnd.seconds = 0.0
         cluster.collect(optimizer.point, rnd)
-        time.sleep(0.5)  # by when all have answered
+        time.sleep(0.5)  # until all workers have answered
         rnd.seconds = run.message
         start = time.perf_counter()
         for _ in range(run.rounds):
@@ -111,7 +112,7 @@ def train(code: Code, run: argparse.Namespace) -> tuple[float, float, Array]:
 
 
 def codes(n: int, run: argparse.Namespace) -> list[Code]:
-    """Those of the paper, in its order."""
+    """Return the paper's codes, in its order."""
     return [
         Uncoded(n),
         CyclicRepetition(n, stragglers=run.load - 1),
@@ -120,7 +121,7 @@ def codes(n: int, run: argparse.Namespace) -> list[Code]:
 
 
 def measure(comm: MPI.Intracomm, run: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row for each scheme, on rank 0; the others serve."""
+    """Return a row for each scheme on rank 0; the other ranks serve."""
     n = comm.size - 1
     scenario = next((each for each in SCENARIOS if each.n == n), None)
     rows: list[dict[str, Any]] = []
@@ -158,7 +159,7 @@ def measure(comm: MPI.Intracomm, run: argparse.Namespace) -> list[dict[str, Any]
 
 
 def main() -> None:
-    """Train by each scheme, and print what it took."""
+    """Train with each scheme, and print its times."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--features", type=int, default=200, help="p; the paper's: 8000")
     parser.add_argument("--points", type=int, default=10, help="of a batch; the paper's: 100")

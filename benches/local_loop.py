@@ -1,9 +1,9 @@
-"""What a round on local processes costs: the engine beside bare loops that move the same bytes.
+"""The cost of a round on local processes: the engine beside bare loops that move the same bytes.
 
-``python benches/local_loop.py`` prints JSON: medians of each, a row for each size, in seconds. The
-loops take turns, in blocks of rounds. One is Python's, on pipes; one is C's, on a futex
-(futex_loop.c), with nothing that could be left out, where there is a compiler. With numbers of
-workers as arguments, these are measured.
+``python benches/local_loop.py`` prints JSON: a row for each size, with medians in seconds. The
+loops take turns, in blocks of rounds. One loop is in Python, on pipes. If there is a compiler, one
+is in C, on a futex (futex_loop.c), with nothing that could be left out. Arguments are the numbers
+of workers to measure.
 """
 
 import json
@@ -22,19 +22,19 @@ import fastgc
 from fastgc.engines import LocalCluster
 
 WORKERS, BLOCKS = (4, 16, 64), 10
-ROUNDS = {10: 100, 10_000: 60, 1_000_000: 3}  # in a block, by the parameters
-MOST_BYTES = 1 << 28  # of messages
-WARM = 10  # rounds of C's that are not counted: memory that is new
+ROUNDS = {10: 100, 10_000: 60, 1_000_000: 3}  # rounds in a block, by the number of parameters
+MOST_BYTES = 1 << 28  # bytes of all messages, at most
+WARM = 10  # first rounds of the loop in C, not counted: they touch new memory
 SOURCE = Path(__file__).parent / "futex_loop.c"
 
 
 def zero(theta, shard, out):
-    """A gradient that takes no longer than it must: all of it is to be written."""
+    """Write a gradient as fast as possible."""
     out.fill(0.0)
 
 
 class Bare:
-    """Pipes and shared memory: wake all, wait for the first f answers, no codes and no checks."""
+    """Pipes and shared memory: wake all, wait for the first f answers; no code and no checks."""
 
     def __init__(self, n, needed, p):
         self.n, self.needed = n, needed
@@ -94,7 +94,7 @@ class Bare:
 
 
 def timed(step, theta, out, rounds):
-    """Seconds of each round."""
+    """Return the seconds of each round."""
     times = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -104,7 +104,7 @@ def timed(step, theta, out, rounds):
 
 
 def compiled(folder):
-    """The loop in C; None without a compiler."""
+    """Compile the loop in C; return None without a compiler."""
     program = Path(folder) / "futex_loop"
     try:
         subprocess.run(["cc", "-O3", "-march=native", "-o", program, SOURCE], check=True)
@@ -114,14 +114,14 @@ def compiled(folder):
 
 
 def rows_of(n, futex):
-    """Measure in turns, by size."""
+    """Measure the loops in turns; yield a row for each size."""
     needed = n - max(1, round(3 * n / 16))
     for p, rounds in ROUNDS.items():
         if 8 * n * p > MOST_BYTES:
             continue
         theta, out = np.zeros(p), np.empty(p)
         code = fastgc.Uncoded(n, tolerance=(n - needed) / n)  # a load of 1: nothing to encode
-        bare = Bare(n, needed, p)  # forks, and so comes before there are threads
+        bare = Bare(n, needed, p)  # it forks, so it must come before threads start
         times = {"engine": [], "bare, pipes": [], "bare, futex in C": []}
         with LocalCluster(code, [0] * n, zero, p) as cluster:
             for _ in range(BLOCKS):

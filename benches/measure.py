@@ -1,4 +1,4 @@
-"""What a benchmark is held against, measured in the same run and, where it can be, in turns."""
+"""References for benchmarks, measured in the same run and, where possible, in turns."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ try:
 except ImportError:  # BLAS then runs on as many threads as it likes
     threadpoolctl = None
 
-SHARED_BYTES = 1 << 20  # from so many on, a reader's threads repay the time it takes to start them
-REPEATS = {10**7: 2, 10**6: 5, 10**5: 25, 10**4: 51, 650: 101}  # of a call on vectors so long
+SHARED_BYTES = 1 << 20  # from this size on, a reader's threads repay the time to start them
+REPEATS = {10**7: 2, 10**6: 5, 10**5: 25, 10**4: 51, 650: 101}  # calls, by the vectors' length
 
 
 @intrinsic
@@ -55,14 +55,14 @@ def _four_at_once(addresses, lo, hi):
 
 
 class Reader:
-    """Reads rows from end to end, on as many threads as fastgc uses if bytes are many.
+    """Reads rows from end to end; large ones on as many threads as fastgc uses.
 
-    One row after the other or four at once, whichever is faster here: with a single stream of
-    addresses a core does not reach the bandwidth that combining several rows does.
+    It reads one row after the other or four at once, whichever is faster. With a single stream of
+    addresses, a core does not reach the bandwidth of combining several rows.
     """
 
     def __init__(self, rows, moved):
-        self.rows = rows  # kept alive: only their addresses are read
+        self.rows = rows  # keeps them alive: reading uses only their addresses
         self.addresses = np.array([row.ctypes.data for row in rows])
         words = rows[0].nbytes // 8
         count = threads.get_num_threads() if moved >= SHARED_BYTES else 1
@@ -82,12 +82,12 @@ class Reader:
 
 
 def one_blas_thread():
-    """A context in which BLAS uses one thread, where threadpoolctl can see to it."""
+    """Return a context in which BLAS uses one thread, if threadpoolctl is installed."""
     return threadpoolctl.threadpool_limits(1, "blas") if threadpoolctl else nullcontext()
 
 
 def seconds(function, repeats=9):
-    """Median time of a call."""
+    """Return the median time of a call."""
     function()
     times = []
     for _ in range(repeats):
@@ -98,7 +98,7 @@ def seconds(function, repeats=9):
 
 
 def receiving(rnd, workers, messages):
-    """A call by which a round gets all messages anew."""
+    """Return a call that resets a round and gives it all messages."""
 
     def receive():
         rnd.reset()
@@ -109,10 +109,10 @@ def receiving(rnd, workers, messages):
 
 
 class Rivals:
-    """NumPy's forms of a computation: each is timed, the fastest is what fastgc is held against.
+    """NumPy's forms of a computation; fastgc is compared with the fastest.
 
-    Each with BLAS on one thread and on all: on a busy machine BLAS's own threads wait for each
-    other, and a ratio to that would say nothing of fastgc.
+    Forms with BLAS run on one thread and on all: on a busy machine BLAS's threads wait for each
+    other, and a ratio to their time would say nothing about fastgc.
     """
 
     def __init__(self, forms, repeats):
@@ -124,7 +124,7 @@ class Rivals:
                 self.forms[f"{name}, 1 thread"] = self._alone(call)
         self.times = {name: seconds(call, repeats) for name, call in self.forms.items()}
         self.best = min(self.times, key=self.times.get)
-        time.sleep(0.1)  # BLAS threads go on spinning for a while
+        time.sleep(0.1)  # until BLAS's threads stop spinning
 
     @staticmethod
     def _alone(call):
@@ -135,12 +135,12 @@ class Rivals:
         return alone
 
     def again(self):
-        """Time of the fastest form: the mean of before and now, for the machine drifts."""
+        """Return the time of the fastest form: the mean of before and now, against drift."""
         return (self.times[self.best] + seconds(self.forms[self.best], self.repeats)) / 2
 
 
 def in_turns(benchmark, function, reader, rounds):
-    """Benchmark a call in turns with a reader; the reader's median time."""
+    """Benchmark a call in turns with a reader; return the reader's median time."""
     reads = []
 
     def read():
@@ -153,7 +153,7 @@ def in_turns(benchmark, function, reader, rounds):
 
 
 def multiply_add(coef, views, total, block=None):
-    """Multiply into a temporary and add; `block` elements at a time, so that both stay cached."""
+    """Return a call that multiplies into a temporary and adds, by blocks that stay cached."""
     block = block or total.size
     scaled = np.empty(min(block, total.size), total.dtype)
 
@@ -170,7 +170,7 @@ def multiply_add(coef, views, total, block=None):
 
 
 def forms(coef, views, stacked=None):
-    """NumPy's ways to write ``sum_r coef[r] * views[r]``; `stacked`: the views as one array."""
+    """Return NumPy's forms of ``sum_r coef[r] * views[r]``; `stacked`: the views as one array."""
     total = np.empty_like(views[0])
     found = {
         "multiply, add": multiply_add(coef, views, total),

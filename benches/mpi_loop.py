@@ -1,13 +1,13 @@
 """A round of the MPI engine beside the bare loops of MPI programs that move the same bytes.
 
-Run as ``mpiexec -n 17 python benches/mpi_loop.py``, for 16 workers, or with gradient dimensions of
-your own. Prints JSON: a row for each dimension, medians of a round of each loop, in seconds. The
-loops take turns, in blocks of rounds.
+Run as ``mpiexec -n 17 python benches/mpi_loop.py`` for 16 workers; arguments are gradient
+dimensions. It prints JSON: a row for each dimension, with the median seconds of a round of each
+loop. The loops take turns, in blocks of rounds.
 
-A bare loop hands the parameters to all workers that have answered and takes the first f messages of
-the round; who answers an older round is handed the newest. ``waiting`` leaves it to MPI to wait, as
-programs do that have a processor for each rank; ``yielding`` tests, and yields in between, as they
-must where ranks outnumber processors.
+A bare loop hands the parameters to all workers that have answered, and takes the first f messages
+of the round. A worker that answers an older round gets the newest parameters. ``waiting`` lets MPI
+wait, as programs do that have a processor for each rank. ``yielding`` tests, and yields between
+tests, as programs must if ranks outnumber processors.
 """
 
 import json
@@ -23,12 +23,12 @@ from fastgc.engines.mpi import MPICluster
 
 STRAGGLERS = 3
 BLOCKS = 5
-ROUNDS = {10: 40, 10**4: 20, 10**6: 3}  # of a block
+ROUNDS = {10: 40, 10**4: 20, 10**6: 3}  # rounds in a block, by dimension
 END = -1.0
 
 
 def zero(theta, shard, out):
-    """A gradient that takes no longer than it must: all of it is to be written."""
+    """Write a gradient as fast as possible."""
     out.fill(0.0)
 
 
@@ -45,7 +45,7 @@ def wait(request, waiting):
 
 
 def bare_master(comm, p, rounds, waiting):
-    """Seconds of each round; the first number of a message is its round."""
+    """Return the seconds of each round; the first number of a message is its round."""
     n = comm.size - 1
     buffers = [np.zeros(p) for _ in range(2)]
     messages = [np.empty(p) for _ in range(n)]
@@ -93,7 +93,7 @@ def bare_worker(comm, p, waiting):
 
 
 def engine_master(comm, p, rounds):
-    """Seconds of each round."""
+    """Return the seconds of each round."""
     code = Uncoded(comm.size - 1, tolerance=STRAGGLERS / (comm.size - 1))
     theta, out = np.zeros(p), np.empty(p)
     seconds = []
@@ -106,7 +106,7 @@ def engine_master(comm, p, rounds):
 
 
 def compare(comm, p):
-    """The medians of each loop, on rank 0."""
+    """Return the median of each loop on rank 0, None on others."""
     seconds = {"bare, waiting": [], "bare, yielding": [], "engine": []}
     rounds = ROUNDS.get(p, 10)
     for _ in range(BLOCKS):

@@ -1,9 +1,10 @@
 """Near-exact decoding: errors and times of default vectors, beside exact ones and a library's.
 
-``python benches/near_exact.py`` prints a table in Markdown: for codes of n workers, s stragglers in
-several patterns on the circle of the roots, the error of gradients decoded in float64 by the exact
-vector, by ``code.decoding_vector(survivors)``, and by a vector of ``np.linalg.lstsq``; and what the
-two latter take on one core. ``--backend`` times another one, ``--sizes 256/32`` these codes alone.
+``python benches/near_exact.py`` prints a table in Markdown for codes of n workers and s stragglers
+in several patterns on the circle of the roots. It has the errors of gradients decoded in float64 by
+the exact vector, by ``code.decoding_vector(survivors)``, and by a vector of ``np.linalg.lstsq``,
+and the times of the latter two on one core. ``--backend`` chooses a backend, ``--sizes 256/32``
+codes.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from fastgc.progress import markdown_table
 from fastgc.stability.measured import Experiment
 
 UNIT = 2.0**-53
-# Milliseconds on one core that the call is to stay below: stragglers next to each other, random.
+# Goals for the call's milliseconds on one core: with neighbouring stragglers, with random ones.
 GOALS = {
     (256, 32): (0.1, 0.1),
     (1000, 100): (0.3, 0.3),
@@ -33,7 +34,7 @@ GOALS = {
 
 
 def patterns(n, s, rng):
-    """Places of the stragglers on the circle, by what they are."""
+    """Return places of the stragglers on the circle, by the name of the pattern."""
     spread = np.arange(s)
     found = {
         "neighbours": spread,
@@ -46,7 +47,7 @@ def patterns(n, s, rng):
 
 
 def exact_error(n, turns):
-    """Decimal logarithm of the exact vector's: that may be beyond a double."""
+    """Return the decimal logarithm of the exact vector's error, which may overflow a double."""
     logs = np.zeros(n)
     logs[1:] = np.log10(2 * np.sin(np.pi / n * np.arange(1, n)))
     total = np.array([logs[(i - turns) % n].sum() for i in range(n)])
@@ -56,7 +57,7 @@ def exact_error(n, turns):
 
 
 def least_squares(turns, n, c):
-    """What a library offers: a truncated solution of the complex equations."""
+    """Return a library's vector: a truncated solution of the complex equations."""
     powers = np.multiply.outer(turns, np.arange(1, c + 1)) % n
     roots = np.exp(2j * np.pi / n * np.arange(n))
     x = np.zeros(n, dtype=np.complex128)
@@ -66,7 +67,7 @@ def least_squares(turns, n, c):
 
 
 def measured(function, seconds):
-    """What it returns, and its median time in milliseconds."""
+    """Return a function's result, and its median time in milliseconds."""
     times, begin = [], time.perf_counter()
     while len(times) < 3 or (len(times) < 2000 and time.perf_counter() - begin < seconds):
         start = time.perf_counter()
@@ -76,14 +77,14 @@ def measured(function, seconds):
 
 
 def compare(sizes, seed, seconds):
-    """A table of codes and patterns."""
+    """Return a table of codes and patterns."""
     rng, rows, missed = np.random.default_rng(seed), [], []
     for n, s in sizes:
         code = fastgc.ReedSolomon(n, stragglers=s)
         if code.scheme.cache is not None:
-            code.scheme.cache.nbytes = 0  # the same set comes again and again
+            code.scheme.cache.nbytes = 0  # otherwise repeated sets would be looked up
         experiment, circle = Experiment(code, p=8, seed=seed), code.scheme.rings()[0]
-        places = np.argsort(circle)  # of workers 0, 1, 2, ... on the circle
+        places = np.argsort(circle)  # places of workers 0, 1, 2, ... on the circle
         for name, turns in patterns(n, s, rng).items():
             survivors = np.setdiff1d(np.arange(n), circle[turns])
             vector, ms = measured(partial(code.decoding_vector, survivors), seconds)

@@ -1,22 +1,22 @@
-"""What users call beside what they would call instead: ``python benches/no_loss.py``.
+"""Users' calls beside the calls they would make without fastgc: ``python benches/no_loss.py``.
 
-`bind`, `decode` and `encode` with `out`, of stacked rows and of lists, and `bind_encoder`, checked
-as they are by default, against the best of np.matmul, np.dot (BLAS's gemv) and torch.mv, which find
-the rows stacked and the coefficients computed; for f rows of p elements, on one thread and on all.
-Each cell: how much longer the best other takes, and the share of what memory or caches allow: f
-rows read, one written, and read before it is, at the bandwidth of a loop that reads as much memory
-again and again on as many threads. (What is written past the caches is not read before: 133% are
-possible of two rows.) Cells below 0.95 are bold, and summed up by what they have in common.
+The first tables compare `bind`, `decode` and `encode` with `out`, of stacked rows and of lists, and
+`bind_encoder`, with their default checks, with the best of np.matmul, np.dot (BLAS's gemv) and
+torch.mv. These get stacked rows and ready-made coefficients. There are f rows of p elements, on one
+thread and on all. A cell has the ratio of the best other's time to fastgc's, and fastgc's share of
+the limit: the time to read f rows, to write one, and to read that one before, at the bandwidth of a
+loop that reads as much memory again and again on as many threads. (Rows written past the caches are
+not read before: 133% are possible for two rows.) Cells below 0.95 are bold, and summed up by cause.
 
-Then optimizers' steps beside PyTorch's; rounds; simulations beside lines of NumPy; engines beside
-bare loops; calls beside processes that keep the other cores busy, against one thread that shares
-with nobody; calls that follow one of BLAS on all threads; and how many calls more than one thread
-had part in. Last, what further threads bring where rows lie in caches, fastgc and BLAS each alone
-in processes of their own; all else shares one process, and waits until BLAS's threads sleep.
-``--what`` chooses, and ``--quick`` takes a fifth of the sizes, for a look.
+Further tables have optimizers' steps beside PyTorch's; rounds; simulations beside lines of NumPy;
+engines beside bare loops; calls on all threads while other processes keep the other cores busy,
+against one undisturbed thread; calls right after one of BLAS on all threads; and the share of calls
+in which more than one thread took part. The last table has the gain by more threads for rows in
+caches, with fastgc and BLAS each in their own processes. All else shares one process, and waits
+until BLAS's threads sleep. ``--what`` chooses tables; ``--quick`` takes a fifth of the sizes.
 
-Contestants take turns, and of each the best of the medians of its turns counts: what else happens
-on the machine meanwhile, or where a virtual one finds its memory at first, decides no cell.
+Contestants take turns, and the best of the medians of a contestant's turns counts. So other load on
+the machine, and the first use of memory on a virtual one, decide no cell.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ SIZES = (10**2, 10**3, 10**4, 3 * 10**4, 10**5, 10**6, 10**7)
 QUICK_ROWS, QUICK_SIZES = (4, 68), (10**3, 10**5, 10**6)
 MOST_BYTES = 1.1e9
 RED = 0.95
-TURNS, TURN = 3, 3e-3  # of each contestant, and seconds of one
-TINY = 10  # elements of gradients at which a call takes what it takes in Python
+TURNS, TURN = 3, 3e-3  # turns of each contestant, and seconds of a turn
+TINY = 10  # elements of a gradient so short that a call takes only Python's time
 NEAR_LIMIT = 0.75
 CORES = threads.get_num_threads()
 HERE = Path(__file__).parent
@@ -70,7 +70,7 @@ Call = Callable[[], Any]
 
 @numba.njit(nogil=True)
 def _read(words: NDArray[np.int64], repeats: int) -> int:
-    # four streams, of which each has registers of its own
+    # Four streams, each with its own registers.
     quarter = words.size // 4
     first, second = words[:quarter], words[quarter : 2 * quarter]
     third, fourth = words[2 * quarter : 3 * quarter], words[3 * quarter : 4 * quarter]
@@ -83,7 +83,7 @@ def _read(words: NDArray[np.int64], repeats: int) -> int:
             c ^= third[i]
             d ^= fourth[i]
         total ^= a ^ b ^ c ^ d
-        words[0] = total  # or the loop would be left out
+        words[0] = total  # otherwise the compiler would drop the loop
     return total
 
 
@@ -106,9 +106,9 @@ _READ: dict[int, dict[int, float]] = {}
 
 
 def bandwidth(nbytes: int, count: int) -> float:
-    """Bytes per second of so many threads that read their shares of so much memory.
+    """Return the bytes per second of `count` threads that read their shares of `nbytes`.
 
-    Or of more memory, where that went faster: the shorter was disturbed.
+    If reading more memory went faster, return that: the shorter measurement was disturbed.
     """
     _read_at(nbytes, count)
     return max(found for size, found in _READ[count].items() if size >= nbytes)
@@ -116,7 +116,7 @@ def bandwidth(nbytes: int, count: int) -> float:
 
 @contextmanager
 def on_threads(count: int) -> Iterator[None]:
-    """Everything on so many threads."""
+    """Run fastgc, PyTorch and BLAS on `count` threads."""
     before = threads.get_num_threads()
     threads.set_num_threads(count)
     if torch is not None:
@@ -127,7 +127,7 @@ def on_threads(count: int) -> Iterator[None]:
 
 
 def race(calls: list[Call], turns: int = TURNS) -> list[float]:
-    """Seconds of each call: they take turns, and the best of the turns' medians counts."""
+    """Return the seconds of each call, the best of its turns' medians; calls take turns."""
     inner, each = [], []
     for call in calls:
         call()
@@ -139,8 +139,8 @@ def race(calls: list[Call], turns: int = TURNS) -> list[float]:
     for _ in range(turns):
         for at, call in enumerate(calls):
             if threads.get_num_threads() > 1:
-                time.sleep(REST)  # or threads of the one before would still have the other cores
-            call()  # which finds caches as the one before left them
+                time.sleep(REST)  # otherwise the call before may still occupy other cores
+            call()  # not timed: the call before has used the caches
             times = []
             for _ in range(min(max(3, round(TURN / (inner[at] * each[at]))), 200)):
                 start = time.perf_counter()
@@ -152,7 +152,7 @@ def race(calls: list[Call], turns: int = TURNS) -> list[float]:
 
 
 def others(coef: NDArray[Any], rows: NDArray[Any]) -> Iterator[Call]:
-    """What a person would pick instead."""
+    """Yield the calls that a user would make without fastgc."""
     coef = coef.astype(rows.dtype)
     total = np.empty(rows.shape[1], rows.dtype)
     yield lambda: np.matmul(coef, rows, out=total)
@@ -164,13 +164,13 @@ def others(coef: NDArray[Any], rows: NDArray[Any]) -> Iterator[Call]:
 
 
 def filled(count: int, p: int, dtype: Any) -> NDArray[Any]:
-    """Ordinary numbers, fast."""
+    """Return rows of ordinary numbers, quickly."""
     pattern = np.random.default_rng(0).standard_normal(1 << 15).astype(dtype)
     return np.resize(pattern, count * p).reshape(count, p)
 
 
 def decode(packed: bool, f: int, p: int, dtype: Any) -> tuple[dict[str, Call], list[Call]]:
-    """Ways to decode f messages, and the same by others."""
+    """Return ways to decode f messages, and the same by others."""
     code = fastgc.ReedSolomon(f + 1, stragglers=1) if packed else fastgc.Uncoded(f)
     messages, out = filled(code.n, p, dtype), np.empty(p, dtype)
     bound, survivors = code.bind(messages, out), np.arange(f)
@@ -186,7 +186,7 @@ def decode(packed: bool, f: int, p: int, dtype: Any) -> tuple[dict[str, Call], l
 
 
 def encode(packed: bool, w: int, p: int, dtype: Any) -> tuple[dict[str, Call], list[Call]]:
-    """Ways to encode w partial gradients, and the same by others."""
+    """Return ways to encode w partial gradients, and the same by others."""
     code: Any = fastgc.CyclicRepetition(w + 1, stragglers=w - 1)
     if packed:
         code = fastgc.ReedSolomon(w + 1, stragglers=w - 1)
@@ -206,19 +206,19 @@ class Cell(NamedTuple):
 
     kind: str
     threads: int
-    mine: float  # seconds
-    best: float
-    share: float  # of the limit
+    mine: float  # seconds of fastgc
+    best: float  # seconds of the best other
+    share: float  # fastgc's share of the limit
     call: float  # seconds of the same call for TINY elements
 
     @property
     def ratio(self) -> float:
-        """How much longer the best other takes."""
+        """The best other's time over fastgc's."""
         return self.best / self.mine
 
     @property
     def red(self) -> bool:
-        """Whether another is faster by more than is measured."""
+        """Whether another is faster by more than the accuracy of measurements."""
         return self.ratio < RED
 
     def __str__(self) -> str:
@@ -227,7 +227,7 @@ class Cell(NamedTuple):
 
 
 def causes(cells: dict[tuple[Any, ...], Cell]) -> str:
-    """What red cells have in common, one line for each; keys are (threads, all the rest)."""
+    """Sort red cells by cause, one line for each cause; keys are (threads, all the rest)."""
     found: dict[str, list[Cell]] = {}
     for (count, *rest), cell in cells.items():
         alone = cells.get((1, *rest))
@@ -290,7 +290,7 @@ def tables(make: Any, rows: list[int], sizes: list[int]) -> None:
 
 
 def torch_steps(method: str, numbers: dict[str, Any], gradient: NDArray[Any]) -> list[Call]:
-    """Torch's step fused and for lists of vectors, and of plain descent `add_`."""
+    """Return torch's steps, fused and for lists of vectors; for plain descent also `add_`."""
     calls = []
     for form in ({"foreach": True}, {"fused": True}):
         theta = torch.ones(gradient.size, dtype=torch.from_numpy(gradient).dtype)
@@ -303,15 +303,16 @@ def torch_steps(method: str, numbers: dict[str, Any], gradient: NDArray[Any]) ->
     return calls
 
 
+# fastgc's optimizer, torch's name and arguments, and the number of vectors read or written.
 STEPS: dict[str, tuple[Callable[[], Any], str, dict[str, Any], int]] = {
     "SGD": (lambda: SGD(1e-3), "SGD", {}, 3),
     "SGD, momentum": (lambda: SGD(1e-3, 0.9), "SGD", {"momentum": 0.9}, 5),
     "AMSGrad": (lambda: AMSGrad(1e-3), "Adam", {"amsgrad": True}, 7),
-}  # fastgc's, torch's, and vectors read or written
+}
 
 
 def steps(sizes: list[int]) -> None:
-    """Print how steps fare beside torch's."""
+    """Print steps beside torch's."""
     if torch is None:
         return
     body, cells = [], {}
@@ -345,7 +346,7 @@ def steps(sizes: list[int]) -> None:
 
 
 def rounds() -> None:
-    """Print what a whole round takes, message by message."""
+    """Print the time of a whole round, message by message."""
     code = fastgc.ReedSolomon(80, stragglers=12)
     survivors = np.random.default_rng(0).permutation(80)[: code.threshold]
     body = []
@@ -375,7 +376,7 @@ def rounds() -> None:
 
 
 def simulations() -> None:
-    """Print how simulations fare beside lines of NumPy, draws included."""
+    """Print simulations beside lines of NumPy, draws included."""
     sys.path.insert(0, str(HERE))  # which benches/report.py leaves out
     import test_simulate as lines
 
@@ -404,7 +405,7 @@ def simulations() -> None:
 
 
 def engines() -> None:
-    """Print what the loops beside local processes, and MPI's where there is one, measure."""
+    """Print the measurements of loops beside local processes, and beside MPI if there is one."""
     runs = {"Local processes": [sys.executable, str(HERE / "local_loop.py")]}
     if launcher := which("mpiexec") or which("mpirun"):
         program = [sys.executable, str(HERE / "mpi_loop.py")]
@@ -425,7 +426,7 @@ def engines() -> None:
 
 @contextmanager
 def busy_cores() -> Iterator[None]:
-    """Other processes that keep all cores but one busy."""
+    """Keep all cores but one busy with other processes."""
     hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(CORES - 1)]
     time.sleep(0.5)
     try:
@@ -437,7 +438,7 @@ def busy_cores() -> Iterator[None]:
 
 
 def beside_others(rows: list[int], sizes: list[int]) -> None:
-    """Print how calls fare where the other cores are, or have just been, at something else."""
+    """Print calls while the other cores are busy, or have just been."""
     body = []
     big = filled(256, 10**5, np.float64)
     ones, blas_out = np.ones(256), np.empty(10**5)
@@ -522,7 +523,7 @@ print(json.dumps(found))
 
 
 def gains() -> None:
-    """Print what further threads bring to a checked call and to BLAS, each alone in a process."""
+    """Print the gain by more threads of a checked call and of BLAS, each alone in a process."""
     contestants = [(who, count) for who in ("fastgc", "matmul") for count in (1, CORES)]
     best = {each: [np.inf] * len(GAINS) for each in contestants}
     for _ in range(GAIN_TURNS):
@@ -563,7 +564,7 @@ PARTS = ("decode", "encode", "steps", "rounds", "simulate", "engines", "others",
 
 
 def main(words: list[str] | None = None) -> None:
-    """Print what is asked for."""
+    """Print the parts asked for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rows", help="f, or w of encode; such as 2,68")
     parser.add_argument("--sizes", help="p; such as 1000,100000")

@@ -1,9 +1,9 @@
-"""Messages of pairs, of twice float64's precision, beside those of float64.
+"""Messages of pairs, with twice float64's precision, beside those of float64.
 
-``python benches/pairs.py`` prints two tables in Markdown: what kernels take to encode f gradients
-of p float64, and to combine f messages, packed, on one core; and for codes of n workers, s
-stragglers in several patterns on the circle of the roots, the errors to expect from near-exact
-decoding vectors and what these and exact ones take.
+``python benches/pairs.py`` prints two tables in Markdown. The first has the times of kernels on one
+core that encode f gradients of p float64, and that combine f messages, packed. The second, for
+codes of n workers and s stragglers in several patterns on the circle of the roots, has the errors
+to expect from near-exact decoding vectors, and the times of these and of exact ones.
 """
 
 import argparse
@@ -23,7 +23,7 @@ VECTORS = ((256, 128), (1024, 512))
 
 
 def circle(n):
-    """(high, low) of the parts of exp(pi i u / n), u = 0 .. 2n-1."""
+    """Return pairs (high, low) of the parts of exp(pi i u / n), u = 0 .. 2n-1."""
     found = np.empty((2 * n, 2, 2))
     with mpmath.workprec(160):
         for u in range(2 * n):
@@ -34,7 +34,7 @@ def circle(n):
 
 
 def best(functions, seconds):
-    """Least time of each in milliseconds; taken in turns, for what disturbs one disturbs all."""
+    """Return the least milliseconds of each function; they take turns, to share disturbances."""
     least, begin, rounds = [math.inf] * len(functions), time.perf_counter(), 0
     while rounds < 3 or time.perf_counter() - begin < seconds:
         for i, function in enumerate(functions):
@@ -46,7 +46,7 @@ def best(functions, seconds):
 
 
 def combinations(sizes, seed, seconds):
-    """A table of encoding and combining."""
+    """Return a table of encoding and combining."""
     rng, table = np.random.default_rng(seed), []
     for f, p in sizes:
         coef = rng.standard_normal((f, 4)).view(np.complex128)
@@ -79,7 +79,7 @@ def combinations(sizes, seed, seconds):
 
 
 def patterns(n, s, rng):
-    """Places of the stragglers on the circle, by what they are."""
+    """Return places of the stragglers on the circle, by the name of the pattern."""
     spread = np.arange(s)
     return {
         "neighbours": spread,
@@ -89,14 +89,14 @@ def patterns(n, s, rng):
 
 
 def expected_error(high, turns, unit):
-    """Of a gradient: what is left out and what rounding adds, by rows of least norm."""
+    """Return a gradient's expected error: the residual and rounding, by rows of least norm."""
     n, left = high.size, np.linalg.norm(high[turns])
     rounding = 2 * unit * np.linalg.norm(high)
     return math.hypot(left, rounding) * math.sqrt(n / (turns.size + 1))
 
 
 def vectors(sizes, seed, seconds):
-    """A table of decoding vectors."""
+    """Return a table of decoding vectors."""
     rng, table = np.random.default_rng(seed), []
     for n, s in sizes:
         points = circle(n)

@@ -3,11 +3,11 @@
     python benches/partial_work.py
     mpiexec -n 9 python -m mpi4py benches/partial_work.py
 
-The first simulates rounds: their mean time over that of UC-MMC with the same load, and messages
-received for each worker, without and with a master's link that is busy with each message for a
-twentieth of a mean computation, after a round trip of as much where workers are asked. The second
-runs rounds on the ranks of a job, the codes in turn, on the same delays: medians of whole rounds,
-decoding included, of rounds on a machine that may be busy.
+The first command simulates rounds. It prints their mean time over that of UC-MMC with the same
+load, and messages received per worker: without a link, and with a master's link that takes a
+twentieth of a mean computation for each message, and as long for the round trip of asking. The
+second command runs rounds on the ranks of a job, with the codes in turn on the same delays. It
+prints medians of whole rounds, decoding included, because the machine may be busy.
 """
 
 import sys
@@ -29,13 +29,13 @@ DELAYS = (
     "exponential:mean=0.01",
     "pareto:scale=0.005,shape=2.5",
 )
-COST = 0.002  # seconds of a computation, where delays are of a round
+COST = 0.002  # seconds of a computation if delays are per round
 SIZES = ((20, 3), (20, 5), (20, 8), (80, 5))  # workers and load
 ROUNDS = 2000
 
 
 def simulated():
-    """One table for each model of delays."""
+    """Print one table for each model of delays."""
     for text in DELAYS:
         model = parse(text)
         of_computation = model.per == "computation"
@@ -65,7 +65,7 @@ def simulated():
 
 
 def measured(p, rounds=100):
-    """A table of medians, from rank 0."""
+    """Print medians on rank 0."""
     from mpi4py import MPI
 
     from fastgc.engines.mpi import MPICluster
@@ -76,7 +76,7 @@ def measured(p, rounds=100):
     shards = [np.tile(shard, p // 8) for shard in shards]
     times, messages = {name: [] for name in names}, {name: [] for name in names}
     model = parse("shifted-exponential:shift=0.005,rate=100,per=computation")
-    for part in range(4):  # in turn, as the machine may be busy with others
+    for part in range(4):  # codes take turns, because the machine may be busy
         for name in names:
             code = fastgc.codes.make(name, n)
             if MPICluster.serve():

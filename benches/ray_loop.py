@@ -1,9 +1,9 @@
-"""A round of the Ray engine against bare loops that move the same bytes, block by block in turns.
+"""A round of the Ray engine against bare loops that move the same bytes, in turns of blocks.
 
-``python benches/ray_loop.py`` prints JSON: a row for each size, medians in seconds, of the bare
-loop, of one whose workers also write their messages and whose master reads and adds them (what lies
-in the object store is not read by being moved), and of the engine. Gradients are zero, each worker
-has one, and some need not come.
+``python benches/ray_loop.py`` prints JSON: a row for each size, with median seconds of three loops.
+The bare loop moves messages; moving does not read what lies in the object store. In the second
+loop, workers also write their messages, and the master reads and adds them. The third is the
+engine. Each worker has one gradient, which is zero, and some messages need not come.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIZES = (10, 10**4, 10**6)
 
 
 def zero(theta, shard, out):
-    """A gradient that takes no longer than it must: all of it is to be written."""
+    """Write a gradient as fast as possible."""
     out.fill(0.0)
 
 
@@ -38,7 +38,7 @@ class Sender:
 
 
 class Bare:
-    """Put the parameters, call all actors, wait for the first f, get what they sent."""
+    """Put the parameters, call all actors, wait for the first f, and get their messages."""
 
     def __init__(self, workers, first, size):
         actor = ray.remote(num_cpus=0)(Sender)
@@ -84,7 +84,7 @@ def compare(code, size, blocks, rounds):
         times = {name: [] for name in forms}
         for _ in range(blocks):
             for name, function in forms.items():
-                function(theta)  # late calls of the other's last round end meanwhile
+                function(theta)  # not timed: late calls of the other loop end meanwhile
                 times[name] += block(function, theta, rounds)
         bare.close()
     return {"p": size, **{name: float(np.median(each)) for name, each in times.items()}}

@@ -1,10 +1,10 @@
-"""All results, measured anew: ``benches/RESULTS.md``, and pictures if they are wanted.
+"""Measure all results anew, for ``benches/RESULTS.md``, and draw pictures on request.
 
-Run as ``python benches/report.py``, on an idle machine. Each table is headed by the
-command that makes just that one. ``python benches/report.py WORD ...`` runs those sections only
-whose title or command has one of the words in it, and prints them; ``--out FILE`` writes to a file
-in either case, ``--pictures FOLDER`` draws ``scaling.png`` and ``roofline.png`` in it, and
-``--list`` says what there is.
+Run as ``python benches/report.py``, on an idle machine. Each table is headed by the command that
+makes it alone. ``python benches/report.py WORD ...`` runs only the sections with one of the words
+in their title or command, and prints them. ``--out FILE`` writes to a file in either case,
+``--pictures FOLDER`` draws ``scaling.png`` and ``roofline.png`` there, and ``--list`` lists all
+sections.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from fastgc.plotting.panels import COLOURS, Line, Panel, new_figure, percent_axi
 
 HERE = Path(__file__).parent
 
-Table = tuple[str, Sequence[Sequence[str]]]  # a title, and rows of which the first is the head
+Table = tuple[str, Sequence[Sequence[str]]]  # a title, and rows; the first row is the head
 
 
 class Section(NamedTuple):
-    """What one command shows, and what is to be said of it."""
+    """The output of one command, with a note."""
 
     title: str
     command: str
@@ -255,7 +255,7 @@ SECTIONS = (
 
 
 def machine() -> str:
-    """What is measured, and what on."""
+    """Describe the versions and the machine that are measured."""
     simd = "no extension"
     if "c" in kernels.backends():
         from fastgc.kernels.c import simd as level
@@ -294,12 +294,12 @@ def markdown(tables: Sequence[Table]) -> str:
 
 
 def chosen(words: Iterable[str]) -> list[Section]:
-    """Return the sections that any of the words is in, all if there is no word.
+    """Return the sections that contain any of the words; without words, all sections.
 
     Raises
     ------
     ValueError
-        If a word is in none.
+        If no section contains a word.
     """
     words = [word.lower() for word in words]
     found = {
@@ -311,14 +311,14 @@ def chosen(words: Iterable[str]) -> list[Section]:
 
 
 def _with_this_python(words: list[str]) -> list[str]:
-    """A command of Python's by the interpreter that runs this, and what is installed for it."""
+    """Return a command of Python run by this interpreter, with its installed packages."""
     name, *rest = words
-    python = [sys.executable, "-P"]  # not the folder's
+    python = [sys.executable, "-P"]  # does not import from the current folder
     return [*python, *rest] if name == "python" else [*python, "-m", *words]
 
 
 def run(section: Section, pictures: Path | None) -> tuple[str, str]:
-    """Return what the command of a section shows, as Markdown, and what went wrong, if anything."""
+    """Run a section's command; return its output as Markdown, and an error or an empty text."""
     name, *words = shlex.split(section.command)
     command = _with_this_python([name, *words])
     if name == "mpiexec":
@@ -350,7 +350,7 @@ def run(section: Section, pictures: Path | None) -> tuple[str, str]:
 
 
 def page(about: str, results: Iterable[tuple[Section, str]]) -> str:
-    """Return the whole text."""
+    """Return the whole page of results."""
     parts = ["# Results", about]
     for section, shown in results:
         parts += [f"## {section.title}", f"```sh\n{section.command}\n```", shown, section.note]
@@ -358,7 +358,7 @@ def page(about: str, results: Iterable[tuple[Section, str]]) -> str:
 
 
 def draw(directory: Path, done: Mapping[str, Any]) -> None:
-    """Draw what was measured against n, and against memory, by these benchmarks.
+    """Draw times against n, and shares of memory's bandwidth, as these benchmarks measured them.
 
     Parameters
     ----------
@@ -414,7 +414,7 @@ def _draw_roofline(shares: Mapping[str, float], path: Path) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the sections that are asked for; the exit status: 1 if any failed."""
+    """Run the sections asked for; return the exit status, 1 if any failed."""
     parser = argparse.ArgumentParser(prog="python benches/report.py", description=__doc__)
     parser.add_argument("word", nargs="*", help="run sections that have any of these in them only")
     parser.add_argument("--out", type=Path, help="write to this file")

@@ -1,14 +1,14 @@
 """Verbs and commands with many workers: ``python benches/scale.py [names] [--sizes 1000,...]``.
 
-Seconds of each verb the first time that it is called, for codes that tolerate few stragglers: what
-is made and kept then counts. Each code and size has a process of its own, and each verb a limit,
-beyond which nothing is said. "grows": the exponent by which times grew between the two largest
-sizes that were timed, of those that take a millisecond or more. Memory: the most that the process
-held, less what it held after its imports. Larger codes than the first one that was not made in time
-are not tried.
+The first table has the seconds of each verb's first call, including everything that the call makes
+and keeps, for codes that tolerate few stragglers. Each code and size has its own process, and each
+verb has a limit, beyond which no time is given. "grows" is the exponent of n by which times grew
+between the two largest sizes, for times of a millisecond or more. Memory is the most that the
+process held, less what it held after its imports. After a size at which a code was not made in
+time, larger sizes are not tried.
 
-Then seconds and memory of each command, as users call it, from the start of its process to the end.
-A command that exceeds its limit is ended; behind it stands how far it said that it was.
+The second table has seconds and memory of each command, as users call it, for its whole process. A
+command that exceeds its limit is ended; the cell gives the progress that it had shown.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class TooLongError(Exception):
 
 
 def seconds(call: Any, limit: int) -> tuple[float | None, Any]:
-    """Seconds of a call, and what it returns; None beyond the limit."""
+    """Return the seconds of a call and its result, or None and None beyond the limit."""
 
     def stop(*_: Any) -> None:
         raise TooLongError
@@ -88,14 +88,14 @@ def seconds(call: Any, limit: int) -> tuple[float | None, Any]:
 
 
 def measure(name: str, n: int, limit: int) -> dict[str, Any]:
-    """What each verb of a code took, in this process."""
+    """Measure each verb of a code in this process."""
     import numpy as np
 
     import fastgc
     from fastgc import codes, delays, simulation
 
     warnings.simplefilter("ignore")
-    fastgc.BinaryCode(4, stragglers=1).decoding_vector([0, 1, 3])  # what is imported with the first
+    fastgc.BinaryCode(4, stragglers=1).decoding_vector([0, 1, 3])  # completes the imports
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     rng, told = np.random.default_rng(0), {}
 
@@ -142,7 +142,7 @@ def measure(name: str, n: int, limit: int) -> dict[str, Any]:
 
 
 def measured(name: str, n: int, limit: int) -> dict[str, Any]:
-    """The same, of a process of its own."""
+    """Measure each verb of a code in a new process."""
     command = [sys.executable, __file__, "--one", name, str(n), str(limit)]
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=8 * limit)
@@ -155,7 +155,7 @@ def measured(name: str, n: int, limit: int) -> dict[str, Any]:
 
 
 def commanded(command: str, n: int, limit: int) -> tuple[float, float, str]:
-    """Seconds and MB of a command, and what it said last, or that it was ended."""
+    """Return a command's seconds (Inf if it was ended, NaN if it failed), MB, and last progress."""
     words = [sys.executable, "-m", "fastgc", *command.split(), "-s", str(STRAGGLERS), "-n", str(n)]
     with tempfile.TemporaryFile("w+") as said:
         start = time.perf_counter()
@@ -175,7 +175,7 @@ def commanded(command: str, n: int, limit: int) -> tuple[float, float, str]:
 
 
 def commands(names: Sequence[str], sizes: Sequence[int], limit: int) -> list[list[str]]:
-    """A row for each command."""
+    """Return a row for each command."""
     table = []
     for name in names:
         cells, rows, memory = [f"`fastgc {name}`"], {}, 0.0
@@ -194,7 +194,7 @@ def commands(names: Sequence[str], sizes: Sequence[int], limit: int) -> list[lis
 
 
 def growth(rows: dict[int, dict[str, Any]], verb: str) -> str:
-    """The exponent between the two largest sizes."""
+    """Return the exponent of n between the two largest sizes."""
     known = [(n, t) for n, row in rows.items() if isinstance(t := row.get(verb), float)]
     if len(known) < 2 or known[-1][1] < 1e-3:
         return ""
@@ -203,7 +203,7 @@ def growth(rows: dict[int, dict[str, Any]], verb: str) -> str:
 
 
 def cell(told: float | str | None, limit: int) -> str:
-    """What a table says of a time, of None beyond the limit, and of an error."""
+    """Write a time for a table; None is beyond the limit, and a text is an error."""
     if told is None:
         return f"> {limit}"
     return "–" if isinstance(told, str) else f"{told:.2g}" if told < 100 else f"{told:.0f}"

@@ -1,4 +1,4 @@
-"""The comparison tables: a function makes each from the benchmarks that ran."""
+"""The comparison tables: a function makes each of them from the benchmarks that ran."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ UNITS = (("s", 1), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
 
 def _time(value):
-    """Three digits, in the largest unit of which it is at least one when rounded to them."""
+    """Write a time with three digits, in the largest unit that gives 1 or more after rounding."""
     counts = {unit: float(f"{value / size:.3g}") for unit, size in UNITS}
     unit = next((unit for unit, count in counts.items() if count >= 1), "ns")
     return f"{counts[unit]:.0f} {unit}" if counts[unit] >= 1000 else f"{counts[unit]:.3g} {unit}"
 
 
 def _times(ratio):
-    """How many times: two digits, or all before the point."""
+    """Write a ratio with two digits, or with all digits before the point."""
     return f"{ratio:.0f}×" if ratio >= 10 else f"{ratio:.2g}×"
 
 
 def _table(benchmarks):
-    """Makes a function give a table of these benchmarks, and None where there are none."""
+    """Decorate a function to make a table of the benchmarks found, or None if there are none."""
 
     def decorate(make):
         @wraps(make)
@@ -36,12 +36,12 @@ def _table(benchmarks):
 
 
 def _grouped(done, start):
-    """Benchmarks of the groups that are called so."""
+    """Return the benchmarks of groups whose names begin with `start`."""
     return {name: bench for name, bench in done.items() if (bench.group or "").startswith(start)}
 
 
 def _cells(done, noted, row, column):
-    """Benchmarks that noted this, by what they noted as row, or rows, and as column."""
+    """Return the benchmarks that noted `noted`, by their notes for rows and columns."""
     cells = {}
     for bench in done.values():
         if noted in (info := bench.extra_info):
@@ -51,12 +51,12 @@ def _cells(done, noted, row, column):
 
 
 def _columns(cells):
-    """All columns, in the order in which they came."""
+    """Return all columns, in the order of their first use."""
     return list(dict.fromkeys(name for found in cells.values() for name in found))
 
 
 def _row(found, columns, cell):
-    """Cells of a row, by ``cell(time, info)``, and a dash for each that is not there."""
+    """Yield the cells of a row: ``cell(time, info)``, or a dash for a missing benchmark."""
     for name in columns:
         bench = found.get(name)
         yield "–" if bench is None else cell(bench.stats.median, bench.extra_info)
@@ -96,7 +96,7 @@ def _vectors(cells):
 
 
 def scaling(done):
-    """Sizes and median times of each method, in order of size, and the exponent they grow with."""
+    """Return sizes and median times of each method, in order of size, and their exponent of n."""
     found = {}
     for bench in done.values():
         if "scaling" in bench.extra_info:
@@ -109,9 +109,9 @@ def scaling(done):
 
 
 def slope(times):
-    """Exponent of n that a time grows with: fitted to the larger half of the sizes, at least two.
+    """Return the exponent of n of times, by least squares on logarithms; NaN for a single size.
 
-    By least squares on the logarithms; NaN if there is one size.
+    It is fitted to the larger half of the sizes, and to two at least.
     """
     if len(times) < 2:
         return float("nan")
@@ -156,7 +156,7 @@ def _by_set(cells):
 
 
 def roofline(done):
-    """What was measured against reading: benchmarks and their share of the limit."""
+    """Return the benchmarks that were measured against reading, with their share of the limit."""
     return {
         bench: bench.extra_info["bytes"] * bench.extra_info["read_per_byte"] / bench.stats.median
         for bench in done.values()
@@ -205,7 +205,7 @@ def _rounds(found):
 
 @_table(lambda done: [b for b in done.values() if (b.group or "").startswith("locator by backend")])
 def _calls(found):
-    """One decoding vector by each backend, and what the facade adds to the C function."""
+    """One decoding vector by each backend, and the time that it takes beyond the C function."""
     raw = {b.extra_info["n"]: b.stats.median for b in found if b.extra_info["call"] == "C function"}
     rows = [["locator", "n", "time", "over the C function", "error"]]
     for bench in sorted(found, key=lambda b: (b.extra_info["n"], b.stats.median)):
@@ -217,7 +217,7 @@ def _calls(found):
 
 @_table(lambda done: [b for b in done.values() if "layer" in b.extra_info])
 def _overhead(found):
-    """Layers between Python and the kernels: what each adds to the kernels it calls."""
+    """Layers between Python and the kernels: the time of each beyond its kernels."""
     kernel = {}
     for bench in found:
         info = bench.extra_info
@@ -242,7 +242,7 @@ def _overhead(found):
 
 @_table(lambda done: _cells(done, "cached", ("n", "s"), "cached"))
 def _cache(cells):
-    """Vectors of survivor sets that come again: a row for each size."""
+    """Vectors of repeated survivor sets: a row for each size."""
     ways = ["computed", "a hit", "a new set"]
     rows = [["n, s", *ways]]
     for (n, s), found in sorted(cells.items()):
@@ -306,7 +306,7 @@ def _lagrange(cells):
 
 
 def _streaming(done):
-    """What the last arrival leaves to do: a row for each n, columns for each backend."""
+    """Times after the last arrival: a row for each n, columns for each backend."""
     cells = {}
     for bench in done.values():
         info = bench.extra_info
@@ -450,7 +450,7 @@ def _steps(found):
 
 @_table(lambda done: _cells(done, "loop", ("loop", "piece"), "code"))
 def _hot_loops(cells):
-    """What a round costs besides the gradients: a row for each loop and piece."""
+    """The cost of a round besides the gradients: a row for each loop and piece."""
     codes = _columns(cells)
     rows = [["loop", "what", *codes]]
 

@@ -9,12 +9,12 @@ from measure import seconds
 from fastgc.optimizers import GCADA, AMSGrad
 
 LR, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8
-TURN = 24  # rounds that are timed together, for groups are selected in few of them
-KEPT = 12  # points that NumPy goes through again and again, where it would keep D + 1
+TURN = 24  # rounds timed together, because groups are selected in few of them
+KEPT = 12  # points through which NumPy goes again and again; it would keep D + 1
 
 
 class Plain:
-    """Both sides of eq. (9), the sum and the step, from all that has been kept."""
+    """Plain NumPy: both sides of eq. (9), the sum and the step, from all stored vectors."""
 
     def __init__(self, groups, c, max_age, squares, theta, gradients):
         self.groups, self.c, self.max_age, self.squares = groups, c, max_age, squares
@@ -47,7 +47,7 @@ class Plain:
 @pytest.mark.parametrize("groups", [3, 12])
 @pytest.mark.parametrize("p", [10**4, 10**6])
 def test_round(benchmark, note, p, groups, max_age):
-    """Gradients of selected groups, the step, and the next selection; c so that ages are alike."""
+    """Time gradients of selected groups, the step, and the next selection; c makes ages alike."""
     rng = np.random.default_rng(p)
     gradients = rng.standard_normal(p, np.float32) + 0.5 * rng.standard_normal(
         (groups, p), np.float32

@@ -1,4 +1,4 @@
-"""Whether "auto" takes the fastest method: over n = 16 .. 2^20 and s = 1 .. n/4."""
+"""Does "auto" take the fastest method? For n = 16 .. 2^20 and s = 1 .. n/4."""
 
 import math
 import time
@@ -12,12 +12,12 @@ from fastgc.kernels import fourier
 pytestmark = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 
 SIZES = [16, 64, 256, 1000, 1024, 1511, 4096, 16384, 65536, 65537, 1 << 18, 1 << 20]
-LONGEST = 0.2  # seconds a product may take to be compared at all
-MOST_AT_RANDOM = 1 << 14  # stragglers: of more, some entries would be beyond float64
+LONGEST = 0.2  # a method is not compared if its product takes more seconds
+MOST_AT_RANDOM = 1 << 14  # with more random stragglers, some entries would overflow float64
 
 
 def shares(n):
-    """From 1 to n/4, and on both sides of where methods cross."""
+    """Return numbers of stragglers from 1 to n/4, some on both sides of where methods cross."""
     cross = fourier.crossover(n)
     found = {1, n // 64, n // 16, n // 8, n // 4, cross * 2 // 3, cross, cross * 3 // 2}
     return sorted(s for s in found if 1 <= s <= n // 4)
@@ -25,16 +25,16 @@ def shares(n):
 
 @pytest.mark.parametrize("n", SIZES)
 def test_auto(benchmark, note, n):
-    """In turns with the fixed methods, each by its shortest time: the machine is shared.
+    """Time "auto" in turns with the fixed methods; shortest times count, on a shared machine.
 
-    Not with "lookup": with three times as many factors as stragglers or more, it is the slowest.
+    "lookup" is left out: with three or more times as many factors as stragglers, it is the slowest.
     """
     worst, picks, rng = 0.0, [], np.random.default_rng(n)
     benchmark.group = "auto"
     for s in shares(n):
         root = round(0.382 * n) | 1 if n > 2000 else "stable"
         code = fastgc.ReedSolomon(n, stragglers=s, root=root)
-        code.scheme.cache = None  # or repeated sets would be looked up
+        code.scheme.cache = None  # otherwise repeated sets would be looked up
         lost = rng.permutation(n)[:s] if s <= MOST_AT_RANDOM else np.arange(s)
         survivors = np.setdiff1d(np.arange(n), lost)
         decode = code.decoder()
@@ -44,7 +44,7 @@ def test_auto(benchmark, note, n):
         best = dict.fromkeys(methods, math.inf)
         turns, end = 0, time.perf_counter() + 0.3
         while turns < 9 or time.perf_counter() < end:
-            rng.shuffle(methods)  # what ran before decides what is in the caches
+            rng.shuffle(methods)  # the method before decides what is in the caches
             for method in methods:
                 start = time.perf_counter()
                 decode(survivors, method)

@@ -23,7 +23,7 @@ def test_batch(benchmark, note, name):
     for mask in masks:
         mask[rng.permutation(code.n)[: code.stragglers]] = False
     sets = list(map(np.flatnonzero, masks))
-    code.scheme.cache = None  # or sets that come again would be looked up
+    code.scheme.cache = None  # otherwise repeated sets would be looked up
     decode = code.decoder()
 
     def one_by_one():

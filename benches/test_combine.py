@@ -1,4 +1,4 @@
-"""Decoding's arithmetic, sum of a_i c_i, in bytes per second."""
+"""The arithmetic of decoding, the sum of a_i c_i, in bytes per second."""
 
 import ml_dtypes
 import numpy as np
@@ -23,7 +23,7 @@ FORMS = ["separate", "separate, checked", "stacked", "stacked, checked", "round"
 
 
 class Converted:
-    """Complex numbers of halves, converted to single precision where they are asked for."""
+    """Complex numbers of halves, converted to single precision on access."""
 
     def __init__(self, halves):
         self.halves = halves
@@ -34,14 +34,14 @@ class Converted:
 
 
 def sent(values, dtype):
-    """A message of these values: those of float16 end in their scale."""
+    """Return a message of these values; one of float16 ends in its scale."""
     return fastgc.Uncoded(1).encode(0, [values], message_dtype=dtype)
 
 
 @pytest.mark.parametrize(("p", "dtype"), SIZES, ids=lambda v: getattr(v, "__name__", str(v)))
 @pytest.mark.parametrize("form", FORMS)
 def test_decode(benchmark, note, p, dtype, form):
-    """Into a given `out`: by `decode`, by a round that has all messages, by the kernel alone."""
+    """Decode into `out`: by `decode`, by a round with all messages, and by the kernel alone."""
     rng = np.random.default_rng(p)
     code = fastgc.ReedSolomon(N, stragglers=S)
     survivors = rng.permutation(N)[:F].astype(np.int64)

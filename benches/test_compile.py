@@ -39,7 +39,7 @@ CALLS = {
 @pytest.mark.parametrize("kernel", CALLS)
 @pytest.mark.parametrize("state", ["cold", "warm"])
 def test_first_call(benchmark, note, tmp_path, kernel, state):
-    """The whole process is timed, and in it the first call; "cold": with an empty cache."""
+    """Time the whole process, and the first call in it; "cold" has an empty cache."""
     source = SETUP.format(call=CALLS[kernel])
     folders = (tmp_path / str(i if state == "cold" else 0) for i in range(9))
     first = []

@@ -12,7 +12,7 @@ import fastgc
 
 pytestmark = [
     pytest.mark.benchmark(max_time=0.4),
-    # of the largest sizes, whose gradients would be imprecise; the vectors are not
+    # The largest sizes would give imprecise gradients, but the vectors are precise.
     pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning"),
 ]
 
@@ -54,7 +54,7 @@ def error(code, survivors, vector):
 
 @pytest.fixture(scope="module", autouse=True)
 def truth_is_true():
-    """The extended precision that errors are measured against, itself against 40 digits."""
+    """Check the extended precision that errors are measured against, with 40 digits."""
     try:
         import mpmath
     except ImportError:
@@ -75,9 +75,9 @@ def truth_is_true():
 @pytest.mark.parametrize(("n", "s"), SIZES)
 @pytest.mark.parametrize("method", METHODS)
 def test_method(benchmark, note, n, s, method):
-    """By LAPACK alone ("linalg"), by `decoding_vector`, by a decoder ("prepared").
+    """Time LAPACK alone ("linalg"), `decoding_vector`, and a decoder ("prepared").
 
-    "linalg" has its system made beforehand, "solve" makes it; both on one BLAS thread, because
+    "linalg" gets its system ready-made, "solve" makes it. Both run on one BLAS thread, because
     threads that wait for a busy core take many times as long.
     """
     if method in ("linalg, all threads", "solve") and n > SLOW:
@@ -116,7 +116,7 @@ def test_backend(benchmark, note, backend, n, s):
 @pytest.mark.parametrize("call", ["C function", "decoder"])
 @pytest.mark.parametrize(("n", "s"), [(80, 12), (1024, 128)])
 def test_facade(benchmark, note, n, s, call):
-    """What the facade adds to the C function."""
+    """Time the C function, and the calls of the facade above it."""
     from fastgc.kernels._cffi import ffi, lib
 
     from fastgc.kernels.c import plans

@@ -1,4 +1,4 @@
-"""A worker's arithmetic, sum of B_ij g_j over its w partitions, in bytes per second."""
+"""The arithmetic of a worker, the sum of B_ij g_j over its w partitions, in bytes per second."""
 
 import numpy as np
 import pytest
@@ -12,10 +12,10 @@ SIZES = [(10**5, np.float32), (10**5, np.float64), (10**6, np.float32), (10**6, 
 @pytest.mark.parametrize(("p", "dtype"), SIZES, ids=lambda v: getattr(v, "__name__", str(v)))
 @pytest.mark.parametrize("form", ["streaming", "streaming, one buffer", "separate", "stacked"])
 def test_encode(benchmark, note, p, dtype, form):
-    """Streaming as a worker does it, into one accumulator; or all partial gradients at once.
+    """Time a worker's streaming into one accumulator, and encoding all partial gradients at once.
 
-    "one buffer": each partial gradient is written to the same buffer, and so is in the cache when
-    it is added; otherwise every one is a buffer of its own.
+    With "one buffer", each partial gradient is written to the same buffer, and so is in the cache
+    when it is added. Otherwise each has its own buffer.
     """
     rng = np.random.default_rng(p)
     code = fastgc.ReedSolomon(80, stragglers=12)
@@ -27,7 +27,7 @@ def test_encode(benchmark, note, p, dtype, form):
     out = np.empty(p, dtype)
     coef = code.coefficients(0).astype(np.result_type(dtype, np.complex64))
     views = [g.view(coef.dtype) for g in partials]
-    # streaming has one gradient at a time: neither blocks nor a matrix can be had
+    # Streaming has one gradient at a time, so it can use neither blocks nor a matrix.
     if form.startswith("streaming"):
         others = {"multiply, add": multiply_add(coef, views, np.empty_like(views[0]))}
     else:
@@ -44,7 +44,7 @@ def test_encode(benchmark, note, p, dtype, form):
                 encoder.add(j, g)
             encoder.message()
 
-        moved = 2 * out.nbytes  # of a call
+        moved = 2 * out.nbytes  # per call
     else:
         given = stacked if form == "stacked" else partials
 
@@ -53,7 +53,7 @@ def test_encode(benchmark, note, p, dtype, form):
 
         moved = (len(partitions) + 1) * out.nbytes
     benchmark.group = f"encode, w={len(partitions)} p={p} {np.dtype(dtype).name}"
-    # one buffer is read from the cache again and again, so the limit is the cache's bandwidth
+    # One buffer is read from the cache again and again, so the limit is the cache's bandwidth.
     read = in_turns(benchmark, call, Reader(partials, moved), 8 * REPEATS[p])
 
     few = slice(0, 10**5)

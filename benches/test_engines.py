@@ -1,8 +1,8 @@
-"""What a round costs each engine, beside bare loops that move the same bytes.
+"""The cost of a round in each engine, beside bare loops that move the same bytes.
 
-Gradients are zeros, written anew each time; of 16 workers, the first 13 messages suffice, and as
-many in proportion of 4 and 64 local ones. Each program measures its loops in turns and prints JSON:
-a row for each size, medians in seconds.
+Gradients are zeros, written anew each time. The first 13 of 16 messages suffice, and as many in
+proportion for 4 and 64 local workers. Each program measures its loops in turns and prints JSON: a
+row for each size, with medians in seconds.
 """
 
 import importlib.util

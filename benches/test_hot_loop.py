@@ -1,6 +1,6 @@
-"""What a round costs the master besides the gradients, in each kind of training loop.
+"""The master's cost of a round besides the gradients, in each kind of training loop.
 
-n = 80, f = 68, p = 640, float64. Messages lie in one array before a round is timed; every round has
+n = 80, f = 68, p = 640, float64. Messages lie in one array before a round is timed. Every round has
 other random survivors.
 """
 
@@ -22,7 +22,7 @@ CODES = {
 
 @pytest.fixture(params=CODES)
 def case(request):
-    """A code, its messages, survivors of many rounds, and the gradient to expect."""
+    """Return a code, its messages, survivors of many rounds, and the expected gradient."""
     code, rng = CODES[request.param], np.random.default_rng(0)
     partials = rng.standard_normal((N, P))
     messages = np.array([code.encode(i, partials[code.partitions(i)]) for i in range(N)])
@@ -32,7 +32,7 @@ def case(request):
 
 @pytest.fixture
 def rounds(benchmark, note, case):
-    """Benchmark ``step(survivors)``, a round after the other; `gradient` is what they decode to."""
+    """Benchmark ``step(survivors)``, round after round; rounds decode to `gradient`."""
 
     def rounds(loop, piece, step, gradient=None):
         name, _, _, arrivals, exact = case
@@ -53,7 +53,7 @@ def rounds(benchmark, note, case):
 
 @pytest.mark.parametrize("piece", ["decoding vector", "bound decoder", "step", "round"])
 def test_numpy(rounds, case, piece):
-    """A decoder bound to the messages, then the optimizer."""
+    """Time a decoder bound to the messages, and the optimizer."""
     _, code, messages, _, exact = case
     gradient, optimizer, decoder = np.empty(P), SGD(LR), code.decoder()
     decode = code.bind(messages, gradient)
@@ -69,7 +69,7 @@ def test_numpy(rounds, case, piece):
 
 @pytest.mark.parametrize("piece", ["receive, each", "round"])
 def test_round_object(benchmark, rounds, case, piece):
-    """A `Round`, which checks each message as it comes, in the shadow of the wait."""
+    """Time a `Round`, which checks each message as it comes, while others are awaited."""
     _, code, messages, _, _ = case
     gradient, optimizer, rnd = np.empty(P), SGD(LR), code.round(P)
     optimizer.reset(np.zeros(P))
@@ -93,7 +93,7 @@ def test_round_object(benchmark, rounds, case, piece):
 
 @numba.njit
 def _train(tables, messages, arrivals, theta, vector, gradient, pieces):
-    """Rounds of a compiled loop, or pieces of them."""
+    """Run rounds in a compiled loop, or pieces of them."""
     for survivors in arrivals:
         if pieces & 1:
             status, _ = nb.decoding_vector(tables, nb.SPREAD, survivors, vector)
@@ -110,7 +110,7 @@ def _train(tables, messages, arrivals, theta, vector, gradient, pieces):
     ("piece", "pieces"), [("decoding vector", 1), ("combine_rows", 2), ("step", 4), ("round", 7)]
 )
 def test_compiled(benchmark, note, case, piece, pieces):
-    """The whole loop in nopython mode."""
+    """Time the whole loop in nopython mode."""
     name, code, messages, arrivals, exact = case
     theta, vector, gradient = np.zeros(P), np.empty(F, complex), np.empty(P)
     _train(code.scheme.tables, messages, arrivals, theta, vector, gradient, 7)
@@ -122,10 +122,10 @@ def test_compiled(benchmark, note, case, piece, pieces):
 
 @pytest.mark.parametrize("piece", ["bound decoder", "round", "torch.optim.SGD", "round with it"])
 def test_torch(rounds, case, piece):
-    """Messages, gradient and parameters are tensors; the step is ours, or PyTorch's optimizer's.
+    """Time tensors as messages, gradient and parameters, with our step or PyTorch's.
 
-    The optimizer's many small calls and the decoder evict each other from the processor's caches:
-    a round takes longer than both by themselves.
+    The many small calls of PyTorch's optimizer and the decoder evict each other from the caches, so
+    a round takes longer than the sum of both.
     """
     torch = pytest.importorskip("torch")
     _, code, messages, _, _ = case

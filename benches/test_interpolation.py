@@ -16,7 +16,7 @@ def numpy_weights(x):
 
 
 def numpy_weights_by_logarithms(x):
-    """Which does not overflow."""
+    """Compute the weights by logarithms, which do not overflow."""
     factors = x[:, None] - x
     np.fill_diagonal(factors, 1)
     size = np.log(np.abs(factors)).sum(axis=1)
@@ -29,7 +29,7 @@ def numpy_basis(x, z, weights):
 
 
 def forms(kernel, x, z):
-    """NumPy's ways; which of them overflow depends on the nodes."""
+    """Yield NumPy's ways; the nodes decide which of them overflow."""
     for weights in (numpy_weights, numpy_weights_by_logarithms):
         yield {
             "weights": lambda w=weights: w(x),
@@ -39,7 +39,7 @@ def forms(kernel, x, z):
 
 
 def truth_of(kernel, x, z):
-    """In extended precision, whose range is wide enough; a few values of each."""
+    """Compute a few values in extended precision, whose range is wide enough."""
     wide = np.clongdouble if x.dtype.kind == "c" else np.longdouble
     x, z = x.astype(wide), z.astype(wide)
     if kernel == "weights":
@@ -61,9 +61,9 @@ def truth_of(kernel, x, z):
 @pytest.mark.parametrize("kind", ["real", "complex"])
 @pytest.mark.parametrize("m", [50, 400, 2000])
 def test_kernel(benchmark, note, kernel, kind, m):
-    """At m nodes, and for bases as many points."""
+    """Time kernels at m nodes; bases have m points."""
     rng = np.random.default_rng(m)
-    if kind == "real":  # on [-2, 2], where NumPy's products stay within a double longest
+    if kind == "real":  # on [-2, 2], NumPy's products overflow last
         x, z = 2 * interpolation.chebyshev(m), rng.uniform(-2, 2, m)
     else:
         x, z = interpolation.roots_of_unity(m), np.exp(2j * np.pi * rng.random(m))

@@ -6,9 +6,9 @@ from kernel_table import KERNELS, STEPS
 
 import fastgc
 
-# vectors of this length, or this many workers; so many vectors, or stragglers
+# Length and number of vectors, or numbers of workers and stragglers.
 SHAPES = {"combine": (20000, 13), "square": (20000, 1)}
-BOUNDED = (20000, 1)  # of what the table has a bound for
+BOUNDED = (20000, 1)  # for kernels with a bound in the table
 WORKERS = (512, 64)
 
 

@@ -1,7 +1,7 @@
-"""Decoding Lagrange codes, stage by stage, against how many polynomials a message sums.
+"""Decoding Lagrange codes, stage by stage, against the number of polynomials a message sums.
 
-Ozfatura et al. say that more polynomials make decoding cheaper (Remark 1): of 40 workers with ten
-computations each, the master needs 79 messages of one, 39 of two, ..., 7 of ten.
+Ozfatura et al. say that more polynomials make decoding cheaper (Remark 1): with 40 workers and ten
+computations each, the master needs 79 messages of one polynomial, 39 of two, ..., 7 of ten.
 """
 
 import warnings
@@ -15,7 +15,7 @@ from fastgc.errors import InstabilityWarning
 
 N, LOAD = 40, 10
 POLYNOMIALS = {1: "LCC-MMC", 2: "LCC-MMC-2", 5: "LCC-MMC-5", 10: "LCC"}
-ELEMENTS = (1000, 100_000)  # of a gradient
+ELEMENTS = (1000, 100_000)  # sizes of a gradient
 
 
 @pytest.mark.parametrize("polynomials", POLYNOMIALS)
@@ -23,7 +23,7 @@ def test_stages(benchmark, note, polynomials):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InstabilityWarning)  # only times matter here
         code = LagrangeCode(N, load=LOAD, messages=LOAD // polynomials, limit=None)
-    code.scheme.cache = None  # or sets that come again would be looked up
+    code.scheme.cache = None  # otherwise repeated sets would be looked up
     rng = np.random.default_rng(0)
     came = rng.permutation(code.scheme.message_count)
     survivors = came[: code.threshold]
@@ -43,7 +43,7 @@ def test_stages(benchmark, note, polynomials):
     stages = {
         "weights": seconds(lambda: [products() for _ in range(20)], 51) / 20,
         "basis": seconds(lambda: [functional() for _ in range(20)], 51) / 20,
-        # of messages that all came, which are then chosen from
+        # If all messages came: choosing among them.
         "choice": seconds(lambda: vandermonde.leja_order(code.beta[came]), 51),
     }
     decoder = code.decoder()

@@ -1,8 +1,8 @@
-"""A round of a thousand workers, some of whom lie, beside one that compares nothing.
+"""A round of a thousand workers, some of whom lie, beside a round without verification.
 
-``pytest benches/test_liars.py``. Messages come in a random order, and the round ends as soon as its
-gradient can be decoded, with `verify` once all liars among them are named. It looks at the messages
-again and again until they tell. Beside it one look, at all messages there are.
+``pytest benches/test_liars.py``. Messages come in a random order. A round ends as soon as its
+gradient can be decoded; with `verify`, once all liars among the senders are named. Such a round
+inspects the messages several times; one inspection of all messages is timed beside it.
 """
 
 import statistics

@@ -12,8 +12,8 @@ pytestmark = pytest.mark.skipif(
     not {"c", "numba"} <= set(fastgc.backends()), reason="compares the C and Numba backends"
 )
 
-# As the table's ``make`` takes them, (size, count): for each kind of kernel near, in the nearest
-# caches, and far.
+# (size, count) for the table's ``make``: for each kind of kernel, arrays in the nearest caches
+# ("near"), and larger ones ("far").
 SHAPES = {
     "combine": ((20_000, 13), (400_000, 13)),
     "square": ((20_000, 1), (2_000_000, 1)),
@@ -26,7 +26,7 @@ SHAPES = {
     "lagrange": ((1024, 16), (1024, 512)),
     "completion": ((100, 10), (2000, 10)),
 }
-LONG = SHAPES["step"]  # of kernels on long vectors that are not named
+LONG = SHAPES["step"]  # for all other kernels, which work on long vectors
 ROUNDS = 5
 CASES = [
     *((kernel.name.split()[0].strip(","), kernel) for kernel in KERNELS + COMPLETIONS),
@@ -35,7 +35,7 @@ CASES = [
 
 
 def in_turns(call):
-    """Median time of a call under C and under Numba."""
+    """Return the median time of a call under C and under Numba."""
     times = {"c": [], "numba": []}
     for _ in range(ROUNDS + 1):
         for name, taken in times.items():

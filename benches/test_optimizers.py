@@ -18,7 +18,7 @@ LR, MOMENTUM, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.9, 0.999, 1e-8
 
 
 class Vectors:
-    """What steps work on: as many vectors as they write, a gradient, and scratch."""
+    """The vectors of a step: those that it writes, a gradient, and scratch."""
 
     def __init__(self, written, p, dtype):
         rng = np.random.default_rng(p)
@@ -106,7 +106,7 @@ def amsgrad(vectors):
     return plain, in_place
 
 
-# fastgc's method, NumPy's forms, vectors that are written, torch's method
+# fastgc's method, NumPy's forms, number of vectors written, torch's method
 METHODS = {
     "SGD": (lambda: optimizers.SGD(LR), sgd, 1, ("SGD", {})),
     "SGD, momentum": (
@@ -131,7 +131,7 @@ METHODS = {
 
 
 def torch_steps(method, numbers, gradient):
-    """Torch's step, one operation after the other, for lists of vectors, and fused."""
+    """Return torch's steps: operation by operation, for lists of vectors, and fused."""
     steps = {}
     for form in ({"foreach": False}, {"foreach": True}, {"fused": True}):
         theta = torch.ones(gradient.size, dtype=torch.from_numpy(gradient).dtype)
@@ -152,7 +152,7 @@ def torch_steps(method, numbers, gradient):
     ids=lambda v: getattr(v, "__name__", str(v)),
 )
 def test_step(benchmark, note, method, p, dtype):
-    """A step through fastgc.optimizers, which also measures how far it went."""
+    """Time a step of fastgc.optimizers, which also measures its length."""
     make, forms, written, (torch_method, numbers) = METHODS[method]
     vectors = Vectors(written, p, dtype)
     plain, in_place = forms(vectors)

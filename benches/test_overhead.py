@@ -1,6 +1,6 @@
-"""What lies between a call from Python and its kernels, layer by layer, and what a cache saves.
+"""The time between a call from Python and its kernels, layer by layer, and the gain by a cache.
 
-n = 80, f = 68, float64. The kernels are those of C, called through cffi with pointers prepared.
+n = 80, f = 68, float64. The kernels are those of C, called through cffi with prepared pointers.
 """
 
 from math import inf
@@ -41,7 +41,7 @@ LAYERS = {
 
 
 def aligned(array):
-    """A copy that begins on a cache line: elsewhere a kernel takes up to 1.3 times as long."""
+    """Return a copy that begins on a cache line; otherwise a kernel takes up to 1.3 times as long."""
     room = np.empty(array.size + 8)
     first = -room.ctypes.data % 64 // 8
     copy = room[first : first + array.size].reshape(array.shape)
@@ -50,13 +50,13 @@ def aligned(array):
 
 
 def calls(p):
-    """Every layer of every verb, on the same messages; each verb's kernels first."""
+    """Return every layer of every verb, on the same messages; a verb's kernels come first."""
     from fastgc.kernels._cffi import ffi, lib
 
     from fastgc.kernels.c import plans
 
     code, rng = fastgc.ReedSolomon(N, stragglers=S), np.random.default_rng(0)
-    survivors = np.sort(rng.permutation(N)[:F])  # so that all read memory in the same order
+    survivors = np.sort(rng.permutation(N)[:F])  # sorted: all layers read memory in the same order
     messages, gradient = aligned(rng.standard_normal((N, p))), np.empty(p)
     stacked = aligned(messages[survivors])
     separate = list(map(aligned, stacked))
@@ -160,7 +160,7 @@ def calls(p):
 )
 def test_layer(benchmark, note, verb, layer, p):
     with fastgc.use_backend("c"):
-        every = calls(p)  # which keep alive what pointers of one point to
+        every = calls(p)  # keeps alive the arrays to which pointers point
         call = every[verb][LAYERS[verb].index(layer)]
         benchmark.group = f"overhead, {verb}, p={p}"
         benchmark.pedantic(call, rounds=200, iterations=100, warmup_rounds=5)
@@ -171,7 +171,7 @@ def test_layer(benchmark, note, verb, layer, p):
 @pytest.mark.parametrize("way", ["computed", "a hit", "a new set"])
 @pytest.mark.parametrize(("n", "s"), [(80, 12), (1024, 128), (16384, 2048)])
 def test_cache(benchmark, note, n, s, way):
-    """A decoder, for the same survivors in another order each time, or for others each time."""
+    """Time a decoder, with the same survivors in another order, or with other survivors."""
     code = fastgc.ReedSolomon(n, stragglers=s)
     if code.scheme.cache is None and way != "computed":
         pytest.skip("this code keeps no vectors: computing one is as fast")

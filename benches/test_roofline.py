@@ -1,8 +1,8 @@
 """Encoding and decoding at the limit of memory: bytes per second beside those of plain reading.
 
 Working sets are larger than 1 GB, and every case is timed in turns with a reader of the same rows
-on as many threads. Bytes are those of the rows, read once, and of the result, read where it is
-added to and written; not what the processor reads of a line before it is overwritten.
+on as many threads. Bytes counted are those of the rows, read once, and of the result, written, and
+read if it is added to. Reading a cache line before it is overwritten is not counted.
 """
 
 import numpy as np
@@ -21,11 +21,11 @@ except ImportError:
 N, S = 80, 12
 F, W = N - S, S + 1
 BYTES, P, ROUNDS = 1.1e9, 10**6, 7
-_rivals = {}  # the best form for a case, and its time, for any number of threads
+_rivals = {}  # the best form for each case, and its time, for any number of threads
 CORES = threads.get_num_threads()
-THREADS = dict.fromkeys((1, CORES))  # once where there is one core
+THREADS = dict.fromkeys((1, CORES))  # a single entry on one core
 
-# what: how many rows, how they relate to the result, by how many elements they are shifted
+# For each case: number of rows, their relation to the result, and their shift in elements.
 KINDS = {
     "decode, packed": (F, kernels.PACKED, 0),
     "decode, packed, one array": (F, kernels.PACKED, 0),
@@ -46,7 +46,7 @@ def set_threads():
 
 
 def filled(shape):
-    """Ordinary numbers, whether they are taken for float64 or for float32."""
+    """Return numbers that are ordinary as float64 and as float32."""
     array = np.empty(shape, np.float64)
     pattern = np.random.default_rng(0).uniform(1, 2, 1 << 15).astype(np.float32).view(np.float64)
     flat = array.reshape(-1)
@@ -58,7 +58,7 @@ def filled(shape):
 @pytest.fixture(scope="module", params=KINDS)
 def case(request):
     count, mode, shift = KINDS[request.param]
-    # to the encoder's gradient, of as many bytes, another vector is added
+    # The encoder adds to another vector of as many bytes as its gradient.
     length = int(BYTES / 8 / max(count, 2)) // 2048 * 2048
     stacked = request.param.endswith("one array")
     rows = filled((count, length)) if stacked else [filled(length) for _ in range(count)]
@@ -66,7 +66,7 @@ def case(request):
 
 
 def rivals_of(what, mode, rows, coef, out):
-    """Forms of NumPy and PyTorch for the same rows."""
+    """Return forms of NumPy and PyTorch for the same rows."""
     dtype = coef.dtype
     whole = mode in (kernels.REAL, kernels.EXPAND)
     views = [row if whole else row[: row.size // 2 * 2].view(dtype) for row in rows]
@@ -88,7 +88,7 @@ def rivals_of(what, mode, rows, coef, out):
 @pytest.mark.parametrize("count", THREADS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=lambda v: v.__name__)
 def test_kernel(benchmark, note, case, dtype, count, set_threads):
-    """The kernel behind `decode`, `encode` and an encoder, on rows in memory."""
+    """Time the kernel behind `decode`, `encode` and an encoder, on rows in memory."""
     what, mode, shift, rows = case
     rows = rows.view(dtype) if isinstance(rows, np.ndarray) else [r.view(dtype) for r in rows]
     rows = [row[shift:] for row in rows] if shift else rows
@@ -109,7 +109,7 @@ def test_kernel(benchmark, note, case, dtype, count, set_threads):
         _rivals[what, dtype] = rivals.best, rivals.times[rivals.best]
     other, other_seconds = _rivals[what, dtype]
     read_rows = sum(row.nbytes for row in rows)
-    # a single row is best read at four places at once
+    # A single row is read fastest at four places at once.
     streams = rows if len(rows) > 1 else list(rows[0].reshape(4, -1))
     reader = Reader(streams, read_rows)
     benchmark.group = f"roofline, {np.dtype(dtype).name}, {count} threads"
@@ -128,7 +128,7 @@ def test_kernel(benchmark, note, case, dtype, count, set_threads):
 
 @pytest.fixture(scope="module")
 def messages():
-    """Packed messages in buffers, and what NumPy and PyTorch take for unpacked ones."""
+    """Return packed messages in buffers, and times of NumPy and PyTorch for unpacked ones."""
     code = fastgc.ReedSolomon(N, stragglers=S)
     survivors = np.sort(np.random.default_rng(0).permutation(N)[:F])
     vector, total = code.decoding_vector(survivors), np.empty(P, complex)
@@ -149,9 +149,9 @@ def messages():
 @pytest.mark.parametrize("count", THREADS)
 @pytest.mark.parametrize("what", ["decode", "round", "round, unchecked", "round, once all came"])
 def test_round(benchmark, note, messages, what, count, set_threads):
-    """From messages in buffers to the gradient, against unpacked messages for as long a gradient.
+    """Time messages in buffers to a gradient, against unpacked messages to one of equal length.
 
-    A round reads each message a second time, when it comes, for its norm, if it is to check it.
+    A round that checks messages reads each one a second time, when it comes, for its norm.
     """
     code, survivors, packed, forms = messages
     set_threads(count)

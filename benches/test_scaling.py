@@ -1,8 +1,7 @@
-"""The decoding vector's time against n, by every method and by others' solvers: s = n/8.
+"""The decoding vector's time against n, by every method and by others' solvers, for s = n/8.
 
-And by which workers straggle: users meet random sets, and neighbours on the circle.
-
-All on one thread: those of BLAS that wait for a busy core would say nothing of the method.
+It is also measured by which workers straggle: users meet random sets, and neighbours on the circle.
+Everything runs on one thread: BLAS's threads that wait for a busy core say nothing of a method.
 """
 
 import importlib
@@ -21,9 +20,9 @@ from fastgc.vandermonde import roots_order
 pytestmark = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 
 SIZES = [1 << e for e in range(4, 21)]
-FEW = 12  # stragglers, where their number is the same for every n
-LONGEST = 0.5  # seconds a call may take
-# the exponent of n that a method's time is expected to grow with
+FEW = 12  # stragglers, for methods timed with the same number for every n
+LONGEST = 0.5  # seconds of a call, at most
+# The exponent of n with which a method's time is expected to grow.
 ORDERS = {
     "numpy.linalg.solve": 3,
     "scipy.linalg.solve": 3,
@@ -36,13 +35,13 @@ ORDERS = {
     "fft": 1,
     "auto": 1,
 }
-_took = {}  # the last size of a method, and its time
+_took = {}  # for each method, its last size and time
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():
     found = {}
-    for name in ("scipy.linalg", "torch"):  # loaded before their BLAS is told
+    for name in ("scipy.linalg", "torch"):  # load them before the threads of their BLAS are set
         with suppress(ImportError):
             found[name] = importlib.import_module(name)
     torch = found.get("torch")
@@ -56,17 +55,17 @@ def one_thread():
 
 
 def case(n, s):
-    # about the golden section of the circle: a search for the best root would take longer
+    # A root near the golden section of the circle: a search for the best one would take longer.
     code = fastgc.ReedSolomon(n, stragglers=s, root=int(0.382 * n) | 1)
-    code.scheme.cache = None  # or "auto" would look up a set that comes again
-    # The first workers straggle, whom this root spreads best: of so many at random, some entries
-    # would be beyond float64.
+    code.scheme.cache = None  # otherwise "auto" would look up a repeated set
+    # The first workers straggle, which this root spreads best. With so many random stragglers, some
+    # entries would overflow float64.
     survivors = np.random.default_rng(n).permutation(np.arange(s, n))
     return code, survivors
 
 
 def solver(module, code, survivors):
-    """A library's solver on the system of eq. (12), which is made beforehand."""
+    """Return a call of a library's solver on the system of eq. (12), which is ready-made."""
     f, n, root = survivors.size, code.n, arguments_of(code)["root"]
     moments = np.zeros(f, complex)
     moments[0] = 1
@@ -115,14 +114,14 @@ def test_method(benchmark, note, method, n):
     note(scaling=method, n=n, order=ORDERS[method])
 
 
-# As many workers, and stragglers, as in the test above, and the papers' sizes.
+# Workers and stragglers as in the test above, and the papers' sizes.
 OF_SETS = [(64, 8), (256, 32), (1000, 100), (2048, 256), (4096, 512), (10000, 1000)]
 SETS = ("random", "neighbouring", "best-spread")
-MOST_SETS, LONGEST_OF_SETS = 1000, 4.0  # sets, and seconds for all of them
+MOST_SETS, LONGEST_OF_SETS = 1000, 4.0  # sets at most, and seconds for all of them
 
 
 def stragglers(kind, code, rng):
-    """Random workers, neighbours anywhere on the circle, or workers at even distances on it."""
+    """Return random workers, neighbours on the circle, or workers at even distances on it."""
     n, s = code.n, code.stragglers
     if kind == "random":
         return rng.permutation(n)[:s]
@@ -131,7 +130,7 @@ def stragglers(kind, code, rng):
 
 
 def fastest(call):
-    """Seconds of the fastest of nine calls."""
+    """Return the seconds of the fastest of nine calls."""
     times = []
     for _ in range(9):
         start = time.perf_counter()
@@ -143,7 +142,7 @@ def fastest(call):
 @pytest.mark.parametrize(("n", "s"), OF_SETS)
 @pytest.mark.parametrize("kind", SETS)
 def test_set(benchmark, note, kind, n, s):
-    """A call for each set, by "auto" with the default root; and what a pair of transforms takes."""
+    """Time a call for each set, by "auto" with the default root, and a pair of transforms."""
     code = fastgc.ReedSolomon(n, stragglers=s)
     code.scheme.cache = None
     decode, rng = code.decoder(), np.random.default_rng(n)

@@ -1,8 +1,8 @@
-"""`simulate` against what one would write in NumPy instead: all delays drawn, and a partition.
+"""`simulate` against lines of NumPy that a user would write: draw all delays, and partition them.
 
-The lines give times only, no messages and no computations. Where the rule of a code takes more than
-three of them (binary codes), the times are those of a code of the same threshold that any workers
-meet, which is less work.
+The lines give only times, no messages and no computations. If the rule of a code needs more than
+three lines (binary codes), they compute the times of a code of the same threshold that any workers
+satisfy, which is less work.
 """
 
 import numpy as np
@@ -13,8 +13,8 @@ from fastgc import codes
 from fastgc.delays import Exponential, Pareto
 from fastgc.simulation import simulate
 
-DRAWN = 400_000  # delays
-COST = 1e-4  # seconds of a partition
+DRAWN = 400_000  # delays drawn
+COST = 1e-4  # seconds per partition
 REPEATS = 7
 SIZES = ((20, 4), (80, 12), (1000, 100))
 CODES = ("rs", "lcc", "rs-clustered", "fractional", "bcc", "binary", "uc-mmc:load=5")
@@ -25,14 +25,14 @@ LAWS = {
     ),
     "Pareto": (
         Pareto(0.005, 1.5),
-        # in a quarter of the time of rng.pareto
+        # This takes a quarter of the time of rng.pareto.
         lambda rng, shape: 0.005 * np.exp(rng.standard_exponential(shape) / 1.5),
     ),
 }
 
 
 def ready(name, code, times):
-    """When rounds of these times of workers are ready."""
+    """Return when rounds with these times of workers are ready."""
     if name in ("bcc", "uc-mmc:load=5"):
         cell = code.scheme.rule.cell
         if code.load > 1 and cell.size > code.n:  # message after message
@@ -52,7 +52,7 @@ def ready(name, code, times):
 @pytest.mark.parametrize("name", CODES)
 def test_simulate(benchmark, note, name, n, s, law):
     if name == "fractional":
-        s = {20: 4, 80: 9, 1000: 99}[n]  # groups of as many workers
+        s = {20: 4, 80: 9, 1000: 99}[n]  # s + 1 divides n
     code = codes.make(name, n, stragglers=s)
     delays, draw = LAWS[law]
     rounds = DRAWN // n

@@ -13,7 +13,7 @@ PRECISIONS = ["float64", "float32", "float16", "bfloat16"]
 
 
 def measure(benchmark, note, name, n, s, dtype, group):
-    """Decode from random sets of n - s workers; float32 gradients where messages are shorter."""
+    """Decode from random sets of n - s workers; gradients are float32 if messages are shorter."""
     code = catalogue.make(name, n, stragglers=s)
     experiment = Experiment(code, dtype=dtype, p=64)
     rng = np.random.default_rng(n)

@@ -1,4 +1,4 @@
-"""Importing and compiling, in processes of their own: apart from what the other benchmarks time."""
+"""Importing and compiling, in separate processes: other benchmarks do not time them."""
 
 import os
 import subprocess

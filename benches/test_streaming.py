@@ -1,4 +1,4 @@
-"""What the last arrival leaves to do: vectors kept current against vectors computed then."""
+"""Times after the last arrival: vectors kept current, against vectors computed then."""
 
 import time
 
@@ -34,7 +34,7 @@ def median(call, setup=lambda: None, rounds=ROUNDS):
 @pytest.mark.parametrize("backend", fastgc.backends())
 @pytest.mark.parametrize("n", SIZES)
 def test_stream(benchmark, note, n, backend):
-    """The last worker arrives, and the vector is asked for."""
+    """Time the last arrival, and the vector after it."""
     code, survivors = case(n)
     last = int(survivors[-1])
     with fastgc.use_backend(backend):
@@ -61,7 +61,7 @@ def test_stream(benchmark, note, n, backend):
 @pytest.mark.parametrize("backend", fastgc.backends())
 @pytest.mark.parametrize("n", SIZES)
 def test_round(benchmark, note, n, backend):
-    """A round's last message, of two numbers, and its gradient, where following the vector pays."""
+    """Time a round's last message, of two numbers, and its gradient, if following vectors pays."""
     code, survivors = case(n)
     if not worth_following(code):
         pytest.skip("rounds of this code do not follow their vectors")

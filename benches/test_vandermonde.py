@@ -24,7 +24,7 @@ def linalg_from_the_nodes(nodes, b):
 
 
 def case(m, kind):
-    """Nodes and moments: well-placed real nodes, or the decoding vector of survivors of roots."""
+    """Return nodes and moments: well-placed real nodes, or roots for a decoding vector."""
     rng = np.random.default_rng(m)
     if kind == "real":
         nodes, b = nodes_of(rng, m, False), rng.standard_normal(m)
@@ -42,7 +42,7 @@ def case(m, kind):
 @pytest.mark.parametrize("kind", ["real", "complex"])
 @pytest.mark.parametrize("method", METHODS)
 def test_solve(benchmark, note, m, kind, method):
-    """V^T x = b, by LAPACK with V made beforehand or not, and by fastgc."""
+    """Time V^T x = b, by LAPACK with V ready-made or not, and by fastgc."""
     nodes, b, truth, order = case(m, kind)
     benchmark.group = f"vandermonde, {kind} f={m:4d}"
     if method.startswith("linalg"):

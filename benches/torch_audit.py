@@ -1,15 +1,17 @@
-"""What audits of `CodedAllReduce` cost, and how soon a rank that errs is named.
+"""The cost of audits of `CodedAllReduce`, and how soon they name a rank that errs.
 
     python benches/torch_audit.py [--quick] [--every 50] [--width 3000] [--faulty 20]
 
-Processes of one thread each, a multilayer perceptron, SGD with momentum. The cost is that of a step
-which is audited over one which is not, medians of one run in which they take turns, spread over so
-many steps; with proactive redundancy, where copies are compared, over each one. Of runs with a
-fault each, with reactive redundancy, from a random step on, a random rank computes one of its
-gradients' numbers wrongly, whatever it computes it for: times 1.5, with another sign, with its
-highest or lowest bit of the exponent turned, NaN, or all numbers by a hundredth too large; or it
-errs in one step alone. With proactive redundancy, and four copies, or two pairs, one bit of a
-number is turned in one step of a random rank, each bit in turn.
+Processes have one thread each, and train a multilayer perceptron by SGD with momentum. The cost of
+an audit is the median time of an audited step less that of another one, in a run in which they
+alternate, spread over ``--every`` steps. With proactive redundancy, copies are compared in each
+step.
+
+In runs with a fault and reactive redundancy, a random rank computes a number of its gradients
+wrongly from a random step on, for any purpose: times 1.5, with another sign, with the highest or
+lowest bit of the exponent turned, as NaN; or all numbers a hundredth too large; or it errs in one
+step alone. With proactive redundancy and four copies, or two pairs, one bit of a number is turned
+in one step of a random rank, each bit in turn.
 """
 
 from __future__ import annotations
@@ -60,17 +62,17 @@ TURNED = {f"bit {bit}": flip(bit) for bit in range(32)}
 
 
 def trained(rank, port, jobs, found):
-    """What a rank does: one training after the other."""
+    """Run one training after the other on a rank."""
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
     found.put((rank, [train(rank, store, *job) for job in jobs]))
 
 
 def train(rank, store, redundancy, stragglers, width, steps, every, faults):
-    """Times of steps, and what was seen: step, rank, whether it was left out, of pairs of each one.
+    """Train; return the times of steps, and the faults seen: (step, rank, whether left out).
 
-    None, if this rank was left out. Faults: (what it does, who errs, from when, until when). Where
-    one of two errs the step is computed once more, and there is no fault.
+    Return None if this rank was left out. `faults` has entries (name, rank, first step, end). With
+    pairs of copies, both ranks of a pair are suspects; the step is computed again without a fault.
     """
     module, data = network(width), samples()
     code = fastgc.BinaryCode(RANKS, stragglers=stragglers)
@@ -118,7 +120,7 @@ def train(rank, store, redundancy, stragglers, width, steps, every, faults):
 
 
 def run(jobs):
-    """What each rank found in each training, of which these are the arguments."""
+    """Run trainings with these arguments on all ranks; return each training's results by rank."""
     context = mp.get_context("spawn")
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     found = context.Manager().Queue()
@@ -134,19 +136,19 @@ def run(jobs):
 
 
 def cost(redundancy, width, steps, every):
-    """Seconds of a step, of an audited one, and the share that audits take of every so many."""
+    """Return seconds of a step, of an audited step, and the audits' share of `every` steps."""
     ((times, _), *_) = run([(redundancy, 1, width, steps, 2, [])])[0].values()
-    times = times[3:]  # the first of these is not audited
+    times = times[3:]  # the first step left is not audited
     plain, audited = (statistics.median(times[at::2]) for at in (0, 1))
     more = audited - plain
     return plain, audited, more / (every * plain + more)
 
 
 def turned(often):
-    """Rows of a table: bits turned in one step, those found in it, and others accused."""
+    """Return rows: bits turned in one step, those found in that step, and other ranks accused."""
     rng, rows, faults = np.random.default_rng(1), [], []
     for number in range(32 * often):
-        since = 2 + 5 * number  # later than who erred once is forgiven
+        since = 2 + 5 * number  # far enough apart that a rank that erred once is forgiven
         faults.append((f"bit {number // often}", int(rng.integers(RANKS)), since, since + 1))
     steps = faults[-1][-1] + 1
     ways = (("four", RANKS - 1, 1), ("two", 1, 2))
@@ -183,13 +185,13 @@ def main():
         rows.append([redundancy, *times, str(every), f"{100 * share:.1f} %"])
     print(markdown_table(title, head, rows), flush=True)
     rng, jobs, outcomes = np.random.default_rng(0), [], {}
-    every = 5  # audits tell as much if there are more of them
+    every = 5  # more audits than usual tell the same in less time
     for number in range(faulty):
         name = list(FAULTS)[number % len(FAULTS)]
         who, since = int(rng.integers(RANKS)), int(rng.integers(3, 3 + 2 * every))
         steps = until = since + 3 * every
         if "alone" in name:
-            since -= since % every  # or nobody looks
+            since -= since % every  # otherwise no audit sees it
             until = since + 1
         jobs.append(("reactive", 1, 100, steps, every, [(name, who, since, until)]))
     for (*_, [fault]), results in zip(jobs, run(jobs), strict=True):
@@ -214,11 +216,11 @@ def main():
 
 
 def outcome(results, who, since, every):
-    """Audits until the rank was left out, or None; whether it was seen; how many others were."""
+    """Return audits until the rank was left out or None, whether it was seen, others accused."""
     faults = next(each[1] for rank, each in results.items() if rank != who)
     out = [step for step, rank, left_out in faults if rank == who and left_out]
     seen = [step for step, rank, _ in faults if rank == who]
-    # Those in which it was not seen, and those in which it was.
+    # Audits that missed the fault, and audits that saw it.
     missed = sum(step % every == 0 for step in range(since, seen[0])) if seen else 0
     audits = missed + len(seen) if out else None
     return audits, bool(seen), sum(rank != who for _, rank, _ in faults)

@@ -2,14 +2,15 @@
 
     python benches/torch_deaths.py [--quick] [--steps 300] [--deaths 20] [--width 3000]
 
-Processes of one thread each, a multilayer perceptron, SGD with momentum. Without faults all ranks
-compute as many samples in a step: really, and by sleeping besides, as if each rank were a machine.
-With proactive redundancy the batch that gets done so is half as large, for the load is 2; with
-reactive redundancy it is the whole one, as with DDP, however many stragglers the code tolerates.
+Processes have one thread each, and train a multilayer perceptron by SGD with momentum. Without
+faults, all ranks compute equally many samples in a step; in a second table they also sleep, as if
+each rank were a machine. With proactive redundancy the batch is then half as large, because the
+load is 2. With reactive redundancy it is the whole batch, as with DDP, for any number of stragglers
+that the code tolerates.
 
-With faults random ranks are killed at random instants: one, two at once, or a second one while the
-others regroup. Others are started in their place, and every step of every rank is compared to the
-gradient of the whole batch.
+With faults, random ranks are killed at random instants: one, two at once, or a second one while the
+others regroup. New ranks replace them, and every step of every rank is compared to the gradient of
+the whole batch.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from fastgc.progress import markdown_table
 from fastgc.torch import CodedAllReduce, CodedSampler
 
 RANKS, OWN, INPUTS = 6, 8, 256  # OWN: samples of a rank in a step
-# What is timed: redundancy, and stragglers that the code tolerates.
+# Ways to time: redundancy, and stragglers that the code tolerates.
 WAYS = (("proactive", 1), ("reactive", 1), ("reactive", 2), ("reactive", 4))
 DEADLY = (("proactive", 2), ("reactive", 2))  # with faults
 SAMPLES = 1200
-SLEEP = 0.3  # seconds, of a rank that is a machine
-PAUSE = 0.15  # of a step with faults, so that who starts is back in time
-REGROUPING = 0.02  # seconds after a death
+SLEEP = 0.3  # seconds that a rank sleeps in a step, as if it were a machine
+PAUSE = 0.15  # the same in runs with faults, so that new ranks start in time
+REGROUPING = 0.02  # seconds after a death, when the others regroup
 
 
 def network(width):
@@ -57,7 +58,7 @@ def flat(tensors):
 
 
 def work(module, batch, divisor, seconds):
-    """Add a gradient to `.grad`, and sleep so long for as many samples as a rank has."""
+    """Add a gradient to `.grad`, and sleep `seconds` for a rank's own number of samples."""
     found = loss(module, batch) / divisor
     time.sleep(seconds * len(batch[0]) / OWN)
     found.backward()
@@ -78,12 +79,12 @@ def ddp(rank, port, width, steps, sleep, found):
         times.append(time.perf_counter() - begin)
     if rank == 0:
         found.put(times)
-    dist.barrier()  # or who is last may abort
+    dist.barrier()  # otherwise the last rank may abort
     dist.destroy_process_group()
 
 
 def coded(rank, port, width, steps, sleep, way, stragglers, truth, found):
-    """What a rank does; with `truth` it compares its steps to those of the whole batch."""
+    """Run a rank; with `truth`, compare its gradients to those of the whole batch."""
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
     module, data = network(width), samples()
@@ -138,7 +139,7 @@ def free_port():
 
 
 def starter():
-    """Starts processes that need not import torch."""
+    """Return a context whose processes start with torch already imported."""
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(["torch_loop", "fastgc.torch"])
     return context
@@ -160,7 +161,7 @@ def ddp_times(width, steps, sleep):
 
 
 def coded_run(width, steps, sleep, way, stragglers, deaths=0):
-    """What ranks tell, and how many of them were killed."""
+    """Run all ranks; return their results, and how many were killed."""
     context = starter()
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
@@ -170,11 +171,11 @@ def coded_run(width, steps, sleep, way, stragglers, deaths=0):
         process.start()
         return process
 
-    found = context.Manager().Queue()  # which a process that is killed leaves unlocked
+    found = context.Manager().Queue()  # a killed process cannot leave it locked
     processes, rng, killed = [start(rank) for rank in range(RANKS)], np.random.default_rng(0), 0
     turn = 0
     while killed < deaths:
-        # One, two at once, one and another while the others regroup.
+        # In turn: one; two at once; one, and another while the others regroup.
         count = min(1 + (turn % 3 > 0), deaths - killed, stragglers)
         at = int((killed + 1) * steps / (deaths + 2))
         while int(store.get("step")) < at:
@@ -238,7 +239,7 @@ def main():
 
 
 def timed(way, times, others):
-    """A row of a table of steps."""
+    """Return a row of the table of steps."""
     name, stragglers = (way, 0) if way == "DDP" else way
     median, last = statistics.median(times), float(np.quantile(times, 0.9))
     return [
@@ -251,7 +252,7 @@ def timed(way, times, others):
 
 
 def faults(width, steps, way, stragglers, deaths):
-    """A row of what became of a run."""
+    """Run ranks with faults; return a row of results."""
     results, killed = coded_run(width, steps, PAUSE, way, stragglers, deaths)
     regroups = [each for r in results for each in r[4]]
     lost = [seconds for _, ranks, seconds in regroups if ranks < RANKS]

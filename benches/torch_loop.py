@@ -3,12 +3,13 @@
     python benches/torch_loop.py [--quick] [--runs 5]
     python benches/torch_loop.py --where [--quick]
 
-Four processes with one thread each, a multilayer perceptron, SGD with momentum in the step; medians
-of runs that take turns. In "one asleep" a random one of the four sleeps 200 ms before each step; in
-"one dead" one process is killed before the steps that are timed, which DDP does not survive.
+Four processes with one thread each train a multilayer perceptron by SGD with momentum. The table
+has medians of runs that take turns. In "one asleep" a random one of the four sleeps 200 ms before
+each step. In "one dead" one process is killed before the steps that are timed, which DDP does not
+survive.
 
-``--where``: where a coded step's time goes, as the round's report and clocks around the calls tell
-it; and what some of it takes alone, in one process.
+``--where`` prints where a coded step's time goes, by the round's report and by clocks around the
+calls, and the times of its parts alone, in one process.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def ddp_times(size, asleep, steps):
 
 
 def worker(number):
-    """Process of a worker."""
+    """Return the process of a worker."""
     for entry in Path("/proc").glob("[0-9]*/comm"):
         if entry.read_text() == f"fastgc-{number}\n":
             return int(entry.parent.name)
@@ -131,7 +132,7 @@ def coded_times(size, code, asleep, dead, steps):
 
 
 def where(size, code, steps):
-    """Milliseconds of a step's parts, medians."""
+    """Return the median milliseconds of a step's parts."""
     module, data = network(*SIZES[size]), samples(size)
     optimizer, found = optimizer_of(module), []
     with CodedDataParallel(module, loss, data, code, batch_size=BATCH) as coded:
@@ -148,7 +149,7 @@ def where(size, code, steps):
 
 
 def alone(size, code, steps):
-    """Milliseconds of what a worker, and the master, do in a step, one after the other; medians."""
+    """Return median milliseconds of a step's parts in one process: a worker's, and the master's."""
     module, data, found = network(*SIZES[size]), samples(size), []
     theta, shared, message = (
         np.zeros(sum(p.numel() for p in module.parameters()), np.float32) for _ in range(3)

@@ -1,8 +1,8 @@
 """Errors of Vandermonde solves, against exact fractions: ``python benches/vandermonde_orders.py``.
 
-For each set of nodes, right-hand side and system the largest error relative to a number (in
-brackets: largest error over the largest number) in the given order, in Leja's and in that which
-``order="auto"`` chooses, and the largest bound relative to a number that comes with it.
+The table has, for each set of nodes, right-hand side and system, the largest relative error of a
+number (in brackets: the largest error over the largest number) in the given order, in Leja's, and
+in the order that ``order="auto"`` chooses, with the largest relative bound for the last.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Numbers = NDArray[np.float64]
 
 
 def exact(nodes: Numbers, b: Numbers, transpose: bool) -> list[Fraction]:
-    """By sums over Lagrange's basis polynomials, whose coefficients are the inverse's entries."""
+    """Solve by sums over Lagrange's basis polynomials, whose coefficients are the inverse's."""
     x = [Fraction(z) for z in nodes.tolist()]
     scale = max(z.denominator for z in x)  # powers of two
     whole, given = [int(z * scale) for z in x], [Fraction(z) for z in b.tolist()]
@@ -38,7 +38,7 @@ def exact(nodes: Numbers, b: Numbers, transpose: bool) -> list[Fraction]:
             basis.append(value)
         for other in whole:
             weight *= z - other if other != z else 1
-        basis.reverse()  # of t^j, for nodes `scale` times as large
+        basis.reverse()  # coefficients of t^j, for nodes times `scale`
         if transpose:
             total = sum(c * v * scale**j for j, (c, v) in enumerate(zip(basis, given, strict=True)))
             solution[i] = total / weight
@@ -49,7 +49,7 @@ def exact(nodes: Numbers, b: Numbers, transpose: bool) -> list[Fraction]:
 
 
 def cases(m: int) -> Iterator[tuple[str, Numbers, str, Numbers]]:
-    """Names and arrays of nodes and right-hand sides."""
+    """Yield names and arrays of nodes and right-hand sides."""
     i = np.arange(m)
     signs, ones = (-1.0) ** i, np.ones(m)
     noise = np.random.default_rng(0).standard_normal(m)
@@ -69,7 +69,7 @@ def cases(m: int) -> Iterator[tuple[str, Numbers, str, Numbers]]:
 def order_errors(
     nodes: Numbers, b: Numbers, transpose: bool
 ) -> tuple[dict[str, tuple[float, float]], float]:
-    """For each order the largest relative error, and that over the largest number; the bound."""
+    """Return for each order the largest relative error, and over the largest number; the bound."""
     truth = exact(nodes, b, transpose)
     largest = max(abs(z) for z in truth)
     found, limit = {}, 0.0

@@ -1,9 +1,9 @@
 """Decoding vectors of every code: ``python benches/vectors_by_code.py``.
 
-Microseconds for ``code.decoding_vector(survivors)`` and for a prepared ``code.decoder()``, computed
-anew each time: the messages with which a round ends that come in random order. The least
-of several passes over as many sets as fit in some tenths of a second; beside codes in clusters,
-the time of one transform there and back of as many numbers as there are workers.
+The table has microseconds for ``code.decoding_vector(survivors)`` and for a prepared
+``code.decoder()``, computed anew each time. Survivors are the messages with which rounds of random
+order end. Times are the least of several passes over as many sets as fit into 0.2 s. Beside codes
+in clusters stands the time of a transform there and back of n numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PASSES, SETS, SECONDS = 5, 400, 0.2
 
 
 def code_of(name: str, n: int, s: int) -> codes.Code | None:
-    """A code with about the load that tolerates s stragglers; None: there is none."""
+    """Return a code with about the load that tolerates s stragglers; None if there is none."""
     load = {"lcc": 2 * n // (n - s) + 2}.get(name, s + 1)
     if name.startswith("lcc-mmc"):
         load = 8  # with s + 1 messages each, thousands would be needed
@@ -44,7 +44,7 @@ def code_of(name: str, n: int, s: int) -> codes.Code | None:
 
 
 def least(call: Callable[[Any], Any], sets: list[Any]) -> float:
-    """Seconds of a call, of the pass that took least."""
+    """Return the seconds of a call in the fastest pass."""
     call(sets[0])
     start = time.perf_counter()
     call(sets[1])
@@ -71,13 +71,13 @@ def main() -> None:
             if n > given.most or (n > 1000 and name not in ("rs-clustered", "binary", "bcc")):
                 continue
             if n > 100 and name in ("expander", "bgc", "brc"):
-                continue  # linear algebra follows their rounds: minutes
+                continue  # following their rounds takes linear algebra for minutes
             code = code_of(name, n, s)
             if code is None:
                 continue
             sets = [np.array(came) for came in islice(code.scheme.random_arrivals(SETS, 0), SETS)]
             if code.scheme.cache is not None:
-                code.scheme.cache.nbytes = 0  # so that none is found there
+                code.scheme.cache.nbytes = 0  # otherwise repeated sets would be looked up
             decode = code.decoder()
             times = [least(code.decoding_vector, sets), least(decode, sets)]
             cells = [f"{1e6 * seconds:.1f}" for seconds in times]

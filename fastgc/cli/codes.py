@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..stability.survey import Figures
 
 
-# Rounds to average over; of more than so many workers as many less, but not less than the last.
+# Rounds to average over: 200 for up to 5,000 workers, then fewer in proportion, but at least 5.
 _ROUNDS, _MANY, _FEWEST = 200, 5_000, 5
 
 APPROXIMATIONS = "Codes whose gradients may be approximations"
@@ -31,7 +31,7 @@ APPROXIMATIONS = "Codes whose gradients may be approximations"
 
 @dataclass(frozen=True)
 class Compared(Size):
-    """What is compared."""
+    """The codes to compare, and their size."""
 
     names: list[str] | None = options.codes("Codes, such as rs bcc:load=5.")
     partitions: int | None = options.partitions()
@@ -42,7 +42,7 @@ class Compared(Size):
     )
 
     def rounds(self, n: int) -> int:
-        """Rounds to average over, of n workers."""
+        """Return the number of rounds to average over for n workers."""
         if self.trials is not None:
             return self.trials
         return min(_ROUNDS, max(_FEWEST, _ROUNDS * _MANY // n))
@@ -52,7 +52,7 @@ class Compared(Size):
 
 @dataclass(frozen=True)
 class Orders(Options):
-    """In which order messages come."""
+    """The order in which messages come."""
 
     recorded: Path | None = options.recorded(
         "Let messages come in the order that these times give them, instead of a random one"
@@ -64,7 +64,7 @@ class Orders(Options):
 
 @dataclass(frozen=True)
 class Picture(Options):
-    """What is drawn."""
+    """The picture to draw."""
 
     plot: Path | None = options.picture(
         "Plot the workers waited for, and the error, against the load to this file."
@@ -74,7 +74,7 @@ class Picture(Options):
 
 @dataclass(frozen=True)
 class Asked(Compared, Orders, Picture):
-    """All of these."""
+    """All options of the command but those of its output."""
 
 
 @command(CHOOSING, "fastgc codes rs binary bcc:load=5 -n 12 -s 3")
@@ -119,7 +119,7 @@ def codes(context: typer.Context, what: Asked, output: Tables) -> None:
 
 
 def _heard(what: Asked, source: Source, code: Code, trials: int) -> list[Any]:
-    """The messages that rounds of recorded times are decoded from."""
+    """Return the messages from which each round of recorded times is decoded."""
     from ..simulation import follow
 
     processors = source.processors("")
@@ -130,7 +130,10 @@ def _heard(what: Asked, source: Source, code: Code, trials: int) -> list[Any]:
 
 
 def _made(what: Asked, n: int, s: int) -> tuple[dict[str, Code], list[str]]:
-    """Codes by name, and what is to be said of them; of all codes, also why some cannot be."""
+    """Return codes by name, and notes on them.
+
+    If no codes are named, notes include the reasons why some codes cannot be made.
+    """
     from ..planning.plan import reasons
     from ..progress import share_bar
 
@@ -148,7 +151,7 @@ def _made(what: Asked, n: int, s: int) -> tuple[dict[str, Code], list[str]]:
                 if asked:
                     raise
                 refused[name] = str(error)
-            except MemoryError as error:  # of codes that need a matrix of n by n numbers
+            except MemoryError as error:  # a code that needs a matrix of n by n numbers
                 if asked:
                     raise
                 refused[name] = f"too large for memory: {error}"
@@ -196,7 +199,7 @@ def _show(title: str, figures: Mapping[str, Figures], output: Tables) -> None:
 
 
 def _show_approximations(figures: Mapping[str, Figures], output: Tables) -> None:
-    """Print what codes leave out that may leave out something."""
+    """Print residuals of the codes that may leave out part of the gradient."""
     rows = [
         [
             name,
@@ -227,12 +230,12 @@ def _show_approximations(figures: Mapping[str, Figures], output: Tables) -> None
 
 
 def _left(residual: float) -> str:
-    """A residual; of rounding alone its order of magnitude."""
+    """Write a residual; if it is only rounding, its order of magnitude."""
     return f"{residual:.2g}" if residual > APPROXIMATE or not residual else f"{residual:.0e}"
 
 
 def _loads_apart(figures: Mapping[str, Figures]) -> str:
-    """Which codes are not compared at the load of most, in a sentence; nothing if all are."""
+    """Return a sentence on codes whose load differs from the most common load; "" if none does."""
     by_load: dict[int, list[str]] = {}
     for name, found in figures.items():
         by_load.setdefault(found.load, []).append(name)

@@ -1,4 +1,4 @@
-"""What commands share: the application, how options are declared, and how errors end."""
+"""Shared parts of commands: the application, the declaration of options, and errors."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from ..errors import (
     WorkerFailedError,
 )
 
-# Panels of the commands' list.
+# Panels of the list of commands.
 TRAINING, CHOOSING, PRECISION, MORE = "Training", "Choosing a code", "Precision", "More"
 
-# As a newcomer wants them.
+# The order of commands in the help, as a newcomer needs them.
 _ORDER = (
     *("train", "codes", "plan", "simulate", "sweep", "sequential", "fit"),
     *("stability", "worst", "spare", "reproduce", "info"),
@@ -39,7 +39,7 @@ F = TypeVar("F", bound=Callable[..., None])
 
 class _InOrder(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names of commands, as the help lists them."""
+        """Return the names of commands in the order of the help."""
         return sorted(super().list_commands(ctx), key=_ORDER.index)
 
 
@@ -76,7 +76,7 @@ def _begin(
 
 
 def echo(text: str = "", nl: bool = True, err: bool = False) -> None:
-    """Print a text; not in UTF-8 where the terminal has ASCII alone, as Typer does by itself."""
+    """Print a text; on an ASCII terminal not in UTF-8, which Typer uses by default."""
     typer.echo(text, file=sys.stderr if err else sys.stdout, nl=nl)
 
 
@@ -86,8 +86,8 @@ def echo(text: str = "", nl: bool = True, err: bool = False) -> None:
 class Options:
     """Options of a command that share a panel of its help: a dataclass, each field an option.
 
-    A subclass names its panel, ``class Data(Options, panel="Data and model")``; without one its
-    options stand among those that have none.
+    A subclass may name its panel: ``class Data(Options, panel="Data and model")``. Without a name,
+    its options are in the help's general panel.
     """
 
     panel: ClassVar[str | None] = None
@@ -104,7 +104,7 @@ def option(default: Any, help: str, *names: str, **settings: Any) -> Any:
     default : object
     help : str
     *names : str
-        What it is called. Default: the name of the field.
+        Names of the option. Default: the name of the field.
     **settings
         As in ``typer.Option``.
     """
@@ -114,13 +114,13 @@ def option(default: Any, help: str, *names: str, **settings: Any) -> Any:
 
 
 def argument(default: Any, help: str, **settings: Any) -> Any:
-    """Declare an argument, as `option` does an option; one that is needed has ``...``."""
+    """Declare an argument, as `option` declares an option; a `default` of ``...``: required."""
     given = {} if default is ... else {"default": default}
     return field(**given, metadata={"told": typer.Argument(default, help=help, **settings)})
 
 
 def command(panel: str, example: str) -> Callable[[F], F]:
-    """Make a function of `Options` a command of its name, whose errors end it in a line.
+    """Make a function of `Options` a command of the same name; an error ends it with one line.
 
     The command has the options that its parameters' classes declare, in this order. Parameters of
     other types stay parameters of the command.
@@ -128,9 +128,9 @@ def command(panel: str, example: str) -> Callable[[F], F]:
     Parameters
     ----------
     panel : str
-        Where the command stands in the list of commands.
+        Panel of the command in the list of commands.
     example : str
-        A line that its help ends with, to try it by.
+        An example at the end of the command's help.
     """
 
     def added(function: F) -> F:
@@ -167,9 +167,9 @@ def _declares(kind: Any) -> bool:
 
 
 def _parameters(group: type[Options], panel: str | None = None) -> Iterator[Parameter]:
-    """The options that a class and its bases declare, as Typer reads them from a signature.
+    """Yield the options that a class and its bases declare, as parameters for Typer.
 
-    Those of its bases come first. They stand in its panel, unless they have one of their own.
+    Options of its bases come first. They are in the class's panel, unless they have their own.
     """
     hints = get_type_hints(group)
     panel = group.panel or panel
@@ -178,12 +178,12 @@ def _parameters(group: type[Options], panel: str | None = None) -> Iterator[Para
     declared = vars(group).get("__dataclass_fields__", {})
     for name in filter(declared.__contains__, group.__annotations__):
         told = copy(declared[name].metadata["told"])
-        if not isinstance(told, typer.models.ArgumentInfo):  # arguments have a panel of their own
+        if not isinstance(told, typer.models.ArgumentInfo):  # arguments have their own panel
             told.rich_help_panel = panel
         yield Parameter(name, Parameter.KEYWORD_ONLY, default=told, annotation=hints[name])
 
 
-# What options were called before, and are called now; "": what they said is an argument.
+# Former names of options, and their present names; "": the value is now an argument.
 _FORMER = {
     "--code": "",
     "--sizes": "--workers",
@@ -195,15 +195,14 @@ _FORMER = {
 
 
 class _Command(TyperCommand):
-    """A command of ours.
+    """A command that accepts ``--json`` and ``--csv`` without a file, and former names of options.
 
-    Each of ``--json`` and ``--csv`` may stand without a file, and former names of options are
-    understood. The help lists names that others may have added, where these words stand: they are
-    looked up, among all installed packages, when it is shown and not before.
+    Its help lists names that installed packages add, in place of the words of `_LISTS`. They are
+    looked up only when the help is shown.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments, ``--json`` or ``--csv`` without a file as one that prints."""
+        """Read the arguments; ``--json`` or ``--csv`` without a file prints."""
         whole: list[str] = []
         known = {name for each in self.params for name in each.opts}
         for at, each in enumerate(args):
@@ -216,7 +215,7 @@ class _Command(TyperCommand):
                 elif name == each:
                     if lone and not ctx.resilient_parsing:
                         ctx.fail(f"Option '{name}' requires an argument.")
-                    continue  # what follows is an argument
+                    continue  # the value becomes an argument
                 else:
                     each = value
             whole.append(each)
@@ -257,13 +256,13 @@ _LISTS = {"{other codes}": _other_codes, "{other delays}": _other_delays}
 
 
 def is_given(context: typer.Context, name: str) -> bool:
-    """Whether the command line says an option, by the name of its field."""
+    """Whether the command line gives the option with field `name`."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
 def numbers(option: str, text: str, expected: str) -> list[float]:
-    """Numbers with slashes between them, or ValueError that says what an option expects."""
+    """Return the numbers between slashes; raise ValueError that says what an option expects."""
     try:
         return [float(part) for part in text.split("/")]
     except ValueError:
@@ -278,7 +277,7 @@ def check_one_of(option: str, value: str, choices: Any) -> None:
 
 # -------------------------------------------------------------------------------------- errors
 
-# Of what was asked for: the engines raise RuntimeError where they cannot be started like this.
+# Errors in what was asked for. Engines raise RuntimeError if they cannot be started like this.
 _MISUSE = (
     ValueError,
     TypeError,
@@ -290,7 +289,7 @@ _MISUSE = (
     NotADirectoryError,
     PermissionError,
 )
-# Of how it went, though some of these are among those above.
+# Errors of the run itself, although some are subclasses of those above.
 _FAILED = (
     NotDecodableError,
     NonFiniteMessageError,
@@ -302,7 +301,7 @@ _FAILED = (
 
 
 def status_of(error: BaseException) -> int:
-    """What a command ends with: 2 where it was misused, 1 where it failed, 130 by Ctrl-C."""
+    """Return a command's exit status: 2 for misuse, 1 for failure, 130 for Ctrl-C."""
     if isinstance(error, KeyboardInterrupt):
         return 130
     return 2 if isinstance(error, _MISUSE) and not isinstance(error, _FAILED) else 1
@@ -310,10 +309,10 @@ def status_of(error: BaseException) -> int:
 
 @contextmanager
 def clear_errors() -> Iterator[None]:
-    """End the command with a line that says what was wrong, in place of a traceback."""
+    """End the command with a line that says what was wrong, instead of a traceback."""
     try:
         yield
-    except BrokenPipeError:  # whoever reads our output has read enough: Typer ends quietly
+    except BrokenPipeError:  # the reader of our output has closed the pipe: Typer ends quietly
         raise
     except (*_MISUSE, ArithmeticError, ImportError, OSError) as e:
         _say(str(e), e)

@@ -18,7 +18,7 @@ from .output import Output
 
 @dataclass(frozen=True)
 class Facts(Output):
-    """Facts as JSON: they are no table."""
+    """Output as JSON only, because facts are no table."""
 
     json_file: Path | None = options.json("Write all facts to this file as JSON")
 

@@ -1,4 +1,4 @@
-"""Options that several commands have: each is declared here once, and called what it is called."""
+"""Options of several commands, each declared once, by a function of the option's name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DELAYS = "pareto:scale=0.005,shape=1.5"
 
 
 def completes(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Names for the last item of a list, when Tab is pressed."""
+    """Return a function that completes the last item of a list with `names`, for the Tab key."""
 
     def complete(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
@@ -28,13 +28,13 @@ complete_codes = completes(catalogue.names)
 
 
 def codes(help: str, default: str = "all codes", complete: Any = complete_codes) -> Any:
-    """The codes that a command is about, as `named` reads them."""
+    """The codes of a command, as `named` reads them."""
     said = f"{help} (default: {default})"
     return argument(None, said, autocompletion=complete, metavar="CODES")
 
 
 def named(given: Sequence[str] | None, default: str = "", what: str = "code") -> list[str]:
-    """The codes that were named, with blanks or commas between them, or else the default ones."""
+    """Return the codes given, separated by blanks or commas, or else the default codes."""
     found = catalogue.split(",".join(given or default.split()))
     if default and not found:
         raise ValueError(f"name at least one {what}")
@@ -42,7 +42,7 @@ def named(given: Sequence[str] | None, default: str = "", what: str = "code") ->
 
 
 def workers(default: str = "20", several: bool = False, stragglers: bool = True) -> Any:
-    """Numbers of workers, or sizes that name their stragglers too."""
+    """Numbers of workers, or sizes n/s that also give stragglers."""
     more = " Several: 10,20 or 20:80:20 (first:last:step)." * several
     both = f" With stragglers, n/s: {'80/12,256/32' if several else '20/4'}." * stragglers
     shown = "SIZES" if several else "SIZE" if stragglers else "COUNT"
@@ -50,7 +50,7 @@ def workers(default: str = "20", several: bool = False, stragglers: bool = True)
 
 
 def stragglers(default: str, several: bool = False, help: str = "Stragglers tolerated, s") -> Any:
-    """Stragglers of sizes that do not name theirs."""
+    """Stragglers for sizes that do not give theirs."""
     more = " Several: 2,4 or 0:8." * several
     return option(
         None,
@@ -74,7 +74,7 @@ def delays(
 
 
 def _explain_delays(given: Any) -> Any:
-    """Print all forms of delays and end, if that is asked for."""
+    """Print all forms of delays and end, if `given` is "help"."""
     if given != "help" and given != ["help"]:
         return given
     for form, meaning in FORMS:
@@ -155,7 +155,7 @@ def csv(help: str = "") -> Any:
 
 
 def figures(kind: str, help: str = "") -> Any:
-    """A file of figures; without one they are printed."""
+    """A file of figures; without a name, figures are printed."""
     help = help or f"Write all figures to this file as {kind.upper()}"
     help = f"{help}; with - or no name, print that instead of the table."
     return option(None, help, f"--{kind}", metavar="FILE", allow_dash=True)
@@ -178,12 +178,12 @@ _PICTURES = "this file (png, svg, pdf, eps)"
 
 
 def picture(help: str) -> Any:
-    """A file to draw to; the text has its types."""
+    """A file to draw to; ``this file`` in `help` gets the list of types."""
     return option(None, help.replace("this file", _PICTURES), metavar="FILE")
 
 
 def width() -> Any:
-    """How wide pictures are, as `fastgc.plotting.style` has it."""
+    """Width of pictures, as in `fastgc.plotting.style`."""
     return option(
         "double",
         "Width of pictures: single (a column of a paper with two), double (its page), or slide. "

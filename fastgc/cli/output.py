@@ -1,4 +1,4 @@
-"""What commands write, print and draw, and the options that say where."""
+"""Output of commands: files, tables and pictures, and the options that say where they go."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from . import options
 from .common import Options, echo
 
 DRAWN = 3  # rounds of a timeline
-MOST_DRAWN = 8  # codes, or runs, in one picture of timelines
-PRINTED = Path("-")  # in the place of a file
+MOST_DRAWN = 8  # codes, or runs, in one picture of timelines, at most
+PRINTED = Path("-")  # stands for printing instead of a file
 
-Heading = str | tuple[str, str]  # of a column; or one in a terminal, and one in Markdown
+Heading = str | tuple[str, str]  # a column's heading, or a pair: for a terminal, for Markdown
 
 
 class Output(Options):
-    """Where a command writes its figures, and how it shows its tables."""
+    """The files of a command's figures, and the form of its tables."""
 
     json_file: Path | None = None
     csv_file: Path | None = None
@@ -35,16 +35,16 @@ class Output(Options):
 
     @cached_property
     def _written(self) -> list[str]:
-        """Tables for LaTeX so far: a command may show several."""
+        """The tables for LaTeX so far; a command may show several."""
         return []
 
     @property
     def printed(self) -> bool:
-        """Whether figures are printed, in place of a table."""
+        """Whether figures are printed instead of a table."""
         return PRINTED in (self.json_file, self.csv_file)
 
     def check(self) -> None:
-        """Raise ValueError unless figures can be written there, or printed."""
+        """Raise ValueError unless figures can be written to the given files, or printed."""
         for kind, path in (("json", self.json_file), ("csv", self.csv_file)):
             if path is None or path == PRINTED:
                 continue
@@ -64,15 +64,15 @@ class Output(Options):
             raise ValueError("--json and --csv cannot both be printed: name a file for one of them")
 
     def write(self, held: object, rows: Sequence[Mapping[str, Any]] = ()) -> bool:
-        """Write figures; whether they were printed, in place of a table.
+        """Write figures; return whether they were printed instead of a table.
 
         Parameters
         ----------
         held : object
-            What JSON has.
+            The content of JSON.
         rows : sequence of mappings
-            What CSV has lines of, with the columns of the first: numbers in full, nothing for what
-            is not known.
+            The lines of CSV, with the keys of the first as columns. Numbers are written in full,
+            and unknown ones are left empty.
         """
         if self.json_file is not None:
             write_text(self.json_file, json_text(held))
@@ -91,23 +91,23 @@ class Output(Options):
         several: bool = False,
         text: int = 1,
     ) -> None:
-        """Print a table, and write it for LaTeX if it is to be.
+        """Print a table, and write it for LaTeX if there is a file for that.
 
-        In Markdown it has long headings, and names of codes in words.
+        A table in Markdown has long headings, and names of codes in words.
 
         Parameters
         ----------
         title : str
         columns : sequence of str, or of pairs of them
-            Their headings; of a pair, the first is for a terminal, the second for Markdown.
+            Headings. In a pair, the first is for a terminal, the second for Markdown.
         rows : iterable of sequences of str
-            The first cell of each is a name.
+            Cells; the first cell of each row is a name.
         describe : callable
-            What a name is called in words.
+            Returns a name in words.
         several : bool
             Whether it is one of several tables, which Markdown needs empty lines between.
         text : int
-            How many of the first columns are texts, not numbers.
+            The number of first columns that are texts, not numbers.
         """
         from ..progress import latex_table, markdown_table, rich_table
 
@@ -121,7 +121,7 @@ class Output(Options):
             Console().print(rich_table(title, heads, rows, text))
 
     def notes(self, notes: Sequence[str]) -> None:
-        """Say what ``[1]``, ``[2]`` and so on in a table mean, below it."""
+        """Print the notes ``[1]``, ``[2]`` and so on below a table."""
         from ..progress import latex_text
 
         for number, note in enumerate(notes, start=1):
@@ -129,7 +129,7 @@ class Output(Options):
             self._write_latex(f"[{number}] {latex_text(note)}\n")
 
     def _write_latex(self, text: str) -> None:
-        """Add to the file for LaTeX, if there is to be one."""
+        """Add to the file for LaTeX, if there is one."""
         if self.latex is None:
             return
         self._written.append(text + "\n")
@@ -138,7 +138,7 @@ class Output(Options):
             echo(f"table written to {self.latex}", err=True)
 
     def explain(self, legend: str = "", codes: Iterable[str] = ()) -> None:
-        """Say what columns and names of codes mean, in a terminal: Markdown has them in words."""
+        """Explain columns and names of codes in a terminal; in Markdown they are in words."""
         if self.markdown:
             return
         if legend:
@@ -158,14 +158,14 @@ class Tables(Output):
 
 
 def json_text(held: object) -> str:
-    """Figures as a line of JSON, which has no numbers that are not finite: null stands for them."""
+    """Return figures as a line of JSON, with null for numbers that are not finite."""
     from ..history import json_ready
 
     return json.dumps(json_ready(held), allow_nan=False) + "\n"
 
 
 def csv_line(values: Iterable[Any]) -> str:
-    """A line of CSV: numbers in full, nothing for what is not known."""
+    """Return a line of CSV: numbers in full, and nothing for NaN."""
     text = io.StringIO()
     known = ("" if isinstance(each, float) and math.isnan(each) else each for each in values)
     csv.writer(text, lineterminator="\n").writerow(known)
@@ -173,7 +173,7 @@ def csv_line(values: Iterable[Any]) -> str:
 
 
 def write_text(path: Path, text: str, what: str = "figures") -> None:
-    """Write a text to a file, and say so; or print it."""
+    """Write a text to a file and say so, or print it."""
     if path == PRINTED:
         echo(text, nl=False)
     else:
@@ -182,7 +182,7 @@ def write_text(path: Path, text: str, what: str = "figures") -> None:
 
 
 def check_files(*paths: Path | None) -> None:
-    """Raise ValueError unless files can be written there."""
+    """Raise ValueError unless files can be written to these paths."""
     for path in paths:
         if path is not None and not path.resolve().parent.is_dir():
             raise ValueError(f"there is no folder {path.parent} to write {path.name} to")
@@ -191,7 +191,7 @@ def check_files(*paths: Path | None) -> None:
 
 
 def check_pictures(width: str, *paths: Path | None) -> None:
-    """Raise ValueError unless pictures of this width can be written there."""
+    """Raise ValueError unless pictures of this width can be written to these paths."""
     for path in paths:
         check_files(path)
         if path is not None:
@@ -202,7 +202,7 @@ def check_pictures(width: str, *paths: Path | None) -> None:
 
 
 def check_drawn(names: Sequence[str], instead: str) -> None:
-    """Raise ValueError unless a picture of timelines has room for so many."""
+    """Raise ValueError if a picture of timelines has no room for all `names`."""
     if len(names) > MOST_DRAWN:
         raise ValueError(
             f"--timeline draws at most {MOST_DRAWN} codes in one picture, not {len(names)}: "
@@ -211,7 +211,7 @@ def check_drawn(names: Sequence[str], instead: str) -> None:
 
 
 def draw(make: Callable[[], Any], path: Path, width: str, what: str = "plot") -> None:
-    """Make a picture of this width and write it to a file, and say so."""
+    """Make a picture of this width, write it to a file, and say so."""
     from matplotlib import rc_context
 
     from .. import plotting
@@ -223,7 +223,7 @@ def draw(make: Callable[[], Any], path: Path, width: str, what: str = "plot") ->
 
 
 def milliseconds(seconds: float, digits: int = 3) -> str:
-    """To so many digits, as narrow as the columns of a terminal are."""
+    """Write seconds as milliseconds with `digits` digits, for the narrow columns of a terminal."""
     milliseconds = 1e3 * seconds
     if milliseconds < 10**digits - 0.5:
         return f"{milliseconds:.{digits}g}"

@@ -1,4 +1,4 @@
-"""``fastgc plan``, ``fastgc sweep`` and ``fastgc fit``: which code to take, for which delays."""
+"""``fastgc plan``, ``fastgc sweep`` and ``fastgc fit``: the choice of a code for given delays."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from ..delays import DelayModel
     from ..planning import Cell, Choice, Plan, Sweep
 
-COMPARED = 3  # codes that --live runs
+COMPARED = 3  # the best codes, which --live runs
 
 
 @dataclass(frozen=True)
 class Sought(Options):
-    """What is chosen among, and for how many workers."""
+    """The codes to choose among, and the number of workers."""
 
     names: list[str] | None = options.codes(
         "Codes to choose among, such as rs binary.",
@@ -70,7 +70,7 @@ class Sought(Options):
 
 @dataclass(frozen=True)
 class Limits(Options):
-    """What else is planned for."""
+    """Further conditions of the plan."""
 
     size: int = option(1000, "Elements of the gradient.", "--size", "-p", min=1)
     bandwidth: float = option(math.inf, "Bytes per second that the master receives.")
@@ -102,23 +102,23 @@ class Limits(Options):
 
 @dataclass(frozen=True)
 class Search(Sought, Simulated, Recorded, Limits):
-    """What is planned for."""
+    """All options of ``fastgc plan`` but those of its output."""
 
 
 class _Times(NamedTuple):
-    """What is planned for, with what the options say of it."""
+    """The times and workers to plan for."""
 
     source: Source
     n: int
-    stragglers: int  # that a code must tolerate
+    stragglers: int  # stragglers that a code must tolerate
     processors: Any
-    cost: Any  # seconds of a partition, or of each worker's
+    cost: Any  # seconds of a partition, for all workers or for each
     speeds: list[float] | None
-    run: Callable[[Choice], float] | None = None  # of --live: the time of a code's rounds
+    run: Callable[[Choice], float] | None = None  # with --live: measures the time of a code's round
 
 
 class _Column(NamedTuple):
-    short: str  # in the terminal; empty: not shown there
+    short: str  # heading in the terminal; empty: not shown there
     long: str
     text: Callable[[Choice], str]
 
@@ -159,7 +159,7 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
 
 
 def _times(context: typer.Context, what: Search) -> _Times:
-    """The times to plan for: of a model, of a file, or of a cluster of this machine."""
+    """Return the times to plan for: of a model, of a file, or of a cluster on this machine."""
     if what.record is not None and not what.live:
         raise ValueError("--record needs --live, the rounds to record")
     if what.live and what.recorded is not None:
@@ -191,7 +191,7 @@ def _codes(what: Search) -> list[str]:
 
 
 def _check_live(name: str) -> None:
-    """Raise ValueError for codes that cannot run what `_go_live` runs."""
+    """Raise ValueError for codes that cannot run the model of `_go_live`."""
     catalogue.check_name(name)
     if catalogue.factory(name) is LagrangeCode:
         raise ValueError(
@@ -203,7 +203,10 @@ def _check_live(name: str) -> None:
 def _go_live(
     what: Search, n: int, delays: DelayModel | None
 ) -> tuple[Source, Callable[[Choice], float]]:
-    """Record a cluster of this machine, and write that down if it is to be kept."""
+    """Record times of a cluster on this machine; write them to --record if it is given.
+
+    Return the times, and a function that measures the time of a code's round.
+    """
     from .. import data, planning
     from ..models import SoftmaxRegression
     from ..progress import task_bar
@@ -222,7 +225,7 @@ def _go_live(
                 choice.code,
                 dataset,
                 trained,
-                seed=what.seed + 1,  # not the delays that were recorded
+                seed=what.seed + 1,  # other delays than the recorded ones
                 progress=advance,
                 **how,
             )
@@ -255,7 +258,7 @@ def _found(what: Search, times: _Times) -> Plan:
 
 
 def _speeds(text: str, workers: int) -> list[float] | None:
-    """Positive numbers, one a worker, or ValueError; None of no text."""
+    """Return positive numbers, one for each worker, or None for an empty text."""
     if not text:
         return None
     speeds = numbers("--speeds", text, "numbers, as in 4/4/2/1")
@@ -267,7 +270,7 @@ def _speeds(text: str, workers: int) -> list[float] | None:
 
 
 def _measured(what: Search, times: _Times, best: list[Choice]) -> dict[Choice, float]:
-    """The times of the best codes on the cluster, written down if they are to be kept."""
+    """Measure the times of the best codes on the cluster; write them to --record if given."""
     from ..history import json_ready
 
     recording = times.source.recording
@@ -319,7 +322,7 @@ _COLUMNS = [
     _Column("error", "error", lambda c: f"{c.error:.0e}" + ("" if c.trustworthy else " !")),
 ]
 
-# Where any code leaves out part of the gradient.
+# This column is shown if some code leaves out part of the gradient.
 _LEFT = _Column("left", "left out", lambda c: left_out(c.residual) + ("" if c.near else " !"))
 
 
@@ -336,7 +339,7 @@ def _measured_columns(measured: Mapping[Choice, float]) -> list[_Column]:
 def _show(
     title: str, shown: list[Choice], measured: Mapping[Choice, float] | None, output: Tables
 ) -> None:
-    """Print the table, and what its columns are."""
+    """Print the table, and explain its columns."""
     columns = _COLUMNS if output.markdown else [c for c in _COLUMNS if c.short]
     approximate = any(choice.simulation.residuals is not None for choice in shown)
     if approximate:
@@ -361,7 +364,7 @@ def _show(
 
 
 def _remark(what: Search, times: _Times, found: Plan) -> None:
-    """Say what is to be known of the best codes beside their figures."""
+    """Print remarks on the best codes that are not in the table."""
     best = found.by_code()
     said: list[str | None] = []
     for choice in best:
@@ -379,7 +382,7 @@ def _remark(what: Search, times: _Times, found: Plan) -> None:
 
 
 def _crowded(found: Plan, workers: int, processors: Any) -> str | None:
-    """What it means that workers share processors, if they do."""
+    """Return a remark on the effect of shared processors; None if workers share none."""
     from ..simulation.rounds import crowding
 
     crowd = float(crowding(workers, processors).max())
@@ -409,7 +412,7 @@ SWEPT = "rs binary uncoded"
 
 @dataclass(frozen=True)
 class Grid(Options, panel="The grid"):
-    """What the cells differ in, and the partitions that they share."""
+    """The codes, workers, stragglers and delays of cells, and the partitions they share."""
 
     names: list[str] | None = options.codes(
         "Codes, such as rs bcc:load=5 mycode:MyClass.{other codes}", SWEPT
@@ -426,7 +429,7 @@ class Grid(Options, panel="The grid"):
 
 @dataclass(frozen=True)
 class Work(Options):
-    """What else is simulated in each cell."""
+    """Further conditions of the rounds in each cell."""
 
     work: float = options.cost(
         "Instead of --cost: seconds to compute the partial gradients of all partitions once. Use "
@@ -443,7 +446,7 @@ class Work(Options):
 
 @dataclass(frozen=True)
 class Rounds(Simulated, Recorded, Work, panel="Rounds"):
-    """What is simulated in each cell."""
+    """The rounds in each cell."""
 
 
 RESULTS = "What is shown and written"
@@ -451,7 +454,7 @@ RESULTS = "What is shown and written"
 
 @dataclass(frozen=True)
 class Picture(Options, panel=RESULTS):
-    """What is drawn."""
+    """The picture to draw."""
 
     plot: Path | None = options.picture(
         "Plot times and errors against stragglers, or workers, to this file."
@@ -461,12 +464,12 @@ class Picture(Options, panel=RESULTS):
 
 @dataclass(frozen=True)
 class Figures(Tables, panel=RESULTS):
-    """What is written."""
+    """The figures to write."""
 
 
 @dataclass(frozen=True)
 class Asked(Grid, Rounds, Picture, Figures):
-    """All of these."""
+    """All options of ``fastgc sweep``."""
 
 
 @command(
@@ -500,7 +503,7 @@ def sweep(context: typer.Context, asked: Asked) -> None:
 
 
 def _grid(context: typer.Context, asked: Asked) -> Sweep:
-    """The cells, of delays that are named or recorded."""
+    """Return the cells, with delays that are named or recorded."""
     from .. import planning
 
     how: dict[str, Any] = {"cost": asked.cost, "work": asked.work}
@@ -530,7 +533,7 @@ def _grid(context: typer.Context, asked: Asked) -> Sweep:
 
 @contextmanager
 def _written(cells: list[Any], asked: Asked, total: int) -> Iterator[Any]:
-    """Show a bar, and write cells as they come; what there is by then, if interrupted."""
+    """Show a bar, and write cells as they come; an interrupt keeps the cells computed so far."""
     from ..planning import Cell
     from ..progress import task_bar
 
@@ -571,7 +574,7 @@ def _written(cells: list[Any], asked: Asked, total: int) -> Iterator[Any]:
 
 
 def _reasons(cells: Sequence[Cell]) -> list[str]:
-    """Why something is missing, each reason once, with the cells that it is of."""
+    """Return the reasons why numbers are missing, each once, with its cells."""
     where: dict[str, list[str]] = {}
     for cell in cells:
         if cell.reason:
@@ -580,14 +583,14 @@ def _reasons(cells: Sequence[Cell]) -> list[str]:
 
 
 def _few(names: Sequence[str], most: int = 6) -> str:
-    """Some names, and how many more there are."""
+    """Return up to `most` names, and how many more there are."""
     names = list(dict.fromkeys(names))
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 def _show_cells(cells: Sequence[Cell], asked: Asked, how: str, live: bool) -> None:
-    """Print cells, a table for each of the delays."""
+    """Print cells in one table for each of the delays."""
 
     def times(*seconds: float) -> list[str]:
         if math.isnan(seconds[0]):
@@ -628,7 +631,7 @@ def _show_cells(cells: Sequence[Cell], asked: Asked, how: str, live: bool) -> No
 
 @dataclass(frozen=True)
 class Fitted(Options):
-    """What is fitted to."""
+    """The times to which models are fitted."""
 
     file: Path = argument(
         ...,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chosen(Options):
-    """What is computed anew."""
+    """The figures to compute, and how."""
 
     names: list[str] | None = argument(
         None,
@@ -84,7 +84,7 @@ def reproduce(what: Chosen, output: Tables) -> None:
 
 
 def _show(found: Figure, output: Tables) -> None:
-    """Print a figure's table; in a terminal its notes are below it."""
+    """Print a figure's table; in a terminal, with its notes below."""
     how: Any = {"describe": str, "several": True}
     if output.markdown:
         head: list[Heading] = ["figure", "what", "note", "here", "paper", "closed form"]
@@ -94,7 +94,7 @@ def _show(found: Figure, output: Tables) -> None:
     notes = list(dict.fromkeys(row.note for row in found.rows if row.note))
     lines = [
         [
-            row.figure.partition(" ")[2],  # the title says which paper
+            row.figure.partition(" ")[2],  # without the paper, which the title names
             row.what,
             *_numbers(row),
             f"[{notes.index(row.note) + 1}]" if row.note else "",
@@ -110,14 +110,14 @@ def _show(found: Figure, output: Tables) -> None:
 
 
 def _columns(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as CSV has it: the interval in two columns."""
+    """Return a row for CSV, with the interval in two columns."""
     row = dict(row)
     low, high = row.pop("interval") or (math.nan, math.nan)
     return {**row, "low": low, "high": high}
 
 
 def _numbers(row: Row) -> list[str]:
-    """Our number, the paper's, the closed form's or its bound, and how they differ."""
+    """Return our number, the paper's, the closed form's or its bound, and the difference."""
     held = "" if math.isnan(row.difference) else f"{100 * row.difference:+.1f}%"
     closed = "" if row.closed is None else f"{row.closed:.4g}"
     if row.bound:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..planning import Recording
     from ..sequential import Compared
 
-_ENOUGH, _MOST = 40, 200  # recorded rounds that a plan looks at
+_ENOUGH, _MOST = 40, 200  # `hint` needs this many recorded rounds, and uses no more
 
 
 def _names() -> list[str]:
@@ -32,7 +32,7 @@ def _names() -> list[str]:
 
 @dataclass(frozen=True)
 class Schemes(Options):
-    """What is compared."""
+    """The schemes to compare, and the rounds."""
 
     names: list[str] | None = options.codes(
         "m-sgc, sr-sgc, codes, and module:Class, such as m-sgc:burst=1,window=2,stragglers=3 "
@@ -74,7 +74,7 @@ class Schemes(Options):
 
 
 class _Times(NamedTuple):
-    """Seconds of an empty round, what a partition adds, and the load that the former is of."""
+    """Seconds of rounds at load `at_load`, and the seconds that a unit of load adds."""
 
     seconds: Any
     slope: Any
@@ -140,17 +140,17 @@ def _drawn(what: Schemes) -> _Times:
 
 
 def _times(recording: Recording) -> _Times:
-    """The same of what was recorded."""
+    """Return the times of a recording."""
     if recording.per == "computation":
         return _Times(np.zeros_like(recording.times), recording.times, 0.0)
-    # a time is no shorter than its computation
+    # A time is at least as long as its computation.
     return _Times(np.maximum(recording.times, recording.cost), recording.cost, 1.0)
 
 
 def hint(recording: Recording, name: str, seconds: float, seed: int) -> str | None:
-    """What `fastgc plan` says where coding across rounds is faster than the best code it found.
+    """Return a remark for `fastgc plan` if coding across rounds is faster than its best code.
 
-    Few parameters and rounds are tried, for it is to take little time beside the plan.
+    It tries few parameters and rounds, so that it takes little time compared to the plan.
     """
     from ..sequential import compare
 
@@ -164,7 +164,7 @@ def hint(recording: Recording, name: str, seconds: float, seed: int) -> str | No
         mu=(0.2, 1.0),
         load_slope=times.slope,
         at_load=times.at_load,
-        interrupted=False,  # as of the plan
+        interrupted=False,  # as in the plan
         probe=_ENOUGH // 2,
         seed=seed,
     )[0]
@@ -179,7 +179,7 @@ def hint(recording: Recording, name: str, seconds: float, seed: int) -> str | No
 
 
 def _figures(found: Compared) -> dict[str, Any]:
-    """All figures of a scheme, in seconds."""
+    """Return all figures of a scheme; times are in seconds."""
     run, scheme = found.run, found.scheme
     return {
         "scheme": found.text,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Codes(Size):
-    """What is simulated."""
+    """The codes to simulate, their size, and the delays."""
 
     names: list[str] | None = options.codes("Codes, such as rs bcc:load=5.")
     partitions: int | None = options.partitions()
@@ -44,7 +44,7 @@ class Codes(Size):
 
 @dataclass(frozen=True)
 class Shown(Options):
-    """How much of it, and what is shown."""
+    """Further conditions of the rounds, and pictures."""
 
     receive: float = options.receive()
     request: float = option(
@@ -62,11 +62,11 @@ class Shown(Options):
 
 @dataclass(frozen=True)
 class Rounds(Codes, Simulated, Recorded, Shown):
-    """All of these."""
+    """All options of the command but those of its output."""
 
 
 class _Case(NamedTuple):
-    """What all codes are simulated for."""
+    """The times and sizes that all codes share."""
 
     source: Source
     n: int
@@ -113,20 +113,20 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
 
 
 def _case(context: typer.Context, what: Rounds) -> _Case:
-    """What is asked for, if it can be simulated."""
+    """Return the case asked for; raise ValueError if it cannot be simulated."""
     from ..simulation.rounds import crowding
 
     source = source_of(context, what)
     n, s = size_of(what, source.n)
     if source.model is not None:
-        sample(source.model, 0, n, what.seed)  # raises where they are those of other workers
+        sample(source.model, 0, n, what.seed)  # raises if they are for another number of workers
     if what.timeline is not None:
         check_drawn(named(what.names) or catalogue.names(), "name some")
         if what.request:
             raise ValueError("leave out --timeline: rounds with --request are not followed")
     processors = source.processors(what.processors)
     if processors is not None:
-        crowding(n, processors)  # raises where they do not fit, whatever the code
+        crowding(n, processors)  # raises if they do not fit the number of workers
         if what.request:
             raise ValueError("leave out --request: shared processors are simulated without it")
     cost = source.cost(what.cost, what.partitions or n, processors)
@@ -136,9 +136,10 @@ def _case(context: typer.Context, what: Rounds) -> _Case:
 def _simulate_each(
     what: Rounds, case: _Case
 ) -> tuple[dict[str, Simulation], dict[str, Followed], dict[str, int], dict[str, str]]:
-    """By names of codes: times, the first rounds if they are drawn, loads; and why there are none.
+    """Return by codes' names: times, first rounds (for --timeline), loads, and reasons for none.
 
-    A code that was named must exist; of all codes those that cannot be are left out.
+    A named code that cannot be made raises ValueError. If no codes are named, such codes are left
+    out, and the reasons are returned.
     """
     from ..delays import Outages
     from ..progress import share_bar
@@ -196,7 +197,7 @@ def _figures(load: int, found: Simulation) -> dict[str, Any]:
 def _show(
     title: str, figures: Mapping[str, Mapping[str, Any]], approximate: bool, output: Tables
 ) -> None:
-    """Print the table, and what its columns are."""
+    """Print the table, and explain its columns."""
     columns: list[Heading] = [
         "code",
         "load",
@@ -239,5 +240,5 @@ def _show(
 
 
 def left_out(residual: float) -> str:
-    """What rounds leave out, or a dash where they are decoded only when that is rounding."""
+    """Write a residual, or a dash for codes that decode only what is exact up to rounding."""
     return "–" if math.isnan(residual) else f"{residual:.2g}"

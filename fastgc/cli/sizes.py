@@ -11,7 +11,7 @@ from . import options
 from .common import Options
 
 _RANGE = re.compile(r"(\d{1,9})(?::(\d{1,9})(?::([1-9]\d{0,8}))?)?")
-_MOST = 10_000  # numbers of a range
+_MOST = 10_000  # numbers in a range, at most
 _FRACTION = re.compile(r"0?\.\d{1,15}")
 
 
@@ -24,21 +24,21 @@ class Size(Options):
 
 
 def size_of(what: Any, n: int | None = None, default: int | None = None) -> tuple[int, int]:
-    """Workers and stragglers that a command is about.
+    """Return the workers and stragglers of a command.
 
     Parameters
     ----------
     what : object
-        With ``workers`` and ``stragglers``, as the options have them.
+        The options, with ``workers`` and ``stragglers``.
     n : int, optional
-        Workers, of which something else tells. Default: those of the option.
+        Workers, if something other than the option gives them.
     default : int, optional
-        Stragglers unless said. Default: a fifth of the workers.
+        Stragglers if the options do not give them. Default: a fifth of the workers.
 
     Raises
     ------
     ValueError
-        Unless the options name one size, with s < n.
+        Unless the options give one size, with s < n.
     """
     s = None
     if n is None:
@@ -53,7 +53,7 @@ def size_of(what: Any, n: int | None = None, default: int | None = None) -> tupl
 
 
 def one_size(text: str, stragglers: str | None = None) -> tuple[int, int | None]:
-    """Workers, and the stragglers that are named with them; ValueError unless it is one size."""
+    """Return the workers of one size, and its stragglers if it gives them."""
     found = _sizes(text, stragglers)
     if len(found) != 1:
         raise ValueError(f"--workers: this command takes one size, as in 20 or 20/4, not {text!r}")
@@ -61,7 +61,7 @@ def one_size(text: str, stragglers: str | None = None) -> tuple[int, int | None]
 
 
 def one_count(option: str, text: str, n: int | None = None) -> int:
-    """A number, or a fraction of n workers; ValueError unless the text is one."""
+    """Return a number, or a fraction of n workers; raise ValueError unless the text is one."""
     found = counts(option, text, n)
     if len(found) != 1:
         raise ValueError(f"{option}: this command takes one number, as in 4, not {text!r}")
@@ -69,14 +69,14 @@ def one_count(option: str, text: str, n: int | None = None) -> int:
 
 
 def pairs(workers: str, stragglers: str | None, default: str) -> list[tuple[int, int]]:
-    """Pairs of workers and stragglers.
+    """Return pairs of workers and stragglers.
 
     Parameters
     ----------
     workers, stragglers : str
-        As the options have them.
+        Texts of the options.
     default : str
-        The stragglers where the option is not given.
+        The stragglers if the option is not given.
     """
     given = default if stragglers is None else stragglers
     found = [
@@ -88,7 +88,7 @@ def pairs(workers: str, stragglers: str | None, default: str) -> list[tuple[int,
 
 
 def _sizes(text: str, stragglers: str | None) -> list[tuple[int, int | None]]:
-    """Workers, each with the stragglers that are named with them."""
+    """Return numbers of workers, each with the stragglers that its size gives, or None."""
     found: list[tuple[int, int | None]] = []
     for part in _parts("--workers", text):
         numbers, slash, own = part.partition("/")
@@ -100,7 +100,7 @@ def _sizes(text: str, stragglers: str | None) -> list[tuple[int, int | None]]:
 
 
 def counts(option: str, text: str, n: int | None = None) -> list[int]:
-    """The numbers of a list of numbers and ranges, and of fractions of n workers."""
+    """Return the numbers in a list of numbers, ranges, and fractions of n workers."""
     found: list[int] = []
     for part in _parts(option, text):
         if match := _RANGE.fullmatch(part):

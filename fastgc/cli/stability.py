@@ -1,4 +1,4 @@
-"""``fastgc stability``, ``fastgc worst``, ``fastgc spare``: how precise codes are, and at worst."""
+"""``fastgc stability``, ``fastgc worst``, ``fastgc spare``: the precision of codes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MEASURED = (
     "rs:root=1 rs@spread rs rs-clustered cyclic binary lcc lcc:nodes=roots rs@natural rs@leja "
     "rs@solve"
 )
-EIGHTH = "0.125"  # of the workers straggle unless said
+EIGHTH = "0.125"  # default part of the workers that straggle
 
 
 @dataclass(frozen=True)
 class Measured(Options):
-    """What is measured."""
+    """The codes, sizes and patterns to measure."""
 
     names: list[str] | None = options.codes(
         "Codes, such as rs rs@spread binary. A method for decoding vectors stands behind @: "
@@ -103,7 +103,7 @@ def stability(what: Measured, output: Tables) -> None:
 
 
 class _Survey:
-    """Rows of figures of codes, what is to be said of these, and of which size each row is."""
+    """Rows of figures of codes, the size asked for in each row, and notes."""
 
     def __init__(self, what: Measured) -> None:
         self.what = what
@@ -112,7 +112,7 @@ class _Survey:
         self.patterns = catalogue.split(what.patterns)
         if not (self.dtypes and self.patterns):
             raise ValueError("name at least one dtype and one pattern")
-        for text in self.codes:  # for any size
+        for text in self.codes:  # names must be valid, for any size
             check_scheme(text)
         self.rows: list[Any] = []
         self.asked: list[tuple[int, int]] = []
@@ -120,7 +120,7 @@ class _Survey:
         self._refused: dict[str, str] = {}
 
     def around(self, n: int, s: int) -> Any:
-        """Vectors of the first code around the circle."""
+        """Return the decoding vectors of the first code around the circle."""
         from ..stability import circle_values
 
         code, _ = scheme_of(self.codes[0], n, self.what.seed, s)
@@ -158,7 +158,7 @@ class _Survey:
             self.notes += [said] if said else []
         except (ValueError, OverflowError) as error:
             self._refused[f"{text} at {n}/{s}"] = str(error)
-        done: list[None] = []  # of each row
+        done: list[None] = []  # one entry for each row done
         for kind in self.dtypes:
             try:
                 self.rows += compare(
@@ -171,11 +171,11 @@ class _Survey:
                     progress=lambda: done.append(None),
                     within=lambda *sets: show(len(done), *sets),
                 )
-            except TypeError as error:  # no messages of this dtype
+            except TypeError as error:  # the code has no messages of this dtype
                 self._refused[f"{text} at {n}/{s} with {kind}"] = str(error)
 
     def _tolerated(self, text: str, n: int, wanted: int) -> int:
-        """Stragglers that a code is to tolerate, to be like the first one."""
+        """Return the stragglers that a code must tolerate to match the first code in --equal."""
         from ..stability import matched
 
         what = self.what
@@ -186,7 +186,7 @@ class _Survey:
         return matched(make, first, what.equal, sets=what.trials, seed=what.seed)
 
     def _first(self, n: int, s: int) -> Any:
-        """The row of the code with which others are compared."""
+        """Return the row of the first code, with which the others are compared."""
         code = self.codes[0]
         found = [row for row in self.rows if (row.code, row.n, row.stragglers) == (code, n, s)]
         if not found:
@@ -195,7 +195,7 @@ class _Survey:
 
 
 def _sizes(what: Any) -> list[tuple[int, int]]:
-    """Pairs of workers and stragglers, or ValueError if some cannot be."""
+    """Return pairs of workers and stragglers; raise ValueError if one is impossible."""
     found = pairs(what.workers, what.stragglers, EIGHTH)
     for n, s in found:
         if not 0 <= s < n:
@@ -204,7 +204,7 @@ def _sizes(what: Any) -> list[tuple[int, int]]:
 
 
 def check_scheme(text: str) -> None:
-    """Raise ValueError unless the text names a code, whatever its size, and perhaps a method."""
+    """Raise ValueError unless the text names a code, of any size, and perhaps a method."""
     name, _, method = text.partition("@")
     catalogue.check_name(name)
     methods = catalogue.methods(name)
@@ -218,17 +218,17 @@ def _check_method(name: str, method: str, methods: tuple[str, ...]) -> None:
 
 
 def scheme_of(text: str, n: int, seed: int, s: int) -> tuple[Code, str]:
-    """A code, and the method for its decoding vectors, by a name such as rs@solve."""
+    """Make a code, and return it with the method for its decoding vectors, as in rs@solve."""
     name, _, method = text.partition("@")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InstabilityWarning)  # the table will tell
+        warnings.simplefilter("ignore", InstabilityWarning)  # the table shows it
         code = catalogue.make(name, n, None, s, seed)
     _check_method(name, method, code.scheme.methods)
     return code, method or "auto"
 
 
 def _show_costs(rows: list[Any], equal: str, output: Tables) -> None:
-    """Print what each code takes, once for all dtypes and patterns."""
+    """Print the costs of each code, once for all dtypes and patterns."""
     columns: list[Heading] = [
         *("code", "n", "s"),
         ("load", "load, largest"),
@@ -253,7 +253,7 @@ def _show_costs(rows: list[Any], equal: str, output: Tables) -> None:
 
 
 def _show_errors(rows: list[Any], what: Measured, output: Tables) -> None:
-    """Print how precise codes are, a table for each dtype and pattern."""
+    """Print the errors of codes, in one table for each dtype and pattern."""
     columns: list[Heading] = [
         *("code", "n", "s"),
         ("µs", "decoding vector, µs"),
@@ -301,7 +301,7 @@ def _seed_option() -> Any:
 
 @dataclass(frozen=True)
 class Searched(Options):
-    """What is searched for."""
+    """The codes and sizes to search, and the limits of the search."""
 
     names: list[str] | None = options.codes(
         "Codes, as for fastgc stability; rs@near-exact names a method.", SEARCHED
@@ -318,7 +318,7 @@ class Searched(Options):
 
 @dataclass(frozen=True)
 class Spared(Options):
-    """What there is to be more of."""
+    """The codes and sizes, and the spare stragglers or messages to try."""
 
     names: list[str] | None = options.codes("Codes, as for fastgc worst.", SPARE)
     workers: str = options.workers("256/32", several=True)
@@ -387,7 +387,7 @@ def worst(what: Searched, output: Tables) -> None:
 def _search(
     what: Searched, text: str, n: int, s: int, progress: Callable[[int, int], None]
 ) -> dict[str, Any]:
-    """The worst stragglers of one code, as a row of figures."""
+    """Search for the worst stragglers of one code; return a row of figures."""
     from time import monotonic
 
     from ..stability import measured_error, worst_survivors
@@ -485,7 +485,7 @@ def _show_spared(what: Spared, rows: Sequence[dict[str, Any]], output: Tables) -
 
 
 def _say_enough(entry: tuple[str, int, int], rows: Sequence[dict[str, Any]], error: float) -> None:
-    """Say how much of either reaches an error, of one code and size."""
+    """Print which load, and which wait, reaches an error, for one code and size."""
     text, n, s = entry
     mine = [row for row in rows if (row["code"], row["n"]) == (text, n)]
     for way, key in (("load", "load"), ("wait", "silent")):
@@ -495,7 +495,7 @@ def _say_enough(entry: tuple[str, int, int], rows: Sequence[dict[str, Any]], err
 
 
 def _entries(what: Searched | Spared, default: str) -> list[tuple[str, int, int]]:
-    """Codes for each size, with its stragglers."""
+    """Return code, workers and stragglers of each entry: all codes for each size."""
     sizes, chosen = _sizes(what), named(what.names, default)
     for text in chosen:
         check_scheme(text)

@@ -1,4 +1,4 @@
-"""The times of workers that commands are about: of a model of delays, or recorded ones."""
+"""The times of workers in commands: those of a model of delays, or recorded times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recorded(Options):
-    """Times that were recorded."""
+    """Recorded times."""
 
     recorded: Path | None = options.recorded()
     unit: str = options.unit()
@@ -31,7 +31,7 @@ class Recorded(Options):
 
 @dataclass(frozen=True)
 class Simulated(Options):
-    """How workers of simulated rounds compute."""
+    """The computation of workers in simulated rounds."""
 
     cost: float = options.cost()
     processors: str = options.processors()
@@ -39,60 +39,60 @@ class Simulated(Options):
 
 
 class Source(NamedTuple):
-    """Times that a command is about."""
+    """The times of workers in a command."""
 
     model: DelayModel | None
-    text: str  # what they are, in words
+    text: str  # a description
     recording: Recording | None = None
 
     @classmethod
     def of(cls, recording: Recording) -> Source:
-        """The recorded times."""
+        """Make a source of recorded times."""
         return cls(recording.delays, recording.source, recording)
 
     @property
     def said(self) -> str:
-        """What they are, in a caption."""
+        """The description for a caption."""
         kind = "delays" if self.recording is None else "times"
         return f"{kind}: {self.text.strip()}"
 
     @property
     def n(self) -> int | None:
-        """Workers of recorded times; a model has any number."""
+        """Number of workers of recorded times; None for a model."""
         return None if self.recording is None else self.recording.times.shape[1]
 
     def processors(self, text: str) -> Any:
-        """What an option says, or else what the recorded workers shared."""
+        """Return the processors that an option gives, or else those of the recording."""
         if text or self.recording is None:
             return processors_of(text)
         return self.recording.processors
 
     def cost(self, given: Any, k: int, processors: Any) -> Any:
-        """Seconds of a worker alone for one of k partitions: as given, or as recorded."""
+        """Return the seconds of a lone worker for one of k partitions: as given, or as recorded."""
         if self.recording is None:
             return given
         from ..simulation.rounds import crowding
 
         n = self.recording.times.shape[1]
-        # of one partition where there are n, all of them together the data
+        # The recorded cost is of one of n partitions of the same data.
         alone = self.recording.cost / crowding(n, processors) * n / k
         return float(alone[0]) if (alone == alone[0]).all() else alone
 
     def interrupted(self, finish: bool) -> bool:
-        """Whether late workers drop what they are at: those that were recorded finish it."""
+        """Whether late workers drop their computation; recorded workers always finish it."""
         return not finish and self.recording is None
 
 
 def source_of(context: typer.Context, what: Any, *told: str) -> Source:
-    """The times of --recorded, or else those of --delays.
+    """Return the times of --recorded, or else those of --delays.
 
     Parameters
     ----------
     context : typer.Context
     what : Recorded
-        With ``delays`` and ``cost``.
+        The options, including ``delays`` and ``cost``.
     *told : str
-        Options besides --workers and --delays that recorded times stand for.
+        Options, besides --workers and --delays, that recorded times replace.
     """
     recording = read_recorded(context, what, "workers", "delays", *told)
     if recording is not None:
@@ -103,17 +103,17 @@ def source_of(context: typer.Context, what: Any, *told: str) -> Source:
 
 
 def refuse_recorded(context: typer.Context, instead: str, *names: str) -> None:
-    """Raise ValueError if the command line says what recorded times tell, whatever its value."""
+    """Raise ValueError if the command line gives an option that recorded times replace."""
     for name in names:
         if is_given(context, name):
             raise ValueError(f"--{name} and {instead} exclude each other: leave out --{name}")
 
 
 def read_recorded(context: typer.Context, what: Any, *names: str) -> Recording | None:
-    """The times of --recorded, or None without it; `what` has it, and --cost, --unit and --per.
+    """Return the times of --recorded, or None without it.
 
-    Raises ValueError if the command line says one of these options, which the times tell, or what a
-    table is of, and there is none.
+    `what` holds --recorded, --cost, --unit and --per. Raises ValueError if the command line gives
+    one of `names`, which the times replace, or describes a table and names none.
     """
     if what.recorded is None:
         for name in ("per", "unit"):
@@ -131,7 +131,7 @@ def read_recorded(context: typer.Context, what: Any, *names: str) -> Recording |
 
 
 def processors_of(text: str) -> Any:
-    """A number, or a list of them, or ValueError; None of no text."""
+    """Return a number or a list of numbers, or None for an empty text."""
     if not text:
         return None
     found = numbers(
@@ -143,7 +143,7 @@ def processors_of(text: str) -> Any:
 
 
 def processors_said(processors: Any) -> str:
-    """What workers compute on, in words."""
+    """Describe the processors of workers in words."""
     if processors is None:
         return "a processor for each worker"
     if np.ndim(processors):
@@ -152,7 +152,7 @@ def processors_said(processors: Any) -> str:
 
 
 def say_unknown(model: DelayModel | None, found: Iterable[tuple[str, Simulation]]) -> None:
-    """Say so if means were simulated of which nobody knows whether they exist."""
+    """Print a warning if it is unknown whether simulated means exist."""
     names = dict.fromkeys(name for name, each in found if each.mean_exists is None)
     if names:
         echo(

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 Trained: TypeAlias = "SoftmaxRegression | LeastSquares | LinearRegression | MLP"
 
-# Methods, and the code that each is used with unless another is named.
+# Methods, and the default code of each.
 METHODS = {
     "nesterov": "rs",
     "sgd": "uncoded",
@@ -64,8 +64,8 @@ METHODS = {
 }
 ADAPTIVE = ("cada", "gcada")
 PARTIALS = ("raise", "best", "unbiased")
-MANY = 4  # samples of a class, on average, below which its labels may be meant as numbers
-# Panels of the help that have two classes of options.
+MANY = 4  # with fewer samples per class on average, labels may be meant as numbers
+# Panels of the help with two classes of options.
 CODE, RESULTS = "Code and workers", "What is shown and written"
 
 
@@ -81,7 +81,7 @@ def _complete_engines(incomplete: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Codes(Options, panel=CODE):
-    """What is trained with."""
+    """The codes to train with."""
 
     names: list[str] | None = options.codes(
         "The code, such as rs or bcc:load=5 or rs:clusters=auto,root=1; further ones are compared "
@@ -100,7 +100,7 @@ class Codes(Options, panel=CODE):
 
 @dataclass(frozen=True)
 class Workers(Size, panel=CODE):
-    """How many workers and partitions there are."""
+    """The numbers of workers, stragglers, partitions and groups."""
 
     partitions: int | None = options.partitions()
     groups: int | None = option(
@@ -113,7 +113,7 @@ class Workers(Size, panel=CODE):
 
 @dataclass(frozen=True)
 class Data(Options, panel="Data and model"):
-    """What is learnt from, and what learns."""
+    """The data, and the model."""
 
     data: str = option(
         "digits",
@@ -147,7 +147,7 @@ class Data(Options, panel="Data and model"):
 
 @dataclass(frozen=True)
 class Method(Options, panel="Optimizer"):
-    """How it learns."""
+    """The optimizer."""
 
     method: str = option(
         "nesterov",
@@ -181,7 +181,7 @@ class Method(Options, panel="Optimizer"):
 
 @dataclass(frozen=True)
 class Engine(Options, panel="Engine, delays and messages"):
-    """What the workers are."""
+    """The workers, their delays and messages."""
 
     engine: str = option(
         "local",
@@ -208,12 +208,12 @@ class Engine(Options, panel="Engine, delays and messages"):
 
 @dataclass(frozen=True)
 class Times(Recorded, panel="Recorded times"):
-    """Times that were recorded."""
+    """Recorded times."""
 
 
 @dataclass(frozen=True)
 class Faults(Options, panel="Workers that die or compute wrongly"):
-    """What is done about faults."""
+    """The treatment of dead, corrupt and lying workers."""
 
     patience: float = option(
         10.0,
@@ -250,7 +250,7 @@ class Faults(Options, panel="Workers that die or compute wrongly"):
 
 @dataclass(frozen=True)
 class Shown(Options, panel=RESULTS):
-    """What is shown and drawn."""
+    """The results to show and draw."""
 
     target: float | None = option(
         None,
@@ -273,7 +273,7 @@ class Shown(Options, panel=RESULTS):
 
 @dataclass(frozen=True)
 class Histories(Output, panel=RESULTS):
-    """What is written."""
+    """The files to write."""
 
     json_file: Path | None = options.json("Write the history of every round to this file")
     csv_file: Path | None = options.csv(
@@ -283,7 +283,7 @@ class Histories(Output, panel=RESULTS):
 
 @dataclass(frozen=True)
 class Repeating(Options, panel="Going on, and decoding as before"):
-    """What runs go on from, or repeat."""
+    """Checkpoints to resume from, or a history to repeat."""
 
     checkpoint: Path | None = option(
         None,
@@ -300,7 +300,7 @@ class Repeating(Options, panel="Going on, and decoding as before"):
 
 @dataclass(frozen=True)
 class Tracking(Options, panel="Precision of gradients"):
-    """How precise gradients are to be."""
+    """Tracking of the precision of gradients."""
 
     track: Path | None = option(
         None,
@@ -322,7 +322,7 @@ class Tracking(Options, panel="Precision of gradients"):
 class Asked(
     Codes, Workers, Data, Method, Engine, Times, Faults, Shown, Histories, Repeating, Tracking
 ):
-    """All of these."""
+    """All options of the command."""
 
 
 EXAMPLE = (
@@ -332,11 +332,11 @@ EXAMPLE = (
 
 
 class _Job(NamedTuple):
-    """What is asked for, and for which workers."""
+    """The options, the size, and the times of workers."""
 
     asked: Asked
     n: int
-    s: int | None  # of all workers, or of each group; None: not said
+    s: int | None  # stragglers of all workers, or of each group; None: not given
     source: Source
 
 
@@ -349,7 +349,7 @@ def train(context: typer.Context, asked: Asked) -> None:
     with _written_at_last(trackers, asked.track), _ranks(context, asked) as (serve, job):
         _check_files(asked)
         runs = _runs(job)
-        if all(serve() for _ in runs):  # what follows is for the master
+        if all(serve() for _ in runs):  # only the master goes on
             return
         _check(asked, runs)
         dataset = _dataset(asked)
@@ -377,7 +377,7 @@ def train(context: typer.Context, asked: Asked) -> None:
 
 @contextmanager
 def _written_at_last(trackers: Mapping[str, StabilityTracker], path: Path | None) -> Iterator[None]:
-    """Write what was tracked in the end, and until an error too."""
+    """Write the tracked precision at the end, also after an error."""
     from ..stability import write_jsonl
 
     try:
@@ -390,16 +390,16 @@ def _written_at_last(trackers: Mapping[str, StabilityTracker], path: Path | None
 
 @contextmanager
 def _ranks(context: typer.Context, asked: Asked) -> Iterator[tuple[Callable[[], bool], _Job]]:
-    """Let an error of one rank end all; yields what makes a rank a worker of one run, and the job.
+    """Yield `serve`, which makes a rank a worker of one run, and the job; check the engine first.
 
-    What the engine needs is looked for here, before anything else is done.
+    An error of one rank ends all ranks.
     """
     from ..engines import ENGINES, find_engine
 
     engine = asked.engine
     check_one_of("--engine", engine, ENGINES)
     serve = getattr(find_engine(engine), "serve", lambda: False)
-    if engine != "mpi":  # torchrun itself ends all
+    if engine != "mpi":  # torchrun ends all ranks by itself
         yield serve, _job(context, asked)
         return
     from mpi4py import MPI
@@ -409,15 +409,15 @@ def _ranks(context: typer.Context, asked: Asked) -> Iterator[tuple[Callable[[], 
         yield serve, _job(context, asked)
     except BaseException as error:
         if MPI.COMM_WORLD.rank != 0:
-            time.sleep(1.0)  # mostly the master fails of the same: once is enough to say so
+            time.sleep(1.0)  # the master mostly fails with the same error: let it report first
         set_abort_status(status_of(error))
         raise
 
 
 def _job(context: typer.Context, asked: Asked) -> _Job:
-    """The workers: as many as are recorded, as is said, or as there are ranks besides the master.
+    """Return the job, with as many workers as recorded, as given, or as ranks besides the master.
 
-    Raises ValueError on the master if these need another number of ranks than there is.
+    Raises ValueError on the master if the workers need another number of ranks.
     """
     source = source_of(context, asked)
     rank, ranks = _place(asked.engine)
@@ -435,7 +435,7 @@ def _job(context: typer.Context, asked: Asked) -> _Job:
     return _Job(asked, n, s if said else None, source)
 
 
-# How jobs of so many ranks are started.
+# Commands that start jobs of so many ranks.
 _STARTED = {
     "mpi": "mpiexec -n {} fastgc train --engine mpi ...",
     "torch": "torchrun --nproc-per-node {} -m fastgc train --engine torch ... on one machine",
@@ -443,7 +443,7 @@ _STARTED = {
 
 
 def _place(engine: str) -> tuple[int, int]:
-    """Rank of this process, and how many there are: 0 where it was started without a job."""
+    """Return the rank of this process and the number of ranks, which is 0 outside a job."""
     if engine == "mpi":
         from mpi4py import MPI
 
@@ -457,17 +457,17 @@ def _place(engine: str) -> tuple[int, int]:
 
 
 def _check_files(asked: Asked) -> None:
-    """Raise ValueError unless all that is asked for can be written."""
+    """Raise ValueError unless all files asked for can be written."""
     for path in (asked.json_file, asked.track):
         if path != PRINTED:
             check_files(path)
-    # the history of earlier versions may have any name
+    # A JSON file may have any name, as in earlier versions.
     replace(asked, json_file=PRINTED if asked.json_file == PRINTED else None).check()
     check_pictures(asked.width, asked.plot, asked.timeline)
 
 
 def _check(asked: Asked, runs: Mapping[str, _Run]) -> None:
-    """Raise ValueError where options do not go together, as the library does not have them."""
+    """Raise ValueError for options of the command that do not go together."""
     named = (asked.plot, asked.timeline, asked.json_file, asked.csv_file, asked.track)
     files = [each.resolve() for each in named if each is not None]
     if len(set(files)) < len(files):
@@ -509,7 +509,7 @@ def _is_tracked(asked: Asked) -> bool:
 
 
 def _differ_in_method(runs: Mapping[str, _Run]) -> bool:
-    """Whether what runs spend is to be compared."""
+    """Whether to compare what runs spend, because methods differ or are adaptive."""
     return len({each.method for each in runs.values()}) > 1 or any(
         each.method in ADAPTIVE for each in runs.values()
     )
@@ -530,7 +530,7 @@ class _Run(NamedTuple):
 
 
 def _runs(job: _Job) -> dict[str, _Run]:
-    """What to train with, by name: the main run, then what it is compared with."""
+    """Return runs by name: the main run, then those to compare it with."""
     asked, n, s, _ = job
     k, groups, method, seed = asked.partitions, asked.groups, asked.method, asked.seed
     codes = named(asked.names)
@@ -567,7 +567,7 @@ def _runs(job: _Job) -> dict[str, _Run]:
             made = _grouped(text, n, k, s, groups or fours, seed)
         else:
             made = catalogue.make(text, n, k, n // 5 if s is None else s, seed)
-        unscaled = not (isinstance(made, Uncoded) and made.rescale)  # else unbiased as it is
+        unscaled = not (isinstance(made, Uncoded) and made.rescale)  # rescaled ones are unbiased
         if made.scheme.approximate and unscaled and len(partials) > 1:
             runs |= {f"{name} {each}": _Run(how, made, each) for each in partials}
         else:
@@ -576,7 +576,7 @@ def _runs(job: _Job) -> dict[str, _Run]:
 
 
 def _grouped(text: str, n: int, k: int | None, s: int | None, groups: int, seed: int) -> Grouped:
-    """The same code for every group."""
+    """Make a code with the same code in every group."""
     if text == "repetition":
         return Grouped.repetition(n, groups, k)
     for what, number in (("workers", n), ("partitions", n if k is None else k)):
@@ -602,7 +602,7 @@ def _dataset(asked: Asked) -> Dataset:
 
 
 def _model(asked: Asked, dataset: Dataset, runs: Mapping[str, _Run]) -> tuple[str, Trained]:
-    """The model, and what it is called."""
+    """Return the name of the model, and the model."""
     from ..models import MLP, LeastSquares, LinearRegression, SoftmaxRegression
 
     text, bias = asked.model, asked.bias
@@ -629,7 +629,7 @@ def _model(asked: Asked, dataset: Dataset, runs: Mapping[str, _Run]) -> tuple[st
 
 
 def _target(target: float | None, dataset: Dataset) -> float | None:
-    """The test error whose time is shown; None: the lowest that all reach."""
+    """Return the test error for which times are shown; None: the lowest that all runs reach."""
     if dataset.task == "regression":
         return target
     if target is not None and target > 1:
@@ -640,7 +640,7 @@ def _target(target: float | None, dataset: Dataset) -> float | None:
 def _prepared(
     job: _Job, runs: Mapping[str, _Run], dataset: Dataset, model: Trained
 ) -> dict[str, Training]:
-    """Runs that can start: what does not suit one of them is refused before any does."""
+    """Return runs that are ready to start; refuse unsuitable options before any run starts."""
     from ..stability import StabilityTracker
     from ..training import Training
 
@@ -695,7 +695,7 @@ def _round_options(job: _Job) -> RoundOptions:
 
 
 def _engine(job: _Job) -> Any:
-    """What makes the workers."""
+    """Return the engine: its name, or a function that makes simulated workers."""
     asked, n, _, source = job
     processors = source.processors("")
     cost = source.cost(asked.cost, asked.partitions or n, processors)
@@ -729,7 +729,7 @@ def _optimizer(run: _Run, model: Trained, dataset: Dataset, asked: Asked) -> Opt
     kind = CADA if run.method == "cada" else GCADA
     given = {"c": asked.c, "max_age": asked.max_age}
     chosen: Any = {name: value for name, value in given.items() if value is not None}
-    if not isinstance(model, MLP):  # of which there is no bound
+    if not isinstance(model, MLP):  # no bound of an MLP's smoothness is known
         shards = partition(X, dataset.y_train, run.code.k)
         chosen["smoothness"] = [
             model.smoothness(np.concatenate([shards[j][0] for j in run.code.partitions_of(group)]))
@@ -739,7 +739,7 @@ def _optimizer(run: _Run, model: Trained, dataset: Dataset, asked: Asked) -> Opt
 
 
 def _earlier(path: Path | None, runs: Iterable[str]) -> dict[str, History]:
-    """The run to decode as, of each of these."""
+    """Return, for each run, the earlier run whose messages it decodes from."""
     from ..history import read_json
 
     if path is None:
@@ -755,7 +755,7 @@ def _earlier(path: Path | None, runs: Iterable[str]) -> dict[str, History]:
 
 
 def _folders(checkpoint: Path | None, runs: Iterable[str]) -> dict[str, Path]:
-    """Where to keep each run: one alone in the folder itself."""
+    """Return the folder of each run's checkpoints; a single run has the given folder itself."""
     names = list(runs)
     if checkpoint is None:
         return {}
@@ -772,7 +772,7 @@ def _folders(checkpoint: Path | None, runs: Iterable[str]) -> dict[str, Path]:
 
 
 def _introduce(job: _Job, runs: Mapping[str, _Run], dataset: Dataset, model: str) -> None:
-    """Say what is about to be trained on what."""
+    """Print the data, the model and the codes before training begins."""
     asked = job.asked
     echo(
         f"{dataset.name}: {len(dataset.X_train)} training, {len(dataset.X_test)} test samples, "
@@ -794,7 +794,7 @@ def _introduce(job: _Job, runs: Mapping[str, _Run], dataset: Dataset, model: str
 
 
 def _shown(name: str) -> str:
-    """What people read of a run: of one that is called by its code, what that stands for, too."""
+    """Return a run's name as shown; a code's name gets its description."""
     text, _, last = name.rpartition(" ")
     if last in PARTIALS:
         return f"{_shown(text)}, {last}"
@@ -802,7 +802,7 @@ def _shown(name: str) -> str:
 
 
 def _labels(dataset: Dataset) -> str:
-    """What the samples' labels are, in words; of targets with what an RMSE is to be compared to."""
+    """Describe the labels; for targets, with the standard deviation to compare an RMSE with."""
     if dataset.task == "classification":
         return f"{dataset.classes} classes"
     many = dataset.outputs
@@ -811,7 +811,7 @@ def _labels(dataset: Dataset) -> str:
 
 
 def _optimum(model: Trained, dataset: Dataset) -> float | None:
-    """The least training loss, of models that have it by a formula."""
+    """Return the least training loss, for models with a formula for it."""
     X, y = dataset.X_train, dataset.y_train
     theta = getattr(model, "optimum", None)
     return None if theta is None else model.loss(theta(X, y), X, y)
@@ -820,7 +820,7 @@ def _optimum(model: Trained, dataset: Dataset) -> float | None:
 def _show(
     asked: Asked, runs: Mapping[str, _Run], histories: list[History], target: float | None
 ) -> None:
-    """Print how runs went, unless their figures are printed."""
+    """Print tables of the runs, unless their figures are printed."""
     from ..history import equal_error, equal_loss
     from ..progress import comparison_table, loss_table, spending_table
 

@@ -1,4 +1,4 @@
-"""Models of how long workers take, for engines with artificial stragglers and for simulation."""
+"""Models of workers' delays, for engines with artificial stragglers and for simulation."""
 
 from .._shown import listing
 from .distributions import Delays, Distribution, Exponential, Pareto, ShiftedExponential

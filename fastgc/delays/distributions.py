@@ -1,4 +1,4 @@
-"""Distributions of how late workers are, or how long their computations take."""
+"""Distributions of workers' delays, per round or per computation."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["Delays", "Distribution", "Exponential", "Pareto", "ShiftedExponentia
 
 Array = NDArray[np.float64]
 
-# From here on the asymptotic series below are good to the last digit.
+# For arguments from here on, the asymptotic series below are exact to the last digit.
 _LARGE = 24
-# With Bernoulli numbers B_2k / 2k (2k - 1), of log gamma, and B_2k / 2k, of harmonic numbers.
+# With Bernoulli numbers: B_2k / (2k (2k - 1)) for log gamma, B_2k / 2k for harmonic numbers.
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
 _HARMONIC = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760)
 
@@ -31,15 +31,15 @@ class Delays(ABC):
     Attributes
     ----------
     per : "round" or "computation"
-        "round": a time is how late a worker is in a round, whatever its load. "computation": it is
-        how long each of the worker's computations takes, the same for all of a round, so that r of
-        them take r times as long (Ozfatura et al., eq. 12; Li et al., eq. 15).
+        "round": a time is the delay of a worker in a round, whatever its load. "computation": a
+        time is the duration of one computation. It is the same for all computations of a worker in
+        a round, so r of them take r times as long (Ozfatura et al., eq. 12; Li et al., eq. 15).
     """
 
     per: Per = "round"
 
     def sample(self, round: int, workers: int, seed: int) -> Array:
-        """Times of all workers in one round.
+        """Return the times of all workers in one round.
 
         They depend only on ``seed``, ``round`` and the worker, not on earlier samples. So several
         codes can run on the same delays, and the first m of n workers have the same times as m
@@ -64,21 +64,22 @@ class Delays(ABC):
         ValueError
             If an argument is negative.
         TypeError
-            If one is not an integer.
+            If an argument is not an integer.
         """
         check_counts(round=round, workers=workers, seed=seed)
-        # A spawn key, unlike further entropy, keeps round 0 apart from a plain use of the seed.
+        # With a spawn key, even round 0 differs from a generator of the seed alone; entropy (seed,
+        # 0) would not.
         stream = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(round,)))
         times: Array = self._draw(stream, 1, workers)[0]
         return times
 
     def draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
-        """Times of all workers in many rounds at once, for simulations.
+        """Return the times of all workers in many rounds at once, for simulations.
 
         Parameters
         ----------
         rng : numpy.random.Generator
-            Source of randomness: the same state gives the same times.
+            Source of randomness; the same state gives the same times.
         rounds, workers : int
             Not negative.
 
@@ -92,13 +93,13 @@ class Delays(ABC):
         ValueError
             If a number is negative.
         TypeError
-            If one is not an integer.
+            If a number is not an integer.
         """
         check_counts(rounds=rounds, workers=workers)
         return self._draw(rng, rounds, workers)
 
     def order_statistic_mean(self, f: int, n: int) -> float:
-        """Mean of the f-th smallest of n times, which is the wait for the first f of n workers.
+        """Return the mean of the f-th smallest of n times, the wait for the first f of n workers.
 
         Parameters
         ----------
@@ -114,14 +115,14 @@ class Delays(ABC):
         ------
         ValueError
             If f is not in 1 .. n, if the mean does not exist because the tail is too heavy, or if
-            it is unknown whether it exists.
+            it is unknown whether the mean exists.
         TypeError
             If f or n is not an integer.
         """
         f, n = check_integer("f", f), check_integer("n", n)
         if not 1 <= f <= n:
             raise ValueError(f"f must lie in 1 .. n = {n}, got {f}")
-        # The f-th smallest is late when any n - f + 1 are, first of all those of heaviest tails.
+        # The f-th smallest is late if any n - f + 1 times are, most likely those of heaviest tails.
         least, most, fewest = self._tails_of_late(n - f + 1, n)
         if most > 1 and not least > 1:
             raise ValueError(
@@ -137,16 +138,19 @@ class Delays(ABC):
         return self._order_statistic_mean(f, n)
 
     def _tails_of_late(self, late: int, n: int) -> tuple[float, float, int]:
-        """Least and largest exponent of the tail of so many late; and how many have a mean."""
+        """Return bounds on the exponent of the tail that `late` of n times are late together.
+
+        Also return the least number of times that must be late together for a mean to exist.
+        """
         least, most = (np.cumsum(each) for each in tail_bounds(self.tail_indices(n)))
         fewest = int(np.searchsorted(most, 1, side="right")) + 1
         return float(least[late - 1]), float(most[late - 1]), fewest
 
     @abstractmethod
     def tail_indices(self, workers: int) -> Array:
-        """Exponent x of each worker's tail, P(T > t) ~ t^-x; Inf for lighter tails, NaN if unknown.
+        """Return each worker's tail exponent x, P(T > t) ~ t^-x.
 
-        The means of powers below x exist.
+        It is Inf for lighter tails, and NaN if unknown. Means of powers below x exist.
 
         Returns
         -------
@@ -160,10 +164,13 @@ class Delays(ABC):
 
     @abstractmethod
     def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
-        """`draw` after its checks; rounds and, in a round, workers take from `rng` in order."""
+        """Draw as `draw` does, after its checks.
+
+        Numbers are taken from `rng` round after round, and worker after worker within a round.
+        """
 
     def _order_statistic_mean(self, f: int, n: int) -> float:
-        """`order_statistic_mean` where it exists."""
+        """Return `order_statistic_mean`, which exists."""
         tail, _, _ = self._tails_of_late(n - f + 1, n)
         return mean_of_late(lambda t: self._late(t, f, n), self.knots(), tail)
 
@@ -173,9 +180,9 @@ class Delays(ABC):
 
     @abstractmethod
     def knots(self) -> Array:
-        """Ascending times between which the distribution is smooth, beginning with the least time.
+        """Return ascending times between which the distribution is smooth, from the least time on.
 
-        The last one must not be far below a typical time. Integrals are split at these times
+        The last knot must not be far below a typical time. Integrals are split at the knots
         (`fastgc.delays.distributions.mean_of_late`).
         """
 
@@ -183,14 +190,14 @@ class Delays(ABC):
 class Distribution(Delays):
     """One distribution, from which each worker's time in each round is drawn independently.
 
-    A subclass defines `cdf`, `survival` and `quantile`. It should define `tail_indices`, without
-    which it is unknown whether means exist, and `per`, unless it is ``"round"``. The rest follows;
-    means are computed by quadrature.
+    A subclass defines `cdf`, `survival` and `quantile`; the rest follows, with means by quadrature.
+    It should define `tail_indices`, because otherwise it is unknown whether means exist. It defines
+    `per` unless that is ``"round"``.
     """
 
     @abstractmethod
     def cdf(self, t: ArrayLike) -> Array:
-        """Probability of at most t seconds, F(t), elementwise; NaN where t is NaN.
+        """Return the probability of at most t seconds, F(t), elementwise; NaN where t is NaN.
 
         Raises
         ------
@@ -200,7 +207,7 @@ class Distribution(Delays):
 
     @abstractmethod
     def survival(self, t: ArrayLike) -> Array:
-        """Probability of more than t seconds, 1 - F(t) without cancellation, elementwise.
+        """Return P(T > t) = 1 - F(t), elementwise, without cancellation.
 
         Raises
         ------
@@ -210,7 +217,7 @@ class Distribution(Delays):
 
     @abstractmethod
     def quantile(self, q: ArrayLike) -> Array:
-        """Least time in seconds with F(t) >= q, elementwise; at q = 0 the least time of all.
+        """Return the least time in seconds with F(t) >= q, elementwise; for q = 0 the least time.
 
         Raises
         ------
@@ -221,12 +228,12 @@ class Distribution(Delays):
         """
 
     def mean(self) -> float:
-        """Mean time in seconds.
+        """Return the mean time in seconds.
 
         Raises
         ------
         ValueError
-            If it does not exist, or if it is unknown whether it exists.
+            If the mean does not exist, or if it is unknown whether it exists.
         """
         return self.order_statistic_mean(1, 1)
 
@@ -234,7 +241,8 @@ class Distribution(Delays):
         return np.full(workers, math.nan)
 
     def _tails_of_late(self, late: int, n: int) -> tuple[float, float, int]:
-        least, most = (float(each[0]) for each in tail_bounds(self.tail_indices(1)))  # of all alike
+        # All workers have the same exponent.
+        least, most = (float(each[0]) for each in tail_bounds(self.tail_indices(1)))
         fewest = n + 1 if most == 0 else int(min(math.floor(1 / most) + 1, n + 1))
         return late * least, late * most, fewest
 
@@ -250,7 +258,7 @@ class Distribution(Delays):
 
 
 class _Continuous(Distribution):
-    """A distribution known by its cumulative hazard H(t) = -log(1 - F(t)) and the inverse."""
+    """A distribution given by its cumulative hazard H(t) = -log(1 - F(t)) and the inverse."""
 
     @abstractmethod
     def _hazard(self, t: Array) -> Array: ...
@@ -259,7 +267,7 @@ class _Continuous(Distribution):
     def _time(self, hazard: Array) -> Array: ...
 
     def cdf(self, t: ArrayLike) -> Array:
-        with np.errstate(over="ignore"):  # of hazards, whose probabilities are exact all the same
+        with np.errstate(over="ignore"):  # a hazard of Inf gives the right probability
             probability: Array = -np.expm1(-self._hazard(check_reals("t", t)))
         return probability
 
@@ -274,7 +282,7 @@ class _Continuous(Distribution):
             return self._time(-np.log1p(-q))
 
     def tail_indices(self, workers: int) -> Array:
-        return np.full(workers, math.inf)  # of all but Pareto's, which says so
+        return np.full(workers, math.inf)  # Pareto overrides this
 
     def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
         return self._time(rng.standard_exponential((rounds, workers)))
@@ -289,8 +297,7 @@ class Pareto(_Continuous):
     scale : float
         The least time t_0, in seconds, positive.
     shape : float
-        Tail exponent ξ, positive. The smaller it is, the heavier is the tail; the mean exists only
-        for ξ > 1.
+        Tail exponent ξ, positive. A smaller ξ means a heavier tail; the mean exists only for ξ > 1.
     per : "round" or "computation"
         See `Delays`.
 
@@ -299,7 +306,7 @@ class Pareto(_Continuous):
     ValueError
         If a parameter is not positive and finite.
     TypeError
-        If one is not a real number.
+        If a parameter is not a real number.
     """
 
     scale: float
@@ -323,12 +330,12 @@ class Pareto(_Continuous):
         return time
 
     def mean(self) -> float:
-        """Mean time in seconds, t_0 ξ / (ξ - 1).
+        """Return the mean time in seconds, t_0 ξ / (ξ - 1).
 
         Raises
         ------
         ValueError
-            If it does not exist, because ξ <= 1.
+            If the mean does not exist, because ξ <= 1.
         """
         if not self.shape > 1:
             raise ValueError(
@@ -349,8 +356,8 @@ class Pareto(_Continuous):
 class ShiftedExponential(_Continuous):
     """Shifted exponential times, F(t) = 1 - exp(-μ (t - α)) for t >= α.
 
-    This is the time of one computation in Ozfatura et al., eq. 12, and Li et al., eq. 15 (with a
-    instead of α).
+    This is the time of one computation in Ozfatura et al., eq. 12, and Li et al., eq. 15 (where α
+    is called a).
 
     Parameters
     ----------
@@ -364,9 +371,9 @@ class ShiftedExponential(_Continuous):
     Raises
     ------
     ValueError
-        If the shift is negative or the rate not positive, or one is not finite.
+        If the shift is negative, the rate is not positive, or one of them is not finite.
     TypeError
-        If one is not a real number.
+        If a parameter is not a real number.
     """
 
     shift: float
@@ -386,7 +393,7 @@ class ShiftedExponential(_Continuous):
         return self.shift + hazard / self.rate
 
     def mean(self) -> float:
-        """Mean time in seconds, α + 1/μ."""
+        """Return the mean time in seconds, α + 1/μ."""
         return self.shift + 1 / self.rate
 
     def _order_statistic_mean(self, f: int, n: int) -> float:
@@ -414,7 +421,7 @@ class Exponential(_Continuous):
     ValueError
         If the mean is not positive and finite.
     TypeError
-        If it is not a real number.
+        If the mean is not a real number.
     """
 
     scale: float
@@ -437,7 +444,7 @@ class Exponential(_Continuous):
         return self.scale * hazard
 
     def mean(self) -> float:
-        """Mean time in seconds, η."""
+        """Return the mean time in seconds, η."""
         return self.scale
 
     def _order_statistic_mean(self, f: int, n: int) -> float:
@@ -447,7 +454,7 @@ class Exponential(_Continuous):
 def _log_gamma_ratio(x: float, y: float, c: float) -> float:
     """``log [Γ(x) Γ(y - c) / (Γ(x - c) Γ(y))]``, for ``x >= y > c >= 0``.
 
-    Each of the four would have lost as many digits as x has before they are subtracted.
+    Subtracting the four logarithms of Γ would lose as many digits as x has.
     """
     return c * math.log(x / y) + _excess(x, c) - _excess(y, c)
 
@@ -488,7 +495,7 @@ def check_counts(**counts: int) -> None:
 
 
 def check_delays(delays: Delays) -> None:
-    """Raise TypeError unless its distribution is known, as closed forms need it."""
+    """Raise TypeError unless `delays` is a `Delays`, whose law closed forms can use."""
     if not isinstance(delays, Delays):
         raise TypeError(
             f"delays must be a model of fastgc.delays, such as Pareto, not {delays!r}"
@@ -506,32 +513,33 @@ def check_probabilities(q: ArrayLike) -> Array:
 # ------------------------------------------------------------------- means as integrals of P(T > t)
 
 _X, _W = np.polynomial.legendre.leggauss(16)
-# The polynomial through values at _X, taken at -1 and 1: a sum of Legendre polynomials.
+# Weights that extrapolate the polynomial through values at _X to 1 and to -1: sums of Legendre
+# polynomials.
 _TO_RIGHT = _W * (np.polynomial.legendre.legvander(_X, 15) @ (np.arange(16) + 0.5))
 _TO_LEFT = _TO_RIGHT[::-1]
-_TOLERANCE = 1e-12  # of the integral, for each panel
+_TOLERANCE = 1e-12  # error allowed in a panel, relative to the integral
 _HALVINGS = 60
-_RATIO = 16.0  # of the ends of a panel, to begin with
-_PANELS = 1 << 14  # evaluated at once
-_FARTHEST = np.exp(300.0)  # times where the tail begins
+_RATIO = 16.0  # the largest ratio of the ends of an initial panel
+_PANELS = 1 << 14  # panels evaluated at once
+_FARTHEST = np.exp(300.0)  # the largest time, in units of the time where the tail begins
 _NEAR = 4  # units in the last place by which knots may be off
 
 
 def mean_of_late(late: Callable[[Array], Array], knots: Array, tail: float) -> float:
-    """Integral of P(T > t) over t >= 0, however far apart the scales of T lie.
+    """Integrate P(T > t) over t >= 0, no matter how far apart the scales of T lie.
 
     Parameters
     ----------
     late : callable
-        P(T > t) of a vector of times, smooth between the knots, where it may jump.
+        P(T > t) for a vector of times. It is smooth between knots, and may jump at knots.
     knots : ndarray
-        Ascending times, not negative; P(T > t) = 1 below the first, and the last is of the order
-        of a typical T or above.
+        Ascending times, not negative. P(T > t) = 1 below the first; the last is of the order of a
+        typical T or above.
     tail : float
-        P(T > t) ~ t^-tail far out, tail > 1; Inf if it falls faster.
+        Exponent of the tail, P(T > t) ~ t^-tail, above 1; Inf if it falls faster.
     """
     start = knots[-1]
-    # With t = start v^(-1/g) and g = tail - 1, what is left of a pure power law is a constant.
+    # Substitute t = start v^(-1/g) with g = tail - 1: a pure power law becomes a constant.
     g = min(tail - 1, 1.0)
 
     def rest(v: Array) -> Array:
@@ -546,7 +554,10 @@ def mean_of_late(late: Callable[[Array], Array], knots: Array, tail: float) -> f
 
 
 def _edges(knots: Array) -> Array:
-    """The knots, and times between those far apart: halvings alone would not reach the first."""
+    """Return the knots, and times in geometric progression between knots that lie far apart.
+
+    Halving panels alone would not get near the lower of two such knots.
+    """
     near = knots[:-1]
     with np.errstate(divide="ignore", over="ignore"):
         decades = np.log(knots[1:] / near) / np.log(_RATIO)
@@ -560,9 +571,10 @@ def _edges(knots: Array) -> Array:
 
 
 def _integral(function: Callable[[Array], Array], edges: Array, besides: float) -> float:
-    """Adaptive: panels are halved until their halves together say the same and hide nothing.
+    """Integrate a function that is not negative, by adaptive quadrature.
 
-    The function is not negative; tolerances are relative to the integral and what is `besides`.
+    Panels are halved until a panel agrees with the sum of its halves and `_gauss` finds nothing
+    hidden in these. Errors are relative to the integral plus `besides`.
     """
     left, right = edges[:-1], edges[1:]
     whole, _ = _gauss(function, left, right)
@@ -576,7 +588,7 @@ def _integral(function: Callable[[Array], Array], edges: Array, besides: float) 
         halves = lower + upper
         scale = besides + total + float(halves.sum())
         bad = np.abs(halves - whole) + in_lower + in_upper > _TOLERANCE * scale
-        bad &= right - left > _NEAR * np.spacing(right)  # else there is nothing between the edges
+        bad &= right - left > _NEAR * np.spacing(right)  # no floats are left between the edges
         total += float(halves[~bad].sum())
         left, right = (
             np.concatenate([left[bad], middle[bad]]),
@@ -587,17 +599,17 @@ def _integral(function: Callable[[Array], Array], edges: Array, besides: float) 
 
 
 def _gauss(function: Callable[[Array], Array], left: Array, right: Array) -> tuple[Array, Array]:
-    """Integrals over panels, and how much may hide between their edges and the points of the rule.
+    """Return integrals over panels, and bounds on what may hide between edges and nodes.
 
-    Where scales lie far apart, all that is fast may be over before the first point, on a panel and
-    on its half alike. Then the function is at the edge not what those points make one expect.
+    If scales lie far apart, a fast change may be over before the first node, both on a panel and on
+    its half. The function at the edge then differs from the polynomial through the nodes.
     """
     sums, hidden = np.empty((2, left.size))
     for first in range(0, left.size, _PANELS):
         part = slice(first, first + _PANELS)
         low, high = left[part, np.newaxis], right[part, np.newaxis]
         half = (high - low) / 2
-        # inside, as the function may jump at a knot
+        # Evaluate just inside the edges, because the function may jump at a knot.
         inset = np.minimum(_NEAR * np.spacing(high), half)
         points = np.hstack([low + inset, low + half * (1 + _X), high - inset])
         values = function(points.ravel()).reshape(points.shape)

@@ -32,10 +32,10 @@ class Empirical(Distribution):
     Parameters
     ----------
     samples : array_like of shape (N,) or (rounds, workers)
-        Seconds. With one dimension, the samples are pooled: each time is any of them,
-        independently. With two, whole recorded rounds are drawn, for exactly so many workers, which
-        keeps correlations and differences between workers; `cdf`, `survival`, `quantile` and `mean`
-        are then those of a random worker.
+        Seconds. One dimension: the samples are pooled, and each time is one of them, drawn
+        independently. Two dimensions: whole recorded rounds are drawn, for exactly this number of
+        workers, which keeps correlations and differences between workers. `cdf`, `survival`,
+        `quantile` and `mean` are then those of a random worker.
     per : "round" or "computation"
         See `Delays`.
 
@@ -47,9 +47,9 @@ class Empirical(Distribution):
     Raises
     ------
     ValueError
-        If there are none, they have another shape, or one is negative or not finite.
+        If there are no samples, they have another shape, or one is negative or not finite.
     TypeError
-        If they are not real numbers.
+        If the samples are not real numbers.
     """
 
     samples: Array
@@ -67,12 +67,12 @@ class Empirical(Distribution):
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], unit: str = "s", per: Per = "round") -> Self:
-        r"""Recorded times from a file: one row for each round, one column for each worker.
+        r"""Read recorded times from a file: one row for each round, one column for each worker.
 
         Parameters
         ----------
         path : str or path
-            Its suffix gives the format:
+            A file; its suffix gives the format:
 
             - ``.csv``, ``.tsv``, ``.txt``: numbers in lines, separated by commas, semicolons, tabs
               or blanks. The first line may name the columns; lines that begin with # are skipped. A
@@ -95,8 +95,8 @@ class Empirical(Distribution):
         Raises
         ------
         ValueError
-            If the file holds something else, or a time is missing, negative or not finite; says in
-            which line and column. Also if the unit is unknown.
+            If the file holds something else, if a time is missing, negative or not finite (the
+            message gives line and column), or if the unit is unknown.
         TypeError
             If an argument has a wrong type.
         OSError
@@ -155,17 +155,17 @@ class Empirical(Distribution):
         return time
 
     def mean(self) -> float:
-        """Mean time in seconds."""
+        """Return the mean time in seconds."""
         return float(self.samples.mean())
 
     def tail_indices(self, workers: int) -> Array:  # noqa: D102
         self._check_workers(workers)
         return np.full(workers, np.inf)
 
-    _tails_of_late = Delays._tails_of_late  # of workers that need not be alike
+    _tails_of_late = Delays._tails_of_late  # for workers that may differ
 
     def _count(self, t: ArrayLike) -> Array:
-        """How many samples are at most t; NaN where t is."""
+        """Return how many samples are at most t; NaN where t is NaN."""
         times = check_reals("t", t)
         count = np.searchsorted(self._sorted, times, side="right")
         return np.where(np.isnan(times), np.nan, count)
@@ -195,7 +195,7 @@ class Empirical(Distribution):
 
 
 def check_times(what: str, times: ArrayLike) -> Array:
-    """A copy of times that are finite and not negative, or an error."""
+    """Return a copy of `times`; raise an error unless they are finite and not negative."""
     checked = check_numbers(what, times)
     if checked.dtype.kind == "c":
         raise TypeError(f"{what} must be real, not complex")
@@ -207,24 +207,24 @@ def check_times(what: str, times: ArrayLike) -> Array:
 
 # --------------------------------------------------------------------------------- times from files
 
-# How many there are in a second.
+# How many of each unit make a second.
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6, "ns": 1e9}
 
 _MISSING = {"", "-", "na", "nan", "n/a", "none", "null"}
 _NUMBERING = {"round", "rounds", "step", "iteration", "index", "__index_level_0__"}
-_WORKER = {"worker", "workers", "worker_id", "rank"}  # columns of a list of single times
+_WORKER = {"worker", "workers", "worker_id", "rank"}  # columns of a table with one time per row
 _ONLY = "a file of times has one row for each round and one column for each worker"
 
 
 class _Table(NamedTuple):
-    """What a file holds: times, NaN where one is missing, and where in the file each is."""
+    """The content of a file: times, NaN for a missing one, and a text for the place of each."""
 
     times: NDArray[np.float64]
     place: Callable[..., str]
 
 
 def check_unit(unit: str) -> float:
-    """How many of this unit make a second, or an error."""
+    """Return how many of this unit make a second; raise an error for an unknown unit."""
     if not isinstance(unit, str):
         raise TypeError(f"unit must be a text, one of s, ms, us and ns, not {unit!r}")
     if unit.strip().lower() not in UNITS:
@@ -233,7 +233,7 @@ def check_unit(unit: str) -> float:
 
 
 def read_times(path: str | os.PathLike[str], unit: str = "s") -> NDArray[np.float64]:
-    """Seconds, finite and not negative, from a file; as `fastgc.delays.Empirical.read` says."""
+    """Read seconds, finite and not negative, from a file, as `Empirical.read` does."""
     per_second = check_unit(unit)
     file = Path(path)
     try:
@@ -241,7 +241,7 @@ def read_times(path: str | os.PathLike[str], unit: str = "s") -> NDArray[np.floa
     except KeyError:
         names = ", ".join(_READERS)
         raise ValueError(f"{file}: the name of a file of times ends in one of {names}") from None
-    held = read(file)  # its errors name the file themselves
+    held = read(file)  # outside `try`: its errors already name the file
     try:
         times, place = tabulate(held)
         _check(times, place)
@@ -308,7 +308,7 @@ def _listed(held: Any) -> _Table:
 
 
 def _columns(names: Sequence[str] | None) -> slice:
-    """Which columns are times, by their names."""
+    """Return which columns are times, by their names."""
     if names is None:
         return slice(None)
     known = [name.strip().lower() for name in names]
@@ -343,9 +343,9 @@ def _named(held: Any) -> _Table:
 
 
 def _lines(text: str, separators: str) -> _Table:
-    """Numbers in lines, under a line of names or without one; without a separator, by blanks.
+    """Read numbers in lines, after an optional line of names; separated by blanks if nothing else.
 
-    A single line or column has no shape that would tell workers from rounds: its times are pooled.
+    The times of a single line or column are pooled: its shape does not tell workers from rounds.
     """
     numbered = [
         (number, line)
@@ -389,7 +389,7 @@ def _lines(text: str, separators: str) -> _Table:
 
 
 def _are_names(fields: list[str]) -> bool:
-    """Whether a first line names columns: in words, or as tables are numbered when written."""
+    """Whether a first line names columns: in words, or as 0, 1, ... after an empty field."""
     words = [field.strip().lower() for field in fields]
     if words[0] in _NUMBERING:
         return True
@@ -422,7 +422,7 @@ def _number(text: str, line: int, column: int) -> float:
 _text = partial(read_text, what="text of times")
 _table = partial(_lines, separators=",;\t")
 
-# What the end of a name says: how the file is read, and how its content becomes a table.
+# For each suffix: how to read the file, and how to make a table of its content.
 _READERS: dict[str, tuple[Callable[[Path], Any], Callable[[Any], _Table]]] = {
     ".npy": (read_npy, _numbers),
     ".npz": (_npz, _numbers),

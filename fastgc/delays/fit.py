@@ -1,4 +1,4 @@
-"""Which delay model recorded times follow."""
+"""Fit delay models to recorded times."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Fit(NamedTuple):
         Kolmogorov-Smirnov distance: the largest distance between the cdf of the times and that of
         the model.
     p_value : float
-        Probability of at least this distance if the times do follow such a model, fitted in the
-        same way.
+        Probability of at least this distance for times that follow a model of this kind, fitted in
+        the same way.
     """
 
     model: Distribution
@@ -60,16 +60,17 @@ def fit(
     Parameters
     ----------
     times : array_like
-        N times in seconds, in any shape, from 1e-150 to 1e150, not all equal. They are taken to be
-        independent of each other.
+        N times in seconds, in any shape, from 1e-150 to 1e150, not all equal. They are assumed to
+        be independent of each other.
     kinds : sequence of str
         ``"pareto"``, ``"shifted-exponential"``, ``"exponential"``.
     loads : array_like, optional
-        Number of computations in each of the times, in a shape that broadcasts to theirs, for
-        instance (workers,) for times of shape (rounds, workers). Models then describe the times of
-        single computations, with ``per="computation"``; without loads they have ``per="round"``.
+        Number of computations in each of the times, in a shape that broadcasts to that of `times`,
+        for instance (workers,) for times of shape (rounds, workers). Models then describe the times
+        of single computations, with ``per="computation"``; without loads they have
+        ``per="round"``.
     draws : int
-        Samples for the p-values, which are multiples of 1 / (draws + 1).
+        Number of samples for the p-values, which are multiples of 1 / (draws + 1).
     seed : int
         Seed of these samples, not negative.
 
@@ -89,19 +90,19 @@ def fit(
     Notes
     -----
     Let m be the least and x̄ the mean of the N times x. The likelihood is greatest at scale m and
-    shape N / Σ log(x / m) (Arnold, Pareto Distributions, 2nd ed., section 5.2), at shift m and rate
-    1 / (x̄ - m), and at mean x̄ (Johnson, Kotz and Balakrishnan, Continuous Univariate
-    Distributions I, chapter 19).
+    shape N / Σ log(x / m) for Pareto (Arnold, Pareto Distributions, 2nd ed., section 5.2), at shift
+    m and rate 1 / (x̄ - m) for the shifted exponential, and at mean x̄ for the exponential
+    (Johnson, Kotz and Balakrishnan, Continuous Univariate Distributions I, chapter 19).
 
-    The usual p-value of a Kolmogorov-Smirnov distance holds for a model chosen beforehand, and is
-    far too large for one fitted to the same times. Instead, this function draws as many times from
-    a model of the kind, fits a model to them and computes their distance, `draws` times. No
-    distance depends on a model's scale, shift or shape, so these p-values are exact, whichever
-    model is drawn from.
+    The usual p-value of a Kolmogorov-Smirnov distance holds for a model chosen beforehand. It is
+    far too large for a model fitted to the same times. Instead, this function `draws` times draws N
+    times from a model of the kind, fits a model to them and computes their distance. The distances
+    do not depend on a model's scale, shift or shape, so these p-values are exact for any model of
+    the kind.
 
-    A shifted exponential fits exponential times slightly better, with a shift to the least of them,
-    about x̄ / N; in a third of all cases even its `aic` is smaller. As a model of delays it is the
-    same.
+    A shifted exponential fits exponential times slightly better than an exponential, with the least
+    time as its shift, about x̄ / N. In a third of all cases even its `aic` is smaller. As models of
+    delays the two are then equivalent.
     """
     checked = check_times("times", times)
     if unknown := [kind for kind in kinds if kind not in _KINDS]:
@@ -144,7 +145,7 @@ def _fit(kind: str, x: Array, per: Per, draws: int, rng: np.random.Generator) ->
     distance = _distance(x, model)
     as_far = 0
     for _ in range(draws):
-        # not from the fitted model, under which times may differ by less than floats do
+        # Draw from a standard model: under the fitted one, times may not be distinct floats.
         drawn = np.sort(standard.draw(rng, 1, x.size)[0])
         as_far += _distance(drawn, estimate(drawn, per)[0]) >= distance
     p_value = (1 + as_far) / (1 + draws)
@@ -168,8 +169,8 @@ def _exponential(x: Array, per: Per) -> tuple[Distribution, float]:
     return Exponential(mean, per), -x.size * (math.log(mean) + 1)
 
 
-# of each kind the number of parameters, one model, and the fit to ascending times with its
-# log-likelihood
+# For each kind: the number of parameters, a standard model, and a function that fits a model to
+# ascending times and returns it with its log-likelihood.
 _KINDS: dict[str, tuple[int, Distribution, Callable[[Array, Per], tuple[Distribution, float]]]] = {
     "pareto": (2, Pareto(1, 1), _pareto),
     "shifted-exponential": (2, ShiftedExponential(0, 1), _shifted_exponential),
@@ -178,6 +179,6 @@ _KINDS: dict[str, tuple[int, Distribution, Callable[[Array, Per], tuple[Distribu
 
 
 def _distance(x: Array, model: Distribution) -> float:
-    """Kolmogorov-Smirnov distance of ascending times."""
+    """Return the Kolmogorov-Smirnov distance of ascending times from a model."""
     steps, cdf = np.arange(x.size + 1) / x.size, model.cdf(x)
     return float(max((steps[1:] - cdf).max(), (cdf - steps[:-1]).max()))

@@ -1,4 +1,4 @@
-"""The interface of a delay model: anything that can be sampled."""
+"""The interface of a delay model, and checks of any model that has it."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ Array = NDArray[np.float64]
 
 
 class DelayModel(Protocol):
-    """What engines, simulation and planning need of a delay model: one method, `sample`.
+    """The interface of a delay model for engines, simulation and planning: one method, `sample`.
 
-    They also use the following, as in `fastgc.delays.Delays`, if a model has it:
+    A model may also have the following, as in `fastgc.delays.Delays`:
 
-    - ``per``, ``"round"`` or ``"computation"``: what a time measures. Default: a round.
-    - ``draw(rng, rounds, workers)``: many rounds at once, for simulations. Without it they sample
-      rounds one by one.
+    - ``per``, ``"round"`` or ``"computation"``: what a time measures. Default: ``"round"``.
+    - ``draw(rng, rounds, workers)``: the times of many rounds at once, for simulations. Without it,
+      simulations sample rounds one by one.
     - ``tail_indices(workers)``: how heavy the tails are, which decides whether means exist. Without
       it, this is unknown.
     """
 
     def sample(self, round: int, workers: int, seed: int) -> ArrayLike:
-        """Delay in seconds of each worker in one round, as in `Delays.sample`."""
+        """Return the delay of each worker in one round, in seconds, as `Delays.sample` does."""
         ...
 
 
 def check_model(delays: Any) -> None:
-    """Raise unless it is a delay model, or None; nothing is sampled.
+    """Raise unless `delays` is a delay model or None; sample nothing.
 
     Raises
     ------
     TypeError
-        If it cannot be sampled.
+        If `delays` has no method `sample`.
     ValueError
         If its ``per`` is neither ``"round"`` nor ``"computation"``.
     """
@@ -65,28 +65,29 @@ def check_model(delays: Any) -> None:
 
 
 def check_per(per: Any) -> None:
-    """Raise ValueError unless it says what times are of."""
+    """Raise ValueError unless `per` is "round" or "computation"."""
     if per not in ("round", "computation"):
         raise ValueError(f"per must be 'round' or 'computation', got {per!r}")
 
 
 def per_of(delays: DelayModel | None) -> Per:
-    """What the times are of: a worker's round, unless the model says of each computation."""
+    """Return what the times of a model measure: its ``per``, or "round" if it has none."""
     per: Per = getattr(delays, "per", "round")
     check_per(per)
     return per
 
 
 def sample(delays: DelayModel, round: int, workers: int, seed: int) -> Array:
-    """Times of all workers in one round, from any model, checked.
+    """Sample and check the times of all workers in one round, from any model.
+
+    A time of Inf is a worker that never answers.
 
     Raises
     ------
     ValueError
-        If they are not one for each worker, or one is negative or NaN. Inf is a worker that never
-        answers.
+        If there is not one time for each worker, or one is negative or NaN.
     TypeError
-        If they are no real numbers.
+        If the times are no real numbers.
     """
     times = as_array("delays", delays.sample(round, workers, seed))
     if times.dtype.kind not in "iuf":
@@ -101,12 +102,12 @@ def sample(delays: DelayModel, round: int, workers: int, seed: int) -> Array:
 
 
 def tails(delays: DelayModel | None, workers: int) -> Array:
-    """Exponent of each worker's tail, as `Delays.tail_indices`; NaN where it is unknown.
+    """Return the exponent of each worker's tail, as `Delays.tail_indices`; NaN if unknown.
 
     Raises
     ------
     ValueError
-        If a model gives something else.
+        If the model's `tail_indices` returns anything else.
     """
     if delays is None:
         return np.full(workers, math.inf)
@@ -123,7 +124,7 @@ def tails(delays: DelayModel | None, workers: int) -> Array:
 
 
 def tail_bounds(exponents: Array) -> tuple[Array, Array]:
-    """The least and the most that exponents of tails can be, ascending: 0 to Inf if unknown."""
+    """Return lower and upper bounds on exponents of tails, each ascending: 0 and Inf if unknown."""
     unknown = np.isnan(exponents)
     return np.sort(np.where(unknown, 0.0, exponents)), np.sort(
         np.where(unknown, math.inf, exponents)
@@ -131,10 +132,10 @@ def tail_bounds(exponents: Array) -> tuple[Array, Array]:
 
 
 def described(delays: object) -> str:
-    """What a model is, in words: its repr, if its class has one.
+    """Describe a model in words: its repr, if its class defines one.
 
-    Of others the class, and what its constructor was given as far as the object has it by the same
-    names: two of them that differ in it are two models, though neither says so.
+    Otherwise return the class and the arguments of its constructor, as far as the object has
+    attributes of the same names. This tells models of one class with different arguments apart.
     """
     kind = type(delays)
     if kind.__repr__ is not object.__repr__:

@@ -1,4 +1,4 @@
-"""Workers that differ: from round to round, or always."""
+"""Delays by several distributions: a random one for each round, or a fixed one for each worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, init=False)
 class Mixture(Distribution):
-    """In each round, each worker has one of several distributions, picked independently at random.
+    """For each round and worker, one of several distributions, picked independently at random.
 
     Parameters
     ----------
@@ -34,8 +34,8 @@ class Mixture(Distribution):
     Raises
     ------
     ValueError
-        If there are no models, not as many weights as models, weights that are not such
-        probabilities, or models that cannot be mixed.
+        If there are no models, or models that cannot be mixed; if there are not as many weights as
+        models, or weights that are not such probabilities.
     TypeError
         If a model is not a `Distribution`.
     """
@@ -57,7 +57,7 @@ class Mixture(Distribution):
 
     @property
     def per(self) -> Per:  # type: ignore[override]
-        """That of all models."""
+        """The `per` of all models."""
         return self.models[0].per
 
     def cdf(self, t: ArrayLike) -> Array:  # noqa: D102
@@ -71,8 +71,8 @@ class Mixture(Distribution):
         q = check_probabilities(q)
         each = np.stack([model.quantile(q) for model in self.models])
         low, high = each.min(axis=0), each.max(axis=0)
-        # Of numbers that are not negative, the order is that of their bits read as an integer:
-        # bisection of these reaches the last digit of the smallest and the largest alike.
+        # Floats that are not negative are in the order of their bits read as integers. Bisection of
+        # these integers finds small and large quantiles alike to the last digit.
         low, high = np.asarray(low).view(np.int64), np.asarray(high).view(np.int64)
         inside = (q > 0) & (q < 1)
         while np.any(open_ := inside & (low < high)):
@@ -119,9 +119,9 @@ class Heterogeneous(Delays):
     Raises
     ------
     ValueError
-        If there are none, or some that cannot be combined.
+        If there are no models, or models that cannot be combined.
     TypeError
-        If one is not a `Distribution`.
+        If a model is not a `Distribution`.
     """
 
     models: tuple[Distribution, ...]
@@ -135,7 +135,7 @@ class Heterogeneous(Delays):
 
     @property
     def per(self) -> Per:  # type: ignore[override]
-        """That of all workers."""
+        """The `per` of all workers' models."""
         return self.models[0].per
 
     def tail_indices(self, workers: int) -> Array:  # noqa: D102
@@ -150,7 +150,8 @@ class Heterogeneous(Delays):
         return drawn
 
     def _late(self, t: Array, f: int, n: int) -> Array:
-        # How many are late so far, from none to n - f + 1 or more, is Poisson-binomial.
+        # counts[i]: probability that i of the workers so far are late (Poisson-binomial); the last
+        # row is for n - f + 1 or more.
         needed = n - f + 1
         counts = np.zeros((needed + 1, t.size))
         counts[0] = 1
@@ -168,7 +169,7 @@ class Heterogeneous(Delays):
         return _union(self.models)
 
     def _groups(self) -> dict[Distribution, list[int]]:
-        """Workers of each distinct model."""
+        """Return the workers of each distinct model."""
         groups: dict[Distribution, list[int]] = {}
         for worker, model in enumerate(self.models):
             groups.setdefault(model, []).append(worker)

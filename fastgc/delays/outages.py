@@ -1,4 +1,4 @@
-"""Nodes and zones that fail: all of their workers are late at the same time."""
+"""Nodes and zones that fail, so that all of their workers are late together."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Array = NDArray[np.float64]
 class Outages:
     """Workers of one domain are late together, because a node or a zone fails.
 
-    In each round each domain fails with the same probability, independently of the others. Its
-    workers then answer so many seconds later than otherwise, which is the time until others have
-    taken their place. The domains are those of `fastgc.Code.placed`: the order of the workers
-    decides what a round then waits for::
+    In each round, each domain fails with the same probability, independently of the others. The
+    workers of a failed domain answer `seconds` later than otherwise; this is the time until other
+    workers have taken their place. The domains are those of `fastgc.Code.placed`: the order of the
+    workers decides how long a round waits after a failure::
 
         outages = fastgc.delays.Outages(late, nodes, probability=0.001, seconds=60)
         fastgc.simulation.simulate(code.placed(nodes), outages)
@@ -34,13 +34,13 @@ class Outages:
     Parameters
     ----------
     model : DelayModel or None
-        How late workers are apart from that.
+        The delays of workers without failures.
     domains : sequence of n labels, or mapping of labels to workers
         The domain of each worker.
     probability : float
         Probability that a domain fails in a round, in 0 .. 1.
     seconds : float
-        How late the workers of a failed domain are.
+        The additional delay of the workers of a failed domain.
 
     Raises
     ------
@@ -81,22 +81,22 @@ class Outages:
         return "round"
 
     def tail_indices(self, workers: int) -> Array:
-        """Those of the model, as outages end."""
+        """Return the tail exponents of `model`; the delay of a failed domain is bounded."""
         self._check_workers(workers)
         return tails(self.model, workers)
 
     def sample(self, round: int, workers: int, seed: int) -> Array:
-        """Times of all workers in one round, as `Delays.sample`."""
+        """Return the times of all workers in one round, as `Delays.sample` does."""
         check_counts(round=round, workers=workers, seed=seed)
         self._check_workers(workers)
         own = np.zeros(workers) if self.model is None else sample(self.model, round, workers, seed)
-        # A second key: the model's own numbers are of the round alone.
+        # A second key: the model itself draws with the key of the round alone.
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(round, 1)))
         times: Array = own + self._outages(rng, 1)[0]
         return times
 
     def draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
-        """Times of all workers in many rounds at once, as `Delays.draw`."""
+        """Return the times of all workers in many rounds at once, as `Delays.draw` does."""
         check_counts(rounds=rounds, workers=workers)
         self._check_workers(workers)
         drawn: Any = getattr(self.model, "draw", None)
@@ -112,15 +112,15 @@ class Outages:
         return times
 
     def placed(self, code: Code) -> Placed:
-        """The code with its workers assigned to these domains as well as possible.
+        """Return the code with its workers assigned to these domains as well as possible.
 
-        This is `fastgc.Code.placed` without the warning that some domain must not be lost: a
-        simulation shows it by long rounds. A code that is placed already is returned unchanged.
+        This is `fastgc.Code.placed` without the warning that the loss of some domain cannot be
+        tolerated: a simulation shows this by long rounds. A placed code is returned unchanged.
 
         Raises
         ------
         TypeError, ValueError
-            If it is not a code, or has another number of workers.
+            If `code` is not a code, or has another number of workers.
         """
         if not isinstance(code, Code):
             raise TypeError(f"code must be a code of fastgc, not {code!r}")

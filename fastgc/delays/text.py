@@ -26,12 +26,13 @@ for _name, _kind in (
     MODELS.register(_name, _kind)
 _OWN = MODELS.names()
 
-# What `parse` reads, as errors and the help of commands name it, which breaks lines at blanks.
+# The common forms that `parse` reads, for errors and the help of commands, which breaks lines at
+# blanks.
 COMMON = (
     'none, "pareto: scale=0.005, shape=1.1", "exponential: mean=0.01", '
     '"shifted-exponential: shift=0.01, rate=10", or "empirical: FILE" for recorded times'
 )
-# All of it, each with what it means: what `--delays help` prints.
+# All forms, each with its meaning: `--delays help` prints them.
 FORMS = (
     ("none", "no delays"),
     (
@@ -61,15 +62,15 @@ FORMS = (
 
 _MOST_WORKERS = 10**6
 
-_CLASS = re.compile(r"[^:=]+:[^:=]+(:|$)")  # module:Class, whatever its arguments
+_CLASS = re.compile(r"[^:=]+:[^:=]+(:|$)")  # module:Class, with or without arguments
 _FILE = re.compile(r"(.*?)((?:,\s*(?:per|unit)\s*=[^,=]*)*)", re.IGNORECASE | re.DOTALL)
 _FAILING = re.compile(r"(.*)\|\s*outages\s*:(.*)", re.IGNORECASE | re.DOTALL)
-_OPTION = re.compile(r",\s*(per|unit)\s*=([^,=]*)", re.IGNORECASE)  # that follow its name
+_OPTION = re.compile(r",\s*(per|unit)\s*=([^,=]*)", re.IGNORECASE)  # after the name of a file
 _WEIGHT = r"\s*[\d.]+(?:e[+-]?\d+)?\s*"
 
 
 def written(model: Distribution) -> str:
-    """What `parse` reads as this model, up to rounding: of those with a name only."""
+    """Return a text that `parse` reads as this named model, up to rounding."""
     for name in ("pareto", "shifted-exponential", "exponential"):
         kind = MODELS.get(name)
         if type(model) is kind:
@@ -93,16 +94,16 @@ def register(name: str, factory: Callable[..., DelayModel], *, replace: bool = F
     name : str
         Small letters, digits and ``. _ -``.
     factory : callable
-        A class, or a function that returns a model: anything with a method ``sample(round, workers,
-        seed)``. A text gives the keyword parameters of its signature, as in
-        ``"weibull:shape=0.7,scale=0.01"``.
+        A class, or a function that returns a model, which is anything with a method
+        ``sample(round, workers, seed)``. A text gives the keyword parameters of its signature, as
+        in ``"weibull:shape=0.7,scale=0.01"``.
     replace : bool
-        Whether it may replace another factory of this name.
+        Whether `factory` may replace another one of this name.
 
     Raises
     ------
     ValueError
-        If it is not a name, or if another factory has the name and `replace` is False.
+        If `name` is not such a name, or if another factory has it and `replace` is False.
     TypeError
         If an argument has a wrong type.
     """
@@ -112,7 +113,7 @@ def register(name: str, factory: Callable[..., DelayModel], *, replace: bool = F
 
 
 def others() -> list[str]:
-    """Names of models that others have registered, or that installed packages offer."""
+    """Return the names of models that are registered by users or offered by installed packages."""
     return [name for name in MODELS.names() if name not in _OWN]
 
 
@@ -158,7 +159,7 @@ def parse(text: str) -> DelayModel | None:
         If the text is none of these, or a file does not hold times; the error says what was
         expected.
     TypeError
-        If it is not a string.
+        If `text` is not a string.
     OSError
         If a file cannot be read.
     ImportError
@@ -215,7 +216,7 @@ def _counted(text: str) -> re.Match[str] | None:
 
 
 def _mixture(text: str) -> DelayModel:
-    # a plus that a weight and a star follow; 1e+3 has one of another kind
+    # Split at a plus before a weight and a star; the plus of 1e+3 is none.
     terms = re.split(rf"\+(?={_WEIGHT}\*)", text, flags=re.IGNORECASE)
     weighted = [re.fullmatch(rf"({_WEIGHT})\*(.*)", term, re.IGNORECASE) for term in terms]
     if weighted == [None]:
@@ -233,7 +234,7 @@ def _mixture(text: str) -> DelayModel:
 
 
 def _distribution(text: str, model: DelayModel) -> Distribution:
-    """The model, if it is one that others can be mixed with."""
+    """Return the model; raise ValueError if it cannot be part of a mixture."""
     if not isinstance(model, Distribution):
         raise ValueError(
             f"delay model {text.strip()!r} can be sampled, but mixtures and workers that differ "

@@ -1,4 +1,4 @@
-"""The papers' figures and tables, computed anew and compared with what the papers print."""
+"""Figures and tables of papers, computed anew and compared with the numbers that papers print."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ FIGURES: dict[str, Experiment[...]] = {
     )
 }
 
-# On times that others recorded and published, which are not part of fastgc: they need `data`.
+# Figures on times that others recorded and published. The times are not part of fastgc: `data`
+# must name their folder.
 RECORDED: dict[str, Experiment[...]] = {
     made.name: made for made in (krishnan.profiles, bytedance.traces)
 }
@@ -64,19 +65,19 @@ def reproduce(
     names : iterable of str
         Keys of `FIGURES`, all of them by default, or of `RECORDED`.
     seed : int
-        Of all that is random.
+        Seed of everything random.
     rounds : int
         Simulated rounds of each point, at least 1.
     data : str, optional
-        What ``"halbawi-2"`` and ``"zhu-2"`` train on, as `fastgc.data.load` takes it. Default: what
-        each of them says. Of ``"krishnan2023"`` and ``"bytedance2025"`` the folder of the recorded
-        times, which they need.
+        Data on which ``"halbawi-2"`` and ``"zhu-2"`` train, as `fastgc.data.load` takes it; each of
+        them has its own default. For ``"krishnan2023"`` and ``"bytedance2025"``, which need it: the
+        folder of the recorded times.
     progress : bool
-        Show a progress bar, for each figure if they are computed one after the other (needs
-        ``gradient-coding[cli]``).
+        Show a progress bar (needs ``gradient-coding[cli]``): one for each figure if figures are
+        computed one after the other.
     processes : int
-        Compute so many figures at a time, each in a process of its own with one thread. Figures
-        that measure times are computed alone, before all others.
+        Compute this many figures at a time, each in its own process with one thread. Figures that
+        measure times are computed alone, before all others.
 
     Yields
     ------
@@ -118,7 +119,7 @@ def _figure(name: str, given: dict[str, Any], progress: bool = False) -> Figure:
 def _at_a_time(
     chosen: list[str], given: dict[str, Any], progress: bool, processes: int
 ) -> Iterator[Figure]:
-    """Figures in the order in which they are chosen, of several processes."""
+    """Compute figures in several processes; yield them in the order chosen."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import active_children, get_context
 
@@ -149,14 +150,14 @@ def _at_a_time(
                 yield found[name]
         finally:
             for each in set(active_children()) - others:
-                each.terminate()  # nobody wants what it computes
-            # The pool's own thread collects the ended processes. Whoever asks before it is done
-            # may be told that one of them still runs.
+                each.terminate()  # its result is no longer wanted
+            # Wait for the pool's own thread, which collects the ended processes: before it is done,
+            # `active_children` may still list one of them.
             pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _one_thread() -> None:
-    """Of several processes each computes with one, and an interrupt ends it without a word."""
+    """Initialise a process of the pool: one thread, and a silent end on an interrupt."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     kernels.threads.set_num_threads(1)
 

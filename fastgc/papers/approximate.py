@@ -1,8 +1,8 @@
-"""Approximate gradient codes: what f messages leave out, against the papers' closed forms.
+"""Approximate gradient codes: errors of gradients from f messages, against papers' closed forms.
 
-Errors are squares of residuals: of partial gradients of equal norm in random directions, the mean
-square error of the gradient over its own square. Nothing here is compared with numbers that the
-papers print, but with what they prove. `rounds` are sets of survivors, at most `SETS` a point.
+An error is the square of a residual. For partial gradients of equal norm in random directions, this
+is the mean square error of the gradient over its own square. All figures compare with formulas that
+the papers prove, not with printed numbers. `rounds` are sets of survivors, at most `SETS` a point.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
     "wang",
 ]
 
-SETS = 2_000  # of survivors, at most, for each point
+SETS = 2_000  # sets of survivors for each point, at most
 ERROR = "square of the residual"
 
 
@@ -61,7 +61,7 @@ def _errors(
     rng: np.random.Generator,
     coefficient: float | None = None,
 ) -> NDArray[np.float64]:
-    """Of random sets: by least squares, or with the same coefficient for all."""
+    """Return errors for random sets: by least squares, or with one coefficient for all messages."""
     came = np.zeros((count, code.n), dtype=bool)
     for mask, survivors in zip(came, random_sets(code.n, f, count, rng), strict=True):
         mask[survivors] = True
@@ -71,7 +71,7 @@ def _errors(
 
 
 def _of_one_coefficient(n: int, d: int, f: int) -> float:
-    """Mean error with n / (d f) for every message: the variance of a hypergeometric law."""
+    """Mean error with coefficient n / (d f) for every message, a hypergeometric variance."""
     return (n - f) * (n - d) / (d * f * (n - 1))
 
 
@@ -84,8 +84,9 @@ def _silent(n: int, d: int, f: int) -> float:
 def raviv(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
     """Raviv, Tandon, Dimakis, Tamo 2018, section V: adjacency matrices of expanders.
 
-    With all messages multiplied by n / (d f), the mean error over all sets of f is
-    (n - f) (n - d) / (d f (n - 1)), and none has more than (second / d)^2 (n - f) / f.
+    With coefficient n / (d f) for all messages, the mean error over all sets of f workers is
+    (n - f) (n - d) / (d f (n - 1)), and the largest is at most (second / d)^2 (n - f) / f, where
+    `second` is the second largest eigenvalue of the graph.
     """
     claim = partial(Row, "raviv2018 section V")
     count, rng = min(rounds, SETS), np.random.default_rng(seed)
@@ -132,9 +133,9 @@ def raviv(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterat
 def charles(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
     """Charles, Papailiopoulos, Ellenberg 2017: repetition and Bernoulli codes, random stragglers.
 
-    Of n = k = 100 workers with a load of w = 10: by least squares, repetition leaves
-    C(n - w, f) / C(n, f) on average. With one coefficient k / (f w) for all messages, a Bernoulli
-    code leaves (k - w) / (f w).
+    For n = k = 100 workers and a load of w = 10: the mean error of repetition, by least squares, is
+    C(n - w, f) / C(n, f). The mean error of a Bernoulli code with one coefficient k / (f w) for all
+    messages is (k - w) / (f w).
     """
     claim = partial(Row, "charles2017")
     count, rng = min(rounds, SETS), np.random.default_rng(seed)
@@ -178,10 +179,10 @@ def charles(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iter
 
 @figure("kadhe-worst", "Kadhe et al.: block designs, whatever workers straggle")
 def kadhe(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
-    """Kadhe, Koyluoglu, Ramchandran 2019: block designs, whose error nobody can choose.
+    """Kadhe, Koyluoglu, Ramchandran 2019: block designs, whose error is the same for all sets.
 
-    Every set of f messages leaves ``1 - r^2 f / (b (r - lambda + lambda f))``. Rows have the
-    largest and the least that was found: of random sets, and of sets without all workers of some
+    The error of every set of f messages is ``1 - r^2 f / (b (r - lambda + lambda f))``. Rows have
+    the largest and the least error found, for random sets and for sets without all workers of some
     partitions, which an adversary would choose against repetition.
     """
     why = "blocks meet in equally many partitions, so sets of one size leave one error"
@@ -218,10 +219,10 @@ def kadhe(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterat
 def glasgow(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
     """Glasgow, Wootters 2021: optimal decoding of codes by graphs, random stragglers.
 
-    Workers straggle with probability p, and messages are combined to what is right on average:
-    coefficients are divided by the mean count of a block. No code of replication d has less error
-    then than p^d / (1 - p^d), and none with fixed coefficients less than p / (d (1 - p))
-    (appendix A). Computed for the Ramanujan graph X^{5,13}: 6,552 workers, 2,184 blocks, d = 6.
+    Workers straggle with probability p. Coefficients are divided by the mean count of a block, so
+    that the gradient is right on average. The error of a code of replication d is then at least
+    p^d / (1 - p^d), and with fixed coefficients at least p / (d (1 - p)) (appendix A). The code is
+    that of the Ramanujan graph X^{5,13}: 6,552 workers, 2,184 blocks, d = 6.
     """
     claim = partial(Row, "glasgow2021 appendix A")
     count, rng = min(rounds, SETS), np.random.default_rng(seed)
@@ -270,11 +271,11 @@ def glasgow(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iter
 
 
 def missing_by_density_evolution(missing: float, messages: float) -> float:
-    """Part of the batches that peeling does not give, of infinitely many (and-or trees).
+    """Part of infinitely many batches that peeling does not decode (and-or trees).
 
-    The largest y in 0 .. 1 with ``y = exp(-messages Omega'(1 - y))``, Omega being the generating
-    function of the degrees of `RaptorCode`, which takes `missing`. `messages` is how many came,
-    over the number of batches.
+    It is the largest y in 0 .. 1 with ``y = exp(-messages Omega'(1 - y))``. Omega is the generating
+    function of the degrees of `RaptorCode` for `missing`. `messages` is the number of messages over
+    the number of batches.
     """
     chances = degrees(missing)
     order = np.arange(1, chances.size + 1)
@@ -290,11 +291,11 @@ def missing_by_density_evolution(missing: float, messages: float) -> float:
 def wang(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
     """Wang, Liu, Shroff 2019: batched raptor codes, peeled and by least squares.
 
-    Of 2,000 workers half or a fifth straggle. The part of batches that peeling does not give is
-    compared with its limit for many batches, `missing_by_density_evolution`, and promised to be at
-    most epsilon. Each point has at most 40 codes, of 10 sets each.
+    Half or a fifth of 2,000 workers straggle. The part of batches that peeling does not decode is
+    compared with its limit for many batches, `missing_by_density_evolution`, and with epsilon,
+    which the paper promises as a bound. Each point has at most 40 codes, and 10 sets for each.
     """
-    claim = partial(Row, "wang2019b")  # a: ErasureHead, by others
+    claim = partial(Row, "wang2019b")  # wang2019a is ErasureHead, by other authors
     runs = max(2, min(rounds, SETS) // 50)
     n, chances, lines = 2000, np.array([0.05, 0.1, 0.15, 0.2]), []
     for lost in (1000, 400):
@@ -334,21 +335,21 @@ def wang(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterato
 
 # ------------------------------------------------------------------------- ErasureHead
 
-HEAD = "wang2019a error"  # b: batched raptor codes, by others
+HEAD = "wang2019a error"  # wang2019b is on batched raptor codes, by other authors
 N, COPIES, WAITS = 30, (1, 2, 3, 5), (10, 15, 20, 25)
-MEAN = 1.0  # seconds that a worker is late, exponentially distributed
+MEAN = 1.0  # mean of a worker's exponential delay, in seconds
 HEARD = 20_000  # sets of survivors, and rounds, of a point
-LIKELY = 0.01  # what is less likely needs more rounds to be met
+LIKELY = 0.01  # smaller probabilities would need more rounds to be estimated
 NOTE = "the law is hypergeometric; the paper's printed numbers were not at hand"
 
 
 def missing_blocks(n: int, copies: int, came: int) -> list[Fraction]:
-    """Probability that so many blocks are on none of `came` random workers of n, from 0 on.
+    """Probability that m blocks are on none of `came` random workers of n, for m = 0, 1, ...
 
-    Exactly, by inclusion and exclusion over the n / copies blocks.
+    It is exact, by inclusion and exclusion over the n / copies blocks.
     """
     blocks = n // copies
-    # sums over all sets of i blocks of the probability that all of them are missing
+    # sums[i]: number of pairs of i blocks and `came` workers that hold none of these blocks
     sums = [Fraction(comb(blocks, i) * comb(n - i * copies, came)) for i in range(blocks + 1)]
     return [
         sum(
@@ -361,18 +362,18 @@ def missing_blocks(n: int, copies: int, came: int) -> list[Fraction]:
 
 
 def uncovered(n: int, copies: int, came: int) -> float:
-    """Probability that some block is missing."""
+    """Probability that some block is on none of `came` random workers of n."""
     return float(1 - missing_blocks(n, copies, came)[0])
 
 
 @figure("erasurehead", "ErasureHead: what is left out of gradients")
 def erasurehead(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
-    """ErasureHead (Wang, Charles, Papailiopoulos 2019): what f of n workers leave out, and when.
+    """ErasureHead (Wang, Charles, Papailiopoulos 2019): residual and time of waiting for f workers.
 
-    Workers are late exponentially, and independently of each other. Each block of partitions is on
-    d workers. Of f random workers' messages, a block is missing with the probability
-    C(n - d, f) / C(n, f), which is the mean square of the residual. A round ends when no block is
-    missing, or with the f-th message.
+    Workers have independent exponential delays. Each block of partitions is on d workers. A block
+    is missing from the messages of f random workers with probability C(n - d, f) / C(n, f), which
+    is the mean square of the residual. A round ends when no block is missing, or with the f-th
+    message.
     """
     claim, rounds = partial(Row, HEAD), min(rounds, HEARD)
     every, lines, against_time = np.arange(1, N + 1), [], []
@@ -396,7 +397,7 @@ def erasurehead(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> 
                 )
             run = simulate(code, Exponential(MEAN), rounds=max(rounds // 10, 1), seed=seed)
             times.append(run.mean)
-            later = [uncovered(N, d, j) for j in range(f)]  # that more than j are waited for
+            later = [uncovered(N, d, j) for j in range(f)]  # P(a round waits for more than j)
             mean = math.fsum(late * MEAN / (N - j) for j, late in enumerate(later))
             yield claim(f"time of a round (s), {what}", run.mean, closed=mean, note=NOTE)
             heard = math.fsum(later)
@@ -410,7 +411,7 @@ def erasurehead(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> 
 
 
 def _squares(code: FractionalRepetition, rounds: int, seed: int) -> tuple[float, float]:
-    """Mean squares of residuals, best and unbiased, over random survivors."""
+    """Return mean squares of residuals over random survivors: least squares, and unbiased."""
     rng = np.random.default_rng(seed)
     came = np.argsort(rng.exponential(MEAN, (rounds, N)), axis=1)[:, : code.scheme.wait]
     masks = np.zeros((rounds, N), dtype=bool)
@@ -424,19 +425,20 @@ def _squares(code: FractionalRepetition, rounds: int, seed: int) -> tuple[float,
 # --------------------------------------------------- on average and at worst, against stragglers
 
 FRACTIONS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
-ROWS = (0.1, 0.3, 0.5)  # fractions of which there are rows
-CURVE_SETS = {24: 2_000, 100: 200, 6552: 400}  # at most, by workers
-FULL = (3, 4)  # stragglers of 24, all sets of which are tried
-EVENTS = 400  # blocks of which nothing comes, in all sets, from which on a mean is compared
-GROUPS, WITHIN, LOAD = 5, 0.5, 10  # of stochastic blocks
+ROWS = (0.1, 0.3, 0.5)  # fractions of stragglers that have rows
+CURVE_SETS = {24: 2_000, 100: 200, 6552: 400}  # sets at most, by the number of workers
+FULL = (3, 4)  # numbers of stragglers, of 24 workers, for which all sets are tried
+EVENTS = 400  # a mean is compared only if this many missing blocks are expected in all sets
+GROUPS, WITHIN, LOAD = 5, 0.5, 10  # parameters of stochastic blocks
 OPTIMAL = partial(Row, "glasgow2021 optimal decoding")
 
 
 def left_by_components(ends: NDArray[np.int64], blocks: int) -> float:
-    """What messages leave out at best, the squared norm over the number of blocks.
+    """Error of messages by optimal decoding: the squared norm over the number of blocks.
 
-    ``(a - b)^2 / (a + b)`` of each bipartite component with a blocks on one side and b on the
-    other, and nothing of all others. `ends`, (messages, 2), has the two blocks of each message.
+    A bipartite component with a blocks on one side and b on the other contributes ``(a - b)^2 /
+    (a + b)``; other components contribute 0. `ends`, (messages, 2), has the two blocks of each
+    message.
     """
     near: list[list[int]] = [[] for _ in range(blocks)]
     for u, v in ends.tolist():
@@ -460,9 +462,9 @@ def left_by_components(ends: NDArray[np.int64], blocks: int) -> float:
 
 
 def isolated_first(code: Code, s: int) -> NDArray[np.int64]:
-    """The n - s workers left, sorted, if s stragglers take away one whole partition after another.
+    """Return the n - s survivors, sorted, if s stragglers isolate one partition after another.
 
-    Those first that fewest workers hold yet.
+    The next partition is the one with the fewest holders left.
     """
     partitions = _partitions(code)
     holders: list[list[int]] = [[] for _ in range(code.k)]
@@ -483,20 +485,20 @@ def isolated_first(code: Code, s: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=32)
 def _partitions(code: Code) -> list[NDArray[np.int64]]:
-    """Of each worker."""
+    """Return the partitions of each worker."""
     return [code.partitions(worker) for worker in range(code.n)]
 
 
 def variance_of_blocks(n: int, load: int, groups: int, within: float, f: int) -> float:
-    """Mean error of a stochastic block code by one coefficient n / (f load), over codes and sets.
+    """Mean error of a stochastic block code with one coefficient n / (f load), over codes and sets.
 
-    Of n workers and partitions in equal groups, as `fastgc.BernoulliCode` has them, f random
-    workers' messages came. A partition is held by each worker of its own group with one
-    probability, and by each other with another. What is regularised does not count.
+    n workers and n partitions are in equal groups, as in `fastgc.BernoulliCode`, and f random
+    workers' messages came. Each worker of a partition's own group holds it with probability p, each
+    other worker with probability q. The formula neglects the code's regularisation.
     """
     own = n // groups
     p, q = within * load / own, (1 - within) * load / (n - own)
-    mean = f * own / n  # of the own group that came: hypergeometric
+    mean = f * own / n  # survivors of the own group: a hypergeometric number
     spread = mean * (1 - own / n) * (n - f) / (n - 1)
     variance = mean * p * (1 - p) + (f - mean) * q * (1 - q) + (p - q) ** 2 * spread
     return variance * (n / (f * load)) ** 2
@@ -504,22 +506,23 @@ def variance_of_blocks(n: int, load: int, groups: int, within: float, f: int) ->
 
 @figure("glasgow-curves", "Codes by graphs: what stragglers leave, on average and at worst")
 def curves(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
-    """Mean and worst error of codes by graphs against the part of workers that straggle.
+    """Mean and worst error of codes by graphs against the fraction of workers that straggle.
 
-    By optimal decoding, least squares, and with one coefficient for all messages. Three
-    assignments: a random regular graph of degree 3 with 24 workers, the Ramanujan graph X^{5,13} of
-    degree 6 with 6,552, and stochastic blocks, 100 workers in 5 groups with 10 of 100 partitions
-    each; of 2,000, 400 and 200 sets at most. What comes of f of n workers, where d hold each block:
+    Errors are by optimal decoding (least squares), and with one coefficient for all messages. There
+    are three assignments: a random regular graph of degree 3 with 24 workers, the Ramanujan graph
+    X^{5,13} of degree 6 with 6,552 workers, and stochastic blocks, 100 workers in 5 groups with 10
+    of 100 partitions each. They have at most 2,000, 400 and 200 sets. Let f of n workers survive
+    and d workers hold each block:
 
-    - with one coefficient, n / (d f), random stragglers leave (n - f) (n - d) / (d f (n - 1)) on
-      average, whatever the graph;
-    - no code leaves less on average than the probability that nothing comes of a block,
-      C(n - d, f) / C(n, f);
-    - any stragglers leave at most (d + second) / (2 d) (n - f) / f by optimal decoding, where
-      `second` is the second largest eigenvalue of the graph (Glasgow and Wootters, section V, by
-      the argument of Raviv et al.);
-    - those that take away one block after the other leave more than (n - f) / (2 n), half of what
-      they leave of repetition.
+    - With one coefficient, n / (d f), the mean error of random stragglers is
+      (n - f) (n - d) / (d f (n - 1)) for any graph.
+    - The mean error of any code is at least the probability that no holder of a block survives,
+      C(n - d, f) / C(n, f).
+    - The error of any stragglers by optimal decoding is at most (d + second) / (2 d) (n - f) / f,
+      where `second` is the second largest eigenvalue of the graph (Glasgow and Wootters, section V,
+      by the argument of Raviv et al.).
+    - The error of stragglers that isolate one block after the other is more than (n - f) / (2 n),
+      half of repetition's error for such stragglers.
     """
     with one_thread_of_blas():
         rng = np.random.default_rng(seed)
@@ -534,7 +537,7 @@ def curves(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Itera
 
 
 def _exhaustively(code: GraphCode) -> Iterator[Row]:
-    """Mean and worst of all sets of few stragglers: as decoded, and by components."""
+    """Yield the mean and the worst error of all sets of few stragglers: decoded, by components."""
     for s in FULL:
         decoded, exact = [], []
         for gone in combinations(range(code.n), s):
@@ -556,12 +559,12 @@ def _exhaustively(code: GraphCode) -> Iterator[Row]:
 def _of_graph(
     name: str, code: GraphCode, d: int, rounds: int, rng: np.random.Generator, track: Track
 ) -> Iterator[Part]:
-    """Rows and the panel of a graph of degree d."""
+    """Yield rows and the panel of a graph of degree d."""
     n, blocks, count = code.n, code.blocks, min(rounds, CURVE_SETS[code.n])
     second, decode = _second(code), code.decoder()
 
     def squared(came: NDArray[np.int64]) -> float:
-        """Mean over blocks of (count - 1)^2, by optimal decoding in linear time."""
+        """Return the error by optimal decoding in linear time: the mean of (count - 1)^2."""
         ends = code.ends[came].ravel()
         counted = np.bincount(ends, np.repeat(decode(came), 2), minlength=blocks)
         return float(((counted - 1) ** 2).mean())
@@ -595,10 +598,10 @@ def _of_graph(
             closed=closed,
             note=f"{note}; closed: hypergeometric variance",
         )
-        if s < d:  # nothing is ever left out
+        if s < d:  # no block can lose all its holders
             continue
         if exact or silent * blocks * count > EVENTS:
-            # of few workers beside the truth, of many beside the least there is
+            # Few workers: compare with the exact error. Many: with the lower bound of any code.
             said = "the least that any code can leave, as nothing comes of a block"
             if exact:
                 silent = float(np.mean(exact))
@@ -615,14 +618,14 @@ def _of_graph(
 
 
 def _second(code: GraphCode) -> float:
-    """The second largest eigenvalue of the graph."""
+    """Return the second largest eigenvalue of the graph."""
     A = np.zeros((code.blocks, code.blocks))
     np.add.at(A, (code.ends[:, 0], code.ends[:, 1]), 1.0)
     return float(np.linalg.eigvalsh(A + A.T)[-2])
 
 
 def _of_blocks(rounds: int, seed: int, track: Track) -> Iterator[Part]:
-    """Stochastic blocks, over 20 codes."""
+    """Yield rows and the panel of stochastic blocks, over 20 codes."""
     n, rng = 100, np.random.default_rng([seed, 1])
     codes = [
         BernoulliCode(n, load=LOAD, groups=GROUPS, within=WITHIN, wait=1, seed=seed + i)
@@ -661,7 +664,7 @@ def _of_blocks(rounds: int, seed: int, track: Track) -> Iterator[Part]:
 
 
 def _panel(name: str, found: Sequence[Sequence[Any]]) -> Panel:
-    """Means, worst and bounds of each fraction of stragglers."""
+    """Return a panel of means, worst errors and bounds against the fraction of stragglers."""
     parts = np.array(FRACTIONS)
     best, silent, same, closed, worst, bound = np.array(found, dtype=np.float64).T
     lines = [

@@ -1,4 +1,4 @@
-"""Lin et al. (OSDI 2025), stragglers in large model training: the traces that they published."""
+"""Lin et al. (OSDI 2025), stragglers in large model training: codes on their published traces."""
 
 from __future__ import annotations
 
@@ -36,11 +36,14 @@ class Trace(NamedTuple):
     """The steps of a recorded job."""
 
     times: Array  # seconds of each rank in each step, (steps, ranks)
-    forward: Array  # of each computation, (steps, ranks, stages, microbatches)
+    forward: Array  # seconds of each computation, (steps, ranks, stages, microbatches)
     backward: Array
 
     def seconds(self, loads: Sequence[int]) -> Array:
-        """Of each rank in each step, (steps, ranks), at these numbers of partitions."""
+        """Return the seconds of each rank in each step, (steps, ranks), if it has ``loads[rank]``.
+
+        A load of 1 is the recorded job.
+        """
         longer = {w: makespan(self.forward, self.backward, w) for w in {1, *loads}}
         times = self.times.copy()
         for rank, w in enumerate(loads):
@@ -51,10 +54,10 @@ class Trace(NamedTuple):
 def one_forward_one_backward(
     stage: int, stages: int, microbatches: int
 ) -> Iterator[tuple[str, int]]:
-    """What a stage of a pipeline computes, in order: forward or backward, and the microbatch.
+    """Yield what a stage of a pipeline computes, in order: forward or backward, and the microbatch.
 
-    It is ahead by a forward computation for each stage after it, then alternates: PipeDream-Flush,
-    Narayanan et al. 2021, arXiv:2104.04473, figure 4. All stages of the traces compute so.
+    A stage first does one forward computation for each stage after it, and then alternates. This is
+    PipeDream-Flush (Narayanan et al. 2021, arXiv:2104.04473, figure 4), the order in all traces.
     """
     ahead = min(stages - 1 - stage, microbatches)
     for at in range(microbatches + ahead):
@@ -65,17 +68,17 @@ def one_forward_one_backward(
 
 
 def makespan(forward: Array, backward: Array, copies: int = 1) -> Array:
-    """Seconds that pipelines take for their microbatches, all of them `copies` times over.
+    """Return the seconds of pipelines that compute all their microbatches `copies` times over.
 
-    Durations are of shape (..., stages, microbatches). Messages between stages take no time.
+    Durations have shape (..., stages, microbatches). Messages between stages take no time.
     """
     stages, recorded = forward.shape[-2:]
     orders = [
         list(one_forward_one_backward(stage, stages, copies * recorded)) for stage in range(stages)
     ]
-    done: dict[tuple[str, int, int], Array] = {}  # when, of what is
-    free = np.zeros((stages, *forward.shape[:-2]))
-    following = [0] * stages  # of each stage's order
+    done: dict[tuple[str, int, int], Array] = {}  # when a kind, stage and microbatch is done
+    free = np.zeros((stages, *forward.shape[:-2]))  # when each stage is free
+    following = [0] * stages  # next place in each stage's order
     while any(next_ < len(order) for next_, order in zip(following, orders, strict=True)):
         for at, order in enumerate(orders):
             while following[at] < len(order):
@@ -88,7 +91,7 @@ def makespan(forward: Array, backward: Array, copies: int = 1) -> Array:
                     needed, took = (_FORWARD, at, microbatch), backward
                 if needed[1] >= 0:
                     if needed not in done:
-                        break  # of another stage, whose turn comes
+                        break  # another stage must compute it first
                     free[at] = np.maximum(free[at], done[needed])
                 free[at] += took[..., at, microbatch % recorded]
                 done[kind, at, microbatch] = free[at].copy()
@@ -98,14 +101,14 @@ def makespan(forward: Array, backward: Array, copies: int = 1) -> Array:
 
 
 def read_trace(path: Path) -> Trace:
-    """Steps of the data-parallel ranks of one parquet file, and how long what they compute takes.
+    """Read steps of data-parallel ranks, and durations of their computations, from a parquet file.
 
     The time of a rank is from the first operation of the step to the end of its last computation.
 
     Raises
     ------
     ValueError
-        If the file is no such trace, or a rank does not compute each microbatch once in a step.
+        If the file is not such a trace, or a rank does not compute each microbatch once in a step.
     ImportError
         If PyArrow is not installed.
     """
@@ -174,8 +177,8 @@ def _files(data: str | None) -> list[Path]:
 def traces(*, data: str | None = None, seed: int = 0, track: Track = iter) -> Iterator[Part]:
     """Seconds per gradient on the published traces, with codes between data-parallel ranks.
 
-    `data` is the folder ``data`` of the authors' repository, or one trace in it. `seed` is that of
-    random codes, and of the bootstrap. Raises also ImportError, if PyArrow is not installed.
+    `data` is the folder ``data`` of the authors' repository, or one trace in it. `seed` is the seed
+    of random codes and of the bootstrap. Raises ImportError also if PyArrow is not installed.
     """
     for path in track(_files(data)):
         trace = read_trace(path)

@@ -27,29 +27,29 @@ __all__ = [
 DECODING = partial(Row, "charalambides2020 section IV")
 LOADS = partial(Row, "charalambides2020 section V")
 WORKERS = range(3, 13)
-TABLE = (18, 5)  # n and s of the table that is made
-BEYOND = (80, 12)  # and of one that cannot be
-LEMMA = range(1, 21)  # values of s; n from s^2 to 4 s^2 + 20
-MIXED = (12, 9, 3)  # n, k, s of two kinds of workers, the slower taking 2 to 6 times as long
+TABLE = (18, 5)  # n and s of a table that is made
+BEYOND = (80, 12)  # n and s of a table too large to be made
+LEMMA = range(1, 21)  # values of s; n goes from s^2 to 4 s^2 + 20
+MIXED = (12, 9, 3)  # n, k, s for two kinds of workers; the slower take 2 to 6 times as long
 DRAWN = 5  # values of n in the picture
 EXAMPLE = (11, 3)  # n and s of the paper's example, section III
 
 
 def distance(code: BinaryCode) -> float:
-    """d_s(B), the sum over the workers of how far each load is from k (s + 1) / n (def. 2)."""
+    """Return d_s(B), the sum over workers of the difference of load and k (s + 1) / n (def. 2)."""
     return float(np.abs(code.scheme.loads - code.k * (code.stragglers + 1) / code.n).sum())
 
 
 def least_distance(n: int, k: int, s: int) -> float:
-    """Least d_s(B) of all ways to split k partitions over the members of each class of n workers.
+    """Return the least d_s(B) over all ways to split k partitions over the workers of each class.
 
-    By trying all of them: for small n and k. s < n.
+    All ways are tried, so n and k must be small; s < n.
     """
     return sum(least for least, _ in _evenest(n, k, s))
 
 
 def _evenest(n: int, k: int, s: int) -> list[tuple[float, set[tuple[int, ...]]]]:
-    """Of each class, the least distance of its loads from even ones, and all loads that have it."""
+    """Return, for each class, the least distance of loads from even ones, and the loads with it."""
     even = k * (s + 1) / n
     sizes = [len(range(c, n, s + 1)) for c in range(s + 1)]
     found = {}
@@ -64,21 +64,21 @@ def _evenest(n: int, k: int, s: int) -> list[tuple[float, set[tuple[int, ...]]]]
 
 
 def _splits(k: int, parts: int) -> Iterator[list[int]]:
-    """All ways to write k as an ordered sum of whole numbers, 0 among them."""
+    """Yield all ways to write k as an ordered sum of `parts` whole numbers from 0."""
     for bars in combinations(range(k + parts - 1), parts - 1):
         ends = [-1, *bars, k + parts - 1]
         yield [after - before - 1 for before, after in pairwise(ends)]
 
 
 def lemma_4_fails(s: int, n: int) -> int | None:
-    """Where Lemma 4 is wrong the t of n = l (s + 1) + r, r = t l + q; None where it is right."""
+    """Return t of n = l (s + 1) + r, r = t l + q, if Lemma 4 is wrong about it, otherwise None."""
     ell, r = divmod(n, s + 1)
     t = r // ell
     return None if t == (n - s * s in (s - 2, s - 1, 2 * s)) else t
 
 
 def fits_classes(loads: tuple[int, ...], k: int, classes: int) -> bool:
-    """Whether the workers can be dealt into classes whose loads add up to k each."""
+    """Whether workers of these loads can be divided into classes whose loads add up to k each."""
 
     @cache
     def place(at: int, room: tuple[int, ...]) -> bool:
@@ -94,7 +94,7 @@ def fits_classes(loads: tuple[int, ...], k: int, classes: int) -> bool:
 
 
 def table_of_vectors(code: BinaryCode) -> tuple[np.ndarray, np.ndarray]:
-    """Which workers' messages came, and the decoding vector, of all C(n, s) sets of stragglers."""
+    """Return masks of survivors and decoding vectors of all C(n, s) sets of stragglers."""
     lost = np.array(list(combinations(range(code.n), code.stragglers)))
     came = np.ones((len(lost), code.n), dtype=bool)
     came[np.arange(len(lost))[:, None], lost] = False
@@ -102,7 +102,7 @@ def table_of_vectors(code: BinaryCode) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _table_rows() -> Iterator[Row]:
-    """The table of reference [15], made and searched, beside decoding when messages came."""
+    """Yield rows on the table of reference [15]: its size and search, beside decoding online."""
     n, s = TABLE
     code = BinaryCode(n, stragglers=s)
     start = time.perf_counter()
@@ -139,12 +139,12 @@ def _table_rows() -> Iterator[Row]:
 
 
 def _table_bytes(n: int, s: int) -> int:
-    """Of each set of stragglers n booleans and n reals."""
+    """Return the bytes of the table: n booleans and n reals for each set of stragglers."""
     return comb(n, s) * n * 9
 
 
 def _lemma_rows() -> Iterator[Row]:
-    """Section V-A: Lemma 4, and the spread of loads where n >= s^2."""
+    """Yield rows on section V-A: Lemma 4, and the spread of loads for n >= s^2."""
     wrong, widest, pairs = [], 0, 0
     for s in LEMMA:
         for n in range(max(s * s, s + 1), 4 * s * s + 21):
@@ -167,7 +167,7 @@ def _lemma_rows() -> Iterator[Row]:
 
 
 def _condition_row() -> Row:
-    """Section V-A states its condition l + r > s without n >= s^2, which it needs."""
+    """Return a row that shows that section V-A's condition l + r > s needs n >= s^2."""
     pairs, beyond, widest = 0, 0, (0, 0, 0)
     for s in LEMMA:
         for n in range(s + 1, s * s):
@@ -190,7 +190,7 @@ def _condition_row() -> Row:
 
 
 def _unequal_row() -> Row:
-    """Section VI: whole loads that no classes can be made of."""
+    """Return a row on section VI: whole loads that do not split into classes."""
     n, k, s = MIXED
     cases = [(fast, slower) for fast in range(1, n) for slower in range(2, 7)]
     wrong = []
@@ -218,9 +218,9 @@ def _unequal_row() -> Row:
     "charalambides-5", "Charalambides et al., sections IV to VI: loads and decoding", timed=True
 )
 def section_5(*, workers: range = WORKERS, track: Track = iter) -> Iterator[Part]:
-    """Loads of the binary code against the most even ones, and decoding against a stored table.
+    """Loads of the binary code against the most even loads, and decoding against a stored table.
 
-    Of each n in `workers`, all splits of n partitions are tried.
+    For each n in `workers`, all splits of n partitions are tried.
     """
     lines = []
     pairs = best = divisible = several = 0

@@ -1,4 +1,4 @@
-"""What a reproduced figure consists of, and what the experiments behind it share."""
+"""The parts of a reproduced figure, and helpers that several experiments share."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ __all__ = [
 ]
 
 ROUNDS = 100_000  # simulated by default, as in Ozfatura et al.
-TOLERANCE = 0.05  # relative; of means of simulated rounds, and of what is printed or measured
-# Why such a mean agrees with a closed form.
+TOLERANCE = 0.05  # relative, for means of simulated rounds, and for printed or measured numbers
+# The note that says why such a mean agrees with a closed form.
 SIMULATED = "the mean of simulated rounds estimates what the closed form computes"
 
-# Wraps what a figure loops over, to show how far it is.
+# Wraps the items of a figure's loop, to show progress.
 Track = Callable[[Sequence[Any]], Iterable[Any]]
 
 P = ParamSpec("P")
@@ -62,30 +62,30 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True)
 class Row:
-    """One claim: a number that is computed here, beside what it should be.
+    """One claim: a number that is computed here, beside the number that it should be.
 
     Parameters
     ----------
     figure : str
         Source of the claim: paper and figure, as in ``"halbawi2017 figure 3"``.
     what : str
-        What the number is, with its unit.
+        Meaning of the number, with its unit.
     ours : float
-        As computed or simulated here.
+        The number computed or simulated here.
     paper : float, optional
-        As the paper states it, where it does.
+        The number that the paper states, if any.
     closed : float, optional
-        The closed form's value, where ours is a simulation.
+        The closed form's value, if `ours` is simulated.
     note : str
-        Why the two have to agree, what was assumed or fitted, or why they cannot agree. Every row
-        that has a reference says it.
+        Why the two numbers must agree, what was assumed or fitted, or why they cannot agree. Every
+        row with a reference has a note.
     tolerance : float
-        Relative difference that is allowed: 0 of counts.
+        Allowed relative difference: 0 for counts.
     bound : bool
         Whether the closed form is an upper bound of `ours`, not its value.
     interval : (float, float), optional
-        Between which `ours` lies with a probability of 95 %, where it is a mean of measured rounds:
-        by a bootstrap, as if they were independent.
+        95 % confidence interval of `ours` if it is a mean of measured rounds, by a bootstrap that
+        treats rounds as independent.
     """
 
     figure: str
@@ -104,12 +104,12 @@ class Row:
 
     @property
     def reference(self) -> float | None:
-        """What `ours` is compared with: the paper's number, or else the closed form's."""
+        """The number that `ours` is compared with: the paper's, or else the closed form's."""
         return self.closed if self.paper is None else self.paper
 
     @property
     def difference(self) -> float:
-        """Relative difference to the reference; NaN where there is none, or it is a bound."""
+        """Relative difference from the reference; NaN if there is none, or if it is a bound."""
         if self.reference is None or self.bound:
             return math.nan
         if self.reference == 0:
@@ -118,7 +118,7 @@ class Row:
 
     @property
     def ok(self) -> bool:
-        """Whether `ours` is as near to its reference as `tolerance` allows, or below its bound."""
+        """Whether `ours` is within `tolerance` of its reference, or does not exceed its bound."""
         if self.bound:
             return self.closed is not None and self.ours <= self.closed
         return self.reference is None or abs(self.difference) <= self.tolerance
@@ -131,7 +131,7 @@ class Figure:
     Attributes
     ----------
     name : str
-        As in `fastgc.papers.FIGURES`.
+        Key in `fastgc.papers.FIGURES`.
     title : str
     rows : list of Row
     panels : list of Panel
@@ -143,22 +143,22 @@ class Figure:
     panels: list[Panel] = field(default_factory=list)
 
 
-# What an experiment yields: its rows, its panels, and its title where that depends on the data.
+# An experiment yields its rows, its panels, and its title if that depends on the data.
 Part: TypeAlias = Row | Panel | str
 
 
 class Experiment(Generic[P]):
     """Computes a figure: calls a function, and collects the rows and panels that it yields.
 
-    Takes that function's keywords. Wherever they occur, `seed` is that of everything random,
-    `rounds` is the number of simulated rounds of each point (a figure says how many are enough, and
-    simulates no more), and `track` wraps what is looped over, to show how far it is. `timed`: some
-    rows are measured times, for which nothing else may run.
+    It takes that function's keywords. In all figures, `seed` is the seed of everything random.
+    `rounds` is the number of simulated rounds of each point; a figure says how many are enough, and
+    simulates no more. `track` wraps the items of a loop, to show progress. `timed` says that some
+    rows are measured times, during which nothing else may run.
 
     Raises
     ------
     ValueError
-        If `rounds` is not at least 1, or `seed` negative.
+        If `rounds` is not at least 1, or if `seed` is negative.
     TypeError
         If `rounds` or `seed` is not an integer.
     """
@@ -184,19 +184,19 @@ class Experiment(Generic[P]):
 def figure(
     name: str, title: str, *, timed: bool = False
 ) -> Callable[[Callable[P, Iterator[Part]]], Experiment[P]]:
-    """Make an `Experiment` of the function below."""
+    """Make an `Experiment` of the decorated function."""
     return lambda parts: Experiment(name, title, parts, timed)
 
 
 def compared(label: str, x: ArrayLike, formula: ArrayLike, found: ArrayLike) -> list[Line]:
-    """A line by a formula, or as a paper has it, and in its colour the points found here."""
+    """Return a line by a formula or by a paper, and points found here, in the same colour."""
     return [Line(label, x, formula), Line(label, x, found, "points")]
 
 
 def positive(
     label: str, x: ArrayLike, y: ArrayLike, style: Style = "line", least: float = 1e-9
 ) -> Line:
-    """A line without values that a logarithmic axis cannot show, or that are 0 but for rounding."""
+    """Return a line of the values above `least`; others are 0 up to rounding, or have no log."""
     x, y = np.asarray(x), np.asarray(y)
     return Line(label, x[y > least], y[y > least], style)
 
@@ -204,13 +204,13 @@ def positive(
 def random_sets(
     n: int, f: int, count: int, rng: np.random.Generator
 ) -> Iterator[NDArray[np.int64]]:
-    """Random sets of f of n workers, each sorted."""
+    """Yield `count` random sets of f of n workers, each sorted."""
     for _ in range(count):
         yield np.sort(rng.permutation(n)[:f])
 
 
 def median_seconds(tasks: Iterable[Callable[[], object]], warm: int = 0) -> float:
-    """Median time of calls, without the first `warm` of them."""
+    """Return the median time of the calls after the first `warm` calls."""
     took = []
     for task in tasks:
         begin = perf_counter()
@@ -221,7 +221,7 @@ def median_seconds(tasks: Iterable[Callable[[], object]], warm: int = 0) -> floa
 
 @contextmanager
 def times_alone() -> Iterator[None]:
-    """Make codes that decode badly without a warning, where only their times matter."""
+    """Silence warnings about unstable codes, of which only times matter."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InstabilityWarning)
         yield
@@ -235,16 +235,16 @@ _LEVELS = (0.025, 0.975)
 
 
 def needs_data(name: str, what: str, source: str) -> ValueError:
-    """The error where no data are given."""
+    """Return the error for a figure that needs data and got none."""
     return ValueError(f"{name} needs data=PATH (--data PATH), {what} of {source}")
 
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """Rounds that were recorded."""
+    """Recorded rounds."""
 
     name: str
-    delays: Empirical  # of a single load; used round by round, in this order
+    delays: Empirical  # times at one load; rounds are replayed in this order
     cost: float = 0.0  # seconds that each partition adds
 
     @property
@@ -258,14 +258,14 @@ class Recorded:
         return len(self.delays.samples)
 
     def seconds(self, code: Code) -> Array:
-        """Of each round, until the gradient could be decoded."""
+        """Return the seconds of each round until the gradient could be decoded."""
         run = simulate(code, _Replayed(self.delays), cost=self.cost, rounds=self.rounds)
         times: Array = run.times
         return times
 
 
 class _Replayed:
-    """A delay model that gives recorded rounds once, one after the other."""
+    """A delay model that replays recorded rounds once, one after the other."""
 
     def __init__(self, delays: Empirical) -> None:
         self.per = delays.per
@@ -284,7 +284,7 @@ class _Replayed:
 
 
 def _resampled(seconds: Array, seed: int) -> Array:
-    """Means of rounds drawn with replacement, from the same seed the same rounds."""
+    """Return means of rounds drawn with replacement; equal seeds draw equal rounds."""
     drawn = np.random.default_rng(seed).integers(seconds.size, size=(_RESAMPLED, seconds.size))
     means: Array = seconds[drawn].mean(axis=1)
     return means
@@ -296,18 +296,21 @@ def _between(means: Array) -> tuple[float, float]:
 
 
 def interval(seconds: Array, seed: int) -> tuple[float, float]:
-    """Of the mean, 95 %, by a bootstrap over rounds."""
+    """Return the 95 % interval of the mean, by a bootstrap over rounds."""
     return _between(_resampled(seconds, seed))
 
 
 def ratio_interval(one: Timed, other: Timed, seed: int) -> tuple[float, float]:
-    """Of the ratio of two times on the same rounds, 95 %, by a bootstrap over these."""
+    """Return the 95 % interval of the ratio of two times, by a bootstrap over their rounds.
+
+    Both times are of the same rounds.
+    """
     first, second = (each.scale * _resampled(each.seconds, seed) for each in (one, other))
     return _between(first / second)
 
 
 def coded(n: int, seed: int) -> Iterator[tuple[str, Code]]:
-    """The codes that are compared, at loads that double; first the one that waits for all."""
+    """Yield the codes to compare, at loads that double; the first waits for all workers."""
     yield "uncoded", catalogue.make("uncoded", n, None, 0, seed)
     loads = range(2, n + 1) if n <= 8 else [2**i for i in range(1, 8) if 2**i < n]
     for name in _CODES:
@@ -316,7 +319,7 @@ def coded(n: int, seed: int) -> Iterator[tuple[str, Code]]:
             try:
                 with times_alone(), unasked():
                     code = catalogue.make(name, n, None, load - 1, seed)
-            except ValueError:  # fractional repetition wants s + 1 to divide n
+            except ValueError:  # fractional repetition needs s + 1 to divide n
                 continue
             if code.load not in made:
                 made.add(code.load)
@@ -325,11 +328,11 @@ def coded(n: int, seed: int) -> Iterator[tuple[str, Code]]:
 
 @dataclass(frozen=True, eq=False)
 class Timed:
-    """What a scheme took."""
+    """The times of a scheme. A gradient takes the mean of `seconds`, times `scale`."""
 
     name: str
     load: float  # in partitions
-    seconds: Array  # of each round; their mean, times `scale`, is what a gradient takes
+    seconds: Array  # of each round
     scale: float = 1.0  # rounds per gradient
     note: str = ""
     picked: bool = False  # whether the load was picked for these rounds
@@ -341,7 +344,7 @@ class Timed:
 
 
 def rows_of(figure: str, recorded: str, timed: Iterable[Timed], seed: int) -> Iterator[Row]:
-    """A row for each, of seconds per gradient and their interval."""
+    """Yield a row for each scheme, with seconds per gradient and their interval."""
     for each in timed:
         what = f"{each.name}, load {each.load:.3g}: s per gradient"
         between = interval(each.scale * each.seconds, seed)
@@ -349,9 +352,10 @@ def rows_of(figure: str, recorded: str, timed: Iterable[Timed], seed: int) -> It
 
 
 def overall(figure: str, found: list[list[Timed]], seed: int) -> Iterator[Row]:
-    """Of each scheme, its time over that of waiting for all, over several recordings.
+    """Yield, for each scheme, the ratio of its time to that of waiting for all workers.
 
-    The geometric mean; its interval is by a bootstrap over recordings, and over the rounds of each.
+    It is the geometric mean over recordings. Its interval is by a bootstrap over recordings, and
+    over the rounds of each.
     """
     rng = np.random.default_rng(seed)
     logs: dict[str, list[Array]] = {}
@@ -377,7 +381,7 @@ def overall(figure: str, found: list[list[Timed]], seed: int) -> Iterator[Row]:
 
 
 def verdict(figure: str, recorded: str, timed: list[Timed], seed: int) -> Row:
-    """How the fastest of the codes compares with waiting for all, on the same rounds."""
+    """Return a row that compares the fastest code with waiting for all, on the same rounds."""
     uncoded = next(each for each in timed if each.name == "uncoded")
     others = [each for each in timed if each.load > uncoded.load]
     best = min(others, key=lambda each: each.mean)
@@ -399,13 +403,13 @@ def verdict(figure: str, recorded: str, timed: list[Timed], seed: int) -> Row:
 
 
 def panel(recorded: str, timed: list[Timed]) -> Panel:
-    """Seconds per gradient against load."""
+    """Return a panel of seconds per gradient against load."""
     lines = []
     for name in dict.fromkeys(each.name for each in timed):
         mine = [each for each in timed if each.name == name]
         style: Style = "points" if len(mine) == 1 else "joined"
         loads, seconds = (np.array([getattr(e, key) for e in mine]) for key in ("load", "mean"))
-        # as tables call a code, or by the name of what is none
+        # A code gets its name in tables; anything else keeps its own.
         shown = catalogue.describe(name) if name in catalogue.names() else name
         lines.append(Line(shown, loads, seconds, style))
     x_label = "load (partitions per worker)"

@@ -1,4 +1,4 @@
-"""Halbawi, Azizan-Ruhi, Salehi, Hassibi 2017: the best load, and training by the clock."""
+"""Halbawi, Azizan-Ruhi, Salehi, Hassibi 2017: the best load, and training against time."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ N = 80  # workers, and partitions
 DELAYS = Pareto(0.001, 1.1)
 WORK = 0.035  # N c_g, seconds for the gradient of all the data
 THRESHOLD_RS, THRESHOLD_MDS = 68, 33
-# Seconds per operation of the master, c_m, which the paper does not state. Fitted: with this one
-# its two thresholds are the best.
+# c_m, seconds per operation of the master, which the paper does not state. It is fitted: with this
+# value, the paper's two thresholds are the best.
 OPERATION = 1.24e-7
 DECODE_RS, DECODE_MDS = DecodeCost(OPERATION, "f2"), DecodeCost(OPERATION, "f3")
-TIMED, WARM = 101, 10  # decoding vectors of which each is timed, after some that are not
+TIMED, WARM = 101, 10  # decoding vectors that are timed, after some that are not
 
 # Training, figure 2.
 BUDGET = 1.0  # simulated seconds of a run
 RUNS = 9
-SHARES = (0.1, 1 / 3, 2 / 3, 1.0)  # of the budget, after which schemes are compared
-SAMPLES = 12_000  # at most, as in the paper
-EVALUATED = 80  # numbers of rounds, in geometric steps, after which the test error is taken
-CHECKED = 3  # rounds of a run whose gradients are decoded, too
+SHARES = (0.1, 1 / 3, 2 / 3, 1.0)  # schemes are compared after these parts of the budget
+SAMPLES = 12_000  # the most training samples, as in the paper
+EVALUATED = 80  # the test error is computed after this many numbers of rounds, in geometric steps
+CHECKED = 3  # the first rounds of a run, whose gradients are also decoded
 
 SECOND, THIRD = partial(Row, "halbawi2017 figure 2"), partial(Row, "halbawi2017 figure 3")
 
@@ -58,20 +58,20 @@ Theta = NDArray[np.float32]
 
 
 class DecodingTimes(NamedTuple):
-    """Seconds for a decoding vector, from as many survivors as the paper waits for."""
+    """Seconds to compute a decoding vector, for as many survivors as the paper waits for."""
 
-    rs: float  # ``ReedSolomon.decoding_vector(method="lookup")``, of 68 of 80
-    solve: float  # ``numpy.linalg.solve`` on the 33 equations of an MDS code's generator
-    lstsq: float  # ``numpy.linalg.lstsq`` on the 80 of its encoding matrix
+    rs: float  # ``ReedSolomon.decoding_vector(method="lookup")``, 68 of 80 survivors
+    solve: float  # ``numpy.linalg.solve``, 33 equations of an MDS code's generator
+    lstsq: float  # ``numpy.linalg.lstsq``, 80 equations of its encoding matrix
 
 
 @figure("halbawi-3", "Halbawi et al., figure 3: the best share of the data", timed=True)
 def figure_3(*, times: DecodingTimes | None = None) -> Iterator[Part]:
     """Time of a round against the share of the data that a worker computes; the best threshold.
 
-    The paper does not state c_m, the seconds of one of the master's operations. Some rows take one
-    fitted so that the paper's thresholds come out, and say so; the others take `times`, measured on
-    this machine by default.
+    The paper does not state c_m, the seconds of one operation of the master. Some rows take a value
+    fitted to the paper's thresholds, and say so. The others take `times`, by default measured on
+    this machine.
     """
     best = optimal_fraction(DELAYS, WORK)
     offline = optimal_threshold(N, DELAYS, WORK / N)
@@ -86,7 +86,7 @@ def figure_3(*, times: DecodingTimes | None = None) -> Iterator[Part]:
     yield THIRD(what, offline.f, closed=closed, note="closed: (18) at α*, for large n")
     thresholds = np.arange(1, N + 1)
     lines = [Line("offline", thresholds, offline.times)]
-    # thresholds belong to figure 2
+    # The thresholds are stated for figure 2.
     for name, decode, paper in (
         ("f(f - 1) operations", DECODE_RS, THRESHOLD_RS),
         ("f³ operations", DECODE_MDS, THRESHOLD_MDS),
@@ -131,13 +131,13 @@ def figure_3(*, times: DecodingTimes | None = None) -> Iterator[Part]:
 
 
 def _lines(label: str, found: Optimum) -> list[Line]:
-    """Times of all thresholds, and the least."""
+    """Return a line of the times of all thresholds, and a point for the least."""
     least = Line(label, [found.f], [found.time], "points")
     return [Line(label, np.arange(1, N + 1), found.times), least]
 
 
 def _measured() -> DecodingTimes:
-    """Median time of each decoder on random survivors, called as users call it."""
+    """Measure the median time of each decoder on random survivors, called as users call it."""
     rng = np.random.default_rng(0)
     medians = []
     for f, decode in _decoders():
@@ -147,17 +147,17 @@ def _measured() -> DecodingTimes:
 
 
 def _decoders() -> list[tuple[int, Callable[[NDArray[np.int64]], NDArray[Any]]]]:
-    """How many survivors each of `DecodingTimes` takes, and what gives their decoding vector."""
+    """Return, for each field of `DecodingTimes`, the number of survivors and the decoder."""
     rs = ReedSolomon(N, stragglers=N - THRESHOLD_RS)
     mds = _mds()
     B = mds.matrix()
-    # The n rows of B lie in a space of f dimensions, in which these are coordinates.
+    # The n rows of B lie in a space of f dimensions; the generator has their coordinates.
     left, size, right = np.linalg.svd(B)
     f = THRESHOLD_MDS
     generator = left[:, :f] * size[:f]
     wanted, ones = right[:f] @ np.ones(N), np.ones(N)
     return [
-        # In f (f - 1) operations, as they are charged: the default takes f s.
+        # "lookup" takes the f (f - 1) operations of the cost model; the default takes f s.
         (THRESHOLD_RS, partial(rs.decoding_vector, method="lookup")),
         (f, lambda survivors: np.linalg.solve(generator[survivors].T, wanted)),
         (f, lambda survivors: np.linalg.lstsq(B[survivors].T, ones)[0]),
@@ -165,10 +165,10 @@ def _decoders() -> list[tuple[int, Callable[[NDArray[np.int64]], NDArray[Any]]]]
 
 
 def _costs(times: Array, operations: Array, f: int) -> tuple[float, float]:
-    """Least and largest cost of an operation with which waiting for f is the best."""
+    """Return the least and the largest cost of an operation for which waiting for f is the best."""
     slower = times - times[f - 1]
     more = operations - operations[f - 1]
-    # f is as good as another where cost * more >= -slower
+    # f is at least as good as another threshold if cost * more >= -slower.
     bound = np.divide(-slower, more, where=more != 0, out=np.zeros_like(more))
     return max(0.0, float(bound[more > 0].max())), float(bound[more < 0].min())
 
@@ -178,21 +178,21 @@ def _mds() -> CyclicRepetition:
         return CyclicRepetition(N, stragglers=N - THRESHOLD_MDS)
 
 
-# ------------------------------------------------------ figure 2: training by a simulated clock
+# ------------------------------------------------------ figure 2: training with a simulated clock
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """What a round of training costs, and which gradient it gives."""
+    """A way to get a gradient in a round, and its time."""
 
     name: str
-    code: Code  # of N workers and partitions
+    code: Code  # a code of N workers and partitions
     f: int  # workers waited for
     decode: float = 0.0  # seconds that decoding takes
 
     @property
     def exact(self) -> bool:
-        """Whether its gradients are those of all the data, whoever is late."""
+        """Whether the gradient is exact for any stragglers."""
         return self.f == N or self.code.load > 1
 
     @property
@@ -202,63 +202,66 @@ class Scheme:
 
     @property
     def median(self) -> float:
-        """Seconds of a round: the median of the f-th delay, whose level has a Beta distribution."""
+        """Median seconds of a round: the f-th smallest delay has a level of Beta distribution."""
         level = scipy("special").betaincinv(self.f, N - self.f + 1, 0.5)
         return float(DELAYS.quantile(level)) + self.work
 
     def ends(self, delays: Array) -> Array:
-        """When each round is over, for delays of shape (rounds, n)."""
+        """Return when each round ends, for delays of shape (rounds, n)."""
         waits = np.partition(delays, self.f - 1, axis=1)[:, self.f - 1]
         return np.cumsum(waits + self.work)
 
 
 def drawn(rng: np.random.Generator, rounds: int) -> Array:
-    """Delays (2, rounds, n): drawn anew in every round, and sorted so that the same are late."""
+    """Draw delays (2, rounds, n): anew in every round, and sorted so that the same ones are late.
+
+    Both kinds have the same delays in each round, but on different workers.
+    """
     rank = rng.permutation(N)
     anew = DELAYS.draw(rng, rounds, N)
     return np.stack((anew, np.sort(anew, axis=1)[:, rank]))
 
 
 class Ran:
-    """What a scheme did in every run, of both kinds of delays.
+    """The rounds of a scheme in every run, for both kinds of delays of `drawn`.
 
-    The two kinds are delays drawn anew, and the same workers late.
+    In arrays and arguments, kind 0 is delays drawn anew, and kind 1 is the same workers late.
     """
 
     def __init__(self, scheme: Scheme, delays: list[Array], budget: float) -> None:
         self.scheme = scheme
         both = np.array(delays).swapaxes(0, 1)
-        # (2, runs, rounds): seconds at which each round is over
+        # (2, runs, rounds): seconds at which each round ends
         self.ends = np.array([[scheme.ends(run) for run in kind] for kind in both])
-        # (2, runs, rounds, f): workers that were waited for
+        # (2, runs, rounds, f): workers that the master waited for
         self.came = np.argpartition(both, scheme.f - 1, axis=-1)[..., : scheme.f]
         self.done = (self.ends <= budget).sum(axis=-1)  # (2, runs): rounds in the budget
-        # numbers of rounds after which the test error was taken, 0 among them
+        # Numbers of rounds, from 0, after which the test error was computed.
         self.evaluated = np.zeros(1, dtype=np.int64)
-        # (2 * runs, evaluations): the last one again where a run had come to its end
+        # (2 * runs, evaluations): test errors; a run that has ended repeats its last one.
         self.errors = np.ones((self.done.size, 1))
 
     def of_kind(self, late: int) -> Array:
-        """Errors of the runs of one kind of delays, (runs, evaluations)."""
+        """Return the errors of the runs with one kind of delays, (runs, evaluations)."""
         own: Array = self.errors.reshape(*self.done.shape, -1)[late]
         return own
 
     def follow(self, errors: Array) -> None:
-        """Take the errors after each round, which are the same in every run."""
+        """Store the errors after each round, which are the same in every run."""
         self.evaluated = np.arange(errors.size)
         self.errors = np.tile(errors, (self.done.size, 1))
 
     def at(self, times: Array, late: int) -> Array:
-        """Test errors of every run at these times, in the budget; (runs, times)."""
+        """Return the test errors of every run at these times in the budget, (runs, times)."""
         own = self.of_kind(late)
         done = [np.searchsorted(ends, times, side="right") for ends in self.ends[late]]
         taken = [np.searchsorted(self.evaluated, each, side="right") - 1 for each in done]
         return np.stack([errors[each] for errors, each in zip(own, taken, strict=True)])
 
     def reached(self, target: float, late: int) -> Array:
-        """Seconds to the first evaluation that meets the target in each run; Inf where none does.
+        """Return the seconds of each run to its first evaluation that meets the target, or Inf.
 
-        Of exact schemes also after the budget.
+        Exact schemes may meet it after the budget.
         """
         times = []
         for errors, ends, done in zip(
@@ -267,7 +270,7 @@ class Ran:
             met = np.flatnonzero(errors <= target)
             number = self.evaluated[met[0]] if met.size else ends.size + 1
             if met.size and not self.scheme.exact:
-                number = min(number, done)  # it did no more
+                number = min(number, done)  # the run did no more rounds
             times.append(np.concatenate(([0], ends, [np.inf]))[number])
         return np.array(times)
 
@@ -323,12 +326,12 @@ class Training:
         return self._run(everyone, np.array([rounds]), 1.0, numbers, check, pool).ravel()
 
     def ignore(self, ran: Ran, pool: Executor) -> None:
-        """Train all runs of a scheme that ignores stragglers."""
+        """Train all runs of a scheme that ignores stragglers; store their errors in `ran`."""
         scheme, lengths = ran.scheme, ran.done.ravel()
         heard = ran.came.reshape(lengths.size, -1, scheme.f)[:, : lengths.max()]
         came = np.zeros((*heard.shape[:2], N), dtype=np.bool_)
         np.put_along_axis(came, heard, True, axis=-1)
-        came[np.arange(came.shape[1]) >= lengths[:, np.newaxis]] = False  # has come to its end
+        came[np.arange(came.shape[1]) >= lengths[:, np.newaxis]] = False  # the run has ended
 
         def check(number: int, theta: Theta, gradient: Theta) -> None:
             partials = self._partials(theta)
@@ -350,10 +353,10 @@ class Training:
         check: Callable[[int, Theta, Theta], None],
         pool: Executor,
     ) -> Array:
-        """Test errors of each run after these numbers of its rounds.
+        """Train each run, and return its test errors after these numbers of rounds.
 
         `came`, (runs, rounds, N), says whose partial gradients are added up, and `scale` multiplies
-        the sum. The first rounds of the first run are checked.
+        the sum. `check` is called in the first rounds of the first run.
         """
         optimizers = [Nesterov(self._rate) for _ in lengths]
         for optimizer in optimizers:
@@ -377,7 +380,7 @@ class Training:
         return np.array(errors).T
 
     def _gradients(self, tables: Theta, came: NDArray[np.bool_], pool: Executor) -> Theta:
-        """Sums of the partial gradients that came to each run, in two threads."""
+        """Return the sum of the partial gradients that came to each run, with two threads."""
 
         def add(partitions: NDArray[np.int64]) -> Theta:
             total = np.zeros_like(tables)
@@ -400,7 +403,7 @@ class Training:
         return first
 
     def _errors(self, optimizers: list[Nesterov]) -> Array:
-        """Test error of each."""
+        """Return the test error of each run."""
         tables = [o.theta.reshape(-1, self._model.classes) for o in optimizers]
         scores = (self._test @ np.hstack(tables)).reshape(len(self._test), len(tables), -1)
         wrong = scores.argmax(axis=2) != self._answers[:, np.newaxis]
@@ -418,7 +421,7 @@ class Training:
         wanted: Array,
         used: Theta,
     ) -> None:
-        """Raise unless a gradient was decoded, and used, as it should be."""
+        """Raise ArithmeticError unless the decoded and the used gradient are near `wanted`."""
         size = np.linalg.norm(wanted)
         error, rounded = (float(np.linalg.norm(each - wanted) / size) for each in (decoded, used))
         if not error < 1e-6:
@@ -448,39 +451,39 @@ def figure_2(
     runs: int = RUNS,
     track: Track = iter,
 ) -> Iterator[Part]:
-    """Test error against time of five schemes: real gradients, a simulated clock.
+    """Test error against time of five schemes, with real gradients and a simulated clock.
 
-    All schemes see the same delays, and compute on the same samples. Coded ones, and waiting for
-    all, give the exact gradient, whoever is late: they share one sequence of iterates, and differ
-    in their clocks alone. Waiting for fewer gives the sum of the partial gradients that came,
-    scaled to the whole (the paper does not say whether it is), and is trained anew in every run. In
-    the first rounds gradients are encoded and decoded, and must be those that are used.
+    All schemes have the same delays and the same samples. Coded schemes, and waiting for all, give
+    the exact gradient for any stragglers. They share one sequence of iterates, and differ only in
+    their times. Waiting for fewer workers gives the sum of the partial gradients that came, scaled
+    to the whole (the paper does not say whether it scales), and is trained anew in every run. In
+    the first rounds, gradients are also encoded and decoded, and must equal those that are used.
 
-    The target is the lowest test error that all reach: the exact iterates in the fewest rounds that
-    RS does in the budget of any run, and those that ignore stragglers in the budget of every run.
-    Waiting for all may take longer than the budget to get there, and goes on.
+    The target is the lowest test error that all schemes reach. Exact schemes must reach it within
+    the fewest rounds that RS does in the budget of any run; schemes that ignore stragglers, within
+    the budget of every run. Waiting for all may need more than the budget to reach it.
 
     Parameters
     ----------
     data : str, optional
-        As `fastgc.data.load` takes it: a folder with MNIST's four idx files, say. Of more than
-        12,000 training samples, so many are chosen at random. Default: `fastgc.data.glyphs`, 12,000
-        synthetic images of MNIST's size and 10,000 to test.
+        Data, as `fastgc.data.load` takes it: for example, a folder with MNIST's four idx files. Of
+        more than 12,000 training samples, 12,000 are chosen at random. Default:
+        `fastgc.data.glyphs`, 12,000 synthetic images of MNIST's size and 10,000 test images.
     seed : int
-        Of the delays, the order of samples, the glyphs, and the split of data that is not split.
+        Seed of the delays, the order of samples, the glyphs, and the split of data without one.
     rounds : int
-        Simulated for the median time of a round.
+        Rounds to simulate for the median time of a round.
     budget : float
-        Simulated seconds of a run: ValueError if RS does no round in it.
+        Simulated seconds of a run. ValueError if RS does no round in this time.
     runs : int
-        Each with its own delays. Medians over them are given, with the intervals between order
-        statistics in which medians lie with a probability of 95 % or more, whatever the
-        distribution, for these data. It takes 6 runs to have one.
+        Number of runs, each with its own delays. Rows give medians over runs, with intervals
+        between order statistics. For these data and any distribution, such an interval contains the
+        median with a probability of 95 % or more. It takes at least 6 runs.
 
     Raises
     ------
     ArithmeticError
-        If a gradient is not decoded as it should be.
+        If a decoded gradient is wrong.
     """
     runs, budget = at_least("runs", runs, 1), check_real("budget", budget, positive=True)
     if data is None:
@@ -546,10 +549,10 @@ def _round_rows(schemes: list[Scheme], rounds: int, seed: int) -> Iterator[Row]:
 
 
 def _interval(values: Array) -> str:
-    """Where the median of the distribution lies that these were drawn from, in words.
+    """Describe a confidence interval for the median of the distribution of `values`.
 
-    Between the r-th smallest and the r-th largest of m it lies unless r - 1 or fewer are on one of
-    its sides: with a probability of 1 - 2 P(Binomial(m, 1/2) < r).
+    The median lies between the r-th smallest and the r-th largest of m values unless fewer than r
+    of them are on one of its sides, that is with probability 1 - 2 P(Binomial(m, 1/2) < r).
     """
     m = len(values)
     outside = 2 * np.cumsum([math.comb(m, r) for r in range(m)]) / 2**m
@@ -562,7 +565,7 @@ def _interval(values: Array) -> str:
 
 
 def _target_rows(ran: list[Ran], target: float, least: int, trained: str) -> Iterator[Row]:
-    """Times to the target, which all reach, and who is there first."""
+    """Yield each scheme's time to the target, and the place of RS."""
     name = f"{100 * target:.3g} %"
     medians = []
     for each in ran:
@@ -595,7 +598,7 @@ def _target_rows(ran: list[Ran], target: float, least: int, trained: str) -> Ite
 
 
 def _error_rows(ran: list[Ran], budget: float) -> Iterator[Row]:
-    """Who is first of all, after shares of the budget."""
+    """Yield the place of RS by test error after shares of the budget."""
     for late, title in enumerate(("delays drawn anew", "same workers late")):
         for time in budget * np.array(SHARES):
             errors = np.array([each.at(np.array([time]), late)[:, 0] for each in ran])
@@ -615,7 +618,7 @@ def _error_rows(ran: list[Ran], budget: float) -> Iterator[Row]:
 
 
 def _penalty(ran: list[Ran], late: int, rounds: int, done: list[int]) -> str:
-    """What ignoring stragglers gains in rounds, and costs in as many rounds as RS does."""
+    """Describe how many more rounds schemes that ignore stragglers do, and their error at RS's."""
     told = []
     for each, number in zip(ran, done, strict=True):
         if not each.scheme.exact:

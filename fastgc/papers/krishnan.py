@@ -1,4 +1,4 @@
-"""Krishnan, Ebrahimi, Khisti (ICLR 2023): the delay profiles of AWS Lambda that they published."""
+"""Krishnan, Ebrahimi, Khisti (ICLR 2023): schemes on their published profiles of AWS Lambda."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ _WHERE = "github.com/mamaj/Sequential-Gradient-Coding-2"
 _WHAT = "the folder delay_profiles, or one in it,"
 
 _FILE = re.compile(r"w(\d+)-n(\d+)-l(\d+)_(\d+)-b(\d+)-c(\w+)-([A-Za-z]+)")
-_STRAGGLERS = (2, 4, 8, 12, 16, 23, 27, 39, 52)  # lambda; the paper's choices among them
+_STRAGGLERS = (2, 4, 8, 12, 16, 23, 27, 39, 52)  # lambda, including the paper's choices
 _PATTERNS = ((1, 2), (1, 3), (2, 3))  # B and W
 
 _NOTE = (
     "Workers' recorded times of {}, and the time that their load adds, by least squares of the "
     "medians at all loads. Without decoding."
 )
-_ALIKE = 0.5  # part by which an empty round may differ from what other loads make of it
+_ALIKE = 0.5  # relative difference allowed between an empty round and the line by other loads
 _OURS = "A round ends when its gradient can be decoded."
 _THEIRS = (
     "The parameters that are best on these very rounds, of {count} tried. {rule} The rounds at the "
@@ -69,8 +69,8 @@ _RULES = {
     0.0: "mu = 0: a round ends as soon as it may.",
 }
 
-# The authors' table of 256 workers, as their notebook results.ipynb prints it: the load as a part
-# of all data, and seconds of all rounds of 496 jobs, the mean of ten runs.
+# The authors' table for 256 workers, as their notebook results.ipynb prints it: the load as a part
+# of all data, and the seconds of all rounds of 496 jobs, mean of ten runs.
 _WORKERS = 256
 _TABLE: dict[str, tuple[Callable[[], SequentialScheme], float, float]] = {
     "M-SGC, B = 1, W = 2, λ = 27": (
@@ -100,7 +100,7 @@ _SOONER = "Rounds of the row above, until all jobs can still be done, and no lon
 
 
 class _Plain(pickle.Unpickler):
-    """Reads numbers, texts, lists and dicts, and runs nothing that a file names."""
+    """An unpickler of numbers, texts, lists and dicts that runs nothing that a file names."""
 
     def find_class(self, module: str, name: str) -> Any:
         known = {
@@ -116,7 +116,7 @@ class _Plain(pickle.Unpickler):
 
 
 class _Kind:
-    """What is read of a NumPy dtype."""
+    """Stands in for a NumPy dtype; stores its text."""
 
     def __init__(self, text: str, *_: object) -> None:
         self.text = text
@@ -130,15 +130,15 @@ def _number(kind: _Kind, held: bytes) -> float:
 
 
 def read_profile(path: Path) -> Array:
-    """Seconds of each worker in each round, (rounds, workers), of one ``.pkl`` file.
+    """Read the seconds of each worker in each round, (rounds, workers), from a ``.pkl`` file.
 
-    They are the raw times from a request to its answer, ``finished - started``. What else the file
-    says is not used, and nothing in it is run.
+    They are the raw times from a request to its answer, ``finished - started``. Nothing else in the
+    file is used, and nothing in it is run.
 
     Raises
     ------
     ValueError
-        If the file is no such profile; says why.
+        If the file is not such a profile; the message says why.
     """
     what = f"delay profile of {_WHERE}"
     with opened(path, what) as file:
@@ -156,10 +156,10 @@ def read_profile(path: Path) -> Array:
 
 
 class _Experiment(NamedTuple):
-    """Profiles that differ in the load only."""
+    """Profiles that differ only in the load."""
 
     name: str
-    files: dict[float, Path]  # by the load, as a part of all data
+    files: dict[float, Path]  # by load, as a part of all data
 
 
 def _experiments(data: str | Path | None) -> list[_Experiment]:
@@ -171,7 +171,7 @@ def _experiments(data: str | Path | None) -> list[_Experiment]:
     found: dict[str, dict[float, Path]] = {}
     for path in sorted(folder.rglob("*.pkl") if folder.is_dir() else []):
         named = _FILE.fullmatch(path.stem)
-        if named is None:  # of another experiment, or repeated with a code
+        if named is None:  # another experiment, or one with a code
             continue
         workers, rounds, whole, part, batch, _, region = named.groups()
         folder_name = path.parent.name
@@ -189,7 +189,7 @@ def _experiments(data: str | Path | None) -> list[_Experiment]:
 
 
 def _recorded(experiment: _Experiment) -> tuple[Recorded, str]:
-    """Times of a worker without load, what a partition adds, and what was assumed."""
+    """Return times of workers without load, with the time a partition adds, and a note on both."""
     times = {load: read_profile(path) for load, path in sorted(experiment.files.items())}
     if len({each.shape[1] for each in times.values()}) > 1:
         raise ValueError(f"{experiment.name}: its profiles are of different numbers of workers")
@@ -199,7 +199,7 @@ def _recorded(experiment: _Experiment) -> tuple[Recorded, str]:
     if len(loaded) > 1:
         start = _line(loaded, medians)[1]
         if not abs(medians[0.0] - start) <= _ALIKE * start:
-            # it did not even load the model, say: rounds with a load are another thing
+            # Empty rounds are not comparable; they may not even load the model.
             del times[0.0]
             note = _NOTE.format(
                 f"rounds of load {loaded[0]:g} of all data, less what that took (an empty round, "
@@ -213,7 +213,7 @@ def _recorded(experiment: _Experiment) -> tuple[Recorded, str]:
 
 
 def _line(loads: list[float], medians: dict[float, float]) -> tuple[float, float]:
-    """Slope and start of the line nearest to the medians."""
+    """Return slope and start of the line nearest to the medians, by least squares."""
     slope, start = np.polyfit(loads, [medians[load] for load in loads], 1).tolist()
     return slope, start
 
@@ -222,8 +222,8 @@ def _line(loads: list[float], medians: dict[float, float]) -> tuple[float, float
 def profiles(*, data: str | None = None, seed: int = 0, track: Track = iter) -> Iterator[Part]:
     """Seconds per gradient on the published profiles: our codes, and the authors' schemes.
 
-    `data` is the folder ``delay_profiles`` of the authors' repository, or one in it. `seed` is that
-    of random codes, and of the bootstrap.
+    `data` is the folder ``delay_profiles`` of the authors' repository, or a folder in it. `seed` is
+    the seed of random codes and of the bootstrap.
     """
     found = []
     for experiment in track(_experiments(data)):
@@ -250,7 +250,7 @@ def _run(
     mu: float,
     wait: Literal["jobs", "model"] = "jobs",
 ) -> SequentialRun | None:
-    """A scheme on the recorded rounds; None if they are too few for one of its jobs."""
+    """Run a scheme on the recorded rounds; return None if they are too few for one of its jobs."""
     if scheme.delay >= recorded.rounds:
         return None
     times = recorded.delays.samples
@@ -258,7 +258,7 @@ def _run(
 
 
 def _published(recorded: Recorded, uncoded: Timed, seed: int) -> Iterator[Row]:
-    """The schemes of the authors' table, by their parameters and rule, over waiting for all."""
+    """Yield ratios of times of the schemes in the authors' table to that of waiting for all."""
     *schemes, (_, _, alone) = _TABLE.values()
     for name, (make, _, seconds) in zip(_TABLE, schemes, strict=False):
         scheme = make()
@@ -283,7 +283,7 @@ def _published(recorded: Recorded, uncoded: Timed, seed: int) -> Iterator[Row]:
 
 @figure("krishnan-loads", "Krishnan et al. 2023: loads of 256 workers")
 def loads() -> Iterator[Part]:
-    """Loads of the schemes in the authors' table of 256 workers, beside what they print."""
+    """Loads of the schemes in the authors' table of 256 workers, beside the printed loads."""
     claim = partial(Row, f"{NAME} table", note="as the authors' notebook results.ipynb prints it")
     for name, (make, said, _) in _TABLE.items():
         yield claim(f"{name}: load, as a part of all data", make().load / _WORKERS, said)
@@ -305,7 +305,7 @@ def loads() -> Iterator[Part]:
 
 
 def _authors(recorded: Recorded, note: str) -> Iterator[Timed]:
-    """The authors' schemes, each by the best parameters, with their rule and without."""
+    """Yield the authors' schemes with the best parameters for each, with and without their rule."""
     kinds = {"GC": _gc, "SR-SGC": _srsgc, "M-SGC": _msgc}
     for mu, rule in _RULES.items():
         for name, schemes in kinds.items():

@@ -19,26 +19,26 @@ from .figure import ROUNDS, SIMULATED, Part, Row, Track, compared, figure
 
 __all__ = ["figure_2", "figure_5", "tables"]
 
-LOADS = (10, 20, 30, 40, 50)  # of figure 2
-ASSIGNMENTS = 100  # random ones to average over; those that do not cover all are left out
+LOADS = (10, 20, 30, 40, 50)  # loads in figure 2
+ASSIGNMENTS = 100  # random assignments to average over; those that do not cover all are left out
 ENOUGH = 25_000  # rounds of a point: assignments differ by more than rounds do
-ANY_ORDER = Exponential(mean=1.0)  # under which workers answer in random order
+ANY_ORDER = Exponential(mean=1.0)  # workers answer in random order
 CURVE = 14  # points of a curve of means
-POINTS = 400  # of a distribution function drawn
+POINTS = 400  # points of a distribution function
 
-# Figure 5: the shift of all workers, and the rates of 95 slow and 5 fast ones.
+# Figure 5: the shift of all workers, and the rates of 95 slow and 5 fast workers.
 EXAMPLES, SHIFT, RATES = 500, 20.0, [1.0] * 95 + [20.0] * 5
 
 
 class _Scenario(NamedTuple):
-    """What a table says, of the uncoded scheme, cyclic repetition and BCC in this order."""
+    """The numbers of a table, for the uncoded scheme, cyclic repetition and BCC in this order."""
 
     name: str
     n: int
     thresholds: tuple[int, int, int]
     communication: tuple[float, float, float]  # seconds of 100 iterations
     computation: tuple[float, float, float]
-    saved: tuple[float, float]  # of the running time of the first two, by BCC
+    saved: tuple[float, float]  # parts of the first two schemes' running times that BCC saves
 
 
 SCENARIOS = (
@@ -56,13 +56,13 @@ TABLE_LOAD = 10
 ITERATIONS = 100
 ANY = "any n - s messages decode, and no fewer do"
 
-# Fitted to the six communication times, in seconds: the mean delay of a worker, and what a message
-# takes on the master's link.
+# Mean delay of a worker, and time of a message on the master's link, in seconds. They are fitted to
+# the six communication times.
 DELAY, MESSAGE = 0.060, 0.00275
 
 
 def _assignments(make: Callable[..., Code], count: int, seed: int) -> list[Code]:
-    """The codes that cover all partitions, of so many seeds."""
+    """Return the codes that cover all partitions, of `count` seeds from `seed` on."""
     made = []
     for tried in range(seed, seed + count):
         try:
@@ -84,8 +84,8 @@ def figure_2(
 ) -> Iterator[Part]:
     """Recovery threshold against computational load: simulated, and eqs. (2), (5) and (7).
 
-    Of m partitions and workers, with r partitions per worker for each r in `loads`. The rounds, at
-    most 25 000, are divided among the random assignments.
+    There are m partitions and m workers, with r partitions per worker for each r in `loads`. The
+    rounds, at most 25 000, are divided among the random assignments.
     """
     formulas: dict[str, Callable[[int, int], float]] = {
         "BCC": closed_forms.coupon_threshold,
@@ -116,7 +116,7 @@ def figure_2(
 
 
 def _why_random(m: int, load: int) -> str:
-    """Why eq. (5) is not what the simple randomised scheme waits for."""
+    """Return the note on why the simple randomised scheme differs from eq. (5)."""
     one_by_one = closed_forms.coupon_threshold(m, 1) / load
     return (
         f"eq. (5) takes log m for the harmonic number, with which it is {one_by_one:.1f}, and "
@@ -127,19 +127,19 @@ def _why_random(m: int, load: int) -> str:
 
 @figure("li-tables", "Li et al., tables I and II: recovery thresholds and running times")
 def tables(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
-    """Running times the paper measured, against a model of two constants for both tables.
+    """Running times that the paper measured, against a model with two constants for both tables.
 
-    Every worker answers after an exponential delay, and its message keeps the master's link busy
-    for a while, one message after another. The two constants, `DELAY` and `MESSAGE`, were fitted to
-    the six communication times that the paper measured, at the recovery thresholds that it
-    measured. What BCC does under the same delays with its own thresholds follows from them.
+    In the model, every worker answers after an exponential delay, and each message occupies the
+    master's link for a fixed time, one message after another. The two constants, `DELAY` and
+    `MESSAGE`, were fitted to the six communication times that the paper measured, at its measured
+    recovery thresholds. BCC's times with its own simulated thresholds follow from the model.
 
-    So many rounds of BCC are simulated, in runs of 100 like the paper's, each in a random
-    assignment of its own, and at most 25 000 for each time of the model.
+    `rounds` rounds of BCC are simulated, in runs of 100 as in the paper, each with its own random
+    assignment. Each time of the model takes at most 25 000 rounds.
     """
     for scenario in track(SCENARIOS):
         n = scenario.n
-        # any K of the n messages; the first two schemes wait for these in each round
+        # Wait for any K of the n messages, as the first two schemes do in each round.
         modelled = [_run(_any_of(K, n), min(rounds, ENOUGH), seed) for K in scenario.thresholds]
         bcc = partial(CouponCollector, n, load=TABLE_LOAD)
         runs = [
@@ -161,7 +161,7 @@ def tables(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Itera
 
 
 def _any_of(K: int, n: int) -> Code:
-    """A code whose rounds are over with any K of n messages."""
+    """Return a code whose rounds end with any K of n messages."""
     return Uncoded(n, tolerance=(n - K) / n)
 
 
@@ -172,7 +172,7 @@ def _run(code: Code, rounds: int, seed: int) -> Simulation:
 def _table_rows(
     scenario: _Scenario, modelled: Sequence[float], runs: Sequence[Simulation]
 ) -> Iterator[Row]:
-    """Rows of one table: seconds of the model at the paper's thresholds, and runs of BCC."""
+    """Yield the rows of one table: the model at the paper's thresholds, and runs of BCC."""
     claim, n = partial(Row, f"li2017 {scenario.name}"), scenario.n
     heard = np.array([run.mean_workers for run in runs])
     seconds = ITERATIONS * np.array([run.mean for run in runs])
@@ -220,7 +220,7 @@ def _table_rows(
 
 
 def _as_if_loads(allocation: Allocation) -> Heterogeneous:
-    """Delays of the workers of figure 5 with which their whole work takes its unrounded time."""
+    """Return delays with which rounded loads take as long as real-valued loads, for figure 5."""
     ratios = allocation.real_loads / allocation.loads
     return Heterogeneous(
         [

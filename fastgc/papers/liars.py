@@ -1,4 +1,4 @@
-"""Liars: Draco (Chen et al. 2018), and asking again (Hofmeister et al. 2024)."""
+"""Workers that lie: Draco (Chen et al. 2018), and asking again (Hofmeister et al. 2024)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .figure import ROUNDS, Part, Row, Track, figure
 __all__ = ["liars"]
 
 ASKED, VOTED = "hofmeister2024 abstract", "chen2018 redundancy"
-WORKERS = {1: 12, 2: 15}  # by liars: multiples of s + 1 and of 2 s + 1
+WORKERS = {1: 12, 2: 15}  # by the number of liars s: multiples of s + 1 and of 2 s + 1
 P = 8  # dimension of the gradient
 ENOUGH = 200  # rounds for each s
 
@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 
 
 class _Liars:
-    """Some workers of a code, what they claim that they computed, and which admit it when asked."""
+    """Lying workers of a code: what they claim, and which of them answer truly when asked."""
 
     def __init__(self, code: Code, s: int, true: Array, rng: np.random.Generator) -> None:
         self.code, self.true = code, true
@@ -36,7 +36,7 @@ class _Liars:
         self._frank = rng.random(code.n) < 0.5
 
     def held(self, worker: int, frank: bool = False) -> Array:
-        """Partial gradients of a worker, as it says."""
+        """Return a worker's partial gradients: those it claims, or the true ones if `frank`."""
         claims = self.true if frank else self._claims.get(worker, self.true)
         held: Array = claims[self.code.partitions(worker)]
         return held
@@ -46,20 +46,20 @@ class _Liars:
             rnd.receive(i, self.code.encode(i, self.held(i)))
 
     def ask(self, workers: list[int], question: int) -> dict[int, Array]:
-        """What workers answer."""
+        """Return the workers' answers to a question."""
         return {
             i: AskingRound.answer(self.code, i, list(self.held(i, bool(self._frank[i]))), question)
             for i in workers
         }
 
     def compute(self, partition: int) -> Array:
-        """What the master does itself."""
+        """Return a partial gradient that the master computes itself."""
         gradient: Array = self.true[partition]
         return gradient
 
 
 def _lie(rng: np.random.Generator, true: Array, group: NDArray[np.int64]) -> Array:
-    """Partial gradients of which some of a group are false."""
+    """Return partial gradients of which some in `group` are false."""
     said = true.copy()
     wrong = rng.choice(group, rng.integers(1, group.size + 1), replace=False)
     kind = rng.integers(3)
@@ -74,12 +74,12 @@ def _lie(rng: np.random.Generator, true: Array, group: NDArray[np.int64]) -> Arr
 
 @figure("hofmeister-liars", "Liars: 2s + 1 copies and a majority, or s + 1 and questions")
 def liars(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
-    """What it takes to decode exactly although s workers lie: copies, and work of the master.
+    """Copies, and work of the master, for exact decoding although s workers lie.
 
-    Liars are random workers, in each round others. They agree on what they claim, or not. Asked,
-    they answer truly, or as they lied. Of Draco each partition is on 2 s + 1 workers, and the
-    majority decides. Where workers are asked s + 1 are enough, and the master computes s partial
-    gradients at most.
+    Liars are drawn at random in each round. They agree on their claims, or not. When asked, a liar
+    answers truly or repeats its lie. In Draco, each partition is on 2 s + 1 workers and the
+    majority decides. With questions, s + 1 workers are enough, and the master computes at most s
+    partial gradients.
     """
     why = "s of 2 s + 1 copies never are the majority"
     by_vote = partial(Row, VOTED, note=why, tolerance=0)

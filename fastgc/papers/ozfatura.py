@@ -27,20 +27,20 @@ from .figure import ROUNDS, SIMULATED, Part, Row, Track, figure, median_seconds,
 
 __all__ = ["figure_1", "figure_2"]
 
-DELAYS = ShiftedExponential(shift=0.01, rate=10)  # of a computation: α and μ of eq. (12)
-LOADS = tuple(range(1, 41))  # of figure 2
-WAITED = 2000  # rounds at most, of codes whose rounds wait for messages they decode well
-POINTS = 200  # at which distribution functions are compared
+DELAYS = ShiftedExponential(shift=0.01, rate=10)  # time of a computation: α and μ of eq. (12)
+LOADS = tuple(range(1, 41))  # loads in figure 2
+WAITED = 2000  # rounds, at most, of codes that wait for messages they decode well
+POINTS = 200  # times at which distribution functions are compared
 
-TOLERANCE = 0.05  # partitions that UC-MMC-PG does without
+TOLERANCE = 0.05  # part of the partitions that UC-MMC-PG leaves out
 UNCODED = ("UC-MMC", "UC-MMC-PG")
-ELEMENTS, DECODED = 20_000, 15  # of a gradient that is decoded to time it, and how often
+ELEMENTS, DECODED = 20_000, 15  # size of a gradient whose decoding is timed, and repetitions
 NO_LAW = "the paper has no closed form of it"
 
 SECOND = partial(Row, "ozfatura2018 figure 2")
 
 Times = NDArray[np.float64]
-Figures = dict[str, dict[int, float]]  # of each scheme, by load
+Figures = dict[str, dict[int, float]]  # by scheme and load
 Runs = dict[str, dict[int, Simulation]]
 
 
@@ -50,8 +50,8 @@ def figure_1(
 ) -> Iterator[Part]:
     """Distribution of the completion time: closed forms against simulation.
 
-    Those of the paper are (15) and (18). UC-MMC and UC-MMC-PG, here without one of the partitions,
-    are not in its figure. Of n workers with `load` computations each.
+    There are n workers with `load` computations each. The paper's closed forms are eqs. (15) and
+    (18). UC-MMC and UC-MMC-PG, here without one of the partitions, are not in the paper's figure.
     """
     claim = partial(Row, "ozfatura2018 figure 1")
     with times_alone():
@@ -63,7 +63,7 @@ def figure_1(
             f"UC-MMC-PG, {n - 1} of {n}": Uncoded(n, load=load, tolerance=1 / n),
         }
     lines = []
-    # of the distance between two distribution functions, one of them from a sample (Kolmogorov)
+    # 99.9 % quantile of the distance of a sample's distribution function from its law (Kolmogorov).
     most = math.sqrt(-math.log(0.001 / 2) / 2 / rounds)
     for name in track(list(codes)):
         code = codes[name]
@@ -85,9 +85,9 @@ def figure_1(
 
 
 def _closed(code: Code) -> tuple[float, Callable[[Times], Times]]:
-    """Mean and distribution function of the completion time: eqs. (18) or (15) to (17).
+    """Return mean and distribution function of the completion time: eqs. (18) or (15) to (17).
 
-    Of UC-MMC, for which the paper has none, those of `covered_cdf`.
+    For UC-MMC the paper has no closed form; they are those of `covered_cdf`.
     """
     n, load = code.n, code.load
     if isinstance(code.scheme.rule, Cells):
@@ -97,7 +97,7 @@ def _closed(code: Code) -> tuple[float, Callable[[Times], Times]]:
             lambda t: covered_cdf(t, n, load, DELAYS, needed=needed),
         )
     threshold = code.threshold
-    assert threshold is not None  # the others declare it
+    assert threshold is not None  # all other codes declare it
     if code.scheme.messages_per_worker == 1:
         return (
             closed_forms.threshold_mean(n, threshold, DELAYS, load),
@@ -111,7 +111,7 @@ def _closed(code: Code) -> tuple[float, Callable[[Times], Times]]:
 
 
 class _Found(NamedTuple):
-    """What figure 2 compares."""
+    """The results that figure 2 compares."""
 
     n: int
     time: Figures  # means, by the closed forms
@@ -132,7 +132,7 @@ def figure_2(
 ) -> Iterator[Part]:
     """Mean completion time and communication load of five schemes against the computation load.
 
-    Of n workers, with r computations each for each r in `loads`, among which 2 must be.
+    There are n workers, with r computations each for each r in `loads`, which must include 2.
     """
     if 2 not in loads:
         raise ValueError(
@@ -168,7 +168,7 @@ def figure_2(
 
 
 def _exact(n: int, load: int) -> dict[str, tuple[float, float]]:
-    """Mean completion time and mean number of messages of each scheme that exists."""
+    """Return mean completion time and mean number of messages of each scheme that has this load."""
     exact: dict[str, tuple[float, float]] = {}
     for name in UNCODED:
         rule = _code(name, n, 1).scheme.rule
@@ -177,7 +177,7 @@ def _exact(n: int, load: int) -> dict[str, tuple[float, float]]:
             covered_mean(n, load, DELAYS, needed=rule.need),
             covered_messages(n, load, DELAYS, needed=rule.need),
         )
-    polynomials = {"LCC": load, "LCC-MMC": 1, "LCC-MMC-2": 2}  # whose values a message sums
+    polynomials = {"LCC": load, "LCC-MMC": 1, "LCC-MMC-2": 2}  # values summed in a message
     for name, P in polynomials.items():
         needed = 2 * -(-n // P) - 1
         if load > 1 and load % P == 0:
@@ -186,13 +186,13 @@ def _exact(n: int, load: int) -> dict[str, tuple[float, float]]:
 
 
 def _some(loads: Iterable[int]) -> list[int]:
-    """The first of the loads, the one in the middle and the last, and 2."""
+    """Return the first, the middle and the last of the loads, and 2."""
     each = list(loads)
     return sorted({each[0], each[len(each) // 2], each[-1], 2})
 
 
 def _waiting_row(found: _Found, few: int, seed: int) -> Row:
-    """What it costs to wait for messages from which the gradient can be had precisely."""
+    """Return a row with the cost in time of waiting for messages that decode precisely."""
     most = max(found.time["LCC-MMC"])
     with times_alone():
         code = LagrangeCode(found.n, load=most, messages=most)
@@ -207,7 +207,7 @@ def _waiting_row(found: _Found, few: int, seed: int) -> Row:
 
 
 def _times(found: _Found) -> Iterator[Row]:
-    """Who takes less time than whom."""
+    """Yield rows that compare the times of schemes."""
     time, runs = found.time, found.runs
     common = sorted(set(time["LCC"]) & set(time["UC-MMC"]))
     for other, most in (("LCC", 0.70), ("UC-MMC", 0.33)):
@@ -239,7 +239,7 @@ def _times(found: _Found) -> Iterator[Row]:
 
 
 def _messages(found: _Found) -> Iterator[Row]:
-    """Who sends more than whom."""
+    """Yield rows that compare the numbers of messages of schemes."""
     n, sent, runs = found.n, found.sent, found.runs["LCC-MMC"]
     lcc, uncoded, part = sent["LCC"], sent["UC-MMC"], sent["UC-MMC-PG"]
     common, loads = sorted(set(lcc) & set(uncoded)), sorted(uncoded)
@@ -297,7 +297,7 @@ def _messages(found: _Found) -> Iterator[Row]:
 
 
 def _two_polynomials(found: _Found) -> Iterator[Row]:
-    """What LCC-MMC-2 saves, and costs."""
+    """Yield rows on the messages that LCC-MMC-2 saves, and on the time that it costs."""
     n, time, sent, runs = found
     saved = {r: 1 - sent["LCC-MMC-2"][r] / sent["LCC-MMC"][r] for r in sent["LCC-MMC-2"]}
     cost = {r: time["LCC-MMC-2"][r] / time["LCC-MMC"][r] - 1 for r in saved}
@@ -337,11 +337,11 @@ def _two_polynomials(found: _Found) -> Iterator[Row]:
 
 
 def _decoding_ratio(n: int) -> float:
-    """Time of decoding from LCC-MMC-2's messages over that from LCC-MMC's, medians."""
+    """Return the ratio of median decoding times of LCC-MMC-2 and LCC-MMC."""
     decoders = []
     for name in ("LCC-MMC-2", "LCC-MMC"):
         code = _code(name, n, 2)
-        code.scheme.cache = None  # or a vector that was computed would be looked up
+        code.scheme.cache = None  # otherwise decoding would look the vector up
         messages = np.ones((code.scheme.message_count, ELEMENTS))
         needed = np.arange(2 * (n if name == "LCC-MMC" else -(-n // 2)) - 1)
         decoders.append(partial(code.bind(messages), needed))
@@ -350,12 +350,12 @@ def _decoding_ratio(n: int) -> float:
 
 
 def _largest(by_load: Mapping[int, float]) -> int:
-    """The first load of the largest value."""
+    """Return the first load with the largest value."""
     return max(sorted(by_load), key=by_load.__getitem__)
 
 
 def _listed(numbers: Iterable[int]) -> str:
-    """Ascending numbers, with "to" between the ends of a run of three or more."""
+    """Write ascending numbers, with "to" between the ends of a run of three or more."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -367,7 +367,7 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 def _code(name: str, n: int, load: int) -> Code:
-    """A scheme by its name in the paper."""
+    """Make a scheme by its name in the paper."""
     if name in UNCODED:
         return Uncoded(n, load=load, tolerance=TOLERANCE if name == "UC-MMC-PG" else 0.0)
     messages = {"LCC": 1, "LCC-MMC": load, "LCC-MMC-2": load // 2}[name]

@@ -29,42 +29,45 @@ __all__ = [
 CLAIM, EXACT, NEAR = (
     partial(Row, f"ramamoorthy2024 figure 3{part}") for part in ("", "(b)", "(a)")
 )
-DELAYS = Exponential(1.0)  # of a computation
-FASTER = 2.0  # "around", in the abstract
-SMALL = (4, 2)  # workers and load, of assignments whose orders are all tried
-ENOUGH, NEAREST, GRAPHS = 4000, 200, 10  # rounds at most of times and least squares; graphs
-ASKED = 2000  # rounds at most in which messages are counted
-AT_ONCE = 1 << 20  # computations of many rounds that are drawn together
+DELAYS = Exponential(1.0)  # time of a computation
+FASTER = 2.0  # the abstract says "around"
+SMALL = (4, 2)  # workers and load of assignments for which all orders are tried
+ENOUGH, NEAREST, GRAPHS = 4000, 200, 10  # rounds at most, for times and least squares; graphs
+ASKED = 2000  # rounds in which messages are counted, at most
+AT_ONCE = 1 << 20  # computations drawn at a time, of many rounds
 
 # github.com/flamethrower775/Leveraging-partial-stragglers-within-gradient-coding
 WORKERS, LOAD = 200, 8
 KINDS = "only workers that are through", "partial work, random order", "partial work"
-# Mean completion times of each kind, l = 1, 2, 3, in whole units of time: of 2,000 rounds that are
-# stored there, in rand*.pkl and in exact_gc_results_cyclic.pkl.
+# Mean completion times in whole units of time, for l = 1, 2, 3 and each of `KINDS`: 2,000 rounds
+# stored there in rand*.pkl and in exact_gc_results_cyclic.pkl.
 STORED = {
     "random regular": ((6.6055, 3.4365, 2.856), (9.539, 5.1975, 4.4325), (12.651, 7.3605, 6.39)),
     "circular": ((5.594, 3.189, 2.553), (8.257, 4.8355, 3.9235), (10.9725, 6.754, 5.654)),
 }
-# Mean norms of what is left out at each time, of 1,000 rounds in experiment_result.pkl: by optimal
-# decoding of whole messages, of 200 and of 300 workers; and by partial work of 200 workers.
+# Mean norms of the rest that is left out at each time, of 1,000 rounds in experiment_result.pkl: by
+# optimal decoding of whole messages, for 200 and 300 workers; and by partial work of 200 workers.
 TIMES = (3, 6, 9, 12, 15, 18, 21, 24)
 STORED_NEAREST = {
     200: (5.8844, 3.4482, 2.2332, 1.5129, 1.0673, 0.7836, 0.5942, 0.4711),
     300: (7.1910, 4.2035, 2.6792, 1.7954, 1.2346, 0.8805, 0.6459, 0.4928),
 }
-# of which l, at which time; those of a standard error of 4% or less
+# By l and time; only those with a standard error of 4% or less.
 STORED_PARTIAL = {(2, 3): 1.4772, (3, 3): 4.3428, (3, 6): 0.5376}
 
 Held = Sequence[Sequence[int]]
 
 
 def regular_assignment(n: int, load: int, rng: np.random.Generator) -> list[list[int]]:
-    """Of n workers and partitions, each worker holds `load` at random, and so many hold each."""
+    """Return a random assignment of n partitions to n workers.
+
+    Each worker has `load` partitions, and each partition is on `load` workers.
+    """
     held: NDArray[np.int64] = np.empty((n, 0), dtype=np.int64)
     while held.shape[1] < load:
         drawn = rng.permutation(n)
         clash = (drawn[:, np.newaxis] == held).any(axis=1)
-        while clash.any():  # one of those that hold it already changes with anybody
+        while clash.any():  # a worker that already holds its partition swaps with a random one
             i, j = np.flatnonzero(clash)[0], rng.integers(n)
             drawn[[i, j]] = drawn[[j, i]]
             clash = (drawn[:, np.newaxis] == held).any(axis=1)
@@ -74,7 +77,7 @@ def regular_assignment(n: int, load: int, rng: np.random.Generator) -> list[list
 
 
 def _speeds(rng: np.random.Generator, rounds: int, n: int, failed: int) -> NDArray[np.float64]:
-    """Seconds of a computation of each worker, infinite of as many random ones as failed."""
+    """Draw seconds per computation of each worker; for `failed` random workers they are Inf."""
     speed: NDArray[np.float64] = DELAYS.draw(rng, rounds, n)
     if failed:
         dead = np.argpartition(rng.random((rounds, n)), failed - 1, axis=1)[:, :failed]
@@ -85,12 +88,13 @@ def _speeds(rng: np.random.Generator, rounds: int, n: int, failed: int) -> NDArr
 def completion_times(
     held: Held, copies: int, rounds: int, seed: int, failed: int = 0
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """When every partition was computed so many times: by anybody; by workers that are through.
+    """Return when every partition was computed `copies` times, as two (rounds,) arrays of seconds.
 
-    Two (rounds,) arrays of seconds; a computation takes each worker an exponential time of mean 1,
-    the same for all of a round. `held` has the partitions of each worker in the order of
-    computation, `copies` is the paper's ℓ, by which messages are shorter than gradients, and
-    `failed` so many random workers of each round never compute anything.
+    The first counts all computations, the second only those of workers that have finished. Each
+    worker's computation takes an exponential time of mean 1, the same throughout a round. `held`
+    has the partitions of each worker in the order of computation. `copies` is the paper's ℓ, the
+    factor by which messages are shorter than gradients. In each round `failed` random workers never
+    compute anything.
     """
     n = len(held)
     worker = np.repeat(np.arange(n), [len(mine) for mine in held])
@@ -113,10 +117,10 @@ def completion_times(
 def uncovered_norms(
     held: Held, copies: int, time: float, rounds: int, seed: int, failed: int = 0
 ) -> NDArray[np.float64]:
-    """What partial work leaves out at a time: the norm, of partial gradients of norm 1.
+    """Return, for each round, the norm of what partial work leaves out at time `time`.
 
-    Of each round. The gradient has `copies` pieces. Of a partition that was computed c times so
-    many of them are known, in random directions; ``copies - c`` are left out. Parameters as of
+    Partial gradients have norm 1 and random directions. The gradient has `copies` pieces; for a
+    partition that was computed c times, ``copies - c`` of them are left out. Parameters as in
     `completion_times`.
     """
     n = len(held)
@@ -131,7 +135,7 @@ def uncovered_norms(
 
 
 def best_of_all_orders(held: Held, k: int) -> int:
-    """Computations that always suffice, by the best order: by trying all. For few workers."""
+    """Return the fewest computations that always suffice, over all orders; for few workers only."""
     n = len(held)
     orders = product(*(permutations(mine) for mine in held))
     thresholds = (PartialWork(n, k, assignment=o, ordered=False).threshold for o in orders)
@@ -147,11 +151,10 @@ def figure_3(
 ) -> Iterator[Part]:
     """Time of exact gradients, and error of inexact ones, with and without partial work.
 
-    Sizes and the law of the speeds are the authors'. Workers that have failed never answer: in the
-    assignment by a random regular graph load - ℓ of them, and load - 1 where gradients are inexact.
-    Graphs are others than theirs, drawn by the same law. With another n or load, 2 <= load < n,
-    there is nothing to compare times and errors with. Of completion times 4,000 rounds at most, of
-    least squares 200.
+    Sizes and the law of the speeds are the authors'. Graphs are drawn by their law, but are other
+    graphs. In the assignment by a random regular graph, load - ℓ workers have failed and never
+    answer; for inexact gradients it is load - 1. With another n or load, 2 <= load < n, there are
+    no numbers to compare with. Completion times have at most 4,000 rounds, least squares 200.
     """
     n, load = at_least("n", n, 3), at_least("load", load, 2)
     if load >= n:
@@ -204,7 +207,7 @@ def figure_3(
 
 
 def _completion_rows(kind: str, found: NDArray[np.float64], theirs: bool) -> Iterator[Row]:
-    """Mean completion times of an assignment, in whole units."""
+    """Yield the mean completion times of an assignment, in whole units."""
     note = "2,000 rounds that the authors stored"
     if kind == "circular":
         note += ", of an earlier notebook, in which no worker has failed"
@@ -216,7 +219,7 @@ def _completion_rows(kind: str, found: NDArray[np.float64], theirs: bool) -> Ite
 
 
 def _near(order: Held, seed: int, rounds: int, track: Track) -> Iterator[Part]:
-    """What is left out at a time: by the nearest combination of whole messages, by partial work."""
+    """Yield what is left out at each time: by optimal decoding of messages, and by partial work."""
     lines = []
     few = min(max(rounds // 20, GRAPHS), NEAREST)
     note = (
@@ -254,7 +257,7 @@ def _near(order: Held, seed: int, rounds: int, track: Track) -> Iterator[Part]:
 
 
 def _orders(code: PartialWork, held: Held) -> Iterator[Row]:
-    """What the order of computation is worth, and whether a better one exists."""
+    """Yield the gain by the order of computation, and whether a better order exists."""
     n, load = code.n, code.load
     few, each = SMALL
     pairs = list(combinations(range(few), each))
@@ -278,7 +281,7 @@ def _orders(code: PartialWork, held: Held) -> Iterator[Row]:
 
 
 def _on_request(n: int, load: int, seed: int, rounds: int) -> Iterator[Row]:
-    """Rounds of sums on request, of the circular assignment, beside UC-MMC."""
+    """Yield rounds of sums on request with the circular assignment, beside UC-MMC."""
     code, other = PartialWork(n, load=load), Uncoded(n, load=load)
     some = min(rounds, ASKED)
     asked, sent = (simulate(each, DELAYS, rounds=some, seed=seed) for each in (code, other))

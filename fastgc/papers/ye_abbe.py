@@ -21,19 +21,19 @@ __all__ = ["link", "table"]
 
 N = 8
 
-# Seconds and rates, of computing one partial gradient and of sending one of full length.
+# Shifts in seconds, and rates, of computing one partial gradient and sending a full message.
 COMPUTE, COMPUTE_RATE = 1.6, 0.8
 SEND, SEND_RATE = 6.0, 0.1
 
-# Seconds of a full message on the one link of the master's, of which N take as long as one on a
-# worker's own link does on average. Chosen here: the paper has no such link.
+# Seconds of a full message on the master's single link. N messages take as long as one message on a
+# worker's own link takes on average. Chosen here: the paper has no such link.
 LINK = (SEND + 1 / SEND_RATE) / N
 
-# Mean times that the paper's text names: uncoded, the best of full messages, and the best of all.
+# Mean times in the paper's text, by (d, m): uncoded, best of full messages, best of all.
 PRINTED = {(1, 1): 36.1138, (8, 1): 24.1063, (4, 3): 21.3697}
 
 ENOUGH = 100_000  # rounds of a point
-REGRET = 0.01  # by which the best shape's time may exceed the least of simulated means
+REGRET = 0.01  # relative excess allowed of the best shape's time over the least simulated mean
 
 Array = NDArray[np.float64]
 Times = dict[tuple[int, int], float]  # by load d and pieces m
@@ -41,7 +41,7 @@ Times = dict[tuple[int, int], float]  # by load d and pieces m
 
 @dataclass(frozen=True)
 class _ComputeThenSend:
-    """A worker's time: `load` times that of a partition, and an m-th of that of a message."""
+    """A worker's time: `load` times that of a partition, plus an m-th of that of a full message."""
 
     load: int
     m: int
@@ -61,7 +61,7 @@ class _ComputeThenSend:
         return self.load * COMPUTE + SEND / self.m
 
     def survival(self, t: Array) -> Array:
-        """Probability of more than t seconds beyond the least."""
+        """Return the probability of more than t seconds beyond the least time."""
         a, b = COMPUTE_RATE / self.load, SEND_RATE * self.m
         if math.isclose(a, b):
             return np.asarray(np.exp(-a * t) * (1 + a * t))
@@ -77,12 +77,12 @@ def _code(d: int, m: int) -> YeAbbe:
 
 @figure("ye-abbe-table", "Ye and Abbe: time of a round against load and length of messages")
 def table(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
-    """Mean time of a round, where every worker has a link of its own.
+    """Mean time of a round, if every worker has its own link.
 
-    Computing a partial gradient takes a worker a shifted exponential time, the same for all of the
-    round, and sending one of full length another: d of the one and an m-th of the other in all. A
-    round is over with the first n - s workers, s = d - m. Simulated, against the mean of that order
-    statistic.
+    Computing a partial gradient takes a worker a shifted exponential time, the same throughout the
+    round. Sending a full message takes another. A worker needs d times the former plus an m-th of
+    the latter. A round ends with the first n - s workers, s = d - m. Simulated times are compared
+    with the mean of this order statistic.
     """
     closed, ours = {}, {}
     for d, m in track(SHAPES):
@@ -96,10 +96,11 @@ def table(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterat
 
 @figure("ye-abbe-link", "Ye and Abbe's code where the master has one link")
 def link(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
-    """The same where the master has one link, which messages pass one after another.
+    """Mean time of a round, if messages pass a single link of the master, one after another.
 
-    Computing takes the same times. A message takes an m-th of `LINK` seconds: a number that is not
-    the paper's, chosen so that N full messages take as long as one does there on average.
+    Computing takes the same times as in `table`. A message takes an m-th of `LINK` seconds. This
+    number is not the paper's: it was chosen so that N full messages take as long as one message
+    takes in the paper on average.
     """
     delays = ShiftedExponential(shift=COMPUTE, rate=COMPUTE_RATE, per="computation")
     closed, ours = {}, {}
@@ -120,7 +121,7 @@ def _parts(
     note: str,
     printed: Mapping[tuple[int, int], float] = MappingProxyType({}),
 ) -> Iterator[Part]:
-    """Times of all shapes, what the best saves, and what choosing it by the formula costs."""
+    """Yield times of all shapes, what the best saves, and the cost of choosing by the formula."""
     for (d, m), exact in closed.items():
         what = f"time of a round (s), d = {d}, m = {m}"
         yield Row(source, what, ours[d, m], printed.get((d, m)), exact, note)
@@ -149,10 +150,10 @@ def _parts(
 
 
 def _mean_beyond(late: Callable[[Array], Array], start: float, bend: float, decay: float) -> float:
-    """Mean of a time of at least `start`, of which `late` is the survival function.
+    """Return the mean of a time of at least `start` with survival function `late`.
 
-    That is smooth but at the first N multiples of `bend` beyond the start. After them it falls by a
-    factor of e or more in every `decay` seconds.
+    `late` is smooth, except at the first N multiples of `bend` after `start`. After these it falls
+    by a factor of e or more in every `decay` seconds.
     """
     nodes, weights = np.polynomial.legendre.leggauss(20)
     steps = np.repeat([bend, decay], [N, 40])
@@ -166,7 +167,7 @@ def _order_statistic_mean(delays: _ComputeThenSend) -> float:
     betainc = scipy("special").betainc
 
     def late(t: Array) -> Array:
-        """That fewer than f of N are there."""
+        """Return the probability that fewer than f of N messages have come."""
         return np.asarray(betainc(N - f + 1, f, delays.survival(t - delays.least())))
 
     slower = max(delays.load / COMPUTE_RATE, 1 / (SEND_RATE * delays.m))
@@ -174,11 +175,11 @@ def _order_statistic_mean(delays: _ComputeThenSend) -> float:
 
 
 def _queue_mean(d: int, m: int) -> float:
-    """Mean time until f messages are through a link that takes one at a time, each LINK / m.
+    """Return the mean time until f messages are through a link, one at a time, LINK / m each.
 
-    By time t they are, if of the f first the i-th is there by t - (f - i + 1) LINK / m, for each i:
-    at least i of N independent times are at most the i-th of so many bounds. Counting those between
-    one bound and the next, that is a product of matrices of binomial probabilities.
+    They are through by time t if, for each i up to f, the i-th message has come by t - (f - i + 1)
+    LINK / m. So at least i of N independent times must be at most the i-th of f bounds, for each i.
+    `_probability_of_order` counts the times between successive bounds.
     """
     f, each = N - (d - m), LINK / m
 
@@ -191,11 +192,11 @@ def _queue_mean(d: int, m: int) -> float:
 
 
 def _probability_of_order(there: Array) -> Array:
-    """That for each i at least i of N are there, each with probability ``there[i - 1]`` by then.
+    """Probability that for each i at least i of N messages have come by the i-th bound.
 
-    A column for each of many cases.
+    A message has come by the i-th bound with probability ``there[i - 1]``. Columns are cases.
     """
-    counted = np.zeros((N + 1, there.shape[1]))  # of how many are there: probability
+    counted = np.zeros((N + 1, there.shape[1]))  # probability of each number of messages come
     counted[0] = 1.0
     before = np.zeros(there.shape[1])
     for i, now in enumerate(there, 1):

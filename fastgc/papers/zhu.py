@@ -37,29 +37,33 @@ RATE, SGD_RATE = 0.01, 2.6
 REPORTED = {"CADA": (0.380, 19_292, 9_646), "G-CADA": (0.068, 12_292, 9_219)}
 METRICS = ("time", "communication", "computation")
 MAX_AGE = 10  # D of section V, which does not state it
-# Of figure 2, from the first author's script: the mean squared error at which runs end, of so many
-# random samples; samples of a mini-batch, each of which with a gradient of 2 / BATCH^2; the epsilon
-# of these gradients; three groups of three; steps on the right of the rules of selection.
+# Figure 2, from the first author's script: the mean squared error at which runs end, on MEASURED
+# random samples; the samples of a mini-batch, whose gradients have a factor of 2 / BATCH^2; the
+# epsilon of AMSGrad for these gradients; three groups of three; D, the number of steps on the right
+# of the rules of selection.
 LEVEL, MEASURED, BATCH = 0.1, 1000, 100
 EPSILON = 1e-7
 SCRIPT_GROUPS = 3
 SCRIPT_AGE = 9
 OTHER_AGES = (5, 20)
-RUNS, FEW_RUNS = 12, 3  # draws of the true and the first parameters, mini-batches and times
-STEPS = 30_000  # at most
-LARGE = 1 << 21  # numbers in a training set of which one run is enough
-FEW = 2000  # training samples of runs that only show how long steps take, and steps of these
-FEW_STEPS = 200
+RUNS, FEW_RUNS = 12, 3  # draws of true parameters, start, mini-batches and times
+STEPS = 30_000  # steps of a run, at most
+LARGE = 1 << 21  # a training set with this many numbers has a single run
+FEW = 2000  # training samples of runs that only measure how long steps take
+FEW_STEPS = 200  # steps of these runs
 SGD_NAME, ADAM = "distributed SGD", "distributed Adam"
 
 
 def script_smoothness(groups: int) -> NDArray[np.float64]:
-    """Constants L_m of the script, 1.3^(m - 1) + 1, m from 0."""
+    """Return the constants L_m of the script, 1.3^(m - 1) + 1 for m = 0, 1, ..."""
     return np.asarray(1.3 ** np.arange(-1.0, groups - 1) + 1)
 
 
 class _Method(NamedTuple):
-    """Groups, workers in each, constant, and optimizer; c = 0 selects all in every round."""
+    """A method: groups, workers in each, constant c, and optimizer.
+
+    With c = 0, all groups are selected in every round.
+    """
 
     kind: type[GCADA]
     groups: int
@@ -68,7 +72,7 @@ class _Method(NamedTuple):
     optimizer: Callable[[], Optimizer]
 
     def begun(self, start: NDArray[np.floating], age: int) -> GCADA:
-        """The method at work, from these parameters."""
+        """Return the method, reset to the parameters `start`."""
         method = self.kind(
             self.groups,
             self.optimizer(),
@@ -91,12 +95,12 @@ METHODS = {
 ADAPTIVE = ("CADA", "G-CADA")
 
 
-# Of section V: smoothness constants, which it does not state, such that its formulas have some
-# selected in every round and some seldom.
+# Section V does not state smoothness constants. With these, its formulas select some workers in
+# every round and some seldom.
 SMOOTHNESS = np.geomspace(0.03, 0.3, M)
 SMOOTHNESS_GROUPS = np.geomspace(0.05, 0.5, GROUPS)
 FEATURES = 10
-# Method, constants L and c, workers in a group, and the equations of number, time and loads.
+# Method, constants L and c, workers in a group, and the equations of number selected, time, loads.
 OF_SECTION: dict[str, tuple[type[GCADA], NDArray[np.float64], float, int, tuple[str, ...]]] = {
     "CADA": (CADA, SMOOTHNESS, C, 1, ("(12)", "(13)", "(18)", "(21)")),
     "G-CADA": (GCADA, SMOOTHNESS_GROUPS, C_GROUPS, SIZE, ("(15)", "(16)", "(19)", "(22)")),
@@ -107,9 +111,9 @@ OF_SECTION: dict[str, tuple[type[GCADA], NDArray[np.float64], float, int, tuple[
 def section_5(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
     """Time, communication and computation of an iteration: eqs. (10) to (22), and measured.
 
-    The numbers selected are those of `fastgc.optimizers.CADA` and `GCADA` at work: on quadratic
-    functions of known smoothness, with noise in their gradients. The optimizers make a twentieth as
-    many steps as there are rounds, and 100 at least.
+    The numbers selected are measured with `fastgc.optimizers.CADA` and `GCADA` on quadratic
+    functions of known smoothness, with noisy gradients. The optimizers make a twentieth as many
+    steps as there are rounds, and at least 100.
     """
     delays = Exponential(mean=ETA)
     rng = np.random.default_rng(seed)
@@ -132,7 +136,7 @@ def section_5(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> It
 def _selection_rows(
     name: str, scaled: bool, delays: Exponential, steps: int, rng: np.random.Generator
 ) -> Iterator[Row]:
-    """What a rule of selection does, beside the paper's formulas."""
+    """Yield rows that compare a measured rule of selection with the paper's formulas."""
     kind, smoothness, stated, size, numbers = OF_SECTION[name]
     groups = len(smoothness)
     c = stated / groups**2 if scaled else stated
@@ -140,7 +144,7 @@ def _selection_rows(
     counts = chosen.sum(axis=1)
     mean = float(counts.mean())
     formula = closed_forms.selected_mean(smoothness, stated, MAX_AGE, oldest=MAX_AGE + 1)
-    # of each round the slowest selected, one or the fastest of a group
+    # Each round takes as long as the slowest selected group, a group as its fastest worker.
     times = np.where(chosen, rng.exponential(ETA / size, chosen.shape), 0.0).max(axis=1)
     at_mean = 1e6 * closed_forms.fastest_of_groups_mean(mean, size, delays)
     letter = "M" if size == 1 else "G"
@@ -170,7 +174,7 @@ def _selection_rows(
         closed=1e6 * closed_forms.fastest_of_groups_mean(formula, size, delays),
         note=f"at the mean number selected, {mean:.3g}, the equation gives {at_mean:.4g}; the "
         "rest is that the number varies",
-        bound=scaled,  # the mean of a concave function of a number that is below one
+        bound=scaled,  # time is concave in the number selected, whose mean is below the bound
     )
     for at, what in enumerate(("communication", "computation")):
         equation = f"{what} load, {how}, eq. {numbers[2 + at]}"
@@ -199,11 +203,11 @@ def _selected(
     rounds: int,
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.bool_], float]:
-    """Who is selected in each round, (rounds, groups), and how straight the way is.
+    """Return which groups are selected in each round, (rounds, groups), and how straight steps are.
 
-    Group g has the function L_g / 2 ||theta - t||^2 with a t of its own, which varies from gradient
-    to gradient. The second is the mean of ||theta^k - theta^(k - tau)||^2 over tau times the sum of
-    the D squared steps, which is 1 at most, over the rounds and tau = 1 .. D - 1.
+    Group g has the function L_g / 2 ||theta - t||^2 with its own t, which varies from gradient to
+    gradient. The straightness is the mean, over rounds and tau = 1 .. D - 1, of ||theta^k -
+    theta^(k - tau)||^2 divided by tau times the sum of the last D squared steps; it is at most 1.
     """
     groups = smoothness.size
     targets = rng.standard_normal((groups, FEATURES))
@@ -230,7 +234,7 @@ def _selected(
 
 
 def _load_rows() -> Iterator[Row]:
-    """What the loads that section VI reports tell of the size of groups."""
+    """Yield rows on the size of groups that follows from the loads that section VI reports."""
     time, communication, computation = REPORTED["G-CADA"]
     yield FIGURE(
         "communication over computation, CADA",
@@ -250,7 +254,7 @@ def _load_rows() -> Iterator[Row]:
         what = f"communication over computation, G-CADA in groups of {size}"
         ours = one.communication / one.computation
         yield FIGURE(what, ours, communication / computation, note=why)
-    # a round of g selections takes H_g <= g times the mean of a group
+    # A round that selects g groups takes H_g <= g times the mean time of a group.
     for size in (SIZE, STATED_SIZE):
         most = ETA / size * communication / (size + 1)
         yield FIGURE(
@@ -263,7 +267,7 @@ def _load_rows() -> Iterator[Row]:
 
 
 def _selection_panel(steps: int, rng: np.random.Generator) -> Panel:
-    """Workers selected by rule (7) against its constant, and the formulas."""
+    """Return a panel of workers selected by rule (7) against its constant, with the formulas."""
     constants = np.geomspace(C / M**2 / 10, 10 * C, 13)
     measured = [_selected(CADA, SMOOTHNESS, float(c), steps, rng)[0].sum(axis=1).mean()
                 for c in constants]  # fmt: skip
@@ -284,7 +288,7 @@ def _selection_panel(steps: int, rng: np.random.Generator) -> Panel:
 
 
 def _panel(delays: Exponential, rng: np.random.Generator, rounds: int) -> Panel:
-    """Time of an iteration against the number selected, workers or groups."""
+    """Return a panel of the time of an iteration against the number selected."""
     lines = []
     for size in (1, 2, 3, 4, 6):
         counts = np.arange(1, M // size + 1)
@@ -308,13 +312,13 @@ def figure_2(
 ) -> Iterator[Part]:
     """Loss, communication and computation against time, of four methods; and codes in groups.
 
-    The problem of the first author's script: linear regression without a bias, of labels x θ* for a
-    random θ*, from a random start to a mean squared error of 0.1. CADA has 12 workers, G-CADA three
-    groups of three, with exponential times.
+    The problem is that of the first author's script: linear regression without a bias, with labels
+    x θ* for a random θ*, from a random start to a mean squared error of 0.1. CADA has 12 workers,
+    G-CADA three groups of three, and times are exponential.
 
-    `data` is as `fastgc.data.load` takes it; of it, samples alone are used. Each of the `runs`, 12
-    by default, or 1 on large data, draws θ*, the start, mini-batches and times anew. They end at
-    that error, or after so many `steps`.
+    `data` is as in `fastgc.data.load`; only its samples are used. Each of the `runs` (by default
+    12, or 1 on large data) draws θ*, the start, mini-batches and times anew. A run ends at that
+    error, or after `steps` steps.
     """
     steps = at_least("steps", steps, 1)
     if runs is not None:
@@ -346,7 +350,7 @@ def figure_2(
 
 
 class _Spent(NamedTuple):
-    """What a method took to the level of comparison."""
+    """Rounds, time and loads of a method until it reaches the level of comparison."""
 
     rounds: float
     time: float  # seconds
@@ -354,25 +358,25 @@ class _Spent(NamedTuple):
     computation: float  # gradients of mini-batches
 
 
-# By the method's name; NaN where it did not get there.
+# `_Spent` by the method's name; NaN if the method did not reach the level.
 _Taken = Mapping[str, _Spent]
 
 
 class _Run(NamedTuple):
-    """A method at work: before each round, and at the end."""
+    """A run of a method: values before each round, and after the last."""
 
     name: str
     loss: NDArray[np.float64]
-    spent: NDArray[np.float64]  # (4, rounds + 1): fields of `_Spent`, up to there
+    spent: NDArray[np.float64]  # (4, rounds + 1): fields of `_Spent`, up to this point
 
     def to_level(self) -> _Spent:
-        """What it took to the level of comparison, where it ends if it gets there."""
+        """Return what the method spent until it reached the level; NaN if it did not."""
         reached = self.loss[-1] <= LEVEL
         return _Spent(*(self.spent[:, -1] if reached else [math.nan] * 4))
 
 
 class _Problem(NamedTuple):
-    """Linear regression of labels that a linear model gives, without a bias."""
+    """Linear regression without a bias; a linear model makes the labels."""
 
     dataset: datasets.Dataset
     model: LinearRegression
@@ -388,7 +392,7 @@ def _problem(samples: datasets.Dataset, seed: int) -> _Problem:
 
 
 def _trained(problem: _Problem, name: str, seed: int, steps: int, age: int = SCRIPT_AGE) -> _Run:
-    """A run of a method, to the level of comparison."""
+    """Run a method until it reaches the level of comparison, or for `steps` steps."""
     _, groups, size, *_ = METHODS[name]
     method = METHODS[name].begun(problem.start, age)
     X, y = problem.dataset.X_train, problem.dataset.y_train
@@ -420,12 +424,12 @@ def _trained(problem: _Problem, name: str, seed: int, steps: int, age: int = SCR
 
 
 def _reported(at: int) -> float:
-    """The paper's ratio of CADA to G-CADA."""
+    """Return the paper's ratio of CADA to G-CADA, of one of `METRICS`."""
     return REPORTED["CADA"][at] / REPORTED["G-CADA"][at]
 
 
 def _compared_rows(taken: Sequence[_Taken]) -> Iterator[Row]:
-    """Ratios at the loss of comparison."""
+    """Yield ratios of methods at the level of comparison."""
     problem = (
         "labels by random true parameters, and a random start, as in the first author's script, to "
         f"a mean squared error of {LEVEL:g}: the geometric mean of {_draws(taken)}, in brackets "
@@ -457,7 +461,7 @@ def _draws(taken: Sequence[_Taken]) -> str:
 
 
 def _aged_rows(taken: Mapping[int, Sequence[_Taken]]) -> Iterator[Row]:
-    """The same ratios of fewer runs, with another D."""
+    """Yield the same ratios for fewer runs and other D."""
     for age, runs in taken.items():
         note = f"in place of the script's {SCRIPT_AGE} steps; the mean of {_draws(runs)}"
         for at, what in enumerate(METRICS):
@@ -467,7 +471,7 @@ def _aged_rows(taken: Mapping[int, Sequence[_Taken]]) -> Iterator[Row]:
 
 
 def _absolute_rows(problem: _Problem, taken: Sequence[_Taken]) -> Iterator[Row]:
-    """Seconds and loads, beside the paper's, and its rate of SGD."""
+    """Yield seconds and loads beside the paper's, and the largest stable rate of SGD."""
     note = (
         f"samples here have {problem.dataset.features} features, the paper's 784; the mean of "
         f"{_draws(taken)}"
@@ -485,7 +489,7 @@ def _absolute_rows(problem: _Problem, taken: Sequence[_Taken]) -> Iterator[Row]:
 
 
 def _ratios(taken: Sequence[_Taken], one: str, other: str, at: int) -> NDArray[np.float64]:
-    """What one method took over what the other did, of one of `METRICS`, in each run."""
+    """Return the ratio of two methods in one of `METRICS`, for each run."""
     return np.array([run[one][1 + at] / run[other][1 + at] for run in taken])
 
 
@@ -506,7 +510,7 @@ def _standard_error(ratios: NDArray[np.float64]) -> str:
 
 
 def _run_panels(runs: Sequence[_Run]) -> Iterator[Panel]:
-    """Loss, communication and computation against time."""
+    """Yield panels of loss, communication and computation against time."""
 
     def panel(y: str, of: Callable[[_Run], NDArray[np.float64]], log: bool) -> Panel:
         lines = [Line(run.name, 1e3 * run.spent[1], of(run)) for run in runs]
@@ -518,7 +522,7 @@ def _run_panels(runs: Sequence[_Run]) -> Iterator[Panel]:
 
 
 def _spread_panels(taken: Sequence[_Taken]) -> Iterator[Panel]:
-    """Ratios of all runs, from the least to the largest, and the paper's."""
+    """Yield panels of the ratios of all runs, in ascending order, and of the paper's ratio."""
     for at, what in enumerate(METRICS):
         ratios = np.sort(_ratios(taken, "CADA", "G-CADA", at))
         ratios = ratios[np.isfinite(ratios)]
@@ -532,7 +536,7 @@ def _spread_panels(taken: Sequence[_Taken]) -> Iterator[Panel]:
 
 
 def _coded_groups(problem: _Problem, seed: int, steps: int) -> Iterator[Row]:
-    """G-CADA with a code in each group in place of repetition: the same steps, in less time."""
+    """Yield times of G-CADA with a code in each group instead of repetition; steps are the same."""
     dataset = problem.dataset
     few = dataset.X_train[:FEW], dataset.y_train[:FEW]
     problem = problem._replace(dataset=replace(dataset, X_train=few[0], y_train=few[1]))
@@ -541,8 +545,8 @@ def _coded_groups(problem: _Problem, seed: int, steps: int) -> Iterator[Row]:
         "the binary code, s = 1": BinaryCode(SIZE, stragglers=1),
         "UC-MMC, all messages": Uncoded(SIZE, load=SIZE),
     }
-    batch = min(BATCH // SIZE, len(few[0]) // (SCRIPT_GROUPS * SIZE))  # of a third of a group
-    part = ETA / SIZE  # seconds that a third of a mini-batch takes, on average
+    batch = min(BATCH // SIZE, len(few[0]) // (SCRIPT_GROUPS * SIZE))  # samples per partition
+    part = ETA / SIZE  # mean seconds of a third of a mini-batch
     times: dict[str, DelayModel] = {
         "exponential times": Exponential(part, per="computation"),
         "times half of which is constant": ShiftedExponential(part / 2, 2 / part),

@@ -1,4 +1,4 @@
-"""Which code and which load: ranked codes, the best threshold, loads for workers that differ."""
+"""Choose a code and a load: ranked codes, the best threshold, loads for workers that differ."""
 
 from .._shown import listing
 from .live import Recording, measured_rounds, record

@@ -1,4 +1,4 @@
-"""Times of a real cluster, recorded for a plan and to check the plan."""
+"""Record the times of a real cluster, to make a plan and to check it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from ..models import Model, prepared
 
 __all__ = ["Recording", "measured_rounds", "record"]
 
-_AS_FAST = 0.9  # a worker alone takes that much of the time beside others, if they share nothing
-_ALONE = 20  # rounds, at most, of a worker that has all processors to itself
+# Workers share processors if one alone computes in less than this part of the time beside others.
+_AS_FAST = 0.9
+_ALONE = 20  # at most this many rounds run with a single worker
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +41,12 @@ class Recording:
     cost : float
         Seconds that another partition adds; 0 if times are per computation.
     source : str
-        What was run.
+        A description of the run.
     per : "round" or "computation"
-        Whether workers were late in a round, whatever they computed, or slow in each computation:
-        see `fastgc.delays.Delays`.
+        "round": workers were late once in a round, whatever they computed. "computation": they were
+        slow in each computation. See `fastgc.delays.Delays`.
     processors : float, optional
-        How many processors the workers shared, if there were fewer than workers.
+        The number of processors that the workers shared, if there were fewer than workers.
     """
 
     times: NDArray[np.float64]
@@ -78,11 +79,11 @@ class Recording:
 
     @property
     def delays(self) -> Empirical:
-        """The delays without the computation, as a model that draws whole rounds."""
+        """The times without `cost`, as a model that draws whole rounds."""
         return Empirical(np.maximum(self.times - self.cost, 0.0), self.per)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same in types that JSON has, with times rounded to 0.1 µs."""
+        """Return the recording in types that JSON has, with times rounded to 0.1 µs."""
         return {
             "source": self.source,
             "cost": self.cost,
@@ -99,15 +100,15 @@ class Recording:
         unit: str = "s",
         per: Per = "round",
     ) -> Self:
-        """Read what ``fastgc plan --record`` wrote, or a table of recorded times.
+        """Read a file of ``fastgc plan --record``, or a table of recorded times.
 
         Parameters
         ----------
         path : str or path
-            The JSON file of ``--record``, which needs no other argument; or a file that
+            The JSON file of ``--record``, which needs no other argument; or a table that
             `Empirical.read` reads, with a row for each round and a column for each worker.
         cost : float, optional
-            For a table: how many seconds of each time compute one partition.
+            For a table: the seconds of each time in which one partition is computed.
         unit, per
             For a table: as in `Empirical.read`. Times per computation need no cost.
 
@@ -169,10 +170,10 @@ def record(
 ) -> Recording:
     """Run all n workers on this machine, wait for all of them, and record their times.
 
-    They run once with one partition each, and once with more, on the same delays. The difference is
-    the cost of computation, which includes how workers that share processors slow each other down.
-    Then one worker runs alone: its speed-up tells how many processors they share. If the artificial
-    delays are per computation, so are the times, and there is no other cost.
+    The workers run once with one partition each, and once with more, on the same delays. The
+    difference is the cost of computation; if workers share processors, it includes how they slow
+    each other down. Then one worker runs alone, and its speed-up tells how many processors they
+    share. If the artificial delays are per computation, so are the times, and the cost is 0.
 
     Parameters
     ----------
@@ -231,13 +232,14 @@ def measured_rounds(
     seed: int = 0,
     progress: Callable[[], object] = lambda: None,
 ) -> NDArray[np.float64]:
-    """Time of each of some rounds of a code on this machine: waiting and decoding.
+    """Run rounds of a code on this machine, and return the time of each: waiting and decoding.
 
     Parameters as in `record`.
 
     Returns
     -------
     (rounds,) float64 array
+        Seconds.
     """
     seconds = np.empty(rounds)
     shards = code.encode_data(*prepared(model, data.X_train, data.y_train))
@@ -258,7 +260,7 @@ def _cluster(
     delays: DelayModel | None,
     seed: int,
 ) -> Iterator[Callable[[], RoundReport]]:
-    """Processes of this machine, and what runs a round of the code on them, at zero."""
+    """Start worker processes; yield a function that runs a round with parameters of zero."""
     theta, out = np.zeros((2, model.size), dtype=data.X_train.dtype)
     gradient, dtype = model.partial_gradient, theta.dtype
     with LocalCluster(

@@ -1,4 +1,4 @@
-"""How many partitions each worker should compute, and which, if workers differ."""
+"""Loads and assignments of partitions for workers that differ."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ __all__ = [
     "optimal_loads",
 ]
 
-# Of a bound: loads looked at one by one, and intervals of more; exponents; and steps in time, of
-# which each costs a hundredth of a percent or two.
+# `_least_mean`: loads up to `_EACH` are tried one by one, larger ones in about `_LOADS` intervals;
+# Chernoff's bound takes the best of `_EXPONENTS` exponents; time is cut into `_STEPS` steps, each
+# of which loosens the bound by 0.01 to 0.02 %.
 _EACH, _LOADS, _EXPONENTS, _STEPS = 64, 200, 24, 256
 
-# Partial gradients, to find the least mean time by search; loads that are tried one by one.
+# `least_time_loads` takes at most `_SEARCHED` partial gradients, and tries all loads if there are
+# at most `_ALL` combinations.
 _SEARCHED, _ALL = 5_000, 1_000
 
-_MOST = 2**48  # partitions shared out: floats tell their fractions apart
+_MOST = 2**48  # partitions shared out, at most; floats still resolve fractions of a partition
 
 
 def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.int64]:
@@ -52,8 +54,9 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.in
 
     `BinaryCode` with ``speeds=1 / times, assignment="classes"`` has about these loads: its classes
     end at the same time, as far as whole workers and partitions allow. There may be no code with
-    exactly these loads. With n = 12, k = 9, s = 3, and six workers three times as fast as the
-    others, they are 5 and 1, and no four classes of these workers have 9 partitions each.
+    exactly these loads. For example, let n = 12, k = 9, s = 3, and six workers be three times as
+    fast as the others. The loads are then 5 and 1, but these workers do not split into four classes
+    of 9 partitions each.
 
     Parameters
     ----------
@@ -67,7 +70,7 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.in
     Returns
     -------
     (n,) int64 array
-        Whole numbers by largest remainders. A worker may get nothing if it is very slow.
+        Whole numbers by largest remainders. A very slow worker may get 0.
 
     Raises
     ------
@@ -76,7 +79,7 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.in
 
     Notes
     -----
-    In the paper's condition (i) ``|J_T2|`` stands for ``|J_T1|`` at the end: it means
+    The paper's condition (i) ends with ``|J_T2|`` where it means ``|J_T1|``: the condition is
     ``|J_T2| = t_1 / t_2 |J_T1|``.
     """
     t = _positive("times", times)
@@ -87,7 +90,7 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.in
 
 
 def balanced_loads(rates: ArrayLike, k: int) -> NDArray[np.int64]:
-    """Loads in proportion to the workers' rates, without redundancy: "load balancing".
+    """Loads in proportion to the workers' rates, without redundancy: load balancing.
 
     Li et al., section IV-C: r_i = mu_i / sum(mu) m, and the master waits for all workers. Raises as
     `equal_time_loads`.
@@ -102,7 +105,7 @@ def balanced_loads(rates: ArrayLike, k: int) -> NDArray[np.int64]:
     Returns
     -------
     (n,) int64 array
-        Whole numbers of sum k, by largest remainders.
+        Whole numbers that add up to k, by largest remainders.
     """
     mu = _positive("rates", rates)
     k = at_least("k", k, 1)
@@ -117,12 +120,12 @@ class Allocation(NamedTuple):
     loads : (n,) int64 array
         Partitions of each worker, at least 1.
     real_loads : (n,) float64 array
-        The same before rounding.
+        Loads before rounding.
     time : float
-        Seconds after which the needed number has been returned on average, t*; Inf if that needs
-        everything that was assigned.
+        t*, the seconds after which the mean number of partial gradients returned is the number
+        needed; Inf if all assigned partial gradients are needed.
     returned : float
-        Share of the assigned partial gradients that has been returned by then.
+        Fraction of the assigned partial gradients that is needed.
     """
 
     loads: NDArray[np.int64]
@@ -137,34 +140,35 @@ def optimal_loads(
     """Loads that bring `needed` partial gradients, repetitions counted, the soonest.
 
     P2 of Li et al., eq. (19), in the limit of many workers, which they take from Reisizadeh,
-    Prakash, Pedarsani and Avestimehr (2017): worker i gets r_i = t* / lambda_i, with which by the
-    time t* it returns the most on average, mu_i / (1 + mu_i lambda_i) per second, and t* is when
-    all workers together have returned `needed`.
+    Prakash, Pedarsani and Avestimehr (2017). Worker i gets r_i = t* / lambda_i partitions. Of all
+    loads, this one returns the most partial gradients by time t* on average, mu_i / (1 + mu_i
+    lambda_i) per second. t* is the time at which all workers together have returned `needed` on
+    average.
 
     Parameters
     ----------
     needed : int
         Partial gradients, s in the paper.
     shifts, rates : (n,) arrays
-        Of the shifted exponential times of a computation, eq. (15), a_i and mu_i; positive.
+        a_i and mu_i of the shifted exponential times of a computation, eq. (15); positive.
     limit : int, optional
-        Partitions that a worker may hold at most. Those who would get more get that many, and t*
+        The most partitions that a worker may hold. Workers that would get more get `limit`, and t*
         is later.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, `needed` is more than n `limit`, or the loads are beyond
-        what can be counted.
+        If a parameter is out of range, `needed` is more than n `limit`, or a load is more than
+        2^48.
     TypeError
         If a parameter has a wrong type.
 
     Notes
     -----
-    lambda_i is the positive root of e^(mu lambda) = e^(a mu) (mu lambda + 1): y = mu lambda solves
-    y = a mu + log(1 + y), here by Newton's method from c + sqrt(2 c), c = a mu, which is above the
-    root of this convex function. The form by Lambert's function, ``-1 - W_-1(-e^(-c - 1))``,
-    underflows from c = 744 on.
+    lambda_i is the positive root of e^(mu lambda) = e^(a mu) (mu lambda + 1). So y = mu lambda
+    solves y = c + log(1 + y) with c = a mu. Newton's method begins at c + sqrt(2 c), which is above
+    the root of the convex function y - c - log(1 + y). The form by Lambert's function, ``-1 -
+    W_-1(-e^(-c - 1))``, underflows from c = 744 on.
     """
     needed = at_least("needed", needed, 1)
     a, mu = check_reals("shifts", shifts), _positive("rates", rates)
@@ -179,7 +183,7 @@ def optimal_loads(
     if limit is not None:
         limit = min(at_least("limit", limit, 1), _MOST)
     n = a.size
-    with np.errstate(all="ignore"):  # what is then Inf or NaN is refused
+    with np.errstate(all="ignore"):  # Inf and NaN are refused below
         c = a * mu
         y = _root(c)
         slope = mu / y  # load per second
@@ -195,7 +199,7 @@ def optimal_loads(
         _check_held(needed, n, limit)
         time = _limited_time(needed, a, mu, slope, limit, time)
     real = np.minimum(time * slope, math.inf if limit is None else limit)
-    _check_countable(float(real.max()))  # so that the sum is finite
+    _check_countable(float(real.max()))  # the sum is then finite
     loads = np.maximum(_apportion(math.ceil(real.sum()), n, real.__getitem__, limit), 1)
     return Allocation(loads, real, time, needed / float(real.sum()))
 
@@ -206,7 +210,7 @@ class LeastTime(NamedTuple):
     Attributes
     ----------
     loads : (n,) int64 array
-        Partitions of each worker; 0 for those without whom it is sooner.
+        Partitions of each worker; 0 for workers that are better left out.
     time : float
         Mean seconds until the number has been returned, exact: `received_mean` of these loads.
     """
@@ -216,10 +220,10 @@ class LeastTime(NamedTuple):
 
 
 def least_time_loads(needed: int, delays: Heterogeneous, limit: int | None = None) -> LeastTime:
-    """Loads that bring `needed` partial gradients the soonest on average, of n workers.
+    """Loads of n workers that bring `needed` partial gradients the soonest on average.
 
-    P2 of Li et al., eq. (19), for the workers there are, where `optimal_loads` solves its limit of
-    many workers. With `needed` = k this is the lower bound of Theorem 2, eq. (21). Raises as
+    P2 of Li et al., eq. (19), for the given workers; `optimal_loads` solves its limit of many
+    workers. With `needed` = k this is the lower bound of Theorem 2, eq. (21). Raises as
     `optimal_loads`, and ValueError if the models are others, or `needed` is more than 5000.
 
     Parameters
@@ -227,19 +231,18 @@ def least_time_loads(needed: int, delays: Heterogeneous, limit: int | None = Non
     needed : int
         Partial gradients, repetitions counted, s in the paper.
     delays : Heterogeneous
-        Of `ShiftedExponential` times per computation, one model for each worker.
+        One `ShiftedExponential` model for each worker, with times per computation.
     limit : int, optional
-        Partitions that a worker may hold at most.
+        The most partitions that a worker may hold.
 
     Notes
     -----
-    All loads are tried where they are few, up to a thousand, as for three workers and `needed` = 9:
-    the time is then the least there is. Otherwise it is a search, from `optimal_loads`, from the
-    largest loads, and from equal loads of the fastest m workers for several m, as long as it is
-    sooner to change the load of a worker, of two, or of all that are alike. It may end above the
-    least time, which the bound of Theorem 2 is. Computes some hundred times `received_mean`,
-    O(n needed) each time at hundreds of moments: seconds for ten workers, many minutes for a
-    hundred.
+    Up to a thousand combinations of loads are all tried, as for three workers and `needed` = 9; the
+    time is then the minimum. Otherwise this is a local search. It starts from `optimal_loads`, from
+    the largest loads, and from equal loads of the fastest m workers for several m. It changes the
+    load of one worker, of two, or of all that are alike, as long as the time falls. It may end
+    above the minimum, which is the bound of Theorem 2. It calls `received_mean` some hundred times,
+    each O(n needed) at hundreds of moments: seconds for ten workers, many minutes for a hundred.
     """
     needed = at_least("needed", needed, 1)
     shifts, rates = _parameters(delays)
@@ -254,7 +257,8 @@ def least_time_loads(needed: int, delays: Heterogeneous, limit: int | None = Non
     def time(loads: NDArray[np.int64]) -> float:
         if loads.sum() < needed:
             return math.inf
-        key = tuple(sorted(zip(kinds.tolist(), loads.tolist(), strict=True)))  # workers alike
+        # Workers of the same kind may swap loads.
+        key = tuple(sorted(zip(kinds.tolist(), loads.tolist(), strict=True)))
         if key not in known:
             known[key] = received_mean(loads, delays, needed)
         return known[key]
@@ -281,10 +285,10 @@ def _descend(
     most: int,
     time: Callable[[NDArray[np.int64]], float],
 ) -> NDArray[np.int64]:
-    """Change loads in 0 .. most as long as that is sooner."""
+    """Change loads in 0 .. most as long as `time` falls; halve the step when no change helps."""
     step = 1 << max(0, int(loads.max()).bit_length() - 3)
     while True:
-        before = time(loads) * (1 - 1e-9)  # of which quadrature knows so much
+        before = time(loads) * (1 - 1e-9)  # quadrature resolves no smaller difference
         better = (other for other in _changes(loads, kinds, most, step) if time(other) < before)
         changed = next(better, None)
         if changed is not None:
@@ -298,7 +302,7 @@ def _descend(
 def _changes(
     loads: NDArray[np.int64], kinds: NDArray[np.int64], most: int, step: int
 ) -> Iterator[NDArray[np.int64]]:
-    """Loads of which those of one worker, two, or all that are alike, differ by `step`."""
+    """Yield loads that differ by `step` for one worker, for two, or for all that are alike."""
     _, first, alike = np.unique(
         np.stack([kinds, loads]), axis=1, return_index=True, return_inverse=True
     )
@@ -326,8 +330,8 @@ def generalised_bcc(
 ) -> Allocation:
     """Loads for the generalised coupon collector, `CouponCollector` with ``loads=``.
 
-    Li et al., section IV-C: those that bring k log k partial gradients the soonest, which is how
-    many it takes until random ones cover all k partitions, about. Raises as `optimal_loads`.
+    Li et al., section IV-C: the loads that bring k log k partial gradients the soonest. About that
+    many random ones cover all k partitions. Raises as `optimal_loads`.
 
     Parameters
     ----------
@@ -336,9 +340,9 @@ def generalised_bcc(
     delays
         As in `least_time_loads`.
     needed : int, optional
-        Partial gradients to wait for; floor(k log k) by default, k at least.
+        Partial gradients to wait for. Default: floor(k log k), or k if that is more.
     limit : int, optional
-        Partitions that a worker has room for, k at most and by default.
+        The most partitions that a worker may hold, up to k. Default: k.
     """
     k = at_least("k", k, 1)
     _check_countable(k)
@@ -350,7 +354,7 @@ def generalised_bcc(
 
 
 class CoverageBounds(NamedTuple):
-    """Bounds on the least mean time in which all partitions are covered, in seconds."""
+    """Bounds on the least mean time until all partitions are covered, in seconds."""
 
     lower: float
     upper: float
@@ -359,21 +363,23 @@ class CoverageBounds(NamedTuple):
 def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
     """Bounds on the mean time to have all partial gradients, for the best placement of the data.
 
-    Upper: Li et al., Theorem 2, eq. (22), the mean time until floor(c k log k) partial gradients
-    have come, and 1 more, in the unit of the times, with c = 2 + log(a + H_n / mu) / log k,
+    Upper bound: Li et al., Theorem 2, eq. (22). It is the mean time until floor(c k log k) partial
+    gradients have come, plus 1 in the unit of the times, with c = 2 + log(a + H_n / mu) / log k,
     a = max a_i and mu = min mu_i.
 
-    Lower: no loads return k partial gradients sooner, by Chernoff's bound for each moment t,
-    ``P(k by t) <= e^(-s k) prod_i max_l (1 + P(l done by t) (e^(s l) - 1))`` for any s. The paper's
-    eq. (21), ``received_mean(optimal_loads(k, ...).loads, delays, k)``, is a lower bound in the
-    limit of many workers only (Remark 5): at n = k = 2 loads of 1 may take 2.5 s where it says 4.
-    `least_time_loads` has its minimum for the workers there are. Raises as `optimal_loads`, and
-    ValueError if workers cannot hold as many as the upper bound takes.
+    Lower bound: no loads return k partial gradients sooner. For each moment t and any s, Chernoff's
+    bound is ``P(k by t) <= e^(-s k) prod_i max_l (1 + P(l done by t) (e^(s l) - 1))``. The paper's
+    eq. (21), ``received_mean(optimal_loads(k, ...).loads, delays, k)``, is a lower bound only in
+    the limit of many workers (Remark 5): for n = k = 2 it may say 4 s where loads of 1 take 2.5 s.
+    `least_time_loads` minimises it for the given workers.
+
+    Raises as `optimal_loads`, and ValueError if workers cannot hold as many partitions as the upper
+    bound takes.
 
     Parameters
     ----------
     k : int
-        Partitions, m in the paper; 2 at least.
+        Partitions, m in the paper; at least 2.
     delays
         As in `least_time_loads`.
     """
@@ -388,10 +394,10 @@ def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
 
 
 def _least_mean(k: int, shifts: NDArray[np.float64], rates: NDArray[np.float64]) -> float:
-    """Below the mean time until k partial gradients have come, whatever the loads."""
+    """Return a lower bound on the mean time until k partial gradients have come, for any loads."""
     kinds, counts = np.unique(np.stack([shifts, rates]), axis=1, return_counts=True)
-    # Loads by intervals, from `low` to `high`: of these the first is done soonest, and the last
-    # returns most.
+    # Intervals of loads from `low` to `high`: `low` is done soonest, `high` returns the most, so
+    # together they bound every load between.
     low = np.unique(np.floor(np.geomspace(1, k, _LOADS)).astype(np.int64))
     low = np.union1d(low, np.arange(1, min(k, _EACH) + 1))
     high = np.append(low[1:] - 1, k)
@@ -399,7 +405,7 @@ def _least_mean(k: int, shifts: NDArray[np.float64], rates: NDArray[np.float64])
     grown = np.expm1(s[:, None] * high)
 
     def enough(t: float) -> float:
-        """At most the probability that k have come by t."""
+        """Upper bound on the probability that k have come by time t."""
         logs = -s * k
         mean = 0.0
         for (shift, rate), count in zip(kinds.T.tolist(), counts.tolist(), strict=True):
@@ -412,10 +418,10 @@ def _least_mean(k: int, shifts: NDArray[np.float64], rates: NDArray[np.float64])
     while enough(end) < 1:
         end *= 2
     before = 0.0
-    for _ in range(20):  # until when it says nothing
+    for _ in range(20):  # bisect for the time from which the bound on the probability is 1
         middle = (before + end) / 2
         before, end = (before, middle) if enough(middle) == 1 else (middle, end)
-    # In each step the probability that they are still to come is that at its end, or more.
+    # P(fewer than k by t) falls with t, so in each step it is at least its value at the end.
     times = np.linspace(0, end, _STEPS + 1)[1:]
     return float(sum(1 - enough(t) for t in times.tolist())) * end / _STEPS
 
@@ -426,7 +432,7 @@ class Assigned(NamedTuple):
     Attributes
     ----------
     code : BinaryCode
-        The code with the assignment whose rounds are shortest.
+        The code with the assignment that has the shortest mean round.
     simulations : dict of str to Simulation
         Simulated rounds of each assignment, the fastest first.
     """
@@ -448,20 +454,20 @@ def assign(
 ) -> Assigned:
     """Choose the assignment of a `BinaryCode` for workers of these speeds.
 
-    It simulates all assignments on the same delays, as none is always best.
+    This simulates all assignments on the same delays, because none is always best.
 
     Parameters
     ----------
     speeds : (n,) array
         Relative speeds of the workers, positive.
     k : int, optional
-        Partitions, n by default. More of them make blocks fit the speeds better.
+        Partitions, n by default. With more partitions, blocks fit the speeds better.
     stragglers : int
         Stragglers to tolerate, s.
     delays : DelayModel, optional
-        How late workers are. If slow workers are later in proportion, use
-        ``Heterogeneous([Exponential(0.5 / v, per="computation") for v in speeds])``. Default: not
-        at all.
+        The delays of the workers. If slow workers are later in proportion, use
+        ``Heterogeneous([Exponential(0.5 / v, per="computation") for v in speeds])``. Default: no
+        delays.
     cost : float or (n,) array, optional
         Seconds to compute one partial gradient. Default: ``1 / speeds``.
     rounds, seed, interrupted
@@ -470,7 +476,7 @@ def assign(
     Raises
     ------
     ValueError
-        If a parameter is impossible; says why.
+        If a parameter is impossible; the message says why.
     TypeError
         If an argument has a wrong type.
 
@@ -496,7 +502,7 @@ def assign(
         )
         for name in ASSIGNMENTS
     }
-    with np.errstate(over="ignore"):  # what is then Inf is refused
+    with np.errstate(over="ignore"):  # `simulate` refuses Inf
         seconds = 1 / given if cost is None else check_cost(given.size, cost)
     found = {
         name: simulate(
@@ -509,7 +515,7 @@ def assign(
 
 
 def _parameters(delays: Delays) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Shifts and rates of each worker."""
+    """Return the shifts and rates of all workers."""
     check_delays(delays)
     models = delays.models if isinstance(delays, Heterogeneous) else ()
     fit = [m for m in models if isinstance(m, ShiftedExponential) and m.per == "computation"]
@@ -522,9 +528,9 @@ def _parameters(delays: Delays) -> tuple[NDArray[np.float64], NDArray[np.float64
 
 
 def _root(c: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The positive y of y = c + log(1 + y)."""
+    """Return the positive root y of y = c + log(1 + y)."""
     y = c + np.sqrt(2 * c)
-    for _ in range(100):  # monotone, quadratic: some 6 steps
+    for _ in range(100):  # monotone and quadratic: about 6 steps
         lower = y - (y - c - np.log1p(y)) * (1 + y) / y
         if not np.any(lower < y):
             break
@@ -540,7 +546,7 @@ def _limited_time(
     limit: int,
     least: float,
 ) -> float:
-    """When `needed` have been returned on average, `least` at least, by loads up to `limit`."""
+    """Return t* for loads of at most `limit`; it is at least `least`, the t* without a limit."""
     if needed == shifts.size * limit:
         return math.inf
 
@@ -561,9 +567,10 @@ def _apportion(
     weights: Callable[[NDArray[np.bool_]], NDArray[np.float64]],
     limit: int | None = None,
 ) -> NDArray[np.int64]:
-    """Whole numbers of this sum, in proportion to n weights, up to `limit`: largest remainders.
+    """Share out `total` in whole numbers by n weights, up to `limit` each, by largest remainders.
 
-    ``weights(some)`` are those of some, which beside those of all may be too small for floats.
+    ``weights(some)`` returns the weights of some workers. It may scale them anew, because relative
+    to the largest weight of all workers they may be too small for floats.
     """
     _check_countable(total)
     capped = np.zeros(n, dtype=bool)

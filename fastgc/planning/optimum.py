@@ -29,10 +29,10 @@ __all__ = [
     "round_time",
 ]
 
-_GRID = 1001  # fractions among which the search for the best one begins
-_SHORT = Fraction(1, 10**12)  # of a whole number of partitions, by rounding
+_GRID = 1001  # fractions on the grid from which the search for the best one begins
+_SHORT = Fraction(1, 10**12)  # relative rounding error allowed below a whole number of partitions
 
-# products for f of n messages, and their leading term where n is large
+# For each order: products for f of n messages, and their leading term for large n.
 _PRODUCTS: dict[str, tuple[Callable[[float, float], float], Callable[[float, float], float]]] = {
     "f2": (lambda f, n: f * (f - 1), lambda f, n: f * f),
     "f3": (lambda f, n: f**3, lambda f, n: f**3),
@@ -42,15 +42,15 @@ _PRODUCTS: dict[str, tuple[Callable[[float, float], float], Callable[[float, flo
 
 @dataclass(frozen=True)
 class DecodeCost:
-    """Time in which the master computes a decoding vector for f of n messages.
+    """The time in which the master computes a decoding vector for f of n messages.
 
     Parameters
     ----------
     seconds : float
-        Per product, c_m, not negative.
+        Seconds per product, c_m, not negative.
     order : "f2", "f3" or "fs"
-        Products: f (f - 1), Algorithm 3 of Halbawi et al.; f^3, a solve; f (n - f), the locator
-        form.
+        The number of products. "f2": f (f - 1), Algorithm 3 of Halbawi et al. "f3": f^3, a solve.
+        "fs": f (n - f), the locator form.
 
     Raises
     ------
@@ -75,11 +75,11 @@ class DecodeCost:
             raise ValueError(f"order must be one of {', '.join(_PRODUCTS)}, not {self.order!r}")
 
     def __call__(self, f: int, n: int) -> float:
-        """Seconds."""
+        """Return the seconds for f of n messages."""
         return self.seconds * _PRODUCTS[self.order][0](f, n)
 
     def limit(self, alpha: float, n: int) -> float:
-        """Seconds for f = (1 - alpha) n messages, leading term for large n, as in eq. (20)."""
+        """Return the leading term for large n of f = (1 - alpha) n messages, as in eq. (20)."""
         alpha, n = check_real("alpha", alpha), check_integer("n", n)
         return self.seconds * _PRODUCTS[self.order][1]((1 - alpha) * n, n)
 
@@ -108,8 +108,8 @@ def round_time(
     k : int, optional
         Partitions, n by default.
     decode : callable, optional
-        ``decode(f, n)`` gives the seconds that decoding takes, for example a `DecodeCost`. Default:
-        0, as decoding vectors are computed offline.
+        ``decode(f, n)`` returns the seconds of decoding; for example, a `DecodeCost`. Default: 0,
+        because decoding vectors are computed offline.
 
     Returns
     -------
@@ -147,8 +147,8 @@ class Optimum(NamedTuple):
     time : float
         Mean seconds of a round.
     times : (n,) float64 array
-        The times of all thresholds 1 .. n; Inf if the mean does not exist, NaN if the load is
-        beyond the limit or it is unknown whether the mean exists.
+        The times of all thresholds 1 .. n: Inf if the mean does not exist, NaN if the load exceeds
+        the limit or it is unknown whether the mean exists.
     """
 
     f: int
@@ -166,7 +166,9 @@ def optimal_threshold(
     decode: Callable[[int, int], float] | None = None,
     max_load: int | None = None,
 ) -> Optimum:
-    """The recovery threshold with the least mean time of a round (Halbawi et al., section 5).
+    """Return the recovery threshold with the least mean time of a round.
+
+    Halbawi et al., section 5.
 
     Parameters
     ----------
@@ -175,12 +177,12 @@ def optimal_threshold(
     delays, cost, k, decode
         As in `round_time`.
     max_load : int, optional
-        Partitions that a worker has room for.
+        The most partitions that a worker can hold.
 
     Returns
     -------
     Optimum
-        If several are best, the largest threshold, which has the least load.
+        Of several best thresholds, the largest, which has the least load.
 
     Raises
     ------
@@ -196,7 +198,7 @@ def optimal_threshold(
             f"max_load must be at least {loads[-1]}, what a worker computes if all are waited for, "
             f"not {max_load}"
         )
-    # the f-th delay has a mean if the n - f + 1 heaviest tails together fall faster than 1 / t
+    # The f-th delay has a mean if the n - f + 1 smallest tail exponents add up to more than 1.
     least, tails = (np.cumsum(each)[::-1] for each in tail_bounds(delays.tail_indices(n)))
     exists = least > 1
     unknown = ~exists & (tails > 1)
@@ -226,20 +228,20 @@ def optimal_threshold(
 def limit_time(
     alpha: float, delays: Pareto, work: float, decode: DecodeCost | None = None, n: int = 0
 ) -> float:
-    """Mean time of a round for n >> 1, by the fraction of the data that a worker computes on.
+    """Mean time of a round for n >> 1, if each worker computes a fraction `alpha` of the data.
 
-    Halbawi et al., eq. (21), t_0 alpha^(-1/xi) + c_g N alpha; with `decode` eq. (20).
+    Halbawi et al., eq. (21), t_0 alpha^(-1/xi) + c_g N alpha; with `decode`, eq. (20).
 
     Parameters
     ----------
     alpha : float
         Fraction w / k, in (0, 1].
     delays : Pareto
-        Per round.
+        Delays per round.
     work : float
         Seconds that one worker needs for all data, c_g N.
     decode : DecodeCost, optional
-        By default decoding vectors are computed offline.
+        Default: decoding vectors are computed offline.
     n : int
         Workers, for `decode`.
 
@@ -273,9 +275,9 @@ def optimal_fraction(
     max_load: int | None = None,
     k: int | None = None,
 ) -> float:
-    """The fraction of the data per worker with the least `limit_time`.
+    """Return the fraction of the data per worker with the least `limit_time`.
 
-    Halbawi et al., eq. (22), (t_0 / (c_g N xi))^(xi / (1 + xi)); with `decode` the minimum of
+    Halbawi et al., eq. (22), (t_0 / (c_g N xi))^(xi / (1 + xi)); with `decode`, the minimum of
     eq. (20), found numerically. `max_load` bounds it by a worker's memory (section 5).
 
     Parameters
@@ -283,9 +285,9 @@ def optimal_fraction(
     delays, work, decode, n
         As in `limit_time`.
     max_load : int, optional
-        Partitions that a worker has room for, as in `optimal_threshold`.
+        The most partitions that a worker can hold, as in `optimal_threshold`.
     k : int, optional
-        Partitions in all, for `max_load`; n by default.
+        Number of partitions, for `max_load`; n by default.
 
     Returns
     -------
@@ -296,8 +298,8 @@ def optimal_fraction(
     Raises
     ------
     ValueError, TypeError
-        As in `round_time`; ValueError also if every worker should compute everything,
-        and has the room: delays are then long beside the work (offline: t_0 >= c_g N xi).
+        As in `round_time`; ValueError also if it is best that every worker computes everything, and
+        memory allows it. Delays are then long compared to the work (offline: t_0 >= c_g N xi).
 
     Examples
     --------
@@ -311,13 +313,13 @@ def optimal_fraction(
     """
     _check_limit(delays, work, decode, n)
     room = _room(max_load, n, k)
-    # decoding gains at most c_m n^2 with alpha: an optimum is not below the one with that work
+    # As alpha grows, decoding time grows at a rate of at most c_m n^2. So the optimum is not below
+    # the optimum of a work that is larger by that rate: up to there, the time falls.
     most = 0.0 if decode is None else decode.seconds * n**2
     ratio = delays.scale / (delays.shape * (work + most)) if work + most else math.inf
-    # up to here the time falls as alpha grows
     alpha = min(float(ratio ** (delays.shape / (1 + delays.shape))), room)
     if most and alpha < room:
-        # a grid first: with decoding cheap at both ends, as by the locator, there may be two minima
+        # Search a grid first: there may be two minima if decoding is cheap at both ends, as "fs".
         grid = np.linspace(alpha, room, _GRID).tolist()
         times = [_limit_time(a, delays, work, decode, n) for a in grid]
         at = int(np.argmin(times))
@@ -338,14 +340,14 @@ def optimal_fraction(
 
 
 class CodeParameters(NamedTuple):
-    """What a code is made with.
+    """The load and threshold of a code.
 
     Attributes
     ----------
     load : int
         Partitions per worker, w.
     stragglers : int
-        Tolerated, s.
+        Stragglers tolerated, s.
     f : int
         Recovery threshold, n - s.
     """
@@ -356,16 +358,17 @@ class CodeParameters(NamedTuple):
 
 
 def code_parameters(alpha: float, n: int, k: int | None = None) -> CodeParameters:
-    """Load and threshold of a code whose workers have room for a fraction of the data.
+    """Return load and threshold of a code whose workers can hold a fraction `alpha` of the data.
 
-    It tolerates as many stragglers as a load of at most alpha k allows (Halbawi et al., eq. 2), by
-    the least load that does. With k = n its threshold is ceil((1 - alpha) n) + 1, eq. (18).
+    The code tolerates as many stragglers as a load of at most alpha k allows (Halbawi et al., eq.
+    2), and has the least load that tolerates them. With k = n its threshold is ceil((1 - alpha) n)
+    + 1, eq. (18).
 
     Parameters
     ----------
     alpha : float
-        Fraction of the data, in (0, 1], as `optimal_fraction` gives it. What is below a whole
-        number of partitions by no more than a relative 1e-12 counts as that number.
+        Fraction of the data, in (0, 1], as `optimal_fraction` gives it. If alpha k is below a whole
+        number by a relative 1e-12 or less, it counts as that number.
     n : int
         Workers.
     k : int, optional
@@ -379,8 +382,8 @@ def code_parameters(alpha: float, n: int, k: int | None = None) -> CodeParameter
 
     Notes
     -----
-    Rounding down keeps to what a worker has room for. `optimal_threshold` compares all thresholds,
-    and is exact for any n; `optimal_fraction` is so for large n.
+    The load is rounded down, so that a worker can hold it. `optimal_threshold` compares all
+    thresholds, and is exact for any n; `optimal_fraction` is exact only for large n.
 
     Examples
     --------
@@ -423,7 +426,7 @@ def _check_limit(delays: Pareto, work: float, decode: DecodeCost | None, n: int)
 
 
 def _room(max_load: int | None, n: int, k: int | None) -> float:
-    """The largest fraction of the data that a worker has room for."""
+    """Return the largest fraction of the data that a worker can hold."""
     if max_load is None:
         if k is not None:
             raise ValueError(f"k={k} is for max_load, which is not given")

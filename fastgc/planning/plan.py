@@ -1,4 +1,4 @@
-"""Which code and how much redundancy: codes and loads ranked by the expected time of a round."""
+"""Choose a code and its load: rank codes and loads by the expected time of a round."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from ..stability import amplification
 
 __all__ = ["CODES", "SHORTER", "Choice", "Plan", "plan"]
 
-# Codes that give the exact gradient of any model. Others must be named: "ignore" and
-# "uc-mmc-pg" leave partial gradients out, Lagrange codes need gradients quadratic in the data.
+# Codes that give the exact gradient of any model. All others must be named: "ignore" and
+# "uc-mmc-pg" leave partial gradients out, and Lagrange codes need gradients quadratic in the data.
 CODES = (
     "rs",
     "rs-clustered",
@@ -51,26 +51,26 @@ CODES = (
     "uc-mmc",
 )
 
-# With a bandwidth, also codes whose messages are shorter.
+# Codes with shorter messages, which are tried too if a bandwidth is given.
 SHORTER = ("ye-abbe", "ye-abbe-clustered")
 
-# Codes that take speeds, with the further options that are tried then.
+# Codes that take speeds, and the further options to try with them.
 _BY_SPEED = {
     "binary": [f",assignment={each}" for each in ASSIGNMENTS if each != "uniform"],
     "rs-clustered": [""],
 }
 
-_GRID = 32  # loads of a code that are simulated first, and then again around the best
-_FEW = 5  # the same of codes that are simulated event by event: numbers of holders
-_SETS = 9  # sets of survivors over which decoding is timed and its stability judged
-_TOLD_APART = 1 << 16  # coefficients, at most, that are compared to tell codes apart
-_TIMED = 0.05  # seconds of decoding, after which no further set is timed
-_TIMED_BYTES = 1 << 26  # of messages that are combined to time it
+_GRID = 32  # loads of a code to simulate first, and then around the best
+_FEW = 5  # the same for "reactive", which is simulated event by event
+_SETS = 9  # sets of survivors for timing the decoding and judging its stability
+_TOLD_APART = 1 << 16  # codes with more coefficients are not compared by their fingerprints
+_TIMED = 0.05  # seconds of decoding after which no further set is timed
+_TIMED_BYTES = 1 << 26  # size of the messages combined to time the combination, at most
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A code at one load, with what to expect of it.
+    """A code at one load, with its expected times and errors.
 
     Attributes
     ----------
@@ -87,13 +87,13 @@ class Choice:
     simulation : Simulation
         The simulated rounds.
     amplification : float
-        Amplification of rounding errors (`fastgc.stability.amplification`), median over random sets
-        of survivors. It is computed on first use, like `error`.
+        Median, over random sets of survivors, of the amplification of rounding errors
+        (`fastgc.stability.amplification`). It is computed on first use, like `error`.
     amplification_interval : pair of floats
-        The second least and the second largest of these, which contain the median over all sets
-        with 96% confidence.
+        The second smallest and the second largest of these amplifications. The median over all sets
+        lies between them with 96% confidence.
     error : float
-        The gradient's relative error that `Code.trust` predicts for these sets, median.
+        Median, over these sets, of the gradient's relative error that `Code.trust` predicts.
     allowed : float
         The largest allowed residual.
     """
@@ -112,13 +112,13 @@ class Choice:
     def residual(self) -> float:
         """Part of the gradient that simulated rounds leave out, root mean square.
 
-        NaN, as not computed, for codes that decode only what is exact up to rounding.
+        It is NaN, not computed, for codes that decode only what is exact up to rounding.
         """
         return self.simulation.residual
 
     @property
     def near(self) -> bool:
-        """Whether rounds leave out no more than is `allowed`, or no more than rounding does."""
+        """Whether the residual is at most `allowed`, or of the order of rounding."""
         return not self.residual > max(self.allowed, UNSTABLE)
 
     def __repr__(self) -> str:
@@ -145,16 +145,16 @@ class Choice:
 
     @property
     def trustworthy(self) -> bool:
-        """Whether more than half of float64's digits are right, or the error is `allowed`."""
+        """Whether more than half of float64's digits are right, or the residual is `allowed`."""
         return self.near if self.residual > UNSTABLE else self.error <= UNSTABLE
 
 
-# Part of a round's time that decoding is not measured to.
+# Relative accuracy, of a round's time, to which decoding is measured.
 MEASURED = 0.01
 
 
 def _ranked(choices: list[Choice]) -> list[Choice]:
-    """The fastest first; of those that wait as long and decode about as fast, the smaller loads."""
+    """Sort the fastest first; among equal waits and nearly equal times, the smaller load first."""
 
     def alike(other: Choice, first: Choice) -> bool:
         near = other.time <= first.time * (1 + MEASURED)
@@ -192,7 +192,7 @@ class Plan(NamedTuple):
         return "\n".join(lines) + ")"
 
     def _repr_html_(self) -> str:
-        """What notebooks show: the fastest choice of each code."""
+        """Return a table of the fastest choice of each code, which notebooks show."""
         rows = [
             (
                 each.name,
@@ -250,18 +250,18 @@ def plan(
 ) -> Plan:
     """Rank codes and loads by the expected time of a round.
 
-    Every code is simulated at every load, on the same delays. (If there are many loads, it tries 32
-    that are spread geometrically, and then as many around the best.) Decoding is measured: the
-    decoding vector of each code, with one BLAS thread if threadpoolctl is installed, and the
-    combination of its messages.
+    Every code is simulated at every load, on the same delays. If there are many loads, 32 are tried
+    that are spread geometrically, and then 32 around the best. Two parts of decoding are timed on
+    this machine: computing the decoding vector of each code, with one BLAS thread if threadpoolctl
+    is installed, and combining messages.
 
     Parameters
     ----------
     n : int
         Workers.
     delays : DelayModel, optional
-        How late workers are. Default: not at all. With `fastgc.delays.Outages`, the workers of all
-        codes are assigned to their domains (`fastgc.Code.placed`).
+        The delays of the workers. Default: no delays. With `fastgc.delays.Outages`, the workers of
+        all codes are assigned to their domains (`fastgc.Code.placed`).
     cost : float or (n,) array
         Seconds to compute one partial gradient.
     k : int, optional
@@ -274,13 +274,13 @@ def plan(
         The most partitions that a worker can hold.
     residual : float
         The largest part of the gradient that a code may leave out, root mean square over rounds
-        (`Simulation.residual`). Codes that leave out more come last and are never the best, as a
-        code that does half of the work has short rounds. Default: only what rounding leaves out.
+        (`Simulation.residual`). Codes that leave out more come last and are never the best: a code
+        that does half of the work always has short rounds. Default: the order of rounding.
     codes : sequence of str or Code, optional
-        Names, as `fastgc.codes.make` takes them, which are tried at every load, and codes. Default:
+        Codes, and names as `fastgc.codes.make` takes them; a name is tried at every load. Default:
         `CODES`, and with a `bandwidth` also `SHORTER`.
     stragglers : int
-        The fewest stragglers that a code must tolerate, whoever they are.
+        The fewest stragglers that a code must tolerate, in any set.
     speeds : (n,) array, optional
         Relative speeds of the workers. ``"binary"`` and ``"rs-clustered"`` are then also tried with
         them, the former with every assignment. They only shape the codes; `delays` and `cost` say
@@ -297,7 +297,7 @@ def plan(
     Raises
     ------
     ValueError
-        If a parameter is impossible, or if no code fits; says why.
+        If a parameter is impossible, or if no code fits; the message says why.
 
     Examples
     --------
@@ -331,7 +331,7 @@ def plan(
     listed = None if speeds is None else check_speeds(speeds, n).tolist()
     check_model(delays)
     if delays is not None:
-        sample(delays, 0, n, seed)  # raises where they are those of other workers
+        sample(delays, 0, n, seed)  # raises if the delays are for another number of workers
     how = {
         "cost": cost,
         "rounds": rounds,
@@ -351,7 +351,7 @@ def plan(
 def _searched(
     codes: Sequence[str | Code], trials: _Trials, progress: bool
 ) -> tuple[list[Choice], dict[str, str]]:
-    """All choices of these codes, and why codes have none."""
+    """Return all choices of these codes, and for each code without a choice the reason."""
     choices, refused = list[Choice](), dict[str, str]()
     shown: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
     if progress:
@@ -371,7 +371,7 @@ def _searched(
 
 
 def _distinct(codes: Sequence[str | Code], n: int, k: int) -> list[str | Code]:
-    """Each code once."""
+    """Check codes and names; return each once."""
     if isinstance(codes, str):
         raise ValueError(f"codes must be a sequence of names, not the text {codes!r}")
     if not codes:
@@ -387,7 +387,7 @@ def _distinct(codes: Sequence[str | Code], n: int, k: int) -> list[str | Code]:
 
 @dataclass(frozen=True)
 class _Trials:
-    """Arguments of `plan`; `how` holds those that go to `simulate`."""
+    """The arguments of `plan`; `how` holds those that go to `simulate`."""
 
     n: int
     k: int
@@ -403,7 +403,7 @@ class _Trials:
     meter: _Meter
 
     def make(self, name: str | Code, stragglers: int) -> Code:
-        """The code; ValueError if it does not fit."""
+        """Make the code; raise ValueError if it does not fit."""
         seed = self.how["seed"]
         code = name if isinstance(name, Code) else made(name, self.n, self.k, stragglers, seed)
         if code.scheme.stored > self.memory:
@@ -421,7 +421,7 @@ class _Trials:
         return self.delays.placed(code) if isinstance(self.delays, Outages) else code
 
     def ways(self, name: str | Code) -> list[str | Code]:
-        """The code without speeds, and if it takes them in all ways with them."""
+        """Return the code without speeds and, if it takes them, in all ways with speeds."""
         ways = [name]
         if self.speeds is not None and isinstance(name, str):
             listed = f"{name}:speeds={'/'.join(map(repr, self.speeds))}"
@@ -429,7 +429,7 @@ class _Trials:
         return ways
 
     def judge(self, name: str, code: Code) -> Callable[[], Choice]:
-        """Time the decoding of a code; return what simulates its rounds."""
+        """Time the decoding of a code; return a function that simulates its rounds."""
         sets = [np.array(heard) for heard in code.scheme.random_arrivals(_SETS, seed=0)]
         decode = self.meter.decode_seconds(code, sets)
 
@@ -444,14 +444,14 @@ class _Trials:
 
 
 def made(name: str, n: int, k: int | None, stragglers: int, seed: int) -> Code:
-    """The code by this name, without warnings: the plan itself says whether it is stable."""
+    """Make a code by name, without the warning of instability, which results report."""
     with warnings.catch_warnings(), unasked():
         warnings.simplefilter("ignore", InstabilityWarning)
         return catalogue.make(name, n, k, stragglers, seed)
 
 
 def reasons(refused: Mapping[str, str]) -> list[str]:
-    """Why codes do not fit: each reason once, after the codes it applies to."""
+    """Return the reasons why codes do not fit, each once, after the codes to which it applies."""
     codes: dict[str, list[str]] = {}
     for name, why in refused.items():
         codes.setdefault(why, []).append(name)
@@ -459,7 +459,7 @@ def reasons(refused: Mapping[str, str]) -> list[str]:
 
 
 class _Once:
-    """A choice, simulated by the thread that first asks for it; another one waits."""
+    """A choice, simulated by the first thread that calls it; the other thread waits."""
 
     def __init__(self, simulate: Callable[[], Choice]) -> None:
         self._simulate, self._lock = simulate, Lock()
@@ -504,14 +504,14 @@ class _Search:
         self._times(near)
 
     def _times(self, stragglers: list[int]) -> list[float]:
-        """Least time for each number of stragglers; takes half of a code's progress."""
+        """Return the least time for each number of stragglers; make half of a code's progress."""
         tried = []
         for s in stragglers:
             tried.append([self._try(code, s) for code in self._ways])
             self._advance()
         for _ in range(_GRID - len(stragglers)):
             self._advance()
-        # Backwards: the other thread has worked from the front since the first was made.
+        # Go backwards: the other thread works from the front, and has since the first submit.
         for _, choice in reversed(self._tried):
             choice()
         found = ([choice() for choice in some if choice] for some in tried)
@@ -523,7 +523,7 @@ class _Search:
         except ValueError as error:
             self.refusal = self.refusal or str(error)
             return None
-        for other, choice in self._tried:  # another s may make the same code
+        for other, choice in self._tried:  # several s may make the same code
             if _same(code, other):
                 return choice
         choice = _Once(self._trials.judge(self.name, code))
@@ -533,7 +533,7 @@ class _Search:
 
 
 def _same(code: Code, other: Code) -> bool:
-    """Whether the workers of both codes hold and send the same."""
+    """Whether the workers of both codes hold and send the same, as far as this is cheap to tell."""
     if (code.load, code.scheme.message_count) != (other.load, other.scheme.message_count):
         return False
     if code.scheme.spare != other.scheme.spare:
@@ -551,7 +551,7 @@ class _Meter:
 
     def __init__(self, p: int) -> None:
         count = 16
-        timed = min(p, _TIMED_BYTES // (8 * count))  # beyond that, time is proportional
+        timed = min(p, _TIMED_BYTES // (8 * count))  # beyond this, time is proportional to p
         rows = np.ones((count, timed))
         out, vector = np.empty(timed), np.ones(count)
         prepared = kernels.Rows.of(rows, timed, rows.dtype)
@@ -560,11 +560,14 @@ class _Meter:
         self._per_row = seconds / count * (p / timed)
 
     def decode_seconds(self, code: Code, sets: Sequence[NDArray[np.int64]]) -> float:
-        """Seconds for the decoding vector and for combining as many messages as it uses."""
+        """Return the median seconds to compute a decoding vector and combine the messages it uses.
+
+        Return Inf if the code has no decoding vector in float64.
+        """
         decoder = code.decoder()
         seconds: list[float] = []
         try:
-            decoder(sets[0])  # makes what is made once
+            decoder(sets[0])  # not timed: the first call also prepares the decoder
             for survivors in sets:
                 if sum(seconds) > _TIMED:
                     break
@@ -574,17 +577,17 @@ class _Meter:
                 read = np.count_nonzero(vector) * code.scheme.message_weight
                 seconds.append(elapsed + self._per_row * read)
         except OverflowError:
-            return math.inf  # it has no decoding vector in float64
+            return math.inf
         return float(np.median(seconds))
 
 
 def _stability(
     code: Code, sets: Sequence[NDArray[np.int64]]
 ) -> tuple[float, float, tuple[float, float]]:
-    """Medians of how rounding is amplified, and of the error that leads to; the former's interval.
+    """Return the median amplification and error over `sets`, and the amplification's interval.
 
-    Of nine independent numbers the second and the eighth have the median between them unless eight
-    or all of them are on one side of it: with probability 1 - 20 / 2^9.
+    The median lies between the second and the eighth of nine independent numbers unless eight or
+    all of them are on one side of it, that is with probability 1 - 20 / 2^9.
     """
     growths, errors = [], []
     for survivors in sets:

@@ -1,4 +1,4 @@
-"""A grid of codes, workers, stragglers and delays, with the time of a round in each cell."""
+"""Simulate a grid of codes, workers, stragglers and delays, with the time of a round a cell."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cell", "Sweep", "sweep"]
 
-_NORMAL = 1.959963984540054  # standard errors to each side that hold 95%
+_NORMAL = 1.959963984540054  # standard errors to each side of a mean that contain 95%
 
 Integers = int | Sequence[int]
 
@@ -32,7 +32,7 @@ Integers = int | Sequence[int]
 class Cell(NamedTuple):
     """One cell of a grid, with its results.
 
-    Numbers are NaN if nothing was computed; `reason` says why. Intervals contain the mean with 95%
+    Numbers that were not computed are NaN; `reason` says why. Intervals contain the mean with 95%
     confidence, if rounds are independent and their means nearly normal.
 
     Attributes
@@ -42,20 +42,21 @@ class Cell(NamedTuple):
     n, k, stragglers : int
         Workers, partitions, and stragglers that the code was asked to tolerate.
     delays : str
+        Text or description of the delays.
     load : int
         Largest number of partitions of a worker; 0 if there is no such code.
     tolerated : int or None
-        Stragglers that the code tolerates in the worst case; None if it is not known.
+        Stragglers that the code tolerates in the worst case; None if unknown.
     seconds, seconds_low, seconds_high : float
         Mean simulated time of a round, and its interval.
     median, late : float
         Seconds within which half of the rounds, and 99% of them, ended.
     workers, messages, gradients, computations : float
-        Workers waited for, messages received, their size in gradients, and partial gradients
-        computed by then, on average.
+        Means of the workers waited for, the messages received, their size in gradients, and the
+        partial gradients computed by then.
     residual, largest_residual : float
-        How far the coefficients of the partial gradients in the decoded gradient are from 1: the
-        root mean square over the first rounds, and the largest.
+        Root mean square and maximum of the residual over the first rounds: how far the coefficients
+        of the partial gradients in the decoded gradient are from 1.
     largest_error : float
         The largest relative error of a gradient that `Code.trust` predicts for these rounds.
     mean_exists : bool or None
@@ -63,7 +64,7 @@ class Cell(NamedTuple):
     measured, measured_low, measured_high : float
         Mean time of a round of processes on this machine, and its interval.
     reason : str
-        Why something is missing; empty if nothing is.
+        Why a number is missing; empty if none is.
     """
 
     code: str
@@ -104,7 +105,7 @@ class Cell(NamedTuple):
 class Sweep:
     """The result of `sweep`: cells, which are computed while you iterate over them.
 
-    ``len`` is the number of cells. Each iteration computes them anew.
+    ``len`` is the number of cells. Each new iteration computes all cells again.
     """
 
     def __init__(
@@ -143,18 +144,18 @@ def sweep(
 ) -> Sweep:
     """Simulate every code for all numbers of workers and stragglers, and all delays.
 
-    Impossible cells, for instance with more stragglers than a code tolerates, are included, with
-    the reason. A code that is the same for several numbers of stragglers is simulated once.
+    Impossible cells are included with the reason, for instance if a code cannot tolerate so many
+    stragglers. A code that is the same for several numbers of stragglers is simulated once.
 
     Parameters
     ----------
     codes : str or sequence of str
         Names, as `fastgc.codes.make` takes them: ``"rs"``, ``"bcc:load=5"``, ``"module:Class"``.
     n, stragglers : int or sequence of int
-        Workers, and stragglers to tolerate. Or only `n`, a sequence of pairs of both.
+        Workers, and stragglers to tolerate. Or only `n`, as a sequence of pairs of both.
     delays : DelayModel or str, or a sequence of such, optional
-        How late workers are, as models, as text that `fastgc.delays.parse` reads, or as pairs of a
-        text, by which results name them, and a model. Default: not at all.
+        The delays of the workers: a model, a text that `fastgc.delays.parse` reads, or a pair of a
+        name for the results and a model. Default: no delays.
     k : int, optional
         Partitions. Default: as many as workers.
     cost : float or (n,) array
@@ -167,21 +168,20 @@ def sweep(
     rounds : int
         Rounds to simulate in each cell.
     sets : int
-        For how many of these rounds the residual and the error are computed.
+        Number of these rounds for which the residual and the error are computed.
     seed : int
-        Seed of delays and random codes; the same for cells with the same n and delays.
+        Seed of delays and random codes. Cells with the same n and delays have the same delays.
     interrupted, processors
         As in `fastgc.simulation.simulate`.
     live : int
-        Rounds to measure in each cell as well, with worker processes on this machine. Default:
-        none.
+        Rounds to measure in each cell, with worker processes on this machine. Default: none.
     data, model : optional
-        What these workers compute. Default: softmax regression of the handwritten digits.
+        Data and model of these workers. Default: softmax regression of the handwritten digits.
 
     Returns
     -------
     Sweep
-        Of `Cell`. Cells are computed when you iterate over it.
+        An iterable of `Cell`.
 
     Raises
     ------
@@ -225,7 +225,7 @@ def sweep(
                 code = made(name, workers, k, s, seed)
                 cell = cell._replace(k=code.k, load=code.load, tolerated=code.stragglers)
                 if law is not None:
-                    sample(law, 0, workers, seed)  # raises where it is of other workers
+                    sample(law, 0, workers, seed)  # raises if it is for another number of workers
                 if (code, at) not in known:
                     known[code, at] = found(code, law)
                 cell = cell._replace(**known[code, at])
@@ -239,7 +239,7 @@ def sweep(
 def _simulated(
     code: Code, law: DelayModel | None, rounds: int, sets: int, how: dict[str, Any]
 ) -> dict[str, Any]:
-    """What simulated rounds say of a cell."""
+    """Return the fields of a cell that simulated rounds give."""
     run = simulate(code, law, rounds=rounds, **how)
     heard = [each.received for each in follow(code, law, rounds=min(sets, rounds), **how).rounds]
     residuals = [code.residual(each) for each in heard]
@@ -267,7 +267,7 @@ def _measured(
     data: Dataset | None,
     model: Model | None,
 ) -> dict[str, Any]:
-    """What rounds of processes on this machine say of a cell."""
+    """Return the fields of a cell that rounds of processes on this machine give."""
     from ..data import load
     from ..models import SoftmaxRegression
     from .live import measured_rounds
@@ -283,7 +283,7 @@ def _measured(
 
 
 def _interval(name: str, mean: float, error: float) -> dict[str, float]:
-    """A mean and its interval, by the names of a cell."""
+    """Return a mean and its interval, by the fields' names in a cell."""
     return {
         name: mean,
         f"{name}_low": mean - _NORMAL * error,
@@ -316,7 +316,7 @@ def _names(codes: str | Sequence[str]) -> list[str]:
 
 
 def _sizes(n: Any, stragglers: Integers | None) -> dict[int, list[int]]:
-    """Stragglers to tolerate of each number of workers."""
+    """Return the numbers of stragglers to tolerate for each number of workers."""
     if stragglers is not None:
         tolerate = _integers("stragglers", stragglers, 0)
         return dict.fromkeys(_integers("n", n, 1), tolerate)
@@ -336,7 +336,7 @@ def _sizes(n: Any, stragglers: Integers | None) -> dict[int, list[int]]:
 
 
 def _integers(name: str, values: Integers, least: int) -> list[int]:
-    """Distinct integers, in the order given."""
+    """Return the distinct integers, in the order given."""
     listed = [values] if isinstance(values, int | np.integer) else list(values)
     if not listed:
         raise ValueError(f"{name} must be one integer or several, not none")
@@ -344,7 +344,7 @@ def _integers(name: str, values: Integers, least: int) -> list[int]:
 
 
 def _laws(delays: Any) -> list[tuple[str, DelayModel | None]]:
-    """Delay models with their texts."""
+    """Return the delay models, each after its text."""
     several = isinstance(delays, list | tuple)
     found: list[tuple[str, DelayModel | None]] = []
     for each in delays if several else [delays]:

@@ -1,4 +1,7 @@
-"""Pictures: codes, rounds, training runs, precision, and the papers' figures. Needs matplotlib."""
+"""Pictures of codes, rounds, training runs, precision, and the papers' figures.
+
+They need matplotlib.
+"""
 
 from .._shown import listing
 from .choosing import (

@@ -1,4 +1,4 @@
-"""Pictures to choose a code by: times of rounds, loads, and what coding across rounds takes."""
+"""Pictures for choosing a code: times of rounds, loads, and coding across rounds."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ __all__ = [
     "worst_curves",
 ]
 
-_NORMAL = 1.96  # standard errors to each side that hold 95%
+_NORMAL = 1.96  # standard errors to each side of a mean that contain 95%
 _Q = np.linspace(0, 0.999, 400)
 _TIMES = [f"{name}{end}" for name in ("seconds", "measured") for end in ("", "_low", "_high")]
 
 
 def time_curves(found: Mapping[str, Simulation], ax: Any = None, caption: str = "") -> Axes:
-    """Draw which part of simulated rounds is over by when, a line for each code.
+    """Draw the fraction of simulated rounds that are over, against time, a line for each code.
 
-    Codes whose lines coincide share one if they leave out the same. The title says which code is
-    the fastest on average, of exact ones if there are any.
+    Codes whose lines coincide share one line if they leave out equal parts of gradients. The title
+    names the code that is the fastest on average, of exact codes if there are any.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def time_curves(found: Mapping[str, Simulation], ax: Any = None, caption: str = 
     ax : matplotlib Axes, optional
         Where to draw, with the legend below. Default: a new figure, ``ax.figure``.
     caption : str
-        What the legend of a new figure is headed by, such as the delays.
+        Heading of the legend of a new figure, such as the delays.
 
     Returns
     -------
@@ -94,9 +94,9 @@ def time_curves(found: Mapping[str, Simulation], ax: Any = None, caption: str = 
 
 
 def cost_curves(found: Mapping[str, Figures], ax: Any = None, caption: str = "") -> Axes:
-    """Draw what codes cost: workers waited for, and the error of the gradient, against load.
+    """Draw the costs of codes against load: workers waited for, and the error of the gradient.
 
-    A point is a code. Bars reach from the median error to the largest one.
+    A point is a code. Bars reach from the median error to the largest error.
 
     Parameters
     ----------
@@ -105,12 +105,12 @@ def cost_curves(found: Mapping[str, Figures], ax: Any = None, caption: str = "")
     ax : matplotlib Axes or sequence of two, optional
         Where to draw, the workers first. Default: a new figure with both, ``ax.figure``.
     caption : str
-        What the legend of a new figure is headed by, such as n and s.
+        Heading of the legend of a new figure, such as n and s.
 
     Returns
     -------
     matplotlib Axes
-        That of the workers.
+        The axes of the workers.
 
     Raises
     ------
@@ -155,19 +155,19 @@ def cost_curves(found: Mapping[str, Figures], ax: Any = None, caption: str = "")
 
 
 def worst_curves(rows: Sequence[Mapping[str, Any]], ax: Any = None, caption: str = "") -> Axes:
-    """Draw the errors that the worst stragglers of codes lead to, against workers.
+    """Draw the errors of codes for their worst stragglers, against the number of workers.
 
-    Points are measured errors; bars reach to what is predicted.
+    Points are measured errors; bars reach to the predicted errors.
 
     Parameters
     ----------
     rows : sequence of mappings
-        What ``fastgc worst --json`` writes: of each code and size ``code``, ``n``, ``stragglers``,
-        ``error`` and ``measured``.
+        Rows as ``fastgc worst --json`` writes them for each code and size, with ``code``, ``n``,
+        ``stragglers``, ``error`` and ``measured``.
     ax : matplotlib Axes, optional
         Where to draw. Default: a new figure, ``ax.figure``.
     caption : str
-        What the legend of a new figure is headed by.
+        Heading of the legend of a new figure.
 
     Returns
     -------
@@ -211,21 +211,21 @@ def worst_curves(rows: Sequence[Mapping[str, Any]], ax: Any = None, caption: str
 def spare_curves(
     found: Mapping[str, Sequence[SpareRow]], ax: Any = None, caption: str = ""
 ) -> Axes:
-    """Draw the worst error against what there is more of: tolerated stragglers, or messages.
+    """Draw the worst error against spare tolerated stragglers, and against spare messages.
 
     Parameters
     ----------
     found : mapping of names to sequences of SpareRow
-        Results of `fastgc.stability.spare`, by what the legend calls them.
+        Results of `fastgc.stability.spare`, by their names in the legend.
     ax : matplotlib Axes or sequence of two, optional
         Where to draw, larger loads first. Default: a new figure with both, ``ax.figure``.
     caption : str
-        What the legend of a new figure is headed by.
+        Heading of the legend of a new figure.
 
     Returns
     -------
     matplotlib Axes
-        That of larger loads.
+        The axes of larger loads.
 
     Raises
     ------
@@ -255,9 +255,9 @@ def spare_curves(
 
 
 def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
-    """Draw times of rounds, and how rounding errors grow, against load, a line for each code.
+    """Draw times of rounds and the amplification of rounding against load, a line for each code.
 
-    Bars are intervals of 95%: of the mean time, and of the median growth over sets of survivors.
+    Bars are 95% intervals of the mean time, and of the median amplification over sets of survivors.
 
     Parameters
     ----------
@@ -266,12 +266,12 @@ def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
     ax : matplotlib Axes or sequence of two, optional
         Where to draw, the times first. Default: a new figure with both, ``ax.figure``.
     caption : str
-        What the legend of a new figure is headed by, such as the delays.
+        Heading of the legend of a new figure, such as the delays.
 
     Returns
     -------
     matplotlib Axes
-        That of the times.
+        The axes of the times.
 
     Raises
     ------
@@ -279,7 +279,7 @@ def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
         If matplotlib is not installed.
     """
     curves: dict[str, dict[int, Choice]] = {}
-    for choice in plan.choices:  # of several at one load the fastest, which is the first
+    for choice in plan.choices:  # the fastest of several at one load comes first
         curves.setdefault(choice.name, {}).setdefault(choice.code.load, choice)
     best = plan.choices[0]
     unit, per_second = time_unit(best.time)
@@ -336,23 +336,23 @@ def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
 def sweep_curves(cells: Sequence[Cell], ax: Any = None, caption: str = "") -> Axes:
     """Draw times and errors of cells against stragglers, or against workers if only these vary.
 
-    Colours are codes; where both vary, dashes are numbers of workers. For codes that leave
-    something out of gradients, the residual takes the place of errors. Bars are intervals of 95%.
+    Colours are codes. If stragglers and workers vary, dashes are numbers of workers. If some code
+    leaves out parts of gradients, residuals are drawn instead of errors. Bars are 95% intervals.
 
     Parameters
     ----------
     cells : sequence of Cell
-        Of `fastgc.planning.sweep`. Cells that were not computed are gaps.
+        Cells of `fastgc.planning.sweep`. Cells that were not computed are gaps.
     ax : matplotlib Axes or sequence of them, optional
         Where to draw: times and errors for the first delays, then for the next ones. Default: a
         new figure with all, ``ax.figure``.
     caption : str
-        What the legend of a new figure is headed by. Default: the delays, if they are the same.
+        Heading of the legend of a new figure. Default: the delays, if they are the same.
 
     Returns
     -------
     matplotlib Axes
-        That of the first times.
+        The axes of the first times.
 
     Raises
     ------
@@ -374,13 +374,13 @@ def sweep_curves(cells: Sequence[Cell], ax: Any = None, caption: str = "") -> Ax
 
 
 def _sweep_panels(mine: Sequence[Cell], shown: Sequence[Cell]) -> list[Panel]:
-    """Times and errors under the same delays, on axes that suit all that is shown."""
+    """Return panels of times and errors under the same delays, on axes that suit all `shown`."""
     unit, per_second = time_unit(max(cell.seconds for cell in shown))
     by_workers = len({cell.stragglers for cell in shown}) == 1 < len({cell.n for cell in shown})
     several = len({cell.n for cell in shown}) > 1 and not by_workers
     left_out = any(cell.residual > APPROXIMATE for cell in shown)
     lines: dict[tuple[str, str], list[Cell]] = {}
-    for cell in mine:  # lines are not to lead across what is missing
+    for cell in mine:  # cells that were not computed stay in: they make gaps in lines
         dash = f"n = {cell.n}" if several else ""
         lines.setdefault((cell.code, dash), []).append(cell)
     notes = {
@@ -397,7 +397,7 @@ def _sweep_panels(mine: Sequence[Cell], shown: Sequence[Cell]) -> list[Panel]:
         )
         there = not np.isnan(real).all()
         measured |= there
-        # where points are measured times, others are not marked
+        # If points show measured times, simulated times are lines without markers.
         style: Style = "line" if there else "joined"
         told: Any = {"note": notes[code], "dash": dash}
         label = catalogue.describe(code)
@@ -435,14 +435,14 @@ def _sweep_panels(mine: Sequence[Cell], shown: Sequence[Cell]) -> list[Panel]:
 
 
 def _size(cell: Cell, shown: Sequence[Cell]) -> str:
-    """What tells a cell from others of its code."""
+    """Return the sizes that tell a cell from the other cells of its code."""
     sizes = {"n": {each.n for each in shown}, "s": {each.stragglers for each in shown}}
     mine = {"n": cell.n, "s": cell.stragglers}
     return ", ".join(f"{key}={mine[key]}" for key, of in sizes.items() if len(of) > 1 or key == "s")
 
 
 def sequential_curves(found: Sequence[Compared], ax: Any = None, caption: str = "") -> Axes:
-    """Draw when gradients of schemes were done, and what all that was tried takes against load.
+    """Draw when gradients of schemes were done, and the times of all choices tried against load.
 
     Parameters
     ----------
@@ -451,12 +451,12 @@ def sequential_curves(found: Sequence[Compared], ax: Any = None, caption: str = 
     ax : matplotlib Axes or sequence of two, optional
         Where to draw, the gradients first. Default: a new figure with both, ``ax.figure``.
     caption : str
-        What the legend of a new figure is headed by, such as the delays.
+        Heading of the legend of a new figure, such as the delays.
 
     Returns
     -------
     matplotlib Axes
-        That of the gradients.
+        The axes of the gradients.
 
     Raises
     ------
@@ -500,7 +500,7 @@ def sequential_curves(found: Sequence[Compared], ax: Any = None, caption: str = 
 
 
 def fit_curves(times: ArrayLike, fits: Sequence[Fit], ax: Any = None, caption: str = "") -> Axes:
-    """Draw the distribution of recorded times, and those of models that were fitted to them.
+    """Draw the distributions of recorded times, and of models fitted to them.
 
     Parameters
     ----------
@@ -511,7 +511,7 @@ def fit_curves(times: ArrayLike, fits: Sequence[Fit], ax: Any = None, caption: s
     ax : matplotlib Axes, optional
         Where to draw. Default: a new figure, ``ax.figure``.
     caption : str
-        What the legend of a new figure is headed by.
+        Heading of the legend of a new figure.
 
     Returns
     -------
@@ -539,10 +539,10 @@ def fit_curves(times: ArrayLike, fits: Sequence[Fit], ax: Any = None, caption: s
 
 
 def _rough(value: float) -> str:
-    """A number to two digits: 2700."""
+    """Return a number to two digits: 2700."""
     return f"{float(f'{value:.2g}'):g}"
 
 
 def _called(name: str) -> str:
-    """A code's name in a title, which has one line: without the module of a class, and short."""
+    """Shorten a code's name for a title of one line; drop the module of a class."""
     return shorten(re.sub(r"^[\w.]+:(?=[A-Z])", "", name), 13)

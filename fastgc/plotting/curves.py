@@ -60,7 +60,7 @@ __all__ = [
 _NOTHING_LEFT = 30.0  # end of the axis of relative errors
 
 
-_Curve = tuple[str, list[float], list[float]]  # a run's name, when, and how wrong by then
+_Curve = tuple[str, list[float], list[float]]  # a run's name, times, and errors at these times
 
 
 class _Round(Protocol):
@@ -86,30 +86,28 @@ def error_curves(
 ) -> Axes:
     """Draw the test error of training runs against time, with a line for each run.
 
-    The title says when runs reach the lowest error that all of them reach.
-
-    The error axis is logarithmic if the errors are positive and the largest is at least four times
-    the smallest.
+    The title says when runs reach the lowest error that all of them reach. The error axis is
+    logarithmic if the errors are positive and the largest is at least four times the smallest.
 
     Parameters
     ----------
     histories : sequence
-        Runs, each with a ``name`` and ``rounds``. A round has its ``time`` in seconds since
-        training began and its ``test_error``. The latter is a fraction, unless an attribute
-        ``measure`` of the run says otherwise (`fastgc.training.History.measure`). Rounds whose test
-        error is None, NaN or infinite are left out. A run without a tested round appears only in
-        the legend, which says what a History's gradients leave out on average.
+        Runs, each with a ``name`` and ``rounds``. A round has a ``time``, in seconds since training
+        began, and a ``test_error``. This is a fraction, unless an attribute ``measure`` of the run
+        says otherwise (`fastgc.training.History.measure`). Rounds whose test error is None, NaN or
+        infinite are left out. A run without a tested round appears only in the legend. For runs of
+        type History, the legend also gives the residual of their gradients.
     ax : matplotlib Axes, optional
         Where to draw. Default: a new figure that is not in pyplot, ``ax.figure``, with the legend
         below.
     time_axis : bool
         False: draw against the number of rounds instead of seconds.
     log_x : bool, optional
-        Logarithmic horizontal axis. Default: if the longest run is more than four times as long as
-        the shortest.
+        Logarithmic horizontal axis. Default: True if the longest run is more than four times as
+        long as the shortest.
     caption : str, optional
-        What the legend of a new figure is headed by. Default: the data and delays of all runs, if
-        they are the same.
+        Heading of the legend of a new figure. Default: the data and delays of all runs, if they are
+        the same.
 
     Returns
     -------
@@ -138,7 +136,7 @@ def error_curves(
     looks = zip(cycle(COLOURS), cycle(DASHES), strict=False)
     for (name, x, y), note, (colour, dash) in zip(curves, notes, looks, strict=False):
         label = f"{name}{note}" if x else f"{name} (not tested)"
-        # The dot marks where a run ends, and is all there is to see of one tested round.
+        # The dot marks the end of a run; without it, a single tested round would be invisible.
         ax.plot(
             x,
             y,
@@ -172,7 +170,7 @@ def error_curves(
 
 
 def _scale_errors(ax: Axes, errors: Sequence[float], percent: bool) -> None:
-    """Make the axis of errors logarithmic where that shows more."""
+    """Make the axis of errors logarithmic if errors are positive and differ widely."""
     if min(errors) > 0 and max(errors) >= WIDE * min(errors):
         ax.set_yscale("log")
         plain_decades(ax.yaxis, percent=percent)
@@ -183,13 +181,16 @@ def _scale_errors(ax: Axes, errors: Sequence[float], percent: bool) -> None:
 
 
 def reached(histories: Sequence[_History]) -> str:
-    """When runs reach the lowest test error that all of them reach, as `error_curves` says it."""
+    """Return the title of `error_curves`: when runs reach the lowest error that all reach."""
     curves = [(history.name, *_curve(history, True)) for history in histories]
     return _reached(curves, _measure(histories), True)[1]
 
 
 def _reached(curves: Sequence[_Curve], measure: str, time_axis: bool) -> list[str]:
-    """The same of all runs; of the first and the last; of the first."""
+    """Return titles for `reached` of decreasing length.
+
+    They name all runs; the first and the last to reach the error; only the first.
+    """
     level = max(min(y, default=math.inf) for _, _, y in curves)
     if not math.isfinite(level):
         return [""] * 3
@@ -208,7 +209,7 @@ def _reached(curves: Sequence[_Curve], measure: str, time_axis: bool) -> list[st
 
 
 def _run_title(histories: Sequence[Any]) -> str:
-    """What runs have in common, their data and delays; empty if they differ or do not say."""
+    """Return the data and delays of all runs; empty if they differ or are unknown."""
     told = {
         tuple(getattr(history, name, "") for name in ("data", "delays")) for history in histories
     }
@@ -223,8 +224,8 @@ def stability_curves(
 ) -> Axes:
     """Draw relative errors of `fastgc.stability.compare` against sizes, with a line for each code.
 
-    Lines are medians; bars reach up to the largest error. The axis ends at 1, above which nothing
-    of the gradient is right.
+    Lines are medians; bars reach up to the largest error. Above an error of 1 nothing of the
+    gradient is right, and the axis ends soon after.
 
     Parameters
     ----------
@@ -232,10 +233,10 @@ def stability_curves(
         Rows of one dtype and one pattern.
     ax : matplotlib Axes
     sizes : sequence of pairs, optional
-        The place of each row on the horizontal axis: workers and stragglers. Default: its own,
-        ``(row.n, row.stragglers)``.
+        The place of each row on the horizontal axis: workers and stragglers. Default: ``(row.n,
+        row.stragglers)``.
     names : sequence of str, optional
-        Codes, in the order of their colours. Default: those of the rows.
+        Codes, in the order of their colours. Default: the codes of the rows.
     """
     at = [(row.n, row.stragglers) for row in rows] if sizes is None else list(sizes)
     places = {size: place for place, size in enumerate(sorted(set(at)))}
@@ -244,7 +245,7 @@ def stability_curves(
     for number, (name, (colour, marker, dash)) in enumerate(zip(names, styles, strict=False)):
         mine = [(places[size], row) for size, row in zip(at, rows, strict=True) if row.code == name]
         mine.sort(key=lambda each: each[0])
-        # side by side, so that the bars of equal points can be told apart
+        # Side by side, so that the bars of equal points do not overlap.
         apart = 0.3 * ((number + 0.5) / len(names) - 0.5)
         y = [drawn_error(row.error) for _, row in mine]
         up = [
@@ -322,8 +323,7 @@ def stability_figure(
 def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
     """Draw the exact and the near-exact decoding vector around the circle, on a logarithmic axis.
 
-    Stragglers' places are shaded. The exact polynomial is 0 there, which a logarithmic axis cannot
-    show.
+    Stragglers' places are shaded. The exact polynomial is 0 there and has gaps.
 
     Parameters
     ----------
@@ -369,7 +369,7 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
     ----------
     tracks : mapping of names to StabilityTracker
     ax : matplotlib Axes, optional
-        Where to draw; else a new figure, ``ax.figure``.
+        Where to draw. Default: a new figure, ``ax.figure``.
 
     Raises
     ------
@@ -417,11 +417,11 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
 def spending_panels(
     histories: Sequence[History], loss_by_communication: bool = False
 ) -> list[Panel]:
-    """Training loss, communication and computation against time, as Zhu et al., figure 2.
+    """Panels of training loss, communication and computation against time: Zhu et al., figure 2.
 
     Communication counts parameters sent and messages used; computation counts gradients of single
     samples, both since training began (eqs. (5) and (6)). Losses are those of evaluated rounds. The
-    axes of time, and of what grows with it, are logarithmic if the longest run is more than four
+    axes of time, communication and computation are logarithmic if the longest run is more than four
     times as long as the shortest.
 
     Parameters
@@ -433,7 +433,7 @@ def spending_panels(
     Raises
     ------
     ValueError
-        If there is none, or one without a round.
+        If there is no run, or a run without a round.
     """
     if not histories or not all(history.rounds for history in histories):
         raise ValueError("nothing to draw: there must be runs, of a round at least")
@@ -471,29 +471,28 @@ def spending_panels(
 
 
 def approximation_panels(histories: Sequence[History], optimum: float | None = None) -> list[Panel]:
-    """Loss and test error of runs against time, their residuals and last losses against load.
+    """Panels of loss and test error of runs against time, of residual and last loss against load.
 
-    The residual is the root mean square of `Record.residual` over all rounds of a run, the load
-    that of `History.load`, the last loss that of the last evaluated round.
+    The residual is the root mean square of `Record.residual` over all rounds of a run. The load is
+    `History.load`. The last loss is that of the last evaluated round.
 
     Parameters
     ----------
     histories : sequence of History
     optimum : float, optional
         The least possible training loss, if it is known; for least squares it is
-        ``model.loss(model.optimum(X, y), X, y)``. The picture then shows how far losses are above
-        it, without rounds that are not above it.
+        ``model.loss(model.optimum(X, y), X, y)``. The panels then show how far losses are above it,
+        and leave out rounds whose loss is not above it.
 
     Returns
     -------
     list of fastgc.plotting.Panel
-        Four, which `fastgc.plotting.panel_figure` draws.
+        Four panels, which `fastgc.plotting.panel_figure` draws.
 
     Raises
     ------
     ValueError
-        If there is no run, or one without a round that was evaluated; if runs differ in their
-        measure.
+        If there is no run, or a run without an evaluated round; if runs differ in their measure.
     """
     if not histories or not all(any(r.evaluated for r in each.rounds) for each in histories):
         raise ValueError("nothing to draw: there must be runs, of an evaluated round at least")
@@ -519,7 +518,7 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
             x = [per_second * r.time for r in shown]
             note = leaves_out([history.residual()])
             lines.append(Line(history.name, x, [of(r) for r in shown], note=note))
-        starts = [line.x[0] for line in lines]  # 0 of simulated workers that are never late
+        starts = [line.x[0] for line in lines]  # 0 if simulated workers take no time
         wide = max(line.x[-1] for line in lines) > WIDE * max(starts) and min(starts) > 0
         return Panel("", time_label, y_label, lines, log_x=wide, log_y=spread(lines))
 
@@ -543,13 +542,13 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
 
 
 def _note(history: Any) -> str:
-    """What the legend says after the name of a run, if its gradients are approximations."""
+    """Return the legend's text after the name of a run whose gradients are approximations."""
     note = leaves_out([history.residual()]) if hasattr(history, "residual") else ""
     return f": {note}" if note else ""
 
 
 def leaves_out(residuals: Iterable[float]) -> str:
-    """The note of a code whose gradients leave out so much, at least and at most; "" if exact."""
+    """Return a note with the smallest and the largest of the residuals; "" if all are exact."""
     shares = [100 * each for each in residuals if each > APPROXIMATE]
     if not shares:
         return ""
@@ -558,12 +557,12 @@ def leaves_out(residuals: Iterable[float]) -> str:
 
 
 def drawn_error(error: float) -> float:
-    """An error inside the axis, or a little beyond its end."""
+    """Return an error clipped to the axis, or to a little beyond its upper end."""
     return max(min(error, 100 * _NOTHING_LEFT), 1e-17)
 
 
 def _measure(histories: Sequence[Any]) -> str:
-    """What the test errors of these runs are."""
+    """Return the measure of the runs' test errors; raise ValueError if runs differ."""
     measures = {str(getattr(history, "measure", MISCLASSIFIED)) for history in histories}
     if len(measures) > 1:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Diagrams, and what all pictures share: colours, axes that are easy to read, and files."""
+"""Panels of diagrams, and helpers of all pictures: colours, readable axes, legends, and files."""
 
 from __future__ import annotations
 
@@ -61,28 +61,28 @@ __all__ = [
 ]
 
 _SUFFIXES = (".png", ".svg", ".pdf", ".eps")
-# Okabe and Ito's palette, which colour-blind readers tell apart; the dashes serve print.
+# Okabe and Ito's palette, which colour-blind readers can tell apart; dashes are for grey prints.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MORE_COLOURS = (*COLOURS, "#999999", "#882255", "#999933", "#332288")
 DASHES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
 _DECADE = 10.0
-WIDE = 4.0  # a span from which on a logarithmic axis shows more
-# Of a column of a paper, of its page, and of a slide: inches across, inches of a row, points.
+WIDE = 4.0  # ratio of largest to smallest value from which a logarithmic axis shows more
+# A column of a paper, a page of a paper, a slide: width in inches, height of a row, font size.
 _WIDTHS = {"single": (3.5, 2.6, 8.0), "double": (7.16, 2.8, 8.0), "slide": (12.5, 5.0, 15.0)}
-_ROOM = 28  # ems that a panel takes at least beside another
-ENTRY = 1.37  # ems that a line of a legend takes
-SMALL = "small"  # texts of legends, and those that stand in a picture
+_ROOM = 28  # the least width of a panel beside another, in ems
+ENTRY = 1.37  # height of a line of a legend, in ems
+SMALL = "small"  # font size of legends, and of texts inside a picture
 _DPI = 300
-_GAINED = 1.2  # how much larger a layout makes axes
-_WIDER = 1.1  # how much wider than its axes a title may be
+_GAINED = 1.2  # factor by which the layout enlarges axes
+_WIDER = 1.1  # the largest width of a title, relative to its axes
 _FEWEST_TICKS = 3
-_LEADING = 1.6  # ems from a label of a vertical axis to the next
-_TINY, _HUGE = 1e-3, 1e5  # beyond which powers of ten are easier to read than zeros
+_LEADING = 1.6  # least distance of labels on a vertical axis, in ems
+_TINY, _HUGE = 1e-3, 1e5  # values beyond these are labelled with powers of ten
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
-    """Raise what `save` would, before that which it is to draw is there.
+    """Raise the errors that `save` would raise for `path`, before a picture is drawn.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def check_path(path: str | os.PathLike[str]) -> None:
 
 
 def settings() -> Any:
-    """Matplotlib's settings in effect, or ImportError that says how to install it."""
+    """Return matplotlib's current settings; raise ImportError that says how to install it."""
     try:
         import matplotlib.figure
     except ImportError as error:
@@ -106,27 +106,27 @@ def settings() -> Any:
 
 
 def style(width: str = "double") -> dict[str, Any]:
-    """Settings of matplotlib by which pictures have the size, letters and colours of a paper's.
+    """Return settings of matplotlib for pictures with the size, fonts and colours of a paper.
 
-    All pictures of this module follow matplotlib's settings: those of the commands are these.
+    All pictures of this module follow matplotlib's settings; the commands use these.
 
     Parameters
     ----------
     width : {"double", "single", "slide"}
-        "single": 3.5 inches, a column of a paper with two, letters of 8 points. "double": 7.16
-        inches, its page. "slide": 12.5 inches, letters of 15 points. A picture of that size needs
-        no scaling.
+        "single": 3.5 inches, one of a paper's two columns, fonts of 8 points. "double": 7.16
+        inches, the width of the paper's page. "slide": 12.5 inches, fonts of 15 points. Pictures
+        then need no scaling.
 
     Returns
     -------
     dict
-        For ``plt.style.use``, which keeps them, or ``with plt.style.context``. Fonts in PDF and EPS
-        are of TrueType, as IEEE and ACM require.
+        Settings for ``plt.style.use``, or for ``with plt.style.context``. PDF and EPS files have
+        TrueType fonts, as IEEE and ACM require.
 
     Raises
     ------
     ValueError
-        If the width is unknown.
+        If `width` is unknown.
     ImportError
         If matplotlib is not installed.
 
@@ -174,28 +174,28 @@ _FONTS: dict[str, Any] = {"pdf.fonttype": 42, "ps.fonttype": 42}  # TrueType
 
 
 def em() -> float:
-    """Inches that a letter is high: the measure of layouts, which suit any size of letters."""
+    """Return the font size in inches; layouts in this unit suit any font size."""
     return float(settings()["font.size"]) / 72
 
 
 def inches(ax: Any) -> tuple[float, float]:
-    """Width and height of axes, about: a layout that is to suit all texts comes later."""
+    """Estimate the width and height of axes in inches; the final layout is computed later."""
     box = ax.bbox.transformed(ax.get_figure(root=True).dpi_scale_trans.inverted())
     return _GAINED * box.width, _GAINED * box.height
 
 
 def letters(long: float) -> int:
-    """How many letters a line of so many inches has room for."""
+    """Return how many letters fit into a line of `long` inches."""
     return int(1.7 * long / em())
 
 
 def across(panels: int) -> int:
-    """How many of these panels there is room for beside each other."""
+    """Return how many of these panels fit beside each other."""
     return max(1, min(panels, int(settings()["figure.figsize"][0] / (_ROOM * em()))))
 
 
 def new_figure(width: float | None = None, height: float | None = None) -> Figure:
-    """A figure that pyplot does not know of; without a size in inches, of that of the settings."""
+    """Return a figure outside pyplot, of a size in inches, by default that of the settings."""
     usual = settings()["figure.figsize"]
     from matplotlib.figure import Figure
 
@@ -209,15 +209,15 @@ def save(picture: Axes | Figure, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     picture : matplotlib Axes or Figure
-        What functions of this module return. For axes, the whole figure is written.
+        A result of a function of this module. For axes, the whole figure is written.
     path : str or path
-        A name that ends in ``.png``, ``.svg``, ``.pdf`` or ``.eps``, which gives the format. Fonts
-        in the latter two are of TrueType.
+        A name that ends in ``.png``, ``.svg``, ``.pdf`` or ``.eps``, which gives the format. PDF
+        and EPS files have TrueType fonts.
 
     Raises
     ------
     ValueError
-        If the suffix is another one.
+        If the name has another suffix.
     ImportError
         If matplotlib is not installed.
     """
@@ -230,22 +230,22 @@ def save(picture: Axes | Figure, path: str | os.PathLike[str]) -> None:
     told: Any = {"svg.hashsalt": "fastgc", **_FONTS}
     with rc_context(told):
         metadata = {dated[kind]: None} if kind in dated else None
-        whole: Any = picture.figure  # of axes perhaps a part of the figure, whose figure is all
+        whole: Any = picture.figure  # may be a subfigure; its `figure` is the whole one
         whole.figure.savefig(file, format=kind, dpi=_DPI, metadata=metadata)
     text = file.getvalue()
-    if kind == "eps":  # the only line that differs from one time to the next
+    if kind == "eps":  # this is the only line that differs between two writes
         text = re.sub(rb"(?m)^%%CreationDate: .*\n", b"", text, count=1)
     Path(path).write_bytes(text)
 
 
 def one_line(long: float, *texts: str) -> str:
-    """The first of these texts that a line has room for; if none has, the start of the last."""
+    """Return the first text that fits into a line; if none does, the start of the last text."""
     most = letters(long)
     return next((text for text in texts if len(text) <= most), shorten(texts[-1], most))
 
 
 def shorten(text: str, most: int) -> str:
-    """A text, or its start where it has more letters than that."""
+    """Return the text, cut off after `most` letters."""
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
@@ -262,7 +262,7 @@ def _whole_words(text: str, width: int) -> bool:
 
 
 def legend_below(figure: Any, caption: str = "", **entries: Any) -> None:
-    """A legend below all that is drawn, headed by what all of it is of."""
+    """Draw a legend below the whole figure, with `caption` as its heading."""
     figure.legend(
         loc="outside lower center",
         frameon=False,
@@ -274,12 +274,12 @@ def legend_below(figure: Any, caption: str = "", **entries: Any) -> None:
 
 
 def time_unit(seconds: float) -> tuple[str, float]:
-    """The unit of an axis of so many seconds, and how many of it a second has."""
+    """Return the unit of an axis of so many seconds, and how many units make a second."""
     return ("s", 1.0) if seconds >= 1 else ("ms", 1e3)
 
 
 def plain_frame(ax: Axes) -> None:
-    """A pale grid behind what is drawn, and no frame above and to the right."""
+    """Draw a pale grid in the background, and no frame at the top and right."""
     ax.grid(True, which="major", color="0.9", linewidth=settings()["grid.linewidth"])
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
@@ -291,7 +291,11 @@ def percent_axis(axis: Axis) -> None:
 
 
 def plain_decades(axis: Axis, percent: bool) -> None:
-    """Put ticks at 1, 2, 5 of each decade, as plain numbers: fewer or more, by the room."""
+    """Put ticks at 1, 2, 5 of each decade, with plain numbers; take fewer or more to fit the axis.
+
+    An axis of more than four decades has one tick a decade, with powers of ten if values are tiny
+    or huge.
+    """
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     low, high = axis.get_view_interval()
@@ -319,7 +323,7 @@ def plain_decades(axis: Axis, percent: bool) -> None:
 
 
 def _have_room(axis: Any, ticks: Sequence[float]) -> bool:
-    """Whether the labels of these ticks of a logarithmic axis stand apart."""
+    """Whether the labels of these ticks fit on a logarithmic axis without overlap."""
     if len(ticks) <= 1:
         return True
     low, high = axis.get_view_interval()
@@ -330,33 +334,36 @@ def _have_room(axis: Any, ticks: Sequence[float]) -> bool:
 
 
 def spread(lines: Sequence[Line], zeros: bool = False) -> bool:
-    """Whether a logarithmic axis shows more of lines: of positive ones, or of what is positive."""
+    """Whether a logarithmic axis shows more: values are positive and differ more than `WIDE`-fold.
+
+    With `zeros`, values that are not positive are ignored.
+    """
     values = np.concatenate([line.y for line in lines])
     values = values[np.isfinite(values) & ((values > 0) | (not zeros))]
     return bool(values.size) and bool(values.min() > 0 and values.max() > WIDE * values.min())
 
 
 def above(dash: str) -> float:
-    """Above what a line lies: one with gaps above one without, which shows through them."""
+    """Return the z-order of a line: dashed lines lie above solid ones, which show in the gaps."""
     return 2 + 0.1 * DASHES.index(dash)
 
 
 def legend_inches(entries: Sequence[str], across: int) -> float:
-    """What a legend takes, in so many columns."""
+    """Return the height of a legend with `across` columns, in inches."""
     lines = sum(1 + entry.count("\n") for entry in entries)
     return (ENTRY * -(-lines // across) + 0.7) * em()
 
 
 Style = Literal["line", "joined", "points", "step"]
 
-_LETTER, _KEY = 0.52, 5.4  # ems that a letter of a legend takes, and the rest of an entry
-_MOST_ACROSS = 4  # columns of a legend
-_MANY = 6  # entries, from which on longer ones are broken to stand beside each other
-_SHORTEST = 20  # letters of an entry that stay in a line
-_APART = 16  # ticks that would be too many
-_BELOW = 3.6  # ems from an axis down to a legend below it, and below the axis's own texts
-_SEEN, _EQUAL = 0.005, 1e-9  # parts of an axis: less a reader cannot see, or is rounding
-_TICKED = 8  # whole numbers on a logarithmic axis that each have a tick
+_LETTER, _KEY = 0.52, 5.4  # width in ems of a letter of a legend, and of the rest of an entry
+_MOST_ACROSS = 4  # the most columns of a legend
+_MANY = 6  # with more entries, long entries are broken so that two columns fit
+_SHORTEST = 20  # an entry is never broken into lines of fewer letters
+_APART = 16  # ticks at uneven whole numbers must not span this many of their smallest steps
+_BELOW = 3.6  # ems from an axis down to its legend, with the axis's own texts between
+_SEEN, _EQUAL = 0.005, 1e-9  # parts of an axis that a reader cannot see, and that are rounding
+_TICKED = 8  # up to this many whole numbers get a tick each
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -369,22 +376,22 @@ class Line:
     ----------
     label : str
     x, y : (points,) array_like
-        Kept as float64 arrays.
+        Coordinates, stored as float64 arrays.
     style : {"line", "joined", "points", "step"}
         "joined": points with lines between them.
     interval : pair of (points,) array_like, optional
         Lower and upper ends of a bar through each point.
     note : str
-        What the legend says after the label, such as ``"leaves out 10%"``. Lines that coincide
-        share an entry only if their notes are the same.
+        A text that the legend shows after the label, such as ``"leaves out 10%"``. Lines that
+        coincide share an entry only if their notes are the same.
     dash : str
-        What the dash of the line means, such as ``"n = 20"``, which has an entry of its own in the
-        legend. Default: lines with other labels have other dashes.
+        The meaning of the line's dash, such as ``"n = 20"``, which has its own entry in the legend.
+        Default: dashes tell labels apart.
 
     Raises
     ------
     ValueError
-        If x, y and the ends of the interval are not vectors of the same length, or the style is
+        If x, y and the ends of the interval are not vectors of the same length, or `style` is
         unknown.
     """
 
@@ -445,22 +452,22 @@ class Panel:
 def panel_figure(
     panels: Sequence[Panel], title: str = "", columns: int | None = None, caption: str = ""
 ) -> Figure:
-    """Draw panels side by side, as many in a row as there is room for.
+    """Draw panels side by side, as many in a row as fit. Legends are below panels.
 
     Lines with the same label share a colour and an entry in the legend. Lines of a panel that
-    coincide are drawn as one, whose entry has all of their labels, unless their notes differ: with
-    = between them, or ≈ where only a reader cannot tell them apart. Legends are below panels.
+    coincide are drawn as one, unless their notes differ. Its entry has all labels, with = between
+    them if the lines are equal, and ≈ if a reader just cannot see the difference.
 
     Parameters
     ----------
     panels : sequence of Panel
         At least one.
     title : str
-        Title above all of them.
+        Title above all panels.
     columns : int, optional
-        Most panels in a row. Default: as many as the width of figures has room for (`style`).
+        The most panels in a row. Default: as many as fit the width of figures (`style`).
     caption : str
-        What the legend is headed by, such as the delays that all of them are of.
+        Heading of the legend, such as the delays in all panels.
 
     Raises
     ------
@@ -479,7 +486,7 @@ def panel_figure(
     names = [_names(panel, width / columns) for panel in panels]
     entries = [_entries(*each) for each in zip(panels, names, strict=True)]
     shared = all(each == entries[0] for each in entries)
-    under = width if shared else width / columns  # what each legend is below
+    under = width if shared else width / columns  # width of each legend
     room = max(legend_inches(each, legend_columns(each, under)) for each in entries)
     said = legend_inches(even_lines(caption, letters(width)).split("\n"), 1) if caption else 0.0
     figure = new_figure(width, height * rows + room * (1 if shared else rows) + said)
@@ -499,7 +506,7 @@ def panel_figure(
 
 
 def draw_panels(panels: Sequence[Panel], ax: Any = None, caption: str = "") -> Axes:
-    """Draw panels in a new figure; or the first ones in these axes, one or several."""
+    """Draw panels in a new figure, or the first panels in the given axes; return the first axes."""
     if ax is None:
         first: Axes = panel_figure(panels, caption=caption).axes[0]
         return first
@@ -517,11 +524,11 @@ _Look = Mapping[tuple[str, str], tuple[str, str, str]]  # by label and meaning o
 
 
 def _look(panels: Sequence[Panel]) -> _Look:
-    """The colour, dash and marker of each line."""
+    """Return the colour, dash and marker of each line."""
     lines = [line for panel in panels for line in panel.lines]
     meant = dict(zip(dict.fromkeys(e.dash for e in lines if e.dash), cycle(DASHES), strict=False))
     labels = list(dict.fromkeys(line.label for line in lines))
-    # where colours come again, markers are others: points have no dash
+    # When colours repeat, markers shift: points have no dash to tell them apart.
     places = [at + at // len(MORE_COLOURS) for at in range(len(labels))]
     markers = [MARKERS[place % len(MARKERS)] for place in places]
     of = dict(
@@ -535,12 +542,12 @@ def _look(panels: Sequence[Panel]) -> _Look:
 
 
 def _entries(panel: Panel, names: Mapping[str, str]) -> list[str]:
-    """What the legend of a panel says: of lines, and of dashes."""
+    """Return the entries of a panel's legend: for lines, then for dashes."""
     return list(dict.fromkeys([*names.values(), *(e.dash for e in panel.lines if e.dash)]))
 
 
 def legend_columns(entries: Sequence[str], width: float) -> int:
-    """Columns that a legend has room for in so many inches."""
+    """Return how many columns a legend of `width` inches has."""
     longest = max((len(line) for entry in entries for line in entry.split("\n")), default=0)
     columns = int(width / em() / (_KEY + _LETTER * longest))
     return max(1, min(len(entries), _MOST_ACROSS, columns))
@@ -549,7 +556,7 @@ def legend_columns(entries: Sequence[str], width: float) -> int:
 def _legend_under(
     panel: Panel, names: Mapping[str, str], ax: Axes, look: _Look, width: float
 ) -> None:
-    """A legend below the axes of a panel, so many inches wide."""
+    """Draw a legend of `width` inches below the axes of a panel."""
     from matplotlib.transforms import ScaledTranslation
 
     figure: Any = ax.figure
@@ -567,7 +574,7 @@ def _legend_under(
 
 
 def _keys(panels: Sequence[Panel], names: Mapping[str, str], look: _Look) -> list[Any]:
-    """What a legend shows of each name: a line, a marker, or both, as the panels have them."""
+    """Return the legend's key of each name: a line, a marker, or both, as in the panels."""
     from matplotlib.lines import Line2D
 
     styles: dict[str, set[str]] = {}
@@ -590,12 +597,15 @@ def _keys(panels: Sequence[Panel], names: Mapping[str, str], look: _Look) -> lis
 
 
 def _names(panel: Panel, width: float) -> dict[str, str]:
-    """What a legend this wide says for each label of a panel: those whose lines coincide share."""
+    """Return, for each label of a panel, its entry in a legend of `width` inches.
+
+    Labels whose lines coincide share an entry.
+    """
     of: dict[str, list[Line]] = {}
     for line in panel.lines:
         of.setdefault(line.label, []).append(line)
     places = _places(panel)
-    groups: dict[str, str] = {}  # by their first label
+    groups: dict[str, str] = {}  # entry of each group, by its first label
     group_of: dict[str, str] = {}
     for label, mine in of.items():
         apart = {first: _apart(mine, of[first], places) for first in groups}
@@ -619,7 +629,7 @@ _Place = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 def _places(panel: Panel) -> tuple[_Place, _Place]:
-    """Where values are on either axis of a panel, as parts of what its lines take there."""
+    """Return functions that place values on either axis, in units of the span of all lines."""
 
     def place(lines: list[NDArray[np.float64]], log: bool) -> _Place:
         def along(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -636,7 +646,7 @@ def _places(panel: Panel) -> tuple[_Place, _Place]:
 
 
 def _apart(lines: Sequence[Line], others: Sequence[Line], places: tuple[_Place, _Place]) -> float:
-    """How far two labels' lines are apart, as part of an axis; inf if they are not alike."""
+    """Return how far two labels' lines are apart, as part of an axis; inf if their kinds differ."""
     if [(e.style, e.note, e.dash, e.x.size) for e in lines] != [
         (e.style, e.note, e.dash, e.x.size) for e in others
     ]:
@@ -653,7 +663,7 @@ def _apart(lines: Sequence[Line], others: Sequence[Line], places: tuple[_Place, 
 
 
 def _draw_panel(panel: Panel, names: Mapping[str, str], ax: Axes, look: _Look) -> None:
-    drawn: dict[str, str] = {}  # by which of its labels each name is drawn
+    drawn: dict[str, str] = {}  # for each entry of the legend, the label whose lines are drawn
     for line in panel.lines:
         name = names[line.label]
         label = f"_{name}" if name in drawn else name

@@ -1,4 +1,4 @@
-"""Pictures of a code and of its rounds: who computes what, and who is waited for."""
+"""Pictures of a code and of its rounds: which worker computes what, and when messages arrive."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ __all__ = ["assignment", "timeline", "timeline_figure"]
 
 Array = NDArray[Any]
 
-_MOST = 600  # rows and columns of a picture: more would be narrower than a pixel
-_WRITTEN = 12  # workers and partitions up to which coefficients are written out
-_RULED = 40  # up to which cells are apart
-_PIXELS = 32  # of such a cell, each way: viewers blur what they enlarge
-_TICKS = 12, 24  # that there is room for, across and down
+_MOST = 600  # rows or columns of a picture, at most: more would be narrower than a pixel
+_WRITTEN = 12  # up to this many workers and partitions, coefficients are written out
+_RULED = 40  # up to this many, lines separate cells
+_PIXELS = 32  # pixels of such a cell each way, because viewers blur what they enlarge
+_TICKS = 12, 24  # ticks that fit across and down
 _DECODED = COLOURS[1]
-_BAR = 0.38  # half a worker's bar, in rows
-_ALIKE = 3  # times as long as another, up to which runs have one axis
-_PAD = 1.6  # ems from a title down to the axes, where rounds are numbered between them
-_LABELLED = 0.09, 0.02  # parts of the axis that leave room for a round's name, and its number
-# What bars of workers mean, and their colours.
+_BAR = 0.38  # half the height of a worker's bar, in rows
+_ALIKE = 3  # runs share an axis if none is longer than this many times another
+_PAD = 1.6  # ems from a title down to the axes, with the numbers of rounds between
+_LABELLED = 0.09, 0.02  # parts of the axis that a round's name takes, and its number
+# Meanings of workers' bars, and their colours.
 _USED, _UNUSED = "at work, its message is used", "at work, not waited for"
 _STANDS_IN = "at work on another's share"
 _CORRUPT = "its message was corrupt"
@@ -54,14 +54,14 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
     """Draw the encoding matrix: which worker computes which partitions, with which coefficients.
 
     Rows are workers and columns are partitions. Colours show the coefficients: the sign and size of
-    real ones, and the angle of complex ones, paler for smaller ones. For up to 12 workers and
-    partitions the numbers are written out if there is room, complex ones as size and angle.
+    real ones, and the angle of complex ones, paler for smaller sizes. For up to 12 workers and
+    partitions the numbers are written out if they fit, complex ones as size and angle.
 
     Parameters
     ----------
     code : Code
-        If it has many workers or partitions, about 600 of each are shown, evenly spaced. If a
-        gradient is sent in pieces, the coefficients are those of the first piece.
+        A code. Of many workers or partitions, about 600 are shown, evenly spaced. If a gradient is
+        sent in pieces, the coefficients are those of the first piece.
     ax : matplotlib Axes, optional
         Where to draw. Default: a new figure that is not in pyplot, ``ax.figure``.
 
@@ -96,7 +96,7 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
         aspect="equal" if 0.5 <= workers / columns <= 2 else "auto",
         interpolation="none",
     )
-    room = 1.8 * inches(ax)[0] / em()  # letters beside each other
+    room = 1.8 * inches(ax)[0] / em()  # letters that fit into a row
     written = max(workers, columns) <= _WRITTEN and _longest(values[ink > 0]) * columns <= room
     if written:
         for row, column in zip(*np.nonzero(ink), strict=True):
@@ -124,7 +124,7 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
 
 
 def _longest(values: Array) -> int:
-    """Letters of the longest line by which one of these numbers is written."""
+    """Return the letters of the longest line in the texts of these numbers."""
     return max((len(line) for value in values for line in _number(value).split("\n")), default=0)
 
 
@@ -142,7 +142,7 @@ def _write_number(ax: Axes, column: int, row: int, value: Any, largest: float) -
 
 
 def _number(value: Any) -> str:
-    """A coefficient in a few characters; of complex ones size and angle."""
+    """Write a coefficient in a few characters; a complex one as size and angle."""
     size = abs(value)
     text = f"{size:.0f}" if 100 <= size < 10_000 else f"{size:.2g}"
     if np.iscomplexobj(value):
@@ -153,7 +153,7 @@ def _number(value: Any) -> str:
 
 
 def _whole_ticks(axis: Any, count: int, most: int) -> None:
-    """Ticks at whole numbers below this count: at all, at every second, or at round ones."""
+    """Set ticks at whole numbers below `count`: at all, at every second, or at round numbers."""
     from matplotlib.ticker import MaxNLocator
 
     if count <= 2 * most:
@@ -163,7 +163,7 @@ def _whole_ticks(axis: Any, count: int, most: int) -> None:
 
 
 def _key(ax: Axes, largest: float, kind: str, below: bool) -> None:
-    """What the colours mean, beside the picture or below: of complex, signed, positive numbers."""
+    """Draw the key of colours, for complex, signed or positive numbers, beside or below."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize
 
@@ -180,7 +180,7 @@ def _key(ax: Axes, largest: float, kind: str, below: bool) -> None:
         {"orientation": "horizontal", "shrink": 0.8, "aspect": 30} if below else {"shrink": 0.7}
     )
     bar = figure.colorbar(shown, ax=ax, label=label, **place)
-    bar.solids.set_rasterized(True)  # in files of vectors 256 rectangles are long
+    bar.solids.set_rasterized(True)  # vectors of 256 rectangles would make files long
     if kind == "complex":
         bar.set_ticks([-180, -90, 0, 90, 180])
 
@@ -200,7 +200,7 @@ class _Shown(NamedTuple):
 
 
 class _Round(Protocol):
-    """What is drawn of a round; and when its messages sufficed, by its own name for it."""
+    """The attributes that all rounds share; `_laid_out` reads the times, whose names differ."""
 
     @property
     def round(self) -> int: ...
@@ -211,7 +211,7 @@ class _Round(Protocol):
 
 
 class _Run(Protocol):
-    """Rounds, and who sends their messages."""
+    """Rounds, and how many messages each worker sends in a round."""
 
     @property
     def rounds(self) -> Sequence[_Round]: ...
@@ -227,21 +227,21 @@ def timeline(
     """Draw who worked when, whose messages were used, and when the gradient was decoded.
 
     Rows are workers. A dark bar leads from handing out the parameters to a dot, where the master
-    has the message. A pale bar is a worker that was not waited for. A line across all rows marks
-    the time at which the messages suffice and the gradient is decoded. In simulated rounds of
-    `Reactive`, a bar of another colour is a worker that computes what another one owes.
+    has the message. A pale bar is a worker that the master did not wait for. A line across all rows
+    marks the time at which the messages suffice and the gradient is decoded. In simulated rounds of
+    `Reactive`, a bar of another colour is a worker that computes another worker's missing share.
 
     Parameters
     ----------
     rounds : History, Followed, Record, RoundReport, or several of the latter two
-        What `fastgc.train` returns, with any engine, or some of its ``rounds``; what
-        `fastgc.simulation.follow` returns; or what a cluster's ``step`` returns.
+        The result of `fastgc.train` with any engine, or some of its ``rounds``; the result of
+        `fastgc.simulation.follow`; or the result of a cluster's ``step``.
     code : Code, optional
-        The code of these rounds. Not needed for a History or Followed, which know who sent their
-        messages.
+        The code of these rounds. A History or Followed needs none, because it holds how many
+        messages each worker sends.
     ax : matplotlib Axes, optional
-        Where to draw, without a legend (``ax.legend()`` adds it). Default: a new figure that is not
-        in pyplot, ``ax.figure``, with a legend.
+        Where to draw, without a legend (``ax.legend()`` adds one). Default: a new figure that is
+        not in pyplot, ``ax.figure``, with a legend.
 
     Returns
     -------
@@ -279,15 +279,15 @@ def timeline(
 def timeline_figure(runs: Mapping[str, _Run], rounds: int = 3) -> Figure:
     """Draw the `timeline` of several runs below each other.
 
-    All have the same axis of time, unless one of them takes over three times as long as another:
-    then each has its own. Titles say how long rounds took.
+    All runs have the same axis of time, unless one takes over three times as long as another: then
+    each has its own axis. Titles say how long rounds took.
 
     Parameters
     ----------
     runs : mapping of names to History or Followed
-        The names are in the titles of the runs.
+        Runs; their names go into the titles.
     rounds : int
-        How many of the first rounds to draw of each run.
+        Draw this many of the first rounds of each run.
 
     Returns
     -------
@@ -334,12 +334,12 @@ def timeline_figure(runs: Mapping[str, _Run], rounds: int = 3) -> Figure:
 
 
 def _height(n: int) -> float:
-    """Inches that a timeline of so many workers takes."""
+    """Return the height of a timeline of n workers, in inches."""
     return max(19, 10 + 1.15 * min(n, 40)) * em()
 
 
 def _legend(*axes: Axes) -> None:
-    """What colours mean, once for all of these, below them."""
+    """Draw one legend of colours for all of these axes, below them."""
     entries: dict[str, Any] = {}
     for ax in axes:
         handles, labels = ax.get_legend_handles_labels()
@@ -349,7 +349,7 @@ def _legend(*axes: Axes) -> None:
 
 
 def _length(shown: list[_Shown]) -> float:
-    """Seconds from the beginning of the first round to the end of the last."""
+    """Return the seconds from the beginning of the first round to the end of the last."""
     return shown[-1].end - shown[0].begin
 
 
@@ -366,7 +366,7 @@ def _check_messages(shown: list[_Shown], counts: Sequence[int], code: Coded | No
 
 
 def _draw_rounds(ax: Axes, shown: list[_Shown], counts: Sequence[int], long: float) -> None:
-    """Draw rounds on an axis of time that is so many seconds long."""
+    """Draw rounds on an axis of time of `long` seconds."""
     unit, per_second = time_unit(long)
     bars, dots = _spans(shown, counts, per_second)
     for use, colour in _USES.items():
@@ -393,7 +393,10 @@ def _draw_rounds(ax: Axes, shown: list[_Shown], counts: Sequence[int], long: flo
 def _spans(
     shown: list[_Shown], counts: Sequence[int], per_second: float
 ) -> tuple[dict[str, list[tuple[int, float, float]]], list[tuple[float, int]]]:
-    """Of each use of a worker's time the worker, begin and end; and when messages came of whom."""
+    """Return bars and dots, with times in units of ``1 / per_second`` seconds.
+
+    Bars, for each meaning: worker, begin and end. Dots: time of a message's arrival, and worker.
+    """
     sender = np.repeat(np.arange(len(counts)), counts)
     bars: dict[str, list[tuple[int, float, float]]] = {use: [] for use in _USES}
     dots: list[tuple[float, int]] = []
@@ -425,7 +428,7 @@ def _spans(
 
 
 def _mark_ends(ax: Axes, shown: list[_Shown], long: float, per_second: float) -> None:
-    """Draw a line where each round was decoded, and its number where there is room."""
+    """Draw a line where each round was decoded, and its number if it fits."""
     begin = shown[0].begin
     rooms = [(each.end - each.begin) / long if len(shown) > 1 else 0.0 for each in shown]
     words = "round " if min(rooms) > max(_LABELLED) else ""
@@ -446,7 +449,7 @@ def _mark_ends(ax: Axes, shown: list[_Shown], long: float, per_second: float) ->
 
 
 def _message_counts(rounds: Any, code: Coded | None) -> Sequence[int]:
-    """Messages of each worker in a round, by the code or else by the run itself."""
+    """Return the messages of each worker in a round, from the code or else from the run itself."""
     if code is not None:
         return code.scheme.message_counts
     counts: Sequence[int] = getattr(rounds, "message_counts", ())
@@ -456,7 +459,7 @@ def _message_counts(rounds: Any, code: Coded | None) -> Sequence[int]:
 
 
 def _laid_out(rounds: Any) -> list[_Shown]:
-    """Rounds one after another on the axis of time."""
+    """Lay out rounds one after another on the axis of time."""
     if hasattr(rounds, "rounds"):
         rounds = rounds.rounds
     given: list[Any] = [rounds] if hasattr(rounds, "received") else list(rounds)
@@ -465,16 +468,16 @@ def _laid_out(rounds: Any) -> list[_Shown]:
     shown: list[_Shown] = []
     previous = None
     for each in given:
-        idle = _selected(each) == frozenset()  # an adaptive method may need nobody
+        idle = _selected(each) == frozenset()  # an adaptive method may select no worker
         if not (len(each.received) or idle) or len(each.received) != len(each.arrivals):
             raise ValueError(f"round {each.round} does not say when its messages arrived")
-        record = hasattr(each, "wait")  # and no report
+        record = hasattr(each, "wait")  # a Record or FollowedRound, not a RoundReport
         wait = each.wait if record else each.wait_seconds
         if not np.isfinite(wait):
             raise ValueError(f"round {each.round} was never over: its messages do not suffice")
         length = wait + (each.decode if record else each.decode_seconds)
         if record and previous is not None and each.round == previous.round + 1:
-            length = max(length, each.time - previous.time)  # the update, too
+            length = max(length, each.time - previous.time)  # include the update
         begin = shown[-1].end if shown else 0.0
         shown.append(
             _Shown(
@@ -494,14 +497,14 @@ def _laid_out(rounds: Any) -> list[_Shown]:
 
 
 def _selected(record: Any) -> frozenset[int] | None:
-    """Workers that an adaptive method selected; None if all were asked."""
+    """Return the workers that an adaptive method selected; None if all were asked."""
     selected = frozenset(getattr(record, "selected", ()))
     idle = not getattr(record, "downloads", 1) and not record.survivors
     return selected if selected or idle else None
 
 
 def _bars(ax: Axes, bars: list[tuple[int, float, float]], colour: str, label: str) -> None:
-    """Bars of workers from one time to another, as one object: there may be thousands."""
+    """Draw workers' bars as one object, because there may be thousands."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 

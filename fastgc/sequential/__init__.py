@@ -1,7 +1,7 @@
 """Coding across rounds: several models trained in turn on the same workers.
 
 A gradient code makes up for stragglers within a round. If several gradients (jobs) are computed in
-turn, a straggler can also do its missing work in a later round. This takes less computation if
+turn, a straggler can also do its missing work in a later round. This needs a smaller load if
 stragglers come and go, and does not help if they stay slow.
 """
 

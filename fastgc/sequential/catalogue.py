@@ -1,4 +1,4 @@
-"""Schemes by name, and the parameters that are tried if a name gives none."""
+"""Schemes by name, and the parameters tried for a name that leaves some open."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _REGISTRY = Registry("sequential scheme", "fastgc.sequential")
 
 
 class Candidate(NamedTuple):
-    """A scheme, and what it was made with."""
+    """A scheme, and the arguments that made it."""
 
-    name: str  # as it was asked for, with all arguments that the text said
-    found: dict[str, Any]  # those that it left open; of a gradient code, its stragglers
+    name: str  # the text asked for, with all arguments that it gives
+    found: dict[str, Any]  # arguments that the text leaves open; for a gradient code, stragglers
     scheme: SequentialScheme
 
 
@@ -37,10 +37,10 @@ def register(
 ) -> None:
     """Give a scheme a name for `make`, `compare` and the command ``fastgc sequential``.
 
-    Installed packages may instead offer their schemes as entry points of the group
-    ``fastgc.sequential``. ``module:Class`` names any class that can be imported.
+    Installed packages may instead offer schemes as entry points of the group
+    ``fastgc.sequential``. A class needs no registered name: ``module:Class`` imports it.
 
-    Parameters and errors are as in `fastgc.codes.register`; the factory makes a scheme.
+    Parameters and errors as in `fastgc.codes.register`; the factory makes a scheme.
     """
     _REGISTRY.register(name, factory, title, replace)
 
@@ -55,7 +55,7 @@ def names() -> list[str]:
 
 
 def describe(text: str) -> str:
-    """A scheme as tables show it: the name to type, and its meaning.
+    """Describe a scheme for tables: the name to type, and its meaning.
 
     Raises
     ------
@@ -70,14 +70,14 @@ def describe(text: str) -> str:
 
 
 def make(text: str, n: int, *, stragglers: int = 0, seed: int = 0) -> SequentialScheme:
-    """A scheme by its name.
+    """Make a scheme by its name.
 
     Parameters
     ----------
     text : str
-        ``"sr-sgc"``, ``"m-sgc"``, or another of `names`, or ``module:Class``, with arguments of the
-        class: ``"m-sgc:burst=1,window=2,stragglers=3"``; ``code=binary`` names the code of parts.
-        Or a gradient code, as `fastgc.codes.make` takes it, which gives `Independent`.
+        One of `names`, such as ``"sr-sgc"`` or ``"m-sgc"``, or ``module:Class``, with arguments of
+        the class: ``"m-sgc:burst=1,window=2,stragglers=3"``; ``code=binary`` names the code of
+        parts. Or a gradient code, as in `fastgc.codes.make`, which gives `Independent`.
     n : int
         Workers.
     stragglers, seed : int
@@ -107,18 +107,17 @@ def make(text: str, n: int, *, stragglers: int = 0, seed: int = 0) -> Sequential
 
 
 def candidates(text: str, n: int, delay: int, seed: int = 0) -> list[Candidate]:
-    """All schemes that a text may stand for: those with all parameters that it leaves open.
+    """Return every scheme that `text` may stand for, at least one.
 
-    Which are tried is for a scheme's class to say (`SequentialScheme.choices`). Of gradient codes
-    that tolerate stragglers, it is how many.
-
-    One at least, of those whose jobs are done `delay` rounds after they begin at the latest. `text`
-    is as in `make`, but parameters may be missing. `seed` is that of random codes.
+    `text` is as in `make`, but may leave parameters open. The scheme's class says which values to
+    try (`SequentialScheme.choices`); for a gradient code, the numbers of stragglers are tried. Only
+    schemes whose jobs are done at most `delay` rounds after they begin are returned. `seed` is that
+    of random codes.
 
     Raises
     ------
     ValueError, ImportError, TypeError
-        As in `make`; also if there is none, or if a code's gradients need not be exact.
+        As in `make`; also if there is no such scheme, or if a code's gradients need not be exact.
     """
     found, n, delay = _found(text), at_least("n", n, 1), at_least("delay", delay, 0)
     if found is None:
@@ -148,13 +147,13 @@ def candidates(text: str, n: int, delay: int, seed: int = 0) -> list[Candidate]:
 
 
 def _codes(text: str, n: int, seed: int) -> list[Candidate]:
-    """A gradient code, round by round, for as many stragglers as it may tolerate."""
+    """Return one scheme for each number of stragglers that a gradient code may tolerate."""
     made: dict[str, Candidate] = {}
     why = ""
     for s in [0, *ladder(n - 1)]:
         try:
             with warnings.catch_warnings(), unasked():
-                warnings.simplefilter("ignore", InstabilityWarning)  # only time is asked for
+                warnings.simplefilter("ignore", InstabilityWarning)  # only times are compared
                 scheme = Independent(catalogue.make(text, n, None, s, seed))
         except ValueError as error:
             why = str(error)
@@ -173,7 +172,7 @@ def _codes(text: str, n: int, seed: int) -> list[Candidate]:
 
 
 def _found(text: str) -> Found | None:
-    """What a text names; None of a gradient code."""
+    """Return the scheme that a text names; None if it names a gradient code."""
     if isinstance(text, str) and text.partition(":")[0] in _REGISTRY:
         return _REGISTRY.resolve(text)
     try:
@@ -186,7 +185,7 @@ def _found(text: str) -> Found | None:
 
 
 def _listed(found: Found, text: str) -> dict[str, Any]:
-    """Arguments that a text lists, of those that the scheme has."""
+    """Return the arguments that a text gives; raise ValueError if the scheme does not take them."""
     takes, anything = keywords(found.factory, frozenset(["n"]))
     try:
         listed = split_arguments(found.listed)
@@ -205,7 +204,7 @@ def _listed(found: Found, text: str) -> dict[str, Any]:
 
 
 def _missing(found: Found, given: dict[str, Any]) -> list[str]:
-    """Arguments that a scheme needs, and has not been given."""
+    """Return the names of the arguments that a scheme requires and `given` lacks."""
     takes, _ = keywords(found.factory, frozenset(["n"]))
     return [
         name for name, each in takes.items() if each.default is each.empty and name not in given

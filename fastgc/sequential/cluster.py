@@ -23,7 +23,7 @@ __all__ = ["Done", "SequentialCluster"]
 
 Array = NDArray[Any]
 
-# Of `RoundOptions`: those that have a meaning where the messages of a job come in several rounds.
+# The options of `RoundOptions` that make sense when a job's messages come in several rounds.
 _OPTIONS = ("delays", "seed", "timeout", "patience")
 _ELSEWHERE = {each.name for each in fields(RoundOptions)}.difference(_OPTIONS) | {"options"}
 
@@ -39,8 +39,8 @@ class Done(NamedTuple):
         The sum of its partial gradients.
     residual : float
         What the gradient leaves out beyond rounding, as
-        `fastgc.coding.trust.Approximation.residual`: 0 for codes that decode by a formula
-        (`fastgc.codes.Scheme.exact`), computed for all others.
+        `fastgc.coding.trust.Approximation.residual`. It is 0 for codes that decode by a formula
+        (`fastgc.codes.Scheme.exact`), and computed for all others.
     """
 
     job: int
@@ -51,22 +51,22 @@ class Done(NamedTuple):
 class SequentialCluster:
     """Workers that compute the gradients of many jobs, by a scheme that codes across rounds.
 
-    This wraps an engine, which runs the rounds and knows no scheme. In each round every worker gets
-    the parameters of the current jobs, and what it is to compute for each of them; it sends its
-    messages together. The round ends by the scheme's rule (`SequentialScheme.tolerable`), but not
-    before (1 + mu) times the fastest worker's time, unless all have answered. Later messages are
-    dropped, and their workers are stragglers.
+    This wraps an engine, which runs the rounds and knows no scheme. In each round, every worker
+    gets its tasks and the parameters of the current jobs, and sends all its messages together. A
+    round lasts at least (1 + mu) times as long as the fastest worker takes, unless all workers
+    answer earlier. It then ends by the scheme's rule (`SequentialScheme.tolerable`). Later messages
+    are dropped, and their workers are stragglers.
 
     Parameters
     ----------
     scheme : SequentialScheme
-        A scheme for so many workers.
+        The scheme; its ``n`` workers are started.
     shards : sequence of length ``scheme.k``
         The data of each partition, the same for all jobs.
     gradient : callable
         ``gradient(theta, shard, out)`` writes a partial gradient, as in
         `fastgc.engines.master.Master`. If it has keywords ``partition`` and ``round``, it gets
-        them; ``round`` is the number of the job, which distinguishes models.
+        them; ``round`` is the number of the job, and tells models apart.
     size : int
         The gradient dimension p.
     dtype : numpy dtype, default ``float64``
@@ -77,13 +77,13 @@ class SequentialCluster:
     mu : float
         A round waits at least (1 + mu) times as long as the fastest worker takes.
     batch : callable, optional
-        ``batch(shard, partition, job)`` returns what `gradient` gets in place of a shard
-        (`fastgc.data.MiniBatches`). All workers with this partition must get the same.
+        ``batch(shard, partition, job)`` returns the data that `gradient` gets in place of a shard
+        (`fastgc.data.MiniBatches`). It must be the same on all workers with this partition.
     state : mapping, optional
-        The `state` of a run of the same scheme and size to continue.
+        The `state` of a run to continue, of the same scheme and size.
     **keywords
-        Options of `fastgc.engines.RoundOptions`: ``delays``, ``seed``, ``timeout``, ``patience``;
-        and options of the engine. The engine's time of one computation (``cost=``) is the time of
+        Options of `fastgc.engines.RoundOptions` (``delays``, ``seed``, ``timeout``, ``patience``)
+        and of the engine. The engine's time of one computation (``cost=``) is the time of
         everything that a worker computes in a round.
 
     Attributes
@@ -91,9 +91,9 @@ class SequentialCluster:
     schedule : Schedule
         The current jobs.
     report : RoundReport or None
-        Report of the last round that workers had: who answered, and when.
+        Report of the last round in which workers had tasks: who answered, and when.
     tasks : Tasks or None
-        What workers were to compute in the last round.
+        Tasks of the last round.
 
     Raises
     ------
@@ -102,8 +102,8 @@ class SequentialCluster:
 
     Notes
     -----
-    Every round sends the parameters of all current jobs, ``len(scheme.ages)`` times those of one.
-    An `MSGC` run ends if a worker is gone for good; an `SRSGC` run can lose s of them.
+    Every round sends the parameters of ``len(scheme.ages)`` jobs. An `MSGC` run ends if one worker
+    is gone for good; an `SRSGC` run can lose s workers.
 
     Examples
     --------
@@ -155,11 +155,11 @@ class SequentialCluster:
         self.report: RoundReport | None = None
         self.tasks: Tasks | None = None
         self._work = _Work(scheme, gradient, batch, self._size, self._dtype)
-        self._models: dict[int, Array] = {}  # parameters of the jobs at work
-        self._rounds: dict[int, list[Round]] = {}  # of their parts
-        # what these took, in order: part, worker and message
+        self._models: dict[int, Array] = {}  # parameters of each current job
+        self._rounds: dict[int, list[Round]] = {}  # for each current job, a round for each part
+        # For each current job: part, worker and message, in the order in which its rounds got them.
         self._taken: dict[int, list[tuple[int, int, Array]]] = {}
-        self._skipped = 0  # rounds in which there was nothing to do, of which the engine had none
+        self._skipped = 0  # rounds without tasks, which the engine does not run
         self._theta = np.zeros(self._work.parameters, dtype=self._dtype)
         self._carrier = Uncoded(scheme.n)
         self._closed = False
@@ -189,17 +189,17 @@ class SequentialCluster:
         self._engine.close()
 
     def clock(self) -> float:
-        """Seconds since some fixed moment, in the time that rounds take."""
+        """Return seconds since a fixed moment, on the engine's clock."""
         return self._engine.clock()
 
     def step(self, theta: Array | None) -> list[Done]:
-        """Run one round, and begin a job with it.
+        """Begin a job and run one round.
 
         Parameters
         ----------
         theta : (size,) array or None
             The parameters of the job that begins; they are copied. None: no job begins, and the
-            current ones continue.
+            current jobs continue.
 
         Returns
         -------
@@ -217,8 +217,8 @@ class SequentialCluster:
         TimeoutError
             If the round could not end within ``timeout`` seconds.
 
-        Every error closes the cluster, except for a `theta` that does not fit, which is refused
-        before anything happens.
+        Every error closes the cluster, except the error for a `theta` that does not fit, which is
+        raised before anything happens.
         """
         if self._closed:
             raise RuntimeError("the cluster is closed")
@@ -238,9 +238,9 @@ class SequentialCluster:
         return done
 
     def state(self) -> dict[str, Any]:
-        """Everything that a new cluster needs to continue, between two rounds.
+        """Return everything that a new cluster needs to continue; to be called between two rounds.
 
-        It includes the messages of the current jobs that have come, which may be large.
+        It includes the messages received for current jobs, which may be large.
 
         Returns
         -------
@@ -257,7 +257,7 @@ class SequentialCluster:
         return state
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        """Go on with a run; ValueError if it is none of this scheme and size."""
+        """Continue a run; raise ValueError if `state` is not of this scheme and size."""
         try:
             self.schedule.restore(state)
             self._skipped = int(state["skipped"])
@@ -306,7 +306,7 @@ class SequentialCluster:
         self._taken[job].append((part, worker, message))
 
     def _decode(self, job: int) -> Done:
-        """The gradient of a job, the sum of its parts'."""
+        """Decode the gradient of a job: the sum of the gradients of its parts."""
         del self._models[job], self._taken[job]
         total = np.zeros(self._size, dtype=self._dtype)
         squared = 0.0
@@ -317,7 +317,7 @@ class SequentialCluster:
 
 
 def _held(scheme: SequentialScheme, shards: Sequence[Any], worker: int) -> dict[int, Any]:
-    """The shards that a worker needs, by their partitions."""
+    """Return the shards that a worker needs, by partition."""
     held = {}
     for part, code in enumerate(scheme.parts):
         first = scheme.partitions(part).start
@@ -327,11 +327,11 @@ def _held(scheme: SequentialScheme, shards: Sequence[Any], worker: int) -> dict[
 
 
 class _Work:
-    """What a worker does in a round: to an engine, the gradient of its one partition.
+    """A worker's computation in a round; the engine sees it as the gradient of one partition.
 
-    What it is sent are the tasks of all workers, a number a slot, by how much the round's number is
-    larger than the engine's, and the parameters of the jobs at work.
-    What it writes are its messages, slot after slot.
+    The engine's parameters hold: a task number for each worker and slot (-1: none), the number of
+    skipped rounds, by which the round's number exceeds the engine's, and the parameters of the
+    current jobs, by age. The engine's "gradient" holds the worker's messages, slot after slot.
     """
 
     def __init__(
@@ -359,7 +359,7 @@ class _Work:
     def write(
         self, theta: Array, tasks: Tasks, number: int, skipped: int, models: dict[int, Array]
     ) -> None:
-        """Write what workers are sent in a round."""
+        """Write the parameters that the engine sends to workers in a round."""
         ages = np.array(self._scheme.ages)
         task = np.searchsorted(ages, tasks.age) * len(self._scheme.parts) + tasks.part
         theta[: self._header - 1] = np.where(tasks.age >= 0, task, -1).ravel()
@@ -370,7 +370,7 @@ class _Work:
                 row[:] = models[number - a]
 
     def message_of(self, sent: Array, slot: int, part: int) -> Array:
-        """The message for a part among those that a worker sent."""
+        """Return a view of the message for a part in one slot of what a worker sent."""
         form = self.forms[part]
         reals = sent[slot * self._slot : (slot + 1) * self._slot]
         whole: Array = reals.view(form.message_dtype)[: form.message_size]
@@ -379,7 +379,7 @@ class _Work:
     def __call__(
         self, theta: Array, shard: dict[int, Any], out: Array, *, partition: int, round: int
     ) -> None:
-        """Write the messages of a worker, whose number is that of the engine's partition."""
+        """Write the messages of worker number `partition`."""
         scheme, worker = self._scheme, partition
         slots, parts = scheme.slots, len(scheme.parts)
         tasks = theta[worker * slots : (worker + 1) * slots].astype(np.int64)
@@ -395,7 +395,7 @@ class _Work:
     def _encoded(
         self, worker: int, part: int, model: Array, shard: dict[int, Any], job: int
     ) -> Encoder:
-        """An encoder that holds a worker's message for a part of a job."""
+        """Return an encoder that holds a worker's message for a part of a job."""
         code: Code = self._scheme.parts[part]
         if self._partial is None:
             self._partial = np.empty(self._p, dtype=self._dtype)
@@ -416,7 +416,7 @@ class _Work:
 
 
 class _Gathering(Gathering):
-    """A round that is over when its scheme says so."""
+    """A round that ends when its scheme says so."""
 
     def __init__(
         self,
@@ -430,7 +430,7 @@ class _Gathering(Gathering):
         self.code, self.linger = code, mu
         self.form = code.scheme.format(work.size, dtype, None)
         self.came: dict[int, Array] = {}
-        self.answered = np.ones(code.n, dtype=bool)  # who has nothing to do need not answer
+        self.answered = np.ones(code.n, dtype=bool)  # workers without tasks need not answer
         self.answered[busy] = False
         self._schedule = schedule
         self._ready = not busy.size
@@ -448,7 +448,7 @@ class _Gathering(Gathering):
     ) -> bool:
         self.came[worker] = message.copy()
         self.answered[worker] = True
-        if not self._ready:  # more messages never make it less so
+        if not self._ready:  # a ready round stays ready when more messages come
             self._ready = self._schedule.enough(self.answered)
         return self._ready
 

@@ -15,17 +15,16 @@ __all__ = ["MSGC"]
 
 
 class MSGC(BurstyScheme):
-    """Most of a job is uncoded, and repeated by stragglers; a gradient code has the rest.
+    """Most of a job is uncoded, and stragglers repeat it; a gradient code covers the rest.
 
     A job takes W - 1 + B rounds. Each of the first W - 1 rounds does one of its W - 1 uncoded
-    parts. In each of the last B rounds, a worker makes up for one of its uncoded parts that did not
-    come. A worker without such parts does the coded part of that round, whose code tolerates lambda
-    stragglers. So a round works on W - 1 + B jobs, with one mini-task for each of them per worker.
-    The scheme tolerates all patterns of stragglers of the models ``Bursty(B, W, lambda)`` and
-    ``Arbitrary(B, W + B - 1, lambda)``: no round then waits for a straggler.
+    parts. In each of the last B rounds, a worker repeats one of its uncoded parts that did not
+    arrive. A worker without such parts does the coded part of that round, whose code tolerates
+    lambda stragglers. So a round works on W - 1 + B jobs, and each worker has one mini-task for
+    each of them. For patterns of stragglers of the models ``Bursty(B, W, lambda)`` and
+    ``Arbitrary(B, W + B - 1, lambda)``, no round waits for a straggler.
 
-    A round may end if all jobs can still be done in time, provided that all workers answer from
-    then on.
+    A round may end if all jobs can be done in time, provided that all workers answer from then on.
 
     Parameters
     ----------
@@ -34,8 +33,8 @@ class MSGC(BurstyScheme):
     burst, window : int
         B and W of the model: 1 <= B < W.
     stragglers : int
-        Different workers that may straggle in a window, lambda, at most n. With n there are no
-        coded parts.
+        Different workers that may straggle in a window, lambda, at most n. With lambda = n there
+        are no coded parts.
     code : callable, optional
         ``code(n, stragglers=lambda)`` makes the code of the coded parts. Default:
         `fastgc.FractionalRepetition` if lambda + 1 divides n (the paper's M-SGC-Rep), otherwise
@@ -51,16 +50,17 @@ class MSGC(BurstyScheme):
     Raises
     ------
     TypeError, ValueError
-        If there is no such scheme; says why.
+        If there is no such scheme; the message says why.
 
     Notes
     -----
     The source is Krishnan, Ebrahimi and Khisti, "Sequential gradient coding for straggler
-    mitigation", ICLR 2023, section 3. Mini-tasks have equal sizes, lambda + 1 partitions: the
-    paper's unequal chunks, cut into equal ones. Its normalised load is `load` over n, (lambda + 1)
-    (W - 1 + B) / (n (B + (W - 1) (lambda + 1))), or (W - 1 + B) / (n (W - 1)) without coded parts.
+    mitigation", ICLR 2023, section 3. The paper's chunks have unequal sizes; here they are cut into
+    equal ones, so that every mini-task has lambda + 1 partitions. The paper's normalised load is
+    ``load / n``, which is (lambda + 1) (W - 1 + B) / (n (B + (W - 1) (lambda + 1))), or
+    (W - 1 + B) / (n (W - 1)) without coded parts.
 
-    If a worker is gone for good, its uncoded partitions are lost, as no code contains them.
+    If a worker is gone for good, its uncoded partitions are lost, because no code contains them.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class MSGC(BurstyScheme):
         for job in live:
             begun = min(job + 1, self._uncoded)
             behind = (~state[job, :begun]).sum(axis=0)
-            # rounds in which workers make up for what they lack: those after the uncoded parts
+            # Rounds left in which workers repeat uncoded parts.
             left = self.delay - max(job, self._uncoded - 1)
             if behind.max() > left:
                 return False
@@ -117,5 +117,5 @@ class MSGC(BurstyScheme):
             if job >= self._uncoded and self.lacks(job, state[job, job]):
                 return False
             if left and self.lacks(self._uncoded, behind == 0):
-                return False  # of the next coded part
+                return False  # too few workers are free for the next coded part
         return True

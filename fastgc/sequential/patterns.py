@@ -1,6 +1,6 @@
-"""Which workers straggle in which rounds: models of patterns that schemes tolerate.
+"""Models of the patterns of stragglers that schemes tolerate.
 
-A pattern has a row for each round and a column for each worker. True is a straggler, from which
+A pattern has a row for each round and a column for each worker. True marks a straggler, from which
 nothing came in that round.
 """
 
@@ -19,7 +19,7 @@ Pattern = NDArray[np.bool_]
 
 
 def check_pattern(pattern: ArrayLike) -> Pattern:
-    """A pattern as booleans of shape (rounds, workers), or an error."""
+    """Return a pattern as booleans of shape (rounds, workers); raise an error if it is none."""
     checked = as_array("pattern", pattern)
     if checked.dtype.kind != "b":
         raise TypeError(f"pattern must be of booleans, True for a straggler, not {checked.dtype}")
@@ -29,7 +29,7 @@ def check_pattern(pattern: ArrayLike) -> Pattern:
 
 
 def _windows(pattern: Pattern, window: int) -> NDArray[np.bool_]:
-    """All runs of so many rounds, (runs, window, workers); of a shorter pattern: itself."""
+    """Return all runs of `window` rounds, (runs, window, workers); a shorter pattern is one run."""
     if len(pattern) <= window:
         return pattern[np.newaxis]
     view = np.lib.stride_tricks.sliding_window_view(pattern, window, axis=0)
@@ -37,13 +37,16 @@ def _windows(pattern: Pattern, window: int) -> NDArray[np.bool_]:
 
 
 class _OfWindows:
-    """A model of all windows of so many rounds; its fields are a part of that, and two more."""
+    """A model that constrains every run of `window` rounds.
+
+    A subclass has a first field in 1 .. `window`, and then `window` and `stragglers`.
+    """
 
     window: int
     stragglers: int
 
     def __post_init__(self) -> None:
-        """Keep whole numbers, or raise unless 1 <= the first field <= window."""
+        """Store the fields as ints; raise ValueError unless 1 <= first field <= window."""
         name, *_ = vars(self)
         part, window = (check_integer(each, getattr(self, each)) for each in (name, "window"))
         if not 1 <= part <= window:
@@ -59,12 +62,12 @@ class PerRound:
     Parameters
     ----------
     stragglers : int
-        s.
+        The number of stragglers, s.
 
     Raises
     ------
     TypeError, ValueError
-        If it is no integer, or negative.
+        If `stragglers` is not an integer, or is negative.
     """
 
     stragglers: int
@@ -74,7 +77,7 @@ class PerRound:
 
     @property
     def window(self) -> int:
-        """Rounds that are looked at together: 1."""
+        """Rounds that the model constrains together: 1."""
         return 1
 
     def admits(self, pattern: ArrayLike) -> bool:
@@ -88,7 +91,7 @@ class PerRound:
         Raises
         ------
         TypeError, ValueError
-            If it is not such an array.
+            If `pattern` is not such an array.
         """
         return bool((check_pattern(pattern).sum(axis=1) <= self.stragglers).all())
 
@@ -111,7 +114,7 @@ class Bursty(_OfWindows):
     Raises
     ------
     TypeError, ValueError
-        If they are no such integers.
+        If an argument is not such an integer.
     """
 
     burst: int
@@ -150,7 +153,7 @@ class Arbitrary(_OfWindows):
     Raises
     ------
     TypeError, ValueError
-        If they are no such integers.
+        If an argument is not such an integer.
     """
 
     times: int

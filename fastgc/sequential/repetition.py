@@ -12,21 +12,21 @@ from .scheme import BurstyScheme, State, Tasks, gradient_code
 
 __all__ = ["SRSGC"]
 
-_WINDOWS = (1, 2, 3)  # that are tried, in bursts, and one round more
+_WINDOWS = (1, 2, 3)  # `choices` tries windows of this many bursts plus one round
 
 
 class SRSGC(BurstyScheme):
     """A gradient code for few stragglers per round; missing messages are repeated B rounds later.
 
     Every job has one code for s stragglers, s = ceil(B lambda / (W - 1 + B)). If more straggle in
-    the round in which a job begins, then B rounds later as many workers as messages are missing
-    compute their message for it, instead of one for the job that begins then. The scheme tolerates
-    all patterns of stragglers of the model ``Bursty(B, W, lambda)``, and s stragglers in each round
-    (``PerRound(s)``): no round then waits for a straggler.
+    the round in which a job begins, some workers compute their message for it B rounds later,
+    instead of one for the job that begins then: as many workers as messages are missing. For
+    patterns of stragglers of the model ``Bursty(B, W, lambda)``, and for s stragglers in each round
+    (``PerRound(s)``), no round waits for a straggler.
 
-    A round may end when the job that is due is decoded, and the newest lacks at most lambda - s
-    messages. Patterns of the model leave no more, so no round waits for them. If more workers
-    straggle than that, the rule keeps the postponed work small enough to make up for.
+    A round may end when the job that is due is decoded and the newest job lacks at most lambda - s
+    messages. Patterns of the model satisfy this. If more workers straggle, the rule limits the work
+    that is postponed.
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ class SRSGC(BurstyScheme):
     Raises
     ------
     TypeError, ValueError
-        If there is no such scheme; says why.
+        If there is no such scheme; the message says why.
 
     Notes
     -----
-    The source is section 3 of the paper that `MSGC` names. Workers repeat only messages that the
-    others do not replace: with fractional repetition, one message of each group from which none
+    The source is section 3 of the paper that `MSGC` names. Workers repeat only messages that no
+    other message replaces: with fractional repetition, one message of each group from which none
     came.
 
     Examples
@@ -74,7 +74,6 @@ class SRSGC(BurstyScheme):
                 "window must be 1 more than a multiple of burst, not "
                 f"window={model.window}, burst={model.burst}"
             )
-        # of the window's W - 1 + B rounds every B-th takes its share, rounded up
         self.s = -(-model.burst * model.stragglers // (model.window - 1 + model.burst))
         self._put_off = model.stragglers - self.s
         self._set_parts([gradient_code(self.n, self.s, code)], slots=1, ages=[0, model.burst])
@@ -92,9 +91,9 @@ class SRSGC(BurstyScheme):
         return Tasks(age, np.zeros((self.n, 1), dtype=np.int64))
 
     def _repeating(self, came: NDArray[np.bool_], silent: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Workers that compute their messages for the job that is due, as few as suffice."""
+        """Return the workers that compute their messages for the job due, as few as suffice."""
         lacking = self.lacks(0, came)
-        # Who was silent for fewer rounds is likelier to answer; who is dead is asked last.
+        # Workers silent for fewer rounds are likelier to answer; dead ones come last.
         others = np.flatnonzero(~came)
         repeating = []
         for worker in others[np.argsort(silent[others], kind="stable")].tolist():
@@ -109,7 +108,7 @@ class SRSGC(BurstyScheme):
         return np.array(repeating, dtype=np.int64)
 
     def excused(self, tasks: Tasks, straggled: NDArray[np.bool_]) -> bool:  # noqa: D102
-        # the code of the job that began makes up for them, where nobody computed for another
+        # Up to s stragglers: the code of the new job makes up for them, if no worker repeated.
         return int(straggled.sum()) <= self.s and not (tasks.age > 0).any()
 
     def tolerable(self, state: State, live: Sequence[int]) -> bool:  # noqa: D102

@@ -1,10 +1,10 @@
 """Sequential schemes, their runs, and the simplest scheme: every job in its own round.
 
-Jobs are gradients, for instance of several models trained in turn. A new job begins in each round,
-and must be done within some rounds. So a worker can do its part of a job in a later round than the
-one in which it straggled. A scheme cuts the partitions of a job into parts, each with a code, and
-says in each round which part of which job a worker computes. A worker's message for a part is that
-of its code.
+A job is a gradient, for instance of one of several models trained in turn. A new job begins in each
+round, and must be done within a fixed number of rounds. So a worker that straggles in one round can
+do its part of the job in a later one. A scheme cuts the partitions of a job into parts, each with a
+code. In each round it says which parts of which jobs a worker computes; these are the worker's
+mini-tasks. A worker's message for a part is that of the part's code.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from .patterns import Bursty, PerRound
 
 __all__ = ["Independent", "Schedule", "SequentialScheme", "Tasks"]
 
-# (age, part, worker): whether the message came. The job that begins in a round is of age 0.
+# [age, part, worker]: whether the message came. The job that begins in a round has age 0.
 State = NDArray[np.bool_]
 
 
 class Tasks(NamedTuple):
-    """What workers compute in a round: their mini-tasks, one in each slot.
+    """The mini-tasks of all workers in a round, one in each slot.
 
     Attributes
     ----------
     age : (n, slots) int64 array
-        Age of the job, in rounds since it began; -1: nothing to do in this slot.
+        Age of the job, in rounds since it began; -1 for a slot without a mini-task.
     part : (n, slots) int64 array
         Part of the job.
     """
@@ -53,15 +53,15 @@ class SequentialScheme:
         The code of each part of a job, for n workers that send one message each. Partitions are
         numbered part after part.
     delay : int
-        Largest number of further rounds that a job takes, T: a job that begins in round t is done
-        when round t + T ends.
+        T, the most rounds that a job takes beyond its first: a job that begins in round t is done
+        when round t + T ends, or earlier.
     ages : tuple of int
         Ages of the jobs that a round works on, ascending, in rounds since they began.
     slots : int
-        Most mini-tasks of a worker in a round.
+        The most mini-tasks of a worker in a round.
     load : float
-        Partitions that a worker computes in a round, where an uncoded scheme has one on each worker
-        (k / n of them): n times the paper's normalised load.
+        Largest load of a worker in a round, in units of k / n partitions: an uncoded scheme has
+        load 1. It is n times the paper's normalised load.
     model : Bursty, PerRound or None
         Patterns of stragglers for which no round waits; None if the scheme has no such model.
     """
@@ -79,16 +79,16 @@ class SequentialScheme:
         self.delay = self.ages[-1]
         self.k = sum(code.k for code in parts)
         self._first = np.cumsum([0, *(code.k for code in parts)]).tolist()
-        # of each part and worker, where an uncoded scheme has 1
+        # Load of each part and worker, in units of k / n partitions.
         self.loads = np.array([code.scheme.loads for code in parts]) * (self.n / self.k)
 
     @property
     def load(self) -> float:
-        """Largest load of a worker in a round, where an uncoded scheme has 1."""
+        """Largest load of a worker in a round; an uncoded scheme has load 1."""
         return float(self.slots * self.loads.max())
 
     def partitions(self, part: int) -> range:
-        """Partitions of a part.
+        """Return the partitions of a part.
 
         Raises
         ------
@@ -102,11 +102,11 @@ class SequentialScheme:
         """Begin a run."""
         return Schedule(self)
 
-    # what schemes say
+    # hooks of a scheme
 
     @classmethod
     def choices(cls, n: int, delay: int) -> Iterator[dict[str, Any]]:
-        """Arguments other than n that `compare` tries if they are not given.
+        """Yield the arguments, other than n, that `compare` tries if they are not given.
 
         Default: a single choice without arguments.
 
@@ -115,32 +115,32 @@ class SequentialScheme:
         n : int
             Workers.
         delay : int
-            Largest number of further rounds that jobs may take; the caller leaves out schemes that
-            take more.
+            The most rounds that a job may take beyond its first. The caller drops schemes that take
+            more.
         """
         yield {}
 
     def tasks(self, state: State, live: Sequence[int], silent: NDArray[np.int64]) -> Tasks:
-        """What workers do in a round.
+        """Return the mini-tasks of a round.
 
         Parameters
         ----------
         state : (delay + 1, parts, n) bool array
-            For each job, by its age, the messages that came in earlier rounds.
+            For each age of a job, the messages that came in earlier rounds.
         live : sequence of int
             Ages of the jobs that are not done, including the one that begins (0).
         silent : (n,) int64 array
-            For each worker, how many of the last rounds in a row it has not answered.
+            For each worker, the number of rounds since its last answer.
         """
         raise NotImplementedError
 
     def tolerable(self, state: State, live: Sequence[int]) -> bool:
-        """Whether a round may end: all jobs can still be done in time.
+        """Whether a round may end, because all jobs can still be done in time.
 
         Parameters
         ----------
         state, live
-            As in `tasks`, with what came in this round.
+            As in `tasks`, including the messages of this round.
         """
         raise NotImplementedError
 
@@ -152,25 +152,25 @@ class SequentialScheme:
         Parameters
         ----------
         tasks : Tasks
-            Of the round.
+            Tasks of the round.
         straggled : (n,) array of bool
-            Who had something to do, and did not answer.
+            Workers that had mini-tasks and did not answer.
         """
         return False
 
     def lacks(self, part: int, came: NDArray[np.bool_]) -> int:
-        """How many more messages a part needs at least."""
+        """Return the least number of further messages that a part needs."""
         return self.parts[part].scheme.rule.missing(np.flatnonzero(came))
 
 
 class BurstyScheme(SequentialScheme):
     """A scheme for the patterns of a model `Bursty`, with gradient codes in its last parts.
 
-    A subclass says which windows it can have (`_windows`), and makes its parts (`_make`).
+    A subclass says which windows to try (`_windows`), and makes its parts (`_make`).
     """
 
     model: Bursty
-    _uncoded = 0  # parts without a code, before the others
+    _uncoded = 0  # number of parts without a code, which come first
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class BurstyScheme(SequentialScheme):
 
     @staticmethod
     def _windows(burst: int, delay: int) -> Iterable[int]:
-        """Windows that are worth a try for bursts of so many rounds."""
+        """Return the windows that `choices` tries for bursts of `burst` rounds."""
         raise NotImplementedError
 
     def _make(self, code: Callable[..., Code] | None) -> None:
@@ -213,7 +213,7 @@ class BurstyScheme(SequentialScheme):
 
 
 class Schedule:
-    """One run of a scheme: its rounds, one after another, and which jobs they do.
+    """One run of a scheme: its rounds, one after another, and their jobs.
 
     Parameters
     ----------
@@ -222,13 +222,13 @@ class Schedule:
     Raises
     ------
     TypeError
-        If it is not a scheme.
+        If `scheme` is not a scheme.
 
     Attributes
     ----------
     scheme : SequentialScheme
     round : int
-        Number of rounds that have ended. A job has the number of the round in which it began.
+        Number of rounds that have ended. A job is numbered by the round in which it begins.
 
     Examples
     --------
@@ -248,11 +248,12 @@ class Schedule:
         self.round = 0
         ages, parts = scheme.delay + 1, len(scheme.parts)
         self._state = np.zeros((ages, parts, scheme.n), dtype=bool)
-        self._known = np.zeros((ages, parts), dtype=bool)  # parts that can be decoded
+        self._known = np.zeros((ages, parts), dtype=bool)  # parts found decodable
         self._live: list[int] = []
         self._silent = np.zeros(scheme.n, dtype=np.int64)
         self._tasks: Tasks | None = None
-        self._places = np.empty((scheme.n, scheme.slots), dtype=np.int64)  # of them in the state
+        # Index of each task's message in the flattened state; -1 for a slot without a task.
+        self._places = np.empty((scheme.n, scheme.slots), dtype=np.int64)
 
     @property
     def jobs(self) -> list[int]:
@@ -265,12 +266,12 @@ class Schedule:
         return not self._live
 
     def begin(self, job: bool = True) -> Tasks:
-        """Begin a round, and with it a job.
+        """Begin a round, and a job with it; return the round's mini-tasks.
 
         Parameters
         ----------
         job : bool
-            False: no job begins; current jobs continue.
+            False: no job begins, and current jobs continue.
 
         Raises
         ------
@@ -288,7 +289,9 @@ class Schedule:
         return tasks
 
     def enough(self, came: ArrayLike) -> bool:
-        """Whether the round may end if these workers have answered: all jobs can be done in time.
+        """Whether the round may end once the workers `came` have answered.
+
+        It may end if all jobs can still be done in time.
 
         Parameters
         ----------
@@ -297,12 +300,12 @@ class Schedule:
         Raises
         ------
         RuntimeError, TypeError, ValueError
-            If no round has begun, or they are no workers.
+            If no round has begun, or `came` does not name workers.
         """
         return self.scheme.tolerable(self._after(came), self._live)
 
     def end(self, came: ArrayLike) -> list[int]:
-        """End the round: these workers have answered.
+        """End the round, in which the workers `came` have answered.
 
         Parameters
         ----------
@@ -311,12 +314,12 @@ class Schedule:
         Returns
         -------
         list of int
-            The jobs that are done after it, oldest first.
+            The jobs that this round completes, oldest first.
 
         Raises
         ------
         RuntimeError, TypeError, ValueError
-            As `enough`; also if they are too few for all jobs to be done in time.
+            As `enough`; also if these workers are too few for all jobs to be done in time.
         """
         scheme, state = self.scheme, self._after(came)
         if not scheme.tolerable(state, self._live):
@@ -345,7 +348,7 @@ class Schedule:
         return finished
 
     def state(self) -> dict[str, Any]:
-        """Everything that `restore` needs to continue: arrays, and lists of numbers.
+        """Return what `restore` needs to continue: arrays, and lists of numbers.
 
         Raises
         ------
@@ -372,7 +375,7 @@ class Schedule:
         Raises
         ------
         TypeError, ValueError
-            If it does not fit; nothing has changed in that case.
+            If `state` does not fit; nothing has changed in that case.
         """
         own = self.state()
         for name, mine in own.items():
@@ -392,11 +395,11 @@ class Schedule:
             raise ValueError(f"live of the state must be ages of jobs, ascending, not {live}")
         self.round, self._live = number, live
         self._state = state["came"].copy()
-        self._known[:] = False  # what can be decoded by now is found out again
+        self._known[:] = False  # `end` tests all parts again
         self._silent = state["silent"].copy()
 
     def _after(self, came: ArrayLike) -> State:
-        """The state with what these workers sent."""
+        """Return the state after messages from the workers `came`."""
         if self._tasks is None:
             raise RuntimeError("no round has begun")
         n = self.scheme.n
@@ -410,13 +413,13 @@ class Schedule:
 
 
 def check_scheme(scheme: object) -> None:
-    """Raise TypeError unless it is a scheme."""
+    """Raise TypeError unless `scheme` is a sequential scheme."""
     if not isinstance(scheme, SequentialScheme):
         raise TypeError(f"scheme must be one of fastgc.sequential, not {scheme!r}")
 
 
 def ladder(most: int) -> list[int]:
-    """Numbers from 1 to the largest, each about half as large again as the one before."""
+    """Return numbers from 1 to `most`, each about 1.5 times the one before."""
     found, number = [], 1
     while number < most:
         found.append(number)
@@ -425,7 +428,7 @@ def ladder(most: int) -> list[int]:
 
 
 def gradient_code(n: int, stragglers: int, code: Callable[..., Code] | None) -> Code:
-    """The code of a part, for so many stragglers: the paper's GC, or GC-Rep where that exists."""
+    """Return the code of a part; by default, the paper's GC-Rep where it exists, otherwise GC."""
     if code is None:
         code = ReedSolomon if n % (stragglers + 1) else FractionalRepetition
     if not callable(code):
@@ -437,7 +440,7 @@ def gradient_code(n: int, stragglers: int, code: Callable[..., Code] | None) -> 
 
 
 def check_part(code: Code, n: int, stragglers: int) -> Code:
-    """Raise unless this is a code that a part of a job may have."""
+    """Return `code`; raise TypeError or ValueError unless a part of a job may have it."""
     if not isinstance(code, Code):
         raise TypeError(f"code must make a code of fastgc, not {code!r}")
     if code.n != n or code.scheme.message_count != n:
@@ -458,7 +461,7 @@ def check_part(code: Code, n: int, stragglers: int) -> Code:
 
 
 class Independent(SequentialScheme):
-    """A gradient code, round by round: a job is done in the round that it begins in.
+    """A gradient code, round by round: a job is done in the round in which it begins.
 
     Parameters
     ----------
@@ -468,7 +471,7 @@ class Independent(SequentialScheme):
     Raises
     ------
     TypeError, ValueError
-        If it is not such a code.
+        If `code` is not such a code.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How long jobs take on recorded or drawn times, for any scheme and for the best of each name."""
+"""Simulate how long jobs take on recorded or drawn times; choose parameters, and rank schemes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class SequentialRun:
     done : (jobs,) float64 array
         When each job was done, in seconds from the beginning of the first round.
     stragglers : (rounds,) int64 array
-        Workers with something to do that had not answered when the round ended.
+        Workers with mini-tasks that had not answered when the round ended.
     waited : (rounds,) bool array
-        Whether the round lasted longer than (1 + mu) times the fastest worker's time, because of
-        what `wait` says: more workers had straggled by then than could be made up for, or than the
-        scheme's model has.
+        Whether the round lasted longer than (1 + mu) times the fastest worker's time. Then more
+        workers had straggled by that time than jobs can make up for, or, with ``wait="model"``,
+        than the scheme's model admits.
     """
 
     rounds: NDArray[np.float64]
@@ -45,20 +45,20 @@ class SequentialRun:
 
     @property
     def seconds(self) -> float:
-        """Time of all rounds together."""
+        """Seconds of all rounds together."""
         return float(self.rounds.sum())
 
     @property
     def seconds_per_job(self) -> float:
-        """Time of all rounds, including the last ones, in which no job begins, per job."""
+        """Seconds of all rounds per job, including the last rounds, in which no job begins."""
         return self.seconds / self.done.size
 
     @property
     def standard_error(self) -> float:
         """Standard error of `seconds_per_job`, from batches of rounds; NaN for few rounds.
 
-        There are about as many batches as rounds in each. The estimate includes what makes a whole
-        batch slow, but no drift over the run.
+        With N rounds there are about sqrt(N) batches. The estimate includes slowness that lasts
+        for a batch, but no drift over the run.
         """
         count = math.isqrt(self.rounds.size)
         if count < 3:
@@ -94,34 +94,34 @@ def simulate_sequential(
     interrupted: bool = True,
     wait: Literal["jobs", "model"] = "jobs",
 ) -> SequentialRun:
-    """Run a scheme on times of workers, as recorded or drawn.
+    """Run a scheme on times of workers, recorded or drawn.
 
-    In N rounds as many jobs begin as can be done in them: one in each of the first N - T. A round
-    ends after (1 + mu) times the fastest worker's time, or as soon as all have answered, but not
-    before all jobs can still be done in time (`SequentialScheme.tolerable`). Workers that have not
-    answered by then are stragglers, and what they compute is lost.
+    Of N rounds, each of the first N - T begins a job; T is ``scheme.delay``. A round ends after
+    (1 + mu) times the fastest worker's time, or as soon as all have answered; but it lasts until
+    the answers allow all jobs to be done in time (`SequentialScheme.tolerable`). Workers that have
+    not answered by then are stragglers, and their work of this round is lost.
 
     Parameters
     ----------
     times : (rounds, workers) array
-        Seconds that each worker takes for `at_load` partitions in each round. Rows are used in this
+        Seconds that each worker takes for a load of `at_load` in each round. Rows are used in this
         order. They may be the `samples` of `fastgc.delays.Empirical`.
     scheme : SequentialScheme
-        A scheme for so many workers.
+        A scheme for as many workers as `times` has columns.
     mu : float
         A round waits at least (1 + mu) times as long as the fastest worker takes. 0: it ends as
         soon as possible, as with a gradient code.
     load_slope : float, or array (workers,) or (rounds, workers)
-        Seconds that one more partition takes, where an uncoded scheme has one on each worker.
+        Seconds per unit of load; an uncoded scheme has load 1.
     at_load : float
-        The number of partitions in `times`; 0 if they are those of empty rounds.
+        The load for which `times` are; 0 if they are times of empty rounds.
     interrupted : bool
-        True: workers drop what they are computing when a round ends, as in the paper. False: they
+        True: workers drop their computation when a round ends, as in the paper. False: workers
         first finish it, as those of the engines do, before they begin the next round.
     wait : "jobs" or "model"
-        What a round waits for once that time is over. "jobs": until all jobs can still be done in
-        time, no longer. "model": for all workers, if the stragglers of the last rounds and this one
-        are not of the scheme's model. This is the rule of the scheme's authors.
+        When a round ends after that time. "jobs": as soon as all jobs can be done in time. "model":
+        when all workers have answered, if the stragglers of the last rounds and this one do not fit
+        the scheme's model. This is the rule of the scheme's authors.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def simulate_sequential(
     ------
     ValueError
         If `times` do not have a column for each worker of the scheme, or are negative or not
-        finite; if there are not more rounds than a job takes; if times of a smaller load would be
+        finite; if there are fewer rounds than a job takes; if times of a smaller load would be
         negative; if `wait` is neither of the two, or the scheme has no model.
     TypeError
         If an argument has a wrong type.
@@ -139,9 +139,9 @@ def simulate_sequential(
     Notes
     -----
     The rule of (1 + mu) comes from Krishnan, Ebrahimi and Khisti (ICLR 2023), whose scripts wait as
-    ``wait="model"`` does. ``wait="jobs"`` ends a round of the same stragglers before it earlier or
-    at the same time. At the beginning and at the end,
-    workers have fewer mini-tasks in a round, and take proportionally less time.
+    ``wait="model"`` does. After the same stragglers, ``wait="jobs"`` never ends a round later than
+    ``wait="model"``. In the first and last rounds, workers have fewer mini-tasks and take
+    proportionally less time.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def simulate_sequential(
         if history is not None:
             history.end(tasks, straggled)
         if not interrupted:
-            # who has not begun with this round when it ends goes on to the next
+            # A worker that is not free before this round ends skips it.
             begun = busy & (late <= rounds[r])
             late = np.maximum(np.where(begun, arrival, late) - rounds[r], 0.0)
         now += rounds[r]
@@ -195,7 +195,7 @@ def simulate_sequential(
 
 
 def _slope(load_slope: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Of each round and worker."""
+    """Return `load_slope` for each round and worker."""
     slope = check_reals("load_slope", load_slope)
     if slope.shape not in ((), shape[1:], shape):
         raise ValueError(
@@ -208,14 +208,14 @@ def _slope(load_slope: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]
 
 
 def _work(scheme: SequentialScheme, tasks: Tasks) -> NDArray[np.float64]:
-    """Partitions of each worker in a round, where an uncoded scheme has one."""
+    """Return the load of each worker in a round; an uncoded scheme has load 1."""
     loads = scheme.loads[tasks.part, np.arange(scheme.n)[:, np.newaxis]]
     work: NDArray[np.float64] = np.where(tasks.age >= 0, loads, 0.0).sum(axis=1)
     return work
 
 
 class _Stragglers:
-    """Those of the last rounds that count in the windows of a scheme's model."""
+    """The stragglers of the last rounds that count in the windows of a scheme's model."""
 
     def __init__(self, scheme: SequentialScheme) -> None:
         assert scheme.model is not None
@@ -223,11 +223,11 @@ class _Stragglers:
         self._rounds: deque[NDArray[np.bool_]] = deque(maxlen=scheme.model.window - 1)
 
     def admits(self, straggled: NDArray[np.bool_]) -> bool:
-        """Whether these of the present round fit the model, after those."""
+        """Whether the model admits `straggled` as the current round after the last rounds."""
         return self._model.admits(np.array([*self._rounds, straggled]))
 
     def end(self, tasks: Tasks, straggled: NDArray[np.bool_]) -> None:
-        """Take down a round."""
+        """Record a round."""
         excused = self._scheme.excused(tasks, straggled)
         self._rounds.append(np.zeros_like(straggled) if excused else straggled)
 
@@ -239,7 +239,7 @@ def _round(
     mu: float,
     history: _Stragglers | None,
 ) -> tuple[float, bool, NDArray[np.bool_]]:
-    """Seconds of a round, whether it waited for stragglers, and who answered."""
+    """Return the seconds of a round, whether it waited for stragglers, and who answered."""
     if not busy.any():
         return 0.0, False, ~busy
     least = min((1 + mu) * arrival[busy].min(), arrival.max())
@@ -248,7 +248,7 @@ def _round(
         return float(arrival.max()), True, arrival <= arrival.max()
     if schedule.enough(came):
         return least, False, came
-    # The more have answered, the sooner a round may end: the first time that will do, by bisection.
+    # `enough` stays true when more workers answer: bisect for the first time at which it is.
     ends = np.unique(arrival[arrival > least])
     low, high = 0, ends.size - 1
     while low < high:
@@ -260,10 +260,10 @@ def _round(
     return float(ends[low]), True, arrival <= ends[low]
 
 
-# What is compared where nobody says.
+# The schemes that `compare` ranks by default.
 NAMES = ("m-sgc", "sr-sgc", "uncoded", "rs", "rs-clustered", "binary", "fractional")
 
-_PROBE = 100  # rounds, at most, that parameters are chosen by
+_PROBE = 100  # by default, at most this many rounds choose parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,8 +283,8 @@ class Compared:
     run : SequentialRun
         The rounds that were not used to choose parameters.
     tried : tuple of (float, float)
-        Load and seconds per job of each choice, on the rounds that choose, or on those of `run` if
-        there is nothing to choose.
+        Load and seconds per job of each choice, on the rounds that choose parameters, or on those
+        of `run` if there is nothing to choose.
     """
 
     name: str
@@ -296,7 +296,7 @@ class Compared:
 
     @property
     def text(self) -> str:
-        """The name with all chosen parameters, which gives the same scheme again."""
+        """The name with all chosen parameters; `make` gives the same scheme for it."""
         chosen = ",".join(f"{key}={value}" for key, value in self.found.items())
         if not chosen:
             return self.name
@@ -324,7 +324,7 @@ def compare(
 ) -> list[Compared]:
     """Rank schemes by their seconds per job, on recorded or drawn times.
 
-    The first rounds choose the parameters that a name leaves open, and the others judge all
+    The first rounds choose the parameters that a name leaves open. The other rounds judge all
     schemes, because a choice looks better than it is on the rounds that chose it.
 
     Parameters
@@ -336,11 +336,11 @@ def compare(
     models : int
         Models trained in turn: jobs must be done ``models - 1`` rounds after they begin.
     mu : float or sequence of float
-        Rounds wait at least (1 + mu) times as long as the fastest worker takes; the best of several
-        is chosen. Rounds of gradient codes end as soon as possible.
+        Rounds wait at least (1 + mu) times as long as the fastest worker takes. Of several values,
+        the best is chosen. Rounds of gradient codes end as soon as possible.
     probe : int, optional
-        Number of rounds that choose parameters. Default: half of them, at most 100; none if there
-        is nothing to choose.
+        Number of rounds that choose parameters. Default: half of all rounds, at most 100; none if
+        there is nothing to choose.
     seed : int
         Seed of random codes.
     progress : bool
@@ -349,13 +349,13 @@ def compare(
     Returns
     -------
     list of Compared
-        The fastest first.
+        The schemes, the fastest first.
 
     Raises
     ------
     ValueError
-        If a name is unknown, or names nothing that gives exact gradients in so many rounds; or if
-        there are too few rounds.
+        If a name is unknown, or names no scheme that gives exact gradients in time for `models`; or
+        if there are too few rounds.
     TypeError
         If an argument has a wrong type.
 
@@ -418,7 +418,7 @@ def compare(
 
 
 def _probed(probe: int | None, options: dict[str, list[Any]], rounds: int, delay: int) -> int:
-    """Rounds that choose parameters: none where each name leaves nothing open."""
+    """Return how many rounds choose parameters: 0 if no name leaves any open."""
     if all(len(each) == 1 for each in options.values()):
         probe = 0
     elif probe is None:

@@ -60,13 +60,13 @@ def train_models(
 ) -> list[History]:
     """Train several models in turn; each step is a job of a scheme that codes across rounds.
 
-    A step of the next model begins in every round. So there must be at least as many models as
-    rounds that a job may take, including its first.
+    Every round begins a step of the next model. So there must be at least as many models as a job
+    may take rounds, including its first.
 
     Parameters
     ----------
     scheme : SequentialScheme
-        A scheme; this starts its workers, and ends them again.
+        The scheme. This function starts its workers, and ends them.
     data : Dataset, "digits" or path
         As in `fastgc.train`; the same for all models.
     models : sequence of Model
@@ -79,7 +79,8 @@ def train_models(
         Samples of each partition that a gradient uses, drawn anew for each step of each model.
         Default: all.
     evaluate_every : int
-        Compute loss and test error of a model once in so many steps, and after the last.
+        Steps of a model between computations of its loss and test error. They are also computed
+        after the last step.
     names : sequence of str, optional
         Names of the runs. Default: the models' types, numbered.
     progress : bool
@@ -89,13 +90,14 @@ def train_models(
     mu : float
         As in `SequentialCluster`.
     engine : str or callable
-        As in `fastgc.train`. In jobs of several ranks all of them call this function, and all but
+        As in `fastgc.train`. In an MPI or torchrun job, all ranks call this function, and all but
         rank 0 get histories without rounds.
     seed : int
         Seed of delays, the data's split, mini-batches and the models' initial parameters.
     checkpoint : path, optional
         A folder to save the run in. If it holds a checkpoint of the same run, training resumes from
-        there, exactly to the last bit if the same messages come, as in simulated time.
+        there. The results are equal to the last bit if the same messages come, as in simulated
+        time.
     every : int
         Rounds between checkpoints; there is also one after the last round. A checkpoint includes
         the messages of all current jobs, which may be large.
@@ -105,9 +107,9 @@ def train_models(
     Returns
     -------
     list of History
-        One for each model. In a `Record`, `time` counts the seconds of all models together; `wait`
-        is the time of all rounds that the step took; `decode` is everything else in the last of
-        these. `received` and `arrivals` are empty.
+        One for each model. In a `Record`, `time` counts the seconds of all models together. `wait`
+        is the time that the master waited in all rounds of the step, and `decode` is the rest of
+        the last of these rounds. `received` and `arrivals` are empty.
 
     Raises
     ------
@@ -164,7 +166,7 @@ def train_models(
                 kept = stack.enter_context(Checkpoint(checkpoint, run.describe(delays, seed, mu)))
                 state = run.resume(kept)
             except BaseException:
-                if serve is not None:  # other processes wait for a cluster, and its end
+                if serve is not None:  # other ranks wait for a cluster to start and end
                     start().close()
                 raise
         if not run.over or (serve is not None and state is not None):
@@ -203,7 +205,7 @@ def _go_on(
 def _begun(
     optimizers: Sequence[Any] | None, models: Sequence[Any], X: NDArray[Any], seed: int
 ) -> Sequence[Any]:
-    """The optimizers at the starts of their models."""
+    """Return the optimizers, reset to their models' initial parameters."""
     if optimizers is None:
         optimizers = [default_optimizer(model, X) for model in models]
     for model, optimizer in zip(models, optimizers, strict=True):
@@ -212,7 +214,7 @@ def _begun(
 
 
 def _checked_models(given: Sequence[Any], scheme: SequentialScheme) -> list[Any]:
-    """Raise unless there are models enough for the scheme, of the methods that are called."""
+    """Raise unless there are enough models for the scheme, and each has the methods called."""
     models = _several("models", given)
     if len(models) <= scheme.delay:
         raise ValueError(
@@ -226,7 +228,7 @@ def _checked_models(given: Sequence[Any], scheme: SequentialScheme) -> list[Any]
 
 
 def _check_batch(batch: int | None, dataset: datasets.Dataset, k: int) -> int | None:
-    """Raise unless every partition has so many samples."""
+    """Raise ValueError unless every partition has `batch` samples."""
     if batch is None:
         return None
     batch = at_least("batch", batch, 1)
@@ -239,7 +241,7 @@ def _check_batch(batch: int | None, dataset: datasets.Dataset, k: int) -> int | 
 
 
 def _checked_optimizers(given: Sequence[Any], count: int, kept: bool) -> list[Any]:
-    """Raise unless each model has an optimizer of its own, which a checkpoint can keep if asked."""
+    """Raise unless each model has its own optimizer, which a checkpoint can save if `kept`."""
     optimizers = _several("optimizers", given, count)
     if len(set(map(id, optimizers))) < len(optimizers):
         raise ValueError("optimizers must be an object for each model: one is there twice")
@@ -272,9 +274,9 @@ def _ignore() -> None:
 
 
 class _InTurn:
-    """The gradient of whichever model a job is of: job j is of model j modulo their number.
+    """The partial gradient of all models: job j is of model j modulo their number.
 
-    Parameters and gradients of smaller models have zeros at their ends.
+    Parameters and gradients of smaller models are padded with zeros.
     """
 
     def __init__(
@@ -304,9 +306,12 @@ class _InTurn:
 def _in_turn(
     models: Sequence[Model], X: Any, y: Any, k: int, batch: int | None, seed: int
 ) -> tuple[_InTurn, list[list[Any]]]:
-    """The gradient of all models, and the shards: of each partition, the data that models take."""
+    """Return the gradient of all models, and the shards.
+
+    A shard lists a partition's data in the different forms that models prepare.
+    """
     different: list[tuple[Any, Any]] = []
-    of: list[int] = []  # which of them each model takes
+    of: list[int] = []  # for each model, the index of its data in `different`
     for model in models:
         whole = prepared(model, X, y)
         same = [at for at, other in enumerate(different) if all(map(_alike, whole, other))]
@@ -320,7 +325,7 @@ def _in_turn(
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether two arrays hold the same; of others, whether they are the same."""
+    """Whether two arrays are equal; for other objects, whether they are identical."""
     if one is other or not isinstance(one, np.ndarray) or not isinstance(other, np.ndarray):
         return one is other
     return one.dtype == other.dtype and np.array_equal(one, other)
@@ -328,7 +333,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 @dataclass
 class _Spent:
-    """What a job at work has taken so far."""
+    """What a current job has taken so far."""
 
     wait: float = 0.0
     survivors: list[int] = field(default_factory=list)
@@ -338,7 +343,7 @@ class _Spent:
 
 
 class _Run:
-    """Models, their optimizers and histories, and the jobs at work."""
+    """Models, their optimizers and histories, and the current jobs."""
 
     def __init__(
         self,
@@ -360,7 +365,7 @@ class _Run:
         self._elapsed, self._deaths = 0.0, 0
         self._spent: dict[int, _Spent] = {}
         computed = np.full(scheme.k, batch) if batch is not None else np.array(sizes)
-        # samples of each part on each worker
+        # [part, worker]: samples that the worker computes for the part
         self._samples = np.array(
             [
                 [
@@ -372,7 +377,7 @@ class _Run:
         )
 
     def describe(self, delays: object, seed: int, mu: float) -> dict[str, str]:
-        """What a checkpoint must be of, for this run to go on from it."""
+        """Return what a checkpoint must match for this run to resume from it."""
         codes = {
             f"code of part {at}": c.scheme.fingerprint() for at, c in enumerate(self._scheme.parts)
         }
@@ -396,7 +401,7 @@ class _Run:
         return self.done == self.jobs
 
     def round(self, cluster: SequentialCluster) -> list[tuple[int, Record]]:
-        """Run a round; the steps that are done with it, by their models."""
+        """Run a round; return model and record of each step that it completes."""
         number = cluster.schedule.round
         theta = None
         if number < self.jobs:
@@ -417,11 +422,11 @@ class _Run:
         return records
 
     def _note(self, cluster: SequentialCluster, number: int) -> float:
-        """Take down what a round took for the jobs at work; the seconds that it waited."""
+        """Record what a round took for the current jobs; return the seconds that it waited."""
         tasks, report = cluster.tasks, cluster.report
         assert tasks is not None
         asked = tasks.age >= 0
-        if not asked.any() or report is None:  # the engine had no such round
+        if not asked.any() or report is None:  # a round without tasks, which the engine skips
             return 0.0
         for job, spent in self._spent.items():
             spent.wait += report.wait_seconds
@@ -437,7 +442,7 @@ class _Run:
         return report.wait_seconds
 
     def _update(self, done: Done) -> None:
-        """Let a model step, by its gradient."""
+        """Make a step of the model that the gradient is of."""
         turn, N = done.job % len(self._models), len(self._dataset.X_train)
         model, optimizer = self._models[turn], self._optimizers[turn]
         gradient = done.gradient[: model.size]
@@ -483,7 +488,7 @@ class _Run:
         return turn, record
 
     def state(self, cluster: SequentialCluster) -> dict[str, Any]:
-        """All that a checkpoint has to hold."""
+        """Return everything that a checkpoint has to hold."""
         held: dict[str, Any] = {f"run {name}": each for name, each in cluster.state().items()}
         for number, optimizer in enumerate(self._optimizers):
             held |= {f"model {number} {name}": e for name, e in optimizer.state().items()}
@@ -493,7 +498,7 @@ class _Run:
         return held
 
     def resume(self, kept: Checkpoint) -> dict[str, Any] | None:
-        """Go on from a checkpoint; the cluster's state, or None of a run that begins."""
+        """Resume from a checkpoint; return the cluster's state, or None if there is none."""
         if kept.state is None:
             return None
         held = kept.state
@@ -512,7 +517,7 @@ class _Run:
             ) from None
         for history, optimizer in zip(self.histories, self._optimizers, strict=True):
             history.theta = optimizer.theta.copy()
-        kept.state, kept.lines = None, []  # which may be large
+        kept.state, kept.lines = None, []  # free memory: they may be large
         return _under(held, "run ")
 
 

@@ -51,8 +51,8 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-_ENTRIES = 1 << 24  # of a table of probabilities
-_HELD = 1 << 18  # probabilities that are convolved at a time
+_ENTRIES = 1 << 24  # the largest number of entries in a table of probabilities
+_HELD = 1 << 18  # probabilities convolved at a time
 
 # ---------------------------------------------------------------------- any K of n workers
 
@@ -120,16 +120,16 @@ def _check_threshold(n: int, threshold: int, load: int) -> tuple[int, int, int]:
     return n, in_range("threshold", threshold, n, f"n = {n},"), at_least("load", load, 1)
 
 
-# ----------------------------------------------------- any number of messages, whoever sends them
+# ----------------------------------------------- enough messages, no matter which workers send them
 
 
 def completions_pmf(
     t: ArrayLike, load: int, delays: Delays, *, batch: int = 1, cost: float = 0.0
 ) -> Array:
-    r"""Probability that a worker has sent exactly s messages by time t, P_s(t).
+    r"""Probability P_s(t) that a worker has sent exactly s messages by time t.
 
-    Ozfatura et al., eq. (13), for any model. Parameters and errors as in `total_cdf`, but `delays`
-    are those of the one worker.
+    Ozfatura et al., eq. (13), for any model. Parameters and errors as in `total_cdf`, except that
+    `delays` is the model of one worker.
 
     Returns
     -------
@@ -221,9 +221,9 @@ def _total(
 
 
 def _of_sums(first: Array, second: Array) -> Array:
-    """Probabilities of sums, as far as those of the terms go: a row for each of many times."""
+    """Convolve each row of `first` with the same row of `second`, cut off at their length."""
     size = second.shape[1]
-    before = np.zeros((len(second), 2 * size - 1))  # from the far end, so that windows align
+    before = np.zeros((len(second), 2 * size - 1))  # zeros in front, so that windows align
     before[:, size - 1 :] = second
     windows = np.lib.stride_tricks.sliding_window_view(before, size, axis=1)
     sums: Array = np.einsum("tj,tkj->tk", first[:, ::-1], windows)
@@ -259,7 +259,7 @@ def received_cdf(
 
 
 def received_mean(loads: ArrayLike, delays: Delays, needed: int, *, cost: float = 0.0) -> float:
-    """Mean seconds until the workers that are done hold `needed` partial gradients together.
+    """Mean seconds until the workers done hold `needed` partial gradients together.
 
     The mean of T in eq. (18) of Li et al., by adaptive quadrature; exact for `Empirical` delays.
     Its minimum over the loads is their P2. Parameters and errors as in `received_cdf`, and
@@ -331,17 +331,17 @@ def mds_threshold(k: int, load: int) -> int:
     return k - load + 1
 
 
-_EXACT = 2000  # partitions up to which sums of binomial coefficients take milliseconds
+_EXACT = 2000  # up to this k, sums of binomial coefficients take milliseconds
 
 
 def random_threshold(k: int, load: int) -> float:
-    """Workers that the simple randomised scheme waits for, on average, if there are enough.
+    """Mean number of workers that the simple randomised scheme waits for, if there are enough.
 
     Each worker computes `load` partitions, drawn without replacement, and the master waits until
-    every partition has been drawn. The result is exact for k up to 2000. Beyond that it treats the
-    partitions that the first worker does not compute as drawn independently, with a relative error
-    below 1/k. For a fixed load it grows like (k / r) log k, eq. (5) of Li et al. Parameters and
-    errors as in `least_threshold`.
+    every partition has been drawn. The result is exact for k up to 2000. For larger k, partitions
+    that the first worker does not compute are treated as drawn independently; the relative error is
+    below 1/k. For a fixed load the result grows like (k / r) log k, eq. (5) of Li et al. Parameters
+    and errors as in `least_threshold`.
     """
     k, load = _check_load(k, load)
     return _by_inclusion(k, load) if k <= _EXACT else _as_if_independent(k, load)
@@ -350,24 +350,25 @@ def random_threshold(k: int, load: int) -> float:
 def _by_inclusion(k: int, load: int) -> float:
     """Sum over t of the probability that some partition is in none of t draws.
 
-    By inclusion and exclusion, in integers: terms are as large as 2^k and alternate in sign.
+    This uses inclusion and exclusion in integers with 80 binary digits after the point, because the
+    terms are as large as 2^k and alternate in sign.
     """
     total, draws, digits = 0, math.comb(k, load), 80
     for j in range(1, k + 1):
-        without = math.comb(k - j, load)  # j given partitions
+        without = math.comb(k - j, load)  # draws that contain none of j given partitions
         term = (math.comb(k, j) * draws << digits) // (draws - without)
         total += term if j % 2 else -term
     return total / (1 << digits)
 
 
 def _as_if_independent(k: int, load: int) -> float:
-    """One draw, and the mean of the largest of k - load numbers of trials until a success."""
+    """Return 1 + the mean of the largest of k - load geometric variables with success load / k."""
     left = k - load
     if not left:
         return 1.0
     rate = -math.log1p(-load / k)
     last = (math.log(left) + 40) / rate
-    if last > 1e5:  # by Euler and Maclaurin
+    if last > 1e5:  # too many terms: the Euler-Maclaurin formula instead of the sum
         return 1 + (math.log(left) + np.euler_gamma + 1 / (2 * left)) / rate + 0.5
     late = np.exp(-rate * np.arange(1.0, math.ceil(last) + 1))
     return 2 + float(-np.expm1(left * np.log1p(-late)).sum())
@@ -397,14 +398,13 @@ def coupon_threshold(k: int, load: int) -> float:
 def coupon_mean(k: int, load: int, n: int) -> float:
     """Mean number of workers that BCC waits for, given that n workers picked all batches.
 
-    `CouponCollector` waits for so many workers, averaged over its seeds, as it only takes seeds
-    with which n workers pick all of the ceil(k / r) batches. This is less than `coupon_threshold`,
-    and approaches it for large n. `n` is at least ceil(k / r); other parameters and errors as in
-    `least_threshold`.
+    It is the mean of `CouponCollector` over its seeds, which takes only seeds with which n workers
+    pick all of the ceil(k / r) batches. It is less than `coupon_threshold`, and approaches it for
+    large n. `n` is at least ceil(k / r); other parameters and errors as in `least_threshold`.
 
     Notes
     -----
-    This is a recursion over the number of distinct batches, O(n b), without subtractions, in
+    A recursion over the number of distinct batches b, O(n b), without subtractions. It works with
     logarithms, because for n = b the probability of picking all batches is only b! / b^b.
     """
     k, load = _check_load(k, load)
@@ -412,11 +412,12 @@ def coupon_mean(k: int, load: int, n: int) -> float:
     if (n := check_integer("n", n)) < b:
         raise ValueError(f"{b} batches need {b} workers at least, not {n}")
     with np.errstate(divide="ignore"):
-        again = np.log(np.arange(b) / b)  # heard of d batches, the next worker has one of them
+        # Log probabilities, by the d batches received, that the next worker's is among them or new.
+        again = np.log(np.arange(b) / b)
         new = np.log(np.arange(b, 0, -1) / b)
-    heard = np.full(b, -np.inf)
+    heard = np.full(b, -np.inf)  # log probability of d distinct batches received, d < b
     heard[0] = 0
-    complete = np.empty(n)  # log of the probability that worker t is the first to complete
+    complete = np.empty(n)  # log probability that worker t brings the last missing batch
     for t in range(n):
         complete[t] = heard[-1] + new[-1]
         heard[1:] = np.logaddexp(heard[1:] + again[1:], heard[:-1] + new[:-1])
@@ -428,15 +429,15 @@ def coupon_mean(k: int, load: int, n: int) -> float:
 def coupon_tail_bound(k: int, excess: float) -> float:
     """Bound on the probability that k coupons take (1 + excess) k log k draws or more.
 
-    Li et al., Lemma 2: ``k**-excess``. For k = 2 the printed lemma fails, because two draws are
-    always needed; the result is then the union bound of its proof. Errors as in `least_threshold`.
+    Li et al., Lemma 2: ``k**-excess``. The printed lemma fails for k = 2, because two draws are
+    always needed; there the result is the union bound of its proof. Errors as in `least_threshold`.
 
     Parameters
     ----------
     k : int
-        Coupons, or batches, or partitions drawn one by one; m in the paper.
+        Coupons: batches, or partitions drawn one by one; m in the paper.
     excess : float
-        Not negative, epsilon in the paper; c - 1 in eq. (22).
+        Not negative; epsilon in the paper, c - 1 in eq. (22).
 
     Returns
     -------
@@ -446,8 +447,8 @@ def coupon_tail_bound(k: int, excess: float) -> float:
     Notes
     -----
     The probability that one of k coupons is missing after t - 1 draws is at most
-    ``k (1 - 1/k)**(t - 1)``. For k >= 8 and t >= k log k this is at most ``k exp(-t / k)``; for k
-    from 3 to 7 the probability itself is.
+    ``k (1 - 1/k)**(t - 1)``. For k >= 8 and t >= k log k, this bound is at most ``k exp(-t / k)``;
+    for k from 3 to 7, the probability itself is.
     """
     k, excess = at_least("k", k, 1), check_real("excess", excess)
     if k == 2:
@@ -457,11 +458,12 @@ def coupon_tail_bound(k: int, excess: float) -> float:
 
 
 def coverage_probability(loads: ArrayLike, k: int) -> float:
-    """Probability that random choices of workers cover all of k partitions.
+    """Probability that workers' random choices cover all of k partitions.
 
-    It is the probability, over seeds, that an assignment of `CouponCollector` or `RandomAssignment`
-    exists: worker i picks ``loads[i]`` of k partitions, with all sets equally likely. For batches
-    use ``coverage_probability([1] * n, b)`` with b = ceil(k / r). Errors as in `least_threshold`.
+    Worker i picks ``loads[i]`` of k partitions, with all sets equally likely. The result is the
+    probability that a seed gives `RandomAssignment` a valid assignment. For `CouponCollector` use
+    ``coverage_probability([1] * n, b)`` with b = ceil(k / r) batches. Errors as in
+    `least_threshold`.
 
     Parameters
     ----------
@@ -472,8 +474,8 @@ def coverage_probability(loads: ArrayLike, k: int) -> float:
 
     Notes
     -----
-    This is a recursion over workers for the number of missing partitions, without subtractions,
-    O(k load) for each.
+    A recursion over workers for the number of missing partitions, without subtractions, O(k load)
+    for each worker.
     """
     each = np.asarray(loads)
     k = at_least("k", k, 1)
@@ -483,10 +485,10 @@ def coverage_probability(loads: ArrayLike, k: int) -> float:
         raise ValueError(f"loads must be in 0 .. k = {k}, not {each.min()} .. {each.max()}")
     if k * (int(each.max()) + 1) > _ENTRIES:
         raise ValueError(f"k = {k} is too large for loads up to {each.max()}: simulate")
-    lacking = np.zeros(k + 1)  # by how many are missing
+    lacking = np.zeros(k + 1)  # probability of each number of missing partitions
     lacking[k] = 1
     for load, count in zip(*np.unique(each, return_counts=True), strict=True):
-        found = np.arange(load + 1)  # of those that were missing
+        found = np.arange(load + 1)  # number of missing partitions that a worker picks
         before = np.arange(k + 1)[:, np.newaxis] + found
         chance = _found_probability(before, found, k, int(load))
         for _ in range(count):
@@ -497,7 +499,7 @@ def coverage_probability(loads: ArrayLike, k: int) -> float:
 def _found_probability(
     missing: NDArray[np.int64], found: NDArray[np.int64], k: int, load: int
 ) -> Array:
-    """Probability that of `load` of k partitions so many are among those missing."""
+    """Probability that `load` random ones of k partitions include `found` of the `missing` ones."""
     log_factorial = scipy("special").gammaln(np.arange(1.0, k + 2))
 
     def log_binomial(n: NDArray[np.int64], r: NDArray[np.int64]) -> Array:
@@ -509,7 +511,8 @@ def _found_probability(
     logs = log_binomial(missing, found) + log_binomial(k - missing, load - found)
     logs -= log_binomial(np.array([k]), np.array([load]))
     chance = np.exp(logs)
-    # Rounded logarithms of large factorials: what all share of their errors is taken away again.
+    # Logarithms of large factorials have rounding errors. Dividing by the sum removes the part of
+    # the error that all probabilities of the same `missing` share.
     whole = np.bincount(missing.ravel(), chance.ravel())
     divided: Array = chance / np.where(whole > 0, whole, 1.0)[missing]
     return divided
@@ -526,15 +529,16 @@ def _check_load(k: int, load: int) -> tuple[int, int]:
 def fastest_of_groups_mean(groups: float, size: int, delays: Delays) -> float:
     """Mean seconds until the fastest worker of every group is done.
 
-    Zhu et al., eq. (14): the mean of the largest of `groups` minima. With groups of one it is the
-    mean of the largest delay, eqs. (11) and (13). For exponential delays of mean eta it is eta
-    H_groups / size; otherwise it is computed by adaptive quadrature. Raises as `threshold_mean`,
-    and ValueError if workers differ.
+    Zhu et al., eq. (14): the mean of the largest of `groups` minima. For groups of one worker it is
+    the mean of the largest delay, eqs. (11) and (13). For exponential delays of mean eta it is eta
+    H_groups / size; for other delays it is computed by adaptive quadrature. Raises as
+    `threshold_mean`, and ValueError if workers differ.
 
     Parameters
     ----------
     groups : float
-        Selected groups, positive. Eqs. (13) and (16) use a mean, which need not be an integer.
+        Number of selected groups, positive. Eqs. (13) and (16) use a mean number, which need not be
+        an integer.
     size : int
         Workers in a group, M_G.
     delays : Delays
@@ -568,9 +572,9 @@ def selected_mean(
 ) -> float:
     """Bound on the mean number of workers, or groups, that CADA selects in a round.
 
-    Zhu et al., eq. (12) for workers and (15) for groups, with c_d = c for all d. A worker with
-    smoothness L_m and L_m^2 <= c / (d scale^2), d <= D, is selected at most once in d + 1 rounds,
-    unless its gradient becomes too old before. Raises as `least_threshold`.
+    Zhu et al., eq. (12) for workers and (15) for groups, with c_d = c for all d. A worker whose
+    smoothness L_m satisfies L_m^2 <= c / (d scale^2) for a d <= D is selected at most once in d + 1
+    rounds, unless its gradient becomes too old before. Raises as `least_threshold`.
 
     Parameters
     ----------
@@ -584,19 +588,19 @@ def selected_mean(
         By default M or G, the length of `smoothness`, as in the paper. The rule in eq. (7)
         justifies 1, which gives a smaller bound.
     oldest : int, optional
-        Age at which a worker is selected in any case, D or D + 1. By default D, as in Algorithm 1
-        and `fastgc.optimizers.CADA`. The paper's equations hold for D + 1, and are smaller:
-        Algorithm 1 may exceed them by a factor of (D + 1) / D.
+        Age at which a worker is always selected, D or D + 1. Default: D, as in Algorithm 1 and
+        `fastgc.optimizers.CADA`. The paper's equations hold for D + 1 and give less: Algorithm 1
+        may exceed them by a factor of (D + 1) / D.
 
     Returns
     -------
     float
-        At most M. It bounds the mean over many rounds; in K rounds, M more may be selected in all.
+        At most M. It bounds the mean over many rounds; K rounds may select M more in total.
 
     Notes
     -----
-    The paper sets the largest threshold, that for d = 0, to 0. It must be infinite, or the least
-    smooth workers, which are selected in every round, would not be counted.
+    The paper sets the threshold for d = 0 to 0. Here it is infinite: otherwise the workers with the
+    largest L_m, which are selected in every round, would not be counted.
     """
     L = check_reals("smoothness", smoothness)
     if L.ndim != 1 or not L.size or not np.all((L > 0) & np.isfinite(L)):
@@ -631,14 +635,14 @@ class AdaptiveLoads(NamedTuple):
 def adaptive_loads(selected: float, size: int = 1, batch: int = 1) -> AdaptiveLoads:
     """Loads per round if all members of selected groups compute and the fastest of each sends.
 
-    Zhu et al., eqs. (17) to (22): distributed Adam selects all M workers in groups of one, CADA
-    selects as many as `selected_mean` in groups of one, and G-CADA selects groups. Errors as in
+    Zhu et al., eqs. (17) to (22). Distributed Adam selects all M workers in groups of one. CADA
+    selects `selected_mean` workers in groups of one, and G-CADA selects groups. Errors as in
     `selected_mean`.
 
     Parameters
     ----------
     selected : float
-        Groups selected in a round, on average; not negative.
+        Mean number of groups selected in a round; not negative.
     size : int
         Workers in a group, M_G.
     batch : int

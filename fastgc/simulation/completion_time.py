@@ -1,4 +1,4 @@
-"""When enough has come of independent workers: its law, its mean, the parameters they share."""
+"""The time until enough messages of independent workers have come: its law and its mean."""
 
 from __future__ import annotations
 
@@ -27,47 +27,47 @@ __all__ = [
 ]
 
 _NOISE = 1e-14  # rounding errors of probabilities
-_NEVER = 1e-30  # probability to be late from which down kinks do not matter
+_NEVER = 1e-30  # where the probability of being late is below this, kinks do not matter
 
 Array = NDArray[np.float64]
 
 
 def in_range(name: str, value: int, most: int, told: str) -> int:
-    """An integer in 1 .. most, or an error that says what the most is."""
+    """Return `value` if it is an integer in 1 .. most; `told` ends the message of the error."""
     if not 1 <= (value := check_integer(name, value)) <= most:
         raise ValueError(f"{name} must be in 1 .. {told} not {value}")
     return value
 
 
 def check_batch(load: int, batch: int) -> tuple[int, int]:
-    """Computations of a worker, and those between its messages."""
+    """Check and return the computations of a worker, and those between its messages."""
     load = at_least("load", load, 1)
     return load, in_range("batch", batch, load, f"load = {load},")
 
 
 class Work(NamedTuple):
-    """What a worker does in its time: `load` computations, or as many as are said."""
+    """The computations of one worker: their number, the model of their delays, and their cost."""
 
     delays: Distribution
     load: int
     cost: float
 
     def cdf(self, t: Array) -> Array:
-        """Probability that all of it is done by time t."""
+        """Probability that all `load` computations are done by time t."""
         return self.delays.cdf(self._delay(t, self.load))
 
     def survival(self, t: Array, done: int | NDArray[np.int64] | None = None) -> Array:
-        """Probability that less than `done` computations are, or less than all."""
+        """Probability that fewer than `done` computations, by default all, are done by time t."""
         return self.delays.survival(self._delay(t, self.load if done is None else done))
 
     def _delay(self, t: Array, done: int | NDArray[np.int64]) -> Array:
-        """The longest delay with which as many are done by time t."""
+        """Return the longest delay with which `done` computations are done by time t."""
         if self.delays.per == "round":
             return t - self.cost * done
         return t / done - self.cost
 
     def seconds(self, delays: ArrayLike, done: float) -> Array:
-        """`seconds_of` these delays."""
+        """Seconds that `done` computations take, for each of `delays`."""
         return seconds_of(self.delays, np.asarray(delays), done, self.cost)
 
 
@@ -75,12 +75,12 @@ _Seconds = TypeVar("_Seconds", float, Array)
 
 
 def seconds_of(model: Delays, delay: _Seconds, done: float, cost: float) -> _Seconds:
-    """How long so many computations take with this delay."""
+    """Seconds that `done` computations take with this delay."""
     return delay + cost * done if model.per == "round" else (delay + cost) * done
 
 
 def works_of(delays: Delays, loads: Sequence[int], cost: float) -> list[Work]:
-    """The work of each worker; ValueError where workers are not independent."""
+    """Return the work of each worker; raise ValueError if workers are not independent."""
     check_delays(delays)
     cost = check_real("cost", cost)
     models = delays.models if isinstance(delays, Heterogeneous) else [delays] * len(loads)
@@ -100,9 +100,9 @@ def works_of(delays: Delays, loads: Sequence[int], cost: float) -> list[Work]:
 
 
 def messages_pmf(t: Array, work: Work, batch: int) -> Array:
-    """Probability of each number of messages that a worker has sent by time t, from 0."""
+    """Probability that a worker has sent s messages by time t, for s = 0, 1, ... (last axis)."""
     done = np.arange(batch, work.load + 1, batch)
-    fewer = np.zeros((*t.shape, done.size + 2))  # probability to have sent fewer than s
+    fewer = np.zeros((*t.shape, done.size + 2))  # probability of fewer than s messages
     fewer[..., 1:-1] = work.survival(t[..., np.newaxis], done)
     fewer[..., -1] = 1
     return np.diff(fewer)
@@ -110,19 +110,21 @@ def messages_pmf(t: Array, work: Work, batch: int) -> Array:
 
 @dataclass(frozen=True)
 class CompletionTime:
-    """The time T until `needed` of what all workers bring together has come.
+    """The time T until the workers together have brought `needed` units.
+
+    A unit is a message, a partial gradient, or a worker, as the closed form counts.
 
     Attributes
     ----------
     late : callable
         P(T > t) for a vector of times.
     works : sequence of Work
-        What workers do; of those that are alike, one.
+        The different works of the workers, each once.
     sent : array
-        The parts of a worker's work after which it sends what it has.
+        Fractions of a worker's work after which it sends a message.
     delays : Delays
     counts : sequence of int
-        What each worker brings at most.
+        The most units that each worker brings.
     needed : int
     """
 
@@ -140,9 +142,9 @@ class CompletionTime:
         return np.where(np.isnan(times), np.nan, done)
 
     def mean(self) -> float:
-        """Integral over t of the probability to be late.
+        """Return the mean of T, the integral of P(T > t) over t.
 
-        It has kinks, or jumps, where those of the models' laws come to lie.
+        P(T > t) has its kinks and jumps at the times that belong to those of the models' laws.
         """
         tail = self._tail_index()
         knots = [
@@ -152,10 +154,10 @@ class CompletionTime:
         ]
         kinks = np.unique(np.concatenate(knots))
         if all(isinstance(work.delays, Empirical) for work in self.works):
-            # between jumps nothing happens, at them rounding would decide
+            # P(T > t) is constant between jumps. At a jump, rounding would decide: take middles.
             late = self.late((kinks[:-1] + kinks[1:]) / 2)
             return float(kinks[0] + np.diff(kinks) @ late)
-        # from the last kink before which nothing can have happened to the first after all has
+        # Integrate from the last kink with P(T > t) = 1 to the first with P(T > t) below `_NEVER`.
         certain, over = (
             bisect_left(kinks, True, key=lambda t: float(self.late(np.array([t]))[0]) < chance)
             for chance in (1 - _NOISE, _NEVER)
@@ -163,9 +165,9 @@ class CompletionTime:
         return mean_of_late(self.late, kinks[max(certain - 1, 0) : over + 1], tail)
 
     def _tail_index(self) -> float:
-        """Exponent of the tail of T; at most 1 is refused.
+        """Return the exponent of the tail of T; raise ValueError unless it is above 1.
 
-        Where tails of workers are unknown, the least that it can be.
+        If tails of workers are unknown, this is the least exponent that T may have.
         """
         counts, needed = self.counts, self.needed
         told = self.delays.tail_indices(len(counts))
@@ -190,11 +192,13 @@ class CompletionTime:
 def _least_sum(exponents: Array, counts: Sequence[int], needed: int) -> float:
     """Exponent of the tail of the time until `needed` of `counts` have come.
 
-    Tails multiply over the workers that must be late together, so the least sum of exponents over
-    the sets of workers without which `needed` cannot be had; a knapsack problem.
+    T is late if all workers of a set are late without which fewer than `needed` come. The tails of
+    such a set multiply, so the exponent is the least sum of exponents over these sets: a knapsack
+    problem.
     """
     lost = sum(counts) - needed + 1
-    least = np.full(lost + 1, np.inf)  # by what the late workers hold, `lost` and more in the last
+    # Least sum of exponents by the units that the late workers hold; last entry: `lost` or more.
+    least = np.full(lost + 1, np.inf)
     least[0] = 0
     for index, count in zip(exponents, counts, strict=True):
         step = min(count, lost)
@@ -205,7 +209,7 @@ def _least_sum(exponents: Array, counts: Sequence[int], needed: int) -> float:
 
 
 def one_by_one(probability: Callable[[float], float]) -> Callable[[Array], Array]:
-    """The same function of many times; NaN where a time is."""
+    """Return `probability` as a function of a vector of times, with NaN for a time of NaN."""
 
     def each(t: Array) -> Array:
         return np.array([math.nan if math.isnan(x) else probability(x) for x in t.tolist()])

@@ -1,17 +1,20 @@
-"""When workers that compute in circular-shift order have covered the partitions, without sampling.
+"""Without sampling: when workers that compute in circular-shift order have covered the partitions.
 
-UC-MMC and UC-MMC-PG of Ozfatura et al. (`fastgc.Uncoded` with ``load=``). The partitions lie on a
-circle, in n blocks of k / n. Worker i begins with block i and goes on round the circle, and sends
-what it has computed after every `batch` partitions. What matters at a time t is how far each worker
-has come, and that is independent of the others: the law of the whole is a sum over the circle.
+These are UC-MMC and UC-MMC-PG of Ozfatura et al. (`fastgc.Uncoded` with ``load=``). The partitions
+lie on a circle, in n blocks of k / n. Worker i begins with block i, goes round the circle, and
+sends a message after every `batch` partitions. A worker's reach at time t is the number of
+partitions that it has sent. Reaches of different workers are independent.
 
-Cut the circle behind every block of which a partition is missing. What is in front of a cut was
-reached by nobody from behind it, so that the arcs between cuts are independent of each other. With
-U(z) the generating function of the lengths of arcs, and W(z) = 1 / (1 - U(z)), where k = n the
-probability of g missing partitions or more is the coefficient of z^n in z U'(z) U(z)^(g-1) W(z):
-the arc at the seam, in all its positions, g - 1 further ones, and any number of others. Every term
-is positive, so that no digits cancel, however small the probability. Given how far one worker has
-come, the sum is over the places of that worker in its arc, by what lies before it and behind it.
+Cut the circle after every block with a missing partition. A worker that begins in an arc between
+two cuts never reaches beyond the arc's end, because it would have sent the missing partition. So
+arcs are independent of each other. Let k = n, U(z) be the generating function of the arcs' lengths,
+and W(z) = 1 / (1 - U(z)). The probability that g or more partitions are missing is the coefficient
+of z^n in z U'(z) U(z)^(g-1) W(z): the arc across block 0 in all its positions, g - 1 further arcs,
+and any number of others. All terms are positive, so no digits cancel, however small the
+probability.
+
+`late_after` conditions on the reach of one worker: it sums over that worker's places in its arc,
+and multiplies the probabilities of what lies before it and behind it.
 """
 
 from __future__ import annotations
@@ -29,16 +32,16 @@ __all__ = ["covered_cdf", "covered_mean", "covered_messages"]
 
 Array = NDArray[np.float64]
 
-_AT_A_TIME = 1 << 16  # numbers in an array: more would not fit the nearest caches
-_KEPT = 1 << 20  # numbers in what is kept of all blocks
+_AT_A_TIME = 1 << 16  # numbers in an array; more would not fit the nearest caches
+_KEPT = 1 << 20  # numbers in the array that `_late_after` keeps for all blocks
 
-_TOLERANCE = 1e-11  # of a number of messages, for each panel
+_TOLERANCE = 1e-11  # error of the messages counted in a panel, in messages per worker
 _HALVINGS = 40
-_TOGETHER = 1e-6  # probability of a moment, from which on two may come at it
-_GROWTH = 8  # of intervals, where it is not known how long they should be
+_TOGETHER = 1e-6  # a moment with more probability than this may have two messages
+_GROWTH = 8  # ratio of the lengths of successive intervals without a kink
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _APART = _NODES[:, np.newaxis] - _NODES + np.eye(16)
-# Derivatives, at the nodes, of the polynomial through values there: l_j'(x_i).
+# l_j'(x_i): derivatives at the nodes of the polynomials of Lagrange through the nodes.
 _SLOPES = _APART.prod(axis=1)[:, np.newaxis] / (_APART * _APART.prod(axis=1))
 np.fill_diagonal(_SLOPES, (1 / _APART).sum(axis=1) - 1)
 
@@ -57,9 +60,8 @@ def covered_cdf(
     """Probability that n workers together have sent `needed` different partitions by time t.
 
     Pr(T <= t) of UC-MMC and UC-MMC-PG of Ozfatura et al. (section III and eq. (11)), for any model
-    with equal workers; the paper only simulates it. Worker i computes the partitions i k / n,
-    i k / n + 1, ..., modulo k, in this order. Raises as `threshold_cdf`, and ValueError if workers
-    differ.
+    with equal workers; the paper only simulates it. Worker i computes partitions i k / n, i k / n +
+    1, ..., modulo k, in this order. Raises as `threshold_cdf`, and ValueError if workers differ.
 
     Parameters
     ----------
@@ -70,8 +72,8 @@ def covered_cdf(
     k : int, optional
         Partitions, a multiple of n; n by default.
     needed : int, optional
-        Number of different partitions with which a round ends, like ``tolerance=1 - needed / k`` of
-        `Uncoded`. Default: all that are sent.
+        Number of different partitions that end a round, as ``tolerance=1 - needed / k`` of
+        `Uncoded` does. Default: all partitions that are sent.
     batch : int
         Computations between messages, as in `total_cdf`; 1 for `Uncoded`.
 
@@ -122,18 +124,18 @@ def covered_messages(
     batch: int = 1,
     cost: float = 0.0,
 ) -> float:
-    """Mean number of messages that come until n workers have sent `needed` different partitions.
+    """Mean number of messages until n workers have sent `needed` different partitions.
 
     The communication load of UC-MMC and UC-MMC-PG of Ozfatura et al. (figure 2(b)), by adaptive
-    quadrature. A message counts if the round has not ended when it comes. Parameters and errors as
-    in `covered_cdf`, and ValueError if messages may come at the same moment, as with `Empirical`
+    quadrature. A message counts if the round has not ended before it comes. Parameters and errors
+    as in `covered_cdf`, and ValueError if messages may come at the same moment, as with `Empirical`
     delays; use a simulation for these.
 
     Returns
     -------
     float
-        It includes the message that ends the round. It has 9 digits or more, unless delays vary by
-        less than a millionth of themselves.
+        The mean, including the message that ends the round. It has 9 digits or more, unless delays
+        vary by less than a millionth of themselves.
     """
     circle = _Circle(n, load, delays, k, needed, batch, cost)
     knots = circle.work.delays.knots()
@@ -150,8 +152,8 @@ def covered_messages(
 class _Circle:
     """Blocks of partitions, and workers that begin with one each.
 
-    A worker's reach is the number of partitions that it has sent. The reach at a block is that of
-    the worker which has come farthest beyond the block's beginning.
+    The reach at a block is the largest number of partitions, counted from the block's beginning,
+    that any worker has sent. Each method takes an array of times and returns probabilities at them.
     """
 
     def __init__(
@@ -179,21 +181,21 @@ class _Circle:
             raise ValueError(
                 f"needed must be in 1 .. {most}, the partitions that are sent at all, not {needed}"
             )
-        self.lost = k - needed + 1  # partitions whose lack keeps a round going
+        self.lost = k - needed + 1  # a round goes on while this many partitions are missing
         if isinstance(delays, Heterogeneous):
             raise ValueError("workers must be alike, not Heterogeneous: simulate")
         [self.work] = works_of(delays, [load], cost)
-        self.done = np.arange(batch, load + 1, batch)  # computations after which messages are sent
+        self.done = np.arange(batch, load + 1, batch)  # computations before each message
 
     def time(self) -> CompletionTime:
-        """Until no more than is allowed is missing."""
-        # the fewest workers without which too much is missing are neighbours
+        """Return the time until fewer than `lost` partitions are missing."""
+        # The smallest set of workers without which `lost` partitions are missing: neighbours.
         silent = min(self.n, (self.lost + self.farthest - 1) // self.block)
         sent, each, needed = self.done / self.work.load, [1] * self.n, self.n + 1 - silent
         return CompletionTime(self.late, [self.work], sent, self.work.delays, each, needed)
 
     def late(self, t: Array) -> Array:
-        """Probability that `lost` partitions are missing at each of the times, a vector."""
+        """Probability that `lost` or more partitions are missing at each of the times."""
         step = max(1, _AT_A_TIME // max(self.farthest + 1, self.n + 1, self.block))
         parts = [self._late(t[at : at + step]) for at in range(0, t.size, step)]
         return np.concatenate([np.zeros(0), *parts])
@@ -202,24 +204,25 @@ class _Circle:
         reach = self._reach(t)
         arcs = self._arcs(reach)
         rest = self._rest(reach, arcs)
-        size = np.arange(self.n + 1)  # an arc lies at the seam in as many positions
+        size = np.arange(self.n + 1)  # an arc of this length covers block 0 in as many positions
         some: Array = (size * arcs[1:] * rest[1:, :, ::-1]).sum(axis=(0, 2))
         return np.minimum(some, 1.0)
 
     def _reach(self, t: Array) -> Array:
-        """Probability of each reach of a worker, 0 at least to the end of a block."""
+        """Probability of each reach of a worker, padded with zeros to a block at least."""
         reach = np.zeros((t.size, max(self.farthest + 1, self.block)))
         reach[:, : self.farthest + 1 : self.batch] = messages_pmf(t, self.work, self.batch)
         return reach
 
     def _rest(self, reach: Array, arcs: Array) -> Array:
-        """Probability of arcs up to the first cut again, by which enough is missing for a round.
+        """Probability that the arcs after the first one fill the circle and keep the round going.
 
-        By what was missing at the end of the first arc, and by the blocks that are left: an array
-        (block + 1, times, n + 1) of which the first row is of no use.
+        Entry [m, :, b] is for a first arc that misses m partitions and leaves b blocks: the other
+        arcs then miss ``lost - m`` or more. An array (block + 1, times, n + 1); row 0 is not used.
         """
-        more = np.cumsum(arcs[::-1], axis=0)[::-1]  # where so many are missing, or more
-        lose = [self._any_arcs(reach)]  # by how many are to be missing in these arcs
+        more = np.cumsum(arcs[::-1], axis=0)[::-1]  # arcs that miss so many partitions or more
+        # lose[m]: probability, by length, of a chain of arcs that misses m partitions or more
+        lose = [self._any_arcs(reach)]
         for lost in range(1, self.lost):
             some = _one_after_another(more[lost], lose[0]) if lost <= self.block else 0 * lose[0]
             for first in range(1, min(self.block + 1, lost)):
@@ -229,13 +232,13 @@ class _Circle:
         return np.stack([lose[0], *(lose[max(self.lost - first, 0)] for first in firsts)])
 
     def _arcs(self, reach: Array) -> Array:
-        """Probabilities of arcs, from a cut to the next: by what is missing at its end, and length.
+        """Probability of an arc, by the partitions missing in its last block, and by its length.
 
-        An array (block + 1, times, n + 1) that begins with zeros.
+        An array (block + 1, times, n + 1), with zeros for no missing partition and for length 0.
         """
         block = self.block
         arcs = np.zeros((block + 1, len(reach), self.n + 1))
-        less = np.zeros_like(reach)  # of a shorter reach of a worker
+        less = np.zeros_like(reach)  # probability that a worker's reach is shorter
         np.cumsum(reach[:, :-1], axis=1, out=less[:, 1:])
         arcs[1:, :, 1] = reach[:, block - 1 :: -1].T
         here = reach
@@ -248,7 +251,7 @@ class _Circle:
     def _any_arcs(self, reach: Array) -> Array:
         """Probability of a cut so many blocks after a cut, whatever lies between: (times, n + 1).
 
-        No worker may reach the end of the last block.
+        This is the probability that no worker between the cuts reaches the end of the last block.
         """
         within = np.cumsum(reach, axis=1)
         ends = np.arange(1, self.n + 1) * self.block - 1
@@ -257,9 +260,10 @@ class _Circle:
         return some
 
     def messages(self, tolerance: float) -> float:
-        """Mean number of messages until a round is over: of those at whose coming it is not.
+        """Return the mean number of messages that come before a round is over.
 
-        With an error of about this part of the number of workers.
+        The error is about `tolerance` times the number of workers. Panels are halved until the two
+        halves agree with the whole.
         """
         edges = self._edges()
         left, right = edges[:-1], edges[1:]
@@ -278,10 +282,11 @@ class _Circle:
         return total + float(whole.sum())
 
     def _edges(self) -> Array:
-        """Times between which messages are counted, until hardly any comes in time.
+        """Return the edges of the panels of quadrature, up to a time after which hardly any counts.
 
-        All at which the models' laws have kinks; and where these lie far apart, intervals that grow
-        by and by: all that happens soon after a kink would be hidden in a long one.
+        Edges lie at the kinks of the law of the messages' times. Between kinks that lie far apart,
+        panels grow by a constant ratio: a single long panel could miss what happens soon after a
+        kink.
         """
         knots = self.work.delays.knots()
         kinks = np.unique(np.concatenate([self.work.seconds(knots, float(m)) for m in self.done]))
@@ -297,25 +302,29 @@ class _Circle:
         )
 
     def _to_come(self, t: float) -> float:
-        """Bound on the messages that come after this time before a round is over."""
+        """Bound on the mean number of messages after time `t` and before the end of the round."""
         at = np.array([t])
         late = self.late_after(at)[0, 0] * self.work.survival(at, int(self.done[-1]))[0]
         return self.n * self.done.size * float(late)
 
     def _messages(self, left: Array, right: Array) -> Array:
-        """Messages that come between these times, before a round is over."""
+        """Return the mean number of messages in each panel that come before a round is over.
+
+        A worker's message s (from 0) counts if the round goes on given its s messages before. The
+        rate of message s is the derivative of its distribution function, by interpolation.
+        """
         half = (right - left)[:, np.newaxis] / 2
         t = left[:, np.newaxis] + half * (1 + _NODES)
         goes_on = self.late_after(t.ravel()).reshape(*t.shape, -1)
         came = -self.work.survival(t[..., np.newaxis], self.done)
-        rate = np.einsum("ij,tjs->tis", _SLOPES, came)  # over half the length of the panel
+        rate = np.einsum("ij,tjs->tis", _SLOPES, came)  # per half a panel
         counts: Array = self.n * np.einsum("tis,tis,i->t", goes_on, rate, _WEIGHTS)
         return counts
 
     def late_after(self, t: Array) -> Array:
-        """Probability of `late`, given how many messages one of the workers has sent.
+        """Probability of `late` given that one worker has sent s messages.
 
-        For each of the times, and for 0 messages to all but the last.
+        An array (times, messages), for s from 0 to one less than a worker sends in all.
         """
         width = max(self.farthest + 1, self.block)
         step = max(1, _KEPT // (self.n * width))
@@ -325,9 +334,10 @@ class _Circle:
     def _late_after(self, t: Array) -> Array:
         n, block = self.n, self.block
         reach = self._reach(t)
-        shorter = np.cumsum(reach, axis=1)  # or as short
+        shorter = np.cumsum(reach, axis=1)  # probability that a reach is as short, or shorter
         rest = self._rest(reach, self._arcs(reach))
-        # what of the reach before it comes to a block, in an arc that began before so many
+        # before[b, :, r]: probability that r partitions are left of the reach of the workers before
+        # a block whose arc began b blocks earlier
         before = np.zeros((n, *reach.shape))
         before[0, :, 0] = 1
         for length in range(1, n):
@@ -337,9 +347,11 @@ class _Circle:
             before[length] = _beyond(here, block)
         sent = np.arange(0, self.farthest, self.batch)
         found = np.zeros((t.size, sent.size))
-        after = np.zeros_like(reach)  # that a round goes on, by the reach at the next block
+        # `value`: probability that the round goes on, by the reach at block number `length` of the
+        # arc; `after`: the same for the next block.
+        after = np.zeros_like(reach)
         for length in range(n, 0, -1):
-            # the next worker comes farther than the reach that is left, or does not
+            # The next block's worker comes farther than the reach that is left, or does not.
             farther = np.zeros_like(reach)
             farther[:, :-1] = np.cumsum((reach * after)[:, :0:-1], axis=1)[:, ::-1]
             value = np.zeros_like(reach)
@@ -354,14 +366,14 @@ class _Circle:
 
 
 def _beyond(reach: Array, block: int) -> Array:
-    """What of the reach at one block comes to the next, none where it ends within."""
+    """Return the probability of each reach left at the next block; drop reaches that end before."""
     beyond = np.zeros_like(reach)
     beyond[:, : reach.shape[1] - block] = reach[:, block:]
     return beyond
 
 
 def _one_after_another(first: Array, second: Array) -> Array:
-    """Convolution along the last axis."""
+    """Convolve along the last axis."""
     total = np.zeros_like(first)
     for length in range(first.shape[-1]):
         total[..., length:] += first[..., : first.shape[-1] - length] * second[..., length, None]

@@ -1,6 +1,6 @@
-"""Monte Carlo of rounds: how long they take, from how many workers, at what load.
+"""Monte Carlo simulation of rounds: times, messages, workers waited for, and computations.
 
-Kernels draw how late workers are if they know the delays' distribution. Otherwise the model does.
+Kernels draw the delays of the distributions that they know; a model draws all others.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ __all__ = ["Followed", "FollowedRound", "Simulation", "follow", "simulate"]
 
 _DRAWN = 1 << 20  # delays that a model draws at a time: 8 MB
 
-# Rounds, at most, whose residuals are computed.
-_JUDGED = 1000
-_JUDGED_PRODUCTS = 1e9  # where that takes least squares, of n k^2 each
+_JUDGED = 1000  # residuals are computed for this many rounds at most
+# Where a residual takes least squares, n k^2 products each, all residuals take this many at most.
+_JUDGED_PRODUCTS = 1e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,19 +72,18 @@ class Simulation:
     times : (rounds,) float64 array
         Seconds from handing out the parameters until the gradient could be decoded.
     messages, workers : (rounds,) int64 array
-        Messages that had come by then, and workers that had sent them.
+        Messages that had come by that time, and workers that had sent them.
     computations : (rounds,) int64 array
-        Partial gradients that all workers together had computed by then.
+        Partial gradients that all workers together had computed by that time.
     message_weight : float
         Size of a message, in gradients.
     mean_exists : bool, optional
-        True: the mean time exists, so the mean of the simulated rounds estimates it. None: this is
-        unknown, because the delays do not say how heavy their tails are, or the code does not say
-        how many stragglers it tolerates.
+        True: the mean time exists, so the mean of the simulated rounds estimates it. None: unknown,
+        because the delays do not say how heavy their tails are, or the code does not say how many
+        stragglers it tolerates.
     residuals : (judged,) float64 array, optional
-        What the gradients of the first rounds (at most 1000) leave out, as
-        `fastgc.codes.Approximation.residual`. None if they are not computed, because the code
-        decodes only what is exact up to rounding.
+        `fastgc.codes.Approximation.residual` of the first rounds, at most 1000. None if the code
+        decodes only what is exact up to rounding; residuals are then not computed.
     """
 
     times: NDArray[np.float64]
@@ -114,33 +113,33 @@ class Simulation:
 
     @property
     def standard_error(self) -> float:
-        """Standard error of `mean`, if rounds are independent; NaN for a single round."""
+        """Standard error of `mean` for independent rounds; NaN for a single round."""
         rounds = self.times.size
-        with np.errstate(over="ignore"):  # of squares
+        with np.errstate(over="ignore"):  # squares of large times
             return float(self.times.std(ddof=1)) / math.sqrt(rounds) if rounds > 1 else math.nan
 
     @property
     def mean_messages(self) -> float:
-        """Messages received, on average."""
+        """Mean number of messages received."""
         return float(self.messages.mean())
 
     @property
     def mean_workers(self) -> float:
-        """Workers waited for, on average: the recovery threshold K of Li et al., definition 2."""
+        """Mean number of workers waited for: recovery threshold K of Li et al., definition 2."""
         return float(self.workers.mean())
 
     @property
     def mean_computations(self) -> float:
-        """Partial gradients computed, on average."""
+        """Mean number of partial gradients computed."""
         return float(self.computations.mean())
 
     @property
     def communication_load(self) -> float:
-        """Gradients' worth of messages received, on average (Li et al., definition 3)."""
+        """Mean size of the messages received, in gradients (Li et al., definition 3)."""
         return self.mean_messages * self.message_weight
 
     def quantile(self, q: ArrayLike) -> NDArray[np.float64]:
-        """Time in seconds within which this fraction of the rounds ended, elementwise."""
+        """Time in seconds within which the fraction `q` of the rounds ended, elementwise."""
         return np.asarray(np.quantile(self.times, check_reals("q", q)))
 
     def cdf(self, t: ArrayLike) -> NDArray[np.float64]:
@@ -169,16 +168,16 @@ def simulate(
 ) -> Simulation:
     """Simulate rounds of a code.
 
-    Worker i with load w begins after D seconds and computes for ``cost * w`` seconds; if delays are
-    per computation, it begins at once and computes for ``(D + cost) * w``. If it sends m messages,
-    each takes an m-th of this time. If its code sends them together, all come at the end, and those
-    that come with the last one needed are also received.
+    A worker with load w begins after D seconds and computes for ``cost * w`` seconds. If delays are
+    per computation, it begins at once and computes for ``(D + cost) * w`` seconds. If it sends m
+    messages, each takes an m-th of this time. If its code sends them together, all of them come at
+    the end; the round then receives every message that comes with the last one needed.
 
-    Workers of `PartialWork`, which send sums on request, keep their messages until everything
-    needed has been computed by some worker. The workers that the master then asks answer at once
-    with one message each, and only these are counted and received. Workers of `Reactive` are asked
-    for missing shares, as in `fastgc.codes.ReactiveRound`: each begins with a share when it has
-    been asked and has finished what it was asked before.
+    Workers of `PartialWork` send sums on request. They keep their messages until the messages
+    computed suffice. The workers that the master then asks answer at once with one message each,
+    and only these are counted and received. Workers of `Reactive` are asked for missing shares, as
+    in `fastgc.codes.ReactiveRound`: a worker begins a share when it has been asked and has finished
+    the shares it was asked for before.
 
     Parameters
     ----------
@@ -186,9 +185,9 @@ def simulate(
     delays : DelayModel, optional
         The model from which D is drawn for each worker and round. Default: no delays.
     cost : float or (n,) array
-        Seconds to compute one partial gradient, or for each worker if they differ.
+        Seconds to compute one partial gradient, for all workers or for each.
     receive : float
-        Seconds that the master's link needs for each message, one after the other.
+        Seconds that the master's link takes for each message, one after the other.
     overhead : float
         Seconds between a gradient and the next round, for decoding and updating.
     rounds : int
@@ -196,28 +195,27 @@ def simulate(
         Codes with the same n have the same delays for the same seed.
     interrupted : bool
         True: workers drop what they are computing when a round ends, as in the papers, so rounds
-        are independent. False: they first finish the message they are working on, as those of
-        `fastgc.engines` do, and very late workers miss rounds.
+        are independent. False: workers first finish their current message, as those of
+        `fastgc.engines` do, so very late workers miss rounds.
     processors : float or (n,) array, optional
-        How many processors the workers share, or the number of each worker's processor. `cost` is
-        then that of a worker alone. A processor divides its time evenly among those of its workers
-        that compute; a worker that is late sleeps, and uses no processor. Delays per computation
+        The number of processors that all workers share, or the number of each worker's processor.
+        `cost` is then that of a worker alone. A processor divides its time evenly among those of
+        its workers that compute; a late worker sleeps and uses no processor. Delays per computation
         count as computing. Rounds are simulated event by event, which takes longer. Default: one
         processor for each worker.
     method : {"auto", "kernel", "round"}
-        "kernel" computes the time at which the code's rule is met, in compiled code. "round" hands
-        message after message to ``code.round`` until it is ready, which works for any code. They
-        agree round by round, unless rounds wait for better or more messages than suffice
-        (`LagrangeCode`, if workers send several). "auto" gives the result of "round", by the kernel
-        if it knows the code's rule and rounds do not wait. Workers are asked only with "auto" and
-        without shared `processors`; otherwise they send every message, as with engines that cannot
-        ask.
+        "kernel" computes, in compiled code, when the code's rule is met. "round" hands message
+        after message to ``code.round`` until it is ready, which works for any code. They agree
+        round by round, unless rounds wait for better or more messages than suffice (`LagrangeCode`,
+        if workers send several). "auto" gives the result of "round", and uses the kernel if it
+        knows the code's rule and rounds do not wait. Workers are asked only with "auto" and without
+        shared `processors`; otherwise they send every message, as with engines that cannot ask.
     request : float
-        Seconds of a round trip: from asking for sums until they begin to come or, if the master
-        asks for missing shares, in addition to the work.
+        Seconds of a round trip, between asking for sums and their coming. Where the master asks for
+        missing shares, the worker's computation comes on top.
     progress : bool or callable
-        Show a progress bar (needs ``gradient-coding[cli]``); or call this with the rounds simulated
-        and all rounds, after every few.
+        True shows a progress bar (needs ``gradient-coding[cli]``). A callable is called after every
+        few rounds with the number of rounds simulated and the number of all rounds.
 
     Raises
     ------
@@ -300,13 +298,13 @@ def follow(
     interrupted: bool = True,
     processors: ArrayLike | None = None,
 ) -> Followed:
-    """The first rounds that `simulate` simulates, with who sent what when.
+    """Simulate a few rounds as `simulate` does, and return when each message arrived.
 
     Parameters
     ----------
     code, delays, cost, receive, overhead, seed, interrupted, processors
-        As in `simulate`. The rounds are the same as with its ``method="round"``; with shared
-        processors it has only one method.
+        As in `simulate`. The rounds are those of ``simulate(..., method="round")`` or, with shared
+        processors, of its only method.
     rounds : int
         Number of rounds.
 
@@ -351,7 +349,7 @@ def _checked(
     interrupted: bool,
     asks: bool,
 ) -> tuple[int, int, NDArray[np.float64], Conditions, bool | None]:
-    """Check: rounds, seed, seconds of work of each worker, conditions, whether a mean exists."""
+    """Check arguments; return rounds, seed, work of each worker, conditions, `require_mean`."""
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
     check_model(delays)
@@ -377,7 +375,7 @@ def _simulator(
     request: float,
     judge: _Judge | None,
 ) -> Simulator:
-    """Choose how to simulate rounds of this code."""
+    """Choose the simulator of this code's rounds."""
     rule = kernel_rule(code)
     if rule is None and method == "kernel":
         raise ValueError(f'{type(code).__name__} has no kernel to simulate it: use method="round"')
@@ -400,19 +398,20 @@ def _simulator(
 def require_mean(
     code: Code, delays: DelayModel | None, interrupted: bool, asks: bool = True
 ) -> bool | None:
-    """Whether a round's mean time exists, in the worst case; raise ValueError if it does not.
+    """Return True if a round's mean time exists in the worst case; raise ValueError if it does not.
 
-    None: it is unknown, as the delays do not say how heavy their tails are, or the code does not
-    say how many stragglers it tolerates. `asks`: whether workers are asked for what others owe.
+    Return None if this is unknown, because the delays do not say how heavy their tails are, or the
+    code does not say how many stragglers it tolerates. `asks` says whether the master asks holders
+    for missing shares.
 
-    A round is unboundedly late when some s + 1 workers are (s is n - f where a code waits for f).
-    With power tails, its exponent is the sum of theirs, which must exceed 1. Workers that are not
-    interrupted are lost for good unless their own mean exists: fewer than s + 1 of them may have
-    exponents of 1 or less.
+    A round is late beyond all bounds only if s + 1 workers are (s = n - f for a code that waits for
+    f workers). With power tails, the round's exponent is the sum of these workers' exponents, and
+    must exceed 1. Without interruption, a worker whose own mean does not exist falls behind for
+    ever: at most s workers may have exponents of 1 or less.
     """
     least, index = tail_bounds(tails(delays, code.n))
     if code.scheme.awaited is None:
-        # whatever the code tolerates, the mean exists where that of each worker's delay does
+        # If every worker's delay has a mean, so has the round, whatever the code tolerates.
         return True if least[0] > 1 else None
     spared = code.n - code.scheme.awaited
     if asks and code.scheme.deadline != math.inf:  # holders are asked for what others owe
@@ -436,7 +435,7 @@ def require_mean(
 
 
 def kernel_rule(code: Code) -> CompletionPlan | None:
-    """The code's rule as kernels take it; None if they do not know that rule."""
+    """Return the code's rule in the form that kernels take; None if no kernel knows the rule."""
     rule, wait = code.scheme.rule, 0
     if isinstance(rule, Waiting):
         if min(code.scheme.message_counts) < 1:
@@ -446,7 +445,7 @@ def kernel_rule(code: Code) -> CompletionPlan | None:
     if isinstance(rule, Span) and wait:
         if (spare := rule.spare()) is None:
             return None
-        if spare.shape[1] == 1 and np.abs(spare).min() > SOLVED:  # none can be spared
+        if spare.shape[1] == 1 and np.abs(spare).min() > SOLVED:  # every message is needed
             rule = Blocks.one(rule.messages, rule.messages)
     group = other = need = np.empty(0, dtype=np.int64)
     total = 0
@@ -480,7 +479,7 @@ def kernel_rule(code: Code) -> CompletionPlan | None:
 
 
 class _Judge:
-    """Collects the messages of the first rounds, and computes what their gradients leave out."""
+    """Collects the messages of the first rounds, and computes the residuals of their gradients."""
 
     def __init__(self, code: Code, rounds: int) -> None:
         self._code = code
@@ -498,7 +497,7 @@ class _Judge:
             self.take(seen.decoded)
 
     def residuals(self) -> NDArray[np.float64]:
-        """Residual of each round; equal sets of messages are solved once."""
+        """Return the residual of each round; solve equal sets of messages only once."""
         masks = np.zeros((len(self._taken), self._code.scheme.message_count), dtype=np.bool_)
         for mask, survivors in zip(masks, self._taken, strict=True):
             mask[survivors] = True
@@ -510,19 +509,19 @@ class _Judge:
 
 # ----------------------------------------------------------------------------- how late workers are
 
-# Works take this much of a usual time at least, which is less than any clock could tell: messages
-# of a worker come one by one, too, if their computation takes no time.
+# A worker computes for at least this part of a usual time, less than any clock could tell. The
+# messages of a worker then come one by one even if computing them takes no time.
 _LEAST = 2.0**-40
 
-_LARGEST = 37.0  # exponential of mean 1 that is drawn, or more: 53 log(2)
-_EXPONENT = 700.0  # of e, at most
+_LARGEST = 37.0  # above 53 log(2), the largest draw from the exponential distribution of mean 1
+_EXPONENT = 700.0  # the largest exponent of e that kernels take
 
 
 class Law(NamedTuple):
-    """Of each worker; with h exponential of mean 1 it is late by ``shift + scale h``.
+    """The delay of each worker as a function of h, a draw from the exponential of mean 1.
 
-    By ``shift + scale exp(power h)`` where the power is positive. All are float64 arrays of shape
-    (n,).
+    The delay is ``shift + scale * h``, or ``shift + scale * exp(power * h)`` where `power` is
+    positive. All are float64 arrays of shape (n,).
     """
 
     shift: NDArray[np.float64]
@@ -531,7 +530,7 @@ class Law(NamedTuple):
 
 
 def law_of(delays: DelayModel | None, workers: int) -> Law | None:
-    """The law of this model's delays; None if it is not known, or reaches beyond float64."""
+    """Return the law of the model's delays; None if it is unknown or may overflow float64."""
     models = delays.models if type(delays) is Heterogeneous else [delays]
     numbers = [_numbers(model) for model in models]
     if None in numbers or len(models) not in (1, workers):
@@ -545,7 +544,10 @@ def law_of(delays: DelayModel | None, workers: int) -> Law | None:
 
 
 def _numbers(model: DelayModel | Distribution | None) -> tuple[float, float, float] | None:
-    """Shift, scale and power. By the very type: what is derived from it may be another law."""
+    """Return shift, scale and power of one model; None if unknown.
+
+    Types are compared exactly, because a subclass may have another law.
+    """
     if model is None:
         return 0.0, 0.0, 0.0
     if type(model) is Exponential:
@@ -566,10 +568,10 @@ def draw(
     seed: int,
     step: int,
 ) -> Iterator[tuple[int, int, DelayPlan]]:
-    """The first of some rounds, their number, and how late workers are in them.
+    """Yield, for every `step` rounds, the first, how many they are, and the plan of their delays.
 
-    Where the law of the delays is known, kernels draw them; else the model does, `step` rounds at a
-    time, and kernels draw only who of those that answer at the same moment is first.
+    Kernels draw the delays if their law is known. Otherwise the model draws them, and kernels draw
+    only who comes first among workers that answer at the same moment.
     """
     n = code.n
     law = law_of(delays, n)
@@ -595,7 +597,7 @@ def draw(
 def _given(
     delays: DelayModel, rounds: int, n: int, seed: int, step: int
 ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """The delays of all rounds as the model draws them, `step` rounds at a time, with the first."""
+    """Yield, for every `step` rounds, the first and the delays that the model draws for them."""
     rng = np.random.default_rng(seed)
     draw = getattr(delays, "draw", None)
     for at in range(0, rounds, step):

@@ -1,4 +1,7 @@
-"""Ways to simulate rounds of a code, each for the codes that it is right, or fast, for."""
+"""Simulators of rounds; each is right, or fast, for some codes.
+
+`fastgc.simulation.simulate` chooses among them.
+"""
 
 from __future__ import annotations
 
@@ -41,15 +44,15 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-# Delays that kernels draw and use at a time: 4 MB. With fewer, threads are called for more often
-# than caches save; 65,536 took 1.1 to 1.4 times as long.
+# Delays that a kernel draws and uses in one call: 4 MB. Smaller calls fit the caches better, but
+# starting threads more often costs more: with 65,536 delays a call took 1.1 to 1.4 times as long.
 _DRAWN_AT_ONCE = 1 << 19
-_AT_ONCE = 1 << 20  # messages of rounds that are asked for sums together
-_SUPPORT = 1 << 22  # entries of B, at most, whose zeros are remembered
+_AT_ONCE = 1 << 20  # messages of the rounds that `OnRequest` decodes in one call
+_SUPPORT = 1 << 22  # the largest number of entries of B for which the support is stored
 
 
 class Conditions(NamedTuple):
-    """What rounds are simulated under: arguments of `fastgc.simulation.simulate`."""
+    """Those arguments of `fastgc.simulation.simulate` that every simulator needs."""
 
     receive: float
     overhead: float
@@ -62,24 +65,24 @@ class FollowedRound(NamedTuple):
     Attributes
     ----------
     round : int
-        From 1.
+        Number of the round, from 1.
     time : float
         Seconds from the beginning of the first round to the end of this one.
     wait : float
         Seconds from handing out the parameters until the gradient could be decoded; inf if it never
         could.
     received : (messages,) int64 array
-        Numbers of the messages that had come by then, in order of arrival.
+        Numbers of the messages received within `wait`, in order of arrival.
     arrivals : (messages,) float64 array
-        When the master had each of them, in seconds from handing out the parameters.
+        When the master had each of these messages, in seconds from handing out the parameters.
     decode : float
-        Seconds for decoding: 0, as it is not simulated.
+        Seconds for decoding: 0, because decoding is not simulated.
     decoded : (messages,) int64 array, optional
         The received messages up to the one that sufficed; None if none did.
     stood_in : tuple of (int, int, float)
-        Of codes that ask others for missing shares (`fastgc.Reactive`): each received message that
-        another than its owner computed, who did, and when that worker began, in seconds from
-        handing out the parameters.
+        One entry for each received message that a worker other than its owner computed: the
+        message, the worker, and when that worker began, in seconds from handing out the parameters.
+        Empty unless the code asks workers for missing shares (`fastgc.Reactive`).
     """
 
     round: int
@@ -102,23 +105,23 @@ Watch = Callable[[FollowedRound], None]
 
 
 class Simulator(ABC):
-    """Simulates rounds, some at a time, in order."""
+    """Simulates consecutive rounds; each call goes on where the call before ended."""
 
     @abstractmethod
     def __call__(
         self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
     ) -> tuple[NDArray[Any], ...]:
-        """Simulate rounds ``first``, ``first + 1``, ... of what `delays` draws.
+        """Simulate `rounds` rounds from number `first`, with delays drawn from `delays`.
 
-        `late` is as in ``kernels.unchecked.completion``, and so is what is returned: times,
-        messages, workers and computations.
+        Return times, messages, workers and computations, as ``kernels.unchecked.completion`` does;
+        `late` is read and updated as there.
         """
 
 
 class Kernel(Simulator):
-    """Simulates by compiled kernels, few rounds at a time: their delays then fit the caches.
+    """Simulates with compiled kernels, so few rounds a call that their delays fit the caches.
 
-    `judge` gets the messages that each of the first `judged` rounds is decoded from.
+    `judge` is called with the messages from which each of the first `judged` rounds is decoded.
     """
 
     def __init__(
@@ -136,9 +139,10 @@ class Kernel(Simulator):
         rule, out = self._rule, Completion.empty(rounds)
         lo = 0
         while lo < rounds:
-            left = self._judged - first - lo  # to be judged
+            left = self._judged - first - lo  # rounds still to be judged
             step = max(1, _DRAWN_AT_ONCE // late.size)
-            if left > 0:  # workers that are not interrupted are late for the next round
+            if left > 0:
+                # Without interruption, the arrivals below need `late` as it is before each round.
                 step = min(step, left) if how.interrupted else 1
             hi = min(lo + step, rounds)
             wait, work = delays.part(lo, hi).draw(first + lo, hi - lo)
@@ -153,17 +157,17 @@ class Kernel(Simulator):
         return out
 
 
-# Of one round: `wait`, `received`, `arrivals` and `decoded` of its `FollowedRound`, the number of
-# workers that were heard, and the partial gradients computed by then.
+# One round: `wait`, `received`, `arrivals` and `decoded` of its `FollowedRound`, the number of
+# workers heard from, and the number of partial gradients computed by the time it is ready.
 Outcome = tuple[float, NDArray[np.int64], Array, NDArray[np.int64] | None, int, int]
 
 
 class RoundByRound(Simulator):
-    """Simulates round after round, and hands each one to `watch`."""
+    """Simulates one round after another, and calls `watch` with each."""
 
     def __init__(self, code: Code, watch: Watch | None = None) -> None:
         self._code, self._watch, self._now = code, watch, 0.0
-        self._stood_in: list[tuple[int, int, float]] = []  # in this round, as of a `FollowedRound`
+        self._stood_in: list[tuple[int, int, float]] = []  # `stood_in` of the current round
 
     def __call__(  # noqa: D102
         self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
@@ -184,11 +188,14 @@ class RoundByRound(Simulator):
 
     @abstractmethod
     def _one(self, wait: Array, work: Array, late: Array, how: Conditions) -> Outcome:
-        """One round."""
+        """Simulate one round."""
 
 
 class MessageByMessage(RoundByRound):
-    """Hands message after message to the code's own `Round`: for any code, and the oracle."""
+    """Hands message after message to the code's own `Round`.
+
+    This works for any code, and the other simulators are tested against it.
+    """
 
     def __init__(self, code: Code, watch: Watch | None = None) -> None:
         super().__init__(code, watch)
@@ -199,7 +206,7 @@ class MessageByMessage(RoundByRound):
         self._shares, self._loads = code.scheme.message_shares, code.scheme.loads
 
     def _last(self, order: NDArray[np.int64]) -> int:
-        """The message that makes a round ready, if they come in this order; -1 if none does."""
+        """Return the message that makes a round ready if they come in `order`; -1 if none does."""
         self._round.reset()
         for number in order.tolist():
             if self._round.receive(*self._code.scheme.sender(number)[:1], self._message):
@@ -219,7 +226,8 @@ class MessageByMessage(RoundByRound):
         received = order[: int(came.sum())]
         arrivals = link_times(arrival[received], how.receive)
         time = ready
-        if how.receive > 0:  # one after another: the last is through when each of the queues is
+        if how.receive > 0:
+            # The largest, over messages, of arrival + time to receive it and all later ones.
             queue = arrival[received]
             time = float(np.max(queue + how.receive * np.arange(queue.size, 0, -1)))
         if not how.interrupted:
@@ -230,7 +238,7 @@ class MessageByMessage(RoundByRound):
 
 
 class ByRule(MessageByMessage):
-    """Asks the code's rule instead of its `Round`, which takes an eighth of the time."""
+    """Asks the code's rule instead of its `Round`: the same result in an eighth of the time."""
 
     def __init__(self, code: Code, watch: Watch | None = None) -> None:
         super().__init__(code, watch)
@@ -247,7 +255,7 @@ class ByRule(MessageByMessage):
 
 
 class FirstWorkers(MessageByMessage):
-    """For codes that wait for a number of workers: most prefixes are never looked at."""
+    """Bisects for the message that makes a round ready, for codes that wait for enough workers."""
 
     def __init__(self, code: Code, watch: Watch | None = None) -> None:
         super().__init__(code, watch)
@@ -274,7 +282,7 @@ class FirstWorkers(MessageByMessage):
             at, self._code.scheme.first_messages[:-1]
         )  # a worker's last message
         end = int(np.partition(whole, self._wait - 1)[self._wait - 1])
-        # A set that contains an exact one is exact, so bisection finds the first exact prefix.
+        # A superset of an exact set is exact, so bisection finds the first exact prefix.
         low, high = -1, end
         if self._exact(order[:end]):
             high = end - 1
@@ -285,14 +293,15 @@ class FirstWorkers(MessageByMessage):
 
 
 class OnRequest(Simulator):
-    """Rounds of a code whose workers keep their messages, and are asked for one sum of them each.
+    """Rounds of a code whose workers keep their messages until the master asks for their sum.
 
-    A round is over one round trip after what was computed suffices, once the sums were received.
+    The master asks as soon as the messages computed suffice. A round ends one round trip later,
+    plus the time to receive one sum from each worker asked.
 
     Parameters
     ----------
     code : Code
-        Whose rule is one of `Cells`, all of which it needs.
+        Its rule is `Cells`, and needs all cells.
     request : float
         Seconds of the round trip.
     """
@@ -312,7 +321,7 @@ class OnRequest(Simulator):
         self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
     ) -> tuple[NDArray[Any], ...]:
         wait, work = delays.draw(first, rounds)
-        # Workers that finish their message are late for the next round: one round at a time.
+        # Without interruption, a round's `late` depends on the round before: one at a time.
         step = max(1, _AT_ONCE // self._sender.size) if how.interrupted else 1
         parts = []
         for at in range(0, rounds, step):
@@ -327,7 +336,7 @@ class OnRequest(Simulator):
     def _some(
         self, begin: Array, work: Array, arrival: Array, receive: float
     ) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:
-        """Times of these rounds, workers asked, and computations by when there were enough."""
+        """Return each round's time, workers asked, and computations done when the master asks."""
         each = np.minimum.reduceat(arrival[:, self._by_cell], self._cells, axis=1)
         ready = each.max(axis=1, keepdims=True)
         came = arrival <= ready
@@ -340,14 +349,14 @@ class OnRequest(Simulator):
 
 
 class Reacting(RoundByRound):
-    """Rounds of a code whose workers are asked for what others owe, as `ReactiveRound` does.
+    """Rounds in which the master asks holders for missing shares, as `ReactiveRound` does.
 
     Parameters
     ----------
     code : Code
-        With `spare` holders, whose workers send one message each.
+        A code with `spare` holders; each worker sends one message.
     request : float
-        Seconds of the round trip that it takes to ask, before the work itself.
+        Seconds of the round trip before an asked worker begins the share.
     """
 
     def __init__(self, code: Code, request: float, watch: Watch | None = None) -> None:
@@ -362,8 +371,9 @@ class Reacting(RoundByRound):
         dues, order = self._dues, np.argsort(own, kind="stable").tolist()
         arrival, n, at, now, asked = own.tolist(), len(order), 0, 0.0, 0
         free, done = np.zeros(n), 0
-        answers: list[tuple[float, int, int, Any, float]] = []  # to come, with when they began
-        begun: list[tuple[int, int, float, float]] = []
+        # Answers to come, a heap: arrival, number of the question, worker, share, begin.
+        answers: list[tuple[float, int, int, Any, float]] = []
+        begun: list[tuple[int, int, float, float]] = []  # worker, share's owner, begin, seconds
         self._stood_in.clear()
         received: list[int] = []
         times: list[float] = []
@@ -372,7 +382,7 @@ class Reacting(RoundByRound):
         if dues.in_time(through.tolist()):
             now, at, received, times = float(through[-1]), n, order, through.tolist()
         while dues.missing:
-            while answers and answers[0][2] not in dues.awaited:  # it is too late
+            while answers and answers[0][2] not in dues.awaited:  # no longer of use
                 heappop(answers)
             answer = answers[0][0] if answers else math.inf
             message = max(now, arrival[order[at]]) + how.receive if at < n else math.inf
@@ -417,10 +427,11 @@ class Reacting(RoundByRound):
 def computed(
     ready: Array | float, begin: Array, work: Array, loads: NDArray[np.int64], sent: Array
 ) -> Array:
-    """Partial gradients that workers have computed when a round is ready.
+    """Return how many partial gradients each worker has computed by time `ready`.
 
-    `sent` is the part of its work that each worker had done when it sent the last message received.
-    It is a lower bound: next to a long delay, the difference of times may lose all its digits.
+    `sent` is the part of its work that a worker had done when it sent the last message received.
+    It serves as a lower bound, because ``ready - begin`` may lose all its digits when the delay is
+    long.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(work > 0, (ready - begin) / work, np.where(begin <= ready, 1.0, 0.0))
@@ -429,15 +440,21 @@ def computed(
 
 
 def finish_messages(arrival: Array, sender: NDArray[np.int64], end: float, late: Array) -> None:
-    """Let workers finish the message that they are at when a round ends: `late` for the next."""
-    due = np.full(late.size, np.inf)  # the first message of each that comes after the end
+    """Set `late` for the next round: each worker finishes the message that it is computing.
+
+    A worker that is still late at `end` has not begun this round; it stays late for the rest.
+    """
+    due = np.full(late.size, np.inf)  # each worker's first arrival after the end
     np.minimum.at(due, sender, np.where(arrival > end, arrival, np.inf))
     rest = np.subtract(due, end, out=np.zeros(late.size), where=np.isfinite(due))
     late[:] = np.where(late > end, late - end, rest)
 
 
 def link_times(times: NDArray[np.float64], receive: float) -> NDArray[np.float64]:
-    """When the link has received messages that arrive at these times, one after another."""
+    """Return when each message is through a link that takes `receive` seconds for each in turn.
+
+    `times` are the arrivals in ascending order.
+    """
     if not receive > 0:
         return times
     at = np.arange(times.size)
@@ -449,14 +466,14 @@ def link_times(times: NDArray[np.float64], receive: float) -> NDArray[np.float64
 
 
 def check_processors(n: int, processors: ArrayLike) -> tuple[NDArray[np.int64], float]:
-    """Which machine each of n workers is on, and how many processors each machine has.
+    """Return the machine of each of n workers, and how many processors each machine has.
 
     Raises
     ------
     ValueError
-        If it is neither a positive number nor as many labels as there are workers.
+        If `processors` is neither a positive number nor an array of n labels.
     TypeError
-        If it is of a wrong type.
+        If `processors` has a wrong type.
     """
     if np.ndim(processors) == 0:
         return np.zeros(n, dtype=np.int64), check_real("processors", processors, positive=True)
@@ -471,7 +488,7 @@ def check_processors(n: int, processors: ArrayLike) -> tuple[NDArray[np.int64], 
 
 
 def crowding(n: int, processors: ArrayLike | None) -> NDArray[np.float64]:
-    """How many workers there are to a processor, at least 1, where each of n workers is."""
+    """Return, for each of n workers, the workers per processor on its machine, at least 1."""
     if processors is None:
         return np.ones(n)
     machine, power = check_processors(n, processors)
@@ -480,15 +497,16 @@ def crowding(n: int, processors: ArrayLike | None) -> NDArray[np.float64]:
 
 
 class _Machine:
-    """Processors that share their time evenly among jobs, none of which uses more than one.
+    """Processors that share their time evenly among jobs; a job uses one processor at most.
 
-    `given` is the computing time that a job present since the beginning would have got. It grows
-    alike for all jobs, and a job ends when it has grown by the job's work since the job began.
+    `given` is the computing time that a job present since the beginning would have got. All jobs
+    gain computing time at the same rate as `given`, so a job with work w that begins at ``given =
+    g`` ends at ``given = g + w``.
     """
 
     def __init__(self, power: float) -> None:
         self._power = power
-        self.jobs: list[tuple[float, int]] = []  # by when they end, in terms of `given`
+        self.jobs: list[tuple[float, int]] = []  # a heap: value of `given` at the end, worker
         self.given = 0.0
 
     @property
@@ -496,7 +514,7 @@ class _Machine:
         return min(1.0, self._power / len(self.jobs))
 
     def next(self) -> float:
-        """Seconds until the first of the jobs ends."""
+        """Seconds until the first job ends."""
         if not self.jobs:
             return math.inf
         return max(self.jobs[0][0] - self.given, 0.0) / self._rate
@@ -505,19 +523,21 @@ class _Machine:
         heappush(self.jobs, (self.given + work, worker))
 
     def gains(self, seconds: float) -> float:
-        """What `given` grows by, if no job ends or begins."""
+        """Growth of `given` in so many seconds, if no job ends or begins."""
         return seconds * self._rate if self.jobs else 0.0
 
 
 class _Crowd:
     """Workers on their machines, from one event of a round to the next.
 
+    An event: a worker wakes up and begins to compute, or a worker has computed a message.
+
     Attributes
     ----------
     at : list of int
-        The message that each worker is at; -1: that of an earlier round.
+        Index of the message that each worker computes; -1 for a message of an earlier round.
     asleep : list of (float, int)
-        When those who sleep wake up: a heap.
+        A heap of sleeping workers: when each wakes up, and its number.
     """
 
     def __init__(
@@ -540,7 +560,7 @@ class _Crowd:
         heappush(self.asleep, (self.now + delay, worker))
 
     def compute(self, worker: int) -> None:
-        """Begin the message that it is at."""
+        """Begin the message ``at[worker]``, if there is one."""
         ends, index = self._ends[worker], self.at[worker]
         if index < 0:
             self._of[worker].add(worker, self._left[worker])
@@ -549,14 +569,17 @@ class _Crowd:
             self._of[worker].add(worker, self.work[worker] * (ends[index] - begun))
 
     def next(self) -> float:
-        """When the next event is: somebody wakes up, or has computed a message."""
+        """Return the time of the next event."""
         self._steps = [machine.next() for machine in self.machines]
         wakes = self.asleep[0][0] if self.asleep else math.inf
         self._wakes = wakes <= self.now + min(self._steps)
         return min(self.now + min(self._steps), wakes)
 
     def advance(self, following: float) -> int | None:
-        """Let time pass until that event. Returns who has computed a message; None: one woke up."""
+        """Let time pass until `following`, the time of the next event.
+
+        Return the worker that has computed a message, or None if a worker woke up.
+        """
         for machine in self.machines:
             machine.given += machine.gains(following - self.now)
         self.now = following
@@ -564,16 +587,16 @@ class _Crowd:
             self.compute(heappop(self.asleep)[1])
             return None
         machine = self.machines[self._steps.index(min(self._steps))]
-        machine.given = max(machine.given, machine.jobs[0][0])  # whatever rounding left of it
+        machine.given = max(machine.given, machine.jobs[0][0])  # rounding may leave a rest
         return heappop(machine.jobs)[1]
 
 
 class SharedProcessors(RoundByRound):
     """Rounds of a code whose workers share processors.
 
-    A worker sleeps while it is late, and then computes message after message. One that finishes
-    leaves its share to the others. What a late worker of an earlier round still computes takes its
-    share as well, unless workers are interrupted.
+    A worker sleeps while it is late, and then computes message after message. When it finishes, the
+    other workers share its processor time. Without interruption, a worker that still computes a
+    message of an earlier round takes its share of processor time too.
     """
 
     def __init__(self, code: Code, processors: ArrayLike, watch: Watch | None = None) -> None:
@@ -585,14 +608,15 @@ class SharedProcessors(RoundByRound):
         shares = code.scheme.message_shares
         self._ends = [shares[lo:hi].tolist() for lo, hi in pairwise(self._first)]
         self._loads = code.scheme.loads
-        # Seconds that each worker still sleeps and computes for its message of an earlier round.
+        # Seconds that each worker still sleeps, and then computes, for a message of an earlier
+        # round.
         self._sleep, self._left = [0.0] * code.n, [0.0] * code.n
 
     def _one(self, wait: Array, work: Array, late: Array, how: Conditions) -> Outcome:
-        """One round; `late` is not used: `_sleep` and `_left` say more."""
+        """Simulate one round; `_sleep` and `_left` take the place of `late`."""
         it = _Crowd(self._machine.tolist(), self._power, self._ends, work.tolist(), self._left)
         ready, through, end = math.inf, 0.0, math.inf
-        order, moments = list[int](), list[float]()  # of messages heard: numbers, and when
+        order, moments = list[int](), list[float]()  # numbers and times of messages received
         counted: NDArray[np.int64] | None = None
         self._tally.reset()
         for worker, delay in enumerate(wait.tolist()):
@@ -610,7 +634,7 @@ class SharedProcessors(RoundByRound):
             if following > end or following == math.inf:
                 break
             computed = it.advance(following)
-            if computed is None:  # one woke up
+            if computed is None:
                 continue
             worker = computed
             if it.at[worker] < 0:
@@ -626,7 +650,7 @@ class SharedProcessors(RoundByRound):
             it.compute(worker)
         received = np.array(order, dtype=np.int64)
         decoded: NDArray[np.int64] | None = received
-        if counted is None:  # they never suffice
+        if counted is None:  # the messages never suffice
             counted, through, decoded = self._computed(it, 0.0), math.inf, None
         if not how.interrupted:
             self._keep(it, end)
@@ -641,7 +665,7 @@ class SharedProcessors(RoundByRound):
         return not self._code.scheme.awaits_more(np.array(order))
 
     def _computed(self, it: _Crowd, later: float) -> NDArray[np.int64]:
-        """Partial gradients that each worker has computed so many seconds later."""
+        """Return how many partial gradients each worker has computed `later` seconds from now."""
         part = np.zeros(len(it.at))
         for worker, index in enumerate(it.at):
             part[worker] = self._ends[worker][index - 1] if index > 0 else 0.0
@@ -656,7 +680,7 @@ class SharedProcessors(RoundByRound):
         return done
 
     def _keep(self, it: _Crowd, end: float) -> None:
-        """What workers are at when the next round begins."""
+        """Store what each worker still has to sleep and compute when the round ends at `end`."""
         before, n = self._left, self._code.n
         self._sleep, self._left = [0.0] * n, [0.0] * n
         if end == math.inf:
