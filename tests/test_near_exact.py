@@ -7,7 +7,6 @@ import warnings
 import mpmath
 import numpy as np
 import pytest
-import strength
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strength import much
@@ -676,7 +675,7 @@ def test_the_law_of_the_papers_root():
     """Errors grow in n with the power s: u (n / 2 pi)^s / ((s/2)!)^2 times the vector's length."""
     unit = UNITS[np.float64]
     sets = [(128, 4), (128, 8), (256, 8), (256, 12), (1024, 4), (1024, 6), (1024, 8)]
-    for n, s in strength.much(sets, sets[::3]):
+    for n, s in much(sets, sets[::3]):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", fastgc.InstabilityWarning)
             code = ReedSolomon(n, stragglers=s, root=1)
