@@ -9,8 +9,8 @@ load is 2. With reactive redundancy it is the whole batch, as with DDP, for any 
 that the code tolerates.
 
 With faults, random ranks are killed at random instants: one, two at once, or a second one while the
-others regroup. New ranks replace them, and every step of every rank is compared to the gradient of
-the whole batch.
+others regroup. New ranks replace them. All steps of all ranks are compared to the whole batch's
+gradient.
 """
 
 from __future__ import annotations

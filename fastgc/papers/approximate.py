@@ -372,8 +372,8 @@ def erasurehead(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> 
 
     Workers have independent exponential delays. Each block of partitions is on d workers. A block
     is missing from the messages of f random workers with probability C(n - d, f) / C(n, f), which
-    is the mean square of the residual. A round ends when no block is missing, or with the f-th
-    message.
+    is the mean square of the residual. A round ends with the f-th message, or if no block is
+    missing.
     """
     claim, rounds = partial(Row, HEAD), min(rounds, HEARD)
     every, lines, against_time = np.arange(1, N + 1), [], []
@@ -436,9 +436,8 @@ OPTIMAL = partial(Row, "glasgow2021 optimal decoding")
 def left_by_components(ends: NDArray[np.int64], blocks: int) -> float:
     """Error of messages by optimal decoding: the squared norm over the number of blocks.
 
-    A bipartite component with a blocks on one side and b on the other contributes ``(a - b)^2 /
-    (a + b)``; other components contribute 0. `ends`, (messages, 2), has the two blocks of each
-    message.
+    A bipartite component with a blocks on one side and b on the other contributes ``(a - b)^2 / (a
+    + b)``; other components contribute 0. `ends`, (messages, 2), has each message's blocks.
     """
     near: list[list[int]] = [[] for _ in range(blocks)]
     for u, v in ends.tolist():

@@ -70,8 +70,7 @@ def figure_3(*, times: DecodingTimes | None = None) -> Iterator[Part]:
     """Time of a round against the share of the data that a worker computes; the best threshold.
 
     The paper does not state c_m, the seconds of one operation of the master. Some rows take a value
-    fitted to the paper's thresholds, and say so. The others take `times`, by default measured on
-    this machine.
+    fitted to the paper's thresholds, and say so. The others take `times`, by default measured here.
     """
     best = optimal_fraction(DELAYS, WORK)
     offline = optimal_threshold(N, DELAYS, WORK / N)
@@ -213,10 +212,7 @@ class Scheme:
 
 
 def drawn(rng: np.random.Generator, rounds: int) -> Array:
-    """Draw delays (2, rounds, n): anew in every round, and sorted so that the same ones are late.
-
-    Both kinds have the same delays in each round, but on different workers.
-    """
+    """Draw delays (2, rounds, n): anew in every round, and sorted so that the same are late."""
     rank = rng.permutation(N)
     anew = DELAYS.draw(rng, rounds, N)
     return np.stack((anew, np.sort(anew, axis=1)[:, rank]))

@@ -115,8 +115,7 @@ class SequentialScheme:
         n : int
             Workers.
         delay : int
-            The most rounds that a job may take beyond its first. The caller drops schemes that take
-            more.
+            The most rounds that a job may take beyond its first. The caller drops slower schemes.
         """
         yield {}
 
