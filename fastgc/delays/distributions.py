@@ -356,8 +356,7 @@ class Pareto(_Continuous):
 class ShiftedExponential(_Continuous):
     """Shifted exponential times, F(t) = 1 - exp(-μ (t - α)) for t >= α.
 
-    This is the time of one computation in Ozfatura et al., eq. 12, and Li et al., eq. 15 (α is a
-    there).
+    The time of one computation in Ozfatura et al., eq. 12, and Li et al., eq. 15 (where α is a).
 
     Parameters
     ----------

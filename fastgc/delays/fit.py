@@ -94,10 +94,10 @@ def fit(
     (Johnson, Kotz and Balakrishnan, Continuous Univariate Distributions I, chapter 19).
 
     The usual p-value of a Kolmogorov-Smirnov distance holds for a model chosen beforehand. It is
-    far too large for a model fitted to the same times. Instead, this function `draws` times draws N
-    times from a model of the kind, fits a model to them and computes their distance. The distances
-    do not depend on a model's scale, shift or shape, so these p-values are exact for any such
-    model.
+    far too large for a model fitted to the same times. Instead, this function does the following
+    `draws` times: it draws N values from a model of the kind, fits a model to them, and computes
+    the distance. The distances do not depend on a model's scale, shift or shape, so these p-values
+    are exact for any such model.
 
     A shifted exponential fits exponential times slightly better than an exponential, with the least
     time as its shift, about x̄ / N. In a third of all cases even its `aic` is smaller. As models of

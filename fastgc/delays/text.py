@@ -155,7 +155,7 @@ def parse(text: str) -> DelayModel | None:
     Raises
     ------
     ValueError
-        If the text is none of these, or a file does not hold times; the message says why.
+        If the text is none of these, or a file holds no times; the message says what was expected.
     TypeError
         If `text` is not a string.
     OSError
