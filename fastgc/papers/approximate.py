@@ -84,9 +84,9 @@ def _silent(n: int, d: int, f: int) -> float:
 def raviv(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
     """Raviv, Tandon, Dimakis, Tamo 2018, section V: adjacency matrices of expanders.
 
-    With coefficient n / (d f) for all messages, the mean error over all sets of f workers is
-    (n - f) (n - d) / (d f (n - 1)), and the largest is at most (second / d)^2 (n - f) / f, where
-    `second` is the second largest eigenvalue of the graph.
+    With coefficient n / (d f) for all messages, the mean error over all sets of f workers is (n -
+    f) (n - d) / (d f (n - 1)), and the largest is at most (second / d)^2 (n - f) / f, where
+    `second` is the largest absolute value of the graph's eigenvalues other than d.
     """
     claim = partial(Row, "raviv2018 section V")
     count, rng = min(rounds, SETS), np.random.default_rng(seed)
@@ -597,7 +597,7 @@ def _of_graph(
             closed=closed,
             note=f"{note}; closed: hypergeometric variance",
         )
-        if s < d:  # no block can lose all its holders
+        if s < d:  # the error is 0
             continue
         if exact or silent * blocks * count > EVENTS:
             # Few workers: compare with the exact error. Many: with the lower bound of any code.
