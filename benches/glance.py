@@ -2,7 +2,7 @@
 
 Run as ``python benches/glance.py``, on an idle machine; ``--quick`` only shows that everything
 runs. Calls of fastgc are as users make them, with the default checks. The other calls get their
-matrices ready-made. All take turns, on all threads; the best of the medians of a call's turns
+matrices ready-made. All take turns, on all threads; for each, the best of its turns' medians
 counts.
 """
 

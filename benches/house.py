@@ -239,10 +239,7 @@ class House:
     # Repetition
 
     def code(self) -> Iterator[tuple[str, list[tuple[int, str]]]]:
-        """Yield each file with its numbered lines that count.
-
-        Blank lines, comments, lines of punctuation only, and imports do not count.
-        """
+        """Yield each file's numbered lines, without blanks, comments, punctuation and imports."""
         folders = ("fastgc", "csrc", "gradient_coding", "tests", "benches", "docs")
         for folder in folders:
             for path in sorted((self.root / folder).rglob("*")):

@@ -3,8 +3,7 @@
 Run as ``python benches/report.py``, on an idle machine. Each table is headed by the command that
 makes it alone. ``python benches/report.py WORD ...`` runs only the sections with one of the words
 in their title or command, and prints them. ``--out FILE`` writes to a file in either case,
-``--pictures FOLDER`` draws ``scaling.png`` and ``roofline.png`` there, and ``--list`` lists all
-sections.
+``--pictures FOLDER`` draws ``scaling.png`` and ``roofline.png`` there, ``--list`` lists sections.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ LAYERS = {
 
 
 def aligned(array):
-    """Return a copy that begins on a cache line; otherwise a kernel takes up to 1.3 times as long."""
+    """Return a copy that begins on a cache line; others cost a kernel up to 1.3 times the time."""
     room = np.empty(array.size + 8)
     first = -room.ctypes.data % 64 // 8
     copy = room[first : first + array.size].reshape(array.shape)

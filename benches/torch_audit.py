@@ -4,8 +4,7 @@
 
 Processes have one thread each, and train a multilayer perceptron by SGD with momentum. The cost of
 an audit is the median time of an audited step less that of another one, in a run in which they
-alternate, spread over ``--every`` steps. With proactive redundancy, copies are compared in each
-step.
+alternate, spread over ``--every`` steps. Proactive redundancy compares copies in each step.
 
 In runs with a fault and reactive redundancy, a random rank computes a number of its gradients
 wrongly from a random step on, for any purpose: times 1.5, with another sign, with the highest or

@@ -9,8 +9,8 @@ load is 2. With reactive redundancy it is the whole batch, as with DDP, for any 
 that the code tolerates.
 
 With faults, random ranks are killed at random instants: one, two at once, or a second one while the
-others regroup. New ranks replace them, and every step of every rank is compared to the gradient of
-the whole batch.
+others regroup. New ranks replace them. All steps of all ranks are compared to the whole batch's
+gradient.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def coded(rank, port, width, steps, sleep, way, stragglers, truth, found):
         all_reduce = CodedAllReduce(
             module, code, sampler=sampler, state=[optimizer], store=store, rank=rank, **options
         )
-    except fastgc.FinishedError:  # it was started too late
+    except fastgc.FinishedError:  # this rank was started too late
         return
     store.add("in", 1)
     with all_reduce:
@@ -128,7 +128,7 @@ def coded(rank, port, width, steps, sleep, way, stragglers, truth, found):
 
 
 def batch_of(way, stragglers):
-    """Samples of a step, so that each rank computes OWN of them."""
+    """Return the samples of a step with which each rank computes OWN."""
     return RANKS * OWN // (1 + stragglers if way == "proactive" else 1)
 
 

@@ -5,8 +5,7 @@
 
 Four processes with one thread each train a multilayer perceptron by SGD with momentum. The table
 has medians of runs that take turns. In "one asleep" a random one of the four sleeps 200 ms before
-each step. In "one dead" one process is killed before the steps that are timed, which DDP does not
-survive.
+each step. In "one dead" one process is killed before the timed steps, which DDP does not survive.
 
 ``--where`` prints where a coded step's time goes, by the round's report and by clocks around the
 calls, and the times of its parts alone, in one process.

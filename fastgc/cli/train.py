@@ -453,7 +453,7 @@ def _place(engine: str) -> tuple[int, int]:
     return 0, 0
 
 
-# ------------------------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------------------------------- checks
 
 
 def _check_files(asked: Asked) -> None:
@@ -520,7 +520,7 @@ def _wait_for_some(runs: Mapping[str, _Run]) -> bool:
     return any(each.code.scheme.wait is not None for each in runs.values())
 
 
-# -------------------------------------------------------------------------------- what is trained
+# ------------------------------------------------------------------------------------------- runs
 
 
 class _Run(NamedTuple):
@@ -768,7 +768,7 @@ def _folders(checkpoint: Path | None, runs: Iterable[str]) -> dict[str, Path]:
     return {name: checkpoint / quote(name, safe=":=, ") for name in names}
 
 
-# ----------------------------------------------------------------------------------- what is told
+# ----------------------------------------------------------------------------------------- output
 
 
 def _introduce(job: _Job, runs: Mapping[str, _Run], dataset: Dataset, model: str) -> None:

@@ -42,8 +42,8 @@ class Delays(ABC):
         """Return the times of all workers in one round.
 
         They depend only on ``seed``, ``round`` and the worker, not on earlier samples. So several
-        codes can run on the same delays, and the first m of n workers have the same times as m
-        workers alone.
+        codes can run on the same delays, and the first m of n workers have the times of only m
+        workers.
 
         Parameters
         ----------
@@ -356,8 +356,7 @@ class Pareto(_Continuous):
 class ShiftedExponential(_Continuous):
     """Shifted exponential times, F(t) = 1 - exp(-μ (t - α)) for t >= α.
 
-    This is the time of one computation in Ozfatura et al., eq. 12, and Li et al., eq. 15 (where α
-    is called a).
+    The time of one computation in Ozfatura et al., eq. 12, and Li et al., eq. 15 (where α is a).
 
     Parameters
     ----------

@@ -33,11 +33,10 @@ class Fit(NamedTuple):
         Akaike's criterion: twice the number of parameters minus twice the log-likelihood; smaller
         is better.
     ks : float
-        Kolmogorov-Smirnov distance: the largest distance between the cdf of the times and that of
-        the model.
+        Kolmogorov-Smirnov distance: the largest distance between the times' cdf and the model's.
     p_value : float
-        Probability of at least this distance for times that follow a model of this kind, fitted in
-        the same way.
+        Probability of at least this distance for times of a model of this kind, fitted the same
+        way.
     """
 
     model: Distribution
@@ -95,10 +94,10 @@ def fit(
     (Johnson, Kotz and Balakrishnan, Continuous Univariate Distributions I, chapter 19).
 
     The usual p-value of a Kolmogorov-Smirnov distance holds for a model chosen beforehand. It is
-    far too large for a model fitted to the same times. Instead, this function `draws` times draws N
-    times from a model of the kind, fits a model to them and computes their distance. The distances
-    do not depend on a model's scale, shift or shape, so these p-values are exact for any model of
-    the kind.
+    far too large for a model fitted to the same times. Instead, this function does the following
+    `draws` times: it draws N values from a model of the kind, fits a model to them, and computes
+    the distance. The distances do not depend on a model's scale, shift or shape, so these p-values
+    are exact for any such model.
 
     A shifted exponential fits exponential times slightly better than an exponential, with the least
     time as its shift, about x̄ / N. In a third of all cases even its `aic` is smaller. As models of

@@ -137,8 +137,7 @@ def parse(text: str) -> DelayModel | None:
           ``"weibull:shape=0.7"``, or by its class, which is imported,
           ``"mypkg.delays:Weibull:shape=0.7"``;
         - recorded times, ``"empirical:FILE"`` or ``"empirical:FILE,unit=ms"``: a file that
-          `Empirical.read` reads. If it has several rounds and several workers, whole rounds are
-          drawn;
+          `Empirical.read` reads. With several rounds and workers, whole rounds are drawn;
         - a mixture, ``"0.9*pareto:... + 0.1*exponential:..."``;
         - workers that differ, ``"95 of exponential:... ; 5 of pareto:..."``, 100 in all;
         - any of these with nodes or zones that fail (`Outages`), given by their numbers of workers:
@@ -156,8 +155,7 @@ def parse(text: str) -> DelayModel | None:
     Raises
     ------
     ValueError
-        If the text is none of these, or a file does not hold times; the error says what was
-        expected.
+        If the text is none of these, or a file holds no times; the message says what was expected.
     TypeError
         If `text` is not a string.
     OSError

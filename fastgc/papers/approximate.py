@@ -84,9 +84,9 @@ def _silent(n: int, d: int, f: int) -> float:
 def raviv(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
     """Raviv, Tandon, Dimakis, Tamo 2018, section V: adjacency matrices of expanders.
 
-    With coefficient n / (d f) for all messages, the mean error over all sets of f workers is
-    (n - f) (n - d) / (d f (n - 1)), and the largest is at most (second / d)^2 (n - f) / f, where
-    `second` is the second largest eigenvalue of the graph.
+    With coefficient n / (d f) for all messages, the mean error over all sets of f workers is (n -
+    f) (n - d) / (d f (n - 1)), and the largest is at most (second / d)^2 (n - f) / f, where
+    `second` is the largest absolute value of the graph's eigenvalues other than d.
     """
     claim = partial(Row, "raviv2018 section V")
     count, rng = min(rounds, SETS), np.random.default_rng(seed)
@@ -372,8 +372,8 @@ def erasurehead(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> 
 
     Workers have independent exponential delays. Each block of partitions is on d workers. A block
     is missing from the messages of f random workers with probability C(n - d, f) / C(n, f), which
-    is the mean square of the residual. A round ends when no block is missing, or with the f-th
-    message.
+    is the mean square of the residual. A round ends with the f-th message, or if no block is
+    missing.
     """
     claim, rounds = partial(Row, HEAD), min(rounds, HEARD)
     every, lines, against_time = np.arange(1, N + 1), [], []
@@ -436,9 +436,8 @@ OPTIMAL = partial(Row, "glasgow2021 optimal decoding")
 def left_by_components(ends: NDArray[np.int64], blocks: int) -> float:
     """Error of messages by optimal decoding: the squared norm over the number of blocks.
 
-    A bipartite component with a blocks on one side and b on the other contributes ``(a - b)^2 /
-    (a + b)``; other components contribute 0. `ends`, (messages, 2), has the two blocks of each
-    message.
+    A bipartite component with a blocks on one side and b on the other contributes ``(a - b)^2 / (a
+    + b)``; other components contribute 0. `ends`, (messages, 2), has each message's blocks.
     """
     near: list[list[int]] = [[] for _ in range(blocks)]
     for u, v in ends.tolist():
@@ -598,7 +597,7 @@ def _of_graph(
             closed=closed,
             note=f"{note}; closed: hypergeometric variance",
         )
-        if s < d:  # no block can lose all its holders
+        if s < d:  # the error is 0
             continue
         if exact or silent * blocks * count > EVENTS:
             # Few workers: compare with the exact error. Many: with the lower bound of any code.

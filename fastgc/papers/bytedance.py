@@ -40,10 +40,7 @@ class Trace(NamedTuple):
     backward: Array
 
     def seconds(self, loads: Sequence[int]) -> Array:
-        """Return the seconds of each rank in each step, (steps, ranks), if it has ``loads[rank]``.
-
-        A load of 1 is the recorded job.
-        """
+        """Return the seconds of each rank in each step at these loads; the recorded load is 1."""
         longer = {w: makespan(self.forward, self.backward, w) for w in {1, *loads}}
         times = self.times.copy()
         for rank, w in enumerate(loads):

@@ -301,10 +301,7 @@ def interval(seconds: Array, seed: int) -> tuple[float, float]:
 
 
 def ratio_interval(one: Timed, other: Timed, seed: int) -> tuple[float, float]:
-    """Return the 95 % interval of the ratio of two times, by a bootstrap over their rounds.
-
-    Both times are of the same rounds.
-    """
+    """Return the 95 % interval of the ratio of times on the same rounds, by a bootstrap."""
     first, second = (each.scale * _resampled(each.seconds, seed) for each in (one, other))
     return _between(first / second)
 

@@ -70,8 +70,7 @@ def figure_3(*, times: DecodingTimes | None = None) -> Iterator[Part]:
     """Time of a round against the share of the data that a worker computes; the best threshold.
 
     The paper does not state c_m, the seconds of one operation of the master. Some rows take a value
-    fitted to the paper's thresholds, and say so. The others take `times`, by default measured on
-    this machine.
+    fitted to the paper's thresholds, and say so. The others take `times`, by default measured here.
     """
     best = optimal_fraction(DELAYS, WORK)
     offline = optimal_threshold(N, DELAYS, WORK / N)
@@ -213,10 +212,7 @@ class Scheme:
 
 
 def drawn(rng: np.random.Generator, rounds: int) -> Array:
-    """Draw delays (2, rounds, n): anew in every round, and sorted so that the same ones are late.
-
-    Both kinds have the same delays in each round, but on different workers.
-    """
+    """Draw delays (2, rounds, n): anew in every round, and sorted so that the same are late."""
     rank = rng.permutation(N)
     anew = DELAYS.draw(rng, rounds, N)
     return np.stack((anew, np.sort(anew, axis=1)[:, rank]))
@@ -276,14 +272,14 @@ class Ran:
 
 
 class Training:
-    """Nesterov's method on the data, in float32, for many runs side by side.
+    """Nesterov's method on the data, in float32, for many runs at a time.
 
-    Pixels that are 0 in all training samples are left out: their weights stay 0.
+    Pixels that are 0 in all training samples are left out, because their weights stay 0.
     """
 
     def __init__(self, dataset: Dataset, seed: int) -> None:
         self.worst = self.rounded = 0.0  # relative errors of gradients decoded, and used
-        # in random order, so that partitions are alike
+        # A random order makes partitions alike.
         chosen = np.random.default_rng(seed).permutation(len(dataset.X_train))[:SAMPLES]
         X, self._y = dataset.X_train[chosen], dataset.y_train[chosen]
         used = X.any(axis=0)
@@ -293,11 +289,11 @@ class Training:
             f"{len(dataset.X_test):,} to test"
         )
         self._model = SoftmaxRegression(self._X.shape[1], dataset.classes)
-        # 1 / L, as Nesterov's method wants it, of the sum over the samples
+        # 1 / L of the sum over the samples, the rate that Nesterov's method takes.
         self._rate = 1 / (self._model.smoothness(self._X) * len(X))
         self._parts = datasets.partition(self._X, self._y, N)
-        # Partitions of one shape: samples, with a 1 for the bias, and below them rows of 0, which
-        # add nothing to a gradient.
+        # All partitions get one shape: samples with a 1 for the bias, then rows of 0, which add
+        # nothing to a gradient.
         longest = max(len(y) for _, y in self._parts)
         self._samples = np.zeros((N, longest, self._X.shape[1] + 1), dtype=np.float32)
         self._classes = np.zeros((N, dataset.classes, longest), dtype=np.float32)
@@ -310,7 +306,7 @@ class Training:
         self._answers = dataset.y_test
 
     def exact(self, ran: list[Ran], rounds: int, pool: Executor) -> Array:
-        """Test errors before and after each of so many rounds of exact gradients."""
+        """Train with exact gradients; return test errors before and after each round."""
 
         def check(number: int, theta: Theta, gradient: Theta) -> None:
             partials = self._partials(theta)

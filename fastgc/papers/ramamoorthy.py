@@ -59,10 +59,7 @@ Held = Sequence[Sequence[int]]
 
 
 def regular_assignment(n: int, load: int, rng: np.random.Generator) -> list[list[int]]:
-    """Return a random assignment of n partitions to n workers.
-
-    Each worker has `load` partitions, and each partition is on `load` workers.
-    """
+    """Assign n partitions to n workers at random: `load` to each worker, each to `load` workers."""
     held: NDArray[np.int64] = np.empty((n, 0), dtype=np.int64)
     while held.shape[1] < load:
         drawn = rng.permutation(n)

@@ -60,10 +60,7 @@ def script_smoothness(groups: int) -> NDArray[np.float64]:
 
 
 class _Method(NamedTuple):
-    """A method: groups, workers in each, constant c, and optimizer.
-
-    With c = 0, all groups are selected in every round.
-    """
+    """Groups, workers in each, c, and optimizer; with c = 0, every round selects all groups."""
 
     kind: type[GCADA]
     groups: int

@@ -193,7 +193,7 @@ def record(
     """
     if rounds < 1:
         raise ValueError(f"rounds must be at least 1, not {rounds}")
-    more = 1 + -(-n // 4)  # partitions, about what a code would have a worker compute
+    more = 1 + -(-n // 4)  # partitions, about a code's load
     shards = partition(*prepared(model, data.X_train, data.y_train), n)
 
     def run(workers: int, load: int, rounds: int) -> NDArray[np.float64]:

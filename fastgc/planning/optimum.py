@@ -292,8 +292,8 @@ def optimal_fraction(
     Returns
     -------
     float
-        In (0, 1), and at most ``max_load / k``. `code_parameters` gives the load and the threshold
-        of a code.
+        In (0, 1), and at most ``max_load / k``. `code_parameters` gives a code's load and
+        threshold.
 
     Raises
     ------
@@ -361,8 +361,8 @@ def code_parameters(alpha: float, n: int, k: int | None = None) -> CodeParameter
     """Return load and threshold of a code whose workers can hold a fraction `alpha` of the data.
 
     The code tolerates as many stragglers as a load of at most alpha k allows (Halbawi et al., eq.
-    2), and has the least load that tolerates them. With k = n its threshold is ceil((1 - alpha) n)
-    + 1, eq. (18).
+    2), and has the least load that tolerates them. With k = n, its threshold is ceil((1 - alpha) n)
+    + 1 (eq. 18).
 
     Parameters
     ----------

@@ -82,8 +82,7 @@ class Choice:
     standard_error : float
         Standard error of `time` from simulation.
     wait, decode : float
-        Seconds until the gradient can be decoded (simulated), and for decoding it (measured on this
-        machine).
+        Seconds until the gradient can be decoded (simulated), and for decoding it (measured here).
     simulation : Simulation
         The simulated rounds.
     amplification : float

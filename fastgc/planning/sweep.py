@@ -144,7 +144,7 @@ def sweep(
 ) -> Sweep:
     """Simulate every code for all numbers of workers and stragglers, and all delays.
 
-    Impossible cells are included with the reason, for instance if a code cannot tolerate so many
+    Impossible cells are included with the reason, for instance if a code cannot tolerate as many
     stragglers. A code that is the same for several numbers of stragglers is simulated once.
 
     Parameters

@@ -1,7 +1,4 @@
-"""Pictures of codes, rounds, training runs, precision, and the papers' figures.
-
-They need matplotlib.
-"""
+"""Pictures of codes, rounds, training runs, precision and papers' figures; needs matplotlib."""
 
 from .._shown import listing
 from .choosing import (

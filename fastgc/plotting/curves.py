@@ -98,16 +98,14 @@ def error_curves(
         infinite are left out. A run without a tested round appears only in the legend. For runs of
         type History, the legend also gives the residual of their gradients.
     ax : matplotlib Axes, optional
-        Where to draw. Default: a new figure that is not in pyplot, ``ax.figure``, with the legend
-        below.
+        Where to draw. Default: a new figure outside pyplot, ``ax.figure``, with the legend below.
     time_axis : bool
         False: draw against the number of rounds instead of seconds.
     log_x : bool, optional
         Logarithmic horizontal axis. Default: True if the longest run is more than four times as
         long as the shortest.
     caption : str, optional
-        Heading of the legend of a new figure. Default: the data and delays of all runs, if they are
-        the same.
+        Heading of the legend of a new figure. Default: data and delays, if all runs share them.
 
     Returns
     -------
@@ -187,10 +185,7 @@ def reached(histories: Sequence[_History]) -> str:
 
 
 def _reached(curves: Sequence[_Curve], measure: str, time_axis: bool) -> list[str]:
-    """Return titles for `reached` of decreasing length.
-
-    They name all runs; the first and the last to reach the error; only the first.
-    """
+    """Return titles of decreasing length: naming all runs, the first and the last, the first."""
     level = max(min(y, default=math.inf) for _, _, y in curves)
     if not math.isfinite(level):
         return [""] * 3

@@ -291,11 +291,7 @@ def percent_axis(axis: Axis) -> None:
 
 
 def plain_decades(axis: Axis, percent: bool) -> None:
-    """Put ticks at 1, 2, 5 of each decade, with plain numbers; take fewer or more to fit the axis.
-
-    An axis of more than four decades has one tick a decade, with powers of ten if values are tiny
-    or huge.
-    """
+    """Put ticks at 1, 2, 5 of each decade, as plain numbers; take fewer or more to fit the axis."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     low, high = axis.get_view_interval()
@@ -391,8 +387,7 @@ class Line:
     Raises
     ------
     ValueError
-        If x, y and the ends of the interval are not vectors of the same length, or `style` is
-        unknown.
+        If x, y and the interval's ends are not vectors of one length, or `style` is unknown.
     """
 
     label: str
@@ -597,10 +592,7 @@ def _keys(panels: Sequence[Panel], names: Mapping[str, str], look: _Look) -> lis
 
 
 def _names(panel: Panel, width: float) -> dict[str, str]:
-    """Return, for each label of a panel, its entry in a legend of `width` inches.
-
-    Labels whose lines coincide share an entry.
-    """
+    """Return each label's entry in a legend of `width` inches; coinciding lines share an entry."""
     of: dict[str, list[Line]] = {}
     for line in panel.lines:
         of.setdefault(line.label, []).append(line)

@@ -110,9 +110,9 @@ def candidates(text: str, n: int, delay: int, seed: int = 0) -> list[Candidate]:
     """Return every scheme that `text` may stand for, at least one.
 
     `text` is as in `make`, but may leave parameters open. The scheme's class says which values to
-    try (`SequentialScheme.choices`); for a gradient code, the numbers of stragglers are tried. Only
-    schemes whose jobs are done at most `delay` rounds after they begin are returned. `seed` is that
-    of random codes.
+    try (`SequentialScheme.choices`); for a gradient code, the numbers of stragglers are tried.
+    Schemes whose jobs may take more than `delay` rounds beyond their first are left out. `seed` is
+    for random codes.
 
     Raises
     ------

@@ -57,8 +57,7 @@ class SRSGC(BurstyScheme):
     Notes
     -----
     The source is section 3 of the paper that `MSGC` names. Workers repeat only messages that no
-    other message replaces: with fractional repetition, one message of each group from which none
-    came.
+    other message replaces: with fractional repetition, one of each group from which none came.
 
     Examples
     --------

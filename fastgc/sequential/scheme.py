@@ -115,8 +115,7 @@ class SequentialScheme:
         n : int
             Workers.
         delay : int
-            The most rounds that a job may take beyond its first. The caller drops schemes that take
-            more.
+            The most rounds that a job may take beyond its first. The caller drops slower schemes.
         """
         yield {}
 
@@ -130,7 +129,7 @@ class SequentialScheme:
         live : sequence of int
             Ages of the jobs that are not done, including the one that begins (0).
         silent : (n,) int64 array
-            For each worker, the number of rounds since its last answer.
+            For each worker, the rounds with tasks since its last answer.
         """
         raise NotImplementedError
 

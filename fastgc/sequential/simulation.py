@@ -275,8 +275,7 @@ class Compared:
     name : str
         The name that was given.
     found : dict
-        The parameters that were chosen because the name left them open; for a gradient code, its
-        stragglers.
+        The chosen parameters, which the name left open; for a gradient code, its stragglers.
     scheme : SequentialScheme
     mu : float
         Rounds wait at least (1 + mu) times as long as the fastest worker takes.

@@ -76,8 +76,7 @@ def train_models(
     steps : int
         Gradient steps of each model.
     batch : int, optional
-        Samples of each partition that a gradient uses, drawn anew for each step of each model.
-        Default: all.
+        Samples of each partition in a gradient, drawn anew for each model's step. Default: all.
     evaluate_every : int
         Steps of a model between computations of its loss and test error. They are also computed
         after the last step.
@@ -96,8 +95,7 @@ def train_models(
         Seed of delays, the data's split, mini-batches and the models' initial parameters.
     checkpoint : path, optional
         A folder to save the run in. If it holds a checkpoint of the same run, training resumes from
-        there. The results are equal to the last bit if the same messages come, as in simulated
-        time.
+        there. Results are equal to the last bit if the same messages come, as in simulated time.
     every : int
         Rounds between checkpoints; there is also one after the last round. A checkpoint includes
         the messages of all current jobs, which may be large.

@@ -168,8 +168,7 @@ def total_cdf(
     threshold : int
         Messages needed, M_th, 1 .. n (r // batch).
     batch : int
-        Computations between messages (2 for LCC-MMC-2). Computations after the last full batch are
-        not sent.
+        Computations between messages (2 for LCC-MMC-2). An incomplete last batch is not sent.
     """
     return _total(n, load, threshold, delays, batch, cost).cdf(t)
 
@@ -474,8 +473,8 @@ def coverage_probability(loads: ArrayLike, k: int) -> float:
 
     Notes
     -----
-    A recursion over workers for the number of missing partitions, without subtractions, O(k load)
-    for each worker.
+    A recursion over workers for the number of missing partitions, O(k load) each, all terms
+    positive.
     """
     each = np.asarray(loads)
     k = at_least("k", k, 1)
@@ -537,8 +536,7 @@ def fastest_of_groups_mean(groups: float, size: int, delays: Delays) -> float:
     Parameters
     ----------
     groups : float
-        Number of selected groups, positive. Eqs. (13) and (16) use a mean number, which need not be
-        an integer.
+        Number of selected groups, positive. In eqs. (13) and (16) it is a mean, and no integer.
     size : int
         Workers in a group, M_G.
     delays : Delays
@@ -636,8 +634,7 @@ def adaptive_loads(selected: float, size: int = 1, batch: int = 1) -> AdaptiveLo
     """Loads per round if all members of selected groups compute and the fastest of each sends.
 
     Zhu et al., eqs. (17) to (22). Distributed Adam selects all M workers in groups of one. CADA
-    selects `selected_mean` workers in groups of one, and G-CADA selects groups. Errors as in
-    `selected_mean`.
+    selects `selected_mean` workers in groups of one, G-CADA groups. Errors as in `selected_mean`.
 
     Parameters
     ----------

@@ -193,7 +193,7 @@ def _least_sum(exponents: Array, counts: Sequence[int], needed: int) -> float:
     """Exponent of the tail of the time until `needed` of `counts` have come.
 
     T is late if all workers of a set are late without which fewer than `needed` come. The tails of
-    such a set multiply, so the exponent is the least sum of exponents over these sets: a knapsack
+    such a set multiply, so T's exponent is the least sum of exponents over these sets: a knapsack
     problem.
     """
     lost = sum(counts) - needed + 1

@@ -10,8 +10,7 @@ two cuts never reaches beyond the arc's end, because it would have sent the miss
 arcs are independent of each other. Let k = n, U(z) be the generating function of the arcs' lengths,
 and W(z) = 1 / (1 - U(z)). The probability that g or more partitions are missing is the coefficient
 of z^n in z U'(z) U(z)^(g-1) W(z): the arc across block 0 in all its positions, g - 1 further arcs,
-and any number of others. All terms are positive, so no digits cancel, however small the
-probability.
+and any number of others. All terms are positive, so no digits cancel.
 
 `late_after` conditions on the reach of one worker: it sums over that worker's places in its arc,
 and multiplies the probabilities of what lies before it and behind it.
@@ -153,7 +152,7 @@ class _Circle:
     """Blocks of partitions, and workers that begin with one each.
 
     The reach at a block is the largest number of partitions, counted from the block's beginning,
-    that any worker has sent. Each method takes an array of times and returns probabilities at them.
+    that any worker has sent.
     """
 
     def __init__(
@@ -285,8 +284,7 @@ class _Circle:
         """Return the edges of the panels of quadrature, up to a time after which hardly any counts.
 
         Edges lie at the kinks of the law of the messages' times. Between kinks that lie far apart,
-        panels grow by a constant ratio: a single long panel could miss what happens soon after a
-        kink.
+        panels grow by a constant ratio: one long panel could miss what happens soon after a kink.
         """
         knots = self.work.delays.knots()
         kinks = np.unique(np.concatenate([self.work.seconds(knots, float(m)) for m in self.done]))

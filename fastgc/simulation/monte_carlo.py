@@ -220,8 +220,7 @@ def simulate(
     Raises
     ------
     ValueError
-        If an argument is negative or does not fit the code, or if the mean time does not exist with
-        these delays.
+        If an argument is negative or does not fit the code, or if the mean time does not exist.
     TypeError
         If an argument has a wrong type.
 
@@ -544,10 +543,7 @@ def law_of(delays: DelayModel | None, workers: int) -> Law | None:
 
 
 def _numbers(model: DelayModel | Distribution | None) -> tuple[float, float, float] | None:
-    """Return shift, scale and power of one model; None if unknown.
-
-    Types are compared exactly, because a subclass may have another law.
-    """
+    """Return shift, scale and power of a model of exactly these types: subclasses may differ."""
     if model is None:
         return 0.0, 0.0, 0.0
     if type(model) is Exponential:

@@ -1,7 +1,4 @@
-"""Simulators of rounds; each is right, or fast, for some codes.
-
-`fastgc.simulation.simulate` chooses among them.
-"""
+"""Simulators of rounds, each right, or fast, for some codes; `simulate` chooses among them."""
 
 from __future__ import annotations
 
@@ -69,8 +66,7 @@ class FollowedRound(NamedTuple):
     time : float
         Seconds from the beginning of the first round to the end of this one.
     wait : float
-        Seconds from handing out the parameters until the gradient could be decoded; inf if it never
-        could.
+        Seconds from handing out the parameters until the gradient could be decoded; inf if never.
     received : (messages,) int64 array
         Numbers of the messages received within `wait`, in order of arrival.
     arrivals : (messages,) float64 array
@@ -192,10 +188,7 @@ class RoundByRound(Simulator):
 
 
 class MessageByMessage(RoundByRound):
-    """Hands message after message to the code's own `Round`.
-
-    This works for any code, and the other simulators are tested against it.
-    """
+    """Hands message after message to the code's own `Round`: for any code, and as tests' oracle."""
 
     def __init__(self, code: Code, watch: Watch | None = None) -> None:
         super().__init__(code, watch)
@@ -429,9 +422,8 @@ def computed(
 ) -> Array:
     """Return how many partial gradients each worker has computed by time `ready`.
 
-    `sent` is the part of its work that a worker had done when it sent the last message received.
-    It serves as a lower bound, because ``ready - begin`` may lose all its digits when the delay is
-    long.
+    `sent`, the part of its work that a worker had done when it sent its last message received, is a
+    lower bound. It is needed because ``ready - begin`` loses digits next to a long delay.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(work > 0, (ready - begin) / work, np.where(begin <= ready, 1.0, 0.0))
@@ -451,10 +443,7 @@ def finish_messages(arrival: Array, sender: NDArray[np.int64], end: float, late:
 
 
 def link_times(times: NDArray[np.float64], receive: float) -> NDArray[np.float64]:
-    """Return when each message is through a link that takes `receive` seconds for each in turn.
-
-    `times` are the arrivals in ascending order.
-    """
+    """Return when messages with ascending arrival `times` are through a link, `receive` s each."""
     if not receive > 0:
         return times
     at = np.arange(times.size)
@@ -576,10 +565,7 @@ class _Crowd:
         return min(self.now + min(self._steps), wakes)
 
     def advance(self, following: float) -> int | None:
-        """Let time pass until `following`, the time of the next event.
-
-        Return the worker that has computed a message, or None if a worker woke up.
-        """
+        """Advance to the event at `following`; return who computed a message, None if one woke."""
         for machine in self.machines:
             machine.given += machine.gains(following - self.now)
         self.now = following
@@ -608,8 +594,7 @@ class SharedProcessors(RoundByRound):
         shares = code.scheme.message_shares
         self._ends = [shares[lo:hi].tolist() for lo, hi in pairwise(self._first)]
         self._loads = code.scheme.loads
-        # Seconds that each worker still sleeps, and then computes, for a message of an earlier
-        # round.
+        # Seconds that each worker still sleeps and computes for a message of an earlier round.
         self._sleep, self._left = [0.0] * code.n, [0.0] * code.n
 
     def _one(self, wait: Array, work: Array, late: Array, how: Conditions) -> Outcome:
