@@ -328,10 +328,10 @@ class _Ranks:
             try:
                 ended = MPI.Request.Testsome(self._receives) or ()
             except MPI.Exception:  # a message is longer than there is room for
-                ended = {link: link.sources() for link in self._links}
+                come = {link: link.sources() for link in self._links}
                 # MPICH empties the request of that message, and of no other.
-                links = [link for link in ended if MPI.ANY_SOURCE in ended[link]]
-                links = links or [link for link in ended if ended[link]]
+                links = [link for link in self._links if MPI.ANY_SOURCE in come[link]]
+                links = links or [link for link in self._links if come[link]]
                 if not links:
                     raise
                 for link in links:
