@@ -140,7 +140,8 @@ enum {
     FGC_ACCUMULATE = 1, /* add to out instead of overwriting it */
     FGC_CHECK = 2,
     FGC_PAIRED = 4, /* of combinations of pairs: rows hold pairs, too; else doubles */
-    FGC_ROUNDED = 8 /* out holds doubles; else pairs */
+    FGC_ROUNDED = 8, /* out holds doubles; else pairs */
+    FGC_CHOSEN = 16 /* of fgc_decode_objects */
 };
 
 /* What follows is split over threads where it takes long enough: see fgc_pool_set. What is written and
@@ -185,6 +186,7 @@ typedef struct {
     const double *coef;
     int64_t stride; /* bytes from one row to the next; 0: they lie anywhere */
     int objects;    /* whether addresses are those of Python's objects */
+    const int64_t *numbers; /* which rows; NULL: the first ones */
     int64_t extent, in_len, out_len;
 } fgc_apart;
 
@@ -196,29 +198,6 @@ typedef struct {
                                         int64_t count);
 FGC_KINDS(FGC_COMBINE_APART)
 #undef FGC_COMBINE_APART
-
-/* A decoding vector, and by it a combination of chosen rows: all that a decoder is bound to. */
-typedef struct {
-    const fgc_cyclic *code;
-    int64_t *survivors; /* room for so many, as for their vector */
-    double *vector;
-    void *work;
-    double longest;
-    fgc_method method;
-    int64_t factors; /* what has as many survivors, and as many others, is left to transforms */
-    const void *type, *dtype; /* of an array of int64 */
-    fgc_mode mode;
-    int flags;
-    const uintptr_t *table;
-    int64_t extent, in_len, out_len;
-} fgc_bound;
-
-/* Both for the survivors in an array object. FGC_MISPLACED, and nothing written, if it is none of
- * aligned, contiguous int64, or left to transforms; else the first status that is not FGC_OK. */
-#define FGC_DECODE_BOUND(kind, read, real)                                                         \
-    fgc_status fgc_decode_bound_##kind(const fgc_bound *plan, real *out, uintptr_t survivors);
-FGC_KINDS(FGC_DECODE_BOUND)
-#undef FGC_DECODE_BOUND
 
 /* Adds coef[at] times one such row to `out`, or writes it there without FGC_ACCUMULATE in `flags`, and
  * weight[at] times the sum of its squares to *energy. FGC_MISPLACED, or FGC_OK. */
@@ -365,6 +344,53 @@ typedef struct {
  * messages than `need` came. Else returns as the above. */
 fgc_status fgc_edges_vector(const fgc_edges *of, const int64_t *survivors, double *out, void *work,
                             int64_t f);
+
+/* Rows of a 2-D array, whose lines are contiguous, and the vector that they are combined to. */
+typedef struct {
+    const void *rows, *out; /* dtypes */
+    fgc_mode mode;
+    int doubles;    /* whether reals are doubles, and not floats */
+    int64_t bytes;  /* of an element of rows */
+    int64_t reals;  /* of an element, as `mode` takes rows and output */
+    int64_t padded; /* 1: messages are of pairs, and so one longer than gradients of odd length; or 0 */
+} fgc_dtypes;
+
+/* Array objects that are taken as they are. What is none of them is FGC_MISPLACED. */
+typedef struct {
+    const void *type; /* of NumPy's arrays */
+    const fgc_dtypes *dtypes;
+    int64_t count;
+} fgc_known;
+
+/* Decodes array objects: never written, so that threads may share it. */
+typedef struct {
+    const fgc_known *known;
+    const void *numbers, *vectors; /* dtypes of survivors, int64, and of decoding vectors */
+    int64_t messages, reals;       /* of a round; doubles of a coefficient, 1 or 2 */
+    int64_t work;                  /* bytes of work space */
+    fgc_rule rule;                 /* FGC_BLOCKS, FGC_CELLS, FGC_TILING or FGC_EDGES, */
+    const void *plan;              /* and an fgc_cyclic, fgc_cells, fgc_tiling or fgc_edges */
+    fgc_method method;             /* of an fgc_cyclic, as the following: */
+    double longest[2];             /* as in fgc_decoding_vector, of floats and of doubles */
+    int64_t factors;               /* so many survivors, and as many others, are left to transforms */
+} fgc_decoder;
+
+/* The vector for the survivors in an array object, into another, and the combination of messages by it.
+ * With FGC_CHOSEN `messages` has a row for each message of a round, else for each survivor. Nothing is
+ * written unless FGC_OK or FGC_NOT_FINITE is returned; any other status is no more than a reason to do
+ * it step by step: FGC_MISPLACED, if an object is not the array that it is to be, contiguous and
+ * aligned, or the output lies in a row, or the vector is left to transforms. */
+fgc_status fgc_vector_of_object(const fgc_decoder *of, uintptr_t out, uintptr_t survivors);
+fgc_status fgc_decode_objects(const fgc_decoder *of, uintptr_t messages, uintptr_t out, int flags,
+                              uintptr_t survivors);
+
+/* Encodes array objects, likewise: `partials` has `count` rows. */
+typedef struct {
+    const fgc_known *known;
+    const double *coef;
+    int64_t count;
+} fgc_encoder;
+fgc_status fgc_encode_objects(const fgc_encoder *of, uintptr_t partials, uintptr_t out);
 
 /* Nanoseconds: what `least` and `spin` are at first. */
 enum { FGC_LEAST = 8000, FGC_SPIN = 50000 };

@@ -4,13 +4,15 @@
 `fastgc.coding.code.Code` make, bind and execute these: `decode` keeps one for each format, `bind`
 and `bind_encoder` return one that is bound to arrays, a `Round` has one for the messages it gets.
 
-Most calls bring contiguous arrays that fit, and need one combination of them. `Plan.run` is then
-what the kernels prepare for that. All else goes through `Plan.combine`.
+Most calls bring contiguous arrays that fit, and need one combination of them. C does such a call at
+once, looks at the arrays itself, and refuses what is not like that: see `Decoders` and `Encoders`.
+Where it does not, `Plan.run` is what the kernels prepare. All else goes through `Plan.combine`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -19,6 +21,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
 from .._arrays import (
+    GRADIENT_DTYPES,
     Output,
     as_array,
     as_rows,
@@ -34,11 +37,21 @@ from .._arrays import (
     view_of,
 )
 from ..errors import InstabilityWarning, warn_caller
-from ..kernels.jitted import CyclicRule, JittedCode, bind_decode, jitted_code
+from ..kernels.choice import Backend
+from ..kernels.jitted import (
+    CHECK,
+    CHOSEN,
+    DecodeObjects,
+    Dtypes,
+    JittedCode,
+    bind_decode,
+    bind_encode_objects,
+    jitted_code,
+)
 from ..kernels.rows import DOUBLE
 from .approximation import check_partial, nearest_vector
 from .format import Format, real_of, scaled_vector
-from .scheme import FORMATS_KEPT, Coded, Scheme
+from .scheme import FORMATS_KEPT, ROWS_KEPT, Coded, Scheme
 from .tensors import TensorFormat
 from .trust import Approximation, expected_trust
 
@@ -46,7 +59,9 @@ __all__ = [
     "BoundDecoder",
     "BoundEncoder",
     "Decoder",
+    "Decoders",
     "Encoder",
+    "Encoders",
     "EncodingPlan",
     "Plan",
     "decode",
@@ -57,10 +72,37 @@ __all__ = [
 ]
 
 _INT64 = np.dtype(np.int64)
-_UNITS = (2.0**-24, DOUBLE)  # of messages that `CyclicRule` has a limit for
 
 
 # ------------------------------------------------------------------------------------- decoding
+
+
+class Decoders(dict[Backend | None, DecodeObjects | None]):
+    """What decodes arrays that nobody has looked at, by backend; None if nothing does.
+
+    Only where a vector is one computation, and a gradient one combination: not of schemes that look
+    vectors up, or warn of doubt.
+    """
+
+    def __init__(self, scheme: Scheme) -> None:
+        self._scheme = scheme
+
+    def __missing__(self, backend: Backend | None) -> DecodeObjects | None:
+        if backend is None:
+            return self[kernels.choice.load()]
+        scheme, found = self._scheme, None
+        rule = None
+        if not (scheme.gated or scheme.pieces > 1 or scheme.cache is not None):
+            rule = scheme.jit_rule()
+        if rule is not None:
+            dtypes = []
+            for dtype in GRADIENT_DTYPES:
+                with suppress(TypeError):  # real messages, of a code that sends complex ones
+                    form = _format_of(scheme, np.empty(2, dtype), None)
+                    dtypes.append(Dtypes(form.message_dtype, form.gradient_dtype, form.decode_mode))
+            found = bind_decode(rule, dtypes)
+        self[backend] = found
+        return found
 
 
 class Plan:
@@ -217,7 +259,7 @@ def decode(
     check_finite: bool,
     tracker: Any,
 ) -> Any:
-    """`Code.decode`: at once, where arrays fit as they are and the thread's plan is known."""
+    """`Code.decode`: without checks that the thread's plan, if it is known, leaves to kernels."""
     came: NDArray[np.int64]
     if type(survivors) is np.ndarray and survivors.dtype is _INT64 and survivors.ndim == 1:
         came = survivors
@@ -245,7 +287,10 @@ def decode(
             buffer, fill, run, kind, shape = plan.at_once
             target = fitting(out, kind, shape)
             if target is not None:
-                buffer[:f] = came
+                try:
+                    buffer[:f] = came
+                except ValueError:  # which a memoryview raises for an array that is not aligned
+                    buffer[:f] = came.copy()
                 fill(f, method)
                 if not (run.stacked if stacked else run.objects)(messages, target, f):
                     return target
@@ -340,6 +385,7 @@ class BoundDecoder:
     """
 
     __slots__ = (
+        "_arrays",
         "_at_once",
         "_check",
         "_coefficients",
@@ -364,6 +410,7 @@ class BoundDecoder:
         out: Output | None,
         p: int | None,
         check_finite: bool,
+        objects: DecodeObjects | None = None,
     ) -> None:
         device = messages.device if lies_elsewhere(messages) else None
         whole = view_of("messages", messages) if device is None else messages
@@ -401,11 +448,11 @@ class BoundDecoder:
         simple = len(self._passes) == 1 and not (self._gated or form.scaled)
         self._once = self._passes[0] if simple else None
         self._at_once: Any = None
-        if simple and scheme.cache is None and form.unit in _UNITS:
-            rule = scheme.jit_rule()
-            if isinstance(rule, CyclicRule):
-                reals = form.reals(self._sums, mode)
-                self._at_once = bind_decode(rule, mode, rows, decoder.vector, reals, check_finite)
+        if simple and objects and form.message_dtype in GRADIENT_DTYPES:
+            # as the arrays that C knows: of no subclass, nor of a dtype that was unpickled
+            all_, sums = (np.asarray(each).view(each.dtype.char) for each in (whole, target))
+            self._arrays, flags = (all_, sums), CHOSEN + (CHECK if check_finite else 0)
+            self._at_once = partial(objects.decode, id(all_), id(sums), flags)
 
     def __repr__(self) -> str:
         size = self.form.gradient_size
@@ -589,6 +636,37 @@ def jit(code: Coded) -> JittedCode:
 # ------------------------------------------------------------------------------------- encoding
 
 
+class Encoders(dict[tuple[Backend | None, int, int], Callable[[int, int], int] | None]):
+    """What encodes arrays that nobody has looked at, by backend, worker and index; None if nothing.
+
+    The functions are those of `bind_encode_objects`.
+    """
+
+    def __init__(self, scheme: Scheme) -> None:
+        self._scheme = scheme
+
+    def __missing__(self, key: tuple[Backend | None, int, int]) -> Callable[[int, int], int] | None:
+        (backend, worker, index), scheme, found = key, self._scheme, None
+        if backend is None:
+            return self[kernels.choice.load(), worker, index]
+        scheme.message_number(worker, index)
+        coef = np.ascontiguousarray(scheme.coefficients(worker, index))
+        if coef.ndim == 1 and coef.all():  # else a partial gradient would not be read
+            dtypes = []
+            for dtype in GRADIENT_DTYPES:
+                with suppress(TypeError):
+                    form = _partial_format(scheme, np.empty(2, dtype), None)
+                    if EncodingPlan(scheme, worker, coef, form).whole:
+                        dtypes.append(
+                            Dtypes(form.partial_dtype, form.message_dtype, form.encode_mode)
+                        )
+            found = bind_encode_objects(coef, dtypes)
+        if len(self) >= ROWS_KEPT:
+            self.clear()
+        self[key] = found
+        return found
+
+
 class EncodingPlan:
     """How one of a worker's messages is made of its partial gradients, of one format.
 
@@ -631,10 +709,7 @@ class EncodingPlan:
         first = as_array("a partial gradient", given[0])
         if first.ndim != 1:
             raise ValueError(f"a partial gradient must be a vector, not of shape {first.shape}")
-        dtype = check_dtype(first.dtype, halves=True, integers=True)
-        if scheme.layout == "complex data" and not (is_half(dtype) or is_integer(dtype)):
-            dtype = real_of(dtype, "partial gradients")
-        form = scheme.format(first.size, dtype, message_dtype)
+        form = _partial_format(scheme, first, message_dtype)
         plan = cls(scheme, worker, coef, form)
         row, message = (form.partial_dtype, first.size), (form.message_dtype, *plan.shape)
         if plan.whole and coef.all():
@@ -680,7 +755,7 @@ def encode(
     index: Any,
     message_dtype: DTypeLike | None,
 ) -> Any:
-    """`Code.encode`: at once, where arrays fit as they are and the plan is known."""
+    """`Code.encode`: without checks that the plan, if it is known, leaves to kernels."""
     dtype, stacked = None, type(partials) is np.ndarray
     if stacked:
         if partials.ndim == 2 and partials.flags.c_contiguous:
@@ -704,6 +779,14 @@ def encode(
                     return message
     given = as_rows("the partial gradients", partials)
     return EncodingPlan.of(scheme, worker, index, given, message_dtype).encode(given, out)
+
+
+def _partial_format(scheme: Scheme, first: NDArray[Any], message_dtype: DTypeLike | None) -> Format:
+    """Format of messages of partial gradients like this one."""
+    dtype = check_dtype(first.dtype, halves=True, integers=True)
+    if scheme.layout == "complex data" and not (is_half(dtype) or is_integer(dtype)):
+        dtype = real_of(dtype, "partial gradients")
+    return scheme.format(first.size, dtype, message_dtype)
 
 
 def _bind(

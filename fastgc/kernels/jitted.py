@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +11,20 @@ from numpy.typing import NDArray
 from .cyclic import CyclicTables
 from .dispatch import kernel
 from .numpy.cover import CellsPlan, EdgesPlan, TilingPlan
-from .rows import Rows
 
-__all__ = ["CyclicRule", "JittedCode", "PlacedRule", "VectorRule", "bind_decode", "jitted_code"]
+__all__ = [
+    "CHECK",
+    "CHOSEN",
+    "CyclicRule",
+    "DecodeObjects",
+    "Dtypes",
+    "JittedCode",
+    "PlacedRule",
+    "VectorRule",
+    "bind_decode",
+    "bind_encode_objects",
+    "jitted_code",
+]
 
 
 class CyclicRule(NamedTuple):
@@ -95,13 +106,64 @@ def addresses_in_c(rule: VectorRule) -> NDArray[np.int64] | None:
     return None
 
 
-@kernel
-def bind_decode(
-    rule: CyclicRule, mode: int, rows: Rows, vector: NDArray[Any], out: NDArray[Any], check: bool
-) -> Callable[[int], int] | None:
-    """``decode(id(survivors)) -> status``, all at once; None where C does not read array objects.
+class Dtypes(NamedTuple):
+    """Dtypes of rows in an array, and of the vector that they are combined to.
 
-    Any status but `Status.OK` is no more than a reason to do it step by step, which tells what is
-    wrong.
+    Attributes
+    ----------
+    rows, out : numpy dtype
+        Of floats, doubles, or complex numbers of these.
+    mode : int
+        As in `fastgc.kernels.combine`.
     """
+
+    rows: np.dtype[Any]
+    out: np.dtype[Any]
+    mode: int
+
+
+class DecodeObjects(NamedTuple):
+    """Decoding of arrays that nobody has looked at, by their ``id``.
+
+    Threads may call these at the same time. They return ``Status.OK``. Any other status is no more
+    than a reason to do it step by step, which tells what is wrong; nothing has been written then,
+    except for ``Status.NOT_FINITE``.
+
+    Attributes
+    ----------
+    decode : callable
+        ``decode(id(messages), id(out), flags, id(survivors))``. Flags are `CHECK`, to find what is
+        not finite, and `CHOSEN`, if `messages` has a row for each message of a round, and not only
+        for each survivor.
+    vector : callable
+        ``vector(id(out), id(survivors))``, for messages of float64.
+    vectors : numpy dtype
+        Of decoding vectors.
+    gradients : dict
+        Dtypes of gradients, by those of messages.
+    """
+
+    decode: Callable[[int, int, int, int], int]
+    vector: Callable[[int, int], int]
+    vectors: np.dtype[Any]
+    gradients: dict[np.dtype[Any], np.dtype[Any]]
+
+
+CHECK, CHOSEN = 2, 16  # csrc/fastgc.h's flags
+
+
+@kernel
+def bind_decode(rule: VectorRule, dtypes: Sequence[Dtypes]) -> DecodeObjects | None:
+    """Prepare to decode messages of these dtypes; None where C does not read array objects.
+
+    Nor does it for a `PlacedRule`.
+    """
+    return None
+
+
+@kernel
+def bind_encode_objects(
+    coef: NDArray[Any], dtypes: Sequence[Dtypes]
+) -> Callable[[int, int], int] | None:
+    """Prepare ``encode(id(partials), id(out)) -> status``, likewise, by contiguous coefficients."""
     return None
