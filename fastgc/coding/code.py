@@ -292,14 +292,17 @@ class Code(Recorded):
         """
         if (
             type(partials) is np.ndarray
-            and type(out) is np.ndarray
             and type(worker) is int
             and type(index) is int
             and message_dtype is None
+            and (objects := self._object_encoders[choice.active, worker, index])
         ):
-            at_once = self._object_encoders[choice.active, worker, index]
-            if at_once and not at_once(id(partials), id(out)):
-                return out
+            target, to = out, objects.dtypes.get(partials.dtype) if out is None else None
+            if to is not None and partials.ndim == 2:
+                p = partials.shape[1]
+                target = np.empty(p + (p & to.padded), to.out)
+            if not objects.encode(id(partials), id(target)):
+                return target  # type: ignore[return-value]
         found: NDArray[Any] = encode(self.scheme, worker, partials, out, index, message_dtype)
         return found
 
@@ -618,8 +621,9 @@ class Code(Recorded):
             and tracker is None
             and (objects := self._object_decoders[choice.active])
         ):
-            kind = objects.gradients.get(messages.dtype) if out is None else None
-            target = out if kind is None else np.empty(messages.shape[-1:], kind)
+            target, to = out, objects.dtypes.get(messages.dtype) if out is None else None
+            if to is not None and messages.ndim == 2:
+                target = np.empty(messages.shape[1], to.out)
             flags = CHECK if check_finite else 0
             if not objects.decode(id(messages), id(target), flags, id(survivors)):
                 return target  # type: ignore[return-value]

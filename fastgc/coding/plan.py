@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -43,12 +43,13 @@ from ..kernels.jitted import (
     CHOSEN,
     DecodeObjects,
     Dtypes,
+    EncodeObjects,
     JittedCode,
     bind_decode,
     bind_encode_objects,
     jitted_code,
 )
-from ..kernels.rows import DOUBLE
+from ..kernels.rows import DOUBLE, PACKED
 from .approximation import check_partial, nearest_vector
 from .format import Format, real_of, scaled_vector
 from .scheme import FORMATS_KEPT, ROWS_KEPT, Coded, Scheme
@@ -99,10 +100,15 @@ class Decoders(dict[Backend | None, DecodeObjects | None]):
             for dtype in GRADIENT_DTYPES:
                 with suppress(TypeError):  # real messages, of a code that sends complex ones
                     form = _format_of(scheme, np.empty(2, dtype), None)
-                    dtypes.append(Dtypes(form.message_dtype, form.gradient_dtype, form.decode_mode))
-            found = bind_decode(rule, dtypes)
+                    kinds = form.message_dtype, form.gradient_dtype
+                    dtypes.append(_dtypes(*kinds, form.decode_mode))
+            found = bind_decode(rule, tuple(dtypes))
         self[backend] = found
         return found
+
+
+def _dtypes(rows: np.dtype[Any], out: np.dtype[Any], mode: int) -> Dtypes:
+    return Dtypes(rows, out, mode, int(mode == PACKED and rows.kind != "c"))
 
 
 class Plan:
@@ -636,35 +642,37 @@ def jit(code: Coded) -> JittedCode:
 # ------------------------------------------------------------------------------------- encoding
 
 
-class Encoders(dict[tuple[Backend | None, int, int], Callable[[int, int], int] | None]):
+class Encoders(dict[tuple[Backend | None, int, int], EncodeObjects | None]):
     """What encodes arrays that nobody has looked at, by backend, worker and index; None if nothing.
 
-    The functions are those of `bind_encode_objects`.
+    Only where a message is one combination, in which no coefficient is zero.
     """
 
     def __init__(self, scheme: Scheme) -> None:
         self._scheme = scheme
 
-    def __missing__(self, key: tuple[Backend | None, int, int]) -> Callable[[int, int], int] | None:
-        (backend, worker, index), scheme, found = key, self._scheme, None
+    def __missing__(self, key: tuple[Backend | None, int, int]) -> EncodeObjects | None:
+        backend, worker, index = key
         if backend is None:
             return self[kernels.choice.load(), worker, index]
-        scheme.message_number(worker, index)
-        coef = np.ascontiguousarray(scheme.coefficients(worker, index))
-        if coef.ndim == 1 and coef.all():  # else a partial gradient would not be read
-            dtypes = []
-            for dtype in GRADIENT_DTYPES:
-                with suppress(TypeError):
-                    form = _partial_format(scheme, np.empty(2, dtype), None)
-                    if EncodingPlan(scheme, worker, coef, form).whole:
-                        dtypes.append(
-                            Dtypes(form.partial_dtype, form.message_dtype, form.encode_mode)
-                        )
-            found = bind_encode_objects(coef, dtypes)
+        self._scheme.message_number(worker, index)
+        coef = np.ascontiguousarray(self._scheme.coefficients(worker, index))
+        whole = coef.ndim == 1 and coef.all()  # else a partial gradient would not be read
+        found = bind_encode_objects(coef, self._dtypes) if whole else None
         if len(self) >= ROWS_KEPT:
             self.clear()
         self[key] = found
         return found
+
+    @cached_property
+    def _dtypes(self) -> tuple[Dtypes, ...]:
+        found = []
+        for dtype in GRADIENT_DTYPES:
+            with suppress(TypeError):
+                form = _partial_format(self._scheme, np.empty(2, dtype), None)
+                if form.adds_up:
+                    found.append(_dtypes(form.partial_dtype, form.message_dtype, form.encode_mode))
+        return tuple(found)
 
 
 class EncodingPlan:
@@ -689,8 +697,7 @@ class EncodingPlan:
         self.coef, self.form = np.ascontiguousarray(coef), form
         self.pairs = scheme.pair_row(worker) if form.paired else None
         self.shape = (form.message_size,)
-        same = form.sum_dtype == form.message_dtype and form.row_dtype == form.partial_dtype
-        self.whole = same and not (form.paired or form.pieces > 1)
+        self.whole = form.adds_up
         self.run: kernels.unchecked.Combinations | None = None
 
     @classmethod

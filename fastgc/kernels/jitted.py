@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ __all__ = [
     "CyclicRule",
     "DecodeObjects",
     "Dtypes",
+    "EncodeObjects",
     "JittedCode",
     "PlacedRule",
     "VectorRule",
@@ -115,11 +116,14 @@ class Dtypes(NamedTuple):
         Of floats, doubles, or complex numbers of these.
     mode : int
         As in `fastgc.kernels.combine`.
+    padded : int
+        1 where messages are of pairs, and so one longer than gradients of odd length; else 0.
     """
 
     rows: np.dtype[Any]
     out: np.dtype[Any]
     mode: int
+    padded: int
 
 
 class DecodeObjects(NamedTuple):
@@ -139,21 +143,36 @@ class DecodeObjects(NamedTuple):
         ``vector(id(out), id(survivors))``, for messages of float64.
     vectors : numpy dtype
         Of decoding vectors.
-    gradients : dict
-        Dtypes of gradients, by those of messages.
+    dtypes : dict
+        By those of messages.
     """
 
     decode: Callable[[int, int, int, int], int]
     vector: Callable[[int, int], int]
     vectors: np.dtype[Any]
-    gradients: dict[np.dtype[Any], np.dtype[Any]]
+    dtypes: dict[np.dtype[Any], Dtypes]
+
+
+class EncodeObjects(NamedTuple):
+    """Encoding of arrays that nobody has looked at, likewise.
+
+    Attributes
+    ----------
+    encode : callable
+        ``encode(id(partials), id(out))``.
+    dtypes : dict
+        By those of partial gradients.
+    """
+
+    encode: Callable[[int, int], int]
+    dtypes: dict[np.dtype[Any], Dtypes]
 
 
 CHECK, CHOSEN = 2, 16  # csrc/fastgc.h's flags
 
 
 @kernel
-def bind_decode(rule: VectorRule, dtypes: Sequence[Dtypes]) -> DecodeObjects | None:
+def bind_decode(rule: VectorRule, dtypes: tuple[Dtypes, ...]) -> DecodeObjects | None:
     """Prepare to decode messages of these dtypes; None where C does not read array objects.
 
     Nor does it for a `PlacedRule`.
@@ -162,8 +181,6 @@ def bind_decode(rule: VectorRule, dtypes: Sequence[Dtypes]) -> DecodeObjects | N
 
 
 @kernel
-def bind_encode_objects(
-    coef: NDArray[Any], dtypes: Sequence[Dtypes]
-) -> Callable[[int, int], int] | None:
-    """Prepare ``encode(id(partials), id(out)) -> status``, likewise, by contiguous coefficients."""
+def bind_encode_objects(coef: NDArray[Any], dtypes: tuple[Dtypes, ...]) -> EncodeObjects | None:
+    """Prepare to encode partial gradients of these dtypes, likewise; `coef` is contiguous."""
     return None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
 from .. import numpy as plain
 from .._cffi import ffi, lib
 from ..cyclic import Status
-from ..jitted import CyclicRule, DecodeObjects, PlacedRule
+from ..jitted import CyclicRule, DecodeObjects, EncodeObjects, PlacedRule
 from ..rows import (
     INTEGER,
     PACKED,
@@ -220,17 +220,19 @@ def bind_add(mode, coef, weights, length, dtype, out, energy):
     return add
 
 
+@lru_cache(maxsize=16)
 def _known(dtypes):
-    """Arrays of these dtypes as C knows them."""
+    """Arrays of these dtypes as C knows them, and as `DecodeObjects` does."""
     table = ffi.new("fgc_dtypes[]", len(dtypes))
     for struct, each in zip(table, dtypes, strict=True):
         doubled = each.mode in (REAL, PACKED) and each.rows.kind == "c"
         struct.rows, struct.out = _pointer(each.rows), _pointer(each.out)
         struct.mode, struct.doubles = each.mode, kind_of(each.rows) == "double"
         struct.bytes, struct.reals = each.rows.itemsize, 2 if doubled else 1
-        struct.padded = each.mode == PACKED and not doubled
+        struct.padded = each.padded
     pointed_to[table] = dtypes
-    return struct_of("fgc_known", type=_pointer(np.ndarray), dtypes=table, count=len(dtypes))
+    known = struct_of("fgc_known", type=_pointer(np.ndarray), dtypes=table, count=len(dtypes))
+    return known, {each.rows: each for each in dtypes}
 
 
 def _pointer(thing):
@@ -245,10 +247,11 @@ def bind_decode(rule, dtypes):
         longest = rule.longest.tolist()
         cyclic = {"method": rule.method, "longest": longest, "factors": rule.factors}
     vectors = np.dtype(np.complex128 if cyclic else np.float64)
+    known, by_rows = _known(dtypes)
     of, plan, messages, work = rule_struct(rule)
     struct = struct_of(
         "fgc_decoder",
-        known=_known(dtypes),
+        known=known,
         numbers=_pointer(np.dtype(np.int64)),
         vectors=_pointer(vectors),
         messages=messages,
@@ -262,12 +265,13 @@ def bind_decode(rule, dtypes):
     decode, vector = (
         partial(call, struct) for call in (lib.fgc_decode_objects, lib.fgc_vector_of_object)
     )
-    return DecodeObjects(decode, vector, vectors, {each.rows: each.out for each in dtypes})
+    return DecodeObjects(decode, vector, vectors, by_rows)
 
 
 def bind_encode_objects(coef, dtypes):
     if not _KNOWN_LAYOUT:
         return None
+    known, by_rows = _known(dtypes)
     coef_ = ffi.from_buffer("double[]", coef)
-    struct = struct_of("fgc_encoder", known=_known(dtypes), coef=coef_, count=len(coef))
-    return partial(lib.fgc_encode_objects, struct)
+    struct = struct_of("fgc_encoder", known=known, coef=coef_, count=len(coef))
+    return EncodeObjects(partial(lib.fgc_encode_objects, struct), by_rows)
