@@ -142,7 +142,8 @@ enum {
     FGC_ACCUMULATE = 1, /* add to out instead of overwriting it */
     FGC_CHECK = 2,
     FGC_PAIRED = 4, /* in combinations of pairs: rows hold pairs, too; else doubles */
-    FGC_ROUNDED = 8 /* in combinations of pairs: out holds doubles; else pairs */
+    FGC_ROUNDED = 8, /* in combinations of pairs: out holds doubles; else pairs */
+    FGC_CHOSEN = 16 /* in fgc_decode_objects: messages of all workers are given, not of survivors */
 };
 
 /* The following functions are split over threads if they take long enough: see fgc_pool_set. Their
@@ -188,6 +189,7 @@ typedef struct {
     const double *coef;
     int64_t stride; /* bytes from one row to the next; 0: rows lie anywhere */
     int objects;    /* whether addresses are those of Python's array objects */
+    const int64_t *numbers; /* of the rows to combine; NULL: the first ones */
     int64_t extent, in_len, out_len;
 } fgc_apart;
 
@@ -199,30 +201,6 @@ typedef struct {
                                         int64_t count);
 FGC_KINDS(FGC_COMBINE_APART)
 #undef FGC_COMBINE_APART
-
-/* What a decoder is bound to: it computes a decoding vector, and by it a combination of chosen rows. */
-typedef struct {
-    const fgc_cyclic *code;
-    int64_t *survivors; /* it and `vector` have room for all workers */
-    double *vector;
-    void *work;
-    double longest;
-    fgc_method method;
-    int64_t factors; /* with at least so many survivors and stragglers, the caller uses transforms */
-    const void *type, *dtype; /* of an array of int64 */
-    fgc_mode mode;
-    int flags;
-    const uintptr_t *table;
-    int64_t extent, in_len, out_len;
-} fgc_bound;
-
-/* Compute both for the survivors in an array object. Returns FGC_MISPLACED, with nothing written, if the
- * object is not an array of aligned, contiguous int64, or if `factors` leaves it to transforms; else the
- * first status that is not FGC_OK. */
-#define FGC_DECODE_BOUND(kind, read, real)                                                         \
-    fgc_status fgc_decode_bound_##kind(const fgc_bound *plan, real *out, uintptr_t survivors);
-FGC_KINDS(FGC_DECODE_BOUND)
-#undef FGC_DECODE_BOUND
 
 /* Add coef[at] times one row to `out` (without FGC_ACCUMULATE in `flags`, write it there), and weight[at]
  * times its sum of squares to *energy. The row is checked as in fgc_combine_apart. Returns FGC_MISPLACED or
@@ -373,6 +351,54 @@ typedef struct {
  * FGC_TOO_FEW if sums are not 1 and fewer messages than `need` came; else the same as fgc_cells_vector. */
 fgc_status fgc_edges_vector(const fgc_edges *of, const int64_t *survivors, double *out, void *work,
                             int64_t f);
+
+/* Rows of a 2-D array, whose lines are contiguous, and the vector that they are combined to. */
+typedef struct {
+    const void *rows, *out; /* dtypes */
+    fgc_mode mode;
+    int doubles;    /* whether reals are doubles, and not floats */
+    int64_t bytes;  /* of an element of rows */
+    int64_t reals;  /* of an element, as `mode` takes rows and output */
+    int64_t padded; /* 1: messages are of pairs, and so one longer than gradients of odd length; or 0 */
+} fgc_dtypes;
+
+/* The array objects that C reads by itself. For any other the functions return FGC_MISPLACED. */
+typedef struct {
+    const void *type; /* of NumPy's arrays */
+    const fgc_dtypes *dtypes;
+    int64_t count;
+} fgc_known;
+
+/* What decodes array objects. Nobody writes to it, so threads may share it. */
+typedef struct {
+    const fgc_known *known;
+    const void *numbers, *vectors; /* dtypes of survivors, int64, and of decoding vectors */
+    int64_t messages, reals;       /* of a round; doubles of a coefficient, 1 or 2 */
+    int64_t work;                  /* bytes of work space */
+    fgc_rule rule;                 /* FGC_BLOCKS, FGC_CELLS, FGC_TILING or FGC_EDGES, */
+    const void *plan;              /* and an fgc_cyclic, fgc_cells, fgc_tiling or fgc_edges */
+    fgc_method method;             /* of an fgc_cyclic, as the following: */
+    double longest[2];             /* as in fgc_decoding_vector, of floats and of doubles */
+    int64_t factors;               /* so many survivors, and as many others, are left to transforms */
+} fgc_decoder;
+
+/* Write the decoding vector for the survivors in one array object to another; or the combination of
+ * messages by it. With FGC_CHOSEN `messages` has a row for each message of a round, else for each
+ * survivor. Nothing is written unless FGC_OK or FGC_NOT_FINITE is returned. Any other status means only
+ * that the caller must decode step by step. It is FGC_MISPLACED if an object is not the contiguous,
+ * aligned array that is expected, if the output overlaps a row, or if `factors` leaves the vector to
+ * transforms. */
+fgc_status fgc_vector_of_object(const fgc_decoder *of, uintptr_t out, uintptr_t survivors);
+fgc_status fgc_decode_objects(const fgc_decoder *of, uintptr_t messages, uintptr_t out, int flags,
+                              uintptr_t survivors);
+
+/* What encodes array objects, in the same way: `partials` has `count` rows. */
+typedef struct {
+    const fgc_known *known;
+    const double *coef;
+    int64_t count;
+} fgc_encoder;
+fgc_status fgc_encode_objects(const fgc_encoder *of, uintptr_t partials, uintptr_t out);
 
 /* The initial values of `least` and `spin`, in nanoseconds. */
 enum { FGC_LEAST = 8000, FGC_SPIN = 50000 };

@@ -164,6 +164,7 @@ def test_every_benchmark_with_a_table_is_in_a_section():
     there = {path.stem for path in BENCHES.glob("test_*.py")}
     there |= {
         "assignments",
+        "calls",
         "glance",
         "graphs",
         "jitted_loop",

@@ -1,11 +1,16 @@
-"""Decoders that are bound to arrays: all at once in C, where that is all there is to do."""
+"""Decoders bound to arrays, and verbs: all at once in C, where that is all there is to do."""
+
+import copy
+import pickle
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import fastgc
-from fastgc import NonFiniteMessageError, NotDecodableError
-from fastgc.coding.plan import BoundDecoder
+from fastgc import NonFiniteMessageError, NotDecodableError, kernels
+from fastgc.kernels import Status
 
 pytestmark = [
     pytest.mark.any_backend,
@@ -19,6 +24,12 @@ CODES = [
     fastgc.ReedSolomon(80, stragglers=12),
     fastgc.ReedSolomon(40, stragglers=18, root=1),
     fastgc.ReedSolomon(700, stragglers=300),
+]
+PLAIN_SUMS = [
+    fastgc.BinaryCode(8, stragglers=2),
+    fastgc.FractionalRepetition(9, stragglers=2),
+    fastgc.Uncoded(5),
+    fastgc.GraphCode(8, 9, degree=3),
 ]
 DTYPES = [np.float32, np.float64, np.complex64, np.complex128]
 EVERY_CODE = pytest.mark.parametrize("code", CODES, ids=repr)
@@ -110,10 +121,359 @@ def test_a_scheme_that_fills_vectors_itself_is_asked():
             return twice
 
     code, scheme = CODES[0], CODES[0].scheme
-    doubled = object.__new__(Doubled)
-    doubled.__dict__ |= scheme.__dict__
-    messages = np.random.default_rng(0).standard_normal((7, 4))
-    own = BoundDecoder(doubled, messages, None, None, True)
-    expected = 2 * code.decode(np.arange(5), messages[:5])
-    np.testing.assert_allclose(own(np.arange(5)), expected, rtol=1e-12)
-    assert doubled.jit_rule() is None
+    doubled = fastgc.Code(Doubled(scheme._clusters, packed=True))
+    messages, survivors = np.random.default_rng(0).standard_normal((7, 4)), np.arange(5)
+    vector, gradient = np.empty(5, complex), np.empty(4)
+    expected = 2 * code.decode(survivors, messages[:5])
+    for _ in range(2):
+        doubled.decode(survivors, messages[:5], gradient)
+        doubled.decoding_vector(survivors, out=vector)
+        np.testing.assert_allclose(gradient, expected, rtol=1e-12)
+        np.testing.assert_allclose(vector, 2 * code.decoding_vector(survivors), rtol=1e-12)
+    np.testing.assert_allclose(doubled.bind(messages)(survivors), expected, rtol=1e-12)
+    assert doubled.scheme.jit_rule() is None
+
+
+# ---------------------------------------------------------------------------------------- verbs
+
+
+@pytest.fixture
+def in_c():
+    with fastgc.use_backend("c"):
+        yield
+
+
+def counting(code):
+    """Statuses of what is tried at once of a code, or skip."""
+    found, tried = code._object_decoders[kernels.choice.active], Counter()
+    if found is None:
+        pytest.skip("array objects are not known")
+
+    def counted(name, call):
+        def told(*given):
+            status = call(*given)
+            tried[name, Status(status)] += 1
+            return status
+
+        return told
+
+    code._object_decoders[kernels.choice.active] = found._replace(
+        decode=counted("decode", found.decode), vector=counted("vector", found.vector)
+    )
+    for worker in range(code.n):
+        at_once = code._object_encoders[kernels.choice.active, worker, 0]
+        code._object_encoders[kernels.choice.active, worker, 0] = at_once._replace(
+            encode=counted("encode", at_once.encode)
+        )
+    return tried
+
+
+def result(call):
+    """What a call returns, or the type and the text of its error."""
+    try:
+        return call()
+    except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
+        return type(error), str(error)
+
+
+def fresh(code):
+    return pickle.loads(pickle.dumps(code))
+
+
+def numbers(rng, shape, dtype):
+    found = rng.standard_normal(shape)
+    return (found + 1j * found[::-1] if np.dtype(dtype).kind == "c" else found).astype(dtype)
+
+
+@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+@pytest.mark.parametrize("code", [*CODES[:4], *PLAIN_SUMS], ids=repr)
+def test_verbs_are_done_at_once(code, dtype, in_c):
+    """Of every dtype, length, order of survivors and way that rows lie in an array."""
+    if not code.scheme.packed and np.dtype(dtype).kind == "c":
+        pytest.skip("there are no such gradients")
+    code, rng = fresh(code), np.random.default_rng(0)
+    tried, done = counting(code), Counter()
+    for p in (1, 2, 5, 130):
+        form = code.scheme.format(p, dtype)
+        size, kind = form.message_size, form.message_dtype
+        room = numbers(rng, (2 * code.n, size + 3), kind)
+        for f in sorted({code.threshold, min(code.threshold + 1, code.n), code.n}):
+            came = rng.permutation(code.n)[:f]
+            steady = code.decoding_vector(came.tolist())
+            same = code.decoding_vector(came)
+            np.testing.assert_array_equal(same, steady)
+            out = np.empty_like(steady)
+            assert code.decoding_vector(came, out=out) is out
+            np.testing.assert_array_equal(out, steady)
+            done["vector", Status.OK] += 2
+            for rows in (room[:f, :size].copy(), room[:f, 3:], room[1::2, 1:-2][:f][::-1]):
+                truth = code.decode(came, tuple(rows))
+                made = code.decode(came, rows)
+                assert made.dtype == truth.dtype
+                np.testing.assert_array_equal(made, truth)
+                done["decode", Status.OK] += 1
+                for check in (True, False):
+                    out = np.empty(p, form.gradient_dtype)
+                    assert code.decode(came, rows, out, check_finite=check) is out
+                    np.testing.assert_array_equal(out, truth[:p])
+                    done["decode", Status.OK] += 1
+        for worker in range(min(code.n, 5)):
+            load = code.partitions(worker).size
+            partials = numbers(rng, (2 * load, p + 1), form.partial_dtype)
+            out = np.empty(size, kind)
+            for rows in (partials[:load, 1:].copy(), partials[::-2, :-1]):
+                assert code.encode(worker, rows, out) is out
+                steady = code.encode(worker, tuple(rows))
+                for found in (out, code.encode(worker, rows)):
+                    assert found.dtype == steady.dtype
+                    np.testing.assert_array_equal(found, steady)
+                    done["encode", Status.OK] += 1
+    assert tried == done
+
+
+def unaligned(array):
+    found = np.empty(array.nbytes + 1, np.uint8)[1:].view(array.dtype).reshape(array.shape)
+    found[...] = array
+    return found
+
+
+def fixed(array):
+    array.flags.writeable = False
+    return array
+
+
+class Sub(np.ndarray):
+    pass
+
+
+def test_survivors_of_any_kind_are_taken_or_refused_as_a_list_of_them(in_c):
+    code = fresh(CODES[0])
+    tried, rng = counting(code), np.random.default_rng(0)
+    right, mask = np.array([6, 0, 3, 2, 5]), np.zeros(7, bool)
+    mask[right] = True
+    taken = [right, right[::-1].copy(), fixed(right.copy()), np.arange(7), np.arange(1, 7)]
+    others = [np.repeat(right, 2)[::2], right[::-1], right.astype(">i8"), right.astype(np.int32)]
+    others += [right.astype(np.uint64), right.view(Sub), unaligned(right), mask, ~mask]
+    others += [right.astype(float), right[:, None], right[:4], right[:0], np.array(3)]
+    others += [
+        np.array(x) for x in ([0, 1, 2, 3, 3], [0, 1, 2, 3, 7], [-1, 0, 1, 2, 3], [2**62] * 5)
+    ]
+    others.append(np.arange(5000) % 7)
+    for count, survivors in enumerate([*taken, *others]):
+        f = int(survivors.sum()) if survivors.dtype == bool else survivors.size
+        rows, out, vector = rng.standard_normal((f, 6)), np.full(6, 7.0), np.full(f, 7.0 + 1j)
+        given = survivors.tolist() if survivors.dtype.kind != "f" else survivors
+        truth = result(lambda: code.decode(given, tuple(rows)))  # noqa: B023
+        found = result(lambda: code.decode(survivors, rows, out))  # noqa: B023
+        own = result(lambda: code.decoding_vector(given))  # noqa: B023
+        filled = result(lambda: code.decoding_vector(survivors, out=vector))  # noqa: B023
+        again = result(lambda: code.decoding_vector(survivors))  # noqa: B023
+        if isinstance(truth, tuple):
+            assert found == truth, survivors
+            assert filled == again == own
+            assert (out == 7).all()
+            assert (vector == 7 + 1j).all()
+        else:
+            np.testing.assert_array_equal(found, truth)
+            np.testing.assert_array_equal(filled, own)
+            np.testing.assert_array_equal(again, own)
+            assert found is out
+            assert filled is vector
+        if count < len(taken):
+            assert tried["decode", Status.OK] == tried["vector", Status.OK] / 2 == count + 1
+    assert tried["decode", Status.OK] == len(taken)
+
+
+def test_what_vectors_cannot_be_written_to_is_refused(in_c):
+    code, came = fresh(CODES[0]), np.arange(5)
+    tried, right = counting(code), np.full(5, 7 + 1j)
+    good = code.decoding_vector(came)
+    for out, says in (
+        (fixed(right.copy()), "read-only"),
+        (np.repeat(right, 2)[::2], "contiguous"),
+        (right[::-1], "contiguous"),
+        (unaligned(right), "aligned"),
+        (right.astype(np.complex64), "dtype"),
+        (np.full(5, 7.0), "dtype"),
+        (right[:4].copy(), "shape"),
+        (np.full(6, 7 + 1j), "shape"),
+        (right[None].copy(), "shape"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=says):
+            code.decoding_vector(came, out=out)
+        assert (out.real == 7).all()
+    with pytest.raises(TypeError, match="memory"):
+        code.decoding_vector(came, out=[0] * 5)
+    own = right.copy().view(Sub)
+    assert code.decoding_vector(came, out=own) is own
+    np.testing.assert_array_equal(own, good)
+    assert tried["vector", Status.OK] == 1
+    # where survivors lie
+    room = np.empty(5, complex)
+    mine = room.view(np.int64)[5:]
+    mine[:] = came
+    np.testing.assert_array_equal(code.decoding_vector(mine, out=room), good)
+    assert tried["vector", Status.OK] == 2
+    single = code.decoding_vector(came, message_dtype=np.float32, out=room)
+    np.testing.assert_array_equal(single, good)
+    assert code.decoding_vector(came, "locator", out=room) is room
+    assert tried["vector", Status.OK] == 2
+
+
+def test_gradients_lie_where_messages_do(in_c):
+    """Then messages are read first, and nothing else may be told apart by that."""
+    code, rng = fresh(CODES[0]), np.random.default_rng(0)
+    tried, came = counting(code), np.array([6, 0, 3, 2, 5])
+    for at in range(5):
+        room = rng.standard_normal((5, 12))
+        rows = room[:, :6]
+        truth = code.decode(came, tuple(rows.copy()))
+        apart = room[at, 6:]
+        np.testing.assert_array_equal(code.decode(came, rows, apart), truth)
+        assert tried["decode", Status.OK] == at + 1
+        for begin in (0, 1, 5):
+            own = room.copy()
+            out = own[at, begin : begin + 6]
+            np.testing.assert_array_equal(code.decode(came, own[:, :6], out), truth)
+        with pytest.raises(ValueError, match="shares memory"):
+            code.encode(0, room[:3, :6], room[2, 5:11])
+    assert tried["decode", Status.MISPLACED] == 15
+    assert tried["encode", Status.MISPLACED] == 5
+
+
+def test_messages_that_are_not_finite_are_found(in_c):
+    code, came = fresh(CODES[0]), np.array([6, 0, 3, 2, 5])
+    tried, rows, out = counting(code), np.ones((5, 4)), np.empty(4)
+    for bad in (np.nan, np.inf):
+        rows[2, 1] = bad
+        with pytest.raises(NonFiniteMessageError, match="worker 3"):
+            code.decode(came, rows, out)
+        assert not np.isfinite(code.decode(came, rows, out, check_finite=False)).all()
+    assert tried == {("decode", Status.OK): 2, ("decode", Status.NOT_FINITE): 2}
+    for count in (4, 6):
+        with pytest.raises(ValueError, match=f"5 survivors, but {count} messages"):
+            code.decode(came, np.ones((count, 4)), out)
+    for size in (3, 5, 6):
+        with pytest.raises(ValueError, match="must have"):
+            code.decode(came, np.ones((5, size)), np.empty(size - size % 2 + 2))
+    for given in (np.ones((5, 4))[:, :0], np.ones((5, 4, 1)), np.ones(5)):
+        with pytest.raises((ValueError, TypeError)):
+            code.decode(came, given, np.empty(given[0].size))
+
+
+def test_what_else_is_asked_for_is_done_step_by_step(in_c):
+    code, came = fresh(CODES[0]), np.array([6, 0, 3, 2, 5])
+    tried, rows, out = counting(code), np.random.default_rng(0).standard_normal((5, 4)), np.empty(4)
+    truth = code.decode(came, tuple(rows))
+    for options in ({"method": "locator"}, {"p": 4}, {"partial": "best"}):
+        found = code.decode(came, rows, out, **options)
+        np.testing.assert_allclose(out, truth, rtol=1e-12)
+        assert (found is out) == ("partial" not in options)
+    with pytest.raises(ValueError, match="unknown method"):
+        code.decode(came, rows, out, method="none")
+    partials, message = np.ones((3, 4)), np.empty(4, np.float32)
+    code.encode(0, partials, message, message_dtype=np.float32)
+    assert not tried
+
+
+def test_where_vectors_are_looked_up_none_is_computed_at_once(in_c):
+    with pytest.warns(fastgc.InstabilityWarning):
+        code = fastgc.ReedSolomon(1024, stragglers=128, root=1)
+    assert code._object_decoders[kernels.choice.active] is None
+    kept = fastgc.ReedSolomon(1024, stragglers=128)
+    came, vector = np.arange(896), np.empty(896, complex)
+    for _ in range(4):
+        kept.decoding_vector(came, out=vector)
+    assert kept.scheme.cache.info().hits == 2
+
+
+def test_what_transforms_are_for_is_left_to_them(in_c, monkeypatch):
+    monkeypatch.setattr(type(CODES[0].scheme), "_transforms_from", 2)
+    code = fresh(CODES[0])
+    tried = counting(code)
+    for f, status in ((5, Status.MISPLACED), (6, Status.OK), (7, Status.OK)):
+        vector = code.decoding_vector(np.arange(f))
+        assert tried.pop(("vector", status)) == 1
+        np.testing.assert_allclose(vector, code.decoding_vector(np.arange(f), "locator"))
+    assert not tried
+
+
+def test_rows_are_lines_that_are_contiguous(in_c):
+    code, rng = fresh(CODES[0]), np.random.default_rng(0)
+    tried, came = counting(code), np.array([6, 0, 3, 2, 5])
+    one = rng.standard_normal((5, 4))
+    for rows in (
+        np.asfortranarray(one),
+        one[:, ::-1],
+        rng.standard_normal((5, 8))[:, ::2],
+        one[:, :2],
+    ):
+        out = np.empty(rows.shape[1])
+        truth = code.decode(came, tuple(rows))
+        np.testing.assert_array_equal(code.decode(came, rows, out), truth)
+    assert tried == {("decode", Status.MISPLACED): 3, ("decode", Status.OK): 1}
+
+
+class Idle(fastgc.Code):
+    """A code with coefficients that are zero."""
+
+    def __init__(self):
+        self.n = self.k = 2
+
+    def row(self, worker):
+        return np.arange(2), np.array([1.0, 0.0] if worker else [0.0, 1.0])
+
+
+def test_partial_gradients_are_what_a_worker_has(in_c):
+    out, code = np.empty(2), Idle()
+    assert np.isnan(code.encode(1, np.array([[1.0, 2.0], [np.nan, np.inf]]), out)).all()
+    code = fresh(CODES[0])
+    tried, right = counting(code), np.ones((3, 4))
+    for rows in (right[:2], np.ones((4, 4)), np.ones((3, 4, 1)), right[0]):
+        with pytest.raises(ValueError, match=r"3 partial gradients|vector|size"):
+            code.encode(0, rows, np.empty(4))
+    for worker, index in ((7, 0), (-1, 0), (0, 1), (0, -1)):
+        with pytest.raises(ValueError, match="does not exist"):
+            code.encode(worker, right, np.empty(4), index=index)
+    for worker, index in ((1.0, 0), (0, 0.0), ("0", 0), ([], 0)):
+        with pytest.raises(TypeError, match="integer"):
+            code.encode(worker, right, np.empty(4), index=index)
+    for size in (3, 5, 0):
+        with pytest.raises(ValueError, match="must have shape"):
+            code.encode(0, right, np.empty(size))
+    out = np.empty(4)
+    assert code.encode(np.int64(0), right, out) is code.encode(True, right, out) is out
+    assert ("encode", Status.OK) not in tried
+
+
+def test_threads_and_copies_and_other_backends(in_c):
+    rng = np.random.default_rng(0)
+    for n, s in ((12, 4), (300, 20)):  # in the latter vectors are not put together on the stack
+        code = fastgc.ReedSolomon(n, stragglers=s)
+        tried, jobs = counting(code), []
+        for _ in range(4):
+            came = rng.permutation(n)[: int(rng.integers(n - s, n + 1))]
+            rows = rng.standard_normal((came.size, 6))
+            jobs.append(
+                (came, rows, code.decode(came, tuple(rows)), code.decoding_vector(came.tolist()))
+            )
+
+        def work(job, code=code):
+            came, rows, gradient, vector = job
+            out, own = np.empty_like(gradient), np.empty_like(vector)
+            for _ in range(100):
+                np.testing.assert_array_equal(code.decode(came, rows, out), gradient)
+                np.testing.assert_array_equal(code.decoding_vector(came, out=own), vector)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, jobs))
+        assert set(tried) == {("decode", Status.OK), ("vector", Status.OK)}
+        for other in (copy.copy(code), copy.deepcopy(code), fresh(code)):
+            work(jobs[0], other)
+            assert other == code
+        before = tried.copy()
+        with fastgc.use_backend("numpy"):
+            np.testing.assert_allclose(code.decode(jobs[0][0], jobs[0][1], np.empty(6)), jobs[0][2])
+            np.testing.assert_allclose(code.decoding_vector(jobs[0][0]), jobs[0][3])
+        assert tried == before

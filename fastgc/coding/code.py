@@ -19,6 +19,8 @@ from .._arrays import (
 )
 from .._shown import listed
 from ..errors import NotDecodableError, warn_caller
+from ..kernels import choice
+from ..kernels.jitted import CHECK
 from ..kernels.rows import DOUBLE
 from . import approximation, display
 from .approximation import Partial, nearest_vector
@@ -34,7 +36,17 @@ from .placement import (
     survived,
     what_would_do,
 )
-from .plan import BoundDecoder, BoundEncoder, Decoder, Encoder, Plan, decode, encode
+from .plan import (
+    BoundDecoder,
+    BoundEncoder,
+    Decoder,
+    Decoders,
+    Encoder,
+    Encoders,
+    Plan,
+    decode,
+    encode,
+)
 from .round import DeviceRound, Round
 from .scheme import Residuals, Scheme
 from .trust import Approximation, Trust, Watch, expected_trust, warn_of_precision
@@ -162,6 +174,16 @@ class Code(Recorded):
     def threshold(self) -> int | None:
         return self.scheme.threshold
 
+    # What C does at once, if all is as nearly every call has it: one look at arrays, by C alone.
+
+    @cached_property
+    def _object_decoders(self) -> Decoders:
+        return Decoders(self.scheme)
+
+    @cached_property
+    def _object_encoders(self) -> Encoders:
+        return Encoders(self.scheme)
+
     # --------------------------------------------------------------------- who computes what
 
     def partitions(self, worker: int, index: int | None = None) -> NDArray[np.int64]:
@@ -268,6 +290,19 @@ class Code(Recorded):
         TypeError, ValueError
             If anything does not fit; nothing has been written then.
         """
+        if (
+            type(partials) is np.ndarray
+            and type(worker) is int
+            and type(index) is int
+            and message_dtype is None
+            and (objects := self._object_encoders[choice.active, worker, index])
+        ):
+            target, to = out, objects.dtypes.get(partials.dtype) if out is None else None
+            if to is not None and partials.ndim == 2:
+                p = partials.shape[1]
+                target = np.empty(p + (p & to.padded), to.out)
+            if not objects.encode(id(partials), id(target)):
+                return target  # type: ignore[return-value]
         found: NDArray[Any] = encode(self.scheme, worker, partials, out, index, message_dtype)
         return found
 
@@ -376,6 +411,15 @@ class Code(Recorded):
             if out is not None or method != "auto":
                 raise ValueError("log=True takes neither out nor a method")
             return self.scheme.log_vector(self.scheme.check_survivors(survivors))
+        if (
+            type(survivors) is np.ndarray
+            and method == "auto"
+            and message_dtype is np.float64
+            and (objects := self._object_decoders[choice.active])
+        ):
+            made = np.empty(survivors.size, objects.vectors) if out is None else out
+            if not objects.vector(id(made), id(survivors)):
+                return made
         survivors = check_workers("survivors", survivors, self.scheme.message_count)
         target = None
         unit = DOUBLE if message_dtype is np.float64 else self.scheme.unit_of(message_dtype)
@@ -569,6 +613,20 @@ class Code(Recorded):
         TypeError, ValueError
             If anything else does not fit; nothing has been written then.
         """
+        if (
+            type(messages) is np.ndarray
+            and method == "auto"
+            and p is None
+            and partial is None
+            and tracker is None
+            and (objects := self._object_decoders[choice.active])
+        ):
+            target, to = out, objects.dtypes.get(messages.dtype) if out is None else None
+            if to is not None and messages.ndim == 2:
+                target = np.empty(messages.shape[1], to.out)
+            flags = CHECK if check_finite else 0
+            if not objects.decode(id(messages), id(target), flags, id(survivors)):
+                return target  # type: ignore[return-value]
         found: NDArray[Any] | Approximation = decode(
             self.scheme, survivors, messages, out, p, method, partial, check_finite, tracker
         )
@@ -646,7 +704,8 @@ class Code(Recorded):
         >>> decode([0, 1, 2])
         array([6., 8.])
         """
-        bound = BoundDecoder(self.scheme, messages, out, p, check_finite)
+        objects = self._object_decoders[choice.active]
+        bound = BoundDecoder(self.scheme, messages, out, p, check_finite, objects)
         warn_of_precision(self.scheme, bound.form)
         return bound
 

@@ -210,6 +210,12 @@ class Format:
         return self.message_dtype.names is not None
 
     @cached_property
+    def adds_up(self) -> bool:
+        """Whether a message is one combination of partial gradients as they are."""
+        same = self.sum_dtype == self.message_dtype and self.row_dtype == self.partial_dtype
+        return same and not (self.paired or self.pieces > 1)
+
+    @cached_property
     def length(self) -> int:
         """Elements of a message that are combined: all except its scale."""
         return self.message_size - self.scaled

@@ -4,14 +4,16 @@
 `fastgc.coding.code.Code` make, bind and execute these: `decode` keeps one for each format, `bind`
 and `bind_encoder` return one that is bound to arrays, a `Round` has one for the messages it gets.
 
-Most calls bring contiguous arrays that fit, and need one combination of them. `Plan.run` is then
-what the kernels prepare for that. All else goes through `Plan.combine`.
+Most calls bring contiguous arrays that fit, and need one combination of them. C does such a call at
+once, looks at the arrays itself, and refuses what is not like that: see `Decoders` and `Encoders`.
+Where it does not, `Plan.run` is what the kernels prepare. All else goes through `Plan.combine`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from contextlib import suppress
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
 from .._arrays import (
+    GRADIENT_DTYPES,
     Output,
     as_array,
     as_rows,
@@ -34,11 +37,22 @@ from .._arrays import (
     view_of,
 )
 from ..errors import InstabilityWarning, warn_caller
-from ..kernels.jitted import CyclicRule, JittedCode, bind_decode, jitted_code
-from ..kernels.rows import DOUBLE
+from ..kernels.choice import Backend
+from ..kernels.jitted import (
+    CHECK,
+    CHOSEN,
+    DecodeObjects,
+    Dtypes,
+    EncodeObjects,
+    JittedCode,
+    bind_decode,
+    bind_encode_objects,
+    jitted_code,
+)
+from ..kernels.rows import DOUBLE, PACKED
 from .approximation import check_partial, nearest_vector
 from .format import Format, real_of, scaled_vector
-from .scheme import FORMATS_KEPT, Coded, Scheme
+from .scheme import FORMATS_KEPT, ROWS_KEPT, Coded, Scheme
 from .tensors import TensorFormat
 from .trust import Approximation, expected_trust
 
@@ -46,7 +60,9 @@ __all__ = [
     "BoundDecoder",
     "BoundEncoder",
     "Decoder",
+    "Decoders",
     "Encoder",
+    "Encoders",
     "EncodingPlan",
     "Plan",
     "decode",
@@ -57,10 +73,42 @@ __all__ = [
 ]
 
 _INT64 = np.dtype(np.int64)
-_UNITS = (2.0**-24, DOUBLE)  # of messages that `CyclicRule` has a limit for
 
 
 # ------------------------------------------------------------------------------------- decoding
+
+
+class Decoders(dict[Backend | None, DecodeObjects | None]):
+    """What decodes arrays that nobody has looked at, by backend; None if nothing does.
+
+    Only where a vector is one computation, and a gradient one combination: not of schemes that look
+    vectors up, or warn of doubt.
+    """
+
+    def __init__(self, scheme: Scheme) -> None:
+        self._scheme = scheme
+
+    def __missing__(self, backend: Backend | None) -> DecodeObjects | None:
+        if backend is None:
+            return self[kernels.choice.load()]
+        scheme, found = self._scheme, None
+        rule = None
+        if not (scheme.gated or scheme.pieces > 1 or scheme.cache is not None):
+            rule = scheme.jit_rule()
+        if rule is not None:
+            dtypes = []
+            for dtype in GRADIENT_DTYPES:
+                with suppress(TypeError):  # real messages, of a code that sends complex ones
+                    form = _format_of(scheme, np.empty(2, dtype), None)
+                    kinds = form.message_dtype, form.gradient_dtype
+                    dtypes.append(_dtypes(*kinds, form.decode_mode))
+            found = bind_decode(rule, tuple(dtypes))
+        self[backend] = found
+        return found
+
+
+def _dtypes(rows: np.dtype[Any], out: np.dtype[Any], mode: int) -> Dtypes:
+    return Dtypes(rows, out, mode, int(mode == PACKED and rows.kind != "c"))
 
 
 class Plan:
@@ -217,7 +265,7 @@ def decode(
     check_finite: bool,
     tracker: Any,
 ) -> Any:
-    """`Code.decode`: at once, where arrays fit as they are and the thread's plan is known."""
+    """`Code.decode`: without checks that the thread's plan, if it is known, leaves to kernels."""
     came: NDArray[np.int64]
     if type(survivors) is np.ndarray and survivors.dtype is _INT64 and survivors.ndim == 1:
         came = survivors
@@ -245,7 +293,10 @@ def decode(
             buffer, fill, run, kind, shape = plan.at_once
             target = fitting(out, kind, shape)
             if target is not None:
-                buffer[:f] = came
+                try:
+                    buffer[:f] = came
+                except ValueError:  # which a memoryview raises for an array that is not aligned
+                    buffer[:f] = came.copy()
                 fill(f, method)
                 if not (run.stacked if stacked else run.objects)(messages, target, f):
                     return target
@@ -340,6 +391,7 @@ class BoundDecoder:
     """
 
     __slots__ = (
+        "_arrays",
         "_at_once",
         "_check",
         "_coefficients",
@@ -364,6 +416,7 @@ class BoundDecoder:
         out: Output | None,
         p: int | None,
         check_finite: bool,
+        objects: DecodeObjects | None = None,
     ) -> None:
         device = messages.device if lies_elsewhere(messages) else None
         whole = view_of("messages", messages) if device is None else messages
@@ -401,11 +454,11 @@ class BoundDecoder:
         simple = len(self._passes) == 1 and not (self._gated or form.scaled)
         self._once = self._passes[0] if simple else None
         self._at_once: Any = None
-        if simple and scheme.cache is None and form.unit in _UNITS:
-            rule = scheme.jit_rule()
-            if isinstance(rule, CyclicRule):
-                reals = form.reals(self._sums, mode)
-                self._at_once = bind_decode(rule, mode, rows, decoder.vector, reals, check_finite)
+        if simple and objects and form.message_dtype in GRADIENT_DTYPES:
+            # as the arrays that C knows: of no subclass, nor of a dtype that was unpickled
+            all_, sums = (np.asarray(each).view(each.dtype.char) for each in (whole, target))
+            self._arrays, flags = (all_, sums), CHOSEN + (CHECK if check_finite else 0)
+            self._at_once = partial(objects.decode, id(all_), id(sums), flags)
 
     def __repr__(self) -> str:
         size = self.form.gradient_size
@@ -589,6 +642,39 @@ def jit(code: Coded) -> JittedCode:
 # ------------------------------------------------------------------------------------- encoding
 
 
+class Encoders(dict[tuple[Backend | None, int, int], EncodeObjects | None]):
+    """What encodes arrays that nobody has looked at, by backend, worker and index; None if nothing.
+
+    Only where a message is one combination, in which no coefficient is zero.
+    """
+
+    def __init__(self, scheme: Scheme) -> None:
+        self._scheme = scheme
+
+    def __missing__(self, key: tuple[Backend | None, int, int]) -> EncodeObjects | None:
+        backend, worker, index = key
+        if backend is None:
+            return self[kernels.choice.load(), worker, index]
+        self._scheme.message_number(worker, index)
+        coef = np.ascontiguousarray(self._scheme.coefficients(worker, index))
+        whole = coef.ndim == 1 and coef.all()  # else a partial gradient would not be read
+        found = bind_encode_objects(coef, self._dtypes) if whole else None
+        if len(self) >= ROWS_KEPT:
+            self.clear()
+        self[key] = found
+        return found
+
+    @cached_property
+    def _dtypes(self) -> tuple[Dtypes, ...]:
+        found = []
+        for dtype in GRADIENT_DTYPES:
+            with suppress(TypeError):
+                form = _partial_format(self._scheme, np.empty(2, dtype), None)
+                if form.adds_up:
+                    found.append(_dtypes(form.partial_dtype, form.message_dtype, form.encode_mode))
+        return tuple(found)
+
+
 class EncodingPlan:
     """How one of a worker's messages is made of its partial gradients, of one format.
 
@@ -611,8 +697,7 @@ class EncodingPlan:
         self.coef, self.form = np.ascontiguousarray(coef), form
         self.pairs = scheme.pair_row(worker) if form.paired else None
         self.shape = (form.message_size,)
-        same = form.sum_dtype == form.message_dtype and form.row_dtype == form.partial_dtype
-        self.whole = same and not (form.paired or form.pieces > 1)
+        self.whole = form.adds_up
         self.run: kernels.unchecked.Combinations | None = None
 
     @classmethod
@@ -631,10 +716,7 @@ class EncodingPlan:
         first = as_array("a partial gradient", given[0])
         if first.ndim != 1:
             raise ValueError(f"a partial gradient must be a vector, not of shape {first.shape}")
-        dtype = check_dtype(first.dtype, halves=True, integers=True)
-        if scheme.layout == "complex data" and not (is_half(dtype) or is_integer(dtype)):
-            dtype = real_of(dtype, "partial gradients")
-        form = scheme.format(first.size, dtype, message_dtype)
+        form = _partial_format(scheme, first, message_dtype)
         plan = cls(scheme, worker, coef, form)
         row, message = (form.partial_dtype, first.size), (form.message_dtype, *plan.shape)
         if plan.whole and coef.all():
@@ -680,7 +762,7 @@ def encode(
     index: Any,
     message_dtype: DTypeLike | None,
 ) -> Any:
-    """`Code.encode`: at once, where arrays fit as they are and the plan is known."""
+    """`Code.encode`: without checks that the plan, if it is known, leaves to kernels."""
     dtype, stacked = None, type(partials) is np.ndarray
     if stacked:
         if partials.ndim == 2 and partials.flags.c_contiguous:
@@ -704,6 +786,14 @@ def encode(
                     return message
     given = as_rows("the partial gradients", partials)
     return EncodingPlan.of(scheme, worker, index, given, message_dtype).encode(given, out)
+
+
+def _partial_format(scheme: Scheme, first: NDArray[Any], message_dtype: DTypeLike | None) -> Format:
+    """Format of messages of partial gradients like this one."""
+    dtype = check_dtype(first.dtype, halves=True, integers=True)
+    if scheme.layout == "complex data" and not (is_half(dtype) or is_integer(dtype)):
+        dtype = real_of(dtype, "partial gradients")
+    return scheme.format(first.size, dtype, message_dtype)
 
 
 def _bind(

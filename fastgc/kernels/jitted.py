@@ -11,9 +11,21 @@ from numpy.typing import NDArray
 from .cyclic import CyclicTables
 from .dispatch import kernel
 from .numpy.cover import CellsPlan, EdgesPlan, TilingPlan
-from .rows import Rows
 
-__all__ = ["CyclicRule", "JittedCode", "PlacedRule", "VectorRule", "bind_decode", "jitted_code"]
+__all__ = [
+    "CHECK",
+    "CHOSEN",
+    "CyclicRule",
+    "DecodeObjects",
+    "Dtypes",
+    "EncodeObjects",
+    "JittedCode",
+    "PlacedRule",
+    "VectorRule",
+    "bind_decode",
+    "bind_encode_objects",
+    "jitted_code",
+]
 
 
 class CyclicRule(NamedTuple):
@@ -96,13 +108,80 @@ def addresses_in_c(rule: VectorRule) -> NDArray[np.int64] | None:
     return None
 
 
-@kernel
-def bind_decode(
-    rule: CyclicRule, mode: int, rows: Rows, vector: NDArray[Any], out: NDArray[Any], check: bool
-) -> Callable[[int], int] | None:
-    """Bind ``decode(id(survivors)) -> status``, one call of C for a whole decoding.
+class Dtypes(NamedTuple):
+    """Dtypes of an array's rows, and of the vector that they are combined to.
 
-    None if C does not read array objects. Any status but `Status.OK` means only that the caller
-    must decode step by step, which says what is wrong.
+    Attributes
+    ----------
+    rows, out : numpy dtype
+        Of floats, doubles, or complex numbers of these.
+    mode : int
+        As in `fastgc.kernels.combine`.
+    padded : int
+        1 where messages are of pairs, and so one longer than gradients of odd length; else 0.
     """
+
+    rows: np.dtype[Any]
+    out: np.dtype[Any]
+    mode: int
+    padded: int
+
+
+class DecodeObjects(NamedTuple):
+    """Decode unchecked arrays, which are given by their ``id``.
+
+    The functions check the arrays themselves, and threads may call them at the same time. Any
+    status but ``Status.OK`` means only that the caller must decode step by step, which says what is
+    wrong. Nothing has been written then, except with ``Status.NOT_FINITE``.
+
+    Attributes
+    ----------
+    decode : callable
+        ``decode(id(messages), id(out), flags, id(survivors))``. Flags: `CHECK` looks for numbers
+        that are not finite; `CHOSEN` says that `messages` has a row for each message of a round,
+        and not only for each survivor.
+    vector : callable
+        ``vector(id(out), id(survivors))``, for messages of float64.
+    vectors : numpy dtype
+        Of decoding vectors.
+    dtypes : dict
+        `Dtypes` by the dtype of messages.
+    """
+
+    decode: Callable[[int, int, int, int], int]
+    vector: Callable[[int, int], int]
+    vectors: np.dtype[Any]
+    dtypes: dict[np.dtype[Any], Dtypes]
+
+
+class EncodeObjects(NamedTuple):
+    """Encode unchecked arrays; as `DecodeObjects`.
+
+    Attributes
+    ----------
+    encode : callable
+        ``encode(id(partials), id(out))``.
+    dtypes : dict
+        `Dtypes` by the dtype of partial gradients.
+    """
+
+    encode: Callable[[int, int], int]
+    dtypes: dict[np.dtype[Any], Dtypes]
+
+
+CHECK, CHOSEN = 2, 16  # csrc/fastgc.h's flags
+
+
+@kernel
+def bind_decode(rule: VectorRule, dtypes: tuple[Dtypes, ...]) -> DecodeObjects | None:
+    """Prepare to decode messages of these dtypes.
+
+    None for a `PlacedRule`, and where C does not read array objects.
+    """
+    return None
+
+
+@kernel
+def bind_encode_objects(coef: NDArray[Any], dtypes: tuple[Dtypes, ...]) -> EncodeObjects | None:
+    """Prepare to encode partial gradients of these dtypes, likewise; `coef` is contiguous."""
     return None

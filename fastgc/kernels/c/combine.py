@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
 from .. import numpy as plain
 from .._cffi import ffi, lib
-from ..cyclic import CyclicPlan, Status
+from ..cyclic import Status
+from ..jitted import CyclicRule, DecodeObjects, EncodeObjects, PlacedRule
 from ..rows import (
     INTEGER,
+    PACKED,
+    REAL,
     Combinations,
     alike,
     extent_of,
     extent_of_pairs,
     kind_of,
 )
-from .plans import plan_struct, pointed_to, struct_of, work_space
+from .plans import pointed_to, rule_struct, struct_of
 
 __all__ = [
     "bind_add",
@@ -26,6 +29,7 @@ __all__ = [
     "bind_combine",
     "bind_decode",
     "bind_encode",
+    "bind_encode_objects",
     "bind_square_sum",
     "combine",
     "combine_pairs",
@@ -216,29 +220,58 @@ def bind_add(mode, coef, weights, length, dtype, out, energy):
     return add
 
 
-def bind_decode(rule, mode, rows, vector, out, check):
-    if not _KNOWN_LAYOUT or rows.kind not in ("float", "double"):
+@lru_cache(maxsize=16)
+def _known(dtypes):
+    """Arrays of these dtypes as C knows them, and as `DecodeObjects` does."""
+    table = ffi.new("fgc_dtypes[]", len(dtypes))
+    for struct, each in zip(table, dtypes, strict=True):
+        doubled = each.mode in (REAL, PACKED) and each.rows.kind == "c"
+        struct.rows, struct.out = _pointer(each.rows), _pointer(each.out)
+        struct.mode, struct.doubles = each.mode, kind_of(each.rows) == "double"
+        struct.bytes, struct.reals = each.rows.itemsize, 2 if doubled else 1
+        struct.padded = each.padded
+    pointed_to[table] = dtypes
+    known = struct_of("fgc_known", type=_pointer(np.ndarray), dtypes=table, count=len(dtypes))
+    return known, {each.rows: each for each in dtypes}
+
+
+def _pointer(thing):
+    return ffi.cast("void *", id(thing))
+
+
+def bind_decode(rule, dtypes):
+    if not _KNOWN_LAYOUT or isinstance(rule, PlacedRule):
         return None
-    plan = CyclicPlan(rule.tables)
+    cyclic = {}
+    if isinstance(rule, CyclicRule):
+        longest = rule.longest.tolist()
+        cyclic = {"method": rule.method, "longest": longest, "factors": rule.factors}
+    vectors = np.dtype(np.complex128 if cyclic else np.float64)
+    known, by_rows = _known(dtypes)
+    of, plan, messages, work = rule_struct(rule)
     struct = struct_of(
-        "fgc_bound",
-        code=plan_struct(plan),
-        survivors=np.empty(plan.workers, np.int64),
-        vector=vector.view(np.float64),
-        work=work_space(plan),
-        longest=float(rule.longest[int(rows.kind == "double")]),
-        method=rule.method,
-        factors=rule.factors,
-        type=ffi.cast("void *", id(np.ndarray)),
-        dtype=ffi.cast("void *", id(np.dtype(np.int64))),
-        mode=mode,
-        flags=2 * check,  # FGC_CHECK
-        table=rows.addresses,
-        extent=extent_of(mode, rows.length, out.size),
-        in_len=rows.length,
-        out_len=out.size,
+        "fgc_decoder",
+        known=known,
+        numbers=_pointer(np.dtype(np.int64)),
+        vectors=_pointer(vectors),
+        messages=messages,
+        reals=2 if cyclic else 1,
+        work=work,
+        rule=of,
+        plan=ffi.cast("void *", plan),
+        **cyclic,
     )
-    function = getattr(lib, f"fgc_decode_bound_{rows.kind}")
-    return partial(
-        function, struct, ffi.from_buffer(_WRITTEN[rows.kind], out, require_writable=True)
+    pointed_to[struct]["of"] = plan
+    decode, vector = (
+        partial(call, struct) for call in (lib.fgc_decode_objects, lib.fgc_vector_of_object)
     )
+    return DecodeObjects(decode, vector, vectors, by_rows)
+
+
+def bind_encode_objects(coef, dtypes):
+    if not _KNOWN_LAYOUT:
+        return None
+    known, by_rows = _known(dtypes)
+    coef_ = ffi.from_buffer("double[]", coef)
+    struct = struct_of("fgc_encoder", known=known, coef=coef_, count=len(coef))
+    return EncodeObjects(partial(lib.fgc_encode_objects, struct), by_rows)

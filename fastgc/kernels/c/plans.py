@@ -14,8 +14,9 @@ import numpy as np
 
 from .. import numpy as plain
 from .._cffi import ffi, lib
-from ..cyclic import Polar, Status, StreamCalls
+from ..cyclic import CyclicPlan, Polar, Status, StreamCalls
 from ..jitted import CyclicRule, PlacedRule
+from ..numpy.cover import CellsPlan, TilingPlan
 from ..rows import INTEGER, address
 
 __all__ = [
@@ -151,24 +152,37 @@ def _bound(function, struct, survivors, out, work):
 
 
 def bind_cells(plan, survivors, out):
-    messages, cells = plan.cell.size, plan.weight.size
-    struct = struct_of("fgc_cells", **plan._asdict(), messages=messages, cells=cells)
-    work = np.empty(messages + cells, dtype=np.uint8)
-    return _bound(lib.fgc_cells_vector, struct, survivors, out, work)
+    _, struct, _, work = rule_struct(plan)
+    return _bound(lib.fgc_cells_vector, struct, survivors, out, np.empty(work, np.uint8))
 
 
 def bind_tiling(plan, survivors, out):
-    points = plan.first.size - 1
-    struct = struct_of("fgc_tiling", **plan._asdict(), points=points)
-    work = np.empty(plan.messages + 2 * points, dtype=np.int64)
-    return _bound(lib.fgc_tiling_vector, struct, survivors, out, work)
+    _, struct, _, work = rule_struct(plan)
+    return _bound(lib.fgc_tiling_vector, struct, survivors, out, np.empty(work, np.uint8))
 
 
 def bind_edges(plan, survivors, out):
-    messages, vertices = len(plan.ends), plan.weight.size
-    struct = struct_of("fgc_edges", **plan._asdict(), messages=messages, vertices=vertices)
-    work = np.empty(8 * messages + 11 * vertices + 3, dtype=np.int64)
-    return _bound(lib.fgc_edges_vector, struct, survivors, out, work)
+    _, struct, _, work = rule_struct(plan)
+    return _bound(lib.fgc_edges_vector, struct, survivors, out, np.empty(work, np.uint8))
+
+
+def rule_struct(rule):
+    """What decoding vectors follow from: how, the plan, messages of a round, bytes to work in."""
+    fields = rule._asdict()
+    if isinstance(rule, CyclicRule):
+        plan = CyclicPlan(rule.tables)
+        return lib.FGC_BLOCKS, plan_struct(plan), plan.workers, plan.workers * lib.FGC_WORK
+    if isinstance(rule, CellsPlan):
+        messages, cells = rule.cell.size, rule.weight.size
+        struct = struct_of("fgc_cells", **fields, messages=messages, cells=cells)
+        return lib.FGC_CELLS, struct, messages, messages + cells
+    if isinstance(rule, TilingPlan):
+        points = rule.first.size - 1
+        struct = struct_of("fgc_tiling", **fields, points=points)
+        return lib.FGC_TILING, struct, rule.messages, 8 * (rule.messages + 2 * points)
+    messages, vertices = len(rule.ends), rule.weight.size
+    struct = struct_of("fgc_edges", **fields, messages=messages, vertices=vertices)
+    return lib.FGC_EDGES, struct, messages, 8 * (8 * messages + 11 * vertices + 3)
 
 
 # ---------------------------------------------------------------------------------- Lagrange bases

@@ -1,0 +1,93 @@
+"""What a call takes as users make it, beside one of np.matmul on as many real rows.
+
+Run as ``python benches/calls.py``, on an idle machine. Reed-Solomon codes, float64, C, one thread;
+np.matmul finds coefficients computed, and writes to `out` as well. Calls take turns, and of each
+the median counts. `Round.receive` is what a round's messages take over their number, with `reset`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import fastgc
+from fastgc.kernels import threads
+from fastgc.progress import markdown_table
+
+SIZES = ((20, 4), (80, 12))
+LENGTHS = (10, 1000)
+TURNS, CALLS = 801, 20  # and calls in each turn
+
+Call = Callable[[], Any]
+
+
+def calls(n: int, s: int, p: int) -> Iterator[tuple[str, int, Call, int]]:
+    """Name, rows, call, and how many messages it takes; with p elements each."""
+    code, rng = fastgc.ReedSolomon(n, stragglers=s), np.random.default_rng(0)
+    f, w = n - s, code.load
+    survivors = np.sort(rng.permutation(n)[:f])
+    every, gradient, vector = rng.standard_normal((n, p)), np.empty(p), np.empty(f, complex)
+    messages = every[survivors]
+    bound = code.bind(every, gradient)
+    yield "decode(F, messages, out=)", f, lambda: code.decode(survivors, messages, out=gradient), 1
+    yield "decode(F, messages)", f, lambda: code.decode(survivors, messages), 1
+    yield "bind(messages)(F)", f, lambda: bound(survivors), 1
+    if p == LENGTHS[0]:  # whatever the length
+        yield "decoding_vector(F, out=)", f, lambda: code.decoding_vector(survivors, out=vector), 1
+        yield "decoding_vector(F)", f, lambda: code.decoding_vector(survivors), 1
+    partials, message = rng.standard_normal((w, p)), np.empty(code.message_size(p))
+    yield "encode(i, partials, out=)", w, lambda: code.encode(3, partials, out=message), 1
+    yield "encode(i, partials)", w, lambda: code.encode(3, partials), 1
+    yield "bind_encoder(i, partials)()", w, code.bind_encoder(3, partials, message), 1
+    arriving, sent = code.round(p), list(zip(survivors.tolist(), list(messages), strict=True))
+
+    def receive() -> None:
+        arriving.reset()
+        for worker, each in sent:
+            arriving.receive(worker, each)
+
+    yield "Round.receive(i, message)", 1, receive, f
+
+
+def matmul(rows: int, p: int) -> Call:
+    """The call that all are held against."""
+    rng = np.random.default_rng(1)
+    coef, matrix, out = rng.standard_normal(rows), rng.standard_normal((rows, p)), np.empty(p)
+    return lambda: np.matmul(coef, matrix, out=out)
+
+
+def medians(each: list[Call]) -> list[float]:
+    """Seconds of each call."""
+    times = np.empty((TURNS, len(each)))
+    for turn in times:
+        for at, call in enumerate(each):
+            start = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            turn[at] = (time.perf_counter() - start) / CALLS
+    return np.median(times, axis=0).tolist()
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    threads.set_num_threads(1)
+    body = []
+    for n, s in SIZES:
+        for p in LENGTHS:
+            names, rows, mine, shares = zip(*calls(n, s, p), strict=True)
+            others = {count: matmul(count, p) for count in dict.fromkeys(rows)}
+            found = medians([*mine, *others.values()])
+            rivals = dict(zip(others, found[len(mine) :], strict=True))
+            for name, count, seconds, share in zip(names, rows, found, shares, strict=False):
+                own, other = 1e6 * seconds / share, 1e6 * rivals[count]
+                line = [name, f"{n}/{s}", str(count), f"{p:,}", f"{own:.2f} µs", f"{other:.2f} µs"]
+                body.append([*line, f"{own - other:+.2f} µs"])
+    head = ["call", "n/s", "rows", "p", "takes", "np.matmul", "over it"]
+    print(markdown_table("", head, body, 2).strip())
+
+
+if __name__ == "__main__":
+    main()
