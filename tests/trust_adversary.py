@@ -655,7 +655,7 @@ class Case(NamedTuple):
 
 
 def cases(names: list[str]) -> list[Case]:
-    """Return all cases of small codes that verify; fast ones eight times, to be drawn more often."""
+    """Return all cases of small codes that verify; fast ones eight times, to be drawn often."""
     found = []
     for code in (code for name in names for code in codes_of(name) if code.n <= 8):
         for kind in fitting(code):
