@@ -63,13 +63,13 @@ class Algorithm1:
         return np.dot(weights, pairs)[0] / np.dot(weights, pairs)[1] if pairs else None
 
     def selects(self, point, selected):
-        """Whether these are the groups selected at the next point; and take note of it."""
+        """Whether these groups are selected at the next point; record the point."""
         self.points.append(np.array(point, np.float64))
         k = len(self.points) - 1
         right = self.c * sum(
             self.square(k + 1 - d, k - d) for d in range(1, min(self.max_age, k) + 1)
         )
-        # c = 0 asks whether the point has moved, whatever is known of the gradients
+        # With c = 0 the rule asks only whether the point has moved.
         constants = self.constants() if self.c else [1.0] * len(self.gradients)
         for group, (age, constant) in enumerate(zip(self.ages(), constants, strict=True)):
             wanted = True

@@ -88,7 +88,7 @@ def undecided():
 
 
 def test_the_model_finds_the_old_rule_at_fault(monkeypatch, undecided):
-    """By the old rule, ranks that answered could form a group beside those that held the state."""
+    """The fault: any ranks that answer form a group, also beside those that hold the state."""
     monkeypatch.setattr(agreement, "_may_replace", model.any_may_replace)
     monkeypatch.setattr(agreement, "_is_lost", lambda record, seen: False)
     with pytest.raises(model.Wrong, match="progress is lost"):
@@ -96,7 +96,7 @@ def test_the_model_finds_the_old_rule_at_fault(monkeypatch, undecided):
 
 
 def test_the_model_finds_a_state_that_nobody_wrote_down(monkeypatch, undecided):
-    """A model is wrong if ranks go on as soon as they have compared their first states."""
+    """The fault: ranks go on as soon as they have compared the states they begin with."""
     mains = model.mains
 
     def goes_on(world, process):
@@ -110,7 +110,7 @@ def test_the_model_finds_a_state_that_nobody_wrote_down(monkeypatch, undecided):
 
 
 def test_the_model_finds_that_who_refuses_connections_may_be_alive(monkeypatch, undecided):
-    """A rank that all refused would take them for dead, and the state for lost."""
+    """The fault: a rank that all refuse takes them for dead, and the state for lost."""
 
     def look(record, begun, newest, answers, dead, refusing, *passed):
         return Seen(record, begun, newest, answers, dead, (), *passed)

@@ -548,10 +548,10 @@ def test_random_sets_take_no_long_way(seed, monkeypatch):
 
 @pytest.mark.parametrize("width", [48, 55, 61])
 def test_what_no_vector_can_beat(width):
-    """The dual of least squares: for A^* y = 0, |A a - b| is |y^* b| / |y| at least, for any a."""
+    """The dual of least squares: if A^* y = 0, then |A a - b| >= |y^* b| / |y| for any a."""
     code = ReedSolomon(64, stragglers=32)
     survivors = without(code, dense_at_its_ends(code, 32, width, 0.2))
-    # Rounded as products are, also where "auto" takes transforms, as it does with NumPy's kernels.
+    # "locator" rounds like products; with NumPy's kernels, "auto" takes transforms.
     vector = code.decoding_vector(survivors, "locator")
     message = 2 * UNITS[np.float64] * code.scheme.row_norms[0] ** 0.5
     system = np.concatenate([code.matrix()[survivors].T / 8, message * np.eye(32)])

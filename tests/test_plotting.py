@@ -1164,7 +1164,7 @@ def test_curves_of_times_are_the_quantiles():
     assert theirs.get_title() == ax.get_title()
     with pytest.raises(ValueError, match="no code was simulated"):
         plotting.time_curves({})
-    # what is approximate is not called the fastest beside what is exact
+    # An approximate method is not called the fastest if there are exact ones.
     found["ignore"] = fastgc.simulation.simulate(
         fastgc.Uncoded(6, tolerance=1 / 2), LATE, rounds=500
     )
