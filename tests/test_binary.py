@@ -264,7 +264,7 @@ def test_fastest_hold_different_blocks():
     blocks = np.split(B, np.flatnonzero(np.abs(np.diff(B, axis=1)).sum(axis=0)) + 1, axis=1)
     held = np.array([block[:, 0] for block in blocks]).sum(axis=0)
     assert held.tolist() == [1] * 12 + [2, 2]
-    # n = 13, s = 4: of three blocks, two would have only one holder each, so there are two blocks.
+    # Three blocks; but two if most workers would hold the same two of three.
     code = BinaryCode(13, 26, stragglers=4, speeds=speeds[:13])
     assert np.unique(code.scheme._start).size == 3
     code = BinaryCode(17, 34, stragglers=7, speeds=[1.0] * 17)

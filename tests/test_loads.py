@@ -27,7 +27,7 @@ from fastgc.simulation import received_mean
 
 pytestmark = pytest.mark.any_backend
 
-# Li et al., section IV-C
+# Li et al., section IV-C.
 K = 500
 RATES = np.array([1] * 95 + [20] * 5)
 CLUSTER = Heterogeneous([ShiftedExponential(20, 1)] * 95 + [ShiftedExponential(20, 20)] * 5)
