@@ -128,7 +128,7 @@ def test_of_equal_scale_and_seed_p_values_do_not_change():
     "times", [[1, 1 + 2.0**-52], [1e-150, 2e-150], [1e-150, 1e150], [1e149, 1e149 * (1 + 2.0**-52)]]
 )
 def test_times_next_to_each_other_or_far_apart(times):
-    # Any two times are equally far from a fit.
+    # The distance of two times from a fit is the same for any two.
     for each, plain in zip(
         sorted(fit(times), key=lambda f: repr(type(f.model))),
         sorted(fit([1, 2]), key=lambda f: repr(type(f.model))),

@@ -175,7 +175,7 @@ def test_lengths_are_checked(by):
 @compiles
 @EVERY_BACKEND
 def test_a_long_vector_is_told(by):
-    """`decode` would take a near-exact vector there; compiled code reports the long one."""
+    """`Code.decode` takes a near-exact vector here; compiled code reports IMPRECISE instead."""
     code = fastgc.ReedSolomon(40, stragglers=18, root=1)
     with fastgc.use_backend(by):
         plan = fastgc.codes.jit(code)

@@ -139,7 +139,7 @@ def test_commands_deal_workers_out():
     sizes = ["-n", "8", "--rounds", "4000", "--delays", text, "--json"]
     done = CliRunner().invoke(app, ["simulate", "binary", "-s", "1", *sizes])
     assert done.exit_code == 0, done.output
-    # Both nodes are out in one of 100 rounds; without placement, one of them suffices to fail.
+    # A round lasts 60 s if both nodes are out, in one of 100; without placement, one would do.
     lost = 0.01
     error = 60 * math.sqrt(lost * (1 - lost) / 4000)
     assert abs(json.loads(done.stdout)["binary"]["mean"] - 60 * lost) < 5 * error

@@ -63,7 +63,7 @@ def test_the_variance_of_blocks_is_that_of_drawn_assignments():
     assert approximate.variance_of_blocks(n, load, groups, within, f) == pytest.approx(
         np.mean(errors), rel=0.03
     )
-    # For one group, this is Charles et al.: (k - w) / (f w).
+    # If `within` is 1 / groups, groups do not matter: Charles et al., (k - w) / (f w).
     assert approximate.variance_of_blocks(100, 10, 5, 0.2, 40) == pytest.approx(90 / 400)
 
 

@@ -227,7 +227,7 @@ def test_residuals_of_unequal_shares_are_looked_at():
 def test_the_worst_is_known_where_no_round_can_end_worse():
     from fastgc.stability.survey import measure
 
-    # With several messages per worker, a round may end before any worker is done.
+    # With several messages per worker, a round may end before workers have sent all of theirs.
     several = measure(fastgc.Uncoded(6, load=2, tolerance=0.2), 20)
     assert not several.worst_is_known
     assert measure(fastgc.Uncoded(6, tolerance=0.5), 20).worst_is_known

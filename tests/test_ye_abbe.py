@@ -29,7 +29,7 @@ def shapes():
 
 @pytest.mark.parametrize(("n", "s", "m", "clusters"), list(shapes()))
 def test_every_set_of_survivors(n, s, m, clusters):
-    """All but s workers of each cluster decode; fewer never do, if B has full rank."""
+    """All but s workers of each cluster decode the gradient; fewer never do."""
     code = YeAbbe(n, stragglers=s, reduce=m, clusters=clusters)
     assert (code.load, code.stragglers, code.threshold, code.scheme.pieces) == (s + m, s, n - s, m)
     sizes = [n // clusters + (c < n % clusters) for c in range(clusters)]
