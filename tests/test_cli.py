@@ -15,7 +15,7 @@ import pytest
 from strength import much
 from typer.testing import CliRunner
 
-import fastgc.training  # which loads when it is used
+import fastgc.training  # it would load only when used
 from fastgc.cli import app
 from fastgc.codes import catalogue
 from fastgc.delays import Pareto, parse

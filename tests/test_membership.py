@@ -518,7 +518,7 @@ class World:
         return len(ranks) >= max(1, self.count - 1)
 
     def torn(self, group, epoch):
-        """Whether a member's sockets to the group are closed."""
+        """Whether a member of the group is gone, or its sockets to the group are closed."""
         at_it = {r.life for r in self.ranks if r.view is not None and r.view.number == epoch}
         for life in group.members:
             members = self.alive.get(life)

@@ -295,7 +295,7 @@ def test_no_more_are_awaited_than_needed():
     assert messages_awaited(code, False) < messages_awaited(code, True) < 20 * 10
 
 
-@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")  # of floats
+@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")  # for messages of low precision
 @settings(deadline=None, max_examples=much(50, 30))
 @given(
     code=st.sampled_from([c for c in VERIFIED + LARGE[:6] if not c.scheme.codes_data]),

@@ -113,7 +113,7 @@ class Workers:
             return
         self.rnd.hear(worker, what, self.answer(worker, what))
         if not owed or at != last:
-            assert self.state() == before  # an answer that nobody owes
+            assert self.state() == before  # an unexpected answer changes nothing
 
     def run(self):
         """Play events until the round is over."""

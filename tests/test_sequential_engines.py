@@ -1,4 +1,4 @@
-"""Coding across rounds on all engines, in programs of their own, with late and dying workers."""
+"""Coding across rounds runs on all engines, in separate programs, with late and dying workers."""
 
 import os
 import shutil

@@ -965,7 +965,7 @@ def test_owners_killed_at_random_instants_come_back(tmp_path):
             time.sleep(0.1 * rng.random())
             for rank in dying:
                 ranks.signal(rank)
-            time.sleep(rng.choice([0.0, 0.5]))  # before the others know, and after
+            time.sleep(rng.choice([0.0, 0.5]))  # before or after the others notice
             for rank in dying:
                 ranks.start(rank)
             ranks.until_back(*dying)

@@ -268,7 +268,7 @@ class Silent:
 
 def cluster(code, tracker, **options):
     shards = list(range(1, code.k + 1))
-    # of np.multiply(theta, shard, out), which worker processes can import
+    # np.multiply(theta, shard, out) is a gradient that worker processes can import.
     return LocalCluster(code, shards, np.multiply, 3, tracker=tracker, **options)
 
 

@@ -146,7 +146,7 @@ def _system(seed):
 
 def _quiet(*arguments, **options):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of overflow
+        warnings.simplefilter("ignore", RuntimeWarning)  # overflow
         return solve(*arguments, **options)
 
 

@@ -109,7 +109,7 @@ class Kind(NamedTuple):
 
     @property
     def integer(self) -> bool:
-        """Whether nothing is rounded."""
+        """Whether numbers are integers, which never round."""
         return np.dtype(self.gradient).kind == "i"
 
     @property
@@ -566,7 +566,7 @@ def medians(name: str, point: Try, found: Found) -> tuple[float, float]:
 
 
 def search(name: str, seconds: float, seed: int) -> Found:
-    """Climb from random points towards each of the ratios in turn."""
+    """Climb from random points, towards each of the ratios in turn."""
     found, until, number = Found(), time.monotonic() + seconds, 0
     while time.monotonic() < until:
         climb(name, found, np.random.default_rng((seed, number)), GOALS[number % 3])
