@@ -1,6 +1,6 @@
 """Gradient coding: the exact gradient from whichever workers answered first.
 
-Nothing heavy is imported here; public names load on first use.
+Public names load on first use, so ``import fastgc`` imports nothing heavy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Optional dependencies, loaded on use, or an error that says how to get them."""
+"""Load optional dependencies on use; if one is missing, say how to install it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ DISTRIBUTION = "gradient-coding"
 
 
 def pip_install(extra: str) -> str:
-    """Return the command that installs an extra, as it works here.
+    """Return the command that installs an extra in this environment.
 
-    By name, for pip takes what is installed already. A checkout that is not installed, but is
-    imported from where it lies, is named by its folder.
+    It names the distribution: pip then keeps the version that is installed. A checkout that is not
+    installed, but imported from its folder, is named by this folder.
     """
     from importlib.metadata import PackageNotFoundError, distribution
 
@@ -41,9 +41,9 @@ def _is_checkout(folder: Path) -> bool:
 
 @contextmanager
 def one_thread_of_blas() -> Iterator[None]:
-    """BLAS on one thread, where threadpoolctl is there to see to it, as scikit-learn brings it.
+    """Limit BLAS to one thread if threadpoolctl is installed; scikit-learn depends on it.
 
-    For small matrices: on these its threads wait for each other, long where other processes run.
+    With small matrices, threads of BLAS mostly wait for each other, long if other processes run.
     """
     try:
         limits = importlib.import_module("threadpoolctl").threadpool_limits
@@ -55,7 +55,7 @@ def one_thread_of_blas() -> Iterator[None]:
 
 
 def parquet() -> Any:
-    """``pyarrow.parquet``; ImportError that names the extra if PyArrow is not installed."""
+    """Return ``pyarrow.parquet``; if it is missing, raise an ImportError that names the extra."""
     try:
         return importlib.import_module("pyarrow.parquet")
     except ImportError as error:
@@ -63,7 +63,7 @@ def parquet() -> Any:
 
 
 def ray() -> Any:
-    """``ray``; ImportError that names the extra if Ray is not installed."""
+    """Return ``ray``; if it is missing, raise an ImportError that names the extra."""
     try:
         return importlib.import_module("ray")
     except ImportError as error:
@@ -71,7 +71,7 @@ def ray() -> Any:
 
 
 def scipy(module: str) -> Any:
-    """``scipy.<module>``; ImportError that names the extra if SciPy is not installed."""
+    """Return ``scipy.<module>``; if it is missing, raise an ImportError that names the extra."""
     try:
         return importlib.import_module(f"scipy.{module}")
     except ImportError as error:

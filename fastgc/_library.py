@@ -1,4 +1,4 @@
-"""Where programs in C find the kernels: a header, and a library to link against."""
+"""Paths of the C header and of the library, for programs in C that call the kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["get_include", "get_library"]
 
 
 def get_include() -> str:
-    """Folder of ``fastgc.h``, for a C compiler's option ``-I``.
+    """Return the folder of ``fastgc.h``, for a C compiler's option ``-I``.
 
     Returns
     -------
@@ -31,10 +31,10 @@ def get_include() -> str:
 
 
 def get_library() -> str:
-    """Path of the static library ``libfastgc.a``, which needs no Python.
+    """Return the path of the static library ``libfastgc.a``, which needs no Python.
 
-    Programs also need the mathematical library and threads: ``-lm -pthread``. For ``pkg-config``,
-    the folder ``pkgconfig`` beside the library has ``fastgc.pc``.
+    Link programs with ``-lm -pthread`` as well. For ``pkg-config``, the folder ``pkgconfig`` beside
+    the library holds ``fastgc.pc``.
 
     Returns
     -------
@@ -45,13 +45,13 @@ def get_library() -> str:
     FileNotFoundError
         If fastgc was installed without the extension.
     """
-    return str(_installed("lib/libfastgc.a", "lib/fastgc.lib"))  # the latter is Windows'
+    return str(_installed("lib/libfastgc.a", "lib/fastgc.lib"))  # fastgc.lib: on Windows
 
 
 def _installed(*names: str) -> Path:
-    """The first of these files that there is.
+    """Return the first of these files that exists.
 
-    An editable installation has two folders: the sources, and what was built of them.
+    An editable installation has two folders, of sources and of build results.
     """
     folders = [Path(folder) for folder in sys.modules["fastgc"].__path__]
     for folder in folders:

@@ -1,4 +1,4 @@
-"""What people see of objects and modules: texts and HTML, short and safe, and what dir() lists."""
+"""Texts, HTML tables and ``dir()`` lists that show objects and modules to people."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 def short(value: float, digits: int = 3) -> str:
-    """A number to a few digits, whole ones below a million in full."""
+    """Return a number to `digits` digits; integers below a million in full."""
     if math.isfinite(value) and value == int(value) and abs(value) < 1e6:
         return str(int(value))
     return f"{value:.{digits}g}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds to three digits, in the unit that suits them."""
+    """Return a time to three digits, in the largest unit that keeps it at 1 or above."""
     if not math.isfinite(seconds) or seconds == 0:
         return f"{seconds:g} s"
-    # a little less, lest what is rounded up to 1000 keeps the smaller unit
+    # 0.9995: a value that would round up to 1000 takes the larger unit.
     scale, unit = next((each for each in _UNITS if abs(seconds) >= 0.9995 * each[0]), _UNITS[-1])
     value = seconds / scale
     return f"{value:.0f} {unit}" if abs(value) >= 100 else f"{value:.3g} {unit}"
 
 
 def plural(count: int, what: str) -> str:
-    """``1 round``, ``2 rounds``."""
+    """Return a count and its noun: ``1 round``, ``2 rounds``."""
     return f"{count} {what}{'s' * (count != 1)}"
 
 
 def listed(values: Iterable[object], most: int = 8) -> str:
-    """Values after each other, the first of many and how many there are."""
+    """Return the values separated by commas; of more than `most`, the first and their number."""
     values = list(values)
     shown = ", ".join(map(str, values[:most]))
     return f"{shown}, … ({len(values)})" if len(values) > most else shown
@@ -43,7 +43,7 @@ def listed(values: Iterable[object], most: int = 8) -> str:
 def html_table(
     caption: str, rows: Iterable[Sequence[object]], head: Sequence[str] = (), text: int = 1
 ) -> str:
-    """A table in HTML, whatever is in it escaped; the first `text` columns to the left."""
+    """Return a table in HTML with all cells escaped; the first `text` columns are left-aligned."""
 
     def cells(row: Sequence[object], tag: str) -> str:
         return "".join(
@@ -62,11 +62,11 @@ def html_table(
 
 
 def facts(caption: str, told: Iterable[tuple[str, object]]) -> str:
-    """What is known of something, a line each, in HTML."""
+    """Return an HTML table of names and values, one pair a row."""
     return html_table(caption, told, text=2)
 
 
 def listing(names: Iterable[str]) -> Callable[[], list[str]]:
-    """What a module calls ``__dir__``, of the names that it offers."""
+    """Return a module's ``__dir__`` function, which lists `names`."""
     shown = sorted(names)
     return lambda: list(shown)

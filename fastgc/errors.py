@@ -28,11 +28,11 @@ class NotDecodableError(ValueError):
     Attributes
     ----------
     missing : int
-        How many more messages are needed at least.
+        Least number of further messages that are needed.
     """
 
     def __init__(self, message: str, missing: int) -> None:
-        super().__init__(message, missing)  # all arguments, so that it pickles
+        super().__init__(message, missing)  # exceptions are unpickled from these arguments
         self.missing = missing
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class UnverifiedError(NotDecodableError):
     Attributes
     ----------
     missing : int
-        How many more messages are needed at least to verify the gradient; 1 if none would help.
+        Least number of further messages that verify the gradient; 1 if no number does.
     """
 
 
@@ -67,13 +67,13 @@ class NonFiniteMessageError(ValueError):
 
 
 class CorruptMessageError(ValueError):
-    """Messages contradict each other, and it is unknown which one is corrupt, or it is one's own.
+    """Messages contradict each other, and it is unknown which is corrupt; or this rank's own is.
 
     Attributes
     ----------
     suspects : tuple of int
-        Workers that may be to blame: any one of them or, where more than one may lie, some of them
-        together. Empty if more workers must have lied than `verify` allows for. On a rank that
+        Workers that may be to blame: one of them or, if `verify` looks for several liars, some of
+        them together. Empty if more workers must have lied than `verify` looks for. On a rank that
         audits have convicted: this rank alone.
     """
 
@@ -86,7 +86,7 @@ class CorruptMessageError(ValueError):
 
 
 class WorkerFailedError(RuntimeError):
-    """A worker process raised or died; the text includes its traceback, if it left one.
+    """A worker process raised an error or died; the text includes its traceback, if there is one.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class FinishedError(RuntimeError):
 
 
 class LeftOutError(RuntimeError):
-    """The other ranks went on without this one, which was late; its results are out of date."""
+    """The other ranks went on without this one, as it was late: its results are out of date."""
 
 
 class CheckpointError(ValueError):
@@ -127,7 +127,7 @@ class CheckpointError(ValueError):
 
 
 def warn_caller(text: str, category: type[Warning]) -> None:
-    """Warn of the line that called fastgc, from however deep inside it."""
+    """Attribute a warning to the line outside fastgc that called it, however deep the call is."""
     level, frame = 1, sys._getframe()
     ours = __name__.partition(".")[0]
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == ours:

@@ -1,14 +1,15 @@
 """``python -m fastgc.guard script.py``: runs a script, and runs it again if it is killed.
 
-torchrun ends all ranks of a machine when a process that it started dies. A guard that is started in
-its place does not die with it::
+torchrun ends all ranks of a machine when a process that it started dies. So let it start a guard,
+which outlives the script::
 
     torchrun --nproc-per-node 4 -m fastgc.guard script.py --epochs 10
 
-A script that is ended by a signal, as by the kernel for want of memory, is started again; with
-`fastgc.torch.CodedAllReduce` it joins the others, who have lost no step. So is one that ends by a
-`LeftOutError`, for it was late. One that ends by itself, or by an error, ends its guard, with its
-exit status. One that ends by a `FinishedError`, for the others have ended the run, ends it well.
+The guard starts the script again if a signal ended it (the kernel kills processes when memory runs
+out), or if the script raised a `LeftOutError` because it was late. With
+`fastgc.torch.CodedAllReduce` the new process joins the other ranks, which have lost no step. If the
+script ends by itself or by another error, the guard ends with the same exit status. If the script
+raises a `FinishedError`, the other ranks have ended the run, and the guard ends with status 0.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class _Guard:
     def __init__(self, own: list[str], restarts: int) -> None:
         self._command = [sys.executable, "-m", "fastgc.guard", "--run", *own]
         self._restarts = restarts
-        self._stopped = 0  # the signal that it was told to end by
+        self._stopped = 0  # number of the signal that told the guard to end
         self._child: subprocess.Popen[bytes] | None = None
         rank = os.environ.get("RANK")
         self._name = "the script" if rank is None else f"rank {rank}"
@@ -86,8 +87,8 @@ class _Guard:
             self._child.send_signal(number)
 
     def run(self) -> int:
-        """The exit status to end with."""
-        short = 0  # lives in a row
+        """Run the script as often as needed, and return the exit status to end with."""
+        short = 0  # short lives in a row
         while True:
             begin = time.monotonic()
             status = self._live()
@@ -104,15 +105,15 @@ class _Guard:
             self._pause(short)
 
     def _live(self) -> int:
-        """Run the script once; its exit status, or minus the signal that ended it."""
-        # In a group of its own: what a terminal sends to both is sent on to it once.
+        """Run the script once; return its exit status, or minus the signal that ended it."""
+        # Its own process group: a terminal's Ctrl-C then reaches it once, through `_stop`.
         self._child = subprocess.Popen(self._command, process_group=0)
-        if self._stopped:  # meanwhile
+        if self._stopped:  # before there was a child to send the signal to
             self._child.send_signal(self._stopped)
         return self._child.wait()
 
     def _pause(self, short: int) -> None:
-        """Wait before another life, longer after each that was short, but for the first."""
+        """Pause before a restart: not after the first short life, then 1 s, doubled each time."""
         end = time.monotonic() + (min(2.0 ** (short - 2), _LONGEST_PAUSE) if short > 1 else 0.0)
         while not self._stopped and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, 0.1))
@@ -129,7 +130,7 @@ def _name_of(number: int) -> str:
 
 
 def _run(script: str, arguments: list[str], module: bool) -> None:
-    """Be the script, as if Python had been started with it."""
+    """Run the script in this process, as if Python had been started with it."""
     _end_with_parent()
     sys.argv = [script, *arguments]
     try:
@@ -146,7 +147,7 @@ def _run(script: str, arguments: list[str], module: bool) -> None:
 
 
 def _end_with_parent() -> None:
-    """On Linux: be killed when the guard is, which then can tell nobody to end."""
+    """On Linux, have the kernel kill this process when its guard is killed."""
     if sys.platform != "linux":
         return
     import ctypes
@@ -154,7 +155,7 @@ def _end_with_parent() -> None:
     guard = os.getppid()
     set_death_signal = 1
     ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
-    if os.getppid() != guard:  # it ended before
+    if os.getppid() != guard:  # the guard died before prctl took effect
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -1,4 +1,4 @@
-"""Threads that are at work beside a test."""
+"""Threads that work while a test runs."""
 
 import threading
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def beside(work, count=1):
-    """So many threads call ``work(over)``, which is to return once the event `over` is set."""
+    """Let `count` threads call ``work(over)``, which must return once the event `over` is set."""
     over = threading.Event()
     threads = [threading.Thread(target=work, args=(over,)) for _ in range(count)]
     for thread in threads:

@@ -1,12 +1,12 @@
 """Kill, stop and corrupt at random, and count what comes of it.
 
 ``python -m tests.chaos --seconds 300`` runs clusters of random codes, one after another. Meanwhile
-worker processes are killed and stopped, more of them than a code tolerates, too; so is the process
-that workers are forked from; and messages are corrupted on their way, at most one a round. Each
-gradient is compared with the sum of all partial gradients, and each cluster's rounds are run again,
-undisturbed, on the survivors they had: the result has to be the same to the last bit. The exit
-status is 1 if any gradient is wrong, or if a process, a file descriptor, a piece of shared memory
-or a temporary file is left.
+it kills and stops worker processes, sometimes more than the code tolerates, and the process that
+workers are forked from. It corrupts messages on their way, at most one a round. It compares each
+gradient with the sum of all partial gradients. Then it runs each cluster's rounds again,
+undisturbed, with the same survivors: the results must be the same to the last bit. The exit status
+is 1 if a gradient is wrong, or if a process, a file descriptor, a piece of shared memory or a
+temporary file is left.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fastgc.engines import LocalCluster, fork_server
 from fastgc.engines.interface import Event, Kind
 from fastgc.errors import CorruptMessageError, UnverifiedError
 
-# Seconds between two faults, on average: a new actor takes as many as hundreds of new processes.
+# Mean seconds between two faults. A new actor of Ray takes as long as hundreds of new processes.
 FAULTS = {
     "LocalCluster": {"kill": 0.15, "stop": 0.15, "kill server": 3.0, "stop server": 30.0},
     "RayCluster": {"kill": 4.0, "stop": 1.0},
@@ -38,7 +38,7 @@ FAULTS = {
 
 
 def processes():
-    """Pid and parent of every process of this machine that is not a zombie."""
+    """Map the pid of each process of this machine that is no zombie to its parent's."""
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -52,7 +52,7 @@ def processes():
 
 
 def descendants():
-    """Pids of all processes below this one."""
+    """Return the pids of all processes below this one."""
     parents, below = processes(), {os.getpid()}
     while more := {pid for pid, parent in parents.items() if parent in below} - below:
         below |= more
@@ -60,13 +60,13 @@ def descendants():
 
 
 def resources():
-    """What a cluster must leave as it was: open descriptors and shared memory of ours."""
+    """Count what a cluster must leave unchanged: open descriptors, and our shared memory."""
     links = [os.path.basename(os.readlink(f"/proc/self/fd/{fd}")) for fd in open_descriptors()]
     return len(links), sum("memfd:fastgc" in link for link in links), set(os.listdir("/dev/shm"))
 
 
 def abandoned(names):
-    """Those of the names in /dev/shm that no process uses: others' programs have theirs there."""
+    """Return the names in /dev/shm that no process uses: other programs' memory is there, too."""
     used = ""
     for pid in processes():
         try:
@@ -77,7 +77,7 @@ def abandoned(names):
 
 
 def open_descriptors():
-    """Descriptors that are open now, but for the one that lists them."""
+    """Return the open descriptors, except the one that lists them."""
     found = []
     for fd in os.listdir("/proc/self/fd"):
         try:
@@ -89,14 +89,14 @@ def open_descriptors():
 
 
 def pids(cluster):
-    """The pids of workers that run now."""
+    """Return the pids of running workers."""
     if isinstance(cluster, LocalCluster):
         return list(cluster.transport.pids().values())
     return [pid for pid in descendants() if title(pid).startswith("ray::_WorkerActor")]
 
 
 def title(pid):
-    """What a process calls itself."""
+    """Return a process's command line, where Ray's workers write their names."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
@@ -104,7 +104,7 @@ def title(pid):
 
 
 class Chaos(threading.Thread):
-    """Kills and stops workers of a cluster until it is told to end."""
+    """A thread that kills and stops workers of a cluster until its `end` is called."""
 
     def __init__(self, cluster, rng, counts):
         super().__init__()
@@ -140,7 +140,7 @@ class Chaos(threading.Thread):
             self._signal(pid, signal.SIGCONT)
 
     def _strike_server(self, what):
-        """Kill what workers are forked from, or stop it for good: it is replaced."""
+        """Kill the process that workers are forked from, or stop it for good: it is replaced."""
         server = fork_server._server
         number = signal.SIGKILL if what == "kill server" else signal.SIGSTOP
         if server is not None and server.alive and self._signal(server.pid, number):
@@ -160,7 +160,7 @@ class Chaos(threading.Thread):
 
 
 def corrupting(cluster, rng, counts, chance):
-    """Let some messages arrive otherwise than they were sent; returns who was hit, by round."""
+    """Corrupt some messages on their way; return a dict of rounds and the workers hit."""
     transport, hit = cluster.transport, {}
     listen = transport.listen
 
@@ -186,7 +186,7 @@ def corrupting(cluster, rng, counts, chance):
 
 
 def corrupt(message, rng):
-    """The message, changed in one of several ways."""
+    """Return the message, changed in one of six ways."""
     wrong = message.copy()
     element = int(rng.integers(wrong.size))
     kind = rng.integers(6)
@@ -206,7 +206,7 @@ def corrupt(message, rng):
 
 
 def random_code(rng):
-    """One that tolerates three stragglers, or none, among eight workers."""
+    """Return a code of eight workers that tolerates three stragglers, or none."""
     n = 8
     return [
         lambda: fastgc.ReedSolomon(n, stragglers=3),
@@ -219,7 +219,7 @@ def random_code(rng):
 
 
 def episode(engine, rng, seconds, counts):
-    """One cluster's life."""
+    """Start a cluster, disturb its rounds for `seconds`, and run them again undisturbed."""
     code = random_code(rng)
     p = int(rng.integers(2, 3000))
     verify = code.stragglers > 0 and rng.random() < 0.7
@@ -275,7 +275,7 @@ def episode(engine, rng, seconds, counts):
 
 
 def main(arguments=None):
-    """Run for a while, print the counts; the exit status."""
+    """Run for a while, print the counts, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--each", type=float, default=5.0, help="seconds of a cluster's life")
@@ -307,9 +307,9 @@ def main(arguments=None):
 
 
 def run(engine, options, rng, counts):
-    """Episodes, and what they leave."""
+    """Run episodes, and count what they leave behind."""
     with LocalCluster(fastgc.Uncoded(1), [0], np.multiply, 1):
-        pass  # starts what stays for the life of the program: the fork server and its helper
+        pass  # starts the fork server and its helper, which live as long as the program
     # Ray is started once: each of its starts leaves two sockets of its own in this process.
     below = descendants()
     with engine(fastgc.Uncoded(1), [0], np.multiply, 1):
@@ -320,7 +320,7 @@ def run(engine, options, rng, counts):
         gc.collect()
         after = resources()
     if fork_server._server is not None:
-        below.add(fork_server._server.pid)  # the last of those that took its place
+        below.add(fork_server._server.pid)  # the last one that replaced a killed server
     deadline = time.monotonic() + 5.0
     while descendants() - below and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -1,7 +1,7 @@
-"""Codes of every scheme, and what tests need to do with any of them.
+"""Codes of every scheme, and a job of messages and their gradient for any of them.
 
-Partial gradients are those of least squares on random data, so that codes of the data are tested by
-the same means as codes of the gradients.
+Partial gradients are those of least squares on random data, so the same tests cover codes of the
+data and codes of the gradients.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fastgc.models import least_squares_gradient
 
 FEATURES, OUTPUTS = 3, 2
 
-# Small enough for every set of messages.
+# Small enough to try every set of messages.
 SMALL = [
     fastgc.ReedSolomon(7, stragglers=2),
     fastgc.ReedSolomon(6, 8, stragglers=1, clusters="auto"),
@@ -73,7 +73,7 @@ SMALL = [
 SMALL_IDS = [f"{i}-{type(code).__name__}" for i, code in enumerate(SMALL)]
 EVERY_SMALL = pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
 
-# As large as anyone uses.
+# As large as codes in use.
 LARGE = [
     fastgc.ReedSolomon(200, stragglers=20),
     fastgc.ReedSolomon(200, stragglers=20, clusters="auto"),
@@ -103,7 +103,7 @@ EVERY_LARGE = pytest.mark.parametrize("code", LARGE, ids=LARGE_IDS)
 
 
 class Job:
-    """Random data, coded; what every worker sends, and the gradient it should give."""
+    """Random data for a code: its partial gradients, all messages, and the true gradient."""
 
     def __init__(self, code, dtype=np.float64, seed=0):
         rng = np.random.default_rng(seed)
@@ -127,18 +127,18 @@ class Job:
         return self.code.decode(survivors, messages, p=self.p, **options)
 
     def error(self, gradient):
-        """Relative to the gradient."""
+        """Return the norm of the error, relative to the gradient's."""
         difference = (gradient - self.gradient).astype(float)
         return float(np.linalg.norm(difference) / np.linalg.norm(self.gradient.astype(float)))
 
 
 def spans(code, survivors):
-    """Whether any linear decoder could: the definition, by least squares."""
+    """Whether some linear decoder can decode these survivors: the definition, by least squares."""
     if not len(survivors):
         return False
     if (
         code.scheme.codes_data
-    ):  # any 2K - 1 values determine h, and for points in general fewer do not
+    ):  # any 2K - 1 values determine h; for points in general position, fewer do not
         return len(survivors) >= code.threshold
     B = code.matrix()[list(survivors)]
     a = np.linalg.lstsq(B.T, np.ones(code.k), rcond=None)[0]
@@ -146,10 +146,10 @@ def spans(code, survivors):
 
 
 def claims_all_that_spans(code):
-    """Whether the code promises to decode whenever a linear decoder could.
+    """Whether the code promises to decode whenever a linear decoder can.
 
-    Reed-Solomon codes and Lagrange codes promise it for n - s (in each cluster), or 2K - 1,
-    messages; that some smaller sets do by chance is left alone.
+    Reed-Solomon codes need n - s messages (in each cluster) and Lagrange codes 2K - 1. They make no
+    use of smaller sets that happen to suffice.
     """
     if isinstance(code, fastgc.Grouped):
         return all(claims_all_that_spans(inner) for inner in code.codes)

@@ -1,9 +1,9 @@
-"""Under which backends tests run, and how many of them; and proof of which build is tested.
+"""Choose which tests run, and under which backends; and prove which build is tested.
 
-Kernels, marked ``every_backend``, are tested under each backend, all else under the default one.
-Numba compiles for minutes where nothing is cached: what it compiles is tested with ``--backend
-numba`` or ``--long`` only. With ``--long`` every test runs under every backend and for every dtype,
-and those marked ``long`` run, too.
+Tests of kernels are marked ``every_backend`` and run under each backend, all others under the
+default one. Without a cache, Numba compiles for minutes: tests that have it compile run only with
+``--backend numba`` or ``--long``. With ``--long`` every test runs under every backend and for every
+dtype, and tests marked ``long`` run, too.
 """
 
 import functools
@@ -14,19 +14,19 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
-# What Numba has compiled is kept in the checkout, and so outlasts each installation of it: it is
-# compiled anew when its sources have changed (fastgc/kernels/numba/njit.py).
+# Numba's cache lies in the checkout, so that it outlasts installations of fastgc. A kernel is
+# compiled again when its sources have changed (fastgc/kernels/numba/njit.py).
 os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).resolve().parents[1] / ".numba_cache"))
-# Two processes test at a time. Threads of BLAS spin while they wait for each other, and where cores
-# are taken a small problem takes hundreds of times as long.
+# Two processes test at a time. BLAS's threads spin while they wait for each other; if other
+# processes use the cores, a small problem takes hundreds of times as long.
 for name in "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS":
     os.environ.setdefault(name, "1")
 # PyTorch asks the name server for the name of each address that a store's connection has, and waits
-# five seconds for each question that gets lost: forty ranks that start at once took 16 s instead of
-# 2. All that tests connect to is on this machine.
+# five seconds for each lost question: forty ranks that started at once took 16 s instead of 2.
+# Tests connect to this machine only.
 os.environ.setdefault("RES_OPTIONS", "attempts:0")
-# What pytest makes of the tests is kept, even where PYTHONDONTWRITEBYTECODE is set: to make it anew
-# takes each process longer than all else before the first test.
+# Keep pytest's rewritten tests even if PYTHONDONTWRITEBYTECODE is set: rewriting them takes each
+# process longer than everything else before the first test.
 sys.dont_write_bytecode = False
 
 import numpy as np
@@ -40,7 +40,7 @@ IMPORTED = Path(fastgc.__file__).resolve().parent
 
 
 class Beside:
-    """Finds what stands beside the tests: pytest's importlib mode leaves them off the path."""
+    """Finds modules of this folder, which pytest's importlib mode leaves off the path."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
@@ -52,8 +52,8 @@ sys.meta_path.insert(0, Beside)
 import leftovers
 import strength
 
-PIECE = 100  # tests of a file, which one process takes together
-# Numba compiles all for every dtype: of two that it treats alike one is enough without --long.
+PIECE = 100  # tests of one file that a process takes together
+# Numba compiles for each dtype. It treats these like others: without --long, the others suffice.
 TWINS = {"float32", "complex64", "bfloat16"}
 APART = {"test_vandermonde", "test_vandermonde_scales", "test_interpolation", "test_completion"}
 
@@ -72,22 +72,22 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config):
-    """The whole suite in two processes, if pytest-xdist is there and -n says nothing else."""
+    """Run the whole suite in two processes if pytest-xdist is installed, unless -n is given."""
     option = config.option
     whole = config.args_source is config.ArgsSource.TESTPATHS and not option.collectonly
     if whole and "PYTEST_XDIST_WORKER" in os.environ:
-        option.loadgroup = True  # is not told of what follows
+        option.loadgroup = True  # xdist does not hand the options set below to its workers
     elif whole and not option.usepdb and getattr(option, "numprocesses", 0) is None:
         option.numprocesses = 2
         option.dist = "loadgroup"
-        option.loadscopereorder = False  # they are in_order
+        option.loadscopereorder = False  # `in_order` sorts them
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Files by pieces: most tests take less time than to wait for word of what comes next."""
+    """Hand out pieces of files: most tests take less time than asking for the next one."""
     if config.option.dist != "loadgroup" or config.option.loadscopereorder:
-        return None  # some tests only
+        return None  # not the whole suite
     from xdist.scheduler import LoadGroupScheduling
 
     class Pieces(LoadGroupScheduling):
@@ -147,8 +147,8 @@ def pytest_generate_tests(metafunc):
         return metafunc.definition.get_closest_marker(name)
 
     def under(name):
-        # where nothing is cached yet one process compiles what has to do with nodes or with times,
-        # which is apart from all else, and another one the rest
+        # Without a cache, one process compiles the kernels of nodes and of times, which share
+        # nothing with the others, and another process the rest.
         of = "numba, apart" if metafunc.definition.path.stem in APART else "numba"
         compiles = name == "numba" or marked("numba")
         return pytest.param(name, marks=pytest.mark.xdist_group(of) if compiles else ())
@@ -171,9 +171,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 def in_order(items):
-    """What may take long comes first: all of Numba, then files of few tests, which start programs.
+    """Put slow tests first: those of Numba, then files of few tests, which start programs.
 
-    Pieces of the large files are short, and none waits long for the last of them.
+    Pieces of large files take little time, so at the end neither process waits long for the other.
     """
     tests = Counter(item.path for item in items)
 
@@ -202,7 +202,7 @@ def leave_out(config, items):
             return dtype
         try:
             return np.dtype(dtype).name
-        except TypeError:  # PyTorch's
+        except TypeError:  # a dtype of PyTorch
             return str(dtype).rpartition(".")[2]
 
     left_out = [item for item in items if is_long(item)]
@@ -214,7 +214,7 @@ def leave_out(config, items):
 
 
 def beyond_a_few(items):
-    """What the mark ``few`` leaves out: other sets of parameters under another backend."""
+    """Yield what the mark ``few`` leaves out; each backend keeps other sets of parameters."""
     alike = defaultdict(list)
     for item in items:
         if mark := item.get_closest_marker("few"):
@@ -231,7 +231,7 @@ def beyond_a_few(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """The tests themselves are never garbage; to look through them takes longer than most run."""
+    """Collect tests without garbage collection, which would search them all; none is garbage."""
     gc.disable()
     try:
         return (yield)
@@ -249,7 +249,7 @@ def backend(request):
 
 @pytest.fixture(autouse=True, scope="session")
 def commands_are_built_once():
-    """Typer's test runner builds all commands at every call, which takes nine tenths of most."""
+    """Cache what Typer's test runner builds at every call: that takes 90% of most calls."""
     with pytest.MonkeyPatch.context() as patch:
         if importlib.util.find_spec("typer"):
             from typer import testing
@@ -261,7 +261,7 @@ def commands_are_built_once():
 
 @pytest.fixture(autouse=True)
 def registries():
-    """Codes and delay models that a test registers are unknown to the next."""
+    """Undo a test's registrations of codes and delay models."""
     from fastgc.codes.catalogue import _REGISTRY as CODES
     from fastgc.delays.text import MODELS
 
@@ -275,7 +275,7 @@ def registries():
 
 @pytest.fixture
 def at_each_level(backend):
-    """``for _ in at_each_level():`` goes through the SIMD levels that there are; only C has any."""
+    """``for _ in at_each_level():`` selects each available SIMD level; only C has several."""
     if backend != "c":
         yield lambda: ["none"]
         return
@@ -299,7 +299,7 @@ def at_each_level(backend):
 
 @pytest.fixture
 def split_over():
-    """``split_over(count)`` has C split what can be split, however short it takes; undone after."""
+    """``split_over(count)``: until the test ends, C splits even the smallest work over threads."""
     from fastgc.kernels import threads
 
     before, told = threads.get_num_threads(), []

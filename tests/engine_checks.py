@@ -1,4 +1,4 @@
-"""What tests of several engines share: delays, and what every engine's workers do."""
+"""Delays and checks that the tests of several engines share."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from fastgc import ReedSolomon, Uncoded
 
 
 class Delays:
-    """The given delays of each round; none after the last."""
+    """A delay model of given delays, a list for each round; later rounds have none."""
 
     def __init__(self, *rounds, per="round"):
         self.rounds, self.per = rounds, per
@@ -23,7 +23,7 @@ class Delays:
 
 
 def check_lateness(engine):
-    """A delay of the round comes before the first message, one of computations before each."""
+    """A delay per round precedes the first message; one per computation precedes each message."""
     out, late = np.empty(1), 0.05
     for per in ("round", "computation"):
         delays = Delays([late], per=per)
@@ -36,7 +36,7 @@ def check_lateness(engine):
 
 
 def check_leaving_between_messages(engine, pids_of, stale):
-    """A late worker leaves a round between two messages, of which so many come in the next one."""
+    """A late worker leaves a round between two messages; `stale` of them come in the next round."""
     out = np.empty(1)
     # Either worker can send everything alone.
     with engine(Uncoded(2, load=2), [1.0, 2.0], np.multiply, 1) as cluster:
@@ -60,7 +60,7 @@ def check_leaving_between_messages(engine, pids_of, stale):
 
 
 def check_two_clusters(engine):
-    """Two are at work at once, and one goes on when the other is closed, once and again."""
+    """Two clusters work at once, and one goes on after the other is closed, even twice."""
     one, two = np.empty(3), np.empty(5)
     with (
         engine(Uncoded(2), [1.0, 2.0], np.multiply, 3) as first,

@@ -1,4 +1,4 @@
-"""The examples of the documentation, as tests run them."""
+"""Run the examples of the documentation."""
 
 import importlib.util
 import subprocess
@@ -10,7 +10,7 @@ EXAMPLES = ROOT / "docs" / "examples"
 
 
 def example(name):
-    """An example as a module, which it also is by its name."""
+    """Import an example as a module, and make it importable by its name."""
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -1,7 +1,7 @@
 """Groups of ranks without a master: what they train, and how they are started and killed.
 
-Ranks are forks of a process that has no threads of torch yet, because threads do not survive a
-fork. That process is a fork, one for each test, of a process that has imported torch.
+Each test forks a job from a process that has imported torch, and the job forks the ranks. None of
+these processes has threads of torch when it forks, because threads do not survive a fork.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ import fastgc
 torch = pytest.importorskip("torch")
 cloudpickle = pytest.importorskip("cloudpickle")
 
-# By value, because processes can import this module only if the tests are on their path.
+# Pickle this module by value: other processes cannot import it, as the tests are not on their path.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 N, BATCH, SAMPLES, SEED = 6, 30, 100, 7
@@ -48,7 +48,7 @@ def net(width=32):
 
 
 class Momentum:
-    """SGD with momentum. Making an optimizer of torch's own imports modules, for seconds."""
+    """SGD with momentum; torch's own optimizers import modules, which takes seconds."""
 
     def __init__(self, module):
         self.parameters = list(module.parameters())
@@ -237,7 +237,7 @@ def launch(folder, train, director=None, count=N, imports=lambda: None):
 
 
 def launch_each(folder, trains, directors=None, counts=None):
-    """Run several groups of ranks side by side, since most of them wait; return all results."""
+    """Run several groups of ranks at once, as they mostly wait; return all results."""
     directors = directors or [None] * len(trains)
     counts = counts or [N] * len(trains)
 
@@ -287,7 +287,7 @@ def in_a_job(folder, run):
 
 
 def kill(rank, at, seconds=None):
-    """Trouble: kill a rank at a moment of a step in its first life, or `seconds` after that."""
+    """Trouble: kill a rank in its first life, at a moment of a step or `seconds` later."""
 
     def trouble(moment, r, step, life):
         if (r, (moment, step), life) == (rank, at, 0):
@@ -301,7 +301,7 @@ def kill(rank, at, seconds=None):
 
 
 def slowly(moment, rank, step, life):
-    """Trouble: a step takes 0.02 s more, or 0.2 s while the director waits for ranks to be back."""
+    """Trouble: a step takes 0.02 s more, or 0.2 s while the director waits for ranks."""
     time.sleep(0.1 if here[0].check([AWAITED]) else 0.01)
 
 
@@ -310,7 +310,7 @@ def without(rank):
 
 
 def check(results, steps, ranks=range(N), width=32):
-    """Require that all ranks have done all steps with the whole batch, and hold the same bits."""
+    """Require of all ranks: they did all steps with the whole batch, and hold the same bits."""
     assert sorted(results) == sorted(ranks)
     for each in results.values():
         assert isinstance(each, dict), each

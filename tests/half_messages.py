@@ -1,4 +1,4 @@
-"""Messages of two bytes: read as `fastgc.coding.format.Format` says, and made of numbers."""
+"""Read and make messages of float16 and bfloat16, by the format of `fastgc.coding.format`."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from fastgc import Uncoded
 
 
 def exponent_of(message):
-    """Of the power of two that a message is to be multiplied by."""
+    """Return the exponent of the power of two that scales a message."""
     if message.dtype != np.float16:
         return 0
     bits = int(message.view(np.uint16)[-1])
@@ -16,15 +16,15 @@ def exponent_of(message):
 
 
 def mantissas(message):
-    """Its elements, over that."""
+    """Return a message's elements, not scaled."""
     return message[:-1] if message.dtype == np.float16 else message
 
 
 def values(message):
-    """The numbers that a message stands for, as float64."""
+    """Return the numbers that a message stands for, as float64."""
     return np.ldexp(mantissas(message).astype(np.float64), exponent_of(message))
 
 
 def made_of(numbers, half):
-    """A message of these numbers."""
+    """Return a message of these numbers, of dtype `half`."""
     return Uncoded(1).encode(0, [np.array(numbers, np.float32)], message_dtype=half)

@@ -1,7 +1,7 @@
-"""The one table of kernels that feeds both tests and benches.
+"""The table of kernels, for tests and benches.
 
-Each entry makes arguments of a given size, calls the kernel through the facade (whatever backend is
-in use), and tells the truth by other means: sums in extended precision, products by definition.
+Each entry makes arguments of a given size, calls the kernel of the backend in use, and computes the
+true result by other means: sums in extended precision, products by definition.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WIDE_COMPLEX = np.clongdouble
 HALVES = (np.float16, ml_dtypes.bfloat16)
 
 
-# What no kernel for messages of three workers, of which two are needed, decodes.
+# Survivors that every kernel for three workers, of which two must answer, rejects.
 WRONG_SURVIVORS = [
     ([0, 1, 3], Status.OUT_OF_RANGE),
     ([0, -1], Status.OUT_OF_RANGE),
@@ -36,7 +36,7 @@ WRONG_SURVIVORS = [
 
 
 def filled(bind, plan, survivors):
-    """What a kernel says of these, and that it writes nothing beyond them."""
+    """Return the kernel's result for these survivors; check that it writes nothing beyond them."""
     room, vector = np.append(survivors, [0, 0]).astype(np.int64), np.full(len(survivors) + 2, 7.0)
     status = bind(plan, room, vector)(len(survivors))
     assert (vector[len(survivors) :] == 7).all()
@@ -47,11 +47,11 @@ def filled(bind, plan, survivors):
 class Kernel:
     """A kernel with the means to call and to check it.
 
-    ``make(rng, size, count, dtype)`` gives the arguments: vectors of `size` elements, `count` of
-    them; for decoding vectors `size` workers of which `count` straggle; for kernels on nodes `size`
-    nodes and `count` columns or points. ``run(arguments)`` returns the result, ``truth(arguments)``
-    what it should be. ``bound(arguments)`` is how far it may be from that; kernels without
-    have tests of their own. ``finite(arguments)``, of combinations: what the kernel says of NaN and
+    ``make(rng, size, count, dtype)`` returns arguments: `count` vectors of `size` elements; for
+    decoding vectors, `size` workers of which `count` straggle; for kernels on nodes, `size` nodes
+    and `count` columns or points. ``run(arguments)`` returns the result, and ``truth(arguments)``
+    the true one. Their difference is at most ``bound(arguments)``; kernels without a bound have
+    tests of their own. For combinations, ``finite(arguments)`` is what the kernel says of NaN and
     Inf.
     """
 
@@ -67,7 +67,7 @@ class Kernel:
 def _vectors(rng, size, count, dtype, complex_=False):
     rows = []
     for _ in range(count):
-        # one element further on: rows need not begin on a cache line
+        # Rows begin at the second element: they need not begin on a cache line.
         row = rng.standard_normal(size + 1)
         if complex_:
             row = row + 1j * rng.standard_normal(size + 1)
@@ -76,7 +76,7 @@ def _vectors(rng, size, count, dtype, complex_=False):
 
 
 def _wide(array):
-    """In extended precision; by way of a dtype that bfloat16 converts to."""
+    """Return an array in extended precision, by way of float64, to which bfloat16 converts."""
     return array.astype(np.result_type(array, np.float64)).astype(
         WIDE_COMPLEX if np.iscomplexobj(array) else WIDE
     )
@@ -93,7 +93,7 @@ def _combine(mode, accumulate, stacked, bound=False):
     def make(rng, size, count, dtype):
         rows = _vectors(rng, size, count, dtype, complex_=mode == kernels.REAL_PART)
         if stacked:
-            wide = np.zeros((count, size + 3), rows[0].dtype)  # rows apart: a stride of its own
+            wide = np.zeros((count, size + 3), rows[0].dtype)  # gaps between rows
             wide[:, :size] = rows
             rows = wide[:, :size]
         coef = rng.standard_normal(count)
@@ -113,7 +113,7 @@ def _combine(mode, accumulate, stacked, bound=False):
         coef = arguments["coef"]
         if not bound:
             return kernels.combine(mode, rows, coef, out, accumulate, check)
-        # from a table that also holds others, of which none is read: their coefficients are 0
+        # The table holds rows of NaN, too; their coefficients are 0, so the kernel must skip them.
         count = coef.size
         table = kernels.Rows(2 * count, rows.length, rows.arrays[0].dtype)
         unread = np.full(rows.length, np.nan).astype(rows.arrays[0].dtype)
@@ -190,7 +190,7 @@ def _square_distance():
 
 
 def _to_halves(factor):
-    """Of numbers in and beyond float16's range, many of them half-way between its own."""
+    """Round numbers in and beyond float16's range, many of them half-way between two float16."""
 
     def make(rng, size, count, dtype):
         x = rng.standard_normal(size) * 2.0 ** rng.integers(-28, 18, size)
@@ -216,7 +216,7 @@ def _to_halves(factor):
 
 
 def _hash_words(keys):
-    """Words of which some are the largest there are, and their products by Python's integers."""
+    """Hash words, some of them the largest; the truth is computed in Python's integers."""
 
     def make(rng, size, count, dtype):
         words, key = rng.integers(2**64, size=(2, max(size, keys)), dtype=np.uint64)
@@ -244,7 +244,7 @@ def _hash_words(keys):
 
 
 def decoding_truth(blocks, survivors):
-    """Locator products by definition, from sines in extended precision.
+    """Return locator products by definition, from sines in extended precision.
 
     1 - exp(2 pi i t / m) = 2 sin(pi t / m) exp(i (pi t / m - pi / 2)), for t reduced to 0 .. m-1.
     """
@@ -260,7 +260,7 @@ def decoding_truth(blocks, survivors):
         log_sine = np.log(np.where(t == 0, 1, 2 * np.sin(near)))
         for at in mine:
             r = q * (int(survivors[at] - start[b]) - lost) % m
-            turns = int(2 * r.sum() - m * len(lost)) % (4 * m)  # of pi / (2 m)
+            turns = int(2 * r.sum() - m * len(lost)) % (4 * m)  # multiples of pi / (2 m)
             size = np.exp(log_sine[r].sum() - np.log(WIDE(m)))
             angle = turns * pi / (2 * m)
             value[at] = size * (np.cos(angle) + 1j * np.sin(angle))
@@ -304,7 +304,7 @@ def _decoding_vector(name, method, cut):
 
 
 def _stream(name, cut):
-    """A stream that a few workers joined and left after products were computed."""
+    """Decode by a stream that a few workers join and leave after its products are computed."""
     direct = _decoding_vector(name, kernels.unchecked.LOCATOR, cut)
 
     def make(rng, size, count, dtype):
@@ -334,7 +334,7 @@ def _stream(name, cut):
 
 
 def nodes_of(rng, size, complex_):
-    """Well-placed nodes in random order: on [-2, 2], whose capacity is 1, or most of some roots."""
+    """Return good nodes in random order: in [-2, 2], of capacity 1, or 8/9 of all roots of 1."""
     if not complex_:
         return rng.permutation(2 * np.cos(np.pi * (np.arange(size) + 0.5) / size))
     whole = size + size // 8
@@ -342,7 +342,7 @@ def nodes_of(rng, size, complex_):
 
 
 def bjorck_pereyra(x, b, transpose):
-    """The algorithm as published, in extended precision, in Leja's order of the nodes."""
+    """Solve a system by the published algorithm, in extended precision, nodes in Leja order."""
     wide = WIDE_COMPLEX if np.iscomplexobj(x) else WIDE
     order, product = [int(np.argmax(np.abs(x)))], np.ones(x.size, WIDE)
     while len(order) < x.size:
@@ -359,9 +359,9 @@ def bjorck_pereyra(x, b, transpose):
 
 
 def solved_by_steps(x, c, transpose):
-    """A system by the algorithm, nodes as they come, in the arithmetic of whatever arrays hold.
+    """Solve a system by the published algorithm, in the order of the nodes and the arrays' dtype.
 
-    `c` is overwritten. With `transpose`, the solution's numbers belong to the nodes in this order.
+    `c` is overwritten. With `transpose`, the solution has a number for each node, in their order.
     """
     m = len(x)
     if transpose:
@@ -522,10 +522,10 @@ KERNELS = [
 
 
 def _step(title, kernel, moving, written, read, truth, **numbers):
-    """A step: vectors that are written and read, of which `moving` is what the distance is of.
+    """Return a row for an optimizer's step, and `moving`, the vector whose move it measures.
 
-    ``run`` returns the vectors written, copies unless `after` is given, and the squared distance;
-    ``truth`` the vectors alone.
+    ``run`` returns the vectors that the step writes, copies unless `after` is given, and the
+    squared distance; ``truth`` returns the vectors alone.
     """
 
     def make(rng, size, count, dtype):
@@ -564,7 +564,7 @@ def _amsgrad_truth(theta, h, v, gradient, lr, beta1, beta2, epsilon):
     return theta - lr * h / np.sqrt(epsilon + v), h, v
 
 
-# with the name of the vector whose move is measured
+# Each row with the name of the vector whose move the step measures.
 STEPS = [
     _step(
         "sgd",
@@ -625,7 +625,7 @@ STEPS = [
 
 
 def rule_of(plan):
-    """The rule of `fastgc.codes` that a plan stands for."""
+    """Return the rule of `fastgc.coding.rules` that a plan stands for."""
     if plan.kind == kernels.unchecked.BLOCKS:
         return Blocks(plan.group, plan.need)
     if plan.kind == kernels.unchecked.CELLS:
@@ -636,7 +636,7 @@ def rule_of(plan):
 
 
 def completion_truth(plan, delay, work, late, receive, overhead, interrupted, rule=None):
-    """Rounds followed message by message: a `Completion` of lists, and who is late then."""
+    """Follow rounds message by message; return a `Completion` of lists, and workers' lateness."""
     rule, first, late = rule or rule_of(plan), plan.first.tolist(), late.tolist()
     if plan.wait:
         rule = Waiting(rule, np.repeat(np.arange(plan.loads.size), np.diff(first)), plan.wait)
@@ -679,14 +679,14 @@ def completion_truth(plan, delay, work, late, receive, overhead, interrupted, ru
 
 
 def _completion(rule, receive, interrupted):
-    """``make``: rounds of `size` workers of which each sends `count` messages."""
+    """Return a row for rounds of `size` workers that each send `count` messages."""
 
     def make(rng, size, count, dtype, rounds=30):
         worker = np.repeat(np.arange(size), count)
         sent = np.tile(np.arange(count), size)
         empty = np.empty(0, np.int64)
         other, total = empty, 0
-        if rule == "blocks":  # as many messages as 2 workers send, less one
+        if rule == "blocks":  # needs one message fewer than 2 workers send
             kind, group = kernels.unchecked.BLOCKS, np.zeros_like(worker)
             need = np.array([min(2 * count - 1, worker.size)])
         elif rule == "cells":  # worker i begins with cell i

@@ -1,14 +1,14 @@
-"""Kernels called with arguments that do not fit: each call says so, or does what NumPy's does.
+"""Call kernels with arguments that do not fit: each must say so, or do what NumPy's kernel does.
 
-``python tests/kernels_fuzz.py --seconds 60`` takes calls of every public function of
-`fastgc.kernels` that succeed, those of the tests' table of kernels among them, and changes one or
-two arguments: by one element, by dtype, by layout, by value, or to something else altogether. A
-call raises TypeError or ValueError, and has written nothing; or it gives what NumPy's function
-gives, which is asked for the same. Whatever lies around its arrays is as before.
+``python tests/kernels_fuzz.py --seconds 60`` starts from calls that succeed, of every public
+function of `fastgc.kernels` (among them the calls of `kernel_table`). It changes up to two
+arguments: by one element, by dtype, by layout, by value, or to something else altogether. Then the
+call must raise TypeError or ValueError and write nothing; or it must return what NumPy's kernel
+returns for the same arguments. Memory around its arrays must stay unchanged.
 
-Calls are made in processes of their own, which a fault may end. It prints what was found, and how
-often, with the number of a call; the exit status is 1 if anything was. ``--call 123`` makes that
-one alone. `.ci/sanitize` has the compiler watch what is read, too.
+The calls run in child processes, since a fault may end a process. The script prints each fault, how
+often it was found, and the number of a call that shows it; ``--call 123`` makes this call alone.
+The exit status is 1 if there is a fault. Under `.ci/sanitize`, reads are checked, too.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from kernel_table import KERNELS, STEPS
 from fastgc import kernels
 from fastgc.kernels.cyclic import circle
 
-GUARD, MARK = 64, 0xA5  # bytes before and after an array, and what they are
-AT_ONCE = 20000  # calls of a process
+GUARD, MARK = 64, 0xA5  # number and value of the bytes before and after an array
+AT_ONCE = 20000  # calls per process
 HANGS = 60.0
-REPORT = r"(?:ERROR: |runtime error: )(.*)"  # of a sanitizer
+REPORT = r"(?:ERROR: |runtime error: )(.*)"  # how a sanitizer reports
 REFUSED = (TypeError, ValueError)
 TAKES_NOTHING = {"backend", "backends"}
 DTYPES = [
@@ -66,13 +66,13 @@ REALS = [0.0, -0.0, 1.0, -1.0, 0.3, 1e300, 1e-300, 1e39, 2.0**255, np.inf, -np.i
 
 
 def functions():
-    """Public functions of `fastgc.kernels` that take something, by name."""
+    """Return the public functions of `fastgc.kernels` that take arguments, by name."""
     found = {name: getattr(kernels, name) for name in kernels.__all__ if name not in TAKES_NOTHING}
     return {name: thing for name, thing in found.items() if inspect.isfunction(thing)}
 
 
 class Listed:
-    """What `kernels.Rows` are made of."""
+    """The arguments that make a `kernels.Rows`."""
 
     def __init__(self, arrays, length, dtype):
         self.arrays, self.length, self.dtype = arrays, length, dtype
@@ -89,7 +89,7 @@ def _kept(value):
 
 
 def _of_the_table(known, rng):
-    """Calls that rows of the tests' table make."""
+    """Return the calls that the rows of `kernel_table` make."""
     calls = []
 
     def recorded(name, function, *given, **named):
@@ -107,9 +107,9 @@ def _of_the_table(known, rng):
             for dtype in row.dtypes:
                 for size, count in ((1, 1), (2, 2), (3, 2), (9, 4), (40, 3)):
                     if size > 9 and "nodes" in row.make(rng, 1, 1, dtype):
-                        continue  # of which digits are lost
+                        continue  # larger systems lose digits, so results may differ
                     row.run(row.make(rng, size, count, dtype))
-        for step, _ in STEPS:  # which keep the function itself
+        for step, _ in STEPS:  # these rows hold the function itself: no call was recorded
             arguments = step.make(rng, 5, 1, np.float64)
             names = inspect.signature(known[step.name.split(",")[0]]).parameters
             numbers = {"lr": 0.1, "momentum": 0.5, "beta1": 0.9, "beta2": 0.8, "epsilon": 1e-3}
@@ -147,7 +147,7 @@ def _turns(rng):
 
 def _nearly(rng):
     turns, n = _turns(rng)
-    # of a higher degree there are many that are nearly as good
+    # Of higher degrees there are many polynomials that are nearly as good.
     return {"turns": turns, "n": n, "c": int(rng.integers(0, turns.size + 1)), "unit": 2.0**-53}
 
 
@@ -207,7 +207,7 @@ def _solved(rng):
     }
 
 
-# Calls of functions that the table does not call, or not with all that they take.
+# Calls of functions that the table does not call, or not with all of their arguments.
 OTHERS = {
     "combine_pairs": lambda rng: _pairs(rng, *[(0, 0), (1, 0), (1, 1)][rng.integers(3)]),
     "near_exact": _nearly,
@@ -222,7 +222,7 @@ OTHERS = {
 
 @functools.cache
 def examples():
-    """Calls that succeed, by the function's name: each as arguments by name."""
+    """Map each function's name to calls that succeed: dicts of arguments."""
     known, rng = functions(), np.random.default_rng(0)
     found = {name: [] for name in known}
     for name, arguments in _of_the_table(known, rng):
@@ -239,13 +239,13 @@ def examples():
 
 
 class Case:
-    """One call, made anew as often as it is asked for, from its number alone."""
+    """One call: its seed and number determine it, so it can be made again."""
 
     def __init__(self, seed, number, only=()):
         self.rng = np.random.default_rng([seed, number])
-        self.memories = []  # of arrays with guards around them
-        self.huge = False  # whether a number is so large that memory may be lacking
-        self.wild = False  # whether numbers are such that roundings are not to be compared
+        self.memories = []  # memory of arrays and the guards around them
+        self.huge = False  # whether a number is so large that memory may run out
+        self.wild = False  # whether results may differ in more than roundings
         known = {name: calls for name, calls in examples().items() if not only or name in only}
         self.name = str(self.rng.choice(sorted(known)))
         calls = known[self.name]
@@ -268,13 +268,13 @@ class Case:
         return ", ".join(self.said)
 
     def pick(self, values):
-        """One of them, as it is."""
+        """Return one of the values, not converted."""
         return values[self.rng.integers(len(values))]
 
     # ------------------------------------------------------------------------ where arrays lie
 
     def placed(self, value):
-        """The same, of which arrays lie between guards, or alone in memory that is just enough."""
+        """Copy a value's arrays to memory between guards, or to memory of exactly their size."""
         if isinstance(value, Listed):
             arrays = value.arrays
             if isinstance(arrays, np.ndarray):
@@ -285,13 +285,13 @@ class Case:
         return self.array(value) if type(value) is np.ndarray else value
 
     def array(self, value):
-        """A copy of it."""
+        """Copy an array, as in `placed`."""
         if value.dtype.hasobject or self.rng.random() < 0.5:
             return np.array(value, order="C")
         return self.within(value.nbytes, 0, value.dtype, value.shape, value)
 
     def within(self, size, shift, dtype, shape, value=0, strides=None, first=0):
-        """An array of so many bytes between guards."""
+        """Return an array in `size` bytes between guards."""
         memory = np.full(size + 2 * GUARD + 16, MARK, np.uint8)
         at = GUARD + -(memory.ctypes.data + GUARD) % 16 + shift
         self.memories.append((memory, at, at + size))
@@ -304,7 +304,7 @@ class Case:
         return array
 
     def intact(self):
-        """Whether guards are as they were."""
+        """Whether all guards are unchanged."""
         return all(
             (memory[:first] == MARK).all() and (memory[end:] == MARK).all()
             for memory, first, end in self.memories
@@ -313,7 +313,7 @@ class Case:
     # --------------------------------------------------------------------------- other arguments
 
     def other(self, name, value):
-        """What takes an argument's place."""
+        """Return something to take an argument's place."""
         if self.rng.random() < 0.1:
             strange = self.pick(STRANGE)
             self.wild = True
@@ -387,7 +387,7 @@ class Case:
         return getattr(self, f"by_{how.replace('-', '_')}")(value)
 
     def by_size(self, value):
-        """One axis longer or shorter."""
+        """Make one axis longer or shorter."""
         axis = int(self.rng.integers(max(value.ndim, 1)))
         size = value.shape[axis] if value.ndim else 1
         new = self.pick([size - 1, size + 1, 0, 1, 2, 2 * size, size - 2])
@@ -411,7 +411,7 @@ class Case:
         return self.array(new)
 
     def by_scalar(self, value):
-        """A number that NumPy takes for an array, or an array of no dimension."""
+        """Return a number, which NumPy takes for an array, or an array without dimensions."""
         number = value.reshape(-1)[0] if value.size else value.dtype.type(0)
         new = self.pick([number, np.float64(2.5), np.int64(1), np.complex128(1), np.array(number)])
         self.said.append(f"{type(new).__name__} {new!r}"[:60])
@@ -430,7 +430,7 @@ class Case:
         return self.array(new)
 
     def by_layout(self, value):
-        """The same numbers elsewhere: strided, from behind, all in one place, or misaligned."""
+        """Lay the numbers out otherwise: strided, reversed, broadcast, misaligned, or shifted."""
         how = self.pick(["gaps", "backwards", "broadcast", "misaligned", "fortran", "shifted"])
         self.said.append(how)
         if how == "broadcast":
@@ -453,7 +453,7 @@ class Case:
         return new
 
     def by_values(self, value):
-        """Some that are no numbers, huge, negative, equal, or numbers of nothing that is there."""
+        """Make some numbers NaN, huge, negative, equal to the first, or indices out of range."""
         new, self.wild = np.array(value), True
         if not new.size:
             return self.array(new)
@@ -471,7 +471,7 @@ class Case:
         return self.array(new)
 
     def by_alias(self, value):
-        """Memory of another argument: the same, or some elements further on."""
+        """Return memory of another argument: the same, or shifted by some elements."""
         others = [
             (name, each)
             for name, each in self.given.items()
@@ -502,19 +502,19 @@ class Case:
         return new
 
     def by_type(self, value):
-        """No array, or one of a class of its own."""
+        """Return something that is no array, or an array of a subclass."""
         kind = self.pick(["list", "memoryview", "matrix", "masked", "bytes", "subclass"])
         self.said.append(kind)
         if kind == "list":
             return value.tolist()
         if kind == "memoryview":
-            lends = value.dtype.char != "E"  # as bfloat16 does not
+            lends = value.dtype.char != "E"  # bfloat16 has no buffer
             return memoryview(self.array(value if lends else value.view(np.uint16)))
         if kind == "bytes":
             return value.tobytes()
         if kind == "matrix" and value.ndim in (1, 2):
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # it is said to be of old
+                warnings.simplefilter("ignore")  # np.matrix is deprecated
                 return np.asmatrix(value)
         if kind == "masked":
             return np.ma.masked_array(value, mask=np.arange(value.size).reshape(value.shape) == 0)
@@ -525,11 +525,11 @@ class Case:
 
 
 def contents(given):
-    """What arrays hold: copies, by where they are."""
+    """Map each array's place among the arguments to a copy of it."""
     found = {}
     for name, value in given.items():
         if isinstance(value, kernels.Rows):
-            value = [*value.arrays]  # also of a matrix
+            value = [*value.arrays]  # `arrays` may be a matrix
         parts = value if isinstance(value, list | tuple) else [value]
         for at, part in enumerate(parts):
             if isinstance(part, np.ndarray):
@@ -538,7 +538,7 @@ def contents(given):
 
 
 def called(case):
-    """How a call ends: a result or the exception; and what arrays held before and after."""
+    """Make a call; return its result, its exception, and `contents` before and after."""
     before = contents(case.given)
     function = getattr(kernels, case.name)
     try:
@@ -551,14 +551,14 @@ def called(case):
 
 
 def same_bits(one, other):
-    """Whether arrays hold the same, NaN included."""
+    """Whether arrays hold the same bits, NaN included."""
     if one.dtype.hasobject:
         return list(map(repr, one.ravel())) == list(map(repr, other.ravel()))
     return one.tobytes() == other.tobytes()
 
 
 def alike(one, other, wild):
-    """Whether results are the same up to roundings, which are not compared of wild numbers."""
+    """Whether results agree up to roundings; if `wild`, in dtype and shape alone."""
     if isinstance(one, tuple):
         return len(one) == len(other) and all(map(alike, one, other, [wild] * len(one)))
     if one is None or other is None:
@@ -578,7 +578,7 @@ def alike(one, other, wild):
 
 
 def found_in(seed, number, only=()):
-    """What is wrong with a call; None if nothing is."""
+    """Return what is wrong with a call, or None."""
     case = Case(seed, number, only)
     result, error, before, after = called(case)
     if not case.intact():
@@ -601,11 +601,11 @@ def found_in(seed, number, only=()):
         return None
     if not alike(result, expected, case.wild):
         return f"{case.name}: gives {result!r}, and NumPy's {expected!r}"[:150]
-    # Of overlaps NumPy knows what they mean, unless they make nodes that coincide.
+    # If the only change is an overlap, results must agree, unless it makes nodes coincide.
     overlaps = any(" alias " in part for part in case.said) and len(case.said) == 2
     wild = case.wild and not (overlaps and not {"nodes", "turns", "circulant"} & {*case.given})
     for at, array in after.items():
-        # bounds are proven, by each in its way
+        # Each backend has its own proven bound.
         if not alike(array, wanted[at], wild or at[0] == "bound"):
             return f"{case.name}: {at[0]} is not what NumPy's makes of it"
     return None
@@ -615,7 +615,7 @@ def found_in(seed, number, only=()):
 
 
 def child(options):
-    """Be one of many: calls one after the other, until the time is over."""
+    """Make one call after another in this child process, until time is up."""
     faulthandler.enable()
     examples()
     until, number = time.monotonic() + options.seconds, options.first
@@ -632,7 +632,7 @@ def child(options):
 
 
 def how_it_ended(status, told):
-    """What a process that was ended by a call says of it."""
+    """Return how a call ended its process: a sanitizer's report, a signal or a status."""
     report = re.search(REPORT, told)
     at = re.search(r" in (fgc_\w+)", told)
     if report:
@@ -642,7 +642,7 @@ def how_it_ended(status, told):
 
 
 def main(arguments=None):
-    """Run for a while, print what was found; the exit status."""
+    """Run for a while, print what was found, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,27 +1,28 @@
-"""All interleavings of the protocol by which ranks agree who takes part (`fastgc.torch.agreement`).
+"""Check all interleavings of the protocol by which ranks agree who takes part.
 
-``python -m tests.membership_model`` goes through all states that few ranks can reach by
-`agreement.decide`, the function that the library runs, and prints how many there are. ``--old``
-puts the rule back by which any ranks that answer may form a group: it is found at fault.
+``python -m tests.membership_model`` visits all states that a few ranks can reach by
+`fastgc.torch.agreement.decide`, the function that the library runs, and prints their number.
+``--old`` restores the former rule, by which any ranks that answer may form a group; the search
+finds its fault.
 
 A life is a rank from its start to its end. Its thread looks, decides and acts in one move. Its main
-thread joins the group, compares or gets the state, and does steps, of which each needs all members;
-a step may still end for a member when the others, who had begun it, have left. Faults, of which
-there are so many in all:
+thread joins the group, compares or gets the state, and does steps. Each step needs all members; it
+may still end for one member after others, who had begun it, have left. Faults, whose total number
+is limited, are:
 
 - a crash, after which the rank is started again at once, later, or never;
 - a second start of a rank that is alive (a process that was stopped, and replaced);
-- a silence: others stop waiting for those who did not answer;
-- a long wait: a rank says that it waits in vain, so that those who compute may be left out;
+- a silence: the ranks that have answered stop waiting for the others;
+- a long wait: a rank says that it waits in vain, so that ranks that compute may be left out;
 - a group that breaks without a reason;
 - a pair of ranks that cannot reach each other from then on: each may take the other for dead until
   it answers.
 
-What must hold in each state is said by `demand`; that each state can still come to a good end,
-without faults, is looked at last. Of states that differ in the names of lives, epochs and ranks
-alone, one is gone through (`normal`). Moves of threads of several ranks are
-taken in all orders; with ``--eager`` they come before those of main threads, and before faults
-other than crashes, in one order, which is how larger numbers of ranks are gone through.
+Calls of `demand` state what must hold in each state. At last, each state must still have a way to a
+good end without further faults. Of states that differ only in the names of lives, epochs and ranks,
+one is visited (`normal`). Moves of ranks' threads are taken in all orders. With ``--eager`` they
+are taken in one order, before those of main threads and before faults other than crashes; this
+makes larger numbers of ranks feasible.
 """
 
 from __future__ import annotations
@@ -52,21 +53,21 @@ from fastgc.torch.agreement import (
     decide,
 )
 
-STEPS = 2  # of a run
-SETTLED, REFUSED = "(settled)", "(refused)"  # a move for which somebody is taken for gone
-Label = tuple[object, ...]  # what happened: printed if it led to something wrong
+STEPS = 2  # steps of a run
+SETTLED, REFUSED = "(settled)", "(refused)"  # marks moves that take somebody for gone
+Label = tuple[object, ...]  # what a move does: printed if it led to something wrong
 
 
 class Process(NamedTuple):
-    """A life that takes part."""
+    """A life that has not ended."""
 
     own: Own
-    left: int = 0  # the last epoch that its thread answered to: it has left that group
+    left: int = 0  # the last epoch in which its thread answered: it has left that group
     view: int = 0  # the epoch of the group in which its main thread is; 0 if in none
     aligned: bool = False  # whether it has the state that the members of this view agreed on
-    fresh: bool = True  # whether it has joined nobody yet
-    history: tuple[int, ...] = ()  # in which epoch each step was done
-    late: int = 0  # steps that it ended in a view that the store knows no more
+    fresh: bool = True  # whether it has not joined anybody yet
+    history: tuple[int, ...] = ()  # the epoch in which it did each step
+    late: int = 0  # steps that it ended in a view after the store had replaced it
 
     @property
     def life(self) -> Life:
@@ -74,13 +75,13 @@ class Process(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What members of an epoch have given each other."""
+    """What the members of an epoch have given each other."""
 
     epoch: int
     members: tuple[Life, ...]
     built: frozenset[Life] = frozenset()
     entered: frozenset[tuple[Life, bool, tuple[int, ...]]] = frozenset()  # fresh, history
-    offered: frozenset[tuple[Life, int]] = frozenset()  # a step's gradient
+    offered: frozenset[tuple[Life, int]] = frozenset()  # gradients of steps
 
 
 class World(NamedTuple):
@@ -93,10 +94,10 @@ class World(NamedTuple):
     cuts: frozenset[tuple[int, int]] = frozenset()
     starts: frozenset[int] = frozenset()  # ranks that may be started again
     faults: int = 0
-    most: int = 0  # steps that anybody has ever done
+    most: int = 0  # the largest number of steps that a life has ever done
 
     def put(self, process: Process) -> World:
-        """With a process in its new state."""
+        """Return the world with a process in its new state."""
         return self._replace(
             processes=tuple(process if p.life == process.life else p for p in self.processes)
         )
@@ -137,7 +138,7 @@ def demand(what: bool, says: str) -> None:
 
 
 def enough(ranks: list[int], count: int) -> bool:
-    """Half of the ranks: sets that decode can be disjoint."""
+    """Whether these ranks decode: half of all do, so that sets that decode can be disjoint."""
     return len(ranks) >= max(1, count // 2)
 
 
@@ -145,7 +146,7 @@ def enough(ranks: list[int], count: int) -> bool:
 
 
 def any_may_replace(own: Own, seen: Seen, inside: bool) -> bool:
-    """The old rule."""
+    """Allow any ranks to form a group: the former rule (``--old``)."""
     return True
 
 
@@ -158,7 +159,7 @@ def decided(own: Own, seen: tuple, settled: bool, over: bool) -> object:  # type
 
 
 def threads(world: World, process: Process) -> Iterator[tuple[Label, World]]:
-    """What a rank's thread does next: as if others had all the time, and as if it was over."""
+    """Yield what a rank's thread may do next, whether it waits for others or waits no longer."""
     known = {p.life for p in world.processes}
     lives = {Life(r, number) for r, number in enumerate(world.newest) if number}
     lives.update(world.record.members if world.record else ())
@@ -178,9 +179,9 @@ def threads(world: World, process: Process) -> Iterator[tuple[Label, World]]:
     own = process.own._replace(answer=answer)
     patient = decided(own, seen, False, False)
     yield from acted(world, process, patient)
-    # Whoever has joined somebody was connected to all, and knows who of them is dead.
+    # A life that has joined others was connected to all of them, and knows which of them are dead.
     refusing = frozenset(cut if process.fresh else ()).difference(dict(world.answers))
-    if refusing and isinstance(patient, Wait):  # it takes them for dead
+    if refusing and isinstance(patient, Wait):  # it takes those it cannot reach for dead
         doubted = decided(own, (*heard, dead | refusing, refusing), False, False)
         for label, after in acted(world, process, doubted):
             yield (*label, REFUSED), after
@@ -193,7 +194,7 @@ def threads(world: World, process: Process) -> Iterator[tuple[Label, World]]:
 
 
 def computes(world: World, process: Process) -> bool:
-    """Whether a rank waits for nobody: it has its state, and has not offered its next gradient."""
+    """Whether a rank waits for nobody: it has the state, and has not offered its next gradient."""
     if not (process.view and process.aligned and process.own.holds):
         return False
     return (process.life, len(process.history)) not in world.group(process.view).offered
@@ -211,7 +212,7 @@ def acted(
         said = process._replace(left=epoch)
         yield (
             (who, action),
-            # `Begin` follows. Nobody reads answers before, so that the two may be one move.
+            # `Begin` follows. Nobody reads answers before it, so the two are one move.
             world.put(said)._replace(answers=tuple(sorted(answers.items())), begun=True),
         )
     elif isinstance(action, Begin):
@@ -307,7 +308,7 @@ def mains(world: World, process: Process) -> Iterator[tuple[Label, World]]:
         yield (who, "leaves view", at), world.put(process._replace(view=0, aligned=False))
         return
     if offered not in group.offered:
-        # What was offered for an earlier step is nobody's any more: all have a result of it.
+        # Drop this life's offers for earlier steps: all members have these steps' results.
         others = frozenset(o for o in group.offered if o[0] != life)
         yield (
             (who, "offers step", step),
@@ -323,7 +324,7 @@ def mains(world: World, process: Process) -> Iterator[tuple[Label, World]]:
             yield (who, "has finished"), world.put(done)
             return
         late = process.late + (record is not None and record.epoch > at)
-        # One that it was behind, and one that the others had begun before they left.
+        # Two are allowed: one step that it was behind, and one begun before the others left.
         demand(late <= 2, f"{who} goes on stepping in view {at}, which was replaced")
         history = (*process.history, at)
         after = process._replace(own=own._replace(answer=Answer()), history=history, late=late)
@@ -339,7 +340,7 @@ def broken(world: World, process: Process) -> World:
 
 
 def aligned(world: World, process: Process, group: Group) -> World:
-    """As `CodedAllReduce` does in a new view."""
+    """Compare or get the state in a new view, as `CodedAllReduce` does."""
     record = world.record
     running = sorted((history, life) for life, fresh, history in group.entered if not fresh)
     history = max((h for h, _ in running), key=len) if running else ()
@@ -392,26 +393,26 @@ def mishaps(world: World) -> Iterator[tuple[Label, World]]:
 
 
 def moves(world: World, faults: int, eager: bool) -> Iterator[tuple[Label, World]]:
-    """What may happen next: how it is called, and what the world is then."""
+    """Yield what may happen next: a label, and the world after it."""
     more = world.faults < faults
     at_work: list[tuple[Label, World]] = []
     over: list[tuple[Label, World]] = []
     for process in world.processes:
         for label, after in threads(world, process):
-            if isinstance(label[1], Build):  # others see it no earlier than they enter the group
+            if isinstance(label[1], Build):  # others notice only when they enter: any order will do
                 yield label, after
                 return
             (over if after.faults > world.faults else at_work).append((label, after))
     if more:
         yield from crashes(world)
     if eager and at_work:
-        # That somebody is slow comes besides: else nobody's answer would ever come first.
+        # Yield moves that do not wait for slow ranks, too: otherwise every answer comes in time.
         prompt = [move for move in at_work if move[0][-1] not in (SETTLED, REFUSED)]
         yield from prompt[:1]
         yield from (move for move in at_work if move[0][-1] in (SETTLED, REFUSED))
         return
     yield from at_work
-    # Where only main threads move, and nothing can come between, any order will do.
+    # If only main threads can move, and nothing can come between, any order will do.
     one = not (more or at_work or world.begun or world.starts)
     idle = not at_work
     for process in world.processes:
@@ -431,10 +432,10 @@ def moves(world: World, faults: int, eager: bool) -> Iterator[tuple[Label, World
 
 
 def normal(world: World, order: Sequence[int]) -> World:
-    """The same world by other names, and without what nobody will look at.
+    """Return the same world with normal names, and without what no rank will read.
 
-    Ranks take the places that `order` gives them. Lives of each are numbered from 1; the dead all
-    have the number 0. Epochs are numbered from 1, too; those that are over are 0, but for steps.
+    Ranks take their places in `order`. Each rank's lives are numbered from 1, and all its dead have
+    the number 0. Epochs are numbered from 1; past epochs become 0, except in histories of steps.
     """
     record, low = world.record, world.epoch
     place = {rank: at for at, rank in enumerate(order)}
@@ -524,9 +525,9 @@ def normal(world: World, order: Sequence[int]) -> World:
 
 
 def are_alike(world: World, faults: int) -> bool:
-    """Whether ranks may change places: nobody is cut off, nor will be.
+    """Whether ranks may change places: nobody is cut off, now or later.
 
-    `agreement.reachable` prefers lower ranks to higher ones.
+    If somebody is, `agreement.reachable` prefers lower ranks to higher ones.
     """
     cut = any(answer.cut_off for _, answer in world.answers)
     shut_out = world.record is not None and world.record.shut_out
@@ -534,7 +535,7 @@ def are_alike(world: World, faults: int) -> bool:
 
 
 def places(world: World, faults: int) -> Sequence[int]:
-    """An order of ranks that is much the same for worlds that differ in their names alone."""
+    """Return an order of ranks that is mostly equal for worlds that differ only in names."""
     ranks = range(len(world.newest))
     if not are_alike(world, faults):
         return ranks
@@ -561,7 +562,7 @@ def places(world: World, faults: int) -> Sequence[int]:
 
 
 def begin(count: int) -> World:
-    """All ranks are started."""
+    """Return the world in which all ranks have just started."""
     world = World((0,) * count, ())
     for rank in range(count):
         world = world.started(rank)
@@ -569,10 +570,10 @@ def begin(count: int) -> World:
 
 
 def walk(count: int, faults: int, seed: int) -> int:
-    """Do what chance says until all have ended, and return in how many moves."""
+    """Make random moves until all lives have ended, and return their number."""
     chance = random.Random(seed)
     world = begin(count)
-    likely = chance.choice([1, 4, 16])  # moves that are no faults are so much likelier
+    likely = chance.choice([1, 4, 16])  # weight of moves that are no faults; a fault's is 1
     way: list[Label] = []
     try:
         while world.processes:
@@ -588,10 +589,10 @@ def walk(count: int, faults: int, seed: int) -> int:
 
 
 def explore(count: int, faults: int, eager: bool, limit: float = float("inf")) -> Counter[str]:
-    """Go through all states; raises `Wrong`, with the way to it."""
+    """Visit all states; raise `Wrong`, with the moves that lead there, if one is wrong."""
     first = begin(count)
     numbers: dict[int, int] = {hash_of(first): 0}
-    met: dict[int, int] = {}  # by any names
+    met: dict[int, int] = {}  # the same for worlds whose names are not normal
     parents: array[int] = array("l", [-1])
     labels: list[Label] = [()]
     states: list[World | None] = [first]
@@ -633,7 +634,7 @@ def explore(count: int, faults: int, eager: bool, limit: float = float("inf")) -
 
 
 def hash_of(world: World) -> int:
-    """128 bits would be safer; at 10^7 states two share 61 bits once in 50,000 runs."""
+    """Hash a world to 61 bits: of 10^7 states, two share a hash once in 50,000 runs."""
     return hash(world)
 
 
@@ -646,7 +647,7 @@ def way_to(state: int, parents: array[int], labels: list[Label]) -> str:
 
 
 def without_way(count: int, sources: array[int], targets: array[int], good: set[int]) -> int | None:
-    """A state from which no good one is reached without further faults."""
+    """Return a state from which no move without a fault leads on to a good end, or None."""
     import numpy as np
 
     reached = np.zeros(count, bool)

@@ -1,16 +1,16 @@
-"""Faults of one line, those of mutants.txt, and whether the tests find them.
+"""Put the one-line faults of mutants.txt into the code, and see whether the tests find them.
 
 ``python -m tests.mutants`` puts one fault after another into a copy of the checkout, runs the tests
-on it, and prints which faults they found. For each fault those test files run first that should
-find it, and only if they do not, the whole suite. ``python -m tests.mutants c1-c9 opt3`` tries
-some, ``--list`` says which there are and where they are now, ``--sample 20`` draws 20, and what
-follows ``--`` goes to pytest: ``-- --long`` for all tests there are.
+on it, and prints which faults they found. The test files that should find a fault run first; if
+they miss it, the whole suite runs. ``python -m tests.mutants c1-c9 opt3`` tries some faults,
+``--list`` lists them with their places, ``--sample 20`` draws 20. Arguments after ``--`` go to
+pytest: ``-- --long`` runs all tests.
 
-A fault is found by its text, wherever that stands, so that code may move; where the same text
-stands in several files, by a part of the file's path. If a fault's text is no longer there, write
-down one that is as bad.
+A fault is located by its text, so that code may move; if the same text stands in several files, a
+part of the file's path tells which is meant. If a fault's text is no longer there, write down a
+fault that is as bad.
 
-The checkout itself is not written to. Needs a C compiler, ninja, and cmake from 3.26 on: ``pip
+The checkout itself is not written to. This needs a C compiler, ninja, and cmake from 3.26 on: ``pip
 install cmake ninja``.
 """
 
@@ -35,17 +35,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = ("fastgc", "gradient_coding", "csrc")
 SOURCES = {".py", ".c", ".h", ".inc", ".def", ".cdef"}
-# Seconds, for a fault that makes tests wait for ever: in the files to run first, and in all.
+# Seconds after which tests count as hung: of the files that run first, and of the whole suite.
 TIMEOUTS = 300.0, 1200.0
-SILENCE = 100.0  # in which no test ends: several times what the longest takes
+SILENCE = 100.0  # seconds without the end of a test: several times what the longest takes
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A fault: one text in place of another.
+    """A fault: the text `after` in place of the text `before`.
 
-    ``tests`` are the test files to run first, without ``test_`` and ``.py``; ``where`` is a part of
-    the path, if the text stands in several files.
+    `tests` are the test files to run first, without ``test_`` and ``.py``; `where` is a part of the
+    path, needed if the text stands in several files.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Mutant:
 
 
 def read(path):
-    """The faults of a table: a head, lines that begin with -, lines that begin with +."""
+    """Return the faults of a table: for each a head, lines that begin with -, and with +."""
     found, texts = [], {"-": [], "+": []}
 
     def end():
@@ -83,7 +83,7 @@ MUTANTS = read(Path(__file__).with_suffix(".txt"))
 
 
 def sources(tree):
-    """Every file that a fault may be in, by its path below the tree."""
+    """Map the path of each file that may hold a fault, below `tree`, to its text."""
     return {
         str(path.relative_to(tree)): path.read_text()
         for place in PLACES
@@ -93,7 +93,7 @@ def sources(tree):
 
 
 def find(mutant, texts):
-    """The path of the only file with a mutant's text; a ValueError says what is wrong."""
+    """Return the path of the only file with a mutant's text; raise ValueError if there is none."""
     found = [path for path, text in texts.items() if mutant.before in text]
     if len(found) > 1 and mutant.where:
         found = [path for path in found if mutant.where in path]
@@ -105,7 +105,7 @@ def find(mutant, texts):
 
 
 def patient(process, output, limit):
-    """Exit status of tests; "time out" if they take too long, all of them or one."""
+    """Return the exit status of tests, or "time out" if all of them or one takes too long."""
     size, heard = 0, time.monotonic()
     end = heard + limit
     while True:
@@ -129,8 +129,8 @@ class Copy:
             if (ROOT / name).is_file():
                 (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, self.tree / name)
-        # A Python with the packages of this one, but for an editable install's: of paths in a .pth
-        # file the .pth files are not read.
+        # A Python with this one's packages, but without editable installs: Python does not read the
+        # .pth files in a folder that a .pth file names.
         environment = folder / "venv"
         command = [sys.executable, "-m", "venv", "--without-pip", environment]
         if not environment.exists():
@@ -138,12 +138,12 @@ class Copy:
         packages = next((environment / "lib").glob("python*/site-packages"))
         ours = [path for path in sys.path if path.endswith("-packages")]
         (packages / "tree.pth").write_text("\n".join([str(self.tree), *ours]) + "\n")
-        for program in Path(sys.executable).parent.glob("*"):  # MPI's
+        for program in Path(sys.executable).parent.glob("*"):  # tests run MPI's programs
             with contextlib.suppress(FileExistsError):
                 (environment / "bin" / program.name).symlink_to(program)
         self._python = environment / "bin" / "python"
         self._running, self._changed = None, False
-        lists = self.tree / "csrc" / "CMakeLists.txt"  # an eighth of the time
+        lists = self.tree / "csrc" / "CMakeLists.txt"  # -O1 compiles in an eighth of the time
         lists.write_text(lists.read_text().replace("set(optimise -O3)", "set(optimise -O1)"))
         configure = ["cmake", "-G", "Ninja", "-S", self.tree / "csrc", "-B", self._build]
         configure += ["-DCMAKE_BUILD_TYPE=Release", f"-DPython_EXECUTABLE={self._python}"]
@@ -161,13 +161,13 @@ class Copy:
             raise RuntimeError(f"{run.stdout}{run.stderr}")
 
     def build(self):
-        """Build what has changed of the extension."""
+        """Build what has changed in the extension."""
         self._must(["cmake", "--build", self._build])
         [built] = self._build.glob("_cffi*.so")
         shutil.copy2(built, self.tree / "fastgc" / "kernels")
 
     def test(self, files, options, cache):
-        """Run tests, all if no file is named; exit status, what failed first, the output."""
+        """Run these test files, or all; return exit status, first failure and output."""
         chosen = [f"tests/{name}.py" for name in files]
         chosen = [name for name in chosen if (self.tree / name).is_file()]
         if files and not chosen:
@@ -198,13 +198,13 @@ class Copy:
         return status, failed[1] if failed else str(status), text
 
     def stop(self):
-        """End the tests that run."""
+        """Kill the running tests."""
         if self._running is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._running.pid, signal.SIGKILL)
 
     def judge(self, mutant, options, whole):
-        """(verdict, what found it)."""
+        """Test one fault; return the verdict and the test that found it."""
         try:
             path = find(mutant, sources(self.tree))
         except ValueError as error:
@@ -212,7 +212,7 @@ class Copy:
         file, compiled = self.tree / path, path.startswith("csrc")
         before, times = file.read_text(), file.stat()
         with tempfile.TemporaryDirectory() as empty:
-            # Numba does not see where a function that it has compiled into another was changed.
+            # Numba's cache misses a change of a function that is compiled into another.
             cache = empty if "numba" in path else None
             try:
                 file.write_text(before.replace(mutant.before, mutant.after))
@@ -236,12 +236,12 @@ class Copy:
             finally:
                 file.write_text(before)
                 os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
-                if compiled:  # and is built anew with the next fault
+                if compiled:  # the new time has the next build compile this file again
                     os.utime(file)
 
 
 def chosen(wanted):
-    """Mutants by names and ranges such as c3-c9; all if none is named."""
+    """Return mutants by names and ranges such as c3-c9; all if none is named."""
     names = [mutant.name for mutant in MUTANTS]
     if len(set(names)) < len(names):
         raise SystemExit("two mutants have one name")

@@ -1,17 +1,17 @@
-"""Pages of the documentation, run from top to bottom as a reader would.
+"""Run a page of the documentation from top to bottom, as a reader would.
 
-``python tests/pages.py docs/frameworks.md`` runs one, in a temporary folder:
+``python tests/pages.py docs/frameworks.md`` runs one page, in a temporary folder where ``docs``
+stands for the checkout's folder of this name:
 
-- ``python`` blocks and ``{code-cell}``, as in one notebook; a cell tagged ``raises-exception``
+- ``python`` and ``{code-cell}`` blocks run as in one notebook; a cell tagged ``raises-exception``
   must raise;
 - a ``python`` block whose first line is ``# name.py``, and a ``c`` block whose first line is
   ``/* name.c */``, are written to that file instead;
-- ``sh`` blocks by ``bash -e``, with the commands of this Python first;
-- no block after a line ``<!-- not run: reason -->``, and one after ``<!-- needs: torch -->`` where
-  that module, or command, is.
+- ``sh`` blocks run by ``bash -e``, with the commands of this Python first;
+- a block after a line ``<!-- not run: reason -->`` does not run; after ``<!-- needs: torch -->`` it
+  runs only if that module, or command, is installed.
 
-Anything else (`SHOWN`) is output, or not for a reader to run. ``docs`` is there by that name, as in
-the root of a checkout.
+Blocks of other languages (`SHOWN`) are output, or not for a reader to run.
 """
 
 import argparse
@@ -32,27 +32,27 @@ ROOT = Path(__file__).resolve().parents[1]
 RUN = {"python", "sh"}
 FILES = {"python": r"# (\w+\.py)\n", "c": r"/\* (\w+\.c) \*/\n"}
 SHOWN = {"text", "console", "diff", "toml", "yaml", "bibtex", "c", "cmake"}
-# Commands of this Python come first.
+# The commands installed with this Python come first.
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 COMMENT = re.compile(r"<!--\s*(not run|needs):\s*(.*?)\s*-->", re.S)
-# What MyST takes out of a directive before its content: lines of :key: value, or YAML.
+# A directive's options, which precede its content: lines of :key: value, or YAML.
 OPTIONS = re.compile(r"\A(?:---\n(?s:.*?)\n---\n|(?:[ \t]*:[\w-]+:.*\n)+)")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code, and what is said before it."""
+    """A block of code, and what the comments before it ask for."""
 
     language: str
     code: str
-    line: int  # of the page, on which the code begins
-    reason: str | None  # why it is not run
+    line: int  # line of the page on which the code begins
+    reason: str | None  # why it is not run; None: it is
     needs: tuple[str, ...]
     raises: bool
 
     @property
     def file(self):
-        """Name of the file that it is, if it is one."""
+        """The name of the file that the block is written to, or None."""
         named = re.match(FILES.get(self.language, r"(?!)"), self.code)
         return named[1] if named else None
 
@@ -66,8 +66,8 @@ class Block:
 
 
 def markdown(text, first=1):
-    """Tokens of a page with their lines, also of what is inside directives."""
-    from markdown_it import MarkdownIt  # not where all helpers of tests are imported
+    """Yield the tokens of a page with their lines, also those inside directives."""
+    from markdown_it import MarkdownIt  # here: tests import this module without markdown_it, too
 
     for token in MarkdownIt().parse(text):
         line = first + token.map[0] if token.map else None
@@ -78,7 +78,7 @@ def markdown(text, first=1):
 
 
 def blocks(text):
-    """Blocks of code of a page, in order."""
+    """Yield the blocks of code of a page, in order."""
     said = {}
     for token, line in markdown(text):
         if token.type == "html_block":
@@ -103,18 +103,18 @@ def blocks(text):
             )
             said = {}
         elif token.nesting >= 0 and token.type != "inline":
-            said = {}  # it was about what follows at once
+            said = {}  # a comment holds only for a block that follows it at once
 
 
 class BlockFailedError(Exception):
-    """What went wrong, and on which line of which page."""
+    """A block failed; the text says what went wrong, and on which line of which page."""
 
 
 def run(page, folder):
-    """Run a page in a folder; this process is the notebook."""
+    """Run a page in a folder; its Python blocks run in this process."""
     page, folder = page.resolve(), folder.resolve()
     name = page.relative_to(ROOT) if page.is_relative_to(ROOT) else page
-    # As in a notebook, where functions go to workers by value.
+    # As in a notebook, whose functions are pickled by value for workers.
     notebook = sys.modules["__main__"] = ModuleType("__main__")
     sys.ps1 = ">>> "
     sys.path.insert(0, str(folder))
@@ -139,7 +139,7 @@ def run(page, folder):
 
 
 def _run_python(block, page, name, notebook):
-    code = "\n" * (block.line - 1) + block.code  # so that lines are those of the page
+    code = "\n" * (block.line - 1) + block.code  # tracebacks then name the page's lines
     try:
         exec(compile(code, str(page), "exec", dont_inherit=True), vars(notebook))
     except Exception as error:
@@ -148,7 +148,7 @@ def _run_python(block, page, name, notebook):
         traceback.print_exc()
         steps = traceback.extract_tb(error.__traceback__)
         line = next((s.lineno for s in reversed(steps) if s.filename == str(page)), None)
-        line = line or getattr(error, "lineno", None) or block.line  # a SyntaxError has its own
+        line = line or getattr(error, "lineno", None) or block.line  # lineno: of a SyntaxError
         raise BlockFailedError(f"{name}:{line}: {type(error).__name__}: {error}") from None
     if block.raises:
         raise BlockFailedError(f"{name}:{block.line}: nothing was raised")

@@ -1,4 +1,4 @@
-"""What tests give to workers, which cannot import test modules."""
+"""Gradient functions for workers, which cannot import test modules."""
 
 _DIES_ONCE = """lambda theta, shard, out, *, partition, round: (
     __import__("os").path.exists(order := f"{folder}/{round}-{partition}")
@@ -8,9 +8,9 @@ _DIES_ONCE = """lambda theta, shard, out, *, partition, round: (
 
 
 class Remote:
-    """A callable that workers evaluate from its source, since they cannot import a test module.
+    """A callable that workers evaluate from its source.
 
-    What a gradient of theta, shard and out returns is dropped.
+    If it is a lambda of theta, shard and out, it returns None, whatever the lambda returns.
     """
 
     def __init__(self, source):
@@ -27,12 +27,12 @@ class Remote:
 
 
 class DiesOnce:
-    """A gradient, theta times shard, that kills its process where a file says so, and drops that.
+    """A gradient, theta times shard, that deletes a file and kills its process if the file exists.
 
     Parameters
     ----------
     folder : str
-        Where a file ``{round}-{partition}`` says of which round, and partition.
+        Folder of the files; ``{round}-{partition}`` names the round and the partition to die in.
     """
 
     def __init__(self, folder):

@@ -1,4 +1,4 @@
-"""How much is tried: all there is with ``--long``, else less of it."""
+"""How much tests try: everything with ``--long``, otherwise a part."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import os
 
 import hypothesis
 
-LONG = False  # said by conftest.py, before any test is imported
+LONG = False  # set by conftest.py before any test is imported
 
 
 def begin(long):
-    """Say how much is to be tried."""
+    """Set how much is tried, and Hypothesis' options."""
     global LONG
     LONG = long
     options = {"deadline": None}
     if not long:
-        # Other examples at every run find more, but where it is not known who broke what.
+        # The same examples at each run: new ones would find more, but blame unrelated changes.
         options |= {"derandomize": True, "max_examples": 25}
-    if os.environ.get("FASTGC_SHRINK") == "0":  # where it matters only that a test fails
+    if os.environ.get("FASTGC_SHRINK") == "0":  # the caller asks only whether tests fail
         options["phases"] = [
             phase for phase in hypothesis.Phase if phase.name not in ("shrink", "explain")
         ]
@@ -26,5 +26,5 @@ def begin(long):
 
 
 def much(long, short):
-    """One of the two."""
+    """Return `long` with ``--long``, otherwise `short`."""
     return long if LONG else short

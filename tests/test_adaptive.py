@@ -1,4 +1,4 @@
-"""CADA and G-CADA against Algorithm 1 written down again, which keeps every point and gradient."""
+"""CADA and G-CADA agree with a second Algorithm 1, which keeps every point and gradient."""
 
 import copy
 import itertools
@@ -22,11 +22,11 @@ DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
 class Algorithm1:
-    """Which groups are selected, from all points and gradients that there have been.
+    """Selects groups from all points and gradients so far.
 
-    Both sides of eq. (9) in float64, from the points; where they differ by less than `TIE` of the
-    larger, rounding decides, and `selects` takes whatever it is told. Points are those of the
-    method that is tested: with those of a run of its own, that would soon be another run.
+    It computes both sides of eq. (9) in float64. If they differ by less than `TIE` of the larger,
+    rounding decides, and `selects` accepts either answer. Points are those of the tested method:
+    with its own points, it would soon be a different run.
     """
 
     TIE = 1e-9
@@ -35,7 +35,7 @@ class Algorithm1:
         self.groups, self.c, self.max_age = groups, c, max_age
         self.given, self.relative = smoothness, relative
         self.points = []
-        self.gradients = [[] for _ in range(groups)]  # of each, (round, gradient)
+        self.gradients = [[] for _ in range(groups)]  # for each group: (round, gradient)
 
     def square(self, later, earlier):
         return float(np.sum((self.points[later] - self.points[earlier]) ** 2))
@@ -45,7 +45,7 @@ class Algorithm1:
         return [k - sent[-1][0] if sent else self.max_age for sent in self.gradients]
 
     def constants(self):
-        """L_g^2, or None."""
+        """Return L_g^2, or None."""
         if self.given is not None:
             squares = list(np.broadcast_to(self.given, self.groups) ** 2.0)
         else:
@@ -63,13 +63,13 @@ class Algorithm1:
         return np.dot(weights, pairs)[0] / np.dot(weights, pairs)[1] if pairs else None
 
     def selects(self, point, selected):
-        """Whether these are the groups selected at the next point; and take note of it."""
+        """Whether these groups are selected at the next point; record the point."""
         self.points.append(np.array(point, np.float64))
         k = len(self.points) - 1
         right = self.c * sum(
             self.square(k + 1 - d, k - d) for d in range(1, min(self.max_age, k) + 1)
         )
-        # c = 0 asks whether the point has moved, whatever is known of the gradients
+        # With c = 0 the rule asks only whether the point has moved.
         constants = self.constants() if self.c else [1.0] * len(self.gradients)
         for group, (age, constant) in enumerate(zip(self.ages(), constants, strict=True)):
             wanted = True
@@ -90,7 +90,7 @@ class Algorithm1:
 
 
 class Following:
-    """Steps of the optimizers in float64, from their definitions."""
+    """The optimizers' steps in float64, by their definitions."""
 
     def __init__(self, optimizer, theta0):
         self.by = optimizer
@@ -116,7 +116,7 @@ class Following:
 
 
 class Walk:
-    """A third party's optimizer: moves of its point that are known beforehand."""
+    """A user's optimizer, whose moves are given beforehand."""
 
     def __init__(self, moves, dtype=np.float64):
         self.moves = np.atleast_2d(np.array(moves, dtype).T).T
@@ -136,12 +136,12 @@ class Walk:
 
 
 def drift(groups, dtype):
-    """What the running sum may be off by, of the sum of the gradients' norms."""
+    """Return the error allowed for the running sum, relative to the sum of gradients' norms."""
     return 4 * groups * np.finfo(dtype).eps / 2
 
 
 def run(method, theta0, gradient, rounds):
-    """Iterates, and how many were selected, of each round."""
+    """Return each round's iterate and number of selected groups."""
     method.reset(theta0)
     return go_on(method, gradient, rounds)
 
@@ -158,7 +158,7 @@ def go_on(method, gradient, rounds):
 
 
 def quadratics(groups, p, seed=0):
-    """Gradients of x'A_g x / 2 - b_g'x as a function of g and x; with A and b."""
+    """Return the gradient of x'A_g x / 2 - b_g'x as a function of g and x, and A and b."""
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((groups, p, p)) * rng.exponential(size=(groups, 1, 1)) + 0.3 * np.eye(p)
     A = A @ A.transpose(0, 2, 1) / p
@@ -213,7 +213,7 @@ def test_runs_are_those_of_algorithm_1(
         optimizer.lr = lr / (1 + k // 50)
         assert oracle.selects(tested.point, tested.selected)
         np.testing.assert_array_equal(tested.ages, oracle.ages())
-        still = pauses and k % 40 > 25  # no gradient is anything: steps end
+        still = pauses and k % 40 > 25  # gradients vanish, so steps end
         for group in rng.permutation(tested.selected):
             x = A[group] @ tested.point.astype(np.float64)
             gradient = (np.tanh(x) if curved else x) - b[group]
@@ -236,7 +236,7 @@ def test_runs_are_those_of_algorithm_1(
 @BOTH
 @pytest.mark.parametrize("smoothness", ["given", "estimated"])
 def test_an_independent_run_is_the_same(method, smoothness):
-    """With points of its own, where no decision is near: the gap is checked."""
+    """Its own points suffice if no decision is close, which is checked."""
     groups, p, c, max_age = 5, 6, 0.7, 8
     gradient, A, _ = quadratics(groups, p, seed=3)
     L = np.linalg.norm(A, 2, axis=(1, 2))
@@ -261,7 +261,7 @@ def test_an_independent_run_is_the_same(method, smoothness):
 @pytest.mark.parametrize("smoothness", [None, np.array([0.1, 0.3, 0.5, 1, 2, 3])][: much(2, 1)])
 @DTYPES
 def test_steps_of_any_length(dtype, smoothness, seed):
-    """Long ways out and back, then steps beside which those are too long to be told apart."""
+    """Long moves out and back, then steps so short that rounding of the long ones hides them."""
     rng = np.random.default_rng(seed)
     far = 2.0 ** rng.integers(20, 30, 12)
     moves = [*far, *-far[::-1]]
@@ -282,7 +282,7 @@ def test_steps_of_any_length(dtype, smoothness, seed):
 
 
 def test_a_tie_is_no_violation():
-    """||theta^1 - theta^0||^2 = 2 on both sides, exactly; the root of 2, squared, is more."""
+    """Both sides are exactly 2; comparing squares of rounded roots would find a violation."""
     for c, selected in ((1, []), (np.nextafter(1, 0), [0, 1])):
         method = GCADA(2, Walk(np.ones((1, 2))), c=c, smoothness=1)
         run(method, np.zeros(2), lambda group, x: x, 1)
@@ -290,7 +290,7 @@ def test_a_tie_is_no_violation():
 
 
 def test_a_tie_is_none_by_rounding_of_bounds():
-    """Back along a line, the distance is its lower bound; no root here is a float64."""
+    """Back along a line, the distance equals its lower bound; no root here is exact."""
     ties = 0
     for a, b in itertools.product(range(30, 60), range(1, 30)):
         distance, recent = 2 * (a - b) ** 2, [2, 2 * a**2, 2 * b**2]
@@ -338,7 +338,7 @@ def test_without_c_all_are_asked_where_no_gradient_changes(smoothness):
     method = GCADA(2, SGD(0.01), c=0, smoothness=smoothness, relative=False)
     _, selected = run(method, np.ones(2), lambda group, x: np.array([1.0, group]), 20)
     assert selected == [[0, 1]] * 20
-    method = GCADA(2, SGD(0.01), c=0)  # a point that stays where it is wants none
+    method = GCADA(2, SGD(0.01), c=0)  # a point that does not move selects nobody
     _, selected = run(method, np.ones(2), lambda group, x: np.zeros(2), 11)
     assert selected == [[0, 1], *[[]] * 9, [0, 1]]
 
@@ -354,7 +354,7 @@ def test_groups_of_one_worker_are_cada():
 
 
 def test_the_maximum_is_element_wise():
-    """Of (2, 0) and (1, 8) it is (2, 8); as lists are compared, (2, 0)."""
+    """The maximum of (2, 0) and (1, 8) is (2, 8), not (2, 0) as for lists."""
     method = CADA(1, AMSGrad(lr=1.0, beta1=0.0, beta2=0.5, epsilon=1e-300), c=0)
     gradients = iter(np.array([[2.0, 0.0], [0.0, 4.0]]))
     iterates, _ = run(method, np.zeros(2), lambda group, x: next(gradients), 2)
@@ -371,7 +371,7 @@ def test_the_maximum_is_element_wise():
 def test_squared_norms_are_added_not_steps(moves, c, selected):
     method = GCADA(1, Walk(moves), c=c, smoothness=1)
     _, before = run(method, np.zeros(1), lambda group, x: x, 3)
-    assert before == [[0]] * 3  # so that its gradient is one step old
+    assert before == [[0]] * 3  # so its gradient is one step old
     assert method.selected.tolist() == [0] * selected
 
 
@@ -379,7 +379,7 @@ def test_squared_norms_are_added_not_steps(moves, c, selected):
 
 
 class Counted:
-    """Calls of kernels, by name."""
+    """Counts calls of kernels by name."""
 
     def __init__(self, monkeypatch):
         self.calls = {}
@@ -456,7 +456,7 @@ def test_rounds_allocate_no_vectors(dtype, backend):
     tracemalloc.stop()
     assert len({tuple(chosen) for chosen in selected}) > 2
     assert end - start < out.nbytes / 2
-    assert backend == "numpy" or peak - start < out.nbytes / 2  # whose kernels have temporaries
+    assert backend == "numpy" or peak - start < out.nbytes / 2  # NumPy's kernels copy
 
 
 @pytest.mark.parametrize(("groups", "max_age"), [(3, 10), (8, 2), (4, 4), (1, 5), (5, 1)])
@@ -479,7 +479,7 @@ def test_no_more_points_are_kept_than_there_are_ages_and_groups(groups, max_age)
 
 @DTYPES
 def test_the_running_sum_does_not_drift(dtype):
-    """Thousands of rounds of gradients from 1e-9 to 1e9, large ones followed by small ones."""
+    """It stays right for thousands of rounds of gradients from 1e9 down to 1e-9."""
     groups, rounds, rng = 9, much(10_000, 3000), np.random.default_rng(0)
     method = GCADA(
         groups,
@@ -500,11 +500,11 @@ def test_the_running_sum_does_not_drift(dtype):
         size = np.linalg.norm(stored.astype(np.float64), axis=1).sum()
         assert np.linalg.norm(method.gradient() - exact) <= drift(groups, dtype) * size
         method.step()
-    assert received < groups * rounds / 3  # it is the sum that is kept, mostly
+    assert received < groups * rounds / 3  # most of the sum is kept, not received
 
 
 def test_small_changes_that_a_large_sum_rounds_away_add_up():
-    """Each is less than half a place of the sum, in which none of them would ever be seen."""
+    """Each is less than half a unit in the last place of the sum, which alone would lose it."""
     method = GCADA(3, Walk([[1.0]] * 1000, np.float32), c=1, max_age=1000, smoothness=[1, 1e-6, 9])
     method.reset(np.zeros(1, np.float32))
     stored = np.array([[0.0], [1.0], [0.0]], np.float32)
@@ -531,7 +531,7 @@ def test_estimates_lie_between_the_eigenvalues():
     for k in range(300):
         go_on(method, gradient, 1)
         estimates = np.sqrt(method._weights())
-        if k > 10:  # each has been asked twice
+        if k > 10:  # each group has been asked twice
             assert np.all(estimates > values[:, 0] * (1 - 1e-9))
             assert np.all(estimates < values[:, -1] * (1 + 1e-9))
 
@@ -539,7 +539,8 @@ def test_estimates_lie_between_the_eigenvalues():
 def test_estimates_become_the_curvatures_along_the_path():
     """Gradient descent ends along the axis on which the sum of the functions is least curved.
 
-    Slowly: where moves shrink faster than their weights, the first ones count for ever.
+    Its moves must shrink slowly: if they shrink faster than their weights, the first ones count for
+    ever.
     """
     rng = np.random.default_rng(0)
     curvature = rng.uniform(1, 3, (4, 3))
@@ -578,7 +579,7 @@ def test_a_group_of_a_linear_function_is_only_asked_when_it_must():
     method = GCADA(2, SGD(0.01), c=0.1, max_age=5)
     _, selected = run(method, np.ones(2), lambda g, x: slopes[g] + (1 - g) * x, 40)
     asked = [k for k, chosen in enumerate(selected) if 1 in chosen]
-    assert asked[:2] == [0, 1]  # until there is an estimate
+    assert asked[:2] == [0, 1]  # all groups, until there is an estimate
     assert set(np.diff(asked[1:])) == {5}
 
 
@@ -599,7 +600,7 @@ def test_converges_with_old_gradients(smoothness, c):
 
 
 def test_nesterov_ages_are_of_its_point():
-    """Gradients are of `point`, and its moves, not theta's, are what counts."""
+    """Gradients are taken at `point`, so its moves count, not theta's."""
     method = GCADA(1, Nesterov(0.1, 0.9), c=0.9, smoothness=1)
     method.reset(np.ones(2))
     points, chosen = [method.point.copy()], []
@@ -664,7 +665,7 @@ def test_copied_mid_run_goes_on_the_same(smoothness):
     gradient, _, _ = quadratics(3, 4)
     method = GCADA(3, AMSGrad(0.01), smoothness=smoothness)
     run(method, np.ones(4), gradient, 25)
-    for group in method.selected[:1]:  # in the midst of a round
+    for group in method.selected[:1]:  # leaves a round unfinished
         method.receive(group, gradient(group, method.point))
     copies = [pickle.loads(pickle.dumps(method)), copy.deepcopy(method)]
     for each in (method, *copies):
@@ -703,7 +704,7 @@ def test_a_gradient_that_overflows_once_leaves_the_estimate():
 
     method = GCADA(2, Walk([[0.5]] * 40), c=2, max_age=10)
     _, selected = run(method, np.ones(1), gradients, 40)
-    assert all(0 in chosen for chosen in selected[:4])  # nothing known yet
+    assert all(0 in chosen for chosen in selected[:4])  # no constant is known yet
     asked = np.sum([[group in chosen for group in (0, 1)] for chosen in selected[20:]], axis=0)
     assert asked[0] <= asked[1] + 1 < 10
 
@@ -713,7 +714,7 @@ def test_steps_that_overflow_are_no_error():
     method = GCADA(2, Walk(moves), c=0.5, max_age=4, smoothness=1)
     _, selected = run(method, np.zeros(1), lambda group, x: np.ones(1), 33)
     assert selected[0] == [0, 1]
-    # eight rounds on, these have left both sides of (9), and it decides again
+    # Eight rounds later these points have left both sides of (9), and the rule decides again.
     oracle = Algorithm1(2, 0.5, 4, 1.0)
     for point in np.arange(9.0):
         chosen = selected[-9 + int(point)]
@@ -734,7 +735,7 @@ def test_gradients_whose_squares_overflow_spoil_no_other_estimate():
     alone = GCADA(2, Walk(np.full((40, 1), 0.5)), c=2, max_age=10)
     _, wanted = run(alone, np.ones(1), lambda group, x: x, 40)
     assert [[g - 1 for g in chosen if g] for chosen in selected] == wanted
-    assert all(0 in chosen for chosen in selected)  # of which nothing is known
+    assert all(0 in chosen for chosen in selected)  # no constant is known for group 0
 
 
 def test_a_step_along_nan_asks_all():
@@ -858,7 +859,7 @@ def test_gradient_rejected_changes_nothing(group, gradient, error, message):
     with pytest.raises(error, match=message):
         method.receive(group, gradient)
     for each in (method, wanted):
-        each.receive(1, [2.0, 3.0])  # whatever is a vector of that dtype
+        each.receive(1, [2.0, 3.0])  # anything that converts to a vector of its dtype
         each.step()
     np.testing.assert_array_equal(method.theta, wanted.theta)
     assert method.selected.tolist() == wanted.selected.tolist()

@@ -1,6 +1,6 @@
-"""The adversary, for a while: on the local engine for a minute, on others for less, with --long.
+"""The adversary runs for a while: with --long, a minute on the local engine, less on others.
 
-For longer, and set on any version: ``python tests/adversary.py --seconds 600``.
+For longer, and on any version: ``python tests/adversary.py --seconds 600``.
 """
 
 import importlib.util
@@ -27,7 +27,7 @@ MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")
 
 
 def run(*arguments, before=()):
-    """The program, which must find nothing."""
+    """Run the program, which must find nothing."""
     command = [*before, sys.executable, "-P", PROGRAM, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -35,7 +35,7 @@ def run(*arguments, before=()):
 
 
 def machine(cluster):
-    """Sequences of rounds on another engine, in this process."""
+    """Play sequences of rounds on another engine, in this process."""
 
     class Machine(adversary.Rounds):
         engine = staticmethod(cluster)
@@ -131,7 +131,7 @@ def test_groups_of_ranks():
 
 @WITH_TORCH
 def test_a_group_of_ranks(tmp_path):
-    """One of those in which a rank is killed, and starts again, and little else is done."""
+    """A sequence in which a rank is killed and starts again, and little else happens."""
 
     def is_short(group):
         killed = [act.again in ("at once", "late") for act in group.acts if act.kind == "kill"]
@@ -154,7 +154,7 @@ def test_a_group_of_ranks(tmp_path):
     ],
 )
 def test_it_sees_what_groups_must_not_do(wrong, says, tmp_path):
-    """Of two ranks that have done two steps each, of which one was killed."""
+    """Two ranks have done two steps each, and one was killed."""
     group = adversary.Group(0, tmp_path)
     group.last, group.events, group.killed = None, [(5.0, 1, "kill")], {(1, 0)}
     group.ended = {(0, 0): f"done {group.end[0]}", (1, 0): "" if wrong else "TimeoutError"}

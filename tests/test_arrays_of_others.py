@@ -1,4 +1,4 @@
-"""Arrays of other libraries: read and written where they are, and never imported."""
+"""Arrays of other libraries are read and written in place, and the libraries never imported."""
 
 import array
 import mmap
@@ -31,7 +31,7 @@ CODES = [
 
 
 class Exporter:
-    """Lends its memory through DLPack and in no other way."""
+    """Lends its memory only through DLPack."""
 
     def __init__(self, lent):
         self.lent = lent
@@ -44,7 +44,7 @@ class Exporter:
 
 
 class Copier:
-    """Gives copies only."""
+    """Gives only copies of its memory."""
 
     def __init__(self, kept):
         self.kept = kept
@@ -118,7 +118,7 @@ def test_bfloat16_tensors_share_memory():
 
 @pytest.mark.any_backend
 def test_masked_arrays_are_refused():
-    """A mask says that numbers are none; they would be read all the same."""
+    """A mask marks numbers as missing, but they would be read anyway."""
     code = fastgc.BinaryCode(4, stragglers=1)
     given = np.ones((3, 5))
     masked = np.ma.masked_array(given, mask=given > 0)
@@ -346,7 +346,7 @@ def test_data_of_tensors():
     torch = pytest.importorskip("torch")
     X, y = torch.arange(20.0).reshape(10, 2), torch.arange(10)
     for part, labels in fastgc.BinaryCode(4, stragglers=1).encode_data(X, y):
-        assert isinstance(part, torch.Tensor)  # partitions are views, of whatever they are cut from
+        assert isinstance(part, torch.Tensor)  # partitions are views of the same kind as the data
         assert X.data_ptr() <= part.data_ptr() < X.data_ptr() + 80
         assert len(part) == len(labels)
     code = fastgc.LagrangeCode(4, load=2)
@@ -390,7 +390,7 @@ def test_tensors_that_cannot_be_written():
             rnd.best,
         ):
             if out.shape != (6,) and "decode" in call.__code__.co_names:
-                continue  # the size of out is the gradient's
+                continue  # `out` has the gradient's size
             with pytest.raises(error, match=says):
                 call(out)
         if out.device.type == "cpu" and not out.is_sparse:

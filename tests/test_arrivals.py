@@ -1,4 +1,4 @@
-"""Messages of a round as they come: what the kernel takes down of them."""
+"""The kernel records the messages of a round as they come."""
 
 import math
 
@@ -106,7 +106,7 @@ def test_blocks_that_need_some_of_theirs(data):
 @pytest.mark.every_backend
 @given(data=st.data())
 def test_blocks_of_different_weight(data):
-    """Cells, of which one message each counts, and as much as the cell weighs."""
+    """In each cell one message counts, by the cell's weight."""
     cell = np.array(data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=12)))
     weight = np.array(data.draw(st.lists(st.integers(0, 5), min_size=4, max_size=4)))
     total = data.draw(st.integers(1, 12))

@@ -1,4 +1,4 @@
-"""Which assignment: the choice beside all others, and bad arguments."""
+"""The choice of an assignment is the best of all, and bad arguments are refused."""
 
 import importlib.util
 from pathlib import Path
@@ -21,7 +21,7 @@ def late(speeds, share):
 
 
 def mean_by_hand(code, share, speeds, rounds=3000, seed=9):
-    """Independent of simulations: blocks that are all covered, or a class that is complete."""
+    """Return the mean time by definition: all blocks are covered, or a class is complete."""
     rng = np.random.default_rng(seed)
     unit = (share + (1 - share) * rng.standard_exponential((rounds, code.n))) / speeds
     end = unit * code.scheme.loads
@@ -51,13 +51,13 @@ def test_chooses_the_fastest(share):
     }
     for name in ("spread", "aligned"):
         assert found.simulations[name].mean == pytest.approx(mine[name], rel=0.03)
-    # blocks of different classes fit together now and then
+    # Blocks of different classes sometimes fit together.
     assert found.simulations["classes"].mean < 1.03 * mine["classes"]
     assert mine[found.code.assignment] < 1.02 * min(mine.values())
 
 
 def test_none_is_always_best():
-    """Copies on workers of like speed where any may be lost, on all kinds where none is."""
+    """If workers are lost, copies belong on workers of similar speed; otherwise on all kinds."""
     speeds = np.array([4.0, 4, 4, 4, 1, 1, 1, 1])
     assert assign(speeds, 80, stragglers=1, rounds=10).code.assignment == "spread"
 
@@ -66,7 +66,7 @@ def test_none_is_always_best():
 
         def sample(self, round, workers, seed):
             lost = np.zeros(workers)
-            lost[round % 4] = 1e6  # of the fast ones
+            lost[round % 4] = 1e6  # a fast worker
             return lost
 
     found = assign(speeds, 80, stragglers=1, delays=Lost(), rounds=20)

@@ -21,7 +21,7 @@ spec.loader.exec_module(compare)
 
 @pytest.fixture
 def against(tmp_path):
-    """Compares benchmarks, given as ``{name: (median, extra_info)}``."""
+    """Compare benchmarks, given as ``{name: (median, extra_info)}``."""
 
     def against(old, new, *options, node="here"):
         files = []
@@ -55,7 +55,7 @@ SOLVE, ROOT, START = BEFORE
 
 
 def changed(name, median=None, **info):
-    """BEFORE, but for one benchmark."""
+    """Return BEFORE with one benchmark changed."""
     before, infos = BEFORE[name]
     return {**BEFORE, name: (median or before, {**infos, **info})}
 
@@ -134,7 +134,7 @@ def test_new_and_removed_are_named(against):
 
 
 def test_worst_first(against):
-    """What fails is before what grew more and may."""
+    """A benchmark that fails comes before one that grew more but may."""
     new = {SOLVE: (5e-6, {"error": 1e-14}), ROOT: (3e-6, {"median_error": 2.9e-9})}
     old = {ROOT: (3e-6, {"median_error": 1e-9}), START: (1, {}), SOLVE: BEFORE[SOLVE]}
     result = against(old, {START: (1, {}), **new}, "--markdown")
@@ -150,7 +150,7 @@ def test_worst_first(against):
 
 
 def test_names_are_whole_in_a_narrow_terminal(against, monkeypatch):
-    """With their parameters in brackets, which to rich are markup."""
+    """Names have parameters in brackets, which rich would take for markup."""
     monkeypatch.setenv("COLUMNS", "80")
     name = f"benches/test_x.py::test_{'long_' * 12}[bold-:cross:]"
     output = against({name: (1, {})}, {name: (1, {})}).output
@@ -233,7 +233,7 @@ def test_real_file(tmp_path):
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_benchmark.plugin"]
     command += ["--benchmark-json", "run.json"]
-    # where it finds itself in one of several processes, nothing is measured
+    # In one of several processes, pytest-benchmark measures nothing.
     alone = {name: value for name, value in os.environ.items() if "XDIST" not in name}
     alone["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, env=alone)

@@ -1,4 +1,4 @@
-"""The experiment of Li et al. on MPI: a small run, and what is trained on."""
+"""The experiment of Li et al. on MPI: a small run, and its data."""
 
 import json
 import os
@@ -74,7 +74,7 @@ def test_samples_and_gradients_are_those_of_the_paper():
 
 @pytest.mark.long
 def test_schemes_train_alike_and_wait_for_fewer():
-    """Ten workers, a hundred features: exact gradients, from all, from all but two, and by BCC."""
+    """Ten workers, a hundred features: exact gradients from all, from all but two, and by BCC."""
     options = {"rounds": 8, "features": 100, "points": 5, "load": 3, "delay": 0.01, "seed": 1}
     listed = [f"--{name}={value}" for name, value in options.items()]
     status, out, err = run(11, "li_experiment.py", *listed, "--message=0.001", "--json")

@@ -1,4 +1,4 @@
-"""benches/tables.py and benches/report.py: fitted exponents, and the page that is written."""
+"""benches/tables.py and benches/report.py: fitted exponents, and the page of results."""
 
 import importlib.util
 import math
@@ -27,7 +27,7 @@ tables, report = sys.modules["tables"], sys.modules["report"]
 
 
 class Bench:
-    """As pytest-benchmark's: a median, and what was noted beside it."""
+    """A benchmark like pytest-benchmark's: a median, and notes beside it."""
 
     def __init__(self, median, **info):
         self.stats, self.extra_info, self.group = SimpleNamespace(median=median), info, None
@@ -91,7 +91,7 @@ def test_slope_of_a_power_law(exponent):
 
 
 def test_slope_is_of_the_larger_half():
-    """Small sizes take what a call costs, whatever n; sizes come in any order."""
+    """Small sizes cost a call, whatever n is; sizes come in any order."""
     times = {n: 1e-5 if n < 100 else 1e-9 * n**2 for n in (1000, 8, 100, 4, 10, 10**4, 2, 500)}
     assert tables.slope(times) == pytest.approx(2, rel=1e-12)
     assert tables.slope({10: 1, 20: 8}) == pytest.approx(3, rel=1e-12)
@@ -99,7 +99,7 @@ def test_slope_is_of_the_larger_half():
 
 
 def test_slope_minimises_squares():
-    """By the normal equations on the logarithms of n and of the time."""
+    """The normal equations hold for the logarithms of n and time."""
     x, y = [0, 1, 2], [0, 1, 1]
     times = {10**i: 10**j for i, j in zip(x, y, strict=True)}
     assert tables.slope({1e-3: 7, 1e-2: 9, **times}) == pytest.approx(0.5)
@@ -180,7 +180,7 @@ def test_every_benchmark_with_a_table_is_in_a_section():
         "vandermonde_orders",
         "vectors_by_code",
     }
-    assert named == there - {"test_kernels"}  # of which no table is made
+    assert named == there - {"test_kernels"}  # it makes no table
 
 
 def test_times_of_verbs_by_number_of_workers():
@@ -264,7 +264,7 @@ def test_sections_by_words():
 
 
 def test_codes_are_compared_at_one_load(monkeypatch):
-    """All that exist at it, at the least; others are named. What they leave out is another's."""
+    """A table has all codes that exist at the least common load, and names the others."""
     monkeypatch.setattr(survey, "_left_out", lambda code, sets, seed: (0.0, 0.0, True))
     (section,) = report.chosen(["fastgc codes"])
     result = CliRunner().invoke(app, [*section.command.split()[1:], "--trials", "1"])
@@ -303,7 +303,7 @@ def test_results_are_written_by_one_command(tmp_path, monkeypatch, capsys):
 
 
 def test_a_checkout_without_kernels_is_not_measured(monkeypatch):
-    """It hides an installed package from ``python -m pytest``; NumPy and Numba alone would run."""
+    """It would hide an installed package from ``python -m pytest``, and run without C."""
     spec = importlib.util.spec_from_file_location("of_benches", BENCHES / "conftest.py")
     spec.loader.exec_module(conftest := importlib.util.module_from_spec(spec))
     source = BENCHES.parent / "fastgc" / "__init__.py"

@@ -1,4 +1,4 @@
-"""Codes by block designs: what they are made of, and what they leave out."""
+"""Codes by block designs: their designs, and what they leave out."""
 
 import itertools
 from fractions import Fraction
@@ -13,12 +13,12 @@ from fastgc.codes import bibd
 
 pytestmark = pytest.mark.any_backend
 
-# n, design, blocks, load, in common
+# n, design, blocks, load, blocks that two workers have in common
 KNOWN = [
     (7, "projective", 7, 3, 1),
     (13, "projective", 13, 4, 1),
     (21, "projective", 21, 5, 1),  # over a field of 4 elements
-    (91, "projective", 91, 10, 1),  # and of 9
+    (91, "projective", 91, 10, 1),  # over a field of 9 elements
     (4, "affine", 6, 3, 1),
     (9, "affine", 12, 4, 1),
     (16, "affine", 20, 5, 1),
@@ -46,7 +46,7 @@ def test_designs_are_balanced(n, design, blocks, load, common):
 @pytest.mark.parametrize(("n", "design", "blocks", "load", "common"), KNOWN[:1] + KNOWN[4:6])
 @pytest.mark.parametrize("size", [1, 3])
 def test_every_set_leaves_what_the_formula_says(n, design, blocks, load, common, size):
-    # the least that any combination leaves, in rationals: the formula's, whichever workers came
+    # In rationals, the least residual of any combination is the formula's, for any workers.
     code = BIBDCode(n, size * blocks, design=design, wait=1)
     B = code.matrix()
     for f in range(1, n + 1):
@@ -126,7 +126,7 @@ def test_the_name_takes_the_design_whose_load_fits():
     ):
         code = codes.make("bibd", n, stragglers=s)
         assert (code.design, code.scheme.wait) == (design, n - s)
-    assert codes.make("bibd", 7, 21, stragglers=1).design == "pairs"  # 21 of them
+    assert codes.make("bibd", 7, 21, stragglers=1).design == "pairs"  # there are 21 pairs
     assert codes.make("bibd", 7, 14, stragglers=1).design == "projective"
     for n in range(3, 40):
         found = {d.name for d in bibd._designs(n)}

@@ -1,4 +1,4 @@
-"""Charalambides et al.: the worked example, the algorithms as printed, and unequal workers."""
+"""Binary codes of Charalambides et al.: the worked example, the algorithms, unequal workers."""
 
 import bisect
 import itertools
@@ -36,9 +36,9 @@ def test_worked_example():
 
 
 def algorithms_1_and_2(n, s):
-    """B as the paper's two algorithms write it (for n = k), loop headers corrected.
+    """Return B by the paper's two algorithms (for n = k), with corrected loop headers.
 
-    Algorithm 2 runs over i = r .. s; lambda and r~ come from the division of n by l + 1.
+    Algorithm 2 runs over i = r .. s; dividing n by l + 1 gives lambda and r~.
     """
     B = np.zeros((n, n))
     ell, r = divmod(n, s + 1)
@@ -76,7 +76,7 @@ def test_two_lines_are_the_paper(n):
 
 @pytest.mark.parametrize("n", much(range(1, 61), [*range(1, 20), 41, 60]))
 def test_support_is_as_small_as_can_be(n):
-    """Every partition on s + 1 workers, one in each class; in a class, loads differ by one."""
+    """Every partition is on one worker of each of s + 1 classes, in which loads differ by one."""
     for s, k in itertools.product(range(0, n, 3), (n, n + 5, 2 * n)):
         code = BinaryCode(n, k, stragglers=s)
         B = code.matrix()
@@ -111,16 +111,16 @@ def test_decodes_from_any_n_minus_s(data):
         assert held.max() == s + 1
     F = data.draw(st.permutations(range(n)))[: n - s]
     vector = code.decoding_vector(F)
-    np.testing.assert_array_equal(vector @ code.matrix()[F], 1)  # exactly: sums of small integers
-    assert set(vector) <= {0, 1}  # nothing need be subtracted
+    np.testing.assert_array_equal(vector @ code.matrix()[F], 1)  # exact: sums of small integers
+    assert set(vector) <= {0, 1}  # no block is subtracted
 
 
 def test_classes_are_complete_first():
-    """The class of the fewest messages, with coefficients 0 and 1."""
+    """Complete classes come first, that of the fewest messages, with coefficients 0 and 1."""
     code = BinaryCode(11, stragglers=3)
     assert code.decoding_vector(range(11)).tolist() == [float(i in (3, 7)) for i in range(11)]
     assert code.decoding_vector([8, 0, 4]).tolist() == [1, 1, 1]
-    # of different classes, block by block
+    # Blocks of different classes.
     assert code.decoding_vector([8, 1, 6, 7]).tolist() == [1, 1, 1, 0]
 
 
@@ -140,7 +140,7 @@ def test_subtracts_where_that_helps():
 
 @pytest.mark.parametrize(("alpha", "beta", "t1", "t2"), [(1, 1, 1, 2), (2, 1, 1, 3), (1, 3, 2, 5)])
 def test_two_types_of_machines(alpha, beta, t1, t2):
-    """Section VI: |J_1| and |J_2| in closed form, where they are whole; all end together."""
+    """Section VI gives |J_1| and |J_2| in closed form; if they are whole, all end together."""
     s = 2
     per_class = (alpha + beta) * 2
     n = per_class * (s + 1)
@@ -160,10 +160,10 @@ def test_any_number_of_types():
     speeds = np.repeat([8.0, 4.0, 2.0, 1.0], [3, 6, 6, 6])
     code = BinaryCode(21, 66, stragglers=2, speeds=speeds, assignment="classes")
     np.testing.assert_array_equal(code.scheme.loads, speeds * 3)
-    # rounded, where it does not come out even, by less than one partition
+    # Otherwise loads are rounded, by less than one partition.
     code = BinaryCode(21, 100, stragglers=2, speeds=speeds, assignment="classes")
     assert np.abs(code.scheme.loads - speeds * 100 / 22).max() < 1
-    # the slowest still compute one
+    # The slowest workers still compute one partition.
     code = BinaryCode(6, 7, stragglers=1, speeds=[1000, 1000, 1, 1, 1, 1], assignment="classes")
     assert code.scheme.loads.tolist() == [5, 5, 1, 1, 1, 1]
 
@@ -171,7 +171,7 @@ def test_any_number_of_types():
 @given(st.data())
 @settings(max_examples=much(100, 40), deadline=None)
 def test_classes_are_about_equally_fast(data):
-    """Where s + 1 divides n, as fast as each other up to the speeds dealt in one turn."""
+    """If s + 1 divides n, classes are equally fast up to the speeds dealt in one turn."""
     s, turns = data.draw(st.integers(0, 5)), data.draw(st.integers(1, 6))
     n = (s + 1) * turns
     speeds = np.array(data.draw(st.lists(st.floats(0.1, 10), min_size=n, max_size=n)))
@@ -182,7 +182,7 @@ def test_classes_are_about_equally_fast(data):
     assert np.bincount(mine).tolist() == [turns] * (s + 1)
     dealt = np.sort(speeds).reshape(turns, s + 1)
     assert np.ptp(sums) <= (dealt[:, -1] - dealt[:, 0]).max() + 1e-12
-    # and each class ends at one time: eq. (2), to a partition
+    # Each class ends at one time, up to one partition: eq. (2).
     assert np.abs(code.scheme.loads - k * speeds / sums[mine]).max() < 1 + 1e-9
 
 
@@ -192,7 +192,7 @@ def test_classes_end_together_where_they_can():
 
 
 def sets_that_suffice(code):
-    """Of each set of workers, as bits, whether its rows span the vector of ones: by ranks."""
+    """Map each set of workers, as bits, to whether its rows span the vector of ones, by ranks."""
     B = code.matrix()
     for lost in itertools.combinations(range(code.n), code.stragglers):
         rows = np.delete(B, lost, axis=0)
@@ -203,7 +203,7 @@ def sets_that_suffice(code):
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
 @pytest.mark.parametrize("n", range(1, 10))
 def test_any_s_workers_may_straggle(n, assignment):
-    """All n, all s, all sets; by the code's own vectors, and for some of the codes by ranks."""
+    """For all n, s and sets, by the code's own vectors, and for some codes by ranks."""
     rng = np.random.default_rng(n)
     for s in range(n):
         least = -(-n // (s + 1))
@@ -222,11 +222,11 @@ def test_any_s_workers_may_straggle(n, assignment):
 
 @pytest.mark.parametrize("assignment", ["spread", "aligned"])
 def test_blocks_are_decoded_from_every_set_that_suffices(assignment):
-    """And by as few messages as any that suffice."""
+    """They use as few messages as suffice."""
     for n, s in itertools.chain.from_iterable(((n, s) for s in range(n)) for n in range(1, 7)):
         code = BinaryCode(n, stragglers=s, speeds=range(1, n + 1), assignment=assignment)
         B, rule = code.matrix(), code.scheme.rule
-        fewest = {}  # of each set of workers that suffices
+        fewest = {}  # for each set of workers: the size of its smallest subset that suffices
         for f in range(n + 1):
             for came in itertools.combinations(range(n), f):
                 F = np.array(came, dtype=int)
@@ -242,7 +242,7 @@ def test_blocks_are_decoded_from_every_set_that_suffices(assignment):
 
 
 def test_fastest_hold_different_blocks():
-    """Sixteen workers, s = 3: four blocks; and where s + 1 does not divide n."""
+    """With sixteen workers and s = 3 there are four blocks; also if s + 1 does not divide n."""
     speeds = np.arange(16.0, 0, -1)
     spread = BinaryCode(16, 580, stragglers=3, speeds=speeds)
     assert spread.assignment == "spread"
@@ -251,20 +251,20 @@ def test_fastest_hold_different_blocks():
         np.testing.assert_array_equal(B[4 * turn : 4 * turn + 4].sum(axis=0), 1)
     np.testing.assert_array_equal(
         spread.scheme.loads[:4], speeds[:4] * 10
-    )  # by their fastest holders
+    )  # each block's fastest holders
     aligned = BinaryCode(16, 400, stragglers=3, speeds=speeds, assignment="aligned")
     for turn in range(4):
         assert len(np.unique(aligned.matrix()[4 * turn : 4 * turn + 4], axis=0)) == 1
     np.testing.assert_array_equal(aligned.scheme.loads[::4], np.array([16, 12, 8, 4]) * 10)
-    # n = 14: four blocks, and the two slowest hold two each
+    # n = 14: four blocks, and the two slowest workers hold two each.
     code = BinaryCode(14, 460, stragglers=3, speeds=speeds[:14])
     B = code.matrix()
     np.testing.assert_array_equal(B.sum(axis=0), 4)
-    assert (np.abs(np.diff(B, axis=1)).sum(axis=0) > 0).sum() == 3  # places where any is cut
+    assert (np.abs(np.diff(B, axis=1)).sum(axis=0) > 0).sum() == 3  # places where blocks end
     blocks = np.split(B, np.flatnonzero(np.abs(np.diff(B, axis=1)).sum(axis=0)) + 1, axis=1)
     held = np.array([block[:, 0] for block in blocks]).sum(axis=0)
     assert held.tolist() == [1] * 12 + [2, 2]
-    # n = 13, s = 5: of three blocks two would have one holder of them alone: two blocks instead
+    # Three blocks; but two if most workers would hold the same two of three.
     code = BinaryCode(13, 26, stragglers=4, speeds=speeds[:13])
     assert np.unique(code.scheme._start).size == 3
     code = BinaryCode(17, 34, stragglers=7, speeds=[1.0] * 17)
@@ -281,7 +281,7 @@ def test_speeds_may_be_as_far_apart_as_floats():
 
 
 def mean_by_hand(code, unit):
-    """Mean time of rounds in which worker i takes unit[r, i] a partition, by their rule alone."""
+    """Return the mean time of rounds where worker i takes unit[r, i] per partition, by the rule."""
     times = []
     for end in unit * code.scheme.loads:
         order = np.argsort(end)
@@ -294,7 +294,7 @@ def mean_by_hand(code, unit):
 
 @pytest.mark.parametrize(("s", "share", "gain"), [(1, 0.9, 0.9), (4, 0.5, 0.85), (4, 0.1, 0.7)])
 def test_spread_is_faster(s, share, gain):
-    """Than classes and than no speeds, whether delays vary or not."""
+    """It is faster than "classes" and than no speeds, whether delays vary or not."""
     rng = np.random.default_rng(3)
     n, k, rounds = 20, 200, 60
     speeds = rng.uniform(1, 4, n)

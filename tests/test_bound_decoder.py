@@ -1,4 +1,4 @@
-"""Decoders bound to arrays, and verbs: all at once in C, where that is all there is to do."""
+"""Verbs, and decoders that are bound to arrays: one call to C, if there is nothing else to do."""
 
 import copy
 import pickle
@@ -36,7 +36,7 @@ EVERY_CODE = pytest.mark.parametrize("code", CODES, ids=repr)
 
 
 def bound(code, dtype=np.float64, p=5, **options):
-    """At once, step by step, and the messages."""
+    """Return a decoder in one call, one step by step, and the messages."""
     rng = np.random.default_rng(0)
     partials = rng.standard_normal((code.k, p)).astype(dtype)
     if partials.dtype.kind == "c":
@@ -56,7 +56,7 @@ def bound(code, dtype=np.float64, p=5, **options):
 @EVERY_CODE
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
 def test_the_same_to_the_last_bit(code, dtype):
-    """As step by step: few survivors and all, near neighbours gone, and what transforms are for."""
+    """One call equals step by step: for few survivors and all, neighbours gone, and transforms."""
     if code.scheme.cache is not None or (not code.scheme.packed and np.dtype(dtype).kind == "c"):
         pytest.skip("this is never done at once")
     quick, steady, _ = bound(code, dtype)

@@ -1,4 +1,4 @@
-"""Decoding vectors of survivor sets that come again."""
+"""The cache of decoding vectors, for survivor sets that come again."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,7 +27,7 @@ def test_mask_is_of_the_set(data):
     chosen = data.draw(st.lists(st.integers(0, n - 1), unique=True, max_size=n))
     survivors = np.full(n, -1, np.int64)
     survivors[: len(chosen)] = chosen
-    bits = np.full(-(-n // 8) + 1, 7, np.uint8)  # the last one is nobody's
+    bits = np.full(-(-n // 8) + 1, 7, np.uint8)  # the last byte must stay
     mask = kernels.unchecked.bind_survivor_mask(n, survivors, bits[:-1])
     assert mask(len(chosen)) == 0
     number = int.from_bytes(bits[:-1].tobytes(), "little")
@@ -144,7 +144,7 @@ def test_sets_that_come_once_push_out_little(code, monkeypatch):
 
 
 def test_threads_share_a_cache(code):
-    """Each finds what it computed alone, while others evict it."""
+    """Each thread finds the vectors that it would compute alone, while others evict them."""
     code.scheme.cache.entries = 3
     rng = np.random.default_rng(2)
     sets = [rng.permutation(N)[: N - S] for _ in range(5)]

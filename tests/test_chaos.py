@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-# one after the other: each counts what it leaves
+# One after the other, as each counts what it leaves behind.
 pytestmark = [pytest.mark.any_backend, pytest.mark.long, pytest.mark.xdist_group("chaos")]
 
 spec = importlib.util.spec_from_file_location("chaos", Path(__file__).with_name("chaos.py"))
@@ -16,7 +16,7 @@ spec.loader.exec_module(chaos)
 
 
 def counts_of(output):
-    """Ray's own notices stand between the lines, too."""
+    """Return the counts; Ray's own notices may stand between the lines."""
     return {what: int(count) for count, what in re.findall(r"^ *(\d+)  (.*)$", output, re.M)}
 
 
@@ -28,7 +28,7 @@ def test_processes(capsys):
 
 
 def test_it_sees_wrong_gradients(capsys, monkeypatch):
-    """Where messages are corrupted and nothing looks for that."""
+    """Messages are corrupted, and no round verifies them."""
     corrupting = chaos.corrupting
     monkeypatch.setattr(chaos, "corrupting", lambda *args: (corrupting(*args[:-1], 0.5), {})[1])
     for seed in range(100):  # a cluster may have nothing to verify, or no time for a round

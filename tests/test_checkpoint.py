@@ -1,4 +1,4 @@
-"""Runs that are killed at any instant, and go on as if they had not been."""
+"""Runs that are killed at any instant go on as if they had not been."""
 
 import errno
 import itertools
@@ -57,7 +57,7 @@ def toy(dtype=np.float64, seed=7):
 
 
 def run(method="nesterov", dtype=np.float64, **options):
-    """Of workers whose speeds, and so who is late, are others in each engine made."""
+    """Train with workers whose speeds, and so the late ones, differ between runs."""
     given = {
         "optimizer": METHODS[method](),
         "rounds": ROUNDS,
@@ -75,12 +75,12 @@ def on_other_workers(seed):
 
 
 def assert_same(history, whole):
-    """All but the seconds, to the last bit."""
+    """Require that histories agree to the last bit, except in seconds."""
     assert history.theta.dtype == whole.theta.dtype
     assert history.theta.tobytes() == whole.theta.tobytes()
     timeless = {"time": 0, "wait": 0, "decode": 0, "arrivals": (), "messages": 0, "stale": 0}
     for one, other in zip(history.rounds, whole.rounds, strict=True):
-        assert repr(replace(one, **timeless)) == repr(replace(other, **timeless))  # as NaN != NaN
+        assert repr(replace(one, **timeless)) == repr(replace(other, **timeless))  # NaN != NaN
     times = [r.time for r in history.rounds]
     assert times == sorted(times)
 
@@ -89,7 +89,7 @@ def assert_same(history, whole):
 
 
 def drive(method, steps, rng):
-    """Steps whose gradients are those of a noisy bowl."""
+    """Make steps with gradients of a noisy quadratic."""
     for _ in range(steps):
         if isinstance(method, GCADA):
             for g in method.selected:
@@ -114,14 +114,14 @@ def test_a_restored_optimizer_goes_on_to_the_last_bit(name, before, dtype, size,
     one, other = METHODS[name](), METHODS[name]()
     one.reset(np.linspace(-1, 1, size).astype(dtype))
     drive(one, before, np.random.default_rng(1))
-    one.lr = 0.07  # as a schedule may have it
+    one.lr = 0.07  # as a schedule may set it
     if used:
         other.reset(np.ones(size + 1))
         drive(other, 3, np.random.default_rng(2))
     state = one.state()
     other.restore(json_and_back(state))
     other.lr = one.lr
-    for value in state.values():  # is nobody's but the caller's
+    for value in state.values():  # the state belongs to the caller alone
         if isinstance(value, np.ndarray):
             value[:] = 99
     drive(one, 9, np.random.default_rng(3))
@@ -133,7 +133,7 @@ def test_a_restored_optimizer_goes_on_to_the_last_bit(name, before, dtype, size,
 
 
 def json_and_back(state):
-    """What is no array must be of types that JSON has, to the last bit."""
+    """Pass a state through JSON: except arrays, it must survive to the last bit."""
     return {
         name: value if isinstance(value, np.ndarray) else json.loads(json.dumps(value))
         for name, value in state.items()
@@ -155,7 +155,7 @@ def test_a_state_between_messages():
     one, other = GCADA(4, c=1.0), GCADA(4, c=1.0)
     one.reset(np.zeros(3))
     drive(one, 3, np.random.default_rng(0))
-    one._select()  # ages decide: make sure of some
+    one._select()  # by age: the loop makes sure that two groups are selected
     while one.selected.size < 2:
         drive(one, 1, np.random.default_rng(0))
     first, *rest = one.selected.tolist()
@@ -185,7 +185,7 @@ def test_states_of_others_are_refused_and_nothing_changes(name):
         ({}, ValueError, f"state of {type(method).__name__} consists of .*{array}"),
         (good | {"more": 1}, ValueError, "consists of"),
     ]
-    if name != "plain sgd":  # which keeps nothing else, of whatever size
+    if name != "plain sgd":  # plain SGD keeps no state of any size
         bad += [(good | {array: np.zeros(4)}, ValueError, "shape")]
     if "ada" in name:
         bad += [
@@ -207,7 +207,7 @@ def test_states_of_others_are_refused_and_nothing_changes(name):
 
 
 class Faults:
-    """Something happens at the i-th thing that is done to files, of which writes are torn."""
+    """Do something at the i-th operation on files; writes are torn there."""
 
     def __init__(self, at, fail):
         self.at, self.fail, self.count = at, fail, 0
@@ -244,7 +244,7 @@ def die():
 
 
 def killed(at, folder, **options):
-    """Fork a process that trains and is killed at the at-th touch of a file; whether it was."""
+    """Fork a training process that dies at the at-th file operation; return whether it died."""
     child = os.fork()
     if not child:
         Faults(at, die).install(lambda where, name, value: setattr(where, name, value))
@@ -259,7 +259,7 @@ def killed(at, folder, **options):
 
 
 def sweep(method, dtype, folder):
-    """Kill a run at every touch of a file, and others again and again; prints how often."""
+    """Kill a run at every file operation, and other runs repeatedly; print how often."""
     whole = run(method, dtype)
     for at in itertools.count(1):
         options = {"method": method, "dtype": dtype, "survivors": whole}
@@ -281,7 +281,7 @@ def sweep(method, dtype, folder):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_killed_at_every_touch_of_a_file(method, dtype, tmp_path):
     command = [sys.executable, __file__, "sweep", method, dtype, tmp_path / "run"]
-    # one thread: the process forks
+    # One thread, as the process forks.
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -291,7 +291,7 @@ def test_killed_at_every_touch_of_a_file(method, dtype, tmp_path):
 
 
 def train_locally(method, kill_at, folder):
-    """On processes, decoding as recorded; killed after a round, which -1 is none of."""
+    """Train on processes, decoding as recorded; kill the run after a round, or never (-1)."""
     recorded = read_json(folder.with_suffix(".json"))[0]
 
     def kill(record):
@@ -329,7 +329,7 @@ def test_killed_masters_of_processes(method, tmp_path):
 
 @pytest.mark.long
 def test_killed_at_random_times(tmp_path):
-    """Whenever that is, and be it never."""
+    """The run goes on, however early or late it was killed, or not at all."""
     recorded = run(engine="local")
     write_json([recorded], tmp_path / "run.json")
     rng = random.Random(1)
@@ -405,7 +405,7 @@ def test_a_complete_run_starts_no_worker_and_calls_nobody(tmp_path):
 def test_a_run_that_reached_its_loss_is_complete(tmp_path):
     losses = [r.loss for r in run().rounds]
     ended = run(checkpoint=tmp_path, until=losses[4])
-    assert len(ended.rounds) == 5  # between two that are kept whatever their loss
+    assert len(ended.rounds) == 5  # between two rounds that are kept whatever their loss
     again = run(
         checkpoint=tmp_path, until=losses[4], engine=lambda *_, **__: pytest.fail("started")
     )
@@ -451,7 +451,7 @@ def test_each_checkpoint_adds_to_the_history_and_rewrites_nothing(tmp_path):
 
 
 def test_every_touch_of_a_file_may_fail(tmp_path, monkeypatch):
-    """Of a disk that is full, say: the error says what stands, and that goes on later."""
+    """For example if a disk is full: the error says what was saved, and the run can go on."""
     whole = run()
 
     def fail():
@@ -472,18 +472,18 @@ def test_every_touch_of_a_file_may_fail(tmp_path, monkeypatch):
         clear += re.search(says, text) is not None
         assert not (folder / "checkpoint.part").exists()
         assert_same(run(checkpoint=folder), whole)
-    assert at - clear < 10  # before the first checkpoint: it is the system that speaks
+    assert at - clear < 10  # before the first checkpoint, the system's own error is raised
     assert clear > 40
 
 
 def test_a_save_that_failed_may_be_repeated(tmp_path, monkeypatch):
-    """With more rounds or without, whatever failed, and however often: nothing is written twice."""
+    """With more rounds or not, after any number of failures, nothing is written twice."""
 
     def fail():
         raise OSError(errno.EIO, "Input/output error")
 
     def keep(folder, faults=None):
-        """Three rounds in two saves, the second of which fails; what a resumed run then finds."""
+        """Save three rounds in two saves; the second fails. Return what a resumed run finds."""
         with checkpoint.Checkpoint(folder, {"run": "x"}) as kept:
             kept.add(1)
             kept.save({"theta": np.ones(3)})
@@ -495,7 +495,7 @@ def test_a_save_that_failed_may_be_repeated(tmp_path, monkeypatch):
                     kept.save({"theta": np.full(3, 2.0)})
                 except OSError:
                     assert kept.round == 1
-                    found = read_again(folder)  # what a process that dies now leaves
+                    found = read_again(folder)  # what a process that dies now leaves behind
                     assert found in ([[1], 1.0], [[1, "two"], 2.0])
             if faults:
                 kept.add(3)
@@ -519,7 +519,7 @@ def test_a_save_that_failed_may_be_repeated(tmp_path, monkeypatch):
 
 
 def test_no_file_stands_for_the_lock(tmp_path):
-    """Whatever else is removed from the folder, a second run does not begin to write there."""
+    """A second run does not write to the folder, whatever else is removed from it."""
     with checkpoint.Checkpoint(tmp_path / "run", {"run": "x"}) as kept:
         kept.add(1)
         kept.save({"theta": np.ones(3)})
@@ -537,7 +537,7 @@ def test_no_file_stands_for_the_lock(tmp_path):
 
 
 def test_links_are_not_written_through(tmp_path):
-    """Someone else may have put them there."""
+    """Somebody else may have put them there."""
     victim, folder = tmp_path / "victim", tmp_path / "run"
     victim.write_text("dear")
     with checkpoint.Checkpoint(folder, {"run": "x"}) as kept:
@@ -560,7 +560,7 @@ FIELDS = {"loss": "x", "survivors": 1, "arrivals": ["x"], "verified": 3, "round"
 
 @pytest.mark.parametrize("forged", [*LINES, b"[" * 100_000, *FIELDS], ids=lambda x: str(x[:9]))
 def test_forged_rounds_are_refused_in_one_way(tmp_path, forged):
-    """Though every checksum is right."""
+    """They raise the same error even if every checksum is right."""
     run(checkpoint=tmp_path / "run")
     path, history = tmp_path / "run" / "checkpoint", tmp_path / "run" / "rounds.jsonl"
     head, state = checkpoint.read(path)
@@ -621,7 +621,7 @@ def test_processes_that_serve_leave_the_folder_to_the_master(tmp_path):
     assert run(checkpoint=folder, engine=Serving).rounds == []
     assert not folder.exists()
     Serving.master = True
-    for _ in range(2):  # the second is complete, but the others wait for a cluster and its end
+    for _ in range(2):  # the second run is complete, but waits for a cluster and its end
         assert_same(run(checkpoint=folder, engine=Serving), run())
     assert Serving.opened == 2
     made = []
@@ -641,7 +641,7 @@ def test_processes_that_serve_leave_the_folder_to_the_master(tmp_path):
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """A small run's folder."""
+    """The folder of a small run."""
     folder = tmp_path_factory.mktemp("kept")
     run(checkpoint=folder, rounds=4)
     return folder
@@ -702,7 +702,7 @@ def test_a_history_cut_or_changed_at_every_byte(folder):
 
 @pytest.mark.parametrize("beyond", [b"x", b'[{"round": 5, "time"', b"[1, null]\n[2, nu"])
 def test_what_a_history_has_beyond_its_checkpoint_is_cut_off(beyond, tmp_path):
-    folder = tmp_path / "run"  # not the one that is kept, which other kernels computed
+    folder = tmp_path / "run"  # not `kept`, which other kernels computed
     run(checkpoint=folder, rounds=4)
     with open(folder / "rounds.jsonl", "ab") as file:
         file.write(beyond)
@@ -783,7 +783,7 @@ LAYOUT = st.lists(
     arrays=st.binary(max_size=40),
 )
 def test_whatever_a_file_holds_is_refused_in_one_way(kept, head, arrays):
-    """Though its checksum is right, nothing but CheckpointError comes of it."""
+    """Even if its checksum is right, only a CheckpointError is raised."""
     path = kept / "fuzz" / "checkpoint"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(seal(json.dumps(head).encode(), arrays))
@@ -825,7 +825,7 @@ MATRIX = fastgc.BinaryCode(6, stragglers=2).matrix()
             r"code: .*stragglers=2\) -> .*root=1",
         ),
         ({"code": RANDOM}, {"code": fastgc.CouponCollector(6, load=3, seed=6)}, "seed=5.*seed=6"),
-        # the same in words
+        # The same model in words.
         (
             {"code": fastgc.LinearCode(MATRIX)},
             {"code": fastgc.LinearCode(MATRIX * 2)},
@@ -882,14 +882,14 @@ def test_what_only_one_of_two_runs_says_is_a_difference(folder):
 
 
 def test_what_may_differ(folder):
-    """The last digit of what was computed from the data, for one."""
+    """For example, the last digit of what was computed from the data."""
     waits = {"patience": 3.0, "answer_timeout": 3.0, "timeout": 1e9}
     run(checkpoint=folder, name="other", optimizer=Nesterov(0.4 + 1e-16), **waits)
 
 
 def test_what_cannot_be_kept_is_refused_before_anything_is_written(tmp_path):
     class Plain:
-        """An optimizer without a state to give."""
+        """An optimizer without state methods."""
 
         def reset(self, theta0):
             self.theta = self.point = theta0.copy()

@@ -15,7 +15,7 @@ import pytest
 from strength import much
 from typer.testing import CliRunner
 
-import fastgc.training  # which loads when it is used
+import fastgc.training  # it would load only when used
 from fastgc.cli import app
 from fastgc.codes import catalogue
 from fastgc.delays import Pareto, parse
@@ -47,7 +47,7 @@ def test_info_json():
     assert facts["simd"] in ("baseline", "avx2", "avx512")
 
 
-@pytest.mark.few(1)  # test_import.py starts a program under each
+@pytest.mark.few(1)  # test_import.py starts a program under each backend
 @pytest.mark.parametrize("name", fastgc.backends()[::-1])
 def test_info_under_each_backend(name, monkeypatch):
     monkeypatch.setenv("FASTGC_BACKEND", name)
@@ -94,7 +94,7 @@ def test_options_of_train_are_in_groups():
         "Precision of gradients",
     ]
     options = {name: re.findall(r"│ --([a-z-]+)", body) for name, body in panels}
-    assert options["Options"] == ["help"]  # all others are in a group
+    assert options["Options"] == ["help"]  # all other options are in groups
     assert "by-label" in options["Data and model"]
     assert max(map(len, options.values())) <= 7
 
@@ -171,7 +171,7 @@ def test_status_tells_misuse_from_failure():
 
 @pytest.mark.parametrize("engine", ["mpi", "ray", "torch"])
 def test_what_an_engine_lacks_is_said_first(engine, monkeypatch, tmp_path):
-    """Before data are read or workers started, whatever else is wrong."""
+    """It is the first error, before data are read or workers start."""
     missing = {"mpi": "mpi4py", "ray": "ray", "torch": "torch"}[engine]
     monkeypatch.setitem(sys.modules, missing, None)
     if engine != "ray":
@@ -193,7 +193,7 @@ def test_engines_that_are_not_started_so_say_how(monkeypatch):
 
 
 def test_by_label(tmp_path):
-    """Who ignores the slow ones does without their classes; a code does not."""
+    """Training that ignores slow workers never sees their labels; a code does."""
     history = tmp_path / "runs.json"
     late = "4 of exponential:mean=0.001; 1 of exponential:mean=10"
     result = run(
@@ -238,7 +238,7 @@ def test_rows_of_figures_are_csv(tmp_path):
     rows = list(csv.DictReader(run(*words, "--csv").stdout.splitlines()))
     held = json.loads(run(*words, "--json").stdout)
     assert [float(row["ours"]) for row in rows] == [row["ours"] for row in held]
-    assert all(row["low"] == row["high"] == "" for row in rows)  # without an interval
+    assert all(row["low"] == row["high"] == "" for row in rows)  # exact means have no interval
 
 
 def test_codes_in_clusters_have_a_name():
@@ -256,7 +256,7 @@ def test_codes_in_clusters_have_a_name():
 
 
 def test_the_table_of_codes_is_as_wide_as_a_terminal():
-    """With what is left out in a table of its own, which exact codes are not in."""
+    """A table of its own shows what approximate codes leave out; exact codes are not in it."""
     result = run(
         "codes", "fractional:load=2,wait=12,bibd,graph,rs", "-n", "21", "-k", "21", "-s", "4"
     )
@@ -292,7 +292,7 @@ def test_approximate_codes_train_biased_and_unbiased_beside_each_other(tmp_path)
         "uncoded",
     ]
     for two, one in zip(best["rounds"], whole["rounds"], strict=True):
-        assert two["wait"] > 2 * 0.5 > 0.6 > one["wait"] > 0.5  # the cost, as many times as loaded
+        assert two["wait"] > 2 * 0.5 > 0.6 > one["wait"] > 0.5  # load times the cost
     for biased, scaled in zip(best["rounds"], unbiased["rounds"], strict=True):
         r = biased["residual"]
         assert scaled["residual"] == pytest.approx(r / np.sqrt(1 - r**2), abs=1e-12)
@@ -327,7 +327,7 @@ def test_compare_writes_table_history_and_plot(tmp_path):
     runs = json.loads(history.read_text())
     assert [r["name"] for r in runs] == names
     assert {len(r["rounds"]) for r in runs} == {3}
-    # the same delays, and gradients that are exact: the same model, whoever was waited for
+    # With the same delays and exact gradients, all methods reach the same model.
     coded, everyone, _ = runs
     assert coded["rounds"][-1]["loss"] == pytest.approx(everyone["rounds"][-1]["loss"], rel=1e-9)
     assert {len(r["survivors"]) for r in coded["rounds"]} == {3}
@@ -351,7 +351,7 @@ def test_figures_go_to_a_file_or_are_printed(command, tmp_path, monkeypatch):
     result = run(*command, "--json", "out.json")
     assert result.exit_code == 0, result.output
     assert "figures written to out.json" in result.stderr
-    assert "─" in result.stdout  # the table
+    assert "─" in result.stdout  # a table is drawn
     held = json.loads((tmp_path / "out.json").read_text())
     for words in (("--json", "-"), ("--json",)):
         printed = json.loads(run(*command, *words).stdout)
@@ -393,7 +393,7 @@ def test_timelines_are_drawn(command, tmp_path, monkeypatch):
     drawn = path.read_text()
     for text in ("rs (Reed-Solomon)", "uncoded (waits for all)", "messages suffice: decoded"):
         assert f"<!-- {text}" in drawn
-    # what it needs is looked for before anything runs
+    # The command checks what it needs before anything runs.
     path.unlink()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = run(*command, "--timeline", str(path))
@@ -418,9 +418,9 @@ def test_messages_of_less_precision(tmp_path):
 
 @pytest.mark.parametrize("name", catalogue.names())
 def test_every_code_trains(name, tmp_path):
-    """To the same model as waiting for all does, unless it is not exact."""
+    """Exact codes reach the same model as waiting for all does."""
     history = tmp_path / "runs.json"
-    n = 7 if name == "bibd" else 6  # of which there is no design
+    n = 7 if name == "bibd" else 6  # there is no design of 6
     small = ("-n", str(n), "-s", "1", "--rounds", "4", "--delays", "none", "--json", str(history))
     small += ("--engine", much("local", "simulated"))
     model = ("--model", "least-squares") if name.startswith("lcc") else ("--seed", "2")
@@ -451,7 +451,7 @@ def test_table_of_codes():
     assert result.exit_code == 0, result.output
     for name in catalogue.BUILT_IN:
         assert (name in result.stdout) == (name not in ("linear", "bibd"))
-    assert "bibd: " in result.stderr  # which has no design of 8
+    assert "bibd: " in result.stderr  # there is no design of 8
     assert "7/8" in result.stdout  # the threshold of rs
     markdown = run("codes", "rs,lcc:load=2", "-n", "8", "-s", "1", "--trials", "5", "--markdown")
     lines = [line for line in markdown.stdout.splitlines() if line.startswith("|")]
@@ -571,7 +571,7 @@ SIMULATED = ("--engine", "simulated", "--delays", "exponential:mean=0.001")
 
 @pytest.fixture
 def targets(tmp_path):
-    """Files of targets: floats in two columns, and integers."""
+    """Files of targets: floats in two columns, or integers."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3))
     y = X @ rng.standard_normal((3, 2)) + 1 + 0.1 * rng.standard_normal((60, 2))
@@ -677,7 +677,7 @@ def test_regression_errors_are_one_line_and_nothing_runs(targets, monkeypatch, a
 
 
 def listed(text):
-    """Rows of the tables on a page, as lists of words."""
+    """Return the rows of the tables on a page, as lists of words."""
     return [line.split() for line in text.splitlines()]
 
 
@@ -695,7 +695,7 @@ def test_gcada_prints_what_was_spent_and_plots_it(tmp_path):
     runs = {each["name"]: each["rounds"] for each in json.loads(history.read_text())}
     assert list(runs) == names
     lengths = [len(runs[name]) for name in names]
-    assert min(lengths) < max(lengths) == 12  # until the loss is reached
+    assert min(lengths) < max(lengths) == 12  # runs end when the loss is reached
     assert f"{min(lengths)} to 12 rounds" in result.stdout
     for name in names:
         first, second = (row for row in rows if row[:1] == [name])
@@ -729,7 +729,7 @@ def test_adaptive_methods_are_compared_with_adam_unless_told(tmp_path):
 
 
 def test_codes_inside_groups(tmp_path):
-    """Of the same partitions, all exact: the same steps."""
+    """Exact codes of the same partitions make the same steps."""
     history = tmp_path / "runs.json"
     result = run(
         *("train", "--method", "gcada", "-n", "12", "-k", "12", "--groups", "3", "--rounds", "6"),
@@ -737,13 +737,13 @@ def test_codes_inside_groups(tmp_path):
         *("--json", str(history)),
     )
     assert result.exit_code == 0, result.output
-    assert "to a training loss of" in result.stdout  # though all are of one method
+    assert "to a training loss of" in result.stdout  # even if all runs have one method
     runs = json.loads(history.read_text())
     assert [each["name"] for each in runs] == ["gcada", "gcada rs", "gcada binary:stragglers=2"]
     losses = [[r["loss"] for r in each["rounds"]] for each in runs]
     np.testing.assert_allclose(losses[1:], [losses[0]] * 2, rtol=1e-9)
     assert runs[1]["code"] == repr(fastgc.Grouped([fastgc.ReedSolomon(4, 4, stragglers=1)] * 3))
-    # a code in groups without adaptive methods, too
+    # A code also works in groups without an adaptive method.
     result = run(
         *("train", "--code", "rs", "-s", "1", "-n", "6", "--groups", "2", "--rounds", "2"),
         *(*SIMULATED, "--json", str(history)),
@@ -799,7 +799,7 @@ def test_optimizers_are_as_told(method, monkeypatch):
 
 
 def test_networks_schedules_and_rare_evaluations(tmp_path):
-    """As `fastgc.train` does all that."""
+    """The command runs them as `fastgc.train` does."""
     file, plot = tmp_path / "runs.json", tmp_path / "runs.svg"
     result = run(
         *("train", "-n", "4", "--method", "adam", "--code", "binary", "-s", "1", "--rounds", "7"),
@@ -830,7 +830,7 @@ def test_networks_schedules_and_rare_evaluations(tmp_path):
     assert len(told) == 2
     shown = run("train", "--method", "gcada", "-n", "4", "--groups", "2", "--rounds", "4",
                 "--model", "mlp", *SIMULATED)  # fmt: skip
-    assert shown.exit_code == 0, shown.output  # whose smoothness is estimated
+    assert shown.exit_code == 0, shown.output  # its smoothness is estimated
 
 
 @pytest.mark.parametrize(
@@ -862,7 +862,7 @@ def test_a_network_is_for_classes(targets):
 
 
 def test_simulated_without_delays():
-    """In no time at all: nothing to divide by."""
+    """Such a run takes no time, and nothing is divided by it."""
     result = run(
         *("train", "--method", "adam", "--compare", "sgd", "-n", "3", "--rounds", "3"),
         *("--engine", "simulated", "--delays", "none"),
@@ -898,7 +898,7 @@ def test_simulated_without_delays():
         (["--method", "gcada", "--max-error", "1"], "precision of gcada cannot be tracked"),
         (["--batch", "0"], "--batch"),
         (["--batch", "72"], "batch is 72, but the smallest of the 20 partitions has 71 samples"),
-        # that of the second run is known before the first one
+        # The second run's error is found before the first run starts.
         (["--method", "gcada", "--batch", "100"], "the smallest of the 20 partitions has 71"),
         (["--code", "lcc", "--batch", "5"], "codes the data once"),
         (["--code", "repetition"], "unknown code 'repetition'"),
@@ -998,7 +998,7 @@ def test_runs_are_replayed(tmp_path):
     result = run("train", *small, "--replay", str(first), "--compare", "uncoded")
     assert result.exit_code == 2
     assert "has no run 'uncoded', but 'rs', 'bcc:load=2'" in result.output
-    # the only one, whatever its name
+    # A file's only run is taken, whatever its name.
     first.write_text(json.dumps(read(first)[:1]))
     assert run("train", *small, "--code", "rs:root=1", "--replay", str(first)).exit_code == 0
     result = run("train", *small, "--rounds", "7", "--replay", str(first))
@@ -1081,7 +1081,7 @@ def test_stability_table_json_and_csv(tmp_path):
     table = run(*arguments, *options)
     assert table.stdout.count("float32, adversarial stragglers") == 1
     assert len(re.findall("^ *binary ", table.stdout, re.MULTILINE)) == 8 + 2
-    assert table.stdout.count(" µs ") == 4  # beside errors, as it depends on who straggles
+    assert table.stdout.count(" µs ") == 4  # next to errors: it depends on the stragglers
     assert max(map(len, table.stdout.splitlines()[:40])) <= 80
     markdown = run(*arguments, *options, "--markdown").stdout
     assert "| rs@leja (Reed-Solomon, by Björck–Pereyra, Leja order) | 16 | 4 |" in markdown
@@ -1109,8 +1109,8 @@ def test_stability_at_equal_load():
     result = run(*arguments, "3", "--equal", "load")
     assert "loads and messages; equal: load" in result.output
     assert result.output.count("one cluster, the same code as without clusters") == 1
-    assert "fractional" in run(*arguments, "3").stderr  # for 8 stragglers there is none
-    # what the first code cannot be compared with is said
+    assert "fractional" in run(*arguments, "3").stderr  # there is none for 8 stragglers
+    # Sizes that the first code does not have are reported.
     result = run("stability", "fractional,rs", "--sizes", "16/4,16/3", "--equal", "load")
     assert result.exit_code == 0
     assert "rs at 16/4: --equal compares with fractional, which could not" in result.stderr
@@ -1118,7 +1118,7 @@ def test_stability_at_equal_load():
 
 def test_stability_shows_exact_vectors_beside_near_exact_ones():
     arguments = ("stability", "rs@spread,rs", "--sizes", "256/32", "--trials", "2")
-    rows = json.loads(run(*arguments, "--json").stdout)  # random and neighbouring, unless said
+    rows = json.loads(run(*arguments, "--json").stdout)  # by default: random and neighbouring
     found = {(row["code"], row["pattern"]): row["error"] for row in rows}
     assert list(found) == [
         (code, pattern) for code in ("rs@spread", "rs") for pattern in ("random", "neighbouring")
@@ -1198,14 +1198,14 @@ def test_stability_plots_what_was_asked_for(tmp_path):
     picture = plot.read_text()
     assert picture.startswith("<?xml")
     for text in ("rs@spread (Reed-Solomon, exact vectors)", "rs (Reed-Solomon)"):
-        assert picture.count(f"<!-- {text} -->") == 1  # in the legend
+        assert picture.count(f"<!-- {text} -->") == 1  # only in the legend
     for kind in ("float64", "float32"):
         for pattern in ("random", "adversarial"):
             assert f"<!-- {pattern} stragglers, {kind} -->" in picture
     assert picture.count("<!-- 8/3 -->") == picture.count("<!-- 16/2 -->") == 4
     assert "neighbouring" not in picture
     assert f"plot written to {plot}" in result.output
-    # a code made for fewer stragglers stands where the first one does
+    # A code made for fewer stragglers appears at the sizes of the first one.
     result = run("stability", "rs,binary", "--sizes", "16/8", "--trials", "2", "--equal", "load",
                  "--patterns", "random", "--plot", str(plot))  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -1266,7 +1266,7 @@ def test_what_spare_load_buys(tmp_path):
     result = run(*arguments, "--error", "1e-14")
     assert "rs, n=24, s=8, by load: " in result.stdout
     assert max(map(len, result.stdout.splitlines()[:12])) <= 80
-    # what is said is the first that is good enough
+    # The command names the first row that is good enough.
     bad, good = (row["worst"] for row in rows[1:4:2])
     assert good < bad / 3
     said = run(*arguments, "--error", str(2 * good)).stdout
@@ -1335,7 +1335,7 @@ def test_unstable_codes_are_warned_about_in_one_line():
 
 
 def table(markdown):
-    """Cells of a Markdown table, its heading first."""
+    """Return the cells of a Markdown table, with its heading first."""
     lines = [line for line in markdown.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in lines}) == 1
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
@@ -1359,7 +1359,7 @@ def test_simulate_shared_processors_and_requests():
 
 @pytest.mark.parametrize(("width", "points"), [("single", 252), ("double", 515.52), ("slide", 900)])
 def test_pictures_have_the_width_that_is_asked_for(width, points, tmp_path):
-    """In points, as a paper's column, its page and a slide have it; and no font is of Type 3."""
+    """The width is in points, for a paper's column, its page or a slide; no font is of Type 3."""
     plot = tmp_path / "rounds.pdf"
     small = ("-n", "6", "-s", "1", "--rounds", "50")
     result = run("simulate", "rs,uncoded", *small, "--plot", str(plot), "--width", width)
@@ -1380,7 +1380,7 @@ def test_tables_for_latex(tmp_path):
     result = run("simulate", "rs,bcc:load=4", *small, "--latex", str(file), "--csv", str(rows))
     assert result.exit_code == 0, result.output
     assert f"table written to {file}" in result.stderr
-    assert "rs " in result.stdout  # beside the table that is shown
+    assert "rs " in result.stdout  # the table is shown, too
     lines = [line.strip() for line in file.read_text().splitlines()]
     assert lines[0] == r"\begin{table}"
     assert r"\caption{n=8 workers, s=1 stragglers, k=8 partitions;" in lines[2]
@@ -1395,7 +1395,7 @@ def test_tables_for_latex(tmp_path):
     assert cells[:2] == ["rs", figures["load"]]
     assert float(cells[2]) == pytest.approx(1e3 * float(figures["mean"]), rel=5e-3)
     assert all(line.count("&") == 8 for line in (lines[5], *lines[7:9]))
-    # several tables follow each other
+    # Several tables follow each other.
     result = run("sweep", "--code", "rs", "-n", "4", "-s", "1", "--rounds", "10", "--latex",
                  str(file), "--delays", "exponential:mean=1", "--delays", "none")  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -1429,7 +1429,7 @@ def test_names_do_not_end_latex():
 
 
 def test_a_plot_tells_an_approximate_code_from_an_exact_one(tmp_path):
-    """All wait for 7 of 9 workers: their lines are one, their gradients are not."""
+    """All codes wait for 7 of 9 workers: their lines coincide, but their gradients differ."""
     plot = tmp_path / "rounds.svg"
     names = "rs,rs:root=1,expander:wait=7"
     small = ("-n", "9", "-s", "2", "--rounds", "200")
@@ -1480,7 +1480,7 @@ def test_simulate_table_markdown_json_and_plot(tmp_path):
     )
     assert [row["code"] for row in rows] == list(found)
     for row, figures in zip(rows, found.values(), strict=True):
-        assert row["residual"] == ""  # not computed: both decode only what is exact
+        assert row["residual"] == ""  # not computed: both codes decode only exactly
         assert figures["residual"] is None
         known = {k: value for k, value in figures.items() if k not in ("mean_exists", "residual")}
         assert {key: float(row[key]) for key in known} == known
@@ -1488,7 +1488,7 @@ def test_simulate_table_markdown_json_and_plot(tmp_path):
     result = run(
         "simulate", "rs, bcc:load=4", *small, "--json", str(files[0]), "--csv", str(files[1])
     )
-    assert "\n bcc:load=4 " in result.stdout  # the table, too
+    assert "\n bcc:load=4 " in result.stdout  # also in the table
     assert json.loads(files[0].read_text()) == found
     assert list(csv.DictReader(files[1].read_text().splitlines())) == rows
     assert found["bcc:load=4"]["load"] == 4
@@ -1514,7 +1514,7 @@ def test_simulate_does_what_the_library_does():
 
 
 def test_simulate_leaves_out_what_does_not_exist():
-    """Unless it is named; numbers of any size stay readable."""
+    """Codes that do not exist are left out unless they are named; all numbers are readable."""
     result = run("simulate", ",", "-n", "6", "--rounds", "50", "--delays", HEAVY)
     assert result.exit_code == 0, result.output
     refused = [line.partition(":")[0] for line in result.stderr.splitlines()]
@@ -1557,7 +1557,7 @@ def test_simulate_errors_are_one_line(arguments, says):
     [line] = result.stderr.splitlines()
     assert line.startswith("fastgc: ")
     assert says in line
-    assert line.count("stragglers must be") <= 1  # a reason is said once
+    assert line.count("stragglers must be") <= 1  # a reason is given once
     assert not result.stdout
 
 
@@ -1597,7 +1597,7 @@ def test_plan_by_speeds():
     assert re.search(r"^binary: assignment=\w+$", shown, re.MULTILINE)
     assert "assignment" not in run("plan", "binary", *small).stdout
     found = json.loads(run("plan", "binary", *small, "--speeds", "4/4/1/1", "--json").stdout)
-    assert found["choices"][0]["wait"] == pytest.approx(2e-3, rel=1e-3)  # speeds of 10 in all
+    assert found["choices"][0]["wait"] == pytest.approx(2e-3, rel=1e-3)  # speeds sum up to 10
     for speeds, says in (
         ("4/4/1", "--speeds must be one for each of 4 workers, not 3"),
         ("4/4/x/1", "--speeds must be numbers, as in 4/4/2/1, not '4/4/x/1'"),
@@ -1666,7 +1666,7 @@ def test_plan_for_recorded_times():
     assert title.startswith("n=12 workers, k=12 partitions; 200 rounds of 12 local workers")
     first = json.loads(run(*arguments, "--memory", "4", "--json").stdout)["choices"][0]
     assert first["code"].startswith("ReedSolomon(n=12, k=12, stragglers=3")
-    # the data are the same whatever they are cut into
+    # The number of partitions does not change the size of the data.
     halves = run(*arguments, "--memory", "8", "-k", "24", "--markdown").stdout
     cost = Recording.read(RECORDED).cost
     assert "k=24 partitions; 200 rounds of 12 local workers" in halves
@@ -1686,11 +1686,11 @@ def test_plan_for_a_table(tmp_path):
     mine = json.loads(result.stdout)["choices"]
     theirs = json.loads(run(*small, "--recorded", str(RECORDED)).stdout)["choices"]
     waits = [{each["code"]: each["wait"] for each in listed} for listed in (mine, theirs)]
-    # late workers go on while the master decodes, which is timed
+    # Late workers go on while the master decodes, which takes measured time.
     assert waits[0] == pytest.approx(waits[1], rel=0.05)
     all_of_it = json.loads(run(*small, *options, "--per", "computation").stdout)["choices"]
     loads = {each["load"]: each["wait"] for each in all_of_it if each["name"] == "rs"}
-    assert loads[12] > 10 * held.times.min(axis=1).mean()  # the whole time, for each partition
+    assert loads[12] > 10 * held.times.min(axis=1).mean()  # the delay applies to each partition
     assert "how many seconds of each time" in run(*small, *options).stderr
 
 
@@ -1711,7 +1711,7 @@ def test_plan_for_shared_processors():
     held = json.loads(run(*small, *late, "--processors", "0/0/0/1/1/1", "--json").stdout)
     assert held["processors"] == [0, 0, 0, 1, 1, 1]
     assert held["choices"][0]["load"] == 1
-    # a code pays where one worker is late by very much
+    # A code pays if one worker is very late.
     slow = ("--delays", "5 of exponential:mean=1e-6; 1 of exponential:mean=9")
     result = run(*small, *slow, "--processors", "2")
     assert "6 workers share 2 processors" in result.stdout
@@ -1728,7 +1728,7 @@ def test_plan_live_records_and_measures(tmp_path):
     assert f"times written to {record}" in result.stderr
     assert plot.exists()
     choices = json.loads(result.stdout)["choices"]
-    # the best load of the three best codes, and no other
+    # Only the best loads of the three best codes.
     best = list({choice["name"]: choice for choice in reversed(choices)}.values())[::-1]
     best.sort(key=lambda choice: choice["time"])
     assert [choice for choice in choices if choice["measured"] is not None] == best[:3]
@@ -1850,7 +1850,7 @@ def test_fit_of_no_times_is_one_line(tmp_path, text):
 @pytest.mark.any_backend
 @pytest.mark.parametrize("threads", ["5000", "0", "x"])
 def test_numbers_of_threads_are_checked(threads):
-    """Before any is started; in a line, not a traceback."""
+    """The error is one line, not a traceback, and comes before any thread starts."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", "fastgc", "info"],
         env=os.environ | {"FASTGC_NUM_THREADS": threads},
@@ -1887,7 +1887,7 @@ def test_an_encoding_without_our_characters(arguments, says):
 
 
 def test_an_interrupt_while_it_imports_ends_it_in_silence():
-    """As any program that does not catch it: by the signal, and without a traceback."""
+    """It ends by the signal, like any program that does not catch it, without a traceback."""
     program = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it

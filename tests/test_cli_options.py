@@ -1,4 +1,4 @@
-"""Options that commands share: codes, sizes, recorded times, and where figures go."""
+"""Options that commands share: codes, sizes, recorded times, and files for figures."""
 
 import csv
 import inspect
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.any_backend
 RECORDED = Path(__file__).parent / "recorded.json"
 COMMANDS = typer.main.get_command(app).commands
 
-# One that is small of each command that prints tables, without its sizes.
+# A small call of each command that prints tables, without sizes.
 SMALL = {
     "train": ("--rounds", "2", "--engine", "simulated"),
     "codes": ("--trials", "2"),
@@ -38,8 +38,8 @@ SMALL = {
     "worst": ("--steps", "2"),
     "spare": ("--sets", "2", "--more", "0,1"),
 }
-TOLERATING = [name for name in SMALL if name != "sequential"]  # that take stragglers
-TIMED = ("decode", "time", "standard_error", "wait", "seconds", "µs")  # differs from run to run
+TOLERATING = [name for name in SMALL if name != "sequential"]  # commands that take stragglers
+TIMED = ("decode", "time", "standard_error", "wait", "seconds", "µs")  # these differ between runs
 
 
 def run(*arguments):
@@ -53,7 +53,7 @@ def done(*arguments):
 
 
 def refused(*arguments):
-    """The one line that a command ends with, before it has done anything."""
+    """Return the line of error with which a command ends before it does anything."""
     result = run(*arguments)
     assert result.exit_code == 2, result.output
     [line] = result.stderr.splitlines()
@@ -62,13 +62,13 @@ def refused(*arguments):
 
 
 def figures(*arguments):
-    """What a command writes as JSON, without what is measured by a clock."""
+    """Return what a command writes as JSON, without measured times."""
 
     def timeless(held):
         if isinstance(held, dict):
             kept = {k: v for k, v in held.items() if not any(part in k for part in TIMED)}
             return {key: timeless(value) for key, value in kept.items()}
-        if isinstance(held, list):  # ranked by what was measured
+        if isinstance(held, list):  # rows are ranked by measured times
             return sorted((timeless(each) for each in held), key=repr)
         return held
 
@@ -80,7 +80,7 @@ def figures(*arguments):
 
 @pytest.mark.parametrize("command", TOLERATING)
 def test_codes_and_sizes_are_written_alike(command):
-    """After the name, with blanks or commas between them; -n and -s, or both in one."""
+    """Codes follow the name, separated by blanks or commas; sizes are -n and -s, or one text."""
     expected = figures(command, "rs", "binary", "-n", "8", "-s", "2", *SMALL[command])
     assert expected
     for arguments in (
@@ -156,7 +156,7 @@ def test_ranges_have_their_last(ranges):
 @example(n=100, thousandths=290)
 @given(n=st.integers(1, 10**9), thousandths=st.integers(0, 999))
 def test_fractions_are_exact(n, thousandths):
-    """0.29 of 100 workers are 29, which floating point rounds down to 28."""
+    """0.29 of 100 workers are 29; floating point would round down to 28."""
     assert counts("-s", f"0.{thousandths:03}", n) == [n * thousandths // 1000]
 
 
@@ -205,7 +205,7 @@ def held():
 
 @pytest.fixture
 def table(held, tmp_path):
-    """The same times as a table, in milliseconds."""
+    """Write the same times as a table, in milliseconds."""
     path = tmp_path / "times.csv"
     np.savetxt(path, 1e3 * held.times, delimiter=",", fmt="%.17g")
     return "--recorded", str(path), "--unit", "ms", "--cost", repr(held.cost)
@@ -219,7 +219,7 @@ def test_simulate_takes_recorded_times(held, table):
     for times in (("--recorded", str(RECORDED)), table):
         found = json.loads(done(*small, *times).stdout)
         assert found["rs"]["mean"] == pytest.approx(expected)
-    # the data are the same whatever they are cut into
+    # The number of partitions does not change the data.
     halves = fastgc.ReedSolomon(12, k=24, stragglers=3)
     expected = simulation.simulate(halves, held.delays, **how | {"cost": held.cost / 2}).mean
     found = json.loads(done(*small, "-k", "24", *table).stdout)
@@ -264,7 +264,7 @@ def test_train_takes_recorded_times(held, table, tmp_path):
 
 
 def test_workers_of_recorded_times_are_delayed_by_what_is_not_computation(held, monkeypatch):
-    """Real workers compute for as long as they compute."""
+    """Real workers spend their own time on computation."""
     seen = []
     monkeypatch.setattr("fastgc.training.Training.run", lambda self: seen.append(self) or 1 / 0)
     run("train", "rs", "--recorded", str(RECORDED))
@@ -276,7 +276,7 @@ def test_workers_of_recorded_times_are_delayed_by_what_is_not_computation(held, 
 def test_what_recorded_times_tell_is_not_said(command, tmp_path):
     times = ("--recorded", str(RECORDED))
     assert "--workers and --recorded exclude each other" in refused(command, *times, "-n", "12")
-    if command != "codes":  # which has none
+    if command != "codes":  # it has no such option
         said = refused(command, *times, "--delays", "none")
         assert "--delays and --recorded exclude each other" in said
     assert "name the table by --recorded" in refused(command, "--unit", "ms")
@@ -299,7 +299,7 @@ def test_what_else_does_not_go_with_recorded_times():
 
 @pytest.fixture
 def times(tmp_path, monkeypatch):
-    """A folder with times to fit to."""
+    """A folder with times to fit."""
     monkeypatch.chdir(tmp_path)
     samples = 1e3 * np.random.default_rng(0).exponential(0.1, (40, 3))
     np.savetxt("times.csv", samples, delimiter=",")
@@ -307,7 +307,7 @@ def times(tmp_path, monkeypatch):
 
 
 def small(command):
-    """Arguments of one of each command that prints a table."""
+    """Return arguments of a small call of a command that prints a table."""
     if command == "fit":
         return "fit", "times.csv", "--unit", "ms"
     if command == "reproduce":
@@ -319,7 +319,7 @@ def small(command):
 @pytest.mark.parametrize("command", [*SMALL, "fit", "reproduce"])
 def test_every_table_is_written_as_csv_and_json(command, times):
     first = done(*small(command), "--csv", "out.csv", "--json", "out.json")
-    assert "─" in first.stdout  # the table, too
+    assert "─" in first.stdout  # the table is printed, too
     rows = list(csv.DictReader((times / "out.csv").read_text().splitlines()))
     held = json.loads((times / "out.json").read_text())
     if command == "plan":
@@ -334,7 +334,7 @@ def test_every_table_is_written_as_csv_and_json(command, times):
 
 
 def test_notes_of_papers_are_in_their_latex(times):
-    """A table that refers to [1] says what that is; letters are those that LaTeX has."""
+    """A table that refers to [1] names the paper; letters are those of LaTeX."""
     shown = done("reproduce", "krishnan-loads", "--latex", "out.tex").stdout
     written = (times / "out.tex").read_text()
     notes = re.findall(r"(?m)^\[(\d+)\] (.*)$", shown)
@@ -421,7 +421,7 @@ def test_ranks_that_are_asked_for_are_those_that_are_needed(ranks, says, monkeyp
     if ranks is not None:
         monkeypatch.setenv("RANK", "0")
         monkeypatch.setenv("WORLD_SIZE", ranks)
-    monkeypatch.setattr("fastgc.data.load", None)  # before any work
+    monkeypatch.setattr("fastgc.data.load", None)  # the error comes before any work
     line = refused("train", "rs", "--engine", "torch", "-n", "20")
     assert says in line
     assert "torchrun --nproc-per-node 21 " in line

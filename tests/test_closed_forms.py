@@ -1,4 +1,4 @@
-"""Closed forms: against enumeration, exact fractions, multiprecision integrals and samples."""
+"""Closed forms agree with enumeration, exact fractions, multiprecision integrals and samples."""
 
 import contextlib
 import itertools
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.any_backend
 
 
 def test_times_that_hardly_vary():
-    """Where all that varies is of the order of rounding, or of little more."""
+    """Means are right if times vary by no more, or little more, than rounding."""
     for shape in (1e4, 1e5, 1e6):
         pareto = Pareto(1.0, shape)
         exact = pareto.order_statistic_mean(3, 3)
@@ -72,14 +72,14 @@ TIMES = np.array([-1, 0, 0.05, 0.11, 0.2, 0.33, 0.5, 0.77, 1.3, 4, 60])
 
 
 def done(t, count, delays, cost=0.0):
-    """P(a worker has done so many computations by t): late once, or in each of them."""
+    """Return P(a worker has done j computations by t); it is late once, or in each of them."""
     if delays.per == "round":
         return delays.cdf(t - cost * count)
     return delays.cdf(t / count - cost)
 
 
 def workers_drawn(delays, loads, rounds, cost=0.0, seed=0):
-    """Time in which each worker does so many computations, in many rounds."""
+    """Draw the times in which workers do their computations, in many rounds."""
     drawn = delays.draw(np.random.default_rng(seed), rounds, len(loads))
     loads = np.asarray(loads)
     return drawn + cost * loads if delays.per == "round" else (drawn + cost) * loads
@@ -103,7 +103,7 @@ def test_threshold_cdf_is_the_sum(delays, n, threshold, load, cost):
 
 
 def test_threshold_cdf_keeps_its_digits():
-    # eq. (18), where the sum has terms of 1e+28 times as small
+    # Eq. (18), at a time when the sum has terms of 1e+28 times its value.
     n, K, r, t = 100, 91, 10, 0.1 + 1e-3
     p = 1 - mpmath.e ** (-10 * (mpmath.mpf(t) / r - mpmath.mpf(0.01)))
     exact = mpmath.fsum(mpmath.binomial(n, k) * p**k * (1 - p) ** (n - k) for k in range(K, n + 1))
@@ -113,7 +113,7 @@ def test_threshold_cdf_keeps_its_digits():
 
 @pytest.mark.parametrize("delays", MODELS, ids=repr)
 def test_threshold_mean_is_that_of_the_total(delays):
-    # one message a worker, after all it computes
+    # Each worker sends one message, after all its computations.
     mean = threshold_mean(6, 4, delays, 3, cost=0.02)
     assert total_mean(6, 3, 4, delays, batch=3, cost=0.02) == pytest.approx(mean, rel=1e-9)
     assert received_mean([3] * 6, delays, 12, cost=0.02) == pytest.approx(mean, rel=1e-9)
@@ -130,7 +130,7 @@ def test_threshold_of_workers_that_differ():
     two = p[0] * p[1] * (1 - p[2]) + p[0] * (1 - p[1]) * p[2] + (1 - p[0]) * p[1] * p[2]
     both = two + p.prod(axis=0)
     np.testing.assert_allclose(threshold_cdf(TIMES, 3, 2, delays, 5), both, atol=1e-15)
-    # the first of exponentials is exponential; the rest by inclusion and exclusion
+    # The first of exponential times is exponential; the rest follows by inclusion and exclusion.
     rates = [1, 0.5, 2]
     exact = sum(1 / (a + b) for a, b in itertools.combinations(rates, 2)) - 2 / sum(rates)
     assert threshold_mean(3, 2, delays, 5) == pytest.approx(exact, rel=1e-10)
@@ -169,7 +169,7 @@ def test_completions_pmf_is_equation_13():
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_total_cdf_is_the_enumeration(data):
-    # eq. (14), literally
+    # Eq. (14), literally.
     n, load = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 4))
     batch = data.draw(st.integers(1, load))
     threshold = data.draw(st.integers(1, n * (load // batch)))
@@ -202,7 +202,7 @@ def test_total_cdf_of_workers_that_differ():
 
 @pytest.mark.parametrize("delays", [SHIFTED, Pareto(0.1, 1.3), Exponential(0.3)], ids=repr)
 def test_total_mean_is_the_integral(delays):
-    # eq. (17), the tail of two workers late in powers of 1 / t where there is one
+    # Eq. (17); if two workers are late, their tail is in powers of 1 / t.
     n, r, threshold = 4, 3, 8
 
     def late(t):
@@ -233,17 +233,17 @@ def test_total_mean_against_samples(delays, batch, threshold):
 
 @pytest.mark.parametrize("load", [2, 4, 10, 40])
 def test_lcc_with_and_without_messages_in_between(load):
-    # Fig. 2(a) of Ozfatura et al.: 79 of the computations, or 2 ceil(40 / r) - 1 workers
+    # Fig. 2(a) of Ozfatura et al.: the master needs 79 computations, or 2 ceil(40 / r) - 1 workers.
     lcc = threshold_mean(40, 2 * -(-40 // load) - 1, SHIFTED, load)
     mmc = total_mean(40, load, 79, SHIFTED)
-    # at r = 2 all computations but one are needed, or all workers but one
+    # At r = 2 it needs all computations but one, or all workers but one.
     assert mmc > lcc if load == 2 else mmc < lcc
 
 
 @pytest.mark.parametrize("weight", much([0.5, 1e-3, 1e-6], [1e-3]))
 @pytest.mark.parametrize("f", [1, 4, 5])
 def test_means_of_scales_far_apart(weight, f):
-    """One message a worker: an order statistic, whose means have tests of their own."""
+    """With one message per worker they are order statistics, whose means have their own tests."""
     delays = Mixture([Exponential(1), Exponential(1e6)], [1 - weight, weight])
     exact = delays.order_statistic_mean(f, 5)
     assert total_mean(5, 1, f, delays) == pytest.approx(exact, rel=1e-11)
@@ -254,7 +254,7 @@ def test_means_of_scales_far_apart(weight, f):
 
 
 def test_total_mean_of_late_starts():
-    # Nine of ten messages: all first ones, and the second one of the fourth of five workers.
+    # Nine of ten messages: the last of them is the second message of the fourth of five workers.
     late = 1 / 5 + 1 / 4 + 1 / 3 + 1 / 2
     delays = ShiftedExponential(1e6, 1)
     assert total_mean(5, 2, 9, delays) / 2 - 1e6 == pytest.approx(late, rel=1e-6)
@@ -265,7 +265,7 @@ def test_total_mean_of_late_starts():
 
 @pytest.mark.parametrize("delays", MODELS[:-1], ids=repr)
 def test_messages_come_when_simulated_ones_do(delays):
-    """Late by its delay a worker is once, not a little before each message."""
+    """A worker is late by its delay once, not a little before each message."""
     code = fastgc.LagrangeCode(5, load=5, messages=5, limit=None, nodes="roots")
     run = fastgc.simulation.simulate(code, delays, cost=0.03, rounds=10_000, seed=1)
     mean = total_mean(5, 5, code.threshold, delays, cost=0.03)
@@ -327,7 +327,7 @@ def test_all_of_all_is_the_maximum():
     [
         ([1, 1, 1], 3, False),  # 0.7
         ([1, 1, 1], 2, True),  # 0.7 + 0.7
-        ([5, 1, 1], 3, False),  # without the first there are 2
+        ([5, 1, 1], 3, False),  # without the first worker there are 2
         ([2, 1, 1], 2, True),
         ([2, 1, 1], 3, False),
         ([0, 1, 1], 2, False),
@@ -356,7 +356,7 @@ def test_means_exist_by_the_heaviest_tails():
 
 
 def test_thresholds_of_li_et_al():
-    # Fig. 2 and section III-C: m = n = 100, and r = 10
+    # Fig. 2 and section III-C: m = n = 100 and r = 10.
     assert least_threshold(100, 10) == 10
     assert mds_threshold(100, 10) == 91
     assert coupon_threshold(100, 10) == pytest.approx(10 * sum(1 / i for i in range(1, 11)))
@@ -366,9 +366,9 @@ def test_thresholds_of_li_et_al():
 
 @pytest.mark.parametrize("k", [1, 2, 3, 7, 20])
 def test_random_threshold_by_counting_what_is_covered(k):
-    """By the chances of a draw to bring so many new partitions: sums of numbers above 0."""
+    """The threshold agrees with a sum of positive terms, by how many partitions a draw adds."""
     for load in range(1, k + 1):
-        means = [Fraction(0)]  # with so many partitions not drawn yet
+        means = [Fraction(0)]  # indexed by the number of partitions not drawn yet
         for left in range(1, k + 1):
             draws = math.comb(k, load)
             chances = [
@@ -381,7 +381,7 @@ def test_random_threshold_by_counting_what_is_covered(k):
 
 
 def test_random_threshold_of_many_partitions():
-    """With one partition a worker the coupon collector's; all at once take one; no step at 2000."""
+    """At load 1 it is the coupon collector's, at load k it is 1, and it has no jump at k = 2000."""
     for k in (10, 2000, 2001, 10**6):
         harmonic = math.fsum(1 / i for i in range(1, k + 1))
         assert random_threshold(k, 1) == pytest.approx(k * harmonic, rel=1 / k)
@@ -449,7 +449,7 @@ def by_inclusion_and_exclusion(loads, k):
 @pytest.mark.parametrize(
     ("loads", "k"),
     [
-        ([1] * 100, 10),  # batches of table II
+        ([1] * 100, 10),  # the batches of table II
         ([1] * 50, 50),  # 3e-21
         ([1] * 50, 51),  # never
         ([100, 3, 90] * 3, 100),
@@ -462,7 +462,7 @@ def test_coverage_probability_by_inclusion_and_exclusion(loads, k):
 
 
 def test_coverage_probability_is_that_of_the_codes():
-    """Over their seeds: of loads that differ, and of batches."""
+    """The probability is over codes' seeds, with different loads and with batches."""
     seeds = much(2000, 300)
     for make, loads, k in (
         (lambda seed: fastgc.CouponCollector(5, 6, loads=[3, 1, 4, 2, 2], seed=seed), 0, 6),
@@ -494,7 +494,7 @@ def test_impossible_coverage(loads, k, says):
 
 
 def still_collecting(k, draws):
-    """Exact probability that k coupons take more than so many draws."""
+    """Return the exact probability that k coupons take more than `draws` draws."""
     return sum(
         (-1) ** (j + 1) * math.comb(k, j) * Fraction(k - j, k) ** draws for j in range(1, k + 1)
     )
@@ -502,9 +502,9 @@ def still_collecting(k, draws):
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 6, 7, 8, 20, 40])
 def test_coupon_tail_bound_is_one(k):
-    """Against P(M >= t) for each number of draws t, with the largest excess that rounds up to it.
+    """It bounds P(M >= t) for each number of draws t, at the largest excess that rounds up to t.
 
-    The printed bound, k^-excess, fails for k = 2: P(M >= 2) = 1.
+    The paper's bound, k^-excess, fails for k = 2: P(M >= 2) = 1.
     """
     scale = k * math.log(k) or 1.0
     printed = []
@@ -516,7 +516,7 @@ def test_coupon_tail_bound_is_one(k):
         printed.append(exact <= k**-excess or k == 1)
         if k > 7:
             assert bound < 1.001 * k**-excess + 1e-300
-            assert bound < 40 * exact  # and no idle one
+            assert bound < 40 * exact  # the bound is not idle
     assert all(printed) == (k != 2)
     assert coupon_tail_bound(k, 0.0) == 1
 
@@ -545,13 +545,13 @@ def test_fastest_of_groups_of_exponentials():
 def test_fastest_of_groups_is_equation_14(groups):
     exact = mpmath.quad(lambda x: 1 - (1 - mpmath.e ** (-2 * x)) ** groups, [0, 1, 4, 40])
     assert fastest_of_groups_mean(groups, 2, Exponential(1)) == pytest.approx(float(exact))
-    # an exponential of another class, by quadrature
+    # An exponential in the guise of another class is computed by quadrature.
     kinds = Mixture([Exponential(1), Exponential(1)], [0.5, 0.5])
     assert fastest_of_groups_mean(groups, 2, kinds) == pytest.approx(float(exact), rel=1e-10)
 
 
 def test_fastest_of_groups_of_other_models():
-    # the least of Pareto delays is one with the shapes added up
+    # The least of Pareto delays is a Pareto delay whose shape is the sum of theirs.
     heavy = fastest_of_groups_mean(5, 3, Pareto(2, 0.6))
     assert heavy == pytest.approx(Pareto(2, 1.8).order_statistic_mean(5, 5), rel=1e-9)
     samples = Empirical([0.3, 1, 5, 6])
@@ -560,7 +560,7 @@ def test_fastest_of_groups_of_other_models():
 
 
 def test_selected_mean_counts_by_thresholds():
-    # squares 0.1, 0.3, 0.9, 2 against c / d = 1, 1/2, 1/3, 1/4
+    # Squares 0.1, 0.3, 0.9, 2 compared with c / d = 1, 1/2, 1/3, 1/4.
     smoothness = np.sqrt([0.1, 0.3, 0.9, 2])
     bound = selected_mean(smoothness, c=1, max_age=4, scale=1, oldest=5)
     assert bound == pytest.approx(1 / 5 + 1 / 4 + 1 / 2 + 1)
@@ -580,7 +580,7 @@ def test_selected_mean_counts_by_thresholds():
     seed=st.integers(0, 1000),
 )
 def test_selected_mean_bounds_rule_7(L, c, max_age, later, seed):
-    # Eq. (7) on a random walk; those as old as D, or D + 1, included.
+    # Eq. (7) on a random walk; workers as old as D, or D + 1, are selected as well.
     rounds = 200
     steps = np.random.default_rng(seed).normal(size=(rounds + max_age + 1, 3))
     steps[: max_age + 1] = 0
@@ -591,7 +591,7 @@ def test_selected_mean_bounds_rule_7(L, c, max_age, later, seed):
         recent = sum(float(steps[k - d] @ steps[k - d]) for d in range(max_age))
         for m, constant in enumerate(L):
             change = points[k] - points[last[m]]
-            moved = constant**2 * (change @ change) > c * recent * (1 + 1e-9)  # no tie by rounding
+            moved = constant**2 * (change @ change) > c * recent * (1 + 1e-9)  # avoids ties
             if moved or k - last[m] >= max_age + later:
                 last[m] = k
                 selected[m] += 1
@@ -607,7 +607,7 @@ def test_selected_mean_bounds_rule_7(L, c, max_age, later, seed):
     rate=st.floats(1e-3, 0.2),
 )
 def test_selected_mean_bounds_what_cada_selects(L, c, max_age, rate):
-    """On quadratic functions of these constants, and where nothing ever comes to rest."""
+    """It holds on quadratic functions of these constants, and if nothing ever comes to rest."""
     rounds = 120
     method = CADA(
         len(L), SGD(rate), c=c * (1 + 1e-5), max_age=max_age, smoothness=L, relative=False
@@ -621,7 +621,7 @@ def test_selected_mean_bounds_what_cada_selects(L, c, max_age, rate):
             method.receive(m, L[m] * method.point + rng.standard_normal(3))
         method.step()
     assert selected <= selected_mean(L, c, max_age, scale=1) * rounds + len(L)
-    if c > 9 and max_age > 1 and max(L) < 0.5:  # it can be met: who is smooth comes every D rounds
+    if c > 9 and max_age > 1 and max(L) < 0.5:  # the bound is met: each comes every D rounds
         assert selected > selected_mean(L, c, max_age, oldest=max_age + 1) * rounds
 
 
@@ -740,7 +740,7 @@ def test_whole_numbers_are_wanted():
 
 
 def test_whole_numbers_of_numpy_are_as_good():
-    """Those without a sign, and small ones, which overflow at 127."""
+    """This includes unsigned and small ones, which overflow at 127."""
     for kind in (np.uint64, np.int8):
         assert coupon_threshold(100, kind(7)) == coupon_threshold(100, 7)
         model = Pareto(1, 3)

@@ -1,4 +1,4 @@
-"""What holds for every code: decodable exactly when it should be, by the same verbs."""
+"""Properties of every code: it decodes exactly the sets it should, by the same verbs."""
 
 import itertools
 import pickle
@@ -36,7 +36,7 @@ def subsets(code):
 
 
 def prefixes(code):
-    """Every set of messages in which each worker's own come in order."""
+    """Yield every set of messages in which each worker's own come in order."""
     for sent in itertools.product(*(range(count + 1) for count in code.scheme.message_counts)):
         yield [
             code.scheme.message_number(w, t) for w, count in enumerate(sent) for t in range(count)
@@ -47,7 +47,7 @@ def prefixes(code):
 
 
 def answers(code, job, survivors, messages):
-    """What every verb that takes survivors says of these."""
+    """Return the answers of all verbs that take survivors."""
     gradient = np.empty(job.p)
     bound = code.bind(np.array(job.messages), gradient)
     vector = code.decoding_vector(survivors)
@@ -148,7 +148,7 @@ def test_booleans_as_members_of_streams_and_survivors_of_rounds():
 
 @EVERY_SMALL
 def test_every_set_of_messages(code):
-    """Decodes exactly when it should, and refuses otherwise; says how many are missing."""
+    """A code decodes exactly when it should; otherwise it says how many messages are missing."""
     job = Job(code)
     everything = set(range(code.scheme.message_count))
     decodable = {F: code.decodable(F) for F in subsets(code)}
@@ -163,7 +163,7 @@ def test_every_set_of_messages(code):
         missing = caught.value.missing
         assert 1 <= missing <= code.scheme.message_count - len(F)
         rest = sorted(everything.difference(F))
-        if missing > 1 and len(rest) < 8:  # no fewer than it says would do
+        if missing > 1 and len(rest) < 8:  # no fewer messages than `missing` suffice
             for more in itertools.combinations(rest, missing - 1):
                 assert not decodable[tuple(sorted((*F, *more)))]
     assert not decodable[()]
@@ -206,7 +206,7 @@ def test_threshold_and_stragglers_are_exact(code):
     ids=repr,
 )
 def test_every_order_of_messages(code):
-    """A round is ready with the first message that makes its set decodable, whatever the order."""
+    """In every order, a round is ready with the first message that makes its set decodable."""
     job = Job(code)
     received = code.round(job.p)
     for order in itertools.permutations(range(code.scheme.message_count)):
@@ -223,7 +223,7 @@ def test_every_order_of_messages(code):
             assert job.error(received.gradient()) < 1e-9
 
 
-# One code of each class and layout: what compiled code is handed differs between these.
+# One code of each class and layout, which hand different arguments to compiled code.
 SMOKE = list({(type(code), code.scheme.layout): code for code in reversed(SMALL)}.values())
 
 
@@ -231,13 +231,13 @@ SMOKE = list({(type(code), code.scheme.layout): code for code in reversed(SMALL)
 @pytest.mark.parametrize("code", SMOKE, ids=repr)
 @pytest.mark.every_backend
 def test_a_round_under_every_backend(code):
-    """All verbs once."""
+    """Call each verb once."""
     all_verbs_once(code)
 
 
 @EVERY_SMALL
 def test_entries_are_those_of_rows(code):
-    """To the last bit, of schemes that know those of all workers at once."""
+    """They agree to the last bit, for schemes that give the entries of all workers at once."""
     scheme = code.scheme
     first, held, values = scheme.entries
     rows = list(scheme.message_rows())
@@ -253,12 +253,12 @@ def test_a_round_of_every_small_code(code):
 
 
 def all_verbs_once(code):
-    code = pickle.loads(pickle.dumps(code))  # with nothing prepared under another backend
+    code = pickle.loads(pickle.dumps(code))  # drops what another backend prepared
     job, p = Job(code), FEATURES * OUTPUTS
     rng = np.random.default_rng(7)
     try:
         received = code.round(p, verify=True)
-    except ValueError:  # none to spare
+    except ValueError:  # the code has no messages to spare
         received = code.round(p)
     order = rng.permutation(code.scheme.message_count)
     for m in order:
@@ -307,7 +307,7 @@ def all_verbs_once(code):
 
 @EVERY_LARGE
 def test_random_sets_of_large_codes(code):
-    """Whatever set of `threshold` messages, and larger ones; the error is as `trust` says."""
+    """Sets of `threshold` messages and larger ones decode, with the error that `trust` says."""
     job, rng = Job(code), np.random.default_rng(1)
     senders = np.repeat(np.arange(code.n), code.scheme.message_counts)
     for size in (
@@ -329,7 +329,7 @@ def test_random_sets_of_large_codes(code):
 @EVERY_LARGE
 @pytest.mark.any_backend
 def test_random_small_sets_of_large_codes(code):
-    """Sets of any size: decodable if a linear decoder could, and refused if not."""
+    """Sets of any size are decodable if a linear decoder can decode them; others are refused."""
     rng = np.random.default_rng(2)
     seen = set()
     trials = much(12, 4) if claims_all_that_spans(code) else much(40, 10)
@@ -400,7 +400,7 @@ def test_pickles_and_prints(code):
 @EVERY_SMALL
 @pytest.mark.any_backend
 def test_recovery_is_the_mean_over_orders(code):
-    """Against the mean over all sets, where every worker sends one message."""
+    """If every worker sends one message, it is the mean over all sets."""
     found = code.recovery(trials=400, seed=3)
     assert found == code.recovery(trials=400, seed=3)
     assert 1 <= found.workers <= found.messages <= code.threshold
@@ -408,7 +408,7 @@ def test_recovery_is_the_mean_over_orders(code):
     assert found.communication_load == pytest.approx(found.messages * size)
     assert code.scheme.communication_load == pytest.approx(code.threshold * size)
     if code.scheme.messages_per_worker == 1:
-        # E[messages] = sum over m of the probability that m random ones do not suffice
+        # E[messages] is the sum over m of the probability that m random messages do not suffice.
         expected = sum(
             1 - np.mean([code.decodable(F) for F in itertools.combinations(range(code.n), m)])
             for m in range(code.n)
@@ -450,7 +450,7 @@ def test_best_of_too_few(code):
             vector = np.concatenate([vector.real, vector.imag])
         distance = np.linalg.norm(vector @ rows - target)
         assert residual == pytest.approx(distance / np.sqrt(target.sum()), abs=1e-12)
-        # the normal equations: no other combination comes closer
+        # By the normal equations, no other combination comes closer.
         slope = rows.conj() @ (vector @ rows - target)
         assert np.abs(slope).max() < 1e-9 * max(1, np.abs(rows).max() ** 2 * np.abs(vector).max())
         if not code.scheme.is_complex:
@@ -468,7 +468,7 @@ def test_best_of_too_few(code):
 
 @pytest.mark.any_backend
 def test_residual_is_the_expected_error():
-    """For partial gradients of equal norm in random directions, as it says."""
+    """This holds for partial gradients of equal norms in random directions, as documented."""
     code = ReedSolomon(11, stragglers=3)
     rng = np.random.default_rng(0)
     F = [0, 3, 4, 5, 8, 9]
@@ -591,7 +591,7 @@ def test_trust_of_extreme_messages():
         assert received.trust().relative_error == expected
 
 
-HUGE = np.broadcast_to(np.int64(1), 1 << 44)  # more than any memory holds, in 8 bytes
+HUGE = np.broadcast_to(np.int64(1), 1 << 44)  # 8 bytes that look larger than any memory
 
 
 @pytest.mark.any_backend
@@ -640,7 +640,7 @@ def test_decoders_fill_no_more_than_they_hold(code):
 @pytest.mark.any_backend
 @pytest.mark.parametrize("code", [*SMALL, *LARGE], ids=[*SMALL_IDS, *LARGE_IDS])
 def test_what_is_said_of_rows_is_what_rows_say(code):
-    """Schemes that know their loads and norms without going through their rows."""
+    """Some schemes compute loads and norms without their rows; they must agree with them."""
     sizes = [values.reshape(held.size, -1) for held, values in code.scheme.message_rows()]
     loads = [code.scheme._whole_row(worker)[0].size for worker in range(code.n)]
     assert code.scheme.loads.dtype == np.int64

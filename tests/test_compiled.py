@@ -1,4 +1,4 @@
-"""All public functions of fastgc.kernels.numba, called from a user's own compiled code."""
+"""All public functions of fastgc.kernels.numba work in a user's compiled code."""
 
 import copy
 import inspect
@@ -66,7 +66,7 @@ TURNS = np.array([1, 2, 6])
 SURVIVORS = np.array([6, 0, 3, 2, 5])
 PLANS = {
     "bind_cells": kernels.unchecked.CellsPlan(np.array([0, 0, 1, 1]), np.ones(2, int), 2, 0.0),
-    # intervals from 0 to 1 and from 1 to 2
+    # Intervals from 0 to 1 and from 1 to 2.
     "bind_tiling": kernels.unchecked.TilingPlan(
         2,
         np.array([0, 1, 3, 4]),
@@ -82,7 +82,7 @@ def _of_plan(name, *survivors):
     return lambda rng: (PLANS[name], np.array([*survivors, 9]), np.zeros(len(survivors) + 1))
 
 
-# Arguments of each; of those that return a function, what that one is called with comes last.
+# Arguments of each function. If it returns a function, the last entry has that one's arguments.
 CASES = {
     "accumulate": lambda rng: (0.5 + 1j, rng.random(6), rng.random(6)),
     "amsgrad": lambda rng: (*rng.random((4, 9)), 0.1, 0.9, 0.99, 1e-8),
@@ -148,7 +148,7 @@ CASES = {
 
 
 def test_all_that_can_be_called_is_public_and_tried():
-    """What is not takes objects of Python: plans of cyclic codes, or rows."""
+    """Functions left out take Python objects: plans of cyclic codes, or rows."""
     assert sorted(FUNCTIONS) == sorted(CASES)
     for file in FILES:
         module = sys.modules[f"fastgc.kernels.numba.{file}"]
@@ -158,7 +158,7 @@ def test_all_that_can_be_called_is_public_and_tried():
 
 
 def from_compiled_code(function):
-    """The function as user's compiled code calls it."""
+    """Return the function as called from a user's compiled code."""
 
     @numba.njit
     def call(*arguments):
@@ -174,7 +174,7 @@ def from_compiled_code(function):
 
 
 def reference(name):
-    """What does the same without Numba; of what NumPy has not, Numba's own function."""
+    """Return the same function of NumPy; if there is none, Numba's own, called from Python."""
     function = getattr(kernels.numpy, name, None) or getattr(nb, name)
     if name == "to_halves":
         return lambda x, factor, out: function(x, factor, out.view(np.float16))
@@ -203,10 +203,10 @@ def test_called_from_compiled_code(name):
         np.testing.assert_allclose(found, each, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.long  # to compile
+@pytest.mark.long  # compiling takes long
 @pytest.mark.parametrize("complex_", [False, True])
 def test_polynomials_in_a_compiled_loop(complex_):
-    """Systems and interpolation of every form: as the facade's own functions have it."""
+    """Systems and interpolation of every form agree with the public functions."""
     solve, prepare, basis = nb.solve_vandermonde, nb.lagrange_weights, nb.lagrange_basis
     evaluate = nb.lagrange_evaluate
 
@@ -236,7 +236,7 @@ def test_polynomials_in_a_compiled_loop(complex_):
     nodes = nodes_of(rng, 9, complex_)
     b, columns = rng.random(9).astype(nodes.dtype), rng.random((9, 2)).astype(nodes.dtype)
     points = rng.uniform(-1, 1, 4).astype(nodes.dtype)
-    for fixed in (False, True):  # arrays that are read-only are copied
+    for fixed in (False, True):  # read-only arrays are copied
         for each in (nodes, b, columns):
             each.flags.writeable = not fixed
         done, x, xs, bound, total, found, together = run(nodes, b, columns, points, np.exp(nodes))
@@ -251,7 +251,7 @@ def test_polynomials_in_a_compiled_loop(complex_):
         np.testing.assert_allclose(together, interpolation.weights(nodes), rtol=1e-13)
     nodes = np.array([1e-200, 2e-200, 1.0]).astype(nodes.dtype)
     refused = run(nodes, nodes, np.ones((3, 1), nodes.dtype), points, nodes)
-    assert not refused[0]  # something underflows, as the flag says
+    assert not refused[0]  # the flag reports that something underflows
 
 
 def wrong_lengths():
@@ -326,7 +326,7 @@ print(sum(run.stats.cache_hits.values()), sum(run.stats.cache_misses.values()))
 
 @pytest.mark.long
 def test_what_users_compile_is_kept_on_disk(tmp_path):
-    """The second process compiles nothing."""
+    """A second process compiles nothing."""
     (tmp_path / "users.py").write_text(USERS)
     for kept in ("0 1", "1 0"):
         command = [sys.executable, "-P", "-W", "error", str(tmp_path / "users.py")]
@@ -351,7 +351,7 @@ for function in (run, two_sum):
 
 
 def test_a_callers_fastmath_does_not_reach_kernels(tmp_path, monkeypatch):
-    """Numba takes options that are not given from whoever is the first to call, and keeps that."""
+    """Numba takes options that are not given from the first caller, and keeps them."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     done = subprocess.run([sys.executable, "-P", "-c", FREELY], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

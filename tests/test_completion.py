@@ -1,4 +1,4 @@
-"""Completion times against rounds followed message by message, under every backend."""
+"""Completion times agree with rounds followed message by message, under every backend."""
 
 import functools
 import importlib
@@ -38,7 +38,7 @@ def test_table(kernel, at_each_level):
             np.testing.assert_array_equal(arguments[name], array)
 
 
-# What is true, by rounds followed in Python, is the same under every backend.
+# The truth, from rounds followed in Python, is shared by all backends.
 
 
 @functools.cache
@@ -53,7 +53,7 @@ def of_sizes(kernel):
 
 
 def random_plan(rng, kind, workers, most):
-    """A plan with workers that send nothing, needs of zero, and at times too few messages."""
+    """Return a plan with workers that send nothing, needs of 0, and sometimes too few messages."""
     counts = rng.integers(0, most + 1, workers)
     counts[rng.integers(workers)] = most
     loads = counts + rng.integers(0, 3, workers)
@@ -173,7 +173,7 @@ def waiting_rounds(seed, kind, workers, most, rounds, receive, interrupted):
         total = int(rng.integers(1, 7))
     if kind == "span":
         rows = rng.integers(-1, 2, (messages, int(rng.integers(1, 6)))).astype(float)
-        rows[0, 0] = 1  # some message holds something
+        rows[0, 0] = 1  # at least one message holds something
         rule = span_of(rows)
         named["spare"] = rule.spare()
     plan = kernels.unchecked.CompletionPlan(
@@ -193,7 +193,7 @@ def waiting_rounds(seed, kind, workers, most, rounds, receive, interrupted):
 
 
 def span_of(rows):
-    """The rule of these rows, by dense least squares."""
+    """Return the rule of these rows, by dense least squares."""
 
     def residual(messages):
         return least_squares(equations(messages))[1]
@@ -208,7 +208,7 @@ def span_of(rows):
     "kind", [kernels.unchecked.BLOCKS, kernels.unchecked.CELLS, kernels.unchecked.TILING]
 )
 def test_many_messages_of_few_times(kind):
-    """Selections that split several times, among keys that tie and among keys that do not."""
+    """Selections split several times, among equal and among different keys."""
     rng = np.random.default_rng(kind)
     for ties in (False, True):
         for _ in range(20):
@@ -226,7 +226,7 @@ def test_many_messages_of_few_times(kind):
 )
 @pytest.mark.parametrize("most", [1, 4, 24])
 def test_rounds_like_those_before_and_unlike(kind, most, at_each_level):
-    """What is sought is looked for near where it was in the rounds before."""
+    """Kernels look for the last message near its place in earlier rounds."""
     for plan, delay, work, expected in like_and_unlike(kind, most):
         for _ in at_each_level():
             late = np.zeros(delay.shape[1])
@@ -243,7 +243,7 @@ def like_and_unlike(kind, most):
         plan = plan._replace(first=np.arange(n + 1), share=np.ones(n), loads=np.full(n, 3))
         names = ("group", "other") if kind == kernels.unchecked.TILING else ("group",)
         plan = plan._replace(**{name: np.resize(getattr(plan, name), n) for name in names})
-    if kind == kernels.unchecked.BLOCKS:  # one of many messages, and one of few
+    if kind == kernels.unchecked.BLOCKS:  # one block of many messages, and one of few
         group = np.where(np.arange(plan.share.size) < 45, 0, 1)
         plan = plan._replace(group=group, need=np.array([38, 4]))
     elif kind == kernels.unchecked.CELLS:
@@ -258,7 +258,7 @@ def like_and_unlike(kind, most):
 
 
 def test_a_message_as_early_as_any_before(at_each_level):
-    """It is inside the window of the rounds before, not ahead of it, wherever it stands."""
+    """It counts as inside the window of earlier rounds, not ahead of it, at any place."""
     workers, need = 41, 20
     plan = one_message_each(workers, need)
     work, late = np.zeros((33, workers)), np.zeros(workers)
@@ -274,8 +274,8 @@ def test_a_message_as_early_as_any_before(at_each_level):
 
 
 def test_a_round_a_little_longer_than_those_before(at_each_level):
-    """Messages that were not looked at, for they were thought to be too late, come first."""
-    often, once = 2, 30  # workers that send 150 messages, and that send one
+    """Messages that were skipped, as they seemed too late, come first."""
+    often, once = 2, 30  # numbers of workers that send 150 messages, and one message
     counts = np.repeat([150, 1], [often, once])
     plan = kernels.unchecked.CompletionPlan(
         kernels.unchecked.BLOCKS,
@@ -288,7 +288,7 @@ def test_a_round_a_little_longer_than_those_before(at_each_level):
         total=0,
     )
     work = np.tile(np.repeat([1.0, 10.0], [often, once]), (1600, 1))
-    unlike = np.arange(1600) % 97 == 96  # in whichever parts rounds are computed, after many alike
+    unlike = np.arange(1600) % 97 == 96  # after many similar rounds, however rounds are split
     work[unlike] = np.repeat([1.4, 0.5], [often, once])
     delay, late = np.zeros_like(work), np.zeros(often + once)
     expected = completion_truth(plan, delay, work, late, 0.0, 0.0, True)
@@ -310,7 +310,7 @@ def test_every_rank_of_a_block():
 
 
 def test_cells_of_one_weight():
-    """So many of them are needed that they weigh enough, and of the last one a part may do."""
+    """As many cells are needed as weigh enough; of the last one, a part may suffice."""
     rng = np.random.default_rng(11)
     for cells, weight in ((7, 3), (40, 2), (5, 1)):
         group = np.tile(np.arange(cells), 2)
@@ -327,7 +327,7 @@ def test_cells_of_one_weight():
 
 
 def one_message_each(n, need):
-    """As a Reed-Solomon code of load 1: any `need` of n messages."""
+    """Return the plan of a Reed-Solomon code of load 1: any `need` of n messages suffice."""
     return kernels.unchecked.CompletionPlan(
         kernels.unchecked.BLOCKS,
         first=np.arange(n + 1),
@@ -349,7 +349,7 @@ def test_order_statistics_of_exponentials():
 
 
 def test_a_message_for_each_computation_counts_it():
-    """Even where rounding puts its arrival before or after the computation's end."""
+    """This holds even if rounding puts its arrival before or after the computation's end."""
     rng = np.random.default_rng(5)
     n, w = 12, 49
     arguments = COMPLETIONS[0].make(rng, n, w, np.float64, rounds=200)
@@ -373,7 +373,7 @@ def test_master_takes_one_message_after_the_other():
 
 
 def test_workers_that_finish_join_the_newest_round():
-    """Two workers, the first message decides; worker 1 sends halves of its work."""
+    """Of two workers the first message decides; worker 1 sends its work in halves."""
     plan = kernels.unchecked.CompletionPlan(
         kernels.unchecked.BLOCKS,
         first=np.array([0, 1, 3]),
@@ -391,7 +391,7 @@ def test_workers_that_finish_join_the_newest_round():
     # 0: worker 0 at 2. The next begins at 2.75: worker 1's half is due at 5, 2.25 into it.
     # 1: worker 0 at 1. The next begins at 1.75, 0.5 before that old message.
     # 2: worker 1 at 0.5 + 0.5, done at 1.5. Worker 0, due at 3, is 1.25 late for the next, at 1.75.
-    # 3: worker 1 at 2. Worker 0 is due at 1.25 + 4, worker 1's second half at 4; end: 2.75.
+    # 3: worker 1 at 2. Worker 0 is due at 1.25 + 4, worker 1's second half at 4; the end is 2.75.
     np.testing.assert_array_equal(done.time, [2.25, 1.25, 1.25, 2.25])
     np.testing.assert_array_equal(done.messages, [1, 1, 1, 1])
     np.testing.assert_array_equal(done.workers, [1, 1, 1, 1])
@@ -411,7 +411,7 @@ def test_threads_change_nothing(split_over):
 
 @pytest.mark.any_backend
 def test_few_rounds_at_a_time(monkeypatch):
-    """NumPy takes them in pieces, to bound its memory."""
+    """NumPy computes rounds in pieces, to bound its memory."""
     module = importlib.import_module("fastgc.kernels.numpy.completion")  # not the function
     monkeypatch.setattr(module, "_ARRIVALS", 40)
     with fastgc.use_backend("numpy"):

@@ -1,4 +1,4 @@
-"""The engines behave alike; those that need a program of their own have it in their tests."""
+"""The engines behave alike; those that need their own programs run these checks in other files."""
 
 import pytest
 
@@ -8,8 +8,8 @@ from fastgc.testing.engines import CHECKS
 
 pytestmark = pytest.mark.any_backend
 
-# A simulation computes here: what a gradient raises comes as it is. An error leaves it open, it
-# drops late workers at the end of a round, and nobody else sends it messages.
+# The simulated engine computes in this process: it raises a gradient's own error, and stays open
+# after it. It drops late workers at the end of a round, and gets no messages from elsewhere.
 SIMULATED = [
     conformance.gradients_are_sums,
     conformance.coded_data_are_decoded,

@@ -1,4 +1,4 @@
-"""Messages that are plain sums: which ones are added up, against every choice there is."""
+"""Messages that are plain sums: the choice of those added up is the best of all."""
 
 import itertools
 
@@ -42,7 +42,7 @@ def test_the_first_of_each_cell(cell, need, whole, data):
 
 
 def fewest(start, stop, k, survivors):
-    """Signs of the fewest messages that give [0, k): without subtraction, else with it; or None."""
+    """Return the signs of the fewest messages that give [0, k), if possible all 1; or None."""
     for signs in ((0, 1), (0, 1, -1)):
         found = []
         for choice in itertools.product(signs, repeat=len(survivors)):
@@ -80,7 +80,7 @@ def test_the_fewest_intervals(data):
     np.testing.assert_array_equal(total, 1)
     assert np.count_nonzero(vector) == best[0]
     assert set(vector) <= set(best[1])
-    # whatever the order in which they came, and in every backend
+    # The order in which messages came does not matter, nor does the backend.
     again, oracle = sorted(survivors), kernels.numpy.bind_tiling
     assert dict(zip(survivors, vector, strict=True)) == dict(
         zip(again, filled(oracle, plan, again)[1], strict=True)

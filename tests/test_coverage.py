@@ -1,4 +1,4 @@
-"""Laws of UC-MMC: against all that may happen in exact fractions, integrals and simulation."""
+"""Laws of UC-MMC agree with exact enumeration, integrals and simulation."""
 
 import itertools
 import math
@@ -33,13 +33,13 @@ MODELS = [
 
 
 def covered_law(n, k, batch, chances):
-    """Probability of each number of different partitions: the sum over what all workers sent.
+    """Return the probability of each number of different partitions, summed over all that was sent.
 
     Parameters
     ----------
     n, k, batch : int
     chances : list
-        Probability of each number of messages of a worker, exact or not.
+        The probability of each number of messages of a worker, exact or not.
     """
     law = [0 * chances[0]] * (k + 1)
     for sent in itertools.product(range(len(chances)), repeat=n):
@@ -51,7 +51,7 @@ def covered_law(n, k, batch, chances):
 @settings(deadline=None, max_examples=much(300, 60))
 @given(data=st.data())
 def test_covered_cdf_is_the_sum_over_all_that_may_be_sent(data):
-    """In exact fractions: delays are whole seconds of which each is as likely as the others."""
+    """In exact fractions; delays are whole seconds, equally likely."""
     n, block = data.draw(st.integers(1, 6), "n"), data.draw(st.integers(1, 3), "k / n")
     k = n * block
     load = data.draw(st.integers(block, k), "load")
@@ -77,7 +77,7 @@ def test_covered_cdf_is_the_sum_over_all_that_may_be_sent(data):
     [(7, 7, 3, 0), (7, 7, 7, 0.3), (10, 10, 1, 0.2), (5, 15, 7, 0), (5, 15, 7, 0.3)],
 )
 def test_rounds_of_the_code_are_distributed_so(delays, n, k, load, tolerance):
-    """Kolmogorov's distance stays below what 1 simulation in 1000 exceeds."""
+    """Kolmogorov's distance stays below a limit that 1 simulation in 1000 exceeds."""
     code = fastgc.Uncoded(n, k, load=load, tolerance=tolerance)
     rounds, cost = 4000, 0.02
     run = simulate(code, delays, cost=cost, rounds=rounds, seed=3)
@@ -101,13 +101,13 @@ def test_one_message_of_one_partition_is_a_threshold():
         np.testing.assert_allclose(cdf, threshold_cdf(t, 4, needed, SHIFTED, 1), atol=1e-15)
         mean = covered_mean(4, 1, SHIFTED, needed=needed)
         assert mean == pytest.approx(threshold_mean(4, needed, SHIFTED, 1), rel=1e-12)
-    # all in one message
+    # All in one message.
     cdf = covered_cdf(t, 4, 3, SHIFTED, k=12, batch=3)
     np.testing.assert_allclose(cdf, threshold_cdf(t, 4, 4, SHIFTED, 3), atol=1e-15)
 
 
 def test_one_worker_that_sends_all_is_enough():
-    """Of load k: the first of the n to be done, at the latest."""
+    """At load k, a round ends at the latest with the first of n workers to finish."""
     t = np.linspace(0, 0.4, 50)
     first = threshold_cdf(t, 6, 1, SHIFTED, 6)
     assert (covered_cdf(t, 6, 6, SHIFTED) >= first).all()
@@ -118,7 +118,7 @@ def test_one_worker_that_sends_all_is_enough():
 @pytest.mark.parametrize("needed", [5, 4, 2])
 @pytest.mark.parametrize("delays", [SHIFTED, Pareto(0.1, 1.3, "computation")], ids=repr)
 def test_covered_mean_is_the_integral(delays, needed):
-    """Of what the sum over all that may be sent gives, over 1 / t where the tail begins."""
+    """The mean is the integral of the law; in the tail, the variable is 1 / t."""
     n, load = 5, 3
     sent = np.array(list(itertools.product(range(load + 1), repeat=n)))
     came = np.array([len({(i + j) % n for i in range(n) for j in range(row[i])}) for row in sent])
@@ -145,7 +145,7 @@ def test_covered_mean_is_the_integral(delays, needed):
     [(4, 4, 2, None, 1), (4, 4, 4, None, 1), (5, 10, 5, 8, 2), (3, 6, 2, 4, 1), (6, 6, 1, 4, 1)],
 )
 def test_a_mean_exists_if_enough_must_be_late(n, k, load, needed, batch):
-    """The tail of the round is that of the fewest workers that it cannot do without."""
+    """A round's tail is that of the smallest set of workers that it cannot do without."""
     needed = k if needed is None else needed
     sent = load // batch * batch
     for silent in range(n + 1):
@@ -160,9 +160,9 @@ def test_a_mean_exists_if_enough_must_be_late(n, k, load, needed, batch):
 
 
 def test_tails_keep_their_digits():
-    """Where the mean lies in the tail, in probabilities that no difference from 1 could tell."""
-    # A delay of the round, and no cost: a worker sends all three at once, and one is enough.
-    delays = Pareto(1.0, 0.34)  # of three that are late, the exponents add up to 1.02
+    """The mean lies in the tail, in probabilities too small to compute as differences from 1."""
+    # With a delay per round and no cost, a worker sends all three at once, and one suffices.
+    delays = Pareto(1.0, 0.34)  # the exponents of three late workers add up to 1.02
     mean = covered_mean(3, 3, delays)
     assert mean == pytest.approx(delays.order_statistic_mean(1, 3), rel=1e-9)
     assert mean > 50
@@ -192,7 +192,7 @@ def test_of_recorded_times_the_mean_is_exact():
 )
 @pytest.mark.parametrize("delays", [Exponential(2.0), Pareto(1.0, 0.1)], ids=repr)
 def test_covered_messages_of_every_order(n, k, load, needed, batch, delays):
-    """Workers that are late once, and send all their messages then: all orders are as likely."""
+    """If workers are late once and then send all messages, all orders are equally likely."""
     counts = []
     for order in itertools.permutations(range(n)):
         came, count = set(), 0
@@ -208,7 +208,7 @@ def test_covered_messages_of_every_order(n, k, load, needed, batch, delays):
 
 
 def test_covered_messages_of_two_and_three_workers():
-    # of two, the round is over with the second message, whose ever it is
+    # With two workers, the round ends with the second message, whoever sends it.
     assert covered_messages(2, 2, ShiftedExponential(0.1, 3)) == pytest.approx(2, rel=1e-10)
     x = np.random.default_rng(1).exponential(size=(100_000, 3))
     over = np.max(np.minimum(x, 2 * np.roll(x, 1, axis=1)), axis=1, keepdims=True)
@@ -274,7 +274,7 @@ def test_times_of_any_shape():
     assert math.isnan(found[0, 1])
     assert found[1, 0] == 0
     assert found[1, 1] == 1
-    many = np.linspace(0, 1, 20_000)  # more than are taken at a time
+    many = np.linspace(0, 1, 20_000)  # more than are computed at once
     whole = covered_cdf(many, 5, 2, SHIFTED)
     np.testing.assert_array_equal(whole[::1999], covered_cdf(many[::1999], 5, 2, SHIFTED))
 

@@ -1,4 +1,4 @@
-"""Data: the reader against files written here byte by byte, the split against its promises."""
+"""Data: the reader reads files written here byte by byte; splits keep their promises."""
 
 import gzip
 import io
@@ -31,7 +31,7 @@ def idx_bytes(array):
 
 
 def write_mnist(folder, names, pack=lambda content: content):
-    """Two training and one test image, 2 x 3 pixels, labels 0 and 1."""
+    """Write two training images and one test image of 2 x 3 pixels, with labels 0 and 1."""
     train = np.arange(12, dtype="u1").reshape(2, 2, 3) * 23
     test = np.array([[[255, 0, 51], [102, 153, 204]]], dtype="u1")
     arrays = train, np.array([1, 0], "u1"), test, np.array([1], "u1")
@@ -126,7 +126,7 @@ def test_mnist_folder_lacks_a_file(tmp_path):
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_one_images_file_finds_its_labels(tmp_path, suffix):
-    # Pixel value and label agree, so a split that tore them apart would show.
+    # Pixel value and label agree, so a split that separates them shows.
     labels = np.arange(20, dtype="u1") % 4
     pixels = np.repeat(labels, 6).reshape(20, 2, 3)
     (tmp_path / f"some-images-idx3-ubyte{suffix}").write_bytes(idx_bytes(pixels))
@@ -257,7 +257,7 @@ def test_glyphs():
     assert np.count_nonzero(inside) == np.count_nonzero(images)
     edges = inside.sum(axis=0)
     assert min(edges[0].sum(), edges[-1].sum(), edges[:, 0].sum(), edges[:, -1].sum()) > 0
-    # samples of a character are nearer to it than to others, for the most part
+    # Most samples of a character are nearer to its mean than to others.
     means = np.array([made.X_train[made.y_train == c].mean(axis=0) for c in range(10)])
     distances = ((made.X_test[:, np.newaxis] - means) ** 2).sum(axis=2)
     assert 0.05 < np.mean(distances.argmin(axis=1) != made.y_test) < 0.5
@@ -295,7 +295,7 @@ def test_digits():
     assert data.X_train.dtype == np.float32
     assert (data.X_train.min(), data.X_train.max()) == (0, 1)
 
-    # Together the two sets are the digits: compare as sorted rows with the label last.
+    # Together, the two sets are the digits: compare sorted rows, with the label last.
     def table(X, y):
         rows = np.column_stack([X, y])
         return rows[np.lexsort(rows.T)]
@@ -402,7 +402,7 @@ def test_sorted_by_label():
     listed = data.by_label()
     assert listed.name == "toy by label"
     assert listed.y_train.tolist() == [0, 0, 0, 1, 1, 2, 2]
-    assert listed.X_train[:, 0].tolist() == [1, 3, 6, 2, 5, 0, 4]  # each class in its old order
+    assert listed.X_train[:, 0].tolist() == [1, 3, 6, 2, 5, 0, 4]  # classes keep their order
     np.testing.assert_array_equal(listed.X_train[:, 1], listed.y_train)
     assert listed.X_test is data.X_test
     many = np.random.default_rng(0).integers(0, 2, 500)
@@ -429,7 +429,7 @@ def save(path, **arrays):
         (np.linspace(-2, 3, 10), 1),
         (np.linspace(-2, 3, 10).astype("f4")[:, None], 1),
         (np.linspace(-2, 3, 20).astype("f2").reshape(10, 2), 2),
-        (np.arange(30.0).reshape(10, 3), 3),  # whole, but in columns
+        (np.arange(30.0).reshape(10, 3), 3),  # whole numbers, but in columns
     ],
     ids=["(n,)", "(n, 1)", "(n, 2)", "whole (n, 3)"],
 )
@@ -440,7 +440,7 @@ def test_floats_with_fractions_or_columns_are_targets(tmp_path, y, outputs, dtyp
     assert (found.task, found.outputs, found.features) == ("regression", outputs, 2)
     assert found.y_train.dtype == found.y_test.dtype == dtype
     assert found.y_train.shape == (7, *y.shape[1:])
-    # each sample has kept its target
+    # Each sample keeps its target.
     for rows, targets in ((found.X_train, found.y_train), (found.X_test, found.y_test)):
         np.testing.assert_array_equal(targets, y[(rows[:, 0] / 2).astype(int)].astype(dtype))
     with pytest.raises(ValueError, match="reg has real-valued targets, and so no classes"):
@@ -486,7 +486,7 @@ def test_targets_of_idx_files(tmp_path):
     [
         ([0.5, np.nan, 1], "auto", "NaN or Inf"),
         ([0.5, np.inf, 1], "regression", "NaN or Inf"),
-        ([1e300, 0.5, 1], "regression", "NaN or Inf"),  # in float32
+        ([1e300, 0.5, 1], "regression", "NaN or Inf"),  # too large for float32
         (["a", "b", "c"], "regression", r"real numbers of shape \(N,\) or \(N, outputs\), got <U1"),
         ([0, 1j, 2], "regression", "targets as real numbers .* got complex128"),
         (np.ones((3, 1, 1)), "regression", r"or \(N, outputs\), got float64 of shape \(3, 1, 1\)"),
@@ -554,7 +554,7 @@ def test_partition_rejects_unequal_lengths_and_fractions():
 
 
 def drawn(size, held=40, seed=0, partition=0, round=0):
-    """Which samples are drawn, and their labels."""
+    """Return which samples are drawn, and their labels."""
     shard = np.arange(2.0 * held).reshape(held, 2), np.arange(held)
     X, y = MiniBatches(size, seed)(shard, partition, round)
     np.testing.assert_array_equal(X, shard[0][y])
@@ -583,7 +583,7 @@ def test_mini_batches_depend_on_seed_partition_and_round_only():
     ]
     sets = {frozenset(y.tolist()) for y in [once, *others]}
     assert len(sets) == 6
-    # other arrays of as many samples: the same ones, of all of them
+    # Further arrays of as many samples: the same samples are drawn from all.
     three = np.arange(40), np.arange(40) * 2, np.arange(40) * 3
     for factor, array in enumerate(MiniBatches(10, 1)(three, 2, 3), start=1):
         np.testing.assert_array_equal(array, factor * once)
@@ -591,10 +591,11 @@ def test_mini_batches_depend_on_seed_partition_and_round_only():
 
 @pytest.mark.parametrize("vary", ["round", "partition", "seed"])
 def test_mini_batches_are_uniform(vary):
-    """Pearson's statistic of how often each of 12 samples is among 3, in 4000 draws.
+    """Pearson's statistic counts how often each of 12 samples is among 3, in 4000 draws.
 
-    Draws without replacement vary less than independent ones, by (12 - 3) / (12 - 1): scaled so,
-    it is chi-squared of 11 degrees of freedom, beyond 38 with a probability below 1e-4.
+    Draws without replacement vary less than independent ones, by (12 - 3) / (12 - 1). Scaled by
+    this, the statistic is chi-squared with 11 degrees of freedom; it exceeds 38 with a probability
+    below 1e-4.
     """
     times, held, size = 4000, 12, 3
     counts = np.zeros(held)
@@ -610,7 +611,7 @@ def test_mini_batches_are_uniform(vary):
 
 
 def test_mini_batches_average_to_the_gradient():
-    """Over all rounds the mean of a batch is that of the partition."""
+    """Over all rounds, the mean of batches is the mean of the partition."""
     means = [drawn(4, held=9, round=number).mean() for number in range(3000)]
     error = np.std(means) / np.sqrt(len(means))
     assert abs(np.mean(means) - 4.0) < 4 * error
@@ -654,7 +655,7 @@ def test_mini_batches_of_no_partition():
 
 @pytest.mark.any_backend
 def test_damaged_files_are_refused_in_one_way(tmp_path):
-    """Whatever was changed, cut off or put in: a ValueError that names the file, or data."""
+    """A file with changed, missing or added bytes raises a ValueError that names it, or loads."""
     X, y = np.random.default_rng(0).standard_normal((12, 3)), np.arange(12) % 3
     idx = b"\0\0\x08\x03" + struct.pack(">3I", 12, 2, 2) + bytes(48)
     labels = b"\0\0\x08\x01" + struct.pack(">I", 12) + bytes(i % 3 for i in range(12))

@@ -1,4 +1,4 @@
-"""Every way to a Reed-Solomon decoding vector: against each other, and against the truth."""
+"""All methods for Reed-Solomon decoding vectors agree with each other and with the truth."""
 
 import functools
 import math
@@ -21,7 +21,7 @@ METHODS = ["locator", "lookup", "spread", "fft"]
 
 
 def stragglers_of(kind, n, s, q, rng):
-    """Stragglers in the worst places, and in none in particular."""
+    """Return stragglers in the worst places, or at random."""
     on_circle = np.arange(n) * pow(q, -1, n) % n  # workers in the order of their roots
     at = int(rng.integers(n))
     return {
@@ -91,7 +91,7 @@ def test_512_workers_to_30_digits(kind):
     assert np.abs(turned - np.rint(turned)).max() < 1e-12
 
 
-@functools.cache  # it is the same under every backend
+@functools.cache  # shared by all backends
 def of_512_workers(kind):
     n, s = 512, 64
     code = ReedSolomon(n, stragglers=s)
@@ -110,7 +110,7 @@ def of_512_workers(kind):
 
 @pytest.mark.every_backend
 def test_logarithms_reach_beyond_float64():
-    """An arc of stragglers with the papers' root: e^1000 and more."""
+    """An arc of stragglers with the papers' root gives factors of e^1000 and more."""
     n, s = 8192, 2048
     code = ReedSolomon(n, stragglers=s, root=1)
     survivors = np.arange(s, n)
@@ -179,7 +179,7 @@ def test_batch_over_threads_and_by_transforms():
     masks = np.ones((300, 256), dtype=bool)
     for mask in masks:
         mask[rng.permutation(256)[:32]] = False
-    vectors = code.decoding_vectors(masks)  # factors enough for threads
+    vectors = code.decoding_vectors(masks)  # enough factors for threads
     for r in (0, 150, 299):
         survivors = np.flatnonzero(masks[r])
         np.testing.assert_array_equal(vectors[r, survivors], code.decoding_vector(survivors))
@@ -225,12 +225,12 @@ def large():
 
 
 def test_rows_of_a_large_code_are_made_by_themselves(large):
-    """Columns by definition: those whose support holds the worker, and what is in them."""
+    """By definition, a row has the columns whose support holds the worker, with their entries."""
     d, q = large.load, large.scheme._clusters[0].q
     for worker in (0, 1, 77, MILLION // 2, MILLION - 1):
         held, values = large.partitions(worker), large.coefficients(worker)
         assert held.size == values.size == d
-        # k = n: column j begins at row j d mod n
+        # k = n: column j begins at row j d mod n.
         offset = held * d % MILLION
         place = (worker - offset) % MILLION
         assert (place < d).all()
@@ -240,7 +240,7 @@ def test_rows_of_a_large_code_are_made_by_themselves(large):
             others = u[u != x]
             residue = q * (x - others) % MILLION
             size = np.log(2 * np.sin(np.pi * (residue / MILLION).astype(np.longdouble))).sum()
-            turns = int((2 * residue - MILLION).sum()) % (4 * MILLION)  # of pi / (2 n)
+            turns = int((2 * residue - MILLION).sum()) % (4 * MILLION)  # multiples of pi / (2 n)
             exact = MILLION * np.exp(-size) * np.exp(-1j * np.pi / 2 / MILLION * turns)
             assert abs(value / complex(exact) - 1) < 1e-9
 
@@ -248,7 +248,7 @@ def test_rows_of_a_large_code_are_made_by_themselves(large):
 @pytest.mark.long
 @pytest.mark.parametrize("s", [12, 1 << 14])
 def test_a_million_workers(large, s):
-    """Against sums of logarithms in extended precision, for some of the entries."""
+    """Some entries agree with sums of logarithms in extended precision."""
     rng = np.random.default_rng(s)
     code = large if s > 12 else ReedSolomon(MILLION, stragglers=s)
     q = code.scheme._clusters[0].q
@@ -326,7 +326,7 @@ def test_tables_decide(monkeypatch):
     monkeypatch.setattr(fourier, "crossover_table", lambda: {64: 5, 1024: 20})
     assert fourier.crossover(64) == 5
     assert fourier.crossover(16) == 5
-    assert fourier.crossover(256) == 10  # half way, in logarithms
+    assert fourier.crossover(256) == 10  # half-way, in logarithms
     assert fourier.crossover(1 << 20) == 20
     assert fourier.crossover(1009) == round(20 * 2025 / 1009)
 
@@ -335,14 +335,14 @@ def test_tables_decide(monkeypatch):
     rng = np.random.default_rng(0)
     for s, method in [(4, "spread"), (5, "fft"), (40, "fft")]:
         survivors = rng.permutation(64)[s:]
-        if s < 40:  # with messages to spare, the transforms' vector is taken where it is short
+        if s < 40:  # with messages to spare, "auto" takes the transforms' vector if it is short
             continue
         auto = code.decoding_vector(survivors)
         np.testing.assert_array_equal(auto, code.decoding_vector(survivors, method))
 
 
 def test_auto_takes_no_steps_without_end():
-    """Choosing among 50,000 survivors would take minutes: the locator's vector is taken."""
+    """Choosing among 50,000 survivors would take minutes, so "auto" takes the locator's vector."""
     code = ReedSolomon(1 << 16, stragglers=1 << 14)
     assert not code.scheme._may_spread
     assert ReedSolomon(4096, stragglers=1024).scheme._may_spread

@@ -1,4 +1,4 @@
-"""Delay models as text: what is read, and what the errors say."""
+"""Delay models as text: how texts are read, and what errors say."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Delays: Pareto against scipy, exact products and integrals; sampling against its promises."""
+"""Delays: laws agree with scipy, exact products and integrals; samples keep their promises."""
 
 import itertools
 import math
@@ -69,7 +69,7 @@ def test_rounds_and_seeds_differ():
     model = Pareto(1, 1.1)
     firsts = {model.sample(r, 1, s)[0] for r in range(30) for s in (*range(30), 2**32, 2**32 + 1)}
     assert len(firsts) == 30 * 32
-    # Not the stream that the same seed gives elsewhere, such as where data are split.
+    # The stream differs from that of the same seed elsewhere, for example in splits of data.
     assert model.sample(0, 1, seed=4)[0] != model.draw(np.random.default_rng(4), 1, 1)[0, 0]
 
 
@@ -117,7 +117,7 @@ def test_order_statistic_mean_is_the_integral(f, n):
     integrate = pytest.importorskip("scipy.integrate")
     special = pytest.importorskip("scipy.special")
     model = Pareto(0.5, 2.5)
-    # E T = scale + integral of P(T > t), and T > t when fewer than f of n have come.
+    # E T = scale + integral of P(T > t), and T > t if fewer than f of n have come.
     late, _ = integrate.quad(
         lambda t: special.betainc(n - f + 1, f, (0.5 / t) ** 2.5), 0.5, np.inf, epsrel=1e-10
     )
@@ -208,13 +208,13 @@ def test_order_statistic_rejects(f, n):
 
 
 EXPONENTIALS = [ShiftedExponential(0.01, 10), ShiftedExponential(0, 0.3), Exponential(0.02)]
-# As many kinds of smoothness as there are: kinks, steps, tails of powers and lighter ones.
+# All kinds of smoothness: kinks, steps, tails of powers and lighter ones.
 RECORDED = [0.3, 0.1, 0.2, 0.1, 2.5]
 CLOSED = [Pareto(0.001, 1.1), Pareto(2, 3.5), *EXPONENTIALS]
 
 
 def law(model):
-    """The same distribution in scipy.stats."""
+    """Return the same distribution in scipy.stats."""
     stats = pytest.importorskip("scipy.stats")
     if isinstance(model, Pareto):
         return stats.pareto(b=model.shape, scale=model.scale)
@@ -253,17 +253,17 @@ def test_draws_follow_the_law_and_the_generator(model):
 
 
 def order_statistic(model, f, n):
-    """n C(n-1, f-1) times the integral of Q(u) u^(f-1) (1 - u)^(n-f), in 30 digits."""
+    """Return n C(n-1, f-1) times the integral of Q(u) u^(f-1) (1 - u)^(n-f), in 30 digits."""
     with mpmath.workdps(30):
         if isinstance(model, Pareto):
             scale, shape = mpmath.mpf(model.scale), mpmath.mpf(model.shape)
-            # rest = 1 - u; its power is taken out with the density's, as both may be singular
+            # rest = 1 - u. Its power joins the density's, as both may be singular.
             return float(
                 scale
                 * n
                 * mpmath.binomial(n - 1, f - 1)
                 * mpmath.quad(
-                    # v with rest = v^a flattens the singularity at rest = 0
+                    # Substituting rest = v^a flattens the singularity at rest = 0.
                     lambda v: (
                         (1 - v**20) ** (f - 1) * v ** (20 * (n - f) - 20 / shape) * 20 * v**19
                     ),
@@ -338,7 +338,7 @@ EVERY = [*CLOSED, Empirical(RECORDED), any_mixture()]
 
 
 class Bare(Distribution):
-    """What a user has to give: here of another distribution."""
+    """The methods that a user must define, taken from another distribution."""
 
     per = "round"
 
@@ -353,7 +353,7 @@ class Bare(Distribution):
 def test_quantile_inverts_cdf(model):
     q = np.concatenate([np.random.default_rng(0).random(500), np.arange(1, 100) / 100, [1e-12]])
     t = model.quantile(q)
-    # F(Q(q)) >= q and F < q below: what a quantile is; of functions in closed form, as rounded
+    # A quantile's definition: F(Q(q)) >= q, and F < q below; closed forms hold up to rounding.
     slack = 0 if isinstance(model, (Empirical, Mixture)) else 1e-14
     assert np.all(model.cdf(t) >= q - slack)
     assert np.all(model.cdf(t * (1 - 1e-15)) < q + slack)
@@ -425,7 +425,7 @@ def test_quadrature_of_heavy_tails(shape):
 
 
 def test_quadrature_of_polynomials():
-    # 1 on [0, 1], then (3 - t) / 2 to 3
+    # P(late) is 1 on [0, 1], then (3 - t) / 2 up to 3.
     late = mean_of_late(lambda t: np.clip((3 - t) / 2, 0, 1), np.array([1.0, 3.0]), math.inf)
     assert late == pytest.approx(2, rel=1e-14)
 
@@ -435,9 +435,9 @@ def test_pooled_samples_against_every_tuple(f, n):
     tuples = np.sort(list(itertools.product(RECORDED, repeat=n)), axis=1)
     model = Empirical(RECORDED)
     assert model.order_statistic_mean(f, n) == pytest.approx(tuples[:, f - 1].mean(), rel=1e-12)
-    # The same by the quadrature of its steps, alone, mixed with itself, and for each worker.
+    # The same law by quadrature of its steps: alone, mixed with itself, and for each worker.
     for same in (Mixture([model, model], [0.25, 0.75]), Bare(model), Heterogeneous([model] * n)):
-        if not isinstance(same, Bare):  # which does not know where the steps are
+        if not isinstance(same, Bare):  # `Bare` does not know where the steps are
             expected = pytest.approx(tuples[:, f - 1].mean(), rel=1e-12)
             assert same.order_statistic_mean(f, n) == expected
 
@@ -449,7 +449,7 @@ def test_negative_zeros_are_zeros():
 
 
 def check_numbers_of_workers(model, says):
-    """A model of three workers has no times of two, or of four."""
+    """Require that a model of three workers refuses to draw for two or four."""
     for wrong in (
         lambda: model.sample(0, 2, 0),
         lambda: model.draw(np.random.default_rng(0), 1, 4),
@@ -559,7 +559,7 @@ def test_order_statistics_of_mixtures_against_draws(model, f, n):
 )
 @pytest.mark.parametrize(("f", "n"), [(1, 1), (1, 5), (3, 5), (5, 5), (12, 12)])
 def test_mixtures_of_exponentials_by_expansion(weight, slow, f, n):
-    """P(T_f > t) in powers of the mixed survival S, and these in products of exponentials."""
+    """Expand P(T_f > t) in powers of the mixed survival S, and these in exponentials."""
     model = Mixture([Exponential(1), Exponential(slow)], [1 - weight, weight])
     fast, rare = map(mpmath.mpf, model.weights)
     with mpmath.workdps(60):
@@ -593,7 +593,7 @@ def test_unlike_exponentials_by_inclusion_and_exclusion(shift):
     assert model.order_statistic_mean(1, n) == pytest.approx(shift + first, rel=1e-10)
     assert model.order_statistic_mean(n, n) == pytest.approx(shift + last, rel=1e-10)
     waits = [model.order_statistic_mean(f, n) for f in range(1, n + 1)]
-    # The order statistics add up to all of the times.
+    # The order statistics add up to the sum of all times.
     assert sum(waits) == pytest.approx(sum(m.mean() for m in model.models), rel=1e-10)
 
 
@@ -636,14 +636,14 @@ def test_heterogeneous_workers():
 
 
 def test_means_of_heavy_and_light_workers():
-    # The second of two waits for both: the tails' exponents add up only where either may be late.
+    # The second of two waits for both; exponents of tails add up only if either may be late.
     model = Heterogeneous([Pareto(1, 0.7), Exponential(1), Pareto(1, 0.4)])
     assert model.tail_indices(3).tolist() == [0.7, math.inf, 0.4]
     for f in (1, 2):
         assert model.order_statistic_mean(f, 3) < math.inf
     with pytest.raises(ValueError, match=r"the 3-th smallest of 3 .* it does for f up to 2"):
         model.order_statistic_mean(3, 3)
-    # The first of 0.7 and 0.4 alone is a Pareto of shape 1.1, cut off by neither.
+    # The first of shapes 0.7 and 0.4 alone is a Pareto of shape 1.1.
     pair = Heterogeneous([Pareto(1, 0.7), Pareto(1, 0.4)])
     assert pair.order_statistic_mean(1, 2) == pytest.approx(11, rel=1e-10)
 
@@ -702,7 +702,7 @@ def test_weights_are_numbers():
 @pytest.mark.any_backend
 @pytest.mark.parametrize("n", [1, 2, 5, 30, 100, 10**6, 10**9, 10**12])
 def test_order_statistics_of_any_number_of_workers(n):
-    """Against 60 digits; in no time, and no memory, of n."""
+    """They agree to 60 digits, and neither time nor memory grows with n."""
     with mpmath.workdps(60):
         for f in sorted({1, max(1, n // 2), max(1, n - 30), max(1, n - 1), n}):
             late = n - f + 1
@@ -723,7 +723,7 @@ def test_order_statistics_of_any_number_of_workers(n):
 @pytest.mark.any_backend
 @pytest.mark.parametrize("slow", [1e-3, 1.0, 1e9, 1e60])
 def test_order_statistics_of_times_any_scale_apart(slow):
-    """The slow come after the fast, and so many of them are there as chance wants."""
+    """All slow workers come after all fast ones; their number is random."""
     fast, share, f, n = 1e-9, 0.001, 90, 100
     model = Mixture([Exponential(fast), Exponential(slow)], [1 - share, share])
     truth = mpmath.mpf(0)

@@ -1,4 +1,4 @@
-"""Calls that go straight to a kernel: they give and refuse what those do that look closely."""
+"""Fast paths straight to a kernel return and refuse the same as calls with full checks."""
 
 import importlib
 import subprocess
@@ -20,7 +20,7 @@ REALS = [np.dtype(kind) for kind in (np.float32, np.float64, *HALVES, np.int64)]
 
 
 def layout(mode, dtype):
-    """Dtypes of rows, as numbers that are counted, and of the output; None if there is no such."""
+    """Return the dtypes of rows (as elements are counted) and output, or None if not supported."""
     if dtype.kind == "i":
         return (dtype, dtype) if mode == REAL else None
     if dtype.itemsize == 2:
@@ -37,7 +37,7 @@ def some(rng, shape, dtype):
 
 
 def three_ways(run, rows, out, count):
-    """Each way of giving rows: name, and what calls it."""
+    """Yield each way of giving rows: its name, and a function that calls it."""
     listed = kernels.Rows.of(list(rows), rows.shape[1], rows.dtype)
     return {
         "stacked": lambda: run.stacked(rows, out, count),
@@ -58,11 +58,11 @@ def test_combinations_are_those_of_combine(mode, dtype):
         rows = some(rng, (count + 1, length), kinds[0])
         coef = np.rint(some(rng, count + 1, np.dtype(float if mode == REAL else complex)))
         size = length + length % 2 if mode == PACKED else length
-        coef[:] += 100  # none is zero yet
+        coef[:] += 100  # no coefficient is 0 yet
         for zeros in (0, count // 2):
             coef[:zeros] = 0
             if kinds[0].kind != "i":
-                rows[:zeros] = np.nan  # which are not read
+                rows[:zeros] = np.nan  # coefficients of 0: these rows are not read
             rows[count] = rows[0]
             truth = np.empty(size, kinds[1])
             used = kernels.Rows.of(rows[zeros:count], length, kinds[0])
@@ -94,7 +94,7 @@ def test_combinations_that_are_not_finite(dtype):
 @pytest.mark.every_backend
 @pytest.mark.parametrize("mode", MODES)
 def test_no_byte_of_a_row_is_written(mode):
-    """Every place of an output about two rows, read or not, and of rows off their alignment."""
+    """Outputs lie at every place around two rows, read or not, and rows may be misaligned."""
     mode = MODES[mode]
     row, made = layout(mode, np.dtype(np.float32))
     length, size = 2, 2
@@ -131,7 +131,7 @@ def test_no_byte_of_a_row_is_written(mode):
 
 
 def results_of(call):
-    """What a call returns, or the type and the text of its error."""
+    """Return what a call returns, or the type and text of its error."""
     try:
         return call()
     except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
@@ -150,7 +150,7 @@ def same(found, truth):
 @EVERY_SMALL
 @pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 def test_verbs_are_those_that_look_closely(code):
-    """To tuples nothing applies but the latter: all that is returned and raised is the same."""
+    """Tuples only take the path with full checks; results and errors must be the same."""
     for dtype in (np.float32, np.float64, np.complex64, np.complex128, np.int32):
         check_verbs(code, dtype)
 
@@ -213,7 +213,7 @@ class Sub(np.ndarray):
     pass
 
 
-# How an array may come. Of lists each array does.
+# Forms in which an array, or each array of a list, may come.
 FORMS = {
     "as it is": lambda x: x,
     "read-only": read_only,
@@ -238,9 +238,9 @@ FORMS = {
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("what", FORMS)
 def test_whatever_comes_is_taken_or_refused_alike(what, known, monkeypatch):
-    """After calls that prepared all, for arrays like these but for what is strange about them."""
+    """Earlier calls have prepared the fast path for arrays that differ only in what is strange."""
     if not known and fastgc.backend() == "c":  # how arrays are laid out in memory
-        combine = importlib.import_module("fastgc.kernels.c.combine")  # not the function
+        combine = importlib.import_module("fastgc.kernels.c.combine")  # the module, no function
         monkeypatch.setattr(combine, "_KNOWN_LAYOUT", False)
     rng, code, size = np.random.default_rng(0), ReedSolomon(5, stragglers=2), 6
     stack, numbers, strange = rng.standard_normal((3, size)), np.array([3, 0, 4]), FORMS[what]
@@ -302,7 +302,7 @@ def test_rows_are_added_one_by_one(mode, dtype):
             order = rng.permutation(count)
             for done, at in enumerate(order):
                 assert add(rows[at], int(at), done > 0) == Status.OK
-            np.testing.assert_array_equal(out, truth)  # of integers, whatever the order
+            np.testing.assert_array_equal(out, truth)  # sums of integers are exact in any order
             squares = (rows.astype(float) ** 2).sum(axis=1)
             assert energy[0] == (turn + 1) * (weights @ squares)
 
@@ -329,7 +329,7 @@ def test_nothing_is_added_to_itself(mode):
 
 
 class Idle(fastgc.Code):
-    """A code with a coefficient that is zero."""
+    """A code with a coefficient of 0."""
 
     def __init__(self):
         self.n = self.k = 2
@@ -502,7 +502,7 @@ def test_no_encoder_takes_what_lies_in_its_message(code, dtype, sent):
         with pytest.raises(ValueError, match="shares memory with the message"):
             encoder.add(int(first), inside)
         assert not room.any()
-    encoder.add(int(first), np.ones(p, dtype))  # was not taken down
+    encoder.add(int(first), np.ones(p, dtype))  # the failed call was not recorded
     assert encoder.energy > 0
 
 

@@ -1,4 +1,4 @@
-"""Pages of the documentation: their code runs, their links hold, their figures are so."""
+"""Pages of the documentation: their code runs, their links hold, their figures are right."""
 
 import importlib
 import importlib.util
@@ -30,7 +30,7 @@ PROJECT = "https://github.com/gradient-coding/fastgc"
 
 
 def printed(command, folder):
-    """Exit status of a command, and all that it wrote."""
+    """Return a command's exit status and everything that it wrote."""
     done = subprocess.run(
         command,
         cwd=folder,
@@ -49,7 +49,7 @@ def run(page, folder):
 
 
 def texts(picture):
-    """What a picture of Matplotlib says, up to numbers on axes, which rounding may move."""
+    """Return the texts of a Matplotlib picture, except numbers on axes, which rounding may move."""
     return Counter(re.findall("<!-- (.*) -->", picture.read_text(encoding="utf-8")))
 
 
@@ -59,7 +59,7 @@ def test_a_page_runs(page, tmp_path):
     status, shown = run(ROOT / page, tmp_path)
     assert status == 0, shown
     for picture in tmp_path.glob("*.svg"):
-        if (ROOT / page).with_name(picture.name).exists():  # which the page shows
+        if (ROOT / page).with_name(picture.name).exists():  # the page shows this picture
             assert texts(picture) == texts((ROOT / page).with_name(picture.name))
     missing = {name for block in blocks(PAGES[page]) for name in block.missing}
     if missing:
@@ -72,7 +72,7 @@ def test_every_block_is_run_or_says_why(page):
 
 
 def unsaid(text):
-    """Lines of blocks that are not run, and do not say why."""
+    """Return the lines of blocks that do not run, without a reason."""
     for block in blocks(text):
         if block.language not in RUN | SHOWN and not block.reason:
             yield block.line, block.language
@@ -139,7 +139,7 @@ def links(text):
 
 
 def anchors(text):
-    """Of headings, as GitHub and MyST call them, and of labels, as ``(label)=``."""
+    """Return the anchors of headings, as GitHub and MyST make them, and of labels ``(label)=``."""
     tokens = [token for token, _ in markdown(text)]
     for heading, inline in pairwise(tokens):
         if heading.type == "heading_open":
@@ -154,7 +154,7 @@ def broken_links(page, text):
         if inside := re.match(rf"{PROJECT}/(?:blob|tree)/main/(.*)", file):
             there = (ROOT / inside[1]).exists()
         elif re.match(r"[a-z]+:", file):
-            continue  # sphinx-build -b linkcheck
+            continue  # .ci/docs --links checks links to other sites
         else:
             path = (ROOT / page).parent / file
             there = path.exists()
@@ -185,19 +185,19 @@ def test_broken_links_are_seen():
 
 # ----------------------------------------------------------------------- API and the command
 
-# Beside fastgc and its modules. Those of engines and torch need what may not be there.
+# Modules besides fastgc and its public ones. Those of engines and torch may lack packages.
 MODULES = ("coding.scheme", "testing.codes", "kernels.numba", "kernels.threads", "errors")
 MODULES += ("torch", "training", "engines.interface", "engines.master", "testing.engines")
 MODULES += ("engines.mpi", "engines.torch")
-# Constants that tell kernels what to do, which a sentence of their page explains.
+# Constants for kernels, which a sentence of their page explains.
 EXPLAINED = {"EXPAND", "PACKED", "REAL", "REAL_PART", "LOCATOR", "LOOKUP", "SPREAD"}
-# Of a module for those who look closely: what it is made of, and numbers of its checks.
+# Names that the pages leave out: lists of checks, and their sizes.
 APART = {"testing.codes": {"CHECKS", "ENGINES"}, "testing.engines": {"CHECKS", "WORKERS"}}
 APART |= {"engines.interface": {"Gradient"}, "training": {"ENGINES"}}
 
 
 def shown():
-    """Modules and names in the pages of the API, in order."""
+    """Yield the modules and names in the pages of the API, in order."""
     for path in sorted((DOCS / "api").glob("*.rst")):
         module, names = None, False
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -218,7 +218,7 @@ def shown():
 
 
 def public(name):
-    """A module that is there, or None."""
+    """Return a module, or None if it cannot be imported."""
     try:
         return importlib.import_module(f"fastgc.{name}")
     except ImportError:
@@ -230,7 +230,7 @@ def test_every_public_name_is_in_the_api_reference():
     things = []
     for path, name in shown():
         if module := public(path.removeprefix("fastgc.")) if path != "fastgc" else fastgc:
-            things.append(getattr(module, name))  # there is such a thing
+            things.append(getattr(module, name))  # fails if there is no such name
     assert len({*shown()}) == len([*shown()]), "a name is shown twice"
     lacking = []
     for path in ("", *fastgc._MODULES, *MODULES):
@@ -259,7 +259,7 @@ def test_the_page_of_commands_has_all_of_them():
         r"^## fastgc (\w+)$", page, re.M
     )
     assert {*re.findall(r"^## fastgc (\w+)$", page, re.M)} == commands.keys()
-    for name in commands:  # each with an example, which is run
+    for name in commands:  # each has an example, which runs
         assert re.search(rf"^(.* )?fastgc {name}\b", page, re.M)
 
 
@@ -286,7 +286,7 @@ def test_the_help_of_a_command_is_all_in_its_page():
 
 
 def test_figures_of_the_page_on_near_exact_decoding():
-    """Each within a factor of three, as rows of B and sets of neighbours are what they are."""
+    """Each figure holds within a factor of three, for actual rows of B and sets of neighbours."""
     text = PAGES["docs/near_exact.md"]
     rows = [row.strip("| ").split(" | ") for row in text.splitlines() if row.startswith("|")]
     assert len(rows) == 2 + 7
@@ -294,7 +294,7 @@ def test_figures_of_the_page_on_near_exact_decoding():
         n, s = map(int, size.split(", "))
         assert float(share) == pytest.approx(s / n, abs=2e-3)
         if n > 1000:
-            continue  # takes long
+            continue  # it takes long
         code = fastgc.ReedSolomon(n, stragglers=s)
         survivors = np.setdiff1d(np.arange(n), code.scheme.rings()[0][:s])
         found = [

@@ -1,4 +1,4 @@
-"""Examples in docstrings say what comes out."""
+"""Examples in docstrings print what they say."""
 
 import doctest
 import importlib
@@ -10,7 +10,7 @@ import pytest
 import fastgc
 
 FOLDER = Path(fastgc.__file__).parent
-# With examples that run: those of engines need processes, and what is not there.
+# Modules whose examples run: those of engines need processes, and packages that may be missing.
 MODULES = sorted(
     ".".join(("fastgc", *path.relative_to(FOLDER).with_suffix("").parts)).removesuffix(".__init__")
     for path in FOLDER.rglob("*.py")

@@ -1,7 +1,7 @@
-"""`gradient-coding doctor` beside a distribution that has the same files, and elsewhere.
+"""`gradient-coding doctor` finds a distribution with the same files, and other problems.
 
-In an environment of its own, with a wheel of some of the files that are tested here, and one of a
-stranger's package.
+Tests use an environment of their own, a wheel with some files of fastgc, and a wheel of a foreign
+package.
 """
 
 import base64
@@ -38,7 +38,7 @@ FOREIGN = {
 
 
 def wheel(folder, name, version, files, scripts=(), summary=""):
-    """A wheel of Python files: a zip with a list of what is in it."""
+    """Make a wheel of Python files: a zip with a list of its contents."""
     info = f"{name.replace('-', '_')}-{version}.dist-info"
     commands = "".join(f"{command} = {entry}\n" for command, entry in dict(scripts).items())
     files = {
@@ -63,7 +63,7 @@ def wheel(folder, name, version, files, scripts=(), summary=""):
 
 
 def our_files():
-    """As many as the command needs to say what it lacks."""
+    """Return the files that the command needs to say what it lacks."""
     return {
         f"{path.parent.name}/{path.name}": path.read_text(encoding="utf-8")
         for module in (fastgc, gradient_coding)
@@ -72,7 +72,7 @@ def our_files():
 
 
 def write(folder):
-    """The same as a checkout."""
+    """Write the same files as a checkout."""
     for name, content in our_files().items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content, encoding="utf-8")
@@ -86,7 +86,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("doctor")
     bundled = list(Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl"))
     venv.create(folder / "env", with_pip=not bundled, symlinks=True)
-    for pip in bundled:  # as it lies there, which takes less long than to have it install itself
+    for pip in bundled:  # copied from the bundle, which is faster than pip installing itself
         (site,) = (folder / "env").glob("lib/python*/site-packages")
         zipfile.ZipFile(pip).extractall(site)
     (folder / "wheels").mkdir()
@@ -119,7 +119,7 @@ def env(made, tmp_path):
     }
 
     def run(command, cwd=tmp_path / "empty", status=0, **more):
-        """Output of a command of the environment, which ends with a status."""
+        """Return the output of a command in the environment; it must end with `status`."""
         program, *words = shlex.split(command)
         done = subprocess.run(
             [root / "bin" / program, *words],
@@ -135,7 +135,7 @@ def env(made, tmp_path):
     installed = []
 
     def install(*names):
-        """What an earlier test installed, in this order and nothing else, is copied."""
+        """Install wheels in this order; copy the result of an earlier test if there is one."""
         for name in names:
             installed.append(name)
             kept = made / "kept" / " ".join(map(str, installed)).replace("/", "-")
@@ -152,13 +152,13 @@ def env(made, tmp_path):
         run(f"python -m pip uninstall --quiet --yes {name}")
 
     def repair(told):
-        """Follow what the doctor says; whatever was wrong, all is well then."""
+        """Follow the doctor's commands; then everything must be well."""
         commands = told.partition("To repair it:\n")[2].strip().splitlines()
         assert commands
         for command in commands:
-            run(command.strip())  # which begins with the environment's own Python
+            run(command.strip())  # the command names the environment's own Python
         assert run("gradient-coding doctor").splitlines()[1:] == ["Nothing is wrong."]
-        assert 'pip install "gradient-coding[cli]"' in run("fastgc", status=1)  # ours, and imported
+        assert 'pip install "gradient-coding[cli]"' in run("fastgc", status=1)  # it is ours
 
     return SimpleNamespace(
         run=run, install=install, uninstall=uninstall, repair=repair, root=root, site=site
@@ -174,7 +174,7 @@ def test_all_is_well(env):
     ]
     assert env.run("gradient-coding --version").strip() == f"gradient-coding {VERSION}"
     assert "doctor" in env.run("gradient-coding")
-    # what is missing for the command is called by the distribution's name
+    # The command names missing extras by the distribution's name.
     assert 'pip install "gradient-coding[cli]"' in env.run("fastgc", status=1)
 
 
@@ -197,7 +197,7 @@ def test_a_stranger_that_came_after_ours(env):
 def test_a_stranger_that_was_there_before(env):
     env.install("fastgc", "gradient-coding")
     told = env.run("gradient-coding doctor", status=1)
-    # no file is another's yet; the next upgrade of either would be it
+    # No file is overwritten yet, but the next upgrade of either package would do it.
     assert re.findall("^Problem: (.{15})", told, re.M) == ["fastgc 0.2.0 an"]
     env.repair(told)
 
@@ -205,7 +205,7 @@ def test_a_stranger_that_was_there_before(env):
 def test_a_stranger_that_is_gone_again(env):
     env.install("gradient-coding", "fastgc")
     env.uninstall("fastgc")
-    env.run("python -c 'import fastgc'")  # which says nothing
+    env.run("python -c 'import fastgc'")  # it prints nothing
     told = env.run("gradient-coding doctor", status=1)
     (line,) = re.findall("^Problem: (.*)$", told, re.M)
     assert line.startswith("2 files are missing: ")
@@ -237,12 +237,12 @@ def test_another_folder_that_comes_first(env, tmp_path):
         f"Python imports fastgc from {first}, which comes before {ours} on its path. Run Python in "
         "another folder, or with -P."
     )
-    assert "To repair it" not in told  # nothing that is installed is wrong
+    assert "To repair it" not in told  # no installed package is wrong
     told = env.run("gradient-coding doctor", status=1, PYTHONPATH=str(tmp_path))
     assert f"Take {tmp_path} out of PYTHONPATH." in told
-    env.run("gradient-coding doctor", cwd=tmp_path)  # the command does not look there
+    env.run("gradient-coding doctor", cwd=tmp_path)  # the command does not import from there
     env.run("python -P -m gradient_coding doctor", cwd=tmp_path)
-    # a script of one's own
+    # A user's script.
     shutil.rmtree(tmp_path / "fastgc")
     (tmp_path / "fastgc.py").touch()
     told = env.run("python -m gradient_coding doctor", cwd=tmp_path, status=1)
@@ -258,7 +258,7 @@ def test_an_editable_install(env, tmp_path):
     (info,) = env.site.glob("gradient_coding-*.dist-info")
     origin = {"url": checkout.as_uri(), "dir_info": {"editable": True}}
     (info / "direct_url.json").write_text(json.dumps(origin))
-    # an installer would have listed what we wrote
+    # An installer would have listed the file that this test wrote.
     record = re.sub(r"(direct_url\.json),.*", r"\1,,", (info / "RECORD").read_text())
     (info / "RECORD").write_text(record)
     told = env.run("gradient-coding doctor")
@@ -278,7 +278,7 @@ def test_it_is_repaired_from_where_it_came(env, tmp_path):
     (env.site / "fastgc" / "__init__.py").unlink()
     url, folder = "https://example.org/x", tmp_path.as_uri()
     for origin, again in (
-        ({"url": f"{folder}/x.whl", "archive_info": {}}, f"gradient-coding=={VERSION}"),  # is gone
+        ({"url": f"{folder}/x.whl", "archive_info": {}}, f"gradient-coding=={VERSION}"),  # no file
         ({"url": url, "archive_info": {}}, url),
         ({"url": url, "vcs_info": {"vcs": "git", "commit_id": "abc"}}, f"git+{url}@abc"),
         ({"url": folder, "dir_info": {}}, str(tmp_path)),
@@ -293,7 +293,7 @@ def test_it_is_repaired_from_where_it_came(env, tmp_path):
 
 
 def test_folders_of_packages(env, tmp_path):
-    """`pip install --target`, whose list of files has its commands in another folder."""
+    """`pip install --target` lists its commands in another folder than it installs them to."""
     env.run(f"python -m pip install --quiet --no-deps --target {tmp_path / 'to'} gradient-coding")
     told = env.run("python -m gradient_coding doctor", PYTHONPATH=str(tmp_path / "to"))
     assert "Nothing is wrong." in told
@@ -329,7 +329,7 @@ def test_it_needs_nothing_and_imports_little():
         "print(sorted({*sys.modules} - before));"
         "import gradient_coding.__main__; print('fastgc' in sys.modules, 'numpy' in sys.modules)"
     )
-    # Without site: what finds an editable installation imports modules as it does.
+    # -S: site imports modules of its own to find editable installations.
     command = [sys.executable, "-S", "-c", source]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.splitlines() == ["['gradient_coding']", "False False"]

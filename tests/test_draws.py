@@ -1,4 +1,4 @@
-"""Random delays of simulated rounds: numbers by the book, and laws by theirs."""
+"""Random delays of simulated rounds: numbers are SplitMix64's, and times follow their laws."""
 
 import math
 
@@ -27,7 +27,7 @@ def split_mix(key, counter):
 
 
 def key_of(number):
-    """The key whose first number is this one."""
+    """Return the key whose first random number is `number`."""
 
     def unshifted(z, by):
         x = z
@@ -41,7 +41,7 @@ def key_of(number):
 
 
 def test_the_generator_of_these_tests():
-    # the numbers of seed 1234567 that other implementations are checked with
+    # Other implementations are checked with these numbers of seed 1234567.
     expected = [6457827717110365317, 3203168211198807973, 9817491932198370423]
     assert [split_mix(1234567, i) for i in (1, 2, 3)] == expected
     assert all(split_mix(key_of(r), 1) == r for r in (*expected, 0, 1, MASK))
@@ -53,7 +53,7 @@ def plan_of(n, key=5, onset=1.0, shift=0.0, scale=1.0, power=0.0, load=0.0, work
 
 
 def truth(plan, first, rounds):
-    """Times in extended precision."""
+    """Return the times in extended precision."""
     n = plan.given.shape[1]
     shift, scale, power, load, work = (each[:n] for each in plan[2:7])
     wait, whole = np.empty((2, rounds, n))
@@ -79,7 +79,7 @@ def test_numbers_and_times(n, at_each_level):
     for plan in (plan_of(n), plan_of(n, 7, 0.0, 0.1, 2.0, load=3, work=0.5), several):
         for first in (0, 3):
             expected = truth(plan, first, rounds)
-            # exponents of up to 36 are rounded, too
+            # Exponents of up to 36 are rounded, too.
             bound = 1e-14 if plan.power.any() else 1e-15
             for _ in at_each_level():
                 for found, true in zip(plan.draw(first, rounds), expected, strict=True):
@@ -91,7 +91,7 @@ def test_numbers_and_times(n, at_each_level):
     [0, 1, 0xFFF, 0x1000, MASK, MASK - 0x1000, 1 << 63, (1 << 63) - 1, 0x4AFB0CCC06219 << 12],
 )
 def test_the_ends_of_the_range(number, at_each_level):
-    """The first random number is this one: also those nearest to 0, 1 and 1 - sqrt(1/2)."""
+    """The first random number is a given one, such as those nearest to 0, 1 and 1 - sqrt(1/2)."""
     for power in (0.0, 1 / 1.5, 18.0):
         plan = plan_of(1, key_of(number), power=power)
         true = truth(plan, 0, 1)[0]
@@ -146,7 +146,7 @@ def test_laws(model):
         plan = kernels.unchecked.DelayPlan.of(np.uint64(key), 1.0, *law, np.zeros(8), np.zeros(8))
         wait = plan.draw(0, much(5000, 2000))[0]
         assert stats.kstest(wait.ravel(), model.cdf).pvalue > 1e-3
-        # neither workers of a round nor rounds of a worker know of each other
+        # Workers of a round are independent, and so are rounds of a worker.
         u = model.cdf(wait)
         for one, other in ((u[:, 0], u[:, 1]), (u[1:, 3], u[:-1, 3])):
             assert abs(np.corrcoef(one, other)[0, 1]) < 4 / math.sqrt(one.size)
@@ -166,7 +166,7 @@ def test_threads_change_nothing(split_over):
 
 
 def test_simulated_rounds_do_not_depend_on_how_they_are_cut(at_each_level, monkeypatch):
-    """Simulations draw and use a few rounds at a time: what they find is that of all at once."""
+    """Simulations draw a few rounds at a time; results are those of all rounds at once."""
     code, n, rounds = ReedSolomon(20, stragglers=4), 20, much(700, 150)
     given = np.random.default_rng(0).random((rounds, n))
     for name, late in (("known law", Exponential(0.1)), ("drawn by the model", Empirical(given))):
@@ -184,7 +184,7 @@ def test_simulated_rounds_do_not_depend_on_how_they_are_cut(at_each_level, monke
 
 
 class Slower(Pareto):
-    """Derived from a law that is known: what it draws is its own affair."""
+    """A subclass of a known law, whose own `draw` must be used."""
 
     def _draw(self, rng, rounds, workers):
         return 2 * super()._draw(rng, rounds, workers)
@@ -213,7 +213,7 @@ def test_which_laws_are_known():
 
 
 def test_what_the_kernels_draw_is_what_models_draw():
-    """The same distribution of times, one by compiled draws and one by the model's own."""
+    """Compiled draws and the model's own have the same distribution of times."""
     stats = pytest.importorskip("scipy.stats")
 
     class Same:
@@ -231,19 +231,19 @@ def test_what_the_kernels_draw_is_what_models_draw():
 
 
 def test_ties_are_fair():
-    """Of workers that answer at once each is the first as often: nobody waits for it in vain."""
+    """Of workers that answer at the same time, each is first equally often."""
     n, rounds = 6, much(6000, 3000)
 
     class Slow:
-        """One worker later than the others, which come at the same moment."""
+        """A delay model: one worker is late, and the others come at the same moment."""
 
         def sample(self, round, workers, seed):
             return np.array([2.0] + [1.0] * (workers - 1))
 
-    # how many came of three batches held by two workers each, when all three are there
+    # The number of messages until all three batches have come, each held by two workers.
     code = fastgc.FractionalRepetition(n, stragglers=1)
     run = simulate(code, None, cost=1.0, rounds=rounds)
-    # the mean number of draws without replacement until every of three pairs has come
+    # The mean number of draws without replacement until each of three pairs has come.
     expected = 7 * (3 / 3 - 3 / 5 + 1 / 7)
     error = run.workers.std() / math.sqrt(rounds)
     assert abs(run.mean_workers - expected) < 4 * error

@@ -1,4 +1,4 @@
-"""Messages that are sums of two blocks: their decoding vectors, against least squares."""
+"""Messages that are sums of two blocks: their decoding vectors agree with least squares."""
 
 import itertools
 from functools import partial
@@ -20,7 +20,7 @@ filled = partial(kernel_table.filled, kernels.unchecked.bind_edges)
 
 
 def matrix(plan, survivors):
-    """What each message is a sum of, a column for each partition."""
+    """Return the matrix of messages, with a column for each partition."""
     held = np.zeros((len(survivors), plan.weight.size))
     for row, i in zip(held, survivors, strict=True):
         row[plan.ends[i]] = 1
@@ -28,7 +28,7 @@ def matrix(plan, survivors):
 
 
 def check(plan, survivors, longer=1.01):
-    """The kernel's vector is of least residual, and hardly longer than the shortest such."""
+    """Require that the kernel's vector has the least residual and is nearly the shortest."""
     B = matrix(plan, survivors)
     best = np.linalg.lstsq(B.T, np.ones(B.shape[1]))[0] if len(survivors) else np.zeros(0)
     least = np.linalg.norm(best @ B - 1)
@@ -75,7 +75,7 @@ def test_any_graph(vertices, count, need, seed):
     plan = kernels.unchecked.EdgesPlan(ends, rng.integers(1, 5, size=vertices).astype(float), need)
     survivors = rng.permutation(count)[: rng.integers(count + 1)].tolist()
     check(plan, survivors)
-    # whatever the order in which they came, and in every backend
+    # The order in which messages came does not matter, nor does the backend.
     status, vector = filled(plan, survivors)
     if status == Status.OK:
         again = np.sort(survivors).astype(np.int64)
@@ -96,7 +96,7 @@ def test_large_ones(lost):
 
 
 def test_long_paths():
-    # where conjugate gradients end before they have come near, what is left goes along the tree
+    # If conjugate gradients end early, the rest is solved along a spanning tree.
     n = 2000
     ends = np.stack([np.arange(n), np.arange(n) + 1], axis=1)
     for closed in (False, True):

@@ -1,4 +1,4 @@
-"""The local engine. No test asserts a time; a delay of ABSENT is one that no test waits for."""
+"""The local engine. No test asserts a time; no test waits for a worker whose delay is ABSENT."""
 
 import errno
 import gc
@@ -76,7 +76,7 @@ def test_every_round_gives_the_sum_of_all_partial_gradients(code, dtype, p):
 
 
 def test_late_worker_jumps_to_the_newest_parameters():
-    # With one straggler tolerated among two workers, either can answer alone.
+    # Either of the two workers can answer alone.
     out = np.empty(3)
     with LocalCluster(ReedSolomon(2, 2, stragglers=1), [1.0, 2.0], np.multiply, 3) as cluster:
         zero, one = *pids(0), *pids(1)
@@ -92,7 +92,7 @@ def test_late_worker_jumps_to_the_newest_parameters():
         assert report.stale in (0, 1)  # whether it began before the new round did
         np.testing.assert_allclose(out, 60.0)
 
-        # Worker 0 has not begun to read the parameters of round 1: they stay where they are.
+        # Worker 0 has not begun to read the parameters of round 1, so they must stay in place.
         for number in range(2, 6):
             report = cluster.step(np.full(3, float(number)), out)
             assert report.survivors.tolist() == [1]
@@ -115,7 +115,7 @@ def test_message_that_comes_between_two_rounds_is_stale_in_the_second():
         os.kill(one, signal.SIGSTOP)
         assert cluster.step(np.ones(1), out).stale == 0
         os.kill(one, signal.SIGCONT)
-        time.sleep(0.1)  # so that it comes now; if it does not, the assertions hold all the same
+        time.sleep(0.1)  # time for it to come; the assertions hold even if it does not
         os.kill(zero, signal.SIGSTOP)
         report = cluster.step(np.full(1, 2.0), out)
         assert report.stale == 1
@@ -159,7 +159,7 @@ def test_killed_workers_are_stragglers_until_too_many_are(seed, caplog):
             killed.append(int(victim))
             if not code.decodable(alive):
                 break
-        # The last death may become known a round later.
+        # The master may notice the last death a round later.
         with pytest.raises(NotDecodableError, match=str(killed[-1])) as caught:  # noqa: PT012
             while True:
                 cluster.step(np.ones(5), out)
@@ -193,7 +193,7 @@ def test_death_during_a_round():
 
 
 def test_raising_gradient_names_worker_and_partition_and_ends_all():
-    shards = [1.0, 1.0, np.ones(4)]  # four do not fit in five
+    shards = [1.0, 1.0, np.ones(4)]  # a shard of four does not broadcast to five
     cluster = LocalCluster(Uncoded(3, 3), shards, np.multiply, 5)
     processes = pids()
     assert len(processes) == 3
@@ -212,7 +212,7 @@ def test_raising_gradient_names_worker_and_partition_and_ends_all():
 @pytest.mark.parametrize(
     ("gradient", "match"),
     [
-        ("{}['é' * 100_000 + ' the end']", "the end"),  # beyond the space for it
+        ("{}['é' * 100_000 + ' the end']", "the end"),  # longer than the space for it
         ("exit(shard)", "SystemExit: 3"),
         ("theta.fill(0)", "read-only"),
     ],
@@ -303,7 +303,7 @@ def test_two_clusters_at_once():
 
 
 def test_workers_import_what_the_master_does(tmp_path):
-    """A folder named fastgc where the program is run, a checkout for one, is nobody's business."""
+    """A folder named fastgc in the working directory, such as a checkout, changes nothing."""
     (tmp_path / "fastgc").mkdir()
     (tmp_path / "fastgc" / "__init__.py").write_text("raise ImportError('not this one')")
     source = """
@@ -417,7 +417,7 @@ def test_times_of_computations_count_for_each_partition():
     np.testing.assert_allclose(
         sample_delays(each, code.scheme.loads, 5, 7), once * code.scheme.loads
     )
-    # An object that only samples is of delays, as ever.
+    # An object that only has `sample` is still a delay model.
     assert sample_delays(Delays([1.0] * 4), code.scheme.loads, 0, 7) == [1.0] * 4
     assert sample_delays(None, code.scheme.loads, 0, 7) == [0.0] * 4
 
@@ -475,7 +475,7 @@ SCRIPT = """
 
 @pytest.fixture
 def program(tmp_path):
-    """Start a program that uses a cluster; what it starts shares its standard error."""
+    """Start a program that uses a cluster; its child processes share its standard error."""
     script = tmp_path / "program.py"
     script.write_text(textwrap.dedent(SCRIPT))
     started = []
@@ -499,8 +499,8 @@ def program(tmp_path):
             process.communicate()
 
 
-# communicate() returns at the end of standard error, hence not before the last process that holds
-# it, master, worker or helper, has ended.
+# communicate() returns at the end of standard error: when the last process that holds it (master,
+# worker or helper) has ended.
 
 
 def test_program_that_forgets_to_close(program):
@@ -586,20 +586,20 @@ def test_coded_data(nodes):
 
 
 def test_a_late_worker_leaves_a_round_between_two_messages():
-    # It was handed the first two rounds only, sees that neither is the newest, and asks for it.
+    # The worker was handed only the first two rounds. It sees that neither is the newest.
     check_leaving_between_messages(LocalCluster, lambda _: (*pids(0), *pids(1)), stale=0)
 
 
 def test_what_a_straggler_sent_counts():
     out = np.empty(1)
-    # worker 0: partitions 0, 1; worker 1: 1, 2; worker 2: 2, 0. Worker 2 is late.
+    # Partitions of worker 0: 0, 1; of worker 1: 1, 2; of worker 2: 2, 0. Worker 2 is late.
     delays = Delays([0.0, 0.0, ABSENT])
     with LocalCluster(
         Uncoded(3, load=2), [1.0, 2.0, 4.0], np.multiply, 1, delays=delays
     ) as cluster:
         report = cluster.step(np.ones(1), out)
         assert sorted(report.survivors.tolist()) == [0, 1]
-        assert report.messages in (3, 4)  # worker 0's second may come before worker 1's
+        assert report.messages in (3, 4)  # worker 0's second message may precede worker 1's
         assert out[0] == 7.0
 
 
@@ -626,7 +626,7 @@ def test_dead_workers_of_several_messages():
 
 def test_a_failure_names_the_partition_of_a_later_message():
     failing = Remote("lambda theta, shard, out: out.fill(1 / shard)")
-    # worker 0 fails in its second message, which is waited for
+    # Worker 0 fails in its second message, for which the round waits.
     code = Uncoded(1, 2, load=2)
     with (
         LocalCluster(code, [1.0, 0.0], failing, 1) as cluster,
@@ -636,13 +636,13 @@ def test_a_failure_names_the_partition_of_a_later_message():
 
 
 def test_no_worker_stays_behind():
-    """A worker slower than the rounds joins the newest one whenever it has sent a message.
+    """A worker slower than the rounds joins the newest one after each message.
 
-    Were it to take up whatever it was handed, it would be some rounds behind for good: it then
-    took part in 6 of 60 rounds, instead of 38.
+    If it took up each round in the order handed to it, it would stay behind for good: it then took
+    part in 6 of 60 rounds instead of 38.
     """
     out, took_part, rounds = np.empty(1), 0, much(60, 30)
-    # seconds before each of four messages
+    # Seconds before each worker's messages.
     delays = Delays(*[[0.015, 0.01, 0.01, 0.01, 0.01, 0.01]] * rounds, per="computation")
     with LocalCluster(Uncoded(6, load=4), [1.0] * 6, np.multiply, 1, delays=delays) as cluster:
         for number in range(rounds):
@@ -661,7 +661,7 @@ def test_a_timeout_beyond_all_bounds(timeout):
 
 # --------------------------------------------------------------------------- some of the workers
 
-# Shards are a number and a file, where whoever computes on it leaves its process id.
+# A shard is a number and a file, to which each process that computes on it appends its id.
 LOGGED = Remote(
     "lambda theta, shard, out: (out.fill(theta[0] * shard[0]), "
     "shard[1].open('a').write(f'{__import__(\"os\").getpid()}\\n'))"
@@ -673,7 +673,7 @@ def logged_shards(values, folder):
 
 
 def calls(shard):
-    """Process ids of those who computed on it."""
+    """Return the ids of the processes that computed on a shard."""
     return list(map(int, shard[1].read_text().split())) if shard[1].exists() else []
 
 
@@ -687,7 +687,7 @@ def calls(shard):
     ids=repr,
 )
 def test_rounds_of_groups(code):
-    """Each group's gradient is that of its partitions; odd p, so that complex ones are padded."""
+    """Each group's gradient is that of its partitions; p is odd, so complex codes pad."""
 
     class Random:
         def sample(self, round, workers, seed):
@@ -725,7 +725,7 @@ def test_only_those_asked_compute(tmp_path):
             cluster.collect(np.ones(1), rnd, rnd.workers)
     assert calls(shards[2]) == [process[2]] * 2
     assert calls(shards[3]) == [process[3]] * 2
-    for j in (0, 1):  # one of them may have ended before it was at it
+    for j in (0, 1):  # the round may end before one of them begins
         assert 1 <= len(calls(shards[j])) <= 2
         assert set(calls(shards[j])) <= {process[0], process[1]}
     assert calls(shards[4]) == calls(shards[5]) == []
@@ -745,13 +745,13 @@ def test_a_late_worker_that_is_not_asked_is_handed_nothing(tmp_path):
         os.kill(late, signal.SIGSTOP)
         assert set(run(0, 1).survivors.tolist()) & {2, 3} == {3}
         for _ in range(3):
-            assert run(0).stale in (0, 1)  # of the other member of group 0
-        os.kill(late, signal.SIGCONT)  # it sees that what it has in hand is not the newest
+            assert run(0).stale in (0, 1)  # a message of group 0's other member
+        os.kill(late, signal.SIGCONT)  # it sees that its rounds in hand are not the newest
         for _ in range(5):
             run(0)
             time.sleep(0.01)
         assert calls(shards[1]) == [three]
-        # and is there when it is asked again
+        # It is there when it is asked again.
         os.kill(three, signal.SIGSTOP)
         assert run(1).survivors.tolist() == [2]
         os.kill(three, signal.SIGCONT)
@@ -817,7 +817,7 @@ def test_no_worker_asked_returns_at_once():
 
 
 def test_those_asked_must_suffice():
-    """What would never be ready is not waited for."""
+    """The engine does not wait for a round that can never be ready."""
     for asked, missing in (([], 3), ([0, 2], 1), ([3, 3], 2)):
         code = ReedSolomon(4, stragglers=1)
         cluster = LocalCluster(code, [1.0] * 4, np.multiply, 1)
@@ -850,12 +850,12 @@ def test_dead_workers_of_groups():
     with LocalCluster(code, [1.0] * 5, np.multiply, 1, patience=0) as cluster:
         run(0, 1)
         end(1)
-        for _ in range(3):  # group 0 is lost, but not asked
+        for _ in range(3):  # group 0 is lost, but it is not asked
             report = run(1)
             np.testing.assert_allclose(rnd.gradient(1), 3.0)
         assert report.lost == (1,)
         end(4)
-        run(1)  # tolerated
+        run(1)  # the code tolerates this loss
         np.testing.assert_allclose(rnd.gradient(1), 3.0)
         with pytest.raises(NotDecodableError, match=r"workers \[1, 4\] have died") as caught:
             run(0, 1)
@@ -895,7 +895,7 @@ def test_a_tracker_does_not_wait_for_those_not_asked():
     ],
 )
 def test_errors_in_rounds_of_groups_close(shards, error, match):
-    """They name workers as the whole code numbers them."""
+    """Errors name workers by their numbers in the whole code."""
     code = Grouped([Uncoded(1), Uncoded(2)])
     cluster = LocalCluster(code, shards, np.multiply, 3)
     rnd = code.group_round(3)
@@ -951,17 +951,17 @@ def test_mini_batches_are_drawn_by_workers():
 
 @pytest.mark.parametrize("name", ["pipe", "set_blocking", "memfd_create", "ftruncate"])
 def test_a_start_that_the_system_refuses_leaves_nothing(name, monkeypatch):
-    """Whichever call fails, its own error is raised, and no file stays open."""
+    """Whichever call fails, its own error is raised and no file stays open."""
     usual, errors = getattr(os, name, None), set()
     if usual is None:
         pytest.skip(f"this system has no {name}")
 
     def open_files():
-        gc.collect()  # what an error holds
+        gc.collect()  # an error may hold references to files
         return len(os.listdir("/proc/self/fd"))
 
     with LocalCluster(Uncoded(2), [1.0, 2.0], np.multiply, 2):
-        pass  # what is opened once is open now
+        pass  # opens what stays open for the program's life
     for number in much(range(50), range(0, 50, 7)):
         calls = iter(range(50))
 

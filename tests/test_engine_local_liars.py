@@ -1,7 +1,7 @@
-"""Workers of a local cluster that write wherever they can, and tell what no worker tells.
+"""Workers of a local cluster that write wherever they can, and report what no honest worker does.
 
-Each liar is a program that runs in its worker, and knows the memory and the files that it has. The
-adversary tells how one is made, and draws others at random.
+Each liar is a program in its worker, which knows the memory and the files that the worker has.
+tests/adversary.py explains how liars are made, and draws more at random.
 """
 
 import time
@@ -29,7 +29,7 @@ def nothing_left():
 
 
 def expelled(lie, code=None, **options):
-    """Steps until the liar was replaced, all of which are exact."""
+    """Step until the liar is replaced; all steps must be exact."""
     code = ReedSolomon(4, stragglers=2) if code is None else code
     shards = [float(j + 1) for j in range(code.scheme.shard_count)]
     with LocalCluster(code, shards, liar(lie), P, timeout=10.0, **options) as cluster:
@@ -91,7 +91,7 @@ def test_one_that_never_reads_its_questions_holds_nobody_up():
         for number in range(3000):
             cluster.step(np.ones(P), out) if number in (0, 2999) else None
             cluster.transport.ask(1, Question(number, 0, 7))
-        assert cluster.transport._unsent[1]  # the line is full, to within a part of a question
+        assert cluster.transport._unsent[1]  # the line is full, and holds a part of a question
         assert len(cluster.transport._questions[1]) < 3000
     np.testing.assert_allclose(out, 4.0)
 
@@ -123,7 +123,7 @@ arrays.news[1][0] = told + 1
 
 
 def test_nobody_changes_the_size_of_memory():
-    """Whoever reads beyond its end dies by SIGBUS."""
+    """A process that reads beyond the end of shrunk memory dies by SIGBUS."""
     lie = """
 for file in files():
     for size in (0, 1, 1 << 30):
@@ -138,7 +138,7 @@ for file in files():
 
 @pytest.mark.parametrize("way", ["map", "write", "seal", "protect"])
 def test_nobody_writes_to_the_parameters(way):
-    """All would compute the same wrong gradient, which no comparison finds."""
+    """Otherwise all would compute the same wrong gradient, which no comparison finds."""
     lie = {
         "map": """
 for file in files():
@@ -176,7 +176,7 @@ if ctypes.CDLL(None).mprotect(ctypes.c_void_p(at), ctypes.c_size_t(4096), 3) == 
 
 @pytest.mark.parametrize("own", [False, True])
 def test_what_is_decoded_is_what_was_verified(own, tmp_path):
-    """Workers change their messages once these were compared, before they are decoded."""
+    """Workers change their messages after the comparison and before decoding."""
     lie = f"""
 def later():
     while not os.path.exists({str(tmp_path / "go")!r}):
@@ -201,7 +201,7 @@ if round == 0:
 
 @pytest.mark.parametrize("copies", [1, 2])
 def test_nobody_writes_to_messages_of_others(copies, monkeypatch):
-    """Both copies of a message would be wrong, and verified; or one, and who is honest accused."""
+    """Otherwise both copies of a message could be wrong and verified, or the honest be accused."""
     lie = f"""
 def overwrite():
     until = time.monotonic() + 0.2
@@ -239,7 +239,7 @@ threading.Thread(target=overwrite, daemon=True).start()
 @pytest.mark.long
 @pytest.mark.parametrize(("ask", "rounds"), [(False, 5000), (True, 1000)])
 def test_random_liars_of_memory(ask, rounds):
-    """None of their lies is verified, nobody else is accused or dies, and no round hangs."""
+    """No lie is verified, nobody else is accused or dies, and no round hangs."""
     code = FractionalRepetition(6, stragglers=2)
     shards = [float(j + 1) for j in range(6)]
     rng = np.random.default_rng(1)

@@ -1,4 +1,4 @@
-"""Objects in memory that processes share: whose arrays lie there, and belong to nobody else."""
+"""Objects in shared memory: their arrays lie there, and other owners' memory is not used."""
 
 import os
 import threading
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.any_backend
 
 
 def loaded(memory):
-    """What another process would get."""
+    """Return what another process would get."""
     return Memory(memory.nbytes, os.dup(memory.fd), "copy").load()
 
 

@@ -1,4 +1,4 @@
-"""The MPI engine, in programs run by mpiexec. No test asserts a time but that a job ends."""
+"""The MPI engine, in programs run by mpiexec. No test asserts a time, except that a job ends."""
 
 import contextlib
 import os
@@ -23,13 +23,13 @@ BESIDE = Path(sys.executable).with_name("mpiexec")
 MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")
 
 pytestmark = [
-    pytest.mark.any_backend,  # the master's backend is the workers', which the conformance tests
+    pytest.mark.any_backend,  # conformance tests check that workers use the master's backend
     pytest.mark.skipif(
         find_spec("mpi4py") is None or MPIEXEC is None, reason="needs the extra mpi"
     ),
 ]
 
-SECONDS = 100.0  # for a job to end, on a machine that is busy with others
+SECONDS = 100.0  # time for a job to end on a busy machine
 
 PROGRAM = """
 import os, signal, sys, threading, time
@@ -87,14 +87,14 @@ class Job:
                 **os.environ,
                 name: value,
                 "OMP_NUM_THREADS": "1",
-                "OMPI_ALLOW_RUN_AS_ROOT": "1",  # what Open MPI would refuse
+                "OMPI_ALLOW_RUN_AS_ROOT": "1",  # otherwise Open MPI refuses
                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                 "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
             },
         )
 
     def end(self, seconds=SECONDS):
-        """Wait for the end; no process is left then."""
+        """Wait for the end, and require that no process is left."""
         try:
             self.out, self.err = self.process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -473,7 +473,7 @@ def test_rank_that_hangs_at_the_end_is_named_and_the_job_aborted(tmp_path):
 
 @pytest.mark.parametrize("status", [0, pytest.param(3, marks=pytest.mark.long)])
 def test_job_ends_with_a_word_when_a_worker_exits(tmp_path, status):
-    """Not with status 0, by chance, as if all had ended well; processes it forked may exit."""
+    """The job never ends with status 0, as if all were well; processes it forked may exit."""
     job = Job(
         tmp_path,
         4,
@@ -513,7 +513,7 @@ def test_job_ends_when_a_rank_is_killed(tmp_path):
         """,
     ).end()
     assert job.process.returncode != 0
-    assert "9" in job.err + job.out  # the signal, in the words of mpiexec
+    assert "9" in job.err + job.out  # mpiexec names the signal
 
 
 @pytest.mark.parametrize(
@@ -587,7 +587,7 @@ def test_command(tmp_path):
     file = tmp_path / "history.json"
     job = Command(
         5,
-        *("train", "--engine", "mpi", "-s", "1", "--rounds", "3"),  # a worker for each rank
+        *("train", "--engine", "mpi", "-s", "1", "--rounds", "3"),  # one worker per rank
         *("--compare", "uc-mmc:load=2", "--json", str(file)),
     ).end()
     assert job.process.returncode == 0, job.err

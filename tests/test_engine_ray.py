@@ -1,7 +1,7 @@
-"""The Ray engine. No test asserts a time; a delay of ABSENT is one that no test waits for.
+"""The Ray engine. No test asserts a time; no test waits for a worker whose delay is ABSENT.
 
-All clusters of this file share one Ray, which a cluster of its own keeps. What needs Ray to start,
-to end or to be somebody else's happens in programs of their own.
+All clusters of this file share one Ray, which an extra cluster keeps alive. Tests of how Ray
+starts, ends or is shared run programs of their own.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ PATIENCE = 120.0  # seconds for a restart on a busy machine
 
 
 def pids(cluster):
-    """Process of each worker, which has to be alive and idle."""
+    """Return the process id of each worker, which has to be alive and idle."""
     actors = cluster.transport._actors
     return ray.get(
         [
@@ -66,7 +66,7 @@ def pids(cluster):
 def exists(pid):
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
-    except (FileNotFoundError, ProcessLookupError):  # it ended before, or while it was read
+    except (FileNotFoundError, ProcessLookupError):  # the process ended before or during reading
         return False
     return state != "Z"
 
@@ -87,7 +87,7 @@ def session():
 
 @pytest.fixture(autouse=True)
 def limit():
-    """Ends a test that hangs: with the stacks of all threads, and the whole run."""
+    """End the whole run if a test hangs, and print the stacks of all threads."""
     import faulthandler
 
     faulthandler.dump_traceback_later(600, exit=True)
@@ -102,7 +102,7 @@ def limit():
     ("code", "dtype", "p"),
     [
         (ReedSolomon(4, stragglers=1), np.float64, 7),
-        (ReedSolomon(3, stragglers=1), np.float32, 40_000),  # through the object store
+        (ReedSolomon(3, stragglers=1), np.float32, 40_000),  # so long that the object store is used
         pytest.param(Uncoded(3, load=2), np.float64, 1, marks=pytest.mark.long),
         (Uncoded(2, 4, load=3), np.float32, 30_000),
     ],
@@ -117,7 +117,7 @@ def test_every_round_gives_the_sum_of_all_partial_gradients(code, dtype, p):
             theta = rng.integers(-9, 9, p).astype(dtype)
             expected = theta * np.sum(shards, axis=0)
             report = cluster.step(theta, out=out)
-            theta.fill(np.nan)  # they have been copied
+            theta.fill(np.nan)  # parameters have been copied
             np.testing.assert_allclose(out, expected, atol=1e3 * np.finfo(dtype).eps)
             assert report.round == number
             assert report.lost == ()
@@ -193,7 +193,7 @@ def test_forced_survivors_give_what_they_give_on_processes_though_some_are_kille
 
 
 def test_late_worker_jumps_to_the_newest_parameters():
-    # With one straggler tolerated among two workers, either can answer alone.
+    # Either of the two workers can answer alone.
     out = np.empty(3)
     with RayCluster(ReedSolomon(2, 2, stragglers=1), [1.0, 2.0], np.multiply, 3) as cluster:
         zero, one = pids(cluster)
@@ -205,7 +205,7 @@ def test_late_worker_jumps_to_the_newest_parameters():
             np.testing.assert_allclose(out, 3.0 * number)
         os.kill(zero, signal.SIGSTOP)
         os.kill(one, signal.SIGCONT)
-        # It was handed round 0 only; that message is stale, the next is of this round.
+        # The worker was handed only round 0: this message is stale, and its next is of this round.
         report = cluster.step(np.full(3, 20.0), out)
         assert report.survivors.tolist() == [1]
         assert report.stale == 1
@@ -214,7 +214,7 @@ def test_late_worker_jumps_to_the_newest_parameters():
 
 
 def test_a_late_worker_leaves_a_round_between_two_messages():
-    # Its first of round 0 is stale; its second was never asked for.
+    # Its first message of round 0 is stale; the second was never asked for.
     check_leaving_between_messages(RayCluster, pids, stale=1)
 
 
@@ -235,7 +235,7 @@ def test_timeout_names_the_silent():
 
 
 def test_raising_gradient_names_worker_and_partition_and_ends_all():
-    shards = [1.0, 1.0, np.ones(4)]  # four do not fit in five
+    shards = [1.0, 1.0, np.ones(4)]  # a shard of four does not broadcast to five
     cluster = RayCluster(Uncoded(3), shards, np.multiply, 5)
     processes = pids(cluster)
     with pytest.raises(WorkerFailedError) as caught:
@@ -306,7 +306,7 @@ def test_an_actor_that_returns_what_no_worker_does_is_replaced(told):
     code, out = ReedSolomon(4, stragglers=2), np.empty(3)
     shards = [0.0] * 4
     for j in set(code.partitions(0)) - set(code.partitions(1)):
-        shards[j] = 1.0  # what is told next by worker 0, and others that have it
+        shards[j] = 1.0  # on these, worker 0 and other holders return `told` next
     with RayCluster(code, shards, lie, 3, patience=PATIENCE) as cluster:
         until = time.monotonic() + PATIENCE
         deaths = 0
@@ -324,7 +324,7 @@ def test_workers_killed_in_a_round_are_stragglers_and_come_back():
     with RayCluster(code, [1.0] * 5, np.multiply, 3, delays=delays, patience=PATIENCE) as cluster:
         cluster.step(np.ones(3), out)
         before = pids(cluster)
-        cluster.step(np.full(3, 2.0), out)  # 3 and 4 are at this round, for long
+        cluster.step(np.full(3, 2.0), out)  # workers 3 and 4 stay in this round for long
         np.testing.assert_allclose(out, 10.0)
         os.kill(before[3], signal.SIGKILL)
         os.kill(before[4], signal.SIGTERM)
@@ -343,7 +343,7 @@ def test_workers_killed_in_a_round_are_stragglers_and_come_back():
         after = pids(cluster)
         assert after[:3] == before[:3]
         assert not set(after[3:]) & set(before)
-        for worker in (0, 1):  # those who came back are as good as the others
+        for worker in (0, 1):  # workers that came back are as good as the others
             os.kill(after[worker], signal.SIGSTOP)
         while not {3, 4} <= set(go_on(number).survivors.tolist()):
             number += 1
@@ -411,7 +411,7 @@ def test_workers_run_one_thread_each_under_the_backend_of_the_master():
 
 
 def test_partitions_are_in_the_store_once():
-    """Both workers read the same memory, and cannot write to it."""
+    """Both workers read the same memory, and neither can write to it."""
     read_only = Remote("lambda theta, shard, out: out.fill(shard.flags.writeable)")
     shards = [np.ones(100_000)] * 2
     with RayCluster(Uncoded(2, load=2), shards, read_only, 1) as cluster:
@@ -500,7 +500,7 @@ PROGRAM = """
 
 
 def start(body, folder, cwd=None, **environment):
-    """Run a program, whose Ray has a folder to itself."""
+    """Run a program whose Ray has its own folder."""
     program = textwrap.dedent(PROGRAM) + textwrap.dedent(body)
     return subprocess.Popen(
         [sys.executable, "-P", "-W", "error", "-c", program],
@@ -520,7 +520,7 @@ def run(body, folder, cwd=None, **environment):
 
 
 def those_of(folder):
-    """Processes of the Ray that has its folder there."""
+    """Return the processes of the Ray with this folder."""
     found = []
     for line in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -531,7 +531,7 @@ def those_of(folder):
 
 @pytest.fixture
 def folder():
-    """A short name: paths of sockets are below it."""
+    """A folder with a short name, since paths of sockets begin with it."""
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
     yield folder
     await_end(those_of(folder))
@@ -645,7 +645,7 @@ def test_address(folder):
 
 @pytest.mark.long  # starts a Ray of its own
 def test_workers_import_what_the_program_does(folder, tmp_path):
-    """Not the fastgc that lies in the current folder, as in a checkout of it."""
+    """They do not import the fastgc in the working directory, such as a checkout."""
     (tmp_path / "fastgc").mkdir()
     (tmp_path / "fastgc" / "__init__.py").write_text("raise ImportError('of the current folder')")
     assert run("step()", folder, tmp_path)[0] == ""

@@ -1,4 +1,4 @@
-"""The simulated engine: times against simulations, gradients against direct sums."""
+"""The simulated engine: its times agree with simulations, its gradients with direct sums."""
 
 import math
 from array import array
@@ -40,7 +40,7 @@ EACH = pytest.mark.parametrize("code", CODES, ids=repr)
 
 
 class Sampled:
-    """A model of which engines and simulations draw the same."""
+    """A delay model from which engines and simulations draw the same."""
 
     def __init__(self, model):
         self.model, self.per = model, model.per
@@ -104,7 +104,7 @@ def test_rounds_are_those_of_simulations(code, per, options, interrupted):
 
 
 def test_a_round_by_hand():
-    """Worker 0: partitions 0, 1; worker 1: 1, 2; worker 2: 2, 0."""
+    """Worker 0 holds partitions 0, 1; worker 1: 1, 2; worker 2: 2, 0."""
     delays = Delays([5.0, 0.0, 1.0], [0.0, 9.0, 9.0])
     out = np.empty(1)
     with SimulatedCluster(
@@ -117,7 +117,7 @@ def test_a_round_by_hand():
         overhead=0.5,
         interrupted=False,
     ) as cluster:
-        # messages at 2 and 4 (worker 1), 3 and 5 (worker 2), 7 and 9 (worker 0)
+        # Messages come at 2 and 4 (worker 1), 3 and 5 (worker 2), 7 and 9 (worker 0).
         report = cluster.step(np.full(1, 3.0), out)
         assert out == 21.0
         assert report.wait_seconds == 5.0
@@ -125,7 +125,7 @@ def test_a_round_by_hand():
         assert report.survivors.tolist() == [1, 2]
         assert report.arrivals.tolist() == [2.0, 3.0, 4.0, 5.0]
         assert cluster.clock() == 5.5
-        # worker 0 first finishes its message, at 7 - 5.5; then it sends at 3.5 and 5.5
+        # Worker 0 first finishes its message, at 7 - 5.5; then it sends at 3.5 and 5.5.
         report = cluster.step(np.full(1, 1.0), out)
         assert out == 7.0
         assert report.arrivals.tolist() == [3.5, 5.5, 11.0, 11.0]
@@ -138,7 +138,7 @@ def test_a_round_by_hand():
 
 
 def test_delays_are_those_of_processes():
-    """For the same seed, whatever delays come first on one engine come first on the other."""
+    """With the same seed, both engines draw the same delays."""
 
     class Permuted:
         def sample(self, round, workers, seed):
@@ -163,7 +163,7 @@ def test_delays_are_those_of_processes():
     ],
 )
 def test_who_is_late_is_late_on_both_engines(code):
-    """As many as can be missed are away for long; the others are waited for."""
+    """As many workers as a code tolerates are away for long; rounds wait for the others."""
     away = np.zeros(code.n)
     rng = np.random.default_rng(3)
     for worker in rng.permutation(code.n):
@@ -173,7 +173,7 @@ def test_who_is_late_is_late_on_both_engines(code):
     taken = []
     for engine, options in ((LocalCluster, {}), (SimulatedCluster, {"interrupted": False})):
         shards = [1.0] * code.k
-        # in every round: who has not begun with one when it is over takes up the next
+        # In every round, since a worker that has not begun when a round ends takes up the next.
         delays = Delays(*[away] * 4)
         with engine(code, shards, np.multiply, 1, delays=delays, **options) as cluster:
             out = np.empty(1)
@@ -216,7 +216,7 @@ def test_only_those_asked_take_part():
             assert rnd.ready
             held = {j for g in groups for j in code.partitions_of(g)}
             assert set(computed) <= held
-            assert len(set(computed)) == len(computed)  # each once, whoever sends it
+            assert len(set(computed)) == len(computed)  # each once, however many send it
             assert {code.group_of(i) for i in report.survivors.tolist()} == set(groups)
             assert report.received.tolist() == rnd.survivors.tolist()
             assert report.received.dtype == report.survivors.dtype == np.int64
@@ -229,7 +229,7 @@ def test_only_those_asked_take_part():
 
 
 def test_messages_beyond_need_come_but_are_not_used():
-    """Groups {0, 1} and {2, 3}: worker 1 comes between those that are waited for."""
+    """In groups {0, 1} and {2, 3}, worker 1's message comes between the needed ones."""
     code = fastgc.Grouped.repetition(4, 2)
     delays = Delays([1.0, 2.0, 3.0, 4.0])
     cluster = SimulatedCluster(code, [1.0, 10.0], np.multiply, 1, delays=delays, receive=0.25)
@@ -254,7 +254,7 @@ def test_those_not_asked_finish_what_they_are_at():
         rnd.reset(groups)
         return cluster.collect(np.ones(1), rnd, rnd.workers)
 
-    assert run(0, 1).wait_seconds == 2.0  # worker 1 is through at 8, worker 3 at 10
+    assert run(0, 1).wait_seconds == 2.0  # worker 1 ends at 8, worker 3 at 10
     assert run(0).wait_seconds == 1.0
     assert run(0).wait_seconds == 1.0
     assert cluster.clock() == 4.0
@@ -294,11 +294,11 @@ def test_workers_that_never_answer():
     report = cluster.step(np.ones(2), out)
     np.testing.assert_allclose(out, 5.0)
     assert report.wait_seconds == 3.0
-    # those two are away for good, and so the others cannot decode
+    # Two workers are away for good, so the others cannot decode.
     with pytest.raises(fastgc.NotDecodableError, match="2 messages do not determine") as caught:
         cluster.step(np.ones(2), out)
     assert caught.value.missing == 1
-    assert cluster.clock() == 3.0  # as if that round had not been
+    assert cluster.clock() == 3.0  # the failed round took no time
     report = cluster.step(np.ones(2), out)
     assert report.round == 2
     assert sorted(report.survivors.tolist()) == [0, 2, 4]
@@ -333,7 +333,7 @@ def test_a_timeout_in_simulated_time():
     assert cluster.clock() == 3.0
     cluster.step(np.ones(1), out)  # without delays
     np.testing.assert_allclose(out, 4.0)
-    # asked too few: no timeout is waited for
+    # Too few workers are asked, so the engine does not wait for the timeout.
     with pytest.raises(fastgc.NotDecodableError) as caught:
         cluster.collect(np.ones(1), code.round(1), [1, 3])
     assert caught.value.missing == 1
@@ -358,11 +358,11 @@ def test_a_tracker_waits_for_more():
     more = step(2.5e-13)
     assert 12 < more.messages < 20
     assert more.wait_seconds == more.messages
-    # until the time is out, which is when the master goes on
+    # The master waits for the timeout, and goes on.
     with pytest.warns(match="beyond the limit"):
         late = step(2.5e-13, timeout=12.5)
     assert (late.messages, late.wait_seconds) == (12, 12.5)
-    # or no more will come, in the end with a warning
+    # Or no more messages will come; it goes on with a warning.
     with pytest.warns(match="beyond the limit"):
         least = step(1e-30, delays=Delays([*np.arange(1.0, 16.0), *[NEVER] * 5]))
     assert (least.messages, least.wait_seconds) == (15, 15.0)
@@ -391,7 +391,7 @@ def test_messages_of_less_precision(message_dtype):
     given = {"message_dtype": message_dtype, "delays": Delays([0, 0, 9.0, 0, 0])}
     with SimulatedCluster(*arguments, **given) as cluster:
         received = cluster.step(np.ones(4), out).received
-    # the sum of the class that was heard in full, rounded message by message
+    # The sum of the class that was heard in full, rounded message by message.
     messages = [
         code.encode(int(i), [shards[j] for j in code.partitions(i)], message_dtype=message_dtype)
         for i in received
@@ -413,9 +413,9 @@ def test_failing_gradients_and_messages():
 
     cluster = SimulatedCluster(code, [1.0] * 3, write, 1)
     theta = np.ones(1)
-    with pytest.raises(ValueError, match="read-only"):  # as it is for processes
+    with pytest.raises(ValueError, match="read-only"):  # as on processes
         cluster.step(theta, np.empty(1))
-    theta += 1  # but not for the master
+    theta += 1  # the master may write to it
     assert theta == 2
 
 
@@ -480,7 +480,7 @@ def test_steps_refused_are_no_rounds():
         assert rnd.survivors.size == 0
         assert cluster.step(good, out).round == 0
         np.testing.assert_array_equal(out, 3.0)
-        others = array("d", [1.0, 2.0, 4.0])  # memory of others, where it is
+        others = array("d", [1.0, 2.0, 4.0])  # memory of another object, used in place
         cluster.step(others, others)
         assert others.tolist() == [3.0, 6.0, 12.0]
     cluster.close()

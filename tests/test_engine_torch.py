@@ -1,4 +1,4 @@
-"""The engine for torchrun, in programs run by it. No test asserts a time but that a job ends."""
+"""The engine for torchrun, in programs that it runs. No test asserts a time, only that jobs end."""
 
 import os
 import re
@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 pytestmark = pytest.mark.any_backend
 
-SECONDS = 150.0  # for a job to end, on a machine that is busy with others
+SECONDS = 150.0  # time for a job to end on a busy machine
 
 PROGRAM = """
 import os, signal, sys, time
@@ -66,7 +66,7 @@ def hangs(theta, shard, out):
 
 
 def launch(tmp_path, ranks, source, *arguments):
-    """Run what the master does, beside ranks that serve it."""
+    """Run the master's program, with ranks that serve it."""
     path = tmp_path / "program.py"
     master = textwrap.indent(textwrap.dedent(source), "    ")
     path.write_text(f"{PROGRAM}if not TorchCluster.serve():\n{master}")
@@ -88,7 +88,7 @@ def run(ranks, *command):
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
-    """One job for several tests, which say what of its output is theirs: ranks start slowly."""
+    """One job for several tests, each of which reads a part of its output: ranks start slowly."""
     folder = tmp_path_factory.mktemp("job")
     (folder / "deaths").write_text("")
     (folder / "lies").write_text("")
@@ -161,7 +161,7 @@ def test_workers_that_hang_are_stragglers_and_are_ended_in_the_end(job):
 
 
 def test_errors_of_gradients_and_of_the_master_end_the_job(tmp_path):
-    """And what does not fit is told before."""
+    """Arguments that do not fit raise before."""
     job = launch(
         tmp_path,
         3,
@@ -202,7 +202,7 @@ def test_outside_of_torchrun():
 
 
 def test_training_from_the_command_line():
-    """With a worker for each rank but the master."""
+    """Each rank except the master is a worker."""
     job = run(3, "-m", "fastgc", "train", "-s", "1", "--engine", "torch", "--rounds", "4")
     assert job.returncode == 0, job.stderr
     assert job.stdout.count("4/4") + job.stderr.count("4/4") == 1

@@ -1,4 +1,4 @@
-"""ErasureHead's figure: its laws against enumeration, and the simulation against its laws."""
+"""ErasureHead's figure: its laws agree with enumeration, and the simulation with its laws."""
 
 from fractions import Fraction
 from itertools import combinations
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.any_backend
 
 @pytest.mark.parametrize(("n", "copies"), [(6, 1), (6, 2), (8, 4), (9, 3), (6, 6)])
 def test_the_law_of_missing_blocks(n, copies):
-    """Against all sets of workers, exactly; its mean is the hypergeometric formula."""
+    """It is exact over all sets of workers, and its mean is the hypergeometric formula."""
     blocks = n // copies
     for came in range(n + 1):
         counts = [0] * (blocks + 1)
@@ -36,7 +36,7 @@ def test_the_figure():
     assert len(set(names)) == len(names) > 50
     for row in figure.rows:
         assert row.note
-        assert row.paper is None  # nothing is claimed to be printed there
+        assert row.paper is None  # no number is claimed to be printed
         rare = "squared" in row.what and row.closed < 0.05
         assert abs(row.difference) < (0.2 if rare else 0.06), row
     rows = {row.what: row.ours for row in figure.rows}

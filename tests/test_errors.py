@@ -1,4 +1,4 @@
-"""Arguments: what is taken, what is refused, and that refusing writes nothing."""
+"""Arguments that are accepted or refused; refusing writes nothing."""
 
 import inspect
 import pickle
@@ -32,7 +32,7 @@ def canary(size, dtype):
 
 
 def bad_outputs(size, dtype):
-    """Outputs for a vector of this size and dtype that must be refused, and how."""
+    """Yield outputs that must be refused for a vector of this size and dtype, and the error."""
     read_only = canary(size, dtype)
     read_only.flags.writeable = False
     other = np.dtype(np.float32 if dtype == np.float64 else np.float64)
@@ -68,7 +68,7 @@ def test_exceptions_say_what_can_be_handled():
         if inspect.isclass(value):
             assert name in errors.__all__
             assert getattr(fastgc, name) is value
-            takes_more = hasattr(value.__init__, "__code__")  # defined in Python
+            takes_more = hasattr(value.__init__, "__code__")  # it is defined in Python
             arguments = ("this text", 1) if takes_more else ("this text",)
             assert str(value(*arguments)) == "this text"
 
@@ -132,7 +132,7 @@ def test_checks_of_arrays():
 @EVERY_CODE
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_encode_takes_any_layout(code, dtype):
-    """Stacked, separate, strided, reversed, repeated or read-only: one message."""
+    """Stacked, separate, strided, reversed, repeated or read-only inputs give the same message."""
     worker = 3
     partials = partial_gradients(code, dtype=dtype)[code.partitions(worker)]
     w = len(partials)
@@ -168,7 +168,7 @@ def test_encode_takes_any_layout(code, dtype):
 @pytest.mark.parametrize("p", [1, 2])
 @pytest.mark.parametrize("dtype", [np.float32, np.complex128])
 def test_encode_takes_a_single_column(dtype, p):
-    """Where the last axis has one element, its stride may be anything."""
+    """If the last axis has one element, its stride may be anything."""
     w = PACKED.load
     column = np.ones((p, w), dtype).T
     np.testing.assert_allclose(
@@ -286,7 +286,7 @@ def test_decode_takes_any_layout(code, check_finite):
         np.testing.assert_array_equal(again, gradient)
         assert (out[[0, 1, -2, -1]] == 7).all()
         np.testing.assert_array_equal(given, before)
-    whole = code.decode(survivors, stacked)  # nobody said p: the messages' length
+    whole = code.decode(survivors, stacked)  # without p, the messages' length counts
     assert whole.shape == (stacked.shape[1],)
     np.testing.assert_allclose(whole[:P], partials.sum(axis=0), atol=1e-13)
     np.testing.assert_allclose(whole[P:], 0, atol=1e-13)
@@ -352,7 +352,7 @@ def test_decode_names_who_sent_nonsense(code, bad):
                 with pytest.raises(NonFiniteMessageError, match=says) as caught:
                     code.decode(order, given, out)
                 assert caught.value.worker == worker
-                if given[0].dtype == out.dtype:  # then nothing is written
+                if given[0].dtype == out.dtype:  # in this case nothing is written
                     with pytest.raises(NonFiniteMessageError, match=says):
                         code.decode(order, given, given[0][:P])
                 for row, as_it_was in zip(given, before, strict=True):
@@ -365,7 +365,7 @@ def test_decode_names_who_sent_nonsense(code, bad):
 
 @pytest.mark.parametrize("out", [None, np.zeros(4)], ids=["new", "out"])
 def test_a_sum_that_overflows_is_no_fault_of_a_message(out):
-    """Every message is finite; the gradient is not, and that is what comes back."""
+    """Every message is finite, but the gradient is not, and it is returned as it is."""
     messages = np.full((2, 4), np.finfo(float).max)
     assert (Uncoded(2).decode([0, 1], messages, out) == np.inf).all()
 
@@ -403,7 +403,7 @@ def test_no_such_worker(code):
 
 @pytest.mark.any_backend
 def test_coefficients_cannot_be_spoilt():
-    """What a code remembers of itself is handed out read-only."""
+    """Arrays that a code caches are read-only for callers."""
     for array in (PACKED.coefficients(0), PACKED.partitions(0)):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0

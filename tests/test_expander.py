@@ -1,4 +1,4 @@
-"""Codes whose workers are vertices of a graph, and those of random assignments."""
+"""Codes whose workers are vertices of a graph, and codes of random assignments."""
 
 import itertools
 
@@ -25,7 +25,7 @@ GRAPHS = [
 @given(st.sampled_from(GRAPHS), st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
 def test_the_eigenvalue_bounds_what_any_messages_leave(given, seed):
-    # Raviv et al.: whoever chooses the stragglers
+    # Raviv et al.: the bound holds for any choice of stragglers.
     rng = np.random.default_rng(seed)
     code = ExpanderCode(**given, wait=1)
     f = int(rng.integers(1, code.n + 1))
@@ -33,14 +33,14 @@ def test_the_eigenvalue_bounds_what_any_messages_leave(given, seed):
     bound = (code.second / code.load) ** 2 * (code.n - f) / f
     left = code.residual(survivors)
     assert left**2 <= bound + 1e-12
-    # and already by one coefficient for all
+    # One coefficient for all workers already achieves it.
     same = np.full(f, code.n / (code.load * f))
     assert left <= code.residual(survivors, same) + 1e-12
     assert code.residual(survivors, same) ** 2 <= bound + 1e-12
 
 
 def test_the_bound_is_met():
-    # Half of a bipartite graph's workers: nothing of the other side's partitions came.
+    # With half of a bipartite graph's workers, no partition of the other side came.
     code = ExpanderCode(10, graph=GRAPHS[-1]["graph"], wait=5)
     assert code.second == pytest.approx(code.load)
     same = np.full(5, 10 / (code.load * 5))
@@ -85,7 +85,7 @@ def test_loads_of_random_assignments():
     )
     assert loads.min() >= 1
     assert loads.max() <= 12
-    # binomial, but for the few that were regularised or had none
+    # Loads are binomial, except for a few that were regularised or empty.
     k, p = 200, 6 / 200
     assert abs(loads.mean() - 6) < 4 * np.sqrt(k * p * (1 - p) / loads.size) + 0.1
     assert loads.var() == pytest.approx(k * p * (1 - p), rel=0.2)
@@ -132,5 +132,5 @@ def test_the_names_make_one_for_every_n():
     for n, s in itertools.product((4, 7, 20), (0, 1, 3)):
         for name in ("expander", "bgc", "brc"):
             if name == "expander" and s == 0 and n % 2 == 0:
-                continue  # of degree 1: pairs, which are no connected graph
+                continue  # degree 1 gives pairs, which are not connected
             assert codes.make(name, n, stragglers=s).scheme.wait == n - s

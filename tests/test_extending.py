@@ -1,4 +1,4 @@
-"""The files that the pages on adding one's own show: they are what they say, and work."""
+"""The pages on adding your own parts show the files of docs/examples, and these work."""
 
 import math
 import re
@@ -67,7 +67,7 @@ def test_the_delay_model():
         Bursts(length=0)
 
 
-# How long a round waits is decided by its master, which test_conformance.py tests with processes.
+# The master decides how long a round waits; test_conformance.py tests this with processes.
 WAITING = {of_engines.rounds_of_ones_own_end_when_they_say, of_engines.rounds_time_out}
 
 
@@ -84,7 +84,7 @@ def test_the_engine(check):
 
 def test_a_late_thread_leaves_a_round_between_two_messages():
     may_go = [threading.Event(), threading.Event()]
-    late = threading.Event()  # worker 1 is at work on round 0, which it might else never see
+    late = threading.Event()  # worker 1 computes for round 0; otherwise it might skip that round
 
     def gradient(theta, shard, out):
         worker = int(threading.current_thread().name.removeprefix("worker "))
@@ -104,13 +104,13 @@ def test_a_late_thread_leaves_a_round_between_two_messages():
         one.set()
         report = cluster.step(np.full(1, 10.0), out)
         assert report.survivors.tolist() == [1]
-        assert report.stale == 1  # its first of round 0; it was not to compute its second
+        assert report.stale == 1  # its first message of round 0; it must not compute the second
         assert out[0] == 30.0
         zero.set()
 
 
 def test_threads_of_the_engine_end():
-    before = set(threading.enumerate())  # those of other tests may be about to end
+    before = set(threading.enumerate())  # threads of other tests may still be ending
     code = fastgc.Uncoded(4)
     with ThreadCluster(code, [1.0] * 4, np.multiply, 1) as cluster:
         cluster.step(np.ones(1), np.empty(1))
@@ -124,7 +124,7 @@ def test_threads_of_the_engine_end():
 
 
 def test_a_run_on_threads_is_repeated_by_others():
-    """To the last bit, from the messages that came first."""
+    """They agree to the last bit, from the messages that came first."""
     shards = list(np.random.default_rng(0).standard_normal((6, 20)))
     code, out = fastgc.ReedSolomon(6, stragglers=2), np.empty(20)
     received, gradients = [], []

@@ -1,4 +1,4 @@
-"""What is missing is named by the command that installs it."""
+"""If a package is missing, the error names the command that installs it."""
 
 import re
 import tomllib
@@ -19,7 +19,7 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["p
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """A checkout that fastgc would be imported from, and that is not installed."""
+    """A checkout from which fastgc is imported without being installed."""
 
     def missing(name):
         raise metadata.PackageNotFoundError(name)
@@ -56,7 +56,7 @@ def test_messages_name_extras_that_there_are():
     named = {extra for text in sources for extra in re.findall(r"pip_install\('(\w+)'\)", text)}
     assert named == {"cli", "half", "mpi", "parquet", "plot", "planning", "ray", "torch", "train"}
     assert named <= EXTRAS.keys()
-    # no sentence names a distribution by itself, which may be another project's
+    # No text names a distribution literally: that may be another project's.
     assert not [text for text in sources if re.search(r"pip install [\w\"'](?!\{)", text)]
     assert not [text for text in sources if "fastgc[" in text]
 

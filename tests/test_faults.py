@@ -1,4 +1,4 @@
-"""Workers that die, stop and come back. No test passes or fails by how fast anything is."""
+"""Workers that die, stop and come back. No test depends on how fast anything is."""
 
 import contextlib
 import multiprocessing
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.any_backend
 
 
 def pid_of(worker):
-    """Of the process that runs now; None while there is none."""
+    """Return the pid of a worker's process, or None while there is none."""
     return next(iter(pids(worker)), None)
 
 
@@ -55,7 +55,7 @@ def kill(worker):
 
 
 def fatal(path):
-    """A gradient that ends its process where a file holds the shard."""
+    """Return a gradient that ends its process if the file at `path` lists the shard."""
     return Remote(
         "lambda theta, shard, out: __import__('os')._exit(3) "
         f"if str(shard) in open({str(path)!r}).read().split() else out.fill(shard * theta[0])"
@@ -69,7 +69,7 @@ def nothing_left():
 
 
 def steps_until(cluster, holds, out, value=1.0):
-    """Rounds until a report is as wanted; every gradient on the way is right."""
+    """Run rounds until a report `holds`, and return it; every gradient must be right."""
     while True:
         report = cluster.step(np.full(out.size, value), out)
         np.testing.assert_allclose(out, cluster._code.k * value)
@@ -92,7 +92,7 @@ def test_the_dead_come_back():
 
 
 def hurt(cluster, code, seed, pause, hit):
-    """Meanwhile workers are hit, one after the other, as long as no more are lost than may be."""
+    """Hit workers in another thread, one after the other, while no more than s are lost."""
 
     def work(over):
         chance = np.random.default_rng(seed)
@@ -107,7 +107,7 @@ def hurt(cluster, code, seed, pause, hit):
 
 @pytest.mark.parametrize("code", [ReedSolomon(5, stragglers=2), BinaryCode(6, stragglers=2)])
 def test_kills_at_any_moment_change_nothing(code, monkeypatch):
-    """The same bits as a run that nothing happened to, with the same survivors."""
+    """Gradients have the same bits as those of an undisturbed run with the same survivors."""
     monkeypatch.setattr(master, "_LONGEST_PAUSE", 0.05)
     rng = np.random.default_rng(5)
     shards = list(rng.standard_normal((code.k, 40)))
@@ -132,7 +132,7 @@ def test_kills_at_any_moment_change_nothing(code, monkeypatch):
 @pytest.mark.long
 @pytest.mark.parametrize("code", [ReedSolomon(6, stragglers=3), Uncoded(5, 10, load=4)])
 def test_kills_and_stops_in_thousands_of_rounds(code, monkeypatch):
-    """One round after the other: workers are hit while they wake, compute and tell."""
+    """Without pauses between rounds: workers are hit while they wake, compute and report."""
     monkeypatch.setattr(master, "_LONGEST_PAUSE", 0.02)
     out = np.empty(7)
 
@@ -155,7 +155,7 @@ def test_patience_with_too_many_dead(tmp_path):
     cluster = LocalCluster(
         ReedSolomon(4, stragglers=1), [0.0, 1.0, 2.0, 3.0], fatal(doomed), 2, patience=0.5
     )
-    # Every worker has partition 1 or 3, and dies again as soon as it is back.
+    # Every worker holds partition 1 or 3, so it dies again as soon as it is back.
     with pytest.raises(NotDecodableError, match=r"have died and were waited for 0.5 s") as caught:
         cluster.step(np.ones(2), np.empty(2))
     assert len(cluster._lost) > 1
@@ -163,7 +163,7 @@ def test_patience_with_too_many_dead(tmp_path):
 
 
 def test_patience_is_rewarded():
-    """More than s die; the round goes on when they are back, and is as right as any."""
+    """More than s workers die; the round goes on when they are back, and its gradient is right."""
     code, out = Uncoded(3), np.empty(2)
     with LocalCluster(code, [1.0] * 3, np.multiply, 2) as cluster:
         for _ in range(5):
@@ -188,7 +188,7 @@ def test_the_best_of_what_came(tmp_path):
             assert report.lost == (2,)
             np.testing.assert_allclose(report.residual, np.sqrt(1 / 3))
         doomed.write_text("")
-        for _ in range(100):  # it is back after its pause
+        for _ in range(100):  # the worker is back after a pause
             report = cluster.step(np.ones(2), out)
             if report.residual == 0.0:
                 break
@@ -199,18 +199,18 @@ def test_without_any_message_there_is_no_best(tmp_path):
     doomed = tmp_path / "doomed"
     doomed.write_text("1.0")
     cluster = LocalCluster(Uncoded(2), [1.0, 1.0], fatal(doomed), 2, patience=0.2, partial="best")
-    # one of the two may just be back
+    # One of the two may just be back.
     with pytest.raises(NotDecodableError, match=r"workers \[[01](, [01])?\] have died"):
         cluster.step(np.ones(2), np.empty(2))
 
 
 def test_who_comes_back_goes_on_with_what_it_had_not_sent():
-    """What it had sent lies in memory that the round still reads."""
+    """The messages it had sent lie in memory that the round still reads."""
     code, out = Uncoded(2, load=2), np.empty(1)
     calls = []
 
     class Slow:
-        """Worker 0 sends its first message at once; then it waits for long, and is killed."""
+        """Worker 0 sends its first message at once; then it waits long, and is killed."""
 
         per = "computation"
 
@@ -220,20 +220,20 @@ def test_who_comes_back_goes_on_with_what_it_had_not_sent():
     with LocalCluster(code, [1.0, 2.0], np.multiply, 1, delays=Slow()) as cluster:
         hand = cluster.transport.hand
         cluster.transport.hand = lambda *order: (calls.append(order), hand(*order))
-        timer = threading.Timer(0.3, kill, (0,))  # between its messages
+        timer = threading.Timer(0.3, kill, (0,))  # between its two messages
         timer.start()
         cluster._options = replace(cluster._options, survivors=lambda round: np.arange(4))
         cluster.step(np.ones(1), out)
         timer.join()
     assert out[0] == 3.0
     handed = [first for workers, first, _ in calls if 0 in workers]
-    assert handed in ([0], [0, 0], [0, 1])  # by when it was killed
+    assert handed in ([0], [0, 0], [0, 1])  # depending on when it was killed
     if cluster._deaths:
         assert len(handed) == 2
 
 
 def test_a_worker_that_cannot_start_again(tmp_path):
-    """It raises where it starts: an error like any other."""
+    """The worker raises while it starts, which is an error like any other."""
     flag = tmp_path / "flag"
 
     class Shard:
@@ -277,7 +277,7 @@ def test_killed_while_stopped():
 
 
 def test_workers_outlive_the_fork_server():
-    """It ends, and none of them does: none is taken for dead, or started twice."""
+    """The server ends, but no worker does: none is taken for dead or started twice."""
     code, out = ReedSolomon(3, stragglers=1), np.empty(2)
     with LocalCluster(code, [1.0] * 3, np.multiply, 2) as cluster:
         before = cluster.transport.pids()
@@ -286,7 +286,7 @@ def test_workers_outlive_the_fork_server():
             report = cluster.step(np.ones(2), out)
             np.testing.assert_allclose(out, 3.0)
         assert report.deaths == 0
-        os.kill(before[1], signal.SIGKILL)  # started again by another fork server
+        os.kill(before[1], signal.SIGKILL)  # a new fork server starts it again
         steps_until(cluster, lambda report: report.deaths and 1 in report.survivors, out)
         assert report.deaths <= 1
         after = cluster.transport.pids()
@@ -305,7 +305,7 @@ def test_close_ends_workers_of_a_fork_server_that_has_ended(monkeypatch):
     wait_for_ends(*running)
 
 
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of Python 3.12
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # by Python 3.12
 def test_a_fork_of_the_master_leaves_the_cluster_alone():
     code, out = Uncoded(2), np.empty(2)
     with LocalCluster(code, [1.0] * 2, np.multiply, 2) as cluster:
@@ -331,7 +331,7 @@ def test_restarts_leave_no_descriptor_open():
 
 
 def test_data_beyond_what_a_pipe_holds():
-    """The master never waits for a new process to read them: here that would be for ever."""
+    """The master does not wait until a new process reads them: here it would wait for ever."""
     code, out = ReedSolomon(3, stragglers=1), np.empty(2)
     first = Remote("lambda theta, shard, out: out.fill(shard[0] * theta[0])")
     with LocalCluster(code, [np.ones(100_000)] * 3, first, 2) as cluster:
@@ -392,7 +392,7 @@ def test_a_worker_sleeps_as_long_as_it_is_told(spread, sleeps):
     task = Task(code, [1.0, 2.0, "a"], np.multiply, None, 1, float64, 1, float64, spread, 1)
     worker = Worker(0, task, task.data(0))
     assert [worker.sleep_before(index, 6.0) for index in range(3)] == sleeps
-    assert worker.message(np.ones(1), 1, 0) == ([2.0], 4.0)  # and its energy
+    assert worker.message(np.ones(1), 1, 0) == ([2.0], 4.0)  # message and energy
     assert worker.partition == -1
     with pytest.raises(TypeError):
         worker.message(np.ones(1), 2, 0)
@@ -400,7 +400,7 @@ def test_a_worker_sleeps_as_long_as_it_is_told(spread, sleeps):
 
 
 class Script(Master):
-    """A master whose workers do what is written: what each call of listen() tells."""
+    """A master whose workers follow a script: a list of what each call of listen() returns."""
 
     ahead = wanted = 1
 
@@ -431,13 +431,13 @@ def message(worker, round, value=1.0, index=0):
     return Event(Kind.MESSAGE, worker, round, index, np.array([value]))
 
 
-NOTHING = []  # what listen() tells between rounds
-COPIES = FractionalRepetition(4, 1, stragglers=3)  # each worker alone can answer
-REAL = CyclicRepetition(3, stragglers=1)  # any two of them
+NOTHING = []  # what listen() returns between rounds
+COPIES = FractionalRepetition(4, 1, stragglers=3)  # each worker alone suffices
+REAL = CyclicRepetition(3, stragglers=1)  # any two workers suffice
 
 
 def script(code, told, **options):
-    # The transport is the master itself here, and what closes one need not close the other.
+    # Here the master is its own transport: closing the master must not close it again.
     cluster = Script.__new__(Script)
     cluster.close = lambda: None
     Script.__init__(cluster, code, told, **options)
@@ -470,7 +470,7 @@ def test_what_was_sent_before_a_death_is_not_asked_for_again():
             NOTHING,
             [message(1, 0, 1.0, 0), Event(Kind.DIED, 1)],
             [Event(Kind.JOINED, 1), message(0, 0, 2.0, 0), message(0, 0, 4.0, 1)],
-            [Event(Kind.DIED, 0)],  # it has sent all
+            [Event(Kind.DIED, 0)],  # after its last message
             [Event(Kind.JOINED, 0)],
             [message(1, 0, 8.0, 1)],
         ],
@@ -514,7 +514,7 @@ def test_the_dead_are_not_restarted_without_patience():
     [({}, [3, 2, 1, 1]), ({"survivors": lambda round: np.arange(6)}, [1, 1, 1, 1])],
 )
 def test_a_transport_may_wait_for_half_of_the_messages_that_lack(options, wanted):
-    """Of those that any round takes at least; where they are chosen, nobody knows which come."""
+    """It waits for half of the messages still needed; if survivors are chosen, one by one."""
     told = [[message(0, 0), message(1, 0), message(2, 0)], [message(3, 0), message(4, 0)]]
     cluster = script(
         CyclicRepetition(8, stragglers=2), [NOTHING, *told, [], [message(5, 0)]], **options
@@ -526,7 +526,7 @@ def test_a_transport_may_wait_for_half_of_the_messages_that_lack(options, wanted
 
 
 def test_messages_came_when_their_events_say():
-    """Else when they were told."""
+    """Without a time in its event, a message came when the event was returned."""
     cluster = script(Uncoded(3), [NOTHING])
     first, second, third = message(2, 0), message(0, 0), message(1, 0)
     cluster.told += [[first, second, third]]
@@ -534,7 +534,7 @@ def test_messages_came_when_their_events_say():
     first.time, third.time = 1, round(1e9 * (before + 1000.0))
     report = cluster.step(np.ones(1), np.empty(1))
     assert report.received.tolist() == [2, 0, 1]
-    assert report.arrivals[0] == 0.0  # never before the round
+    assert report.arrivals[0] == 0.0  # not before the round began
     assert 0.0 < report.arrivals[1] <= report.wait_seconds
     assert 990.0 < report.arrivals[2] <= 1000.0
 
@@ -549,12 +549,12 @@ def test_a_death_told_twice_counts_once():
 
 
 def test_late_messages_of_several(monkeypatch):
-    """A worker with two rounds in hand is at the newer one as soon as it says so."""
+    """A worker with two rounds in hand is in the newer one after its first message for it."""
     out = np.empty(1)
     cluster = script(Uncoded(2, 4, load=2, tolerance=0.5), [NOTHING])
     cluster.ahead = 2
     cluster.told += [[message(0, 0, index=0), message(0, 0, index=1)]]
-    cluster.step(np.ones(1), out)  # worker 1 has sent nothing of round 0
+    cluster.step(np.ones(1), out)  # worker 1 sends nothing in round 0
     assert cluster._busy == {1: {0}}
     cluster.told += [NOTHING, [message(1, 0, index=0), message(1, 1, index=0)]]
     cluster.told += [[message(0, 1, index=0)]]
@@ -565,7 +565,7 @@ def test_late_messages_of_several(monkeypatch):
 
 
 def test_no_message_came_sooner_than_the_one_before():
-    """Whatever times their workers tell, which they look at before they tell of messages."""
+    """Arrivals never decrease, even if workers report times out of order."""
     cluster, out = script(Uncoded(3), []), np.empty(1)
     now = time.perf_counter_ns()
     late = [replace(message(i, 0), time=now + 10**9 * t) for i, t in ((2, 5), (0, 3), (1, 6))]
@@ -577,7 +577,7 @@ def test_no_message_came_sooner_than_the_one_before():
 
 @pytest.fixture
 def passing(monkeypatch):
-    """Lets time pass where it is written between the events of a script, and only there."""
+    """Let time pass only where numbers stand between the events of a script."""
     now = [0.0]
 
     def timed(cluster):
@@ -603,7 +603,7 @@ def passing(monkeypatch):
 
 
 def test_patience_is_spent_while_those_at_work_are_too_few(passing):
-    """Not after a return, and not anew by those who come back only to die again."""
+    """It is not spent after a return, and not renewed by workers that die again."""
     died, joined = [Event(Kind.DIED, 0)], [Event(Kind.JOINED, 0)]
     told = [NOTHING, died, 3.0, joined, 100.0, died, 50.0]
     cluster, now = passing(script(Uncoded(2), told, patience=5.0))
@@ -636,7 +636,7 @@ def test_each_round_has_its_patience(passing):
 
 
 def test_the_corrupt_are_not_counted_on_while_others_work(passing):
-    told = [NOTHING, [Event(Kind.DIED, 1)], [message(0, 0, np.nan)], 50.0]  # 2 is stopped
+    told = [NOTHING, [Event(Kind.DIED, 1)], [message(0, 0, np.nan)], 50.0]  # worker 2 is silent
     cluster, now = passing(script(REAL, told, verify=True, patience=5.0))
     with pytest.raises(NotDecodableError, match=r"^workers \[1\] have died"):
         cluster.step(np.ones(1), np.empty(1))
@@ -663,7 +663,7 @@ def test_a_tracker_does_not_wait_for_the_dead():
 
 
 def test_deaths_while_starting(passing):
-    """Each is counted, its worker listed once, and it joins only once it was started again."""
+    """Each death counts, its worker is listed once, and it joins only after a restart."""
     died, joined = [Event(Kind.DIED, 0)], [Event(Kind.JOINED, 0)]
     told = [NOTHING, died, died, joined, 0.2, joined, died, [message(1, 0)]]
     cluster, _ = passing(script(BinaryCode(2, stragglers=1), told))
@@ -673,7 +673,7 @@ def test_deaths_while_starting(passing):
 
 
 def test_who_is_late_or_not_asked(passing):
-    """Rounds are handed to who is asked and free; when the time is out, the silent are named."""
+    """Workers that are asked and free get the round; at the timeout, silent ones are named."""
     code = Grouped.repetition(6, 2)  # groups of three
     rnd = code.group_round(1)
     cluster, now = passing(
@@ -717,7 +717,7 @@ def test_errors_of_time_name_no_empty_list(passing, told, says):
 
 
 class Agreeing(Gathering):
-    """Wants two messages that are the same."""
+    """A round that waits for two equal messages, and never has them."""
 
     ready, survivors = False, np.empty(0, dtype=np.int64)
 
@@ -739,7 +739,7 @@ def test_nobody_is_named_where_nobody_is_corrupt():
 
 
 def test_two_rounds_in_hand():
-    """One that left the older of them is at the newer, and is not handed it again."""
+    """A worker that left the older round is in the newer one, and is not handed it again."""
     cluster = script(COPIES, [NOTHING, [message(0, 0)], NOTHING])
     cluster.ahead = 2
     cluster.step(np.ones(1), np.empty(1))
@@ -749,7 +749,7 @@ def test_two_rounds_in_hand():
 
 
 def test_a_worker_that_sent_what_is_not_finite_is_out_of_the_round():
-    """With all it sends, if that is more than one message."""
+    """All of its messages are dropped, not only the one that is not finite."""
     told = [NOTHING, [message(0, 0, np.nan, 0), message(0, 0, 7.0, 1)]]
     told += [[message(worker, 0, 1.0, index)] for worker in (1, 2) for index in (0, 1, 2)]
     cluster = script(Uncoded(3, load=3), told, verify=True)
@@ -759,7 +759,7 @@ def test_a_worker_that_sent_what_is_not_finite_is_out_of_the_round():
 
 
 def test_too_few_are_asked_dead_or_alive():
-    """Nobody waits for the dead where it would not help."""
+    """The master does not wait for dead workers if they would not suffice either."""
     cluster = script(ReedSolomon(4, stragglers=1), [[Event(Kind.DIED, 0)]])
     with pytest.raises(NotDecodableError, match=r"^2 messages do not determine"):
         cluster.collect(np.ones(1), cluster._code.round(1), [0, 2])
@@ -801,7 +801,7 @@ def test_unsuitable_survivors(chosen, error, match):
 
 
 def test_a_survivor_that_died_after_it_was_heard():
-    """Its message is there, if not yet taken by the round."""
+    """Its message has arrived, even if the round has not taken it yet."""
     told = [NOTHING, [message(0, 0)], [Event(Kind.DIED, 0)], [message(1, 0)]]
     cluster = script(Uncoded(2), told, patience=0, survivors=lambda round: [1, 0])
     out = np.empty(1)
@@ -867,7 +867,7 @@ def test_a_corrupt_worker_is_a_straggler_of_its_round():
     assert report.survivors.tolist() == [0, 3]
     assert report.messages == 3
     assert report.arrivals.size == 2
-    report = cluster.step(np.ones(1), out)  # and in the next it is as any other
+    report = cluster.step(np.ones(1), out)  # in the next round it is like any other
     assert (report.corrupt, report.verified, report.survivors.tolist()) == ((), True, [2, 1])
 
 
@@ -902,7 +902,7 @@ def test_the_dead_may_tell_who_is_corrupt():
 
 
 def test_a_gradient_that_nobody_is_left_to_verify():
-    """It is not decoded, whatever would do else."""
+    """It is not decoded, whatever `partial` allows otherwise."""
     for partial in ("raise", "best", "unbiased"):
         told = [NOTHING, [message(0, 0, 5.0)], [Event(Kind.DIED, 1)]]
         code = FractionalRepetition(2, 1, stragglers=1)
@@ -922,7 +922,7 @@ def test_too_few_that_are_not_corrupt():
 @pytest.mark.parametrize("events", [[0, 1], [1, 0]], ids=["corrupt first", "dead first"])
 @pytest.mark.parametrize("patience", [0, 0.01])
 def test_some_are_corrupt_and_others_dead(events, patience):
-    """Those whose messages were dropped are not counted on, though they live."""
+    """The master does not count on workers whose messages were dropped, though they live."""
     told = [[message(0, 0, np.nan)], [Event(Kind.DIED, 1)]]
     cluster = script(
         FractionalRepetition(3, 1, stragglers=2),
@@ -939,9 +939,9 @@ def test_some_are_corrupt_and_others_dead(events, patience):
 
 
 def test_a_corrupt_worker_is_out_of_the_round():
-    """With all that it sends from then on."""
+    """Everything that it sends from then on is dropped, too."""
     told = [NOTHING, [message(0, 0, 5.0, 0)], [message(1, 0, 1.0, index) for index in range(3)]]
-    told += [[message(2, 0, 1.0, 0), message(2, 0, 1.0, 1)]]  # who has partition 0, too
+    told += [[message(2, 0, 1.0, 0), message(2, 0, 1.0, 1)]]  # worker 2 holds partition 0, too
     told += [[message(0, 0, 1.0, 1)], [message(2, 0, 1.0, 2)]]
     out = np.empty(1)
     report = script(Uncoded(3, load=3), told, verify=True).step(np.ones(1), out)
@@ -986,7 +986,7 @@ def test_simulated_survivors_have_to_be_finite():
 
 
 def test_simulated_workers_that_were_asked_must_suffice():
-    """Also where an approximation would do for want of time."""
+    """This holds even if `partial` would accept an approximation after a timeout."""
     code = ReedSolomon(4, stragglers=1)
     with (
         SimulatedCluster(code, [1.0] * 4, np.multiply, 1, partial="best") as cluster,
@@ -1062,7 +1062,7 @@ def test_chosen_messages_are_decoded_in_the_order_in_which_they_were_chosen():
 
 @pytest.mark.parametrize("send", ["each", "together"])
 def test_a_worker_computes_all_before_it_sends(send):
-    """What has been computed by when each message is there; in a new round all is computed anew."""
+    """Partials are computed by the time each message needs them, and anew in each round."""
     code = RandomAssignment(3, 4, load=3, send=send, seed=2)
     size, seen = 5, []
 
@@ -1087,7 +1087,7 @@ def test_a_worker_computes_all_before_it_sends(send):
         seen.clear()
     waits = [worker.sleep_before(index, 0.6) for index in range(3)]
     assert waits == ([0.6, 0.0, 0.0] if send == "together" else pytest.approx([0.2] * 3))
-    worker.message(np.ones(size), 0, 3)  # a round that is left after its first message
+    worker.message(np.ones(size), 0, 3)  # the worker leaves this round after its first message
     seen.clear()
     message, _ = worker.message(np.full(size, 3.0), 0, 4)
     np.testing.assert_array_equal(message, shards[0] * 3.0)

@@ -1,4 +1,4 @@
-"""Files of others, whatever they are: one error that names them, or what they hold."""
+"""Files from elsewhere, whatever they hold: either their content, or an error that names them."""
 
 import contextlib
 import functools
@@ -48,7 +48,7 @@ def in_lines(separator):
 
 
 def of_fit(path):
-    """What `fastgc fit` reads."""
+    """Read a file as `fastgc fit` does."""
     from fastgc.cli.plan import _recorded
 
     return _recorded(path, "s")
@@ -68,7 +68,7 @@ PROFILE = [
     for row in TIMES
 ]
 
-# What is read by whom: the name of a file, what it holds, and the functions.
+# For each file: its name, its content, and the functions that read it.
 READ = [
     ("a.csv", lambda: in_lines(","), (Empirical.read, of_fit)),
     ("a.csv", lambda: b'round,"a","b"\n0,"1.5","2"\n1,"2","3"\n', (Empirical.read, of_fit)),
@@ -94,10 +94,10 @@ READ = [
 
 
 def mutated(content, chance):
-    """The same with bytes changed, cut off, put in, taken out or written twice."""
+    """Return the content with bytes changed, cut off, inserted, removed or doubled."""
     content = bytearray(content)
     for _ in range(chance.choice([1, 1, 2, 5])):
-        # Headers are at one end.
+        # Headers are at either end.
         near = chance.choice([len(content), min(len(content), 128)])
         at = chance.choice([chance.randrange(near + 1), len(content) - chance.randrange(near + 1)])
         length = chance.choice([1, 1, 4, 30])
@@ -119,7 +119,7 @@ def mutated(content, chance):
 
 @pytest.mark.filterwarnings("ignore")
 def test_mutated_files_are_refused_in_one_way(tmp_path):
-    """Whatever was changed: a ValueError that names the file, or what it holds."""
+    """Reading a changed file raises a ValueError that names it, or returns its content."""
     (tmp_path / "a-labels-idx1-ubyte").write_bytes(LABELS)
     contents = [(name, make(), readers) for name, make, readers in READ]
     for name, content, readers in contents:
@@ -143,7 +143,7 @@ def test_mutated_files_are_refused_in_one_way(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_mutated_checkpoints_are_refused_in_one_way(tmp_path):
-    """Also where their digests are right, as of those who forge them."""
+    """This holds even if digests are right, as in forged files."""
     folder = tmp_path / "run"
     with checkpoint.Checkpoint(folder, {"run": "x"}) as kept:
         kept.add([1, 2.5])
@@ -173,7 +173,7 @@ def test_mutated_checkpoints_are_refused_in_one_way(tmp_path):
 
 @contextlib.contextmanager
 def no_file(path, kind):
-    """Something of this kind in the place of a file."""
+    """Put something of this kind in the place of a file."""
     with contextlib.ExitStack() as stack:
         if kind == "a pipe":
             os.mkfifo(path)
@@ -182,7 +182,7 @@ def no_file(path, kind):
         elif kind == "a device":
             path.symlink_to("/dev/zero")
         else:
-            # The name of a socket may have a hundred letters.
+            # A socket's path has at most about a hundred letters, so use a relative one.
             folder = os.open(path.parent, os.O_RDONLY)
             stack.callback(os.close, folder)
             listening = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -228,7 +228,7 @@ def test_checkpoints_that_are_no_files(tmp_path, name, kind):
     else:
         stand_in = no_file(folder / name, kind)
     before = (tmp_path / "else").read_bytes()
-    # What is to be written to is opened first: the system refuses links and folders itself.
+    # Files to write are opened first, so the system itself refuses links and folders.
     refused = CheckpointError if name == "checkpoint" or kind == "a pipe" else OSError
     with stand_in, pytest.raises(refused, match=name):
         checkpoint.Checkpoint(folder, {"run": "x"})
@@ -292,7 +292,7 @@ def test_what_a_file_announces_is_checked(tmp_path, name, content, says):
 
 
 def test_large_files_are_refused_before_they_are_read(tmp_path):
-    """Nothing of these lies on the disk."""
+    """The files are sparse: nothing of them lies on the disk."""
     for name in ("a.csv", "a.json", "a.npy", "a.npz", "a-images-idx3-ubyte"):
         path = tmp_path / name
         path.touch()
@@ -310,7 +310,7 @@ def test_large_files_are_refused_before_they_are_read(tmp_path):
 
 
 def test_what_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
-    """A megabyte of a bomb holds a gigabyte; here the limit is lower, and so is what it holds."""
+    """A bomb unpacks from a megabyte to a gigabyte; here both bomb and limit are smaller."""
     zeros = saved(np.save, np.zeros(10**6))
     labels = b"\0\0\x08\x01" + struct.pack(">I", 10**7) + bytes(10**7)
     parts = [
@@ -379,13 +379,13 @@ def test_files_that_are_not_there(tmp_path, read):
 @pytest.mark.parametrize("read", [Empirical.read, data.load, data.read_idx, checkpoint.read])
 @pytest.mark.parametrize("path", [0, np.int64(0), np.arange(2), None], ids=repr)
 def test_what_is_no_path_is_refused(path, read):
-    """Numbers are not taken for open files."""
+    """Numbers are not taken for file descriptors."""
     with pytest.raises(TypeError, match=r"os\.PathLike"):
         read(path)
 
 
 def test_every_reader_is_tried():
-    """Who else opens files of others, or calls a parser, does so through `fastgc._files`."""
+    """All other modules open such files, and call parsers, through `fastgc._files`."""
     tried = functools.reduce(set.union, (set(readers) for *_, readers in READ), set())
     assert len(tried) == 8
     package = os.path.dirname(fastgc.__file__)

@@ -1,4 +1,4 @@
-"""Fits: scipy's likelihoods and distances, recovered parameters, p-values that keep their word."""
+"""Fits: likelihoods and distances agree with scipy's, parameters are recovered, p-values hold."""
 
 import math
 
@@ -47,7 +47,7 @@ def test_figures_against_scipy(model):
 def test_no_parameters_nearby_are_likelier(model):
     times = recorded(model, 200)
 
-    def density(of):  # logarithm; -Inf outside of the support
+    def density(of):  # the logarithm; -Inf outside of the support
         with np.errstate(divide="ignore"):
             inside = np.log((times >= of.quantile(0)).astype(float))
         if isinstance(of, Pareto):
@@ -74,8 +74,8 @@ def test_no_parameters_nearby_are_likelier(model):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_parameters_are_recovered_and_the_family_found(seed):
-    # Relative errors: of shape, rate and mean 1 / sqrt(N), of scale 1 / (N shape), as is known of
-    # these estimates; the least of N exponentials is 1 / (N rate) late on average.
+    # These estimates have relative errors of 1 / sqrt(N) for shape, rate and mean, and of
+    # 1 / (N shape) for scale; the least of N exponentials is 1 / (N rate) late on average.
     n = 500
     best, *others = fit(recorded(PARETO, n, seed))
     assert isinstance(best.model, Pareto)
@@ -93,7 +93,7 @@ def test_parameters_are_recovered_and_the_family_found(seed):
     assert all(other.p_value < 0.05 for other in others)
 
     fits = fit(recorded(EXPONENTIAL, n, seed))
-    for each in fits[:2]:  # the shifted one, too: its shift is all but zero
+    for each in fits[:2]:  # also the shifted one, whose shift is nearly 0
         assert isinstance(each.model, (Exponential, ShiftedExponential))
         assert abs(each.model.mean() / EXPONENTIAL.mean() - 1) < 4 / math.sqrt(n)
         assert each.p_value > 0.01
@@ -109,7 +109,7 @@ def test_p_values_are_uniform_where_the_family_is_right(kind):
         fit(recorded(KINDS[kind], 25, seed), [kind], draws=99, seed=seed)[0].p_value
         for seed in range(much(300, 100))
     ]
-    # multiples of 1/100, each as likely: spread evenly over the hundredth below
+    # Multiples of 1/100, equally likely, are spread evenly over the hundredth below.
     spread = np.array(values) - np.random.default_rng(0).random(len(values)) / 100
     assert stats.kstest(spread, "uniform").pvalue > 1e-4
 
@@ -128,7 +128,7 @@ def test_of_equal_scale_and_seed_p_values_do_not_change():
     "times", [[1, 1 + 2.0**-52], [1e-150, 2e-150], [1e-150, 1e150], [1e149, 1e149 * (1 + 2.0**-52)]]
 )
 def test_times_next_to_each_other_or_far_apart(times):
-    # two times are as far from any fit as two others
+    # The distance of two times from a fit is the same for any two.
     for each, plain in zip(
         sorted(fit(times), key=lambda f: repr(type(f.model))),
         sorted(fit([1, 2]), key=lambda f: repr(type(f.model))),

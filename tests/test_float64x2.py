@@ -1,4 +1,4 @@
-"""Messages of float64x2: of twice float64's precision, for Reed-Solomon codes."""
+"""Messages of float64x2, with twice float64's precision, for Reed-Solomon codes."""
 
 import math
 import pickle
@@ -20,7 +20,7 @@ PAIRS = np.dtype([("high", np.float64), ("low", np.float64)])
 
 
 def exact(pair):
-    """The rational number that a pair stands for."""
+    """Return the rational number that a pair stands for."""
     return sum(Fraction(float(part)) for part in np.atleast_1d(pair))
 
 
@@ -29,7 +29,7 @@ def exact_complex(pair):
 
 
 def window(n, s, width):
-    """Places of the stragglers of an evenly spaced window of the circle."""
+    """Return stragglers at even spacing in a window of the circle."""
     return np.unique(np.floor(width * n * (np.arange(s) + 0.5) / s).astype(int))
 
 
@@ -39,7 +39,7 @@ def without(code, places):
 
 
 def decoded(code, survivors, p=12, seed=0, method="auto", **kinds):
-    """The gradient, its exact value, and the partial gradients."""
+    """Return a decoded gradient, its exact value, and the partial gradients."""
     partials = np.random.default_rng(seed).standard_normal((code.k, p))
     messages = [code.encode(i, partials[code.partitions(i)], **kinds) for i in survivors]
     truth = [math.fsum(column) for column in partials.T]
@@ -63,7 +63,7 @@ def test_the_circle_in_pairs(n):
                 truth = wanted(mpmath.mpf(j) / n)
                 assert abs(mpmath.mpf(part[0]) + mpmath.mpf(part[1]) - truth) <= 2.0**-106
                 assert float(truth) == part[0]
-    assert found[n // 2, 0].any() == bool(n % 2)  # the cosine of a quarter turn
+    assert found[n // 2, 0].any() == bool(n % 2)  # the cosine of a quarter turn is 0
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_only_clusters_that_need_it_are_decoded_anew(monkeypatch):
 def test_beyond_float64(monkeypatch):
     code = ReedSolomon(2600, stragglers=1300)
     survivors = without(code, np.arange(1300))
-    for method in ("locator", "auto"):  # the latter: near-exact vectors would take too long
+    for method in ("locator", "auto"):  # "auto" too, as near-exact vectors would take too long
         with pytest.raises(OverflowError, match='use clusters="auto"'):
             code.decoding_vector(survivors, method, message_dtype="float64x2")
 
@@ -237,7 +237,7 @@ def test_errors_stay_below_the_bound_and_near_what_is_trusted(made, width, metho
 
 
 def test_a_bound_of_pairs_sees_what_is_amplified():
-    """Of an exact vector that is long: the error is beyond float64's, and still bounded."""
+    """With a long exact vector the error exceeds float64's rounding, and is still bounded."""
     code = ReedSolomon(256, stragglers=128)
     survivors = without(code, window(256, 128, 0.7))
     found, truth, partials = decoded(code, survivors, method="locator", message_dtype="float64x2")

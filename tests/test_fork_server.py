@@ -1,4 +1,4 @@
-"""Where workers come from: what is left when anything is killed, stopped or interrupted."""
+"""The fork server of workers: killed, stopped or interrupted, it leaves nothing behind."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def nothing_left():
 
 
 def until_it_is_back(cluster, worker, out, seconds=20.0):
-    """Kill a worker, and step until it is back; how long the longest round took."""
+    """Kill a worker, and step until it is back; return the time of the longest round."""
     deaths, longest, report = cluster._deaths, 0.0, None
     os.kill(cluster.transport.pids()[worker], signal.SIGKILL)
     until = time.monotonic() + seconds
@@ -47,7 +47,7 @@ def until_it_is_back(cluster, worker, out, seconds=20.0):
 @pytest.mark.few(2)
 @pytest.mark.parametrize("moment", ["before", "between", "after"])
 def test_the_server_may_die_around_a_restart(moment):
-    """The next one takes its place, and no round ends."""
+    """The next server takes its place, and no round fails."""
     code, out = ReedSolomon(4, stragglers=1), np.empty(2)
     with LocalCluster(code, [1.0] * 4, np.multiply, 2) as cluster:
         transport, launch, servers = cluster.transport, cluster.transport._launch, set()
@@ -75,7 +75,7 @@ def test_the_server_may_die_around_a_restart(moment):
 
 
 def test_a_server_that_hangs_is_left_for_another(monkeypatch):
-    """No round waits for it; workers that are to come back do, from the next."""
+    """No round waits for the server; workers come back from the next one."""
     monkeypatch.setattr(fork_server, "_TO_FORK", 1.0)
     code, out = ReedSolomon(4, stragglers=1), np.empty(2)
     with LocalCluster(code, [1.0] * 4, np.multiply, 2) as cluster:
@@ -99,7 +99,7 @@ def test_a_cluster_opens_though_the_server_died_or_hangs(monkeypatch):
 
 
 def test_a_worker_that_cannot_be_forked_is_dead(monkeypatch):
-    """It is asked for again, as others that die, and no process is taken for it."""
+    """It is asked for again, like others that die, and no process is taken for it."""
     code, out = ReedSolomon(4, stragglers=1), np.empty(2)
     with LocalCluster(code, [1.0] * 4, np.multiply, 2) as cluster:
         transport, refused = cluster.transport, []
@@ -119,7 +119,7 @@ def test_a_worker_that_cannot_be_forked_is_dead(monkeypatch):
 
         def hear():
             dead = hear_server()
-            assert fork_server.NONE not in transport._pids.values()  # nor for a moment
+            assert fork_server.NONE not in transport._pids.values()  # not even for a moment
             return dead
 
         waiting, hear_server = [], transport._hear_server
@@ -148,9 +148,9 @@ def test_clusters_share_a_server_and_not_its_end():
     wait_for_ends(*both.values())
 
 
-@pytest.mark.long  # most of it is in test_engine_local.py
+@pytest.mark.long  # test_engine_local.py tests most of it
 def test_workers_import_the_package_of_their_program(tmp_path):
-    """Whatever other one stands in a folder that the program has put first since."""
+    """They do not import another one from a folder that the program put first later."""
     (tmp_path / "fastgc").mkdir()
     (tmp_path / "fastgc" / "__init__.py").write_text("raise RuntimeError('another')")
     program = f"""
@@ -172,7 +172,7 @@ def test_workers_import_the_package_of_their_program(tmp_path):
 
 
 def test_a_server_that_never_starts_is_an_error(monkeypatch):
-    """Not one that is tried for ever."""
+    """It is not tried for ever."""
     if worker_processes.server():
         worker_processes.end()
     monkeypatch.setattr(fork_server, "_BEGIN", "raise SystemExit(3)")
@@ -186,7 +186,7 @@ def test_a_server_that_never_starts_is_an_error(monkeypatch):
 
 
 def test_servers_that_are_killed_while_they_start_are_none_that_fail(monkeypatch):
-    """However many are: nothing is wrong with the program."""
+    """Any number of them: the program is not at fault."""
     if worker_processes.server():
         worker_processes.end()
     begin, started = fork_server._BEGIN, []
@@ -210,7 +210,7 @@ def test_servers_that_are_killed_while_they_start_are_none_that_fail(monkeypatch
 
 
 def test_a_death_is_noticed_though_the_worker_had_forked():
-    """Its child lives on, and has whatever it had open."""
+    """The worker's child lives on, and holds everything that it had open."""
     fork = Remote(
         "lambda theta, shard, out, os=__import__('os'): (out.fill(shard * theta[0]), "
         "shard == 3.0 and (os.fork() or (__import__('time').sleep(3), os._exit(0))))"
@@ -228,7 +228,7 @@ def test_a_death_is_noticed_though_the_worker_had_forked():
 
 
 def test_gradients_may_use_multiprocessing():
-    """As the data loaders of a gradient may: workers are no daemons."""
+    """For example, for data loaders: workers are no daemons."""
     pool = Remote(
         "lambda theta, shard, out: "
         "out.fill(sum(__import__('multiprocessing').get_context('fork').Pool(2)"
@@ -269,7 +269,7 @@ PROGRAM = """
 
 @pytest.fixture
 def program(tmp_path):
-    """Start a program whose workers hang; gives it, and their processes."""
+    """Start a program whose workers hang; yield it and their processes."""
     script = tmp_path / "program.py"
     script.write_text(textwrap.dedent(PROGRAM))
     (tmp_path / "tmp").mkdir()
@@ -289,7 +289,7 @@ def program(tmp_path):
         while Path(f"/proc/{workers[2]}/stat").read_text().rpartition(")")[2].split()[0] != "T":
             assert time.monotonic() < until
             time.sleep(0.005)
-        time.sleep(0.1)  # the others hang by then, too
+        time.sleep(0.1)  # by then the others hang, too
         return process, workers
 
     yield start
@@ -304,7 +304,7 @@ def program(tmp_path):
     "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
 )
 def test_hung_workers_end_with_their_master(program, number):
-    """Within a second, whatever their gradient does."""
+    """They end within a second, whatever their gradient does."""
     process, workers = program()
     assert len(workers) == 4
     assert all(map(runs, workers))
@@ -318,7 +318,7 @@ def test_hung_workers_end_with_their_master(program, number):
 
 
 def test_interrupts_while_it_closes_leave_nothing(program):
-    """The second makes it hurry."""
+    """The second interrupt makes it hurry."""
     process, workers = program()
     for _ in range(6):
         process.send_signal(signal.SIGINT)
@@ -360,7 +360,7 @@ STARTING = """
 
 
 def test_interrupts_while_it_starts_leave_nothing(tmp_path):
-    """At any moment; and the next cluster opens at once."""
+    """Interrupts come at any moment; the next cluster opens at once."""
     script = tmp_path / "starting.py"
     script.write_text(textwrap.dedent(STARTING))
     for seconds in much(np.linspace(0.005, 1.0, 60), [0.1, 0.35]):
@@ -371,7 +371,7 @@ def test_interrupts_while_it_starts_leave_nothing(tmp_path):
 
 
 def test_a_server_that_ends_by_itself_has_closed_its_sockets(tmp_path):
-    """Python's development mode would say which it has not."""
+    """Python's development mode would report sockets left open."""
     program = tmp_path / "program.py"
     program.write_text(
         """

@@ -1,4 +1,4 @@
-"""The page on other frameworks, and its examples: what it says is so."""
+"""The page on other frameworks: its claims hold, and its examples work."""
 
 import re
 import threading
@@ -58,7 +58,7 @@ def test_an_estimator_goes_on():
 
 
 class Ours:
-    """What a newcomer's model may lack."""
+    """A newcomer's model, which lacks optional parts."""
 
     size = 4
 
@@ -88,7 +88,7 @@ def step(gradient, engine=engines.SimulatedCluster):
 
 
 class Sunk(Ours):
-    """Its gradient vanishes at zero only."""
+    """A model whose gradient vanishes only at 0."""
 
     def partial_gradient(self, theta, shard, out):
         out[:] = theta

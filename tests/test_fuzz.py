@@ -1,14 +1,14 @@
-"""Every public function and method on hostile arguments.
+"""Every public function and method gets hostile arguments.
 
-A target makes a call that is right. One or two of its arguments are then replaced: by the same
-numbers in another layout, by other numbers, types, shapes or sizes, or by anything at all. What
-comes back must be like the right call's, or an exception of the documented kinds that says
-something; arguments stay as they were, and so do outputs where the call failed.
+A target makes a right call. Then one or two of its arguments are replaced: by the same numbers in
+another layout, by other numbers, types, shapes or sizes, or by anything at all. The result must
+resemble the right call's, or a documented kind of exception with a text is raised. Arguments stay
+unchanged, and so do outputs if the call fails.
 
-Where an object with methods is asked for, a code, a model, a distribution or a function, one is
-given: what is raised where another lacks them is Python's to say.
+Arguments that must be objects with methods (codes, models, distributions, functions) are not
+replaced by others: these raise whatever Python raises for missing methods.
 
-``FASTGC_FUZZ=5000 pytest tests/test_fuzz.py`` tries other and more examples of each.
+``FASTGC_FUZZ=5000 pytest tests/test_fuzz.py`` tries new and more examples of each target.
 """
 
 import contextlib
@@ -59,16 +59,16 @@ FUZZ = settings(
 )
 
 DOCUMENTED = (TypeError, ValueError, fastgc.UnstableRoundError, MemoryError)
-# by what is written on disk, and what a coefficient beyond float64 raises
+# These read files from disk, or raise for a coefficient beyond float64.
 TARGETS_OF_FILES = {"data.load", "data.read_idx", "Recording.read", "Empirical.read"}
 OVERFLOWS = {"decoding_vector", "decode", "best_vector", "trust", "gradient", "best", "fill"}
 
 
 @dataclass(frozen=True)
 class Call:
-    """A right call: what is called, by which arguments, and which of them it writes.
+    """A right call: the function, its arguments, and which of them it writes.
 
-    ``state()``, if there is any, is what must be as before where the call fails.
+    ``state()``, if given, returns what must be unchanged if the call fails.
     """
 
     function: Callable[..., Any]
@@ -86,7 +86,7 @@ def _job(index):
 
 
 def _coded(rng, kind=None, least=1):
-    """One of the small codes, of this kind, with at least so many workers."""
+    """Draw one of the small codes, of this kind, with at least `least` workers."""
     while True:
         job = _job(int(rng.integers(len(SMALL))))
         if (kind is None or isinstance(job.code, kind)) and job.code.n >= least:
@@ -174,7 +174,7 @@ def _round(rng, full=True, least=1):
     numbers = _heard(rng, code)
     rnd = code.round(job.p)
     if least == 1 and rng.integers(2):
-        with contextlib.suppress(ValueError):  # none to spare
+        with contextlib.suppress(ValueError):  # the code has no message to spare
             rnd = code.round(job.p, verify=True)
             numbers = rng.permutation(code.scheme.message_count)
     for m in numbers if full else numbers[1:]:
@@ -195,7 +195,7 @@ def _receive(rng):
 
 
 def _sum_round(*workers):
-    """A round of sums that all messages of these workers were reported to."""
+    """Return a round of sums to which these workers have reported all their messages."""
     rnd = codes.SumRound(fastgc.PartialWork(3, load=2), 5)
     for worker in workers:
         rnd.report(worker, 0)
@@ -277,7 +277,7 @@ def _of_kind(kind, name, **arguments):
 
 
 def _plain(function, **arguments):
-    """A target whose right call is always the same."""
+    """Return a target whose right call is always the same."""
     return lambda rng: Call(function, _fresh(arguments))
 
 
@@ -371,7 +371,7 @@ def _combine(rng):
 
 
 def _of_code(name, kind=None, least=1, **arguments):
-    """A method of any code, or of its scheme, with arguments that any code takes."""
+    """Return a target: a method of any code or scheme, with arguments that all codes take."""
     return lambda rng: Call(_method(_coded(rng, kind, least)[0], name), _fresh(arguments))
 
 
@@ -384,7 +384,7 @@ def _sequential():
 
 
 def _of_schedule(name, begun=True, **arguments):
-    """A method of a sequential scheme's run, after its first round."""
+    """Return a target: a method of a sequential scheme's run, after its first round."""
 
     def make(rng):
         schedule = sequential.Schedule(_sequential())
@@ -1223,7 +1223,7 @@ REASONS = {
     "kernels.threads.get_num_threads": "takes nothing",
     "kernels.threads.set_num_threads": "an integer, for the whole process: test_pool.py",
 }
-# What a scheme says of itself: called by the verbs, with what these have checked.
+# Hooks of schemes: the verbs call them with arguments that they have checked.
 SAID = (
     *("row", "vector", "bind_vector", "fill_vectors", "follower", "parity", "deviation", "rings"),
     *("equations", "left_out", "log_vector", "typical_error", "computation_roundings"),
@@ -1239,7 +1239,7 @@ MODULES_LEFT_OUT = {
 
 
 def surface():
-    """Names of public functions, of constructors, and of methods by the class that defines them."""
+    """Return the names of public functions and constructors, and of methods by their class."""
     assert set(MODULES_LEFT_OUT) <= set(fastgc._MODULES)
     names = {"fastgc.train", "fastgc.backend", "fastgc.backends", "fastgc.use_backend"}
     for path in (
@@ -1257,7 +1257,7 @@ def surface():
 
 
 def _of_class(name, kind):
-    record = hasattr(kind, "_fields")  # what functions return
+    record = hasattr(kind, "_fields")  # a named tuple that functions return
     names = set() if record or inspect.isabstract(kind) else {name}
     for method in dir(kind):
         owner = next(base for base in kind.__mro__ if method in vars(base))
@@ -1342,17 +1342,17 @@ STRANGE = [
     bytearray(8),
     np.dtype("f8"),
 ]
-# Whole numbers that no array is as long as, for what counts and numbers; those that things are made
-# of are tried up to a few dozen, as what they cost grows with them.
+# Arguments that are numbers of things, and may be huge. Numbers that things are made of are tried
+# up to a few dozen only, as cost grows with them.
 INDICES = {"worker", "index", "number", "partition", "group", "round", "seed", "root", "g"}
-# What is taken one by one takes as long as there is something.
+# Iterables that are read item by item, which takes as long as there are items.
 ONE_BY_ONE = {"t", "q", "loads", "workers", "groups", "kinds", "models", "codes", "patterns"}
 ONE_BY_ONE |= {"dtypes"}
 HUGE = [2**31, 2**63, -(2**63), 10**30, np.uint64(2**64 - 1)]
 
 
 def _relaid(array, how):
-    """The same numbers in another layout."""
+    """Return the same numbers in another layout."""
     if how == 0:
         return array[::-1].copy()[::-1] if array.ndim else array
     if how == 1:
@@ -1378,7 +1378,7 @@ def _relaid(array, how):
 
 
 def _reshaped(array, how):
-    """Another shape."""
+    """Return an array in another shape."""
     return [
         lambda: array[:0],
         lambda: array[:-1],
@@ -1392,7 +1392,7 @@ def _reshaped(array, how):
 
 
 def _other_array(data_, array):
-    """An array in place of another, and whether its numbers are the same."""
+    """Draw an array to take another's place; return it, and whether its numbers are the same."""
     kind = data_.draw(st.sampled_from(["layout", "type", "shape", "numbers"]))
     how = data_.draw(st.integers(0, 7))
     if kind == "layout":
@@ -1409,7 +1409,7 @@ def _other_array(data_, array):
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return array.astype(data_.draw(st.sampled_from(DTYPES))), False
-    except (TypeError, ValueError):  # structured from plain
+    except (TypeError, ValueError):  # a plain array does not become a structured one
         return np.zeros(array.shape, DTYPES[-1]), False
 
 
@@ -1419,14 +1419,14 @@ def _other_number(data_, name, number):
         if isinstance(number, bool):
             return np.bool_(number), True
         form = data_.draw(st.sampled_from([*forms, np.float64]))
-        # a float is no count, even if whole
+        # A float is no count, even if it is whole.
         return form(number), not isinstance(number, int) or form in (np.int8, np.uint64)
     more = HUGE if name in INDICES else []
     return data_.draw(st.sampled_from([number + 1, -number, number * 3, *more])), False
 
 
 def _other(data_, name, value):
-    """What takes an argument's place, and whether it means the same."""
+    """Draw something to take an argument's place; return it, and whether it means the same."""
     if data_.draw(st.integers(0, 2)) == 0:
         return data_.draw(st.sampled_from(STRANGE)), False
     if isinstance(value, np.ndarray):
@@ -1462,7 +1462,7 @@ def _fresh(arguments):
 
 
 def _memory(value):
-    """What an argument holds, to be compared with later; None of what is no array."""
+    """Return what an argument holds, for a later comparison; None if it is no array."""
     if isinstance(value, list | tuple):
         return [_memory(each) for each in value]
     if not isinstance(value, np.ndarray) or value.size > 1 << 20:
@@ -1475,7 +1475,7 @@ def _is_huge(value):
 
 
 def _alike(one, other):
-    """Whether results are the same to a few digits; of objects, of one type."""
+    """Whether results agree to a few digits; of objects, whether they have one type."""
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(_alike, one, other))
     if isinstance(one, np.ndarray | np.number | int | float | str | None):
@@ -1505,7 +1505,7 @@ def _read_properties(thing):
 
 @contextlib.contextmanager
 def _in_time(seconds=120):
-    """End the whole run if this does not; ``pytest -s`` says where it was."""
+    """End the whole run if the body does not end in time; ``pytest -s`` shows where it hung."""
     faulthandler.dump_traceback_later(seconds, exit=True)
     try:
         yield
@@ -1529,11 +1529,11 @@ def _check(name, make, data_):
         with _in_time(), warnings.catch_warnings():
             warnings.simplefilter("error")
             warnings.simplefilter("ignore", fastgc.InstabilityWarning)
-            # documented, with a result of Inf or NaN
+            # A documented warning, with a result of Inf or NaN.
             warnings.filterwarnings("ignore", "overflow in solving a Vandermonde", RuntimeWarning)
             result = call.function(**arguments)
             if inspect.isclass(call.function):
-                with contextlib.suppress(RuntimeError):  # of an optimizer that has not begun
+                with contextlib.suppress(RuntimeError):  # the optimizer has not begun
                     _read_properties(result)
     except Exception as error:
         allowed = DOCUMENTED
@@ -1580,7 +1580,7 @@ def test_the_rest(name, data_):
 @pytest.mark.parametrize("name", TARGETS)
 @pytest.mark.any_backend
 def test_right_calls_are_right(name):
-    """What is mutated is a call that succeeds, unless it is of a file that is not there."""
+    """Each target's call succeeds, unless it reads a file that does not exist."""
     for seed in range(5):
         call = TARGETS[name](np.random.default_rng(seed))
         expected = contextlib.nullcontext()

@@ -1,4 +1,4 @@
-"""Codes whose workers are edges of a graph, and the graphs they are made of."""
+"""Codes whose workers are edges of a graph, and their graphs."""
 
 import itertools
 
@@ -36,7 +36,7 @@ def test_fields_are_fields(q):
         np.testing.assert_array_equal(operation[one], each)
         np.testing.assert_array_equal(operation[operation], operation[:, operation])
     np.testing.assert_array_equal(times[:, plus], plus[times[:, :, None], times[:, None, :]])
-    assert (np.sort(times[1:, 1:], axis=1) == each[1:]).all()  # each has an inverse
+    assert (np.sort(times[1:, 1:], axis=1) == each[1:]).all()  # each element has an inverse
     assert (plus[each, Field.of(q).minus()] == 0).all()
 
 
@@ -66,7 +66,7 @@ def test_random_graphs_are_simple_connected_and_even(vertices, data):
 
 
 def test_sparse_random_graphs_are_connected():
-    # of degree 2, circles: most pairings give several
+    # At degree 2, graphs are circles: most pairings give several circles.
     for seed in range(20):
         assert graphs.components(graphs.random(9, 9, seed), 9) == 1
 
@@ -75,7 +75,7 @@ def test_random_graphs_differ_by_seed():
     first, again, other = (graphs.random(20, 40, seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
-    # every edge is as likely as every other
+    # All edges are equally likely.
     drawn = sum(graphs.adjacency(graphs.random(6, 9, seed), 6) for seed in range(400))
     assert abs(drawn[~np.eye(6, dtype=bool)] / 400 - 0.6).max() < 5 * np.sqrt(0.24 / 400)
 
@@ -109,7 +109,7 @@ def test_lps_graphs_are_ramanujan(p, q, vertices):
 
 
 def test_a_bipartite_lps_graph():
-    edges = graphs.lps(5, 13)  # 5 is no square modulo 13
+    edges = graphs.lps(5, 13)  # 5 is not a square modulo 13
     assert simple(edges)
     assert (np.bincount(edges.ravel()) == 6).all()
     assert edges.max() + 1 == 13 * (13**2 - 1)
@@ -176,7 +176,7 @@ def test_edges_must_be_integers():
 @pytest.mark.parametrize("degree", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("graph", ["random", "cayley"])
 def test_as_many_stragglers_are_tolerated_as_the_code_says(graph, degree):
-    # by trying all sets of silent workers, one more included
+    # Try all sets of s and of s + 1 silent workers.
     for blocks in (7, 8):
         if blocks * degree % 2:
             continue
@@ -196,7 +196,7 @@ def test_as_many_stragglers_are_tolerated_as_the_code_says(graph, degree):
 @pytest.mark.parametrize(
     ("edges", "s"),
     [
-        ([[0, 1], [1, 2], [2, 0]], 0),  # two edges of it are a path of three blocks
+        ([[0, 1], [1, 2], [2, 0]], 0),  # two of its edges form a path of three blocks
         ([[0, 1], [1, 2], [2, 3], [3, 0]], 1),
         ([[0, 1], [1, 2], [2, 3]], 0),
         ([[0, 1], [0, 1], [1, 2], [2, 0]], 0),
@@ -210,7 +210,7 @@ def test_stragglers_of_small_graphs(edges, s):
 def test_stragglers_of_large_graphs():
     assert GraphCode(600, degree=6).stragglers == 5
     bridge = [[0, 1], [1, 2], [2, 0], [2, 3], [3, 4], [4, 5], [5, 3]]
-    assert GraphCode(7, graph=bridge).stragglers == 1  # both halves of it are exact without it
+    assert GraphCode(7, graph=bridge).stragglers == 1  # both halves are exact without the bridge
     assert GraphCode(3000, degree=2).stragglers is None  # too many blocks to say
 
 
@@ -242,7 +242,7 @@ def test_any_set_of_messages_is_decoded_as_well_as_can_be(seed):
 
 @pytest.mark.parametrize(("blocks", "degree"), [(4, 3), (6, 2), (5, 4), (6, 3)])
 def test_the_rule_is_that_of_linear_algebra(blocks, degree):
-    # of all sets of messages, in an order of their own
+    # Over all sets of messages, in their own orders.
     n = blocks * degree // 2
     code = GraphCode(n, blocks, degree=degree, seed=1)
     B, rng = code.matrix(), np.random.default_rng(0)
@@ -256,7 +256,7 @@ def test_the_rule_is_that_of_linear_algebra(blocks, degree):
 
 
 def test_what_stragglers_leave_falls_with_the_degree():
-    # On average over all sets; at least the blocks of which nothing came, p^d of them.
+    # On average over all sets, at least the blocks without any message, a part p^d of them.
     for blocks, degree in ((4, 3), (5, 4)):
         n = blocks * degree // 2
         code = GraphCode(n, blocks, graph="complete", wait=1)

@@ -1,5 +1,6 @@
-"""Groups of codes: who is where, and rounds of some of the groups. Sets of messages of all groups
-are tried with those of the other codes.
+"""Groups of codes: numbers of workers and partitions, and rounds of some of the groups.
+
+Other tests of codes try sets of messages of all groups.
 """
 
 import itertools
@@ -23,12 +24,12 @@ from fastgc import (
 )
 from fastgc.coding.rules import Blocks, Cells, Groups, Tiling, side_by_side
 
-# Real and complex, one message and several, unequal sizes.
+# Groups with real and complex codes, one message and several, of unequal sizes.
 MIXED = Grouped([Uncoded(2, load=2), ReedSolomon(3, 4, stragglers=1), BinaryCode(3, stragglers=1)])
 
 
 def sent(code, p=3, dtype=np.float64, seed=0):
-    """Partial gradients, and every message."""
+    """Return partial gradients and all messages."""
     partials = np.random.default_rng(seed).standard_normal((code.k, p)).astype(dtype)
     return partials, [
         code.encode(i, partials[code.partitions(i, t)], index=t)
@@ -77,7 +78,7 @@ def test_repetition_has_a_partition_for_each_group():
     several = Grouped.repetition(4, 2, 6)
     assert (several.k, several.load, several.threshold) == (6, 3, 3)
     np.testing.assert_array_equal(several.matrix(), np.kron(np.eye(2), np.ones((2, 3))))
-    for F in itertools.combinations(range(12), 4):  # any one of each group
+    for F in itertools.combinations(range(12), 4):  # one worker of each group suffices
         assert code.decodable(F) == ({i // 4 for i in F} == {0, 1, 2})
 
 
@@ -157,7 +158,7 @@ def test_equal_groups_print_once():
 
 @pytest.mark.any_backend
 def test_threshold_is_what_one_group_may_miss():
-    # messages 4 of which 3 are needed; 3 of which 2; 3 of which 2
+    # Of 4, 3 and 3 messages, 3, 2 and 2 are needed.
     spare = [code.scheme.message_count - code.threshold for code in MIXED.codes]
     assert MIXED.threshold == MIXED.scheme.message_count - min(spare)
     loose = Grouped([ReedSolomon(9, stragglers=4), ReedSolomon(5, stragglers=2)])
@@ -166,7 +167,7 @@ def test_threshold_is_what_one_group_may_miss():
 
 @pytest.mark.any_backend
 def test_rules_side_by_side_are_of_their_own_kind():
-    """What simulations know stays what they know."""
+    """Rules that simulations know stay rules that they know."""
     kinds = {
         Blocks: [ReedSolomon(4, stragglers=1), ReedSolomon(3, 5, stragglers=2)],
         Cells: [Uncoded(3), CouponCollector(6, load=3, seed=2)],
@@ -191,9 +192,9 @@ def test_rules_side_by_side_are_of_their_own_kind():
                 F = order[: at + 1]
                 ready = tracker.add(message)
                 assert ready == other.add(message) == (rule.missing(F) == 0)
-                # the least number of further messages of all groups is that of each, together
+                # The least number of further messages is the sum of the groups' numbers.
                 assert rule.missing(F) == parts.missing(F)
-    # A threshold below everything is nothing that adds up over groups.
+    # A tolerance of missing partitions does not add up over groups.
     part = Grouped([Uncoded(4, tolerance=0.25), Uncoded(4)])
     assert isinstance(part.scheme.rule, Groups)
     assert part.decodable([0, 1, 2, 4, 5, 6, 7])
@@ -210,7 +211,7 @@ def test_real_and_complex_groups(dtype):
     decoded = MIXED.decode(range(10), messages, p=5)
     assert decoded.dtype == dtype
     np.testing.assert_allclose(decoded, exact, atol=tolerance)
-    lost = [0, 1, 2, 3, 4, 6, 8, 9]  # of the second and the third group one each
+    lost = [0, 1, 2, 3, 4, 6, 8, 9]  # leaves one each of the second and third group
     np.testing.assert_allclose(
         MIXED.decode(lost, [messages[m] for m in lost], p=5), exact, atol=tolerance
     )
@@ -234,7 +235,7 @@ def test_trust_is_that_of_the_groups():
     trust = MIXED.trust(F)
     assert max(errors) < 10 * trust.relative_error
     assert trust.relative_error < 100 * max(errors)
-    # what a group's code leaves out, in the mean over all partitions
+    # What one group's code leaves out counts relative to all partitions.
     part = Grouped([Uncoded(4, tolerance=0.25), Uncoded(4)])
     vector, residual = part.best_vector([0, 1, 2, 4, 5, 6, 7])
     lacking = vector @ part.matrix()[[0, 1, 2, 4, 5, 6, 7]] - 1
@@ -279,7 +280,7 @@ def test_best_vector_is_that_of_each_group():
     ids=repr,
 )
 def test_every_order_of_messages_of_every_set_of_groups(code):
-    """Each group is decodable when its own code says so, from the messages until then."""
+    """Each group is decodable as soon as its own code is, from the messages so far."""
     partials, messages = sent(code)
     rnd = code.group_round(3)
     for size in range(code.groups + 1):
@@ -320,14 +321,14 @@ def test_messages_of_a_group_that_is_ready_are_not_used():
     rnd.reset([0])
     message = np.array([1.0, 2.0])
     assert rnd.receive(1, message)
-    assert rnd.receive(0, np.array([np.nan, 5.0]))  # not even looked at
+    assert rnd.receive(0, np.array([np.nan, 5.0]))  # the message is not read
     assert rnd.survivors.tolist() == [1]
     out = np.empty(2)
     assert rnd.gradient(0, out=out) is out
     np.testing.assert_array_equal(out, message)
-    message[:] = 7  # a reference, not a copy
+    message[:] = 7  # the round keeps a reference, not a copy
     np.testing.assert_array_equal(rnd.gradient(0), message)
-    # where messages come without their numbers, they are those of each worker in turn
+    # Messages without an index are each worker's in order.
     several = Grouped([Uncoded(1), Uncoded(1, 2, load=2)])
     rnd = several.group_round(1)
     rnd.reset([1])
@@ -438,7 +439,7 @@ def test_wants_and_gradient_refuse():
     with pytest.raises(NotDecodableError) as caught:
         rnd.gradient(0)
     assert caught.value.missing == 1
-    assert not rnd.wants(2)  # takes no part
+    assert not rnd.wants(2)  # its group takes no part
     rnd.receive(0, np.ones(1))
     with pytest.raises(TypeError, match="out must have dtype"):
         rnd.gradient(0, out=np.empty(1, np.float32))
@@ -452,7 +453,7 @@ def test_require_looks_at_the_groups_that_take_part():
     rnd.require(np.array([4, 6, 8, 9]))
     rnd.require(np.array([9, 4, 7, 6, 0]))
     with pytest.raises(NotDecodableError) as caught:
-        rnd.require(np.array([0, 1, 2, 3, 4, 8, 9]))  # of the second group one of two
+        rnd.require(np.array([0, 1, 2, 3, 4, 8, 9]))  # lacks one of two of the second group
     assert caught.value.missing == 1
     assert rnd.survivors.size == 0
     rnd.reset([])
@@ -468,7 +469,7 @@ def test_rounds_require_numbers_of_messages():
 
 
 def test_what_is_left_out_is_that_of_the_whole_sum():
-    """Of groups of other sizes, by definition."""
+    """This holds by definition for groups of different sizes."""
     code = Grouped([Uncoded(5, tolerance=0.4, rescale=False), ReedSolomon(2, 3, stragglers=1)])
     F = np.array([0, 1, 2, 5])
     vector = code.decoding_vector(F)

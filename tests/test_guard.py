@@ -1,4 +1,4 @@
-"""`python -m fastgc.guard`: a script that is killed runs again, and all else ends as it would."""
+"""`python -m fastgc.guard`: a killed script runs again; otherwise it ends as without a guard."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.any_backend
 
-# Lives are counted in a file; each does what the argument of its number says.
+# The script counts its lives in a file; each life does what its argument says.
 SCRIPT = """
 import os, pathlib, signal, sys, time
 from fastgc.errors import FinishedError, LeftOutError
@@ -165,7 +165,7 @@ print(f"rank {rank} joined {joined} loss {mean:.6g} {model.bias.item():.6g}", fl
 
 @pytest.mark.long
 def test_a_rank_of_torchrun_that_is_killed_comes_back(tmp_path):
-    """And all end where they end without that."""
+    """All ranks end with the same result as without the kill."""
     pytest.importorskip("torch")
     (tmp_path / "rank.py").write_text(RANK)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]

@@ -69,12 +69,12 @@ def test_messages_are_rounded_once(code, half, dtype, p):
             encoder.reset()
             for j in code.partitions(worker):
                 encoder.add(j, partials[j])
-            # the accumulator's own errors move a few elements across the middle of two halves
+            # Rounding in sums moves a few elements across the middle of two halves.
             tolerance = 1.01 * 2 * unit_roundoff(np.dtype(half))
             streamed = encoder.message()
             assert streamed.dtype == half
             np.testing.assert_allclose(values(streamed), values(message), rtol=tolerance, atol=1e-5)
-            assert encoder.message() is streamed  # again: what it is made of is still there
+            assert encoder.message() is streamed  # a second call gives the same message
             np.testing.assert_allclose(values(streamed), values(message), rtol=tolerance, atol=1e-5)
 
 
@@ -156,7 +156,7 @@ def test_too_large_for_a_half_is_found(half):
     messages = [
         code.encode(i, partials[code.partitions(i)], message_dtype=np.float16) for i in range(6)
     ]
-    # float32 holds them, and so do messages of it; but not their sum
+    # float32 holds these numbers, and messages of them, but not their sum.
     assert all(np.isfinite(values(message)).all() for message in messages)
     partials *= 30
     messages = [code.encode(i, partials[code.partitions(i)], message_dtype=half) for i in range(6)]
@@ -176,7 +176,7 @@ def test_too_large_for_a_half_is_found(half):
 @EVERY_CODE
 @pytest.mark.parametrize("scale", [1e-37, 1e-30, 1e-9, 1e-7, 1e-4, 1e4, 1e9, 1e30, 1e36])
 def test_no_scale_is_lost(code, scale):
-    """What float16 holds of a message does not depend on the scale, nor does what is decoded."""
+    """Neither the elements of float16 messages nor decoded digits depend on the scale."""
     power = 2.0 ** round(np.log2(scale))
     partials = partial_gradients(code, 40, np.float64)
     rnd = code.round(40, np.float32, np.float16)
@@ -197,12 +197,12 @@ def test_no_scale_is_lost(code, scale):
         np.testing.assert_array_equal(code.bind(bound, p=40)(everyone), found)
         truth = factor * partials.sum(axis=0)
         errors.append(np.linalg.norm(found - truth) / np.linalg.norm(truth))
-        if code.scheme.codes_data:  # random partial gradients are none of it
+        if code.scheme.codes_data:  # random partial gradients do not fit codes of the data
             continue
         expected = rnd.trust().relative_error
         assert errors[-1] < 10 * expected
         assert 0.1 * expected < errors[-1] < 2.0**-8
-    if power > 1e-30:  # else what float32 holds of the smallest elements differs
+    if power > 1e-30:  # otherwise float32 rounds the smallest elements
         assert errors[0] == pytest.approx(errors[1], rel=1e-4)
 
 
@@ -213,7 +213,7 @@ def test_no_scale_is_lost(code, scale):
     sums=st.sampled_from([np.float32, np.float64]),
 )
 def test_rounding_of_scaled_messages_is_bounded(numbers, sums):
-    """Of each element by half a unit, or 2^-39 of the largest: Format's claim."""
+    """As `Format` claims, by half a unit of each element, or 2^-39 of the largest."""
     x = np.array(numbers, sums)
     message = Uncoded(1).encode(0, [x], message_dtype=np.float16)
     largest = float(np.abs(x).max())
@@ -223,13 +223,13 @@ def test_rounding_of_scaled_messages_is_bounded(numbers, sums):
     assert float(np.abs(mantissas(message)).max()) <= 2**15
     error = np.abs(values(message) - x.astype(np.float64))
     bound = np.maximum(2.0**-11 * np.abs(x.astype(np.float64)), 2.0**-39 * largest)
-    if largest > 1e-60:  # what is smaller is nothing in float32, which it decodes to
+    if largest > 1e-60:  # smaller numbers are 0 in float32, the dtype of gradients
         assert (error <= bound).all()
 
 
 @pytest.mark.any_backend
 def test_ends_of_the_range():
-    """Gradients of float64 that float32 does not hold."""
+    """Gradients of float64 that are out of float32's range."""
     code = Uncoded(1)
     for x in (1e300, 1e100, 1e-100, 1e-320, 0.0):
         message = code.encode(0, [np.array([x, -x / 2])], message_dtype=np.float16)
@@ -245,7 +245,7 @@ def test_ends_of_the_range():
 
 @pytest.mark.any_backend
 def test_messages_without_their_scale_are_refused():
-    """What somebody rounded to float16 himself, of p elements or p + 1, is not taken for scaled."""
+    """An array of float16 that a user made, of p or p + 1 elements, is not taken for scaled."""
     code = Uncoded(3)
     codes = (code, False), (FractionalRepetition(3, stragglers=2), True)
     rounds = [each.round(4, np.float32, np.float16, verify=verify) for each, verify in codes]
@@ -270,7 +270,7 @@ def test_messages_without_their_scale_are_refused():
 
 @pytest.mark.any_backend
 def test_scales_of_messages_that_are_not_read():
-    """Whatever they are: one class of workers is enough, and the others are garbage."""
+    """They may be anything: one class of workers suffices, and the others send garbage."""
     code = BinaryCode(6, stragglers=1)
     g = np.random.default_rng(0).integers(-9, 9, (6, 4)).astype(np.float32)
     messages = [code.encode(i, g[code.partitions(i)], message_dtype=np.float16) for i in range(6)]
@@ -390,7 +390,7 @@ WIDE = [
 @pytest.mark.parametrize("code", WIDE, ids=repr)
 @pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
 def test_messages_of_float64_for_gradients_of_float32(code, p):
-    """They are those of the same numbers in float64, and the gradient is rounded once."""
+    """Messages are those of the same numbers in float64, and the gradient is rounded once."""
     partials = partial_gradients(code, p)
     if code.scheme.layout == "complex data":
         partials = partials + 1j * partials[::-1]
@@ -423,7 +423,7 @@ def test_messages_of_float64_for_gradients_of_float32(code, p):
 
 
 def test_float64_messages_are_a_way_up():
-    """Where float32 loses all digits: Reed-Solomon codes with the papers' root."""
+    """float32 loses all digits of Reed-Solomon codes with the papers' root; float64 does not."""
     code, p = ReedSolomon(40, stragglers=10, root=1), 20
     rng = np.random.default_rng(0)
     partials = partial_gradients(code, p)
@@ -467,7 +467,7 @@ def test_float64_messages_are_a_way_up():
         (CyclicRepetition(20, stragglers=4), np.float32, None, None),
         (CyclicRepetition(20, stragglers=4), np.float32, np.float16, "float16 imprecisely"),
         (BinaryCode(300, stragglers=60), np.float32, np.float16, None),
-        (Uncoded(20, tolerance=0.3), np.float32, np.float16, None),  # what it lacks is no rounding
+        (Uncoded(20, tolerance=0.3), np.float32, np.float16, None),  # leaves out more than rounding
         (LagrangeCode(40, load=4), np.float32, None, "float32 imprecisely.*; compute in float64"),
         (LagrangeCode(40, load=4), np.float32, np.float64, "compute in float64"),
         (LagrangeCode(40, load=4, messages=4), np.float32, None, None),  # its rounds wait

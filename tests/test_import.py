@@ -1,4 +1,4 @@
-"""What importing costs and offers, and how a backend is chosen."""
+"""The cost and the names of an import, and the choice of a backend."""
 
 import subprocess
 import sys

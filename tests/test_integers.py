@@ -1,4 +1,4 @@
-"""Gradients of integers: exact, in their own dtype, by codes of sums; refused by others."""
+"""Gradients of integers are exact, in their dtype, by codes of sums; other codes refuse them."""
 
 import itertools
 
@@ -49,7 +49,7 @@ OTHERS = [
 
 
 def job(code, dtype, p=5, seed=0):
-    """Partial gradients of all values that there are, messages, and the sum by Python's numbers."""
+    """Return partial gradients of the whole range, messages, and the sum in Python's integers."""
     rng = np.random.default_rng(seed)
     held = np.iinfo(dtype)
     partials = rng.integers(held.min, held.max, (code.k, p), dtype, endpoint=True)
@@ -78,7 +78,7 @@ def test_gradients_are_exact(code, dtype):
         list(range(code.scheme.message_count)),
         next(code.scheme.random_arrivals(1, seed=3)),
     ):
-        if code.residual(survivors) > 0:  # partitions are left out
+        if code.residual(survivors) > 0:  # leaves out partitions
             continue
         for decoded in (
             code.decode(survivors, [messages[m] for m in survivors]),
@@ -107,7 +107,7 @@ def test_gradients_are_exact(code, dtype):
 
 
 def test_sums_beyond_double_precision():
-    """2^53 + 1 is no double: all 2-straggler sets, also where a message is subtracted."""
+    """2^53 + 1 is no double. All sets of 2 stragglers, also if a message is subtracted."""
     code = BinaryCode(6, 7, stragglers=2)
     partials = np.full((7, 2), 2**53 + 1)
     messages = np.array([code.encode(i, partials[code.partitions(i)]) for i in range(6)])
@@ -119,7 +119,7 @@ def test_sums_beyond_double_precision():
 
 
 def test_blocks_are_subtracted_exactly():
-    """[0, 2) - [1, 2) + [1, 4): a path that goes back."""
+    """The path [0, 2) - [1, 2) + [1, 4) goes back."""
 
     code = Code(BinaryScheme(4, 0, np.array([0, 1, 1]), np.array([2, 2, 4])))
     partials = np.array([[200], [100], [255], [7]], dtype=np.uint8)
@@ -173,14 +173,14 @@ def test_what_integers_are_not():
 
 
 def test_no_approximation_of_integers():
-    """A least-squares vector is none of integers: nothing is written."""
+    """A least-squares vector has fractions, so it is refused, and nothing is written."""
     code = BinaryCode(4, stragglers=1, speeds=[1, 1, 1, 1], assignment="classes")
     ones = np.ones((1, 3), dtype=np.int64)
     out = np.full(3, -7)
     with pytest.raises(TypeError, match="int64 messages are combined with integers only"):
         code.combine([0.5], [0], ones, out)
     assert out.tolist() == [-7] * 3
-    # Two messages come near the sum by fractions alone.
+    # Two messages approximate the sum only with fractions.
     blocks = Code(BinaryScheme(3, 0, np.array([0, 1, 2]), np.array([2, 3, 3])))
     with pytest.raises(TypeError, match="int64 messages are combined with integers only"):
         blocks.decode([0, 1], np.ones((2, 3), np.int64), out, partial="best")

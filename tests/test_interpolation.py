@@ -1,4 +1,4 @@
-"""Barycentric weights and Lagrange bases: truth in high precision, thousands of nodes, errors."""
+"""Barycentric weights and Lagrange bases: precision, thousands of nodes, errors."""
 
 import functools
 
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.every_backend
 
 
 def wide_basis(nodes, points):
-    """By definition, in 60 digits."""
+    """Compute the basis by definition, in 60 digits."""
     basis, total = _wide_basis(tuple(nodes.tolist()), tuple(points.tolist()))
     kind = complex if np.iscomplexobj(nodes) or np.iscomplexobj(points) else float
     return np.array(basis, dtype=kind), np.array(total, dtype=kind)
 
 
-@functools.cache  # it is the same under every backend
+@functools.cache  # shared by all backends
 def _wide_basis(nodes, points):
     with mpmath.workdps(60):
         x, z = ([mpmath.mpmathify(v) for v in values] for values in (nodes, points))
@@ -42,7 +42,7 @@ def _wide_basis(nodes, points):
 @pytest.mark.parametrize("complex_", [False, True])
 @pytest.mark.parametrize("m", [1, 2, 5, 24])
 def test_against_mpmath(complex_, m):
-    """Every value accurate relative to itself: also far outside, and next to a node."""
+    """Every value has a small relative error, also far outside and next to a node."""
     rng = np.random.default_rng(m)
     nodes = nodes_of(rng, m, complex_)
     points = np.append(rng.uniform(-3, 3, 5), nodes[0].real + np.array([0, 1e-13, 1e-30, 0.5]))
@@ -63,7 +63,7 @@ def test_against_mpmath(complex_, m):
 
 
 def test_points_far_from_the_nodes():
-    """As far as doubles go; beyond that an error that says so, not one about the nodes."""
+    """They work in the range of doubles; beyond it, the error is not about the nodes."""
     nodes = np.array([0.0, 1.0, 3.0])
     for z in (1e5, -1e60, 1e70):
         truth, _ = wide_basis(nodes, np.array([z]))
@@ -131,7 +131,7 @@ def test_thousands_of_nodes_on_any_interval(length):
 @pytest.mark.every_backend
 @pytest.mark.parametrize("length", [2.0**-1000, 2.0**-300, 2.0**300, 2.0**1000])
 def test_complex_points_of_any_size(length):
-    """Among nodes whose products are beyond a double; powers of two change no digit."""
+    """Products of these nodes exceed doubles; scaling by powers of two changes no digit."""
     nodes, points = roots_of_unity(60), np.array([0.3 + 0.2j, -0.1 - 0.7j, 0.9j])
     L = basis(nodes, points)
     np.testing.assert_allclose(L @ nodes**7, points**7, atol=1e-13)
@@ -140,11 +140,11 @@ def test_complex_points_of_any_size(length):
 
 @pytest.mark.every_backend
 def test_weights_of_any_size_on_a_slanted_line():
-    """Of equispaced nodes, from 1 to 1e-300 and less; turning all by one angle changes nothing."""
+    """Equispaced nodes have weights from 1 to below 1e-300; turning all changes nothing."""
     nodes, points, turn = np.linspace(0, 1, 1500), np.array([0.49999, 0.5003 + 1e-4j]), np.exp(0.7j)
     L = basis(nodes, points)
     turned = basis(nodes * turn, points * turn)
-    for row, point in zip(turned, points, strict=True):  # nothing is left of the point before
+    for row, point in zip(turned, points, strict=True):  # earlier points leave no trace
         np.testing.assert_allclose(basis(nodes * turn, [point * turn])[0], row, rtol=1e-12)
     size = np.abs(L).max(axis=1, keepdims=True)
     assert np.abs(turned - L).max() < 1e-9 * size.max()
@@ -157,12 +157,12 @@ def test_equispaced_nodes_are_hopeless_but_no_nan():
     nodes = np.linspace(0, 1, 2000)
     w = weights(nodes)
     assert np.isfinite(w).all()
-    assert w[0] == 0  # 1e-598 of the largest
+    assert w[0] == 0  # it is 1e-598 times the largest
     middle, edge = basis(nodes, [0.49999, 1 / 4000])
     assert np.isfinite(middle).all()
     assert np.abs(middle.sum() - 1) < 1e-10
     assert not np.isnan(edge).any()
-    assert np.isinf(edge).any()  # as large as it is
+    assert np.isinf(edge).any()  # the true value exceeds doubles
     w = weights(np.linspace(-1, 1, 20))
     binomial = [(-1) ** j * float(mpmath.binomial(19, j)) for j in range(20)]
     np.testing.assert_allclose(w / w[0], binomial, rtol=1e-13)
@@ -226,7 +226,7 @@ def test_out():
         with pytest.raises(error, match=says):
             basis(nodes, points, out=bad)
         assert (bad == 7).all()
-    room = np.arange(8.0)  # out over the nodes
+    room = np.arange(8.0)  # `out` overlaps the nodes
     expected = basis(room[:4].copy(), points)
     found = basis(room[:4], points, out=room.reshape(2, 4))
     np.testing.assert_array_equal(found, expected)
@@ -318,7 +318,7 @@ def test_a_single_point(complex_):
 )
 @settings(max_examples=40, deadline=None)
 def test_derivatives_of_polynomials(m, der, complex_, power, random):
-    """By their coefficients; and nodes of other sizes change no more than the powers of two."""
+    """They follow from coefficients; scaling nodes scales them by powers of two."""
     rng = np.random.default_rng(random.randrange(2**32))
     nodes = nodes_of(rng, m, complex_) / (1 if complex_ else 2)
     points = np.append(rng.uniform(-1, 1, 5).astype(nodes.dtype), nodes[:1])
@@ -330,7 +330,7 @@ def test_derivatives_of_polynomials(m, der, complex_, power, random):
     )
     found = interpolation.derivative(nodes, values, points, der)
     size = np.abs(basis(nodes, points)).sum(axis=1).max() * np.abs(values).max()
-    # roots of which some are missing: powers of up to 2 for each
+    # Some roots of unity are missing: each may amplify by up to 2.
     size *= m ** (2.0 * der) * np.abs(basis(nodes, nodes * 0.999)).sum(axis=1).max()
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13 * size)
     by = 2.0**power
@@ -355,13 +355,13 @@ def test_derivatives_as_scipy_has_them(m):
         found = interpolate.derivative(values, points, der)
         wanted = scipy.KroghInterpolator(nodes, values).derivative(points, der=der)
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-13 * max(m, 2) ** (2 * der))
-        if m > 1:  # which divides by the length of the interval
+        if m > 1:  # SciPy divides by the interval's length
             theirs = scipy.BarycentricInterpolator(nodes, values).derivative(points, der=der)
             np.testing.assert_allclose(found, theirs, rtol=0, atol=1e-13 * m ** (2 * der))
 
 
 def test_derivatives_where_weights_are_far_apart():
-    """The least of 60 equispaced nodes' is 1e-17 of the largest, of 900 1e-269."""
+    """The least weight of 60 equispaced nodes is 1e-17 times the largest; of 900, 1e-269 times."""
     nodes = np.linspace(0, 1, 60)
     slope = interpolation.derivative(nodes, nodes**3, nodes[25:35])
     np.testing.assert_allclose(slope, 3 * nodes[25:35] ** 2, rtol=1e-9)
@@ -401,7 +401,7 @@ def test_values_that_are_not_finite_stay_so():
 
 
 def test_roots_far_around_the_circle():
-    """A turn more, or 2^100 of them, changes nothing, as long as the offset is exact."""
+    """One more turn, or 2^100 turns, change nothing as long as the offset is exact."""
     expected = interpolation.roots_of_unity(8, 0.5)
     np.testing.assert_array_equal(interpolation.roots_of_unity(8, 0.5 + 8), expected)
     far = interpolation.roots_of_unity(8, 2.0**100)
@@ -411,7 +411,7 @@ def test_roots_far_around_the_circle():
 @pytest.mark.parametrize("complex_", [False, True])
 @pytest.mark.parametrize("scale", [1.0, 1e-300, 3e200])
 def test_prepared_functionals_are_the_same(complex_, scale):
-    """To the last bit, whichever nodes are chosen."""
+    """They agree to the last bit, whichever nodes are chosen."""
     rng = np.random.default_rng(7)
     nodes = nodes_of(rng, 23, complex_) * scale
     nodes[5] = 0
@@ -421,12 +421,12 @@ def test_prepared_functionals_are_the_same(complex_, scale):
         chosen = rng.permutation(23)[:size]
         np.testing.assert_array_equal(of(chosen), functional(nodes[chosen], points))
     np.testing.assert_array_equal(of([5]), np.array([6]))  # a constant, at six points
-    nodes[:], points[:] = 1, 2  # it has its own
+    nodes[:], points[:] = 1, 2  # it has copied them
     assert np.isfinite(of([0, 1])).all()
 
 
 def test_prepared_functionals_of_the_least_nodes():
-    """Which alone are so near each other that the points are too far from them."""
+    """Alone, the smallest nodes are so close to each other that points are too far from them."""
     nodes, points = np.array([1.0, 2.0**-245, 2.0**-244]), np.array([0.5, 1.0])
     of = interpolation.Functionals(nodes, points)
     np.testing.assert_array_equal(of([0, 2]), functional(nodes[[0, 2]], points))
@@ -465,7 +465,7 @@ def test_prepared_functionals_refuse(chosen, says):
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 8, 9, 17, 33])
 @pytest.mark.parametrize("size", [1.0, 2.0**-1000, 2.0**900])
 def test_interpolation_of_prepared_nodes(complex_, m, size, at_each_level):
-    """Few points and many, and whatever the size of nodes and of values."""
+    """For few points and many, and for nodes and values of any size."""
     rng = np.random.default_rng(m)
     nodes = nodes_of(rng, m, complex_) * size
     inside = rng.uniform(-1, 1, 40) * (1 + 1j if complex_ else 1)
@@ -492,7 +492,7 @@ def test_interpolation_of_prepared_nodes(complex_, m, size, at_each_level):
 @pytest.mark.parametrize("complex_", [False, True])
 @pytest.mark.parametrize("p", [1, 3, 40])
 def test_points_that_are_nodes_or_nearly(complex_, p, at_each_level):
-    """At a node its value to the last bit, and beside it what the polynomial has there."""
+    """At a node the result is its value to the last bit; beside it, the polynomial's value."""
     nodes = np.array([0.0, 0.75, -0.5, 0.25, 1.0, -1.0, 0.125, 0.625, -0.25])
     nodes = nodes * (1 + 1j if complex_ else 1)
     values = np.arange(9) ** 2 - 7.5 + 0 * nodes
@@ -509,7 +509,7 @@ def test_points_that_are_nodes_or_nearly(complex_, p, at_each_level):
 
 @pytest.mark.parametrize("complex_", [False, True])
 def test_nodes_and_points_beside_each_other(complex_):
-    """As near as doubles can be, each factor is what it is, and so is each value."""
+    """Even for neighbouring doubles, each factor is exact, so values are precise."""
     rng = np.random.default_rng(complex_)
     for _ in range(much(200, 20)):
         m = int(rng.integers(2, 9))
@@ -540,7 +540,7 @@ def test_nodes_and_points_beside_each_other(complex_):
 
 
 def test_a_line_through_points_that_are_near():
-    """A point is not taken for the node beside it."""
+    """A point is never taken for the node beside it."""
     nodes, values = np.array([0.0, 1.0]), np.array([0.0, 1.0])
     points = np.array([1e-80, 1e-200, 1e-300])
     np.testing.assert_allclose(evaluate(nodes, values, points), points, rtol=1e-15, atol=0)
@@ -549,7 +549,7 @@ def test_a_line_through_points_that_are_near():
 
 
 def test_weights_far_apart_interpolate():
-    """Beyond 2^400 from each other, where terms do not fit one scale."""
+    """If weights differ by more than 2^400, terms do not fit one scale."""
     nodes = np.linspace(-1, 1, 600)
     interpolate = interpolation.Interpolator(nodes)
     for points in (np.array([0.001]), np.array([0.001, -0.0021, nodes[300]])):
@@ -566,7 +566,7 @@ def test_prepared_nodes_and_other_kinds():
     interpolate = interpolation.Interpolator(nodes)
     points = np.array([0.1, -0.3])
     expected = interpolate(values, points)
-    nodes[:] = 7  # it has its own
+    nodes[:] = 7  # it has copied them
     for v, z in [
         (values.tolist(), points),
         (values, points.tolist()),
@@ -578,7 +578,7 @@ def test_prepared_nodes_and_other_kinds():
         np.testing.assert_allclose(interpolate(v, z), expected, rtol=1e-14)
         np.testing.assert_allclose(interpolate.at(z)(v), expected, rtol=1e-14)
         assert (interpolate(v, z).dtype == complex) == (np.iscomplexobj(v) or np.iscomplexobj(z))
-    # as far as doubles go, of a constant
+    # A constant, at points up to the largest doubles.
     constant = interpolation.Interpolator([0.0])
     for z in (0.0, 1e-320, 1.0, 1e200, 1e308):
         np.testing.assert_allclose(constant([3.0], [z]), 3, rtol=1e-15)

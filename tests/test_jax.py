@@ -1,4 +1,4 @@
-"""The example of a JAX network: dropout alike in all copies, compiled by each worker."""
+"""The example of a JAX network: copies draw the same dropout, and each worker compiles it."""
 
 import re
 import sys
@@ -22,7 +22,7 @@ def coded_jax():
 
 
 def test_coded_jax_trains_as_one_process_does(coded_jax):
-    """With dropout and mini-batches, whoever answers first."""
+    """This holds with dropout and mini-batches, whoever answers first."""
     dataset = data.load("digits", dtype=np.float32)
     model, batches = coded_jax.Network(), data.MiniBatches(20, 0)
     history = fastgc.train(
@@ -50,7 +50,7 @@ def test_coded_jax_trains_as_one_process_does(coded_jax):
 
 
 def test_jax_in_processes(coded_jax, monkeypatch):
-    """Which import the module, and compile for themselves."""
+    """Processes import the module, and compile for themselves."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
     options = {"optimizer": optimizers.SGD(0.1), "rounds": 3, "batch": 20, "evaluate_every": 3}
     dataset = data.load("digits", dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Codes in compiled functions: `fastgc.codes.jit`, and what encodes and decodes by it."""
+"""Codes in compiled functions: `fastgc.codes.jit`, and the functions that use its plan."""
 
 import pickle
 import subprocess
@@ -36,7 +36,7 @@ def encode_all(code, partials, messages):
 
 
 def jitted(code):
-    """Its plan; None where there is none, and an error says so."""
+    """Return a code's plan; None if an error says that it has none."""
     if type(getattr(code.scheme, "inner", code.scheme)).jit_rule is not Scheme.jit_rule:
         return fastgc.codes.jit(code)
     with pytest.raises(TypeError, match=r"code.decoding_vectors\(masks\)"):
@@ -55,7 +55,7 @@ def gradients(code, dtype, seed=0):
 
 
 def agrees(code, by, dtype, sets):
-    """Whether compiled functions encode as the code's verbs, and decode these sets as they do."""
+    """Require that compiled functions encode and decode these sets like the code's verbs."""
     partials = gradients(code, dtype)
     messages, rng = sent(code, partials), np.random.default_rng(1)
     with fastgc.use_backend(by):
@@ -83,7 +83,7 @@ def all_sets(code):
 
 
 def kind(code):
-    """What the compiled functions are compiled anew for."""
+    """Return the types for which functions are compiled again."""
     scheme = code.scheme
     return type(getattr(scheme, "inner", scheme)).__name__, type(scheme).__name__, scheme.layout
 
@@ -92,7 +92,7 @@ FIRST = {kind(code): at for at, code in reversed([*enumerate(SMALL)])}
 
 
 @compiles
-@pytest.mark.few(12)  # to compile
+@pytest.mark.few(12)  # each compiles
 @EVERY_BACKEND
 @pytest.mark.parametrize(
     "at",
@@ -141,7 +141,7 @@ def test_what_is_wrong_is_told(of, by):
         assert decode(plan, np.array(survivors, np.int64), messages, out) == status, survivors
         assert (out == 9).all()
     came = np.array([5, 1, 2, 4, 3])
-    messages[0] = np.nan  # is not read
+    messages[0] = np.nan  # it is not read
     assert decode(plan, came, messages, out) == 0
     messages[5] = np.inf
     used = code.decoding_vector(came)[0] != 0
@@ -175,7 +175,7 @@ def test_lengths_are_checked(by):
 @compiles
 @EVERY_BACKEND
 def test_a_long_vector_is_told(by):
-    """What `decode` takes a near-exact vector for."""
+    """`Code.decode` takes a near-exact vector here; compiled code reports IMPRECISE instead."""
     code = fastgc.ReedSolomon(40, stragglers=18, root=1)
     with fastgc.use_backend(by):
         plan = fastgc.codes.jit(code)
@@ -203,7 +203,7 @@ def test_a_copy_by_pickle_knows_its_own_addresses(by):
     assert type(copy) is type(plan)
     messages, out = sent(code, gradients(code, float)), np.empty(P)
     assert decode(copy, np.arange(5), messages, out) == 0
-    del plan  # the tables of the copy are its own
+    del plan  # the copy has its own tables
     expected = code.decode(np.arange(5), messages[:5], p=P)
     np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-12)
     start = copy.rule.inner.tables.start
@@ -250,7 +250,7 @@ print(sum(train.stats.cache_hits.values()), sum(train.stats.cache_misses.values(
 
 
 def test_a_loop_is_kept_on_disk(tmp_path):
-    """The second process compiles nothing, and has C's functions at other addresses."""
+    """A second process compiles nothing, though C's functions have other addresses."""
     (tmp_path / "users.py").write_text(USERS)
     for kept in ("0 1", "1 0"):
         command = [sys.executable, "-P", "-W", "error", str(tmp_path / "users.py")]

@@ -1,4 +1,4 @@
-"""Kernels against the truth, under every backend, thread count and SIMD level."""
+"""Kernels compute the truth under every backend, number of threads and SIMD level."""
 
 import inspect
 import pickle
@@ -34,7 +34,7 @@ BOUNDED = [
     for dtype in kernel.dtypes
 ]
 SIZES = [1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 1025, 4097, 16385, *much([1023, 16383, 40001], [])]
-UNIT = {np.float32: 2.0**-24, np.float64: 2.0**-53, **dict.fromkeys(HALVES, 2.0**-24)}  # of sums
+UNIT = {np.float32: 2.0**-24, np.float64: 2.0**-53, **dict.fromkeys(HALVES, 2.0**-24)}  # for sums
 LONG_OF_EACH_DTYPE = [
     pytest.param(kernel, dtype, id=f"{kernel.name}-{np.dtype(dtype).name}")
     for kernel in LONG
@@ -44,7 +44,7 @@ LONG_OF_EACH_DTYPE = [
 
 def check_long(arguments, dtype, truth, result):
     if np.ndim(truth):
-        # each element is a sum of products: bounded by the sum of their sizes
+        # Each element is a sum of products: its error is bounded by the sum of their moduli.
         scale = sum(
             abs(a) * (float(np.abs(row).max()) if row.size else 0)
             for a, row in zip(arguments["coef"], arguments["rows"], strict=True)
@@ -80,15 +80,15 @@ def test_long_vectors(kernel, dtype, at_each_level):
 
 
 def float_rows(kind, rng, size, count):
-    """Rows and coefficients of one kind that rounding may treat badly."""
+    """Return rows and coefficients of a kind that may have large rounding errors."""
     rows = rng.standard_normal((count, size))
     coef = rng.standard_normal(count)
-    if kind == "alike":  # every partial sum is rounded to the same side
+    if kind == "alike":  # every partial sum rounds to the same side
         rows, coef = np.full((count, size), 1 / 3), np.ones(count)
-    elif kind == "upwards":  # and by nearly half a unit, whatever is added to the first
+    elif kind == "upwards":  # each addition to the first row rounds up by nearly half a unit
         rows, coef = np.full((count, size), 1.0001 * 2.0**-24), np.ones(count)
         rows[0] = 1
-    elif kind == "alternating":  # as of decoding vectors: large, of sums that are small
+    elif kind == "alternating":  # like decoding vectors: large coefficients, small sums
         coef = (-1.0) ** np.arange(count) * 1e6
         rows = 1 + rows * 1e-3
     elif kind == "ill-scaled":
@@ -104,10 +104,10 @@ def float_rows(kind, rng, size, count):
 )
 @pytest.mark.parametrize("mode", [kernels.REAL, kernels.PACKED], ids=["real", "packed"])
 def test_errors_of_floats_do_not_grow_with_rows(mode, kind, at_each_level):
-    """Beside the last rounding, those of eight rows, however many there are."""
+    """Errors are those of eight rows and the last rounding, for any number of rows."""
     rng = np.random.default_rng(7)
     unit = UNIT[np.float32]
-    # the last: more than are added up at once, and more than the cache holds
+    # The last: more rows than are added at once, and more numbers than the cache holds.
     for size, count in [(1, 200), (50, 600), (1001, 200), (17, 9), (18, 2), (23, 1), (4097, 150)]:
         rows, coef = float_rows(kind, rng, size, count)
         wide = rows.astype(WIDE)
@@ -130,16 +130,16 @@ def test_errors_of_floats_do_not_grow_with_rows(mode, kind, at_each_level):
 
 @pytest.mark.parametrize("factor", [1.0, 2.0**-3, 2.0**9, 2.0**-120, 2.0**150])
 def test_halves_have_the_bits_that_numpy_gives_them(factor, at_each_level):
-    """Numbers half-way between halves and beside that, Inf, and NaN with whatever it carries."""
+    """Numbers half-way between halves and next to it, Inf, and NaN with any payload."""
     bits = np.arange(2**16, dtype=np.uint32)
-    kept = bits % much(1, 5) == 0  # of each exponent some, and the first and the last of it
+    kept = bits % much(1, 5) == 0  # of each exponent some, with the first and the last
     bits = bits[kept | ((bits + 2) % 128 < 4)] << 16
     x = (bits[:, None] + np.array([0, 0xFFF, 0x1000, 0x1001, 0x3000, 0xF000], np.uint32)).ravel()
     x = x.view(np.float32)
     for dtype in (np.float32, np.float64):
         with np.errstate(invalid="ignore"):  # NumPy warns of signalling NaNs
             x = x.astype(dtype)
-            if dtype == np.float64:  # beside a half-way that floats cannot tell them from
+            if dtype == np.float64:  # so close to half-way that float32 cannot tell
                 x = np.concatenate([x, np.nextafter(x, 0), np.nextafter(x, np.inf)])
             wanted = np.empty(x.size, np.float16)
             kernels.numpy.to_halves(x, factor, wanted)
@@ -153,7 +153,7 @@ def test_halves_have_the_bits_that_numpy_gives_them(factor, at_each_level):
 
 @pytest.mark.parametrize("dtype", HALVES)
 def test_every_half(dtype, at_each_level):
-    """All bits there are, read in vectors and one by one; subnormals, Inf and NaN among them."""
+    """All 65,536 halves, read in vectors and one by one, with subnormals, Inf and NaN."""
     halves = np.arange(2**16, dtype=np.uint16).view(dtype)
     with np.errstate(invalid="ignore"):  # NumPy warns of signalling NaNs
         floats = halves.astype(np.float32)
@@ -164,7 +164,7 @@ def test_every_half(dtype, at_each_level):
             for at in range(first, 2**16 - 1, step):
                 rows = kernels.Rows.of([halves[at : at + size]], size, row)
                 kernels.combine(kernels.REAL, rows, np.ones(1), read[at : at + size])
-                read[at + size : at + step] = floats[at + size : at + step]  # those passed over
+                read[at + size : at + step] = floats[at + size : at + step]  # not read here
             np.testing.assert_array_equal(read[first:], floats[first:])
         for size in (2**16, 2**16 - 1):
             finite = np.where(np.isfinite(floats), halves, np.zeros(1, dtype))[:size]
@@ -183,7 +183,7 @@ def test_decoding_vectors(kernel, at_each_level):
         for count in {0, 1, 2, size // 8, size // 3, size // 2, size - 1}:
             arguments = kernel.make(rng, size, count, np.float64)
             truth = kernel.truth(arguments)
-            # one rounding a factor, and about one a phase
+            # One rounding per factor, and about one for the phase.
             bound = (size + 16) * 2.0**-53 * (8 if "fft" in kernel.name else 1)
             for _ in at_each_level():
                 error = np.abs(kernel.run(arguments) - truth) / np.abs(truth)
@@ -208,7 +208,7 @@ def test_nodes(kernel, at_each_level):
                 assert result.shape == truth.shape
                 if "products" in kernel.name:
                     assert (np.abs(result / truth - 1)).max() <= 2 * (size + 2) * UNIT[np.float64]
-                elif "basis" in kernel.name:  # each value relative to itself
+                elif "basis" in kernel.name:  # values have relative bounds
                     error = np.abs(result - truth) / np.where(truth == 0, 1, np.abs(truth))
                     assert error.max() <= 6 * (size + 2) * UNIT[np.float64]
                 elif "values" in kernel.name:
@@ -236,7 +236,7 @@ def test_what_a_kernel_is_bound_to(kernel, dtype, at_each_level):
             before, truth = frozen(arguments), kernel.truth(arguments)
             for _ in at_each_level():
                 result = kernel.run(arguments)
-                with np.errstate(invalid="ignore"):  # Inf less Inf
+                with np.errstate(invalid="ignore"):  # Inf minus Inf
                     near = np.abs(result - truth) <= kernel.bound(arguments)
                 assert (near | (result == truth) | (np.isnan(result) & np.isnan(truth))).all()
             for name, value in before.items():
@@ -259,9 +259,9 @@ def test_steps(kernel, moving, dtype, at_each_level):
             after, moved = kernel.run(arguments)
             for name, vector in after.items():
                 assert vector.dtype == dtype
-                # a handful of roundings, of numbers not above 10; one of each coefficient
+                # A few roundings of numbers up to 10, and one of each coefficient.
                 assert np.abs(vector - truth[name]).max() <= 40 * UNIT[dtype]
-            # of what is stored, not of what was computed before it was rounded
+            # The distance of the stored vectors, not of the move before it was rounded.
             exact = exact_square_distance(after[moving], arguments[moving])
             rough = 2.0**-20 if dtype == np.float32 and "gradient" in arguments else 0
             assert abs(moved - exact) <= (rough + (size + 4) * 2.0**-53) * exact
@@ -272,7 +272,7 @@ def test_steps(kernel, moving, dtype, at_each_level):
 @pytest.mark.parametrize("level", ["baseline", "avx2", "avx512"])
 @pytest.mark.any_backend
 def test_what_simd_levels_there_are(level):
-    """A report of those that no test goes through here."""
+    """A skipped test reports each level that this machine cannot test."""
     compiled = pytest.importorskip("fastgc.kernels.c")
     before = compiled.simd()
     if not compiled.select_simd(level):
@@ -294,7 +294,7 @@ FLAGS = {
 )
 @pytest.mark.any_backend
 def test_simd_levels_are_those_of_the_processor():
-    """The kernel lists what the processor has and the system saves."""
+    """The operating system lists the features that the processor has and that it saves."""
     compiled = pytest.importorskip("fastgc.kernels.c")
     has = set(re.search(r"^flags\s*:(.*)", Path("/proc/cpuinfo").read_text(), re.M)[1].split())
     expected = [level for level, needed in FLAGS.items() if needed <= has]
@@ -345,7 +345,7 @@ ENCODING = [
 @pytest.mark.parametrize("split", [False, True], ids=["whole", "threads"])
 @pytest.mark.parametrize(("mode", "dtype"), ENCODING)
 def test_encoding_is_combining_and_measuring(mode, dtype, split, at_each_level, split_over):
-    """What is written has the bits of `combine`; what is returned, the truth of each row."""
+    """`out` has the bits of `combine`; the energy is the weighted sum of the rows' true squares."""
     rng = np.random.default_rng(6)
     split_over(3 if split else 1)
     sums = np.result_type(dtype, np.float32 if mode != kernels.EXPAND else np.complex64)
@@ -387,17 +387,17 @@ def test_encoding_is_combining_and_measuring(mode, dtype, split, at_each_level, 
 @pytest.mark.parametrize("split", [False, True], ids=["whole", "threads"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_complex_sums_of_rows_from_memory(dtype, split, at_each_level, split_over):
-    """Where they lie changes no bit, nothing is written beyond them, and all are looked at."""
+    """The place of `out` changes no bit, nothing beyond it is written, all rows are checked."""
     split_over(2 if split else 1)
     rng = np.random.default_rng(7)
-    size = 700_001  # beyond caches, with `out`
+    size = 700_001  # with `out`, too large for caches
     coef = rng.standard_normal(2) + 1j * rng.standard_normal(2)
     arrays = [rng.standard_normal(size).astype(dtype) for _ in range(2)]
     kind = np.result_type(dtype, np.complex64)
     truth = sum(c * row for c, row in zip(coef, arrays, strict=True))
     for _ in at_each_level():
         found = []
-        for beyond in (0, 1):  # of 16 bytes or not
+        for beyond in (0, 1):  # aligned to 64 bytes, or not
             canary = np.full(2 * size + 64, 7, dtype)
             start = -canary.ctypes.data % 64 // canary.itemsize + 16 + beyond
             out = canary[start : start + 2 * size].view(kind)
@@ -423,13 +423,13 @@ def test_square_sums_of_a_vector_that_is_bound(dtype, size):
     for _ in range(2):
         x[:] = np.random.default_rng(size).standard_normal(size)
         assert bound() == kernels.square_sum(x)
-        x *= 2  # what it is when called counts
+        x *= 2  # each call reads the vector anew
         assert bound() == kernels.square_sum(x)
 
 
 @pytest.mark.parametrize("dtype", LONG[-1].dtypes, ids=lambda dtype: np.dtype(dtype).name)
 def test_square_sum_by_threads(dtype, split_over):
-    """Nothing is left out or counted twice, and what is not finite is seen in any piece."""
+    """Threads leave out nothing, count nothing twice, and see NaN in any piece."""
     split_over(3)
     for size in (0, 1, 1024, 1025, 5000, 70001):
         arguments = LONG[-1].make(np.random.default_rng(3), size, 1, dtype)
@@ -466,7 +466,7 @@ def test_nothing_is_written_beyond_out(kernel):
 @pytest.mark.parametrize("mode", [kernels.REAL, kernels.PACKED])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, *HALVES])
 def test_rows_begin_and_end_anywhere(dtype, mode, size, count, first, gap, accumulate, short):
-    """Nothing around rows is read, and nothing around sums is written; half a last pair may be."""
+    """Kernels read nothing around rows and write nothing around sums; a last pair may be cut."""
     rng = np.random.default_rng(size)
     around = np.full((count, first + size + gap), np.nan, dtype)
     rows = around[:, first : first + size]
@@ -483,7 +483,7 @@ def test_rows_begin_and_end_anywhere(dtype, mode, size, count, first, gap, accum
     canary = np.full(gap + truth.size + first, 7, np.result_type(dtype, np.float32))
     out = canary[gap : gap + truth.size]
     kernels.combine(mode, kernels.Rows.of(rows, size, rows.dtype), coef, out, accumulate)
-    np.testing.assert_array_equal(out, truth + 7 * accumulate)  # of whole numbers, exact
+    np.testing.assert_array_equal(out, truth + 7 * accumulate)  # exact, as numbers are whole
     assert (canary[:gap] == 7).all()
     assert (canary[gap + truth.size :] == 7).all()
 
@@ -513,7 +513,7 @@ def test_combine_tells_what_is_not_finite(dtype, size, count, bad, data):
     assert not np.isfinite(sum(kernels.square_sum(row) for row in rows))
 
 
-TWO = fastgc.ReedSolomon(24, stragglers=5, clusters=2)  # seven of each twelve are needed
+TWO = fastgc.ReedSolomon(24, stragglers=5, clusters=2)  # two clusters, which need 7 of 12 each
 
 
 def vector_of(code, survivors, method):
@@ -554,19 +554,19 @@ def test_last_entry_beyond_a_double_is_told():
 
 
 def test_spread_decodes_anew_what_is_longer_than_the_sum():
-    """Cluster by cluster: of the messages that suffice, unless the vector of all is as short."""
+    """A cluster whose vector is longer than the sum's is decoded from just enough messages."""
     anew = 0
     oracle = fastgc.use_backend("numpy")
     for away in range(2, 5):
         for first in range(12):
-            neighbours = 5 * (first + np.arange(away)) % 12  # of the points, whose powers step by 5
+            neighbours = 5 * (first + np.arange(away)) % 12  # on the circle: points step by 5
             survivors = np.setdiff1d(np.arange(24), neighbours)
             plain, spread = (
                 vector_of(TWO, survivors, m)[2]
                 for m in (kernels.unchecked.LOCATOR, kernels.unchecked.SPREAD)
             )
             mine = survivors < 12
-            with oracle:  # which keeps the same ones where several are as good
+            with oracle:  # NumPy's kernel makes the same choice among equally good messages
                 np.testing.assert_allclose(
                     spread,
                     vector_of(TWO, survivors, kernels.unchecked.SPREAD)[2],
@@ -587,11 +587,11 @@ def test_spread_decodes_anew_what_is_longer_than_the_sum():
 @pytest.mark.parametrize("cut", [False, True], ids=["whole", "threads"])
 @pytest.mark.parametrize("kernel", LONG[:-1], ids=lambda k: k.name)
 def test_every_mode_tells_what_is_not_finite(kernel, cut, split_over, at_each_level):
-    """One bad value anywhere, in whichever thread's piece; and none is seen where none is."""
+    """One bad value is seen in any place and any thread's piece, and none if there is none."""
     if cut:
         split_over(3)
     rng = np.random.default_rng(6)
-    # the last is longer than what C adds up at a time
+    # The last is longer than what C adds up at once.
     for size, count in [(1, 1), (2, 3), (17, 5), (3073, 4), (20_001, 1)]:
         for dtype in kernel.dtypes:
             arguments = kernel.make(rng, size, count, dtype)
@@ -608,7 +608,7 @@ def test_every_mode_tells_what_is_not_finite(kernel, cut, split_over, at_each_le
 @pytest.mark.parametrize("mode", [kernels.REAL, kernels.PACKED])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_what_becomes_infinite_is_not_finite(mode, dtype, at_each_level):
-    """By rounding a sum that its own precision holds, or on the way."""
+    """A sum becomes infinite on the way, or when it is rounded to the dtype of `out`."""
     info = np.finfo(dtype)
     one = np.complex128(1) if mode else 1.0
     half_an_ulp = float(info.max) * 2.0**-25 if dtype == np.float32 else 2.0**969
@@ -637,10 +637,10 @@ def test_what_becomes_infinite_is_not_finite(mode, dtype, at_each_level):
 
 @pytest.mark.parametrize("mode", [kernels.REAL, kernels.PACKED])
 def test_what_is_infinite_on_the_way_alone_is_finite(mode, at_each_level):
-    """Sums of floats that leave their range, and come back: as if they were added as doubles."""
+    """Sums of floats that leave the range and come back are as if added as doubles."""
     rng = np.random.default_rng(8)
     most = np.finfo(np.float32).max
-    for size in (1, 2, 7, 16, 33, 1001, 5000):  # packed, a last pair may lack its second half
+    for size in (1, 2, 7, 16, 33, 1001, 5000):  # odd sizes: packed, a last pair is cut
         rows = np.empty((6, size), np.float32)
         rows[:4] = most * rng.uniform(0.7, 1, size)
         rows[4:] = rng.standard_normal((2, size))
@@ -676,7 +676,7 @@ def test_a_bound_combination_keeps_its_rows():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [1, 2, 3, 1000, 1001])
 def test_odd_ends_of_packed_vectors(dtype, size):
-    """A cut pair is completed with zero on reading, and cut on writing, in every combination."""
+    """A cut pair is read as if completed with 0, and written cut, in every combination."""
     rng = np.random.default_rng(size)
     even = size + size % 2
     rows = [rng.standard_normal(even).astype(dtype) for _ in range(3)]
@@ -729,7 +729,7 @@ def test_steps_write_nothing_beyond_their_vectors(kernel, moving):
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @EACH_STEP
 def test_steps_tell_what_is_not_finite(kernel, moving, bad):
-    """And it spreads to no other element."""
+    """The bad value is reported, and spreads to no other element."""
     rng = np.random.default_rng(12)
     for size in (1, 2, 17, 3073):
         for dtype in kernel.dtypes:
@@ -746,7 +746,7 @@ def test_steps_tell_what_is_not_finite(kernel, moving, bad):
                     assert not np.isfinite(vector[at])
                     others = np.arange(size) != at
                     np.testing.assert_array_equal(vector[others], good[name][others])
-                if "v" in after and np.isnan(bad):  # no maximum forgets it
+                if "v" in after and np.isnan(bad):  # the maximum keeps a NaN
                     again, moved = kernel.run(arguments, after)
                     assert np.isnan(moved)
                     assert np.isnan(again["v"][at])
@@ -770,7 +770,7 @@ def test_distances_are_of_what_is_stored():
     theta = np.array([2.0**24, 1.0], np.float32)
     assert kernels.sgd(theta, None, np.array([0.5, 0.5], np.float32), 1.0, 0.0) == 0.25
     np.testing.assert_array_equal(theta, [2.0**24, 0.5])
-    # squares beyond float32
+    # Squares too large for float32.
     assert kernels.square_distance(np.float32([2e30]), np.float32([-2e30])) == pytest.approx(16e60)
 
 
@@ -780,7 +780,7 @@ def test_distances_are_of_what_is_stored():
 @pytest.mark.parametrize("zeros", [0.0, 0.5, 0.999])
 @EACH_STEP
 def test_distances_of_any_size(kernel, moving, sizes, zeros, at_each_level):
-    """Squares beyond and below float32, in all of a block, in some of it, in none."""
+    """Squares too large or too small for float32, in all, some or none of a block."""
     rng = np.random.default_rng(14)
     for size in (3, 64, 129, 1000):
         arguments = kernel.make(rng, size, 1, np.float32)
@@ -801,7 +801,7 @@ def test_distances_of_any_size(kernel, moving, sizes, zeros, at_each_level):
 @given(data=st.data(), size=st.integers(1, 70), dtype=st.sampled_from([np.float32, np.float64]))
 @settings(deadline=None, max_examples=30)
 def test_a_running_sum_of_vectors(data, size, dtype):
-    """Of whole numbers, and so exact."""
+    """Sums of whole numbers are exact."""
     rng = np.random.default_rng(size)
     vectors = rng.integers(-1000, 1000, (4, size)).astype(dtype)
     total = vectors.sum(axis=0)
@@ -813,7 +813,7 @@ def test_a_running_sum_of_vectors(data, size, dtype):
         np.testing.assert_array_equal(total, vectors.sum(axis=0))
 
 
-@pytest.mark.long  # most of it is in the example of fastgc.kernels.numba, which test_readme.py runs
+@pytest.mark.long  # test_readme.py runs most of it, in the example of fastgc.kernels.numba
 @pytest.mark.numba
 @pytest.mark.any_backend
 def test_from_compiled_code():
@@ -871,7 +871,7 @@ USUAL = [(np.float32, complex)]  # each takes seconds to compile
     ],
 )
 def test_chosen_rows_from_compiled_code(dtype, kind):
-    """No row that is not chosen is read, in any order; of real codes and of complex ones."""
+    """Only chosen rows are read, in any order, with real and with complex codes."""
     pytest.importorskip("numba")
 
     @numba.njit
@@ -904,7 +904,7 @@ def test_chosen_rows_from_compiled_code(dtype, kind):
 @pytest.mark.numba
 @pytest.mark.any_backend
 def test_compiled_kernels_check_lengths():
-    """In a user's loop nobody else does, and memory would be overwritten."""
+    """In a user's compiled loop nothing else checks them, and memory would be overwritten."""
     nb = pytest.importorskip("fastgc.kernels.numba")
     code = fastgc.ReedSolomon(6, stragglers=2)
     tables, stream = code.scheme.tables, kernels.unchecked.cyclic_stream(code.scheme.tables)
@@ -946,7 +946,7 @@ def test_compiled_kernels_check_lengths():
 @pytest.mark.numba
 @pytest.mark.any_backend
 def test_kept_code_is_outdated_by_a_change_of_any_file(tmp_path):
-    """Numba looks at a function's own file; what is compiled into it may be in another."""
+    """Numba checks a function's own file, but functions compiled into it may lie in others."""
     compiling = pytest.importorskip("fastgc.kernels.numba.njit")
     (tmp_path / "one.py").write_text("1")
     before = compiling._digest(tmp_path)
@@ -1003,7 +1003,7 @@ def test_steps_from_compiled_code():
         assert distance == moved == pytest.approx(np.sum((start - found[0]) ** 2.0))
 
 
-# Written with others, for backends that have none of their own.
+# Kernels composed of others for backends that lack their own.
 MADE_OF_OTHERS = {name for name in kernels.unchecked.KERNELS if name.startswith("bind_")} & {
     *kernels.numpy.bound.__all__
 }
@@ -1012,7 +1012,7 @@ MADE_OF_OTHERS = {name for name in kernels.unchecked.KERNELS if name.startswith(
 @pytest.mark.any_backend
 @pytest.mark.parametrize("name", sorted(kernels.unchecked.KERNELS))
 def test_backends_take_what_the_oracle_takes(name):
-    """The NumPy function is the contract: the others have its parameters, and its defaults."""
+    """The NumPy function is the contract: other backends have its parameters and defaults."""
     oracle = inspect.signature(getattr(kernels.numpy, name)).parameters.values()
     for backend in kernels.backends():
         own = getattr(getattr(kernels, backend), name, None)

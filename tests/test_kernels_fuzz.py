@@ -1,4 +1,4 @@
-"""Kernels and arguments that do not fit: see kernels_fuzz.py, of which this takes some calls."""
+"""Kernels get arguments that do not fit: some calls of kernels_fuzz.py."""
 
 import re
 import subprocess
@@ -22,7 +22,7 @@ def rows(arrays=ROWS, length=3, dtype=float):
 
 
 def vectors(count, **others):
-    """So many of three numbers, to be written or read; others by their place."""
+    """Return `count` vectors of three numbers; `others` replace some by their place."""
     return [others.get(f"at{at}", np.arange(1.0, 4.0)) for at in range(count)]
 
 
@@ -55,7 +55,7 @@ def nearly(turns=(1, 2), n=6, c=2, unit=2.0**-53):
 
 
 def shifted(size=3):
-    """Two vectors of which one begins an element further on."""
+    """Return two overlapping vectors; one begins an element later."""
     memory = np.zeros(size + 1)
     return memory[:-1], memory[1:]
 
@@ -67,7 +67,7 @@ ONE, OTHER = shifted()
 HELD = np.zeros((2, 3))
 FAR = np.array([0, 2**63 - 1, 0])
 
-# What was read or written beyond its end, or otherwise than NumPy's function does.
+# Calls that once read or wrote beyond an end, or differed from NumPy's function.
 REFUSED = {
     "a number, of 24 bytes": (lambda: stepped(at2=np.float64(1)), "gradient must be a NumPy array"),
     "no dimension": (lambda: kernels.square_sum(np.array(1.0)), r"x must have shape \(p,\)"),
@@ -188,13 +188,13 @@ def test_a_sum_of_bases_over_no_points_is_zero(dtype):
 
 @pytest.mark.every_backend
 def test_what_fits_in_other_ways_is_taken():
-    """Views, arrays of classes of their own, and numbers of NumPy's."""
+    """Views, arrays of subclasses, and NumPy's numbers."""
     whole, own = np.arange(8.0), np.arange(3.0).view(type("Own", (np.ndarray,), {}))
     moved = kernels.sgd(whole[1:4], whole[4:7], own, np.float32(0.5), 1)
     np.testing.assert_array_equal(whole, [0, 5, 6.5, 8, 4, 4.5, 5, 7])
     assert moved == 16 + 4.5**2 + 25
     theta = np.arange(3.0)
-    assert kernels.sgd(theta, None, theta, 1.0, 0.0) == 5  # the gradient is what is written
+    assert kernels.sgd(theta, None, theta, 1.0, 0.0) == 5  # the gradient is also the output
     assert not theta.any()
     b = X.copy()
     assert kernels.solve_vandermonde(X, b, np.array([2, 0, 1]), np.True_, b)
@@ -202,7 +202,7 @@ def test_what_fits_in_other_ways_is_taken():
 
 @pytest.mark.every_backend
 def test_a_gradient_in_the_place_of_a_mean():
-    """AMSGrad takes the gradient as it was, also where it writes the mean over it."""
+    """AMSGrad reads the gradient before it writes the mean over it."""
     h, v, theta = np.full(3, 2.0), np.zeros(3), np.zeros(3)
     kernels.amsgrad(theta, h, v, h, 0.1, 0.5, 0.0, 0.0)
     np.testing.assert_array_equal(v, 4.0)
@@ -216,7 +216,7 @@ def test_calls_that_do_not_fit():
 
 @pytest.mark.any_backend
 def test_a_kernel_without_checks_is_found(monkeypatch):
-    """One that only reads, so that nothing is the worse for it here; not NumPy's, which checks."""
+    """The kernel only reads, so it does no harm here; NumPy's own checks arguments."""
     monkeypatch.setattr(kernels, "square_distance", kernels.unchecked.square_distance)
     with kernels.use_backend(kernels.backends()[0]):
         found = (kernels_fuzz.found_in(0, number, ["square_distance"]) for number in range(200))
@@ -231,7 +231,7 @@ def test_every_public_kernel_is_called():
 
 @pytest.mark.any_backend
 def test_fastgc_itself_does_not_check_again():
-    """Its modules have checked by then: a check may take as long as the kernel."""
+    """Its modules have checked before, as a check may take as long as the kernel."""
     checked = "|".join(kernels_fuzz.functions())
     for path in Path(fastgc.__file__).parent.rglob("*.py"):
         found = re.findall(rf"^(?!.*`).*\bkernels\.(?:{checked})\b", path.read_text(), re.MULTILINE)

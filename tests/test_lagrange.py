@@ -53,7 +53,7 @@ def test_thresholds_of_the_paper(N):
 
 @pytest.mark.any_backend
 def test_workers_compute_the_polynomials():
-    """Eqs. (4) and (6): coded rows are values of Lagrange polynomials; zeros fill the blocks."""
+    """Eqs. (4) and (6): coded rows are values of Lagrange polynomials; zeros pad blocks."""
     alpha, beta = np.array([0.0, 1.0, 3.0]), np.array([-1.0, 2.0, 4.0, 5.0, 7.0, 0.5])
     code = LagrangeCode(6, 5, load=2, nodes=(alpha, beta))
     X, y = random_data(13, 2)
@@ -112,14 +112,14 @@ def test_the_gradient_of_least_squares(nodes, dtype, outputs, samples):
 
 
 def test_every_message_counts_once_decodable():
-    """More than 2K - 1 messages decode too, at better precision than the worst of them."""
+    """More than 2K - 1 messages decode too, more precisely than the worst 2K - 1 of them."""
     code = LagrangeCode(12, load=3, nodes="roots")
     job = Job(code)
     for size in range(code.threshold, 13):
         F = np.random.default_rng(size).permutation(12)[:size]
         assert job.error(job.decode(F)) < 1e-11
         vector = code.decoding_vector(F)
-        # exact for every polynomial of degree 2K - 2
+        # The vector is exact for every polynomial of degree 2K - 2.
         powers = np.vander(code.beta[F], 2 * 4 - 1, increasing=True)
         wanted = np.vander(code.alpha, 2 * 4 - 1, increasing=True).sum(axis=0)
         np.testing.assert_allclose(vector @ powers, wanted, atol=1e-11)
@@ -149,7 +149,7 @@ def test_spread_nodes_decode_better_than_neighbouring_ones():
 
 @pytest.mark.any_backend
 def test_complex_gradients_of_complex_data():
-    """With real nodes; h has no conjugates."""
+    """This needs real nodes, as h has no conjugates."""
     code = LagrangeCode(5, load=2)
     rng = np.random.default_rng(0)
     X, y = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape) for shape in ((10, 2), 10))
@@ -219,7 +219,7 @@ def test_data_that_do_not_fit():
 
 
 def test_more_messages_than_needed_do_not_amplify():
-    """The first eleven of sixty neighbours on the circle would, by 1e9."""
+    """The first eleven of sixty neighbours on the circle alone would amplify by 1e9."""
     code = LagrangeCode(60, load=10, nodes="roots")
     assert np.abs(code.decoding_vector(np.arange(60))).sum() < 2 * code.threshold
 
@@ -228,7 +228,7 @@ def test_more_messages_than_needed_do_not_amplify():
     "code", [LagrangeCode(8, 4, load=1), LagrangeCode(9, 5, load=2, messages=1)], ids=repr
 )
 def test_what_is_left_of_too_few_messages(code):
-    """Of the sum of l_j l_j' x_j x_j'^T theta, against that of x_j x_j^T theta."""
+    """The residual compares the sum of l_j l_j' x_j x_j'^T theta with that of x_j x_j^T theta."""
     F = np.arange(code.threshold - 1)
     vector, residual = code.best_vector(F)
     basis = interpolation.basis(code.alpha, code.beta[F])
@@ -248,9 +248,10 @@ def test_messages_of_a_worker_are_halfway_between_those_of_others():
 
 
 def delivered(code, rng):
-    """Numbers of all messages as they come from workers whose speed differs from round to round.
+    """Return the numbers of all messages in the order in which they come.
 
-    The paper's: eq. (12) with alpha = 0.01 and mu = 10, one time for all computations of a worker.
+    Workers' speeds follow the paper's eq. (12) with alpha = 0.01 and mu = 10: in each round, one
+    random time for all computations of a worker.
     """
     each = 0.01 + rng.exponential(0.1, code.n)
     times = np.arange(1, code.scheme.messages_per_worker + 1) * each[:, None]
@@ -261,7 +262,7 @@ def delivered(code, rng):
 @pytest.mark.parametrize("nodes", ["chebyshev", "roots"])
 @pytest.mark.parametrize("load", [4, 40])
 def test_rounds_wait_for_messages_they_decode_well(load, nodes):
-    """At the paper's N = 40, where the first 2 N - 1 messages decode to anything at all."""
+    """At the paper's N = 40, the gradient from the first 2 N - 1 messages may be nonsense."""
     rng = np.random.default_rng(load)
     X, y = random_data(120, 3)
     theta = rng.standard_normal(3)
@@ -305,10 +306,10 @@ def test_rounds_wait_for_messages_they_decode_well(load, nodes):
 
 
 def test_a_round_waits_for_no_more_workers_than_it_tolerates_to_lose():
-    """However badly the messages of n - s workers decode, which are all that may ever come."""
+    """Only the messages of n - s workers may ever come, however badly they decode."""
     line = np.linspace(-1, 1, 32)
     code = LagrangeCode(8, 8, load=4, messages=4, nodes=(np.linspace(-1, 1, 8) + 0.01, line))
-    assert code.stragglers == 4  # of 15 messages 16 come
+    assert code.stragglers == 4  # 16 messages come, and 15 suffice
     X, y = random_data(16, 2)
     theta = np.ones(2)
     shards = code.encode_data(X, y)
@@ -343,7 +344,7 @@ def test_a_round_waits_for_no_more_workers_than_it_tolerates_to_lose():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_what_a_round_waits_for_depends_on_the_messages(dtype):
-    """Half the digits of their precision: less of a set's growth can be borne."""
+    """Messages of lower precision can bear less growth: half of their digits."""
     code = LagrangeCode(20, load=4, messages=4)
     survivors = np.sort(np.random.default_rng(1).permutation(80)[:45])
     limits = {}
@@ -372,7 +373,7 @@ def test_limits_that_are_none():
 
 
 def interleavings(left):
-    """All orders in which workers' messages may come, each worker's own in their order."""
+    """Yield all orders in which messages may come, each worker's own in their order."""
     if not any(left):
         yield ()
     for worker, count in enumerate(left):
@@ -385,7 +386,7 @@ def interleavings(left):
 @pytest.mark.parametrize("margin", [0, 1, 2, 4, 0.34])
 @pytest.mark.any_backend
 def test_rounds_wait_for_a_margin_of_messages(margin):
-    """In every order; but for no more than all messages of n - s workers, 2 of 4."""
+    """They wait in every order, but not for more than all messages of n - s = 2 workers."""
     code = LagrangeCode(4, 2, load=2, messages=2, limit=None, margin=margin)
     assert code.threshold == 3
     assert code.stragglers == 2
@@ -407,7 +408,7 @@ def test_rounds_wait_for_a_margin_of_messages(margin):
 
 @pytest.mark.parametrize("nodes", ["chebyshev", "roots"])
 def test_margins_buy_precision(nodes):
-    """Of gradients decoded at the paper's N = 40, against exact ones, in any order."""
+    """Gradients decoded at the paper's N = 40, in any order, are closer to exact ones."""
     rng = np.random.default_rng(5)
     X, y = random_data(80, 3)
     theta = rng.standard_normal(3)
@@ -456,9 +457,9 @@ def test_margins_that_are_none():
         with pytest.raises(ValueError, match="margin must be 0 if workers send one message"):
             LagrangeCode(6, load=2, margin=margin)
     assert not LagrangeCode(6, load=2, margin=0.0).scheme.waits
-    assert LagrangeCode(6, load=2, messages=2).scheme.waits  # by its limit
+    assert LagrangeCode(6, load=2, messages=2).scheme.waits  # for its limit
     assert catalogue.make("lcc-mmc:margin=0.05", 40, stragglers=9).scheme.waits
-    seven = LagrangeCode(13, load=4, messages=4, limit=None, margin=0.28)  # of 25
+    seven = LagrangeCode(13, load=4, messages=4, limit=None, margin=0.28)  # 0.28 of 25 messages
     assert seven.recovery(20).messages == 32
 
 
@@ -473,7 +474,7 @@ def test_simulations_and_recovery_wait_as_rounds_do(margin):
     }
     np.testing.assert_array_equal(found["auto"].times, found["round"].times)
     np.testing.assert_array_equal(found["auto"].messages, found["round"].messages)
-    assert (found["auto"].times > found["kernel"].times).any()  # there is something to wait for
+    assert (found["auto"].times > found["kernel"].times).any()  # rounds do wait
     waited = 0
     for heard in code.scheme.random_arrivals(40, 0):
         rnd = code.round(3)
@@ -495,7 +496,7 @@ def regression(dtype, noise, shape=(60, 5)):
 
 
 def descent(cluster, code, X, y, rounds):
-    """Of each round of gradient descent, the true relative error, and that predicted."""
+    """Return the true and the predicted relative error of each round of gradient descent."""
     theta, step = np.zeros(X.shape[1], X.dtype), 1 / np.linalg.norm(X, 2) ** 2
     rnd = code.round(theta.size, X.dtype)
     for _ in range(rounds):
@@ -527,14 +528,14 @@ def own_gradient(theta, shard, out):
     ],
 )
 def test_trust_sees_what_cancels_in_workers_at_convergence(options, dtype, noise):
-    """Coded residuals do not vanish with those of the data."""
+    """Coded residuals do not vanish when those of the data do."""
     X, y = regression(dtype, noise)
     code = LagrangeCode(12, 6, load=3, **options)
     shards, delays = code.encode_data(X, y), Exponential(0.01)
     types = {"dtype": X.dtype, "delays": delays, "seed": 1}
     with SimulatedCluster(code, shards, own_gradient, 5, **types) as cluster:
         found = np.array([*descent(cluster, code, X, y, much(200, 60))])
-    known = found[:, 1] < 1  # where it is more, nothing is left of the gradient
+    known = found[:, 1] < 1  # otherwise the gradient is lost
     errors, trusted = found[known].T
     assert known.sum() > 20
     assert errors.max() > 100 * errors[0]
@@ -554,7 +555,7 @@ VERIFIED = [
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.parametrize(("code", "e"), VERIFIED, ids=repr)
 def test_nobody_is_accused_on_the_way_to_convergence_nor_there(code, e, noise):
-    """Workers compute on data of their own: how much cancels differs from one to the next."""
+    """Each worker computes on its own data, so how much cancels differs between workers."""
     X, y = regression("float64", noise)
     theta, step = np.zeros(5), 1 / np.linalg.norm(X, 2) ** 2
     optimum, out = np.linalg.lstsq(X, y)[0], np.empty(5)
@@ -596,7 +597,7 @@ def test_who_claims_that_much_cancels_hides_no_lie(code, e, claim):
 @pytest.mark.parametrize(("k", "load"), [(2, 1), (4, 2)])
 def test_engines_know_alike_what_cancels(k, load):
     X, y = regression("float64", 0.1)
-    theta = np.linalg.lstsq(X, y)[0] * (1 + 1e-9)  # at the minimum itself engines round apart
+    theta = np.linalg.lstsq(X, y)[0] * (1 + 1e-9)  # at the minimum, engines round differently
     code, found = LagrangeCode(3, k, load=load), []  # every message is needed
     gradient = LinearRegression(5, bias=False).partial_gradient
     for engine in (SimulatedCluster, LocalCluster):
@@ -629,7 +630,7 @@ def test_a_tracker_raises_before_gradients_are_lost():
 
 
 def test_an_anchor_makes_gradients_precise_near_convergence():
-    """As the notes of `LagrangeCode` say, with its figures."""
+    """The notes of `LagrangeCode` give the figures."""
     rng = np.random.default_rng(0)
     X, theta = rng.standard_normal((60, 5)), rng.standard_normal(5)
     y, step = X @ theta + 0.1 * rng.standard_normal(60), 1 / np.linalg.norm(X, 2) ** 2
@@ -659,7 +660,7 @@ def test_an_anchor_makes_gradients_precise_near_convergence():
 
 
 def test_what_cancels_is_what_rounding_leaves():
-    """Against residuals with random errors of a rounding of each of their terms."""
+    """It agrees with residuals whose terms have random errors of one rounding."""
     rng = np.random.default_rng(0)
     X, y, theta = rng.standard_normal((40, 6)), rng.standard_normal(40), rng.standard_normal(6)
     X[:5] *= 30
@@ -674,7 +675,7 @@ def test_what_cancels_is_what_rounding_leaves():
 
 @pytest.mark.parametrize("nodes", ["chebyshev", "roots"])
 def test_what_is_said_of_precision_takes_no_matrix(nodes, monkeypatch):
-    """The same, some rows of it at a time; it is n by K numbers."""
+    """The result is the same with a few rows at a time of the n by K matrix."""
     scheme = LagrangeCode(12, 7, load=3, nodes=nodes).scheme
     F = np.random.default_rng(0).permutation(12)[: scheme.threshold]
     vector = scheme.vector(F)

@@ -28,7 +28,7 @@ def pytest_configure(config):
         NodeManager.EXIT_TIMEOUT = 0.5  # seconds in which its workers may end by themselves
 """
 
-# One that would live on for itself, as ranks do, and one that it starts.
+# A process that would live on by itself, like ranks, and one that it starts.
 SUITE = """
 import os, subprocess, sys, time
 
@@ -43,7 +43,7 @@ def test_that_takes_long(tmp_path):
 
 
 def wait_for(condition):
-    """Come back when it holds; the suite around this has a limit of its own."""
+    """Return when a condition holds; the suite has its own time limit."""
     while not condition():
         time.sleep(0.02)
 
@@ -69,7 +69,7 @@ def test_nothing_is_left_of_a_suite_that_is_ended(tmp_path, options, signal_):
         for name, value in os.environ.items()
         if name != leftovers.NAME and not name.startswith("PYTEST")
     }
-    # a word of this test's own, which it knows, in front of what the inner suite gives
+    # This test's own mark, put in front of the inner suite's.
     around["FASTGC_TEST_LEFTOVERS"] = mine = f"{os.getpid()}-{tmp_path.name}"
     command = [sys.executable, "-m", "pytest", "-q", *options, "test_it.py"]
     quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
@@ -91,7 +91,7 @@ def test_nothing_is_left_of_a_suite_that_is_ended(tmp_path, options, signal_):
         wait_for(lambda: len(of_the_suite()) >= (6 if "-n" in options else 4))
         suite.send_signal(signal_)
         assert suite.wait() != 0
-        wait_for(lambda: not of_the_suite())  # the one that watches included
+        wait_for(lambda: not of_the_suite())  # the watching process ends, too
     finally:
         for each in of_the_suite():
             os.kill(each, signal.SIGKILL)
@@ -100,5 +100,5 @@ def test_nothing_is_left_of_a_suite_that_is_ended(tmp_path, options, signal_):
 
 def test_a_suite_within_a_suite_is_watched_over_once(monkeypatch):
     monkeypatch.setenv(leftovers.NAME, "a word")
-    leftovers.begin()  # starts nothing, and leaves the signal's handler
+    leftovers.begin()  # starts nothing, and keeps the signal's handler
     assert os.environ[leftovers.NAME] == "a word"

@@ -1,4 +1,4 @@
-"""Who lies, in time that is polynomial in their number: against brute force where that can be."""
+"""Finding liars in polynomial time agrees with brute force where that is feasible."""
 
 import itertools
 import math
@@ -33,12 +33,12 @@ P = 16
 
 @pytest.fixture(autouse=True)
 def projections_are_the_same_in_each_run(monkeypatch):
-    """A change is missed with a small probability, of which there are many chances here."""
+    """A change is missed with a small probability, and there are many changes here."""
     monkeypatch.setattr(secrets, "randbits", random.Random(0).getrandbits)
 
 
 class Workers:
-    """Partial gradients of a code, its messages, and rounds in which some lie."""
+    """Partial gradients of a code, its messages, and rounds in which some workers lie."""
 
     def __init__(self, code, e, seed=0, dtype=np.float64):
         self.code, self.rng = code, np.random.default_rng(seed)
@@ -51,7 +51,7 @@ class Workers:
         return 10.0 ** self.rng.uniform(-3, 6) * self.rng.standard_normal(self.messages[0].size)
 
     def lie(self, changes, *, stop=False, order=None):
-        """A round with these changes of messages; it may stop when it is ready."""
+        """Play a round with these changes of messages; with `stop`, end when it is ready."""
         self.rnd.reset()
         order = self.rng.permutation(self.code.n) if order is None else order
         for i in order.tolist():
@@ -66,7 +66,7 @@ class Workers:
         return np.abs(self.rnd.gradient() - self.truth).max()
 
 
-# What was refused, or let through, when all sets of liars were looked at one by one.
+# Outcomes (refused or let through) of a search through all sets of liars.
 CASES = [
     (ReedSolomon(101, stragglers=8), 3),
     (ReedSolomon(101, stragglers=8), 4),
@@ -101,7 +101,7 @@ def test_liars_are_named(code, e):
 
 
 class Eager(Round):
-    """A round that looks at every message."""
+    """A round that inspects every message."""
 
     def _conclude(self, finding):
         super()._conclude(finding)
@@ -119,7 +119,7 @@ class Eager(Round):
     ids=repr,
 )
 def test_rounds_that_skip_messages_which_cannot_tell_end_as_soon(code, e):
-    """But where others are named meanwhile: a message or two later."""
+    """Only if others are named meanwhile, they end a message or two later."""
     workers, later, looks = Workers(code, e), [], dict.fromkeys((Round, Eager), 0)
     for number in range(much(200, 12)):
         bad = workers.rng.permutation(code.n)[: 1 + number % e].tolist()
@@ -160,7 +160,7 @@ def test_ten_of_a_thousand(code):
     settled = workers.rnd._settled
     for _ in range(much(200, 2)):
         bad = workers.rng.permutation(code.n)[: workers.rng.choice([1, 5, 10])].tolist()
-        workers.rnd._settled = lambda: False  # looks at them once, when all are there
+        workers.rnd._settled = lambda: False  # inspects messages once, when all have come
         rnd = workers.lie({i: workers.change() for i in bad})
         workers.rnd._settled = settled
         assert rnd.verified
@@ -182,7 +182,7 @@ SEARCHED = [
 
 @pytest.mark.parametrize(("code", "e"), SEARCHED, ids=repr)
 def test_no_faster_way_names_who_all_sets_do_not(code, e, monkeypatch):
-    """And whom the theorem says it names, it does."""
+    """It also names everybody whom the theorem says it names."""
     rng = np.random.default_rng(0)
     scheme = code.scheme
     g = rng.standard_normal((code.k, 1))
@@ -228,11 +228,11 @@ def test_no_faster_way_names_who_all_sets_do_not(code, e, monkeypatch):
 @settings(deadline=None, max_examples=much(500, 60))
 @given(seed=st.integers(0, 2**32), points=st.integers(2, 9), edges=st.integers(1, 24))
 def test_circles_add_up_to_zero_and_are_all(seed, points, edges):
-    """Of any intervals, also where one is reached from its end alone."""
+    """This holds for any intervals, even if one is reached only from its end."""
     rng = np.random.default_rng(seed)
     start, stop = np.sort(rng.permuted(np.tile(np.arange(points), (edges, 1)), axis=1)[:, :2]).T
     survivors = rng.permutation(edges)[: rng.integers(1, edges + 1)]
-    sums = np.zeros((survivors.size, points))  # each interval's, by those up to its ends
+    sums = np.zeros((survivors.size, points))  # intervals as differences of sums up to their ends
     sums[np.arange(survivors.size), start[survivors]] = -1
     sums[np.arange(survivors.size), stop[survivors]] = 1
     checks = []
@@ -252,7 +252,7 @@ def test_circles_add_up_to_zero_and_are_all(seed, points, edges):
 
 @pytest.mark.parametrize("size", [1e-12, 1e-9, 1e-3, 1.0, 1e8, 1e150, 1e300])
 def test_lies_of_any_size(size):
-    """What is smaller than rounding may pass; nobody else is named, and nothing else verified."""
+    """Lies below rounding may pass; nobody else is named, and nothing else is verified."""
     code = ReedSolomon(61, stragglers=8)
     workers = Workers(code, 4)
     for number in range(much(100, 10)):
@@ -264,7 +264,7 @@ def test_lies_of_any_size(size):
             assert sorted(rnd.corrupt) == sorted(bad)
         if rnd.verified:
             assert workers.error() < 1e-10
-        else:  # larger than rounding, and not by so much that it is clear whose it is
+        else:  # larger than rounding, but not by enough to tell whose lie it is
             assert size <= 1e-9
             with pytest.raises(CorruptMessageError, match="some of the workers"):
                 rnd.gradient()
@@ -272,7 +272,7 @@ def test_lies_of_any_size(size):
 
 @pytest.mark.parametrize("size", [1e-9, 1e-7, 1e-4])
 def test_sets_that_nearly_explain_checks_name_nobody(size):
-    """An ill-conditioned code has many of them; what they leave is beyond rounding all the same."""
+    """An ill-conditioned code has many such sets, but what they leave still exceeds rounding."""
     workers = Workers(CyclicRepetition(40, stragglers=8), 4)
     named = 0
     for number in range(much(100, 25)):
@@ -289,7 +289,7 @@ def test_sets_that_nearly_explain_checks_name_nobody(size):
 @pytest.mark.parametrize("lies", ["equal", "alternating", "smooth", "collinear"])
 @pytest.mark.parametrize("code", [ReedSolomon(200, stragglers=8), ReedSolomon(31, stragglers=8)])
 def test_neighbours_on_the_circle(code, lies, dtype):
-    """Whoever is named, what is decoded is as precise as without them."""
+    """Whoever is named, the gradient is as precise as one decoded without the liars."""
     workers = Workers(code, 4, dtype=dtype)
     told = 0
     for number in range(much(100, 10)):
@@ -322,7 +322,7 @@ def test_neighbours_on_the_circle(code, lies, dtype):
 
 
 def cut(capacity, source, target, points):
-    """The least cut, by trying all."""
+    """Return the least cut, by trying all."""
     others = [point for point in points if point not in (source, target)]
     return min(
         sum(count for (u, v), count in capacity.items() if ((u in side) != (v in side)))

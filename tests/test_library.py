@@ -1,4 +1,4 @@
-"""What programs in C get: a header, and a library that needs no Python."""
+"""Programs in C get a header, and a library that needs no Python."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def run(*command, **options):
 
 
 def compiled(command, source, folder, *options, suffix="c"):
-    """Compile a program against the library; its file."""
+    """Compile a program against the library, and return its file."""
     (folder / f"program.{suffix}").write_text(source)
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", fastgc.get_include()]
     libraries = [fastgc.get_library(), "-lm", "-pthread"]
@@ -43,7 +43,7 @@ def compiled(command, source, folder, *options, suffix="c"):
 
 @needs["cc"]
 def test_the_program_of_the_page_runs(tmp_path):
-    """As a reader would, and what it prints is what NumPy finds."""
+    """It runs as a reader would run it, and prints what NumPy computes."""
     pytest.importorskip("markdown_it")
     text = (ROOT / "docs" / "kernels_only.md").read_text(encoding="utf-8")
     page = tmp_path / "page.md"
@@ -81,7 +81,7 @@ def test_from_c_plus_plus(tmp_path):
 @needs["nm"]
 @pytest.mark.skipif(sys.platform != "linux", reason="names of symbols are those of Linux")
 def test_a_library_made_of_it_exports_its_own_names_only(tmp_path):
-    """The header goes with complex.h, whose `complex` is a macro; and there is no Python in it."""
+    """The header works with complex.h, whose `complex` is a macro; the library has no Python."""
     source = "#include <complex.h>\n#include <fastgc.h>\nint own(void);\n"
     source += "int own(void) { return fgc_simd() != 0 && fgc_leja_order(0, 0, 0, 0) == FGC_OK; }\n"
     library = compiled("cc", source, tmp_path, "-std=c11", "-shared", "-fPIC")
@@ -89,7 +89,7 @@ def test_a_library_made_of_it_exports_its_own_names_only(tmp_path):
     assert [name for name in names if name.startswith(("fgc_", "own"))] == ["own"]
     for line in run("nm", "-g", fastgc.get_library()).splitlines():
         words = line.split()
-        if len(words) == 3:  # address, kind, name: defined here
+        if len(words) == 3:  # address, kind, name: a symbol that is defined
             assert words[2].startswith("fgc_")
         elif len(words) == 2:
             assert not words[1].startswith(("Py", "_Py"))
@@ -105,7 +105,7 @@ def test_tables_are_those_of_python(m, q):
     for found, wanted in zip(made, (tables.sine, tables.cosecant, tables.phase), strict=True):
         np.testing.assert_array_equal(found[:-1], wanted)
         np.testing.assert_array_equal(np.signbit(found[:-1]), np.signbit(wanted))
-        assert found[-1] == 9  # nothing is written beyond them
+        assert found[-1] == 9  # nothing beyond the results is written
 
 
 def test_where_they_are_is_known_without_loading_anything():

@@ -1,4 +1,4 @@
-"""Any matrix, and cyclic repetition: decoding vectors by null spaces, and their cache."""
+"""Linear codes and cyclic repetition: decoding vectors by null spaces, and their cache."""
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.any_backend
 
 @pytest.mark.parametrize(("n", "s"), [(1, 0), (4, 0), (5, 4), (6, 2), (20, 4), (50, 9)])
 def test_construction(n, s):
-    """Supports are cyclic, the diagonal 1, and a random H with H 1 = 0 annihilates the rows."""
+    """Supports are cyclic, the diagonal is 1, and a random H with H 1 = 0 annihilates the rows."""
     code = CyclicRepetition(n, stragglers=s, seed=3)
     B = code.matrix()
     for i in range(n):
@@ -69,7 +69,7 @@ def test_vectors_amplify_roundings_least(data):
 
 @pytest.mark.parametrize(("n", "k", "s"), [(1, 3, 0), (4, 6, 3), (6, 6, 0), (7, 9, 2), (8, 8, 4)])
 def test_the_closed_form_is_that_of_the_matrix(n, k, s):
-    """Vectors of all sets, parity checks, and what is said of messages, as of `LinearCode`."""
+    """Vectors of all sets, parity checks and facts about messages are those of `LinearCode`."""
     cyclic = CyclicRepetition(n, k, stragglers=s, seed=1).scheme
     linear = LinearCode(cyclic.matrix(), stragglers=s).scheme
     assert cyclic.fingerprint() == linear.fingerprint()
@@ -108,9 +108,9 @@ def test_a_cyclic_code_of_as_many_workers_as_no_matrix_has():
 
 
 def test_what_large_codes_leave_out_costs_less_than_rounding_would(monkeypatch):
-    """Chosen as beyond the sizes of matrices, for messages of float16, whose roundings are large.
+    """Vectors are chosen as for codes too large for matrices, with float16 messages' rounding.
 
-    Never worse than exact vectors, and often hardly worse than by the ridge regression.
+    They are never worse than exact vectors, and often hardly worse than ridge regression.
     """
     unit, ratios = 2.0**-11, []
     for seed in range(4):
@@ -184,7 +184,7 @@ def test_finds_what_a_matrix_tolerates(source):
 
 def test_wide_tall_and_rank_deficient():
     rng = np.random.default_rng(0)
-    # 1 is row 0 plus row 1, and row 2 minus row 3; ranks 3 and less
+    # The vector of ones is row 0 plus row 1, and row 2 minus row 3; ranks are at most 3.
     wide = rng.standard_normal((2, 6))
     B = np.array([wide[0], 1 - wide[0], 1 + wide[1], wide[1]])
     code = LinearCode(B)
@@ -195,7 +195,7 @@ def test_wide_tall_and_rank_deficient():
             np.testing.assert_allclose(code.decoding_vector(F) @ B[F], 1)
     tall = LinearCode(np.ones((5, 1)))
     assert tall.stragglers == 4
-    np.testing.assert_allclose(tall.decoding_vector([4, 1]), 0.5)  # the shortest
+    np.testing.assert_allclose(tall.decoding_vector([4, 1]), 0.5)  # the shortest vector
 
 
 def test_too_many_sets_to_try():
@@ -251,7 +251,7 @@ def test_cache_is_bounded_and_keeps_the_last_used(monkeypatch):
     backwards = code.decoding_vector(sets[0][::-1])  # the same set in another order
     np.testing.assert_array_equal(first, backwards[::-1])
     assert solved == sets[:1]
-    for F in (sets[1], sets[2], sets[0], sets[3]):  # the last pushes out sets[1]
+    for F in (sets[1], sets[2], sets[0], sets[3]):  # the last one evicts sets[1]
         code.decoding_vector(F)
     assert solved == [sets[0], sets[1], sets[2], sets[3]]
     assert code.scheme.cache.info().entries == 3
@@ -259,10 +259,10 @@ def test_cache_is_bounded_and_keeps_the_last_used(monkeypatch):
     assert len(solved) == 4
     code.decoding_vector(sets[1])
     assert solved[4:] == [sets[1]]
-    first[:] = 0  # what is handed out is a copy
+    first[:] = 0  # callers get copies
     assert code.decoding_vector(sets[0]).any()
     without = CyclicRepetition(8, stragglers=2, cache=0)
-    del solved[5:]  # what making it tried
+    del solved[5:]  # solved while the code was made
     without.decoding_vector(sets[0])
     without.decoding_vector(sets[0])
     assert solved[5:] == [sets[0], sets[0]]
@@ -288,11 +288,11 @@ def test_cache_under_threads():
 
 def test_trust_counts_the_residual():
     code = LinearCode([[1, 1 - 1e-7], [0, 1]], stragglers=0)
-    assert code.trust([0]).relative_error == pytest.approx(5e-8, rel=0.1)  # half to either side
+    assert code.trust([0]).relative_error == pytest.approx(5e-8, rel=0.1)  # half on either side
 
 
 def test_trust_counts_what_the_vector_at_hand_leaves():
-    """Not what the shortest vector would: a subclass may have another."""
+    """It is not what the shortest vector leaves out, as a subclass may use another vector."""
 
     class Short(LinearScheme):
         def vector(self, survivors):
@@ -320,14 +320,14 @@ def test_coefficients_near_the_end_of_float64():
 
 
 def test_fingerprints_do_not_see_the_sign_of_nothing():
-    """What is rounded to 0 may have come from either side."""
+    """A number that is rounded to 0 may come from either side."""
     codes = [LinearCode([[1, tiny], [0, 1], [1, 1]]) for tiny in (1e-9, -1e-9, 1e-3)]
     prints = [code.scheme.fingerprint() for code in codes]
     assert prints[0] == prints[1] != prints[2]
 
 
 def test_fingerprints_are_digests_row_by_row():
-    """Of codes of any kind, and of one whose rows are of two kinds."""
+    """This holds for codes of any kind, and for one with two kinds of rows."""
 
     class Mixed(Code):
         def __init__(self, n):
@@ -352,7 +352,7 @@ def test_fingerprints_are_digests_row_by_row():
 
 @pytest.mark.parametrize(("n", "s"), [(9, 2), (10, 6), (40, 8), (300, 20)])
 def test_cyclic_checks_are_zero_up_to_rounding(n, s):
-    """What B maps to zero tells of lies: an error there would accuse honest workers."""
+    """Checks that B maps to zero expose lies: errors in them would accuse honest workers."""
     scheme = CyclicRepetition(n, stragglers=s).scheme
     rows = np.array([np.bincount(*scheme.row(i), minlength=n) for i in range(n)])
     rows /= np.linalg.norm(rows, axis=1)[:, None]

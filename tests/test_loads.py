@@ -1,4 +1,4 @@
-"""Loads of workers that differ: against their equations, Lambert's function and the papers."""
+"""Loads of unequal workers agree with their equations, Lambert's function and the papers."""
 
 import contextlib
 import itertools
@@ -27,7 +27,7 @@ from fastgc.simulation import received_mean
 
 pytestmark = pytest.mark.any_backend
 
-# Li et al., section IV-C
+# Li et al., section IV-C.
 K = 500
 RATES = np.array([1] * 95 + [20] * 5)
 CLUSTER = Heterogeneous([ShiftedExponential(20, 1)] * 95 + [ShiftedExponential(20, 20)] * 5)
@@ -37,7 +37,7 @@ CLUSTER = Heterogeneous([ShiftedExponential(20, 1)] * 95 + [ShiftedExponential(2
 
 
 def test_equal_times_of_two_kinds():
-    # Charalambides et al., section VI: tau_1 = 4, tau_2 = 8, alpha / beta = 1 / 2
+    # Charalambides et al., section VI: tau_1 = 4, tau_2 = 8, alpha / beta = 1 / 2.
     s, k, t1, t2 = 2, 100, 1, 3
     first = (s + 1) * k * t2 / (t2 + 2 * t1) / 4
     second = (s + 1) * k * 2 * t1 / (t2 + 2 * t1) / 8
@@ -58,7 +58,7 @@ def test_equal_time_loads(times, k, data):
     loads = equal_time_loads(times, k, s)
     assert loads.sum() == (s + 1) * k
     assert ((loads >= 0) & (loads <= k)).all()
-    # one common time, but for the workers that hold all; a partition is the unit of rounding
+    # All workers but those that hold everything end at one time, up to one partition.
     t = np.array(times)
     below = loads < k
     assert not below.any() or ((loads - 1) * t)[below].max() <= ((loads + 1) * t)[below].min()
@@ -78,7 +78,7 @@ def test_binary_code_has_these_loads():
         code = fastgc.BinaryCode(n, k, stragglers=s, speeds=1 / times, assignment="classes")
         loads = equal_time_loads(times, k, s)
         assert code.scheme.loads.sum() == loads.sum()
-        # but for rounding, as far off as classes are from equally fast, which the bound is on
+        # Up to rounding, off by as much as classes are not equally fast; this has a bound.
         speeds = np.sort(1 / times)
         if n % (s + 1) == 0:
             dealt = speeds.reshape(-1, s + 1)
@@ -88,7 +88,7 @@ def test_binary_code_has_these_loads():
 
 
 def splits(loads, k, classes):
-    """Whether the workers can be split into classes whose loads add up to k: by trying all."""
+    """Whether workers can be split into classes whose loads add up to k, by trying all splits."""
     loads = sorted(map(int, loads), reverse=True)
 
     def place(at, room):
@@ -103,7 +103,7 @@ def splits(loads, k, classes):
 
 
 def test_loads_of_equal_times_may_be_no_code():
-    """n = 12, k = 9, s = 3: whole loads of sum (s + 1) k that no four classes can be made of."""
+    """n = 12, k = 9, s = 3: whole loads sum up to (s + 1) k, but cannot form four classes."""
     loads = equal_time_loads([1] * 6 + [3] * 6, 9, 3)
     assert loads.tolist() == [5] * 6 + [1] * 6
     assert not splits(loads, 9, 4)
@@ -112,7 +112,7 @@ def test_loads_of_equal_times_may_be_no_code():
     assert splits(code.scheme.loads, 9, 4)
     assert splits([3] * 12, 9, 4)
     assert not splits([4] * 9, 9, 4)
-    # each rounded for itself, as in the paper, they do not even add up: 3.55 and 2.73 for 4 and 8
+    # Rounded one by one, as in the paper, loads do not even add up: 3.55 and 2.73 for 4 and 8.
     real = 36 / (4 * 1.3 + 8) * np.array([1.3, 1])
     assert np.round(real) @ [4, 8] == 40
 
@@ -152,7 +152,7 @@ def test_root_solves_its_equation(c):
 def test_optimal_loads_are_reisizadehs():
     shifts, rates = np.array([1.0, 2.0, 0.5]), np.array([1.0, 0.3, 4.0])
     found = optimal_loads(10_000, shifts, rates)
-    # each worker's load brings the most by t*: the derivative in r of r (1 - e^-mu(t/r - a))
+    # Each load returns the most by t*: the derivative of r (1 - e^-mu(t/r - a)) in r vanishes.
     t, r = found.time, found.real_loads
     late = np.exp(-rates * (t / r - shifts))
     np.testing.assert_allclose(1 - late, rates * t / r * late, rtol=1e-12)
@@ -163,7 +163,7 @@ def test_optimal_loads_are_reisizadehs():
 
 
 def test_optimal_loads_are_the_best_of_many_workers():
-    # E T of 60 workers, as the loads of the two kinds are moved against each other
+    # E T of 60 workers, as load moves from one kind to the other.
     shifts, rates = np.repeat([1.0, 0.4], 30), np.repeat([0.5, 3.0], 30)
     delays = Heterogeneous([ShiftedExponential(1, 0.5)] * 30 + [ShiftedExponential(0.4, 3)] * 30)
     needed = 600
@@ -176,7 +176,7 @@ def test_optimal_loads_are_the_best_of_many_workers():
 
 
 def test_figure_5():
-    # by T(m log m), before coverage, 27% less than the balanced loads take; the figure says 29%
+    # By T(m log m), before coverage, 27% less than balanced loads take; the figure says 29%.
     found = generalised_bcc(K, CLUSTER)
     assert found.time == pytest.approx(744.4, abs=0.1)
     needed = math.floor(K * math.log(K))
@@ -200,7 +200,7 @@ def test_loads_up_to_a_limit():
     assert found.time > free.time
     late = np.exp(-rates * (found.time / found.real_loads - shifts))
     assert found.real_loads @ (1 - late) == pytest.approx(30)
-    # those below the limit have the best load for this time
+    # Workers below the limit have the best load for this time.
     y = found.time / found.real_loads[:2] * rates[:2]
     np.testing.assert_allclose(y, rates[:2] * shifts[:2] + np.log1p(y), rtol=1e-12)
     all_of_it = optimal_loads(60, shifts, rates, limit=20)
@@ -243,10 +243,10 @@ def test_coverage_bounds():
     needed = math.floor(k * (2 * math.log(k) + math.log(max(shifts) + harmonic / min(rates))))
     loads = optimal_loads(needed, shifts, rates, k).loads
     assert bounds.upper == pytest.approx(received_mean(loads, delays, needed) + 1)
-    # eq. (21), for many workers
+    # Eq. (21), for many workers.
     loads = optimal_loads(k, shifts, rates, k).loads
     assert 0.8 * received_mean(loads, delays, k) < bounds.lower < received_mean(loads, delays, k)
-    # the mean time to cover with the scheme of Remark 6 lies between them
+    # The mean time to cover with the scheme of Remark 6 lies between them.
     loads = optimal_loads(needed, shifts, rates, k).loads
     times = []
     for seed in range(300):
@@ -268,7 +268,7 @@ def test_coverage_bounds_of_figure_5():
 
 
 def _placements(n, k):
-    """Of each worker the partitions it holds, as bits; workers of one kind are not told apart."""
+    """Yield each worker's partitions as bits; workers of one kind are interchangeable."""
     return itertools.product(range(1, 2**k), repeat=n)
 
 
@@ -280,7 +280,7 @@ def _placements(n, k):
     seed=st.integers(0, 1000),
 )
 def test_coverage_bounds_hold_for_every_placement(n, k, scale, seed):
-    """By brute force: none is below the lower, and the best is not above the upper."""
+    """By brute force: no placement beats the lower bound, and the best is not above the upper."""
     rng = np.random.default_rng(seed)
     shifts = scale * rng.choice([0.01, 0.3, 1.0], n)
     rates = rng.choice([0.2, 1.0, 10.0], n) / scale
@@ -288,7 +288,7 @@ def test_coverage_bounds_hold_for_every_placement(n, k, scale, seed):
         [ShiftedExponential(a, mu) for a, mu in zip(shifts.tolist(), rates.tolist(), strict=True)]
     )
     lower, upper = _least_mean(k, shifts, rates), math.inf
-    with contextlib.suppress(ValueError):  # workers cannot hold as many as the upper takes
+    with contextlib.suppress(ValueError):  # workers cannot hold as many as the upper bound needs
         assert coverage_bounds(k, delays).lower == lower
         _, upper = coverage_bounds(k, delays)
     drawn = shifts + rng.exponential(size=(4000, n)) / rates
@@ -325,12 +325,12 @@ def test_least_time_is_that_of_the_best_of_all_loads(seed):
         assert found.time == received_mean(found.loads, delays, needed)
         assert found.time == pytest.approx(least, rel=1e-6)
         assert found.loads.max() <= most
-        if needed > 1:  # a true lower bound of Theorem 2, above that by Chernoff's
+        if needed > 1:  # a true lower bound for Theorem 2, above the one by Chernoff's
             assert _least_mean(needed, shifts, rates) <= least
 
 
 def test_least_time_is_found_where_larger_loads_help_too():
-    """A search from equal loads ended at those, (3, 3)."""
+    """A search from equal loads, (3, 3), once ended there."""
     found = least_time_loads(3, Heterogeneous([ShiftedExponential(a, 1) for a in (1, 2)]))
     assert found.loads.tolist() == [2, 1]
     assert found.time == pytest.approx(4.3333, abs=1e-3)
@@ -338,7 +338,7 @@ def test_least_time_is_found_where_larger_loads_help_too():
 
 @pytest.mark.long
 def test_searches_end_near_the_least_time(monkeypatch):
-    """Of four workers, all of whose loads are tried here, and whose search is looked at."""
+    """For four workers, the test tries all loads, and follows the search."""
     rng, above = np.random.default_rng(0), []
     monkeypatch.setattr(loads, "_ALL", 0)
     for _ in range(20):
@@ -354,7 +354,7 @@ def test_searches_end_near_the_least_time(monkeypatch):
 
 
 def test_least_time_may_be_that_of_whole_copies():
-    """Two workers that differ: both hold all, and the sooner one decides."""
+    """Two different workers both hold all, and the sooner one decides."""
     delays = Heterogeneous([ShiftedExponential(0.1, 1), ShiftedExponential(1, 5)])
     found = least_time_loads(5, delays)
     every = [pair for pair in itertools.product(range(6), repeat=2) if sum(pair) >= 5]
@@ -375,7 +375,7 @@ def test_least_time_of_few_workers_is_not_that_of_the_limit_of_many():
 
 @pytest.mark.parametrize("n", [1, 2, 5, 20, 100])
 def test_no_loads_return_sooner_than_the_lower_bound(n):
-    """And of many workers it is within a tenth of what the best loads take."""
+    """With many workers, the bound is within a tenth of the best loads' time."""
     k = 3 * n if n > 1 else 2
     delays = Heterogeneous([ShiftedExponential(0.5, 1 + i % 2) for i in range(n)])
     shifts, rates = np.full(n, 0.5), 1.0 + np.arange(n) % 2
@@ -445,14 +445,14 @@ def test_bad_arguments(call, message):
 
 
 def test_workers_far_apart():
-    # the fast one holds all there is, the others share as if it were not there
+    # The fast worker holds everything, and the others share as if it were not there.
     np.testing.assert_array_equal(equal_time_loads([1e-300, 1e300], 10, 1), [10, 10])
     np.testing.assert_array_equal(equal_time_loads([1e-300, 1e300, 4e300], 10, 1), [10, 8, 2])
     np.testing.assert_array_equal(equal_time_loads([5e-324, 1, 1], 10, 1), [10, 5, 5])
     np.testing.assert_array_equal(balanced_loads([1e-300, 1e300], 10), [0, 10])
     found = optimal_loads(10, [1e-300] * 3, [1] * 3, limit=5)
     np.testing.assert_array_equal(found.loads, [5, 5, 5])
-    # each returns 5 (1 - e^(-t / 5)) by t
+    # Each worker returns 5 (1 - e^(-t / 5)) by t.
     assert found.time == pytest.approx(5 * math.log(3), rel=1e-12)
     unlimited = optimal_loads(10, [1, 1], [1, 2])
     huge = optimal_loads(10, [1, 1], [1, 2], limit=10**30)

@@ -1,4 +1,4 @@
-"""Figures on times that others published: their formats, made up and small."""
+"""Figures from published times, on small made-up files in the publishers' formats."""
 
 import json
 import pickle
@@ -21,7 +21,7 @@ RNG = np.random.default_rng(0)
 
 
 def write_profile(path, times):
-    """As the authors' scripts write it: a list of rounds, NumPy's integers among the numbers."""
+    """Write a profile like the authors' scripts: a list of rounds, with NumPy integers in it."""
     rounds = []
     for number, row in enumerate(times):
         results = [
@@ -31,7 +31,7 @@ def write_profile(path, times):
                 "finished": 5000.0 + number + seconds,
                 "response": {"StatusCode": 200, "ResponseMetadata": {"RetryAttempts": 0}},
                 "payload": "removed",
-                "runtime": 1e9,  # edited by hand in some: not what was measured
+                "runtime": 1e9,  # edited by hand in some files, so not measured
             }
             for worker, seconds in enumerate(row)
         ]
@@ -46,7 +46,7 @@ def name_of(load, region="Canada", n=6, rounds=8):
 
 @pytest.fixture
 def profiles(tmp_path):
-    """Six workers, of which one in each round is late by a second; 0.6 s for all data."""
+    """Profiles of six workers; one in each round is a second late; all data take 0.6 s."""
     folder = tmp_path / "delay_profiles" / "sam-gc-cnn_profile_est_made_up"
     times = 0.1 + 0.001 * RNG.random((8, 6))
     times[np.arange(8), np.arange(8) % 6] += 1.0
@@ -72,7 +72,7 @@ def test_krishnan2023(profiles):
     uncoded = rows["uncoded, load 1: s per gradient"]
     assert uncoded.ours == pytest.approx(times.max(axis=1).mean() + cost, rel=1e-6)
     assert uncoded.interval[0] <= uncoded.ours <= uncoded.interval[1]
-    for load in (2, 3):  # any n - s: the late one is not waited for
+    for load in (2, 3):  # any n - s workers suffice, so rounds do not wait for the late one
         ours = rows[f"rs, load {load}: s per gradient"].ours
         expected = np.sort(times, axis=1)[:, 6 - load].mean() + load * cost
         assert ours == pytest.approx(expected, rel=1e-6)
@@ -114,7 +114,7 @@ def test_the_authors_table_is_beside_the_same_schemes(tmp_path):
     [figure] = papers.reproduce(["krishnan2023"], data=str(tmp_path))
     rows = {row.what.partition(",")[0]: row for row in figure.rows if row.paper is not None}
     assert sorted(rows) == ["M-SGC", "SR-SGC", "gradient code"]
-    assert all("Canada" in row.figure and row.note for row in rows.values())  # as theirs
+    assert all("Canada" in row.figure and row.note for row in rows.values())  # as in the paper
     cost = 2.2 / 256
     uncoded = (times.max(axis=1) + cost).mean()
     scheme = SRSGC(256, burst=2, window=3, stragglers=23)
@@ -136,7 +136,7 @@ def test_loads_of_the_authors_table_are_theirs():
     [figure] = papers.reproduce(["krishnan-loads"])
     assert len(figure.rows) == 4
     for row in figure.rows:
-        assert row.ours == pytest.approx(row.paper, abs=5e-7)  # as printed
+        assert row.ours == pytest.approx(row.paper, abs=5e-7)  # to the digits printed
     lines = {line.label: line for line in figure.panels[0].lines}
     assert (lines["M-SGC, B = 1, W = 2"].y < lines["SR-SGC, B = 2, W = 3"].y).all()
 
@@ -169,7 +169,7 @@ def test_several_experiments_have_a_mean(profiles):
     times[:, 0] += 0.3
     for load in (0.0, 1.0):
         write_profile(other / name_of(load, "Tokyo"), times + 0.6 * load)
-    write_profile(other / name_of(0.004, "Sydney"), times)  # alone: nothing tells its slope
+    write_profile(other / name_of(0.004, "Sydney"), times)  # one file alone has no slope
     [figure] = papers.reproduce(["krishnan2023"], data=str(folder))
     assert len(figure.panels) == 2
     over = {row.what.partition(":")[0]: row for row in figure.rows if " all 2" in row.figure}
@@ -215,7 +215,7 @@ def test_files_that_are_no_profiles(tmp_path, capsys, held, says):
 
 
 def write_trace(path, times, **columns):
-    """Ranks of two stages, with the columns of the published traces; a step begins at 3 s."""
+    """Write a trace of ranks in two stages, with the published columns; a step begins at 3 s."""
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     held = []
@@ -233,7 +233,7 @@ def write_trace(path, times, **columns):
                     ("params-all-gather", 3.0, 3.001),
                     ("forward-compute", 3.002, 3.003),
                     ("backward-compute", 3.003, end),
-                    ("grads-reduce-scatter", end, 100.0),  # until the last of all is there
+                    ("grads-reduce-scatter", end, 100.0),  # waits for the last rank
                 ):
                     held.append(
                         {
@@ -255,10 +255,11 @@ def write_trace(path, times, **columns):
 
 
 def end_of_pipeline(forward, backward):
-    """Seconds of one pipeline, by its definition: who waits for whom, from (stages, microbatches).
+    """Return the seconds of a pipeline, by definition, from arrays (stages, microbatches).
 
-    A forward computation waits for the stage before, a backward one for the stage after. Stage s of
-    p has p - s activations in memory at most: microbatch i goes forward once i - (p - s) is back.
+    A forward computation waits for the stage before it, a backward one for the stage after it.
+    Stage s of p holds at most p - s activations: microbatch i goes forward after i - (p - s) is
+    back.
     """
     stages, microbatches = forward.shape
 
@@ -273,7 +274,7 @@ def end_of_pipeline(forward, backward):
                 ("backward", s, i - stages + s),
             )
             return forward[s, i] + max(end(*each) for each in waits_for)
-        last_forward = min(i + stages - 1 - s, microbatches - 1)  # it runs ahead by so many
+        last_forward = min(i + stages - 1 - s, microbatches - 1)  # forward runs ahead by this
         waits_for = (("backward", s + 1, i), ("backward", s, i - 1), ("forward", s, last_forward))
         return backward[s, i] + max(end(*each) for each in waits_for)
 
@@ -290,7 +291,7 @@ def test_pipelines_take_as_long_as_their_longest_path(stages, microbatches):
         for at in np.ndindex(3, 2):
             repeated = (np.tile(each[at], copies) for each in (forward, backward))
             assert spans[at] == pytest.approx(end_of_pipeline(*repeated), rel=1e-12)
-    # of equal computations: it fills once, and then a pair ends with each
+    # With equal computations, the pipeline fills once; then each pair takes its own time.
     equal = np.full((stages, microbatches), 2.0), np.full((stages, microbatches), 3.0)
     for copies in (1, 4):
         expected = 5 * (copies * microbatches + stages - 1)
@@ -318,7 +319,7 @@ def test_bytedance2025(tmp_path):
     np.testing.assert_allclose(trace.forward, 0.001, rtol=1e-5)
     ends = times[..., np.newaxis] * [1, 0.75]
     np.testing.assert_allclose(trace.backward[..., 0], ends - 0.003, rtol=1e-5)
-    twice = times.copy()  # what two partitions take
+    twice = times.copy()  # the times of two partitions
     for at in np.ndindex(times.shape):
         took = np.full((2, 1), 0.001), ends[at][:, np.newaxis] - 0.003
         twice[at] += end_of_pipeline(*(np.tile(each, 2) for each in took)) - end_of_pipeline(*took)
@@ -349,7 +350,7 @@ def test_the_name_of_a_code_is_seen_in_a_narrow_terminal(tmp_path, monkeypatch):
     for name in ("uncoded", "rs-clustered", "binary", "fractional", "bcc"):
         assert name in shown.stdout
     assert "…" not in shown.stdout
-    assert "paper" not in table  # columns of which all are empty
+    assert "paper" not in table  # empty columns are left out
 
 
 @pytest.mark.parametrize(
@@ -397,7 +398,7 @@ def test_data_are_asked_for(tmp_path, name):
     ):
         with pytest.raises(error, match=says):
             next(papers.reproduce([name], data=data))
-    assert name not in papers.FIGURES  # of which all are computed without data
+    assert name not in papers.FIGURES  # these are computed without data
     shown = CliRunner().invoke(app, ["reproduce", name])
     assert shown.exit_code == 2
     assert "github.com/" in shown.stderr
@@ -422,7 +423,7 @@ def test_rounds_are_replayed_in_order():
 
 
 def test_intervals_cover():
-    """Of means of 40 exponential times, some 95 %: a bootstrap's are somewhat too narrow."""
+    """Bootstrap intervals of means of 40 exponential times cover somewhat less than 95 %."""
     rng = np.random.default_rng(1)
     covered = 0
     for seed in range(200):
@@ -432,7 +433,7 @@ def test_intervals_cover():
 
 
 def test_verdict_pairs_rounds():
-    """A code that always takes half as long does so in every resampling."""
+    """A code that always takes half the time does so in every resampling."""
     seconds = RNG.exponential(1.0, 20)
     timed = [Timed("uncoded", 1, seconds), Timed("rs", 2, seconds / 2)]
     row = figure.verdict("x", "y", timed, 0)

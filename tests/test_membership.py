@@ -1,7 +1,7 @@
-"""Who takes part: the protocol in all interleavings of few ranks, and the code that carries it out.
+"""Which ranks take part: the protocol in all interleavings of few ranks, and its implementation.
 
-The model is `tests/membership_model.py`. `Members` is driven here by random schedules, with a store
-in memory, a clock that a schedule moves, and groups that are lists of what their members gave.
+The model is `tests/membership_model.py`. Here random schedules drive `Members`, with a store in
+memory, a clock that a schedule moves, and groups that are lists of what their members gave.
 """
 
 import errno
@@ -52,7 +52,7 @@ def test_in_all_interleavings(ranks, faults, eager):
 
 
 def test_on_ways_drawn_at_random():
-    """More ranks and faults than all interleavings can be gone through of."""
+    """Random ways cover more ranks and faults than can be enumerated."""
     for seed in range(much(3000, 20)):
         assert model.walk(4, 3, seed) > 20
 
@@ -60,7 +60,7 @@ def test_on_ways_drawn_at_random():
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize("faults", [1, 3])
 def test_worlds_of_other_names_go_the_same_ways(ranks, faults):
-    """What `normal` leaves out, and how it renames, changes nothing that happens later."""
+    """What `normal` leaves out or renames does not change what happens later."""
     orders = list(itertools.permutations(range(ranks)))
 
     def names(world):
@@ -75,7 +75,7 @@ def test_worlds_of_other_names_go_the_same_ways(ranks, faults):
             order = model.places(world, faults)
             same = model.normal(world, order)
             others = [later for _, later in model.moves(same, faults, eager=False)]
-            if len(after) > 1:  # else an order of moves may have been chosen by ranks
+            if len(after) > 1:  # a single move may have been chosen by the order of ranks
                 assert set(map(names, after)) == set(map(names, others))
             world = chance.choice(after)
 
@@ -88,7 +88,7 @@ def undecided():
 
 
 def test_the_model_finds_the_old_rule_at_fault(monkeypatch, undecided):
-    """Any ranks that answered could form a group, also beside those who held the state."""
+    """The fault: any ranks that answer form a group, also beside those that hold the state."""
     monkeypatch.setattr(agreement, "_may_replace", model.any_may_replace)
     monkeypatch.setattr(agreement, "_is_lost", lambda record, seen: False)
     with pytest.raises(model.Wrong, match="progress is lost"):
@@ -96,7 +96,7 @@ def test_the_model_finds_the_old_rule_at_fault(monkeypatch, undecided):
 
 
 def test_the_model_finds_a_state_that_nobody_wrote_down(monkeypatch, undecided):
-    """Ranks go on as soon as they have compared what they begin with."""
+    """The fault: ranks go on as soon as they have compared the states they begin with."""
     mains = model.mains
 
     def goes_on(world, process):
@@ -110,7 +110,7 @@ def test_the_model_finds_a_state_that_nobody_wrote_down(monkeypatch, undecided):
 
 
 def test_the_model_finds_that_who_refuses_connections_may_be_alive(monkeypatch, undecided):
-    """A rank that was refused by all took them for dead, and the state for lost."""
+    """The fault: a rank that all refuse takes them for dead, and the state for lost."""
 
     def look(record, begun, newest, answers, dead, refusing, *passed):
         return Seen(record, begun, newest, answers, dead, (), *passed)
@@ -121,7 +121,7 @@ def test_the_model_finds_that_who_refuses_connections_may_be_alive(monkeypatch, 
 
 
 def test_those_who_reach_each_other():
-    """Against brute force: what is left is connected, and no single rank more could be."""
+    """By brute force: the ranks left are connected, and no further rank could be added."""
     lives = [Life(rank, 1) for rank in range(4)]
     pairs = list(itertools.combinations(lives, 2))
     for number in range(2 ** len(pairs)):
@@ -140,7 +140,7 @@ def test_those_who_reach_each_other():
 
 
 def test_who_says_that_another_refuses_it_stays():
-    """The other may have answered, and died before there was a connection."""
+    """The other rank may have answered, and died before there was a connection."""
     low, high = Life(0, 1), Life(1, 1)
     assert agreement.reachable([low, high], {high: [low]}, []) == {high}
     assert agreement.reachable([low, high], {high: [low], low: [high]}, []) == {low}
@@ -148,7 +148,7 @@ def test_who_says_that_another_refuses_it_stays():
 
 
 def test_who_has_no_file_descriptors_is_left_out_before_others():
-    """It says that of itself: with one other rank, the cuts do not tell whose fault it is."""
+    """The rank reports this itself: with one other rank, cuts do not tell whose fault it is."""
     low, high, third = (Life(rank, 1) for rank in range(3))
     own_fault = {low: [low, high, third]}
     for needed in ([], [high], [low, high], [low, high, third]):
@@ -171,7 +171,7 @@ def test_a_rank_without_file_descriptors_says_so():
         assert len(mine.cut_off(most + 2, [], True)) == 2
         assert mine.lacks_files
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert len(mine.cut_off(2, [], False)) == 2  # what was made meanwhile may have failed
+        assert len(mine.cut_off(2, [], False)) == 2  # connections made meanwhile may have failed
         assert mine.cut_off(2, [], True) == ()
         assert not mine.lacks_files
     finally:
@@ -184,7 +184,7 @@ def test_who_is_gone():
     a, b = Life(0, 1), Life(1, 1)
     seen = Seen(Record(1, (a, b)), begun=False, newest=(1, 2), dead={a})
     assert seen.gone(a)
-    assert seen.gone(b)  # its rank was started again, though the process may live
+    assert seen.gone(b)  # its rank was started again, even if the process still lives
     assert not seen.gone(Life(1, 2))
 
 
@@ -209,7 +209,7 @@ def test_what_ranks_are_told():
     assert decide(Own(c), shut, all_enough) is End.SHUT_OUT
     gone = Seen(record, True, (1, 1, 1), {c: Answer()}, dead={a, b})
     assert decide(Own(c), gone, all_enough) is End.LOST
-    refused = gone._replace(refusing={b})  # it may be alive, behind a wall
+    refused = gone._replace(refusing={b})  # it may be alive behind a firewall
     assert decide(Own(c), refused, all_enough) == agreement.Wait()
     assert decide(Own(c), refused._replace(over=True), all_enough) is End.LOST
     assert decide(Own(c), refused._replace(newest=(1, 2, 1)), all_enough) is End.LOST
@@ -226,12 +226,12 @@ def test_who_replaces_the_record_and_when():
     assert decide(Own(b), seen, all_enough) == agreement.Wait()  # a member without the state
     assert decide(Own(c), seen, all_enough) == agreement.Wait()
 
-    # A member that joined may still get the state: until the deadline it is not lost.
+    # A member that has joined may still get the state, so it is not lost until the deadline.
     dead = seen._replace(answers={b: Answer(), c: Answer()}, dead={a})
     assert decide(Own(c), dead, all_enough) == agreement.Wait()
     assert decide(Own(c), dead._replace(over=True), all_enough) is End.LOST
 
-    # Who is silent is waited for until the deadline; but `settle` seconds, if one waited in vain.
+    # Ranks wait for a silent one until the deadline; if one waited in vain, `settle` seconds.
     in_vain = Answer(holds=True, in_vain=True)
     own = Own(a, holds=True, answer=Answer(in_vain=True))
     silent = seen._replace(answers={a: in_vain, c: Answer()})
@@ -242,11 +242,11 @@ def test_who_replaces_the_record_and_when():
     assert decide(Own(a, holds=True), patient, all_enough) == agreement.Wait()
     assert decide(Own(a, holds=True), patient._replace(over=True), all_enough) == without
 
-    # Who computes is late where another waited in vain.
+    # A rank that computes is late if another has waited in vain.
     late = silent._replace(answers={a: in_vain, b: idle, c: Answer()})
     assert decide(own, late, all_enough) == without
 
-    # But not where one waited in vain that is to join: it may have been stopped meanwhile.
+    # It is not if that other is still to join: it may have been stopped meanwhile.
     answers = {a: Answer(holds=True), b: idle, c: Answer(in_vain=True)}
     joins = seen._replace(answers=answers, settled=True)
     assert decide(Own(a, holds=True), joins, all_enough) == agreement.Replace(following)
@@ -259,7 +259,7 @@ def test_who_replaces_the_record_and_when():
 
 
 def lines_between(count):
-    """Lines of some ranks to each other, and their lives."""
+    """Return lines between some ranks, and the ranks' lives."""
     lines = {Life(r, 1): membership._Lines(5.0) for r in range(count)}
     for own, each in lines.items():
         each.watch(set(lines) - {own}, lambda life: lines[life].address)
@@ -275,7 +275,7 @@ def until(there, seconds=5.0):
 
 
 def test_a_connection_that_breaks_is_no_death():
-    """The two would each shut out the other, and all ranks agree on no group ever."""
+    """Otherwise the two would shut out each other, and ranks would never agree on a group."""
     lines = lines_between(2)
     (_, mine), (b, theirs) = lines.items()
     try:
@@ -293,14 +293,14 @@ def test_a_connection_that_breaks_is_no_death():
 
 
 def test_who_answers_behind_a_wall_is_not_dead(monkeypatch):
-    """Its connections are closed, and refused: nobody can be in a group with it, but it lives."""
+    """Its connections are closed and refused: it cannot be in a group, but it lives."""
     lines = lines_between(2)
     (_, mine), (b, theirs) = lines.items()
     try:
         monkeypatch.setattr(socket.socket, "connect_ex", lambda *_: errno.ECONNREFUSED)
         mine._sockets[b].shutdown(socket.SHUT_RDWR)
         until(mine.dead)
-        # It may have answered, and died then: but not where it answers to what begins later.
+        # It may have died after its answer, but not if it answers something that begins later.
         assert mine.dead([b], 3) == mine.dead([b], 3) == {b}
         assert mine.dead([], 4) == {b}
         assert mine.dead([b], 4) == frozenset()
@@ -317,7 +317,7 @@ def test_who_answers_behind_a_wall_is_not_dead(monkeypatch):
 
 
 class Store:
-    """What `Members` uses of a store."""
+    """The part of a store that `Members` uses."""
 
     def __init__(self):
         self.found = {}
@@ -342,11 +342,11 @@ class Store:
 
 
 class NotYet(Exception):
-    """A main thread would wait."""
+    """A main thread would have to wait."""
 
 
 class Lines:
-    """Connections: who is there, and whom pairs of ranks cannot reach."""
+    """Connections: which lives exist, and which pairs of ranks cannot reach each other."""
 
     host, address, lacks_files = "", ("", 0), False
 
@@ -380,7 +380,7 @@ class Lines:
 
 
 class Driven(Members):
-    """Without threads."""
+    """Members without threads."""
 
     def __init__(self, world, rank):
         self.world = world
@@ -392,7 +392,7 @@ class Driven(Members):
 
     def _start(self):
         self._begin()
-        self._thread = True  # it has not left
+        self._thread = True  # as if its thread had not ended
         self.world.alive[self._own.life] = self
 
     def _await(self, found, otherwise):
@@ -412,7 +412,7 @@ class Group:
 
 
 class Rank:
-    """A life: its members' thread, and what its main thread does with the groups."""
+    """A life: the thread of its `Members`, and its main thread's work with groups."""
 
     def __init__(self, world, rank):
         self.world, self.fresh, self.history = world, True, ()
@@ -503,7 +503,7 @@ class Rank:
 
 
 class World:
-    """Ranks, and what may happen to them."""
+    """Ranks and their faults."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -518,7 +518,7 @@ class World:
         return len(ranks) >= max(1, self.count - 1)
 
     def torn(self, group, epoch):
-        """Whether a member's sockets to the group are closed."""
+        """Whether a member of the group is gone, or its sockets to the group are closed."""
         at_it = {r.life for r in self.ranks if r.view is not None and r.view.number == epoch}
         for life in group.members:
             members = self.alive.get(life)
@@ -576,7 +576,7 @@ class World:
         raise AssertionError("no end")
 
     def rejoin(self, rank):
-        """Who was left out comes back."""
+        """A rank that was left out comes back."""
         if isinstance(rank.ended, LeftOutError) and "join()" in str(rank.ended):
             assert rank.life in self.at_fault, "a healthy rank was left out"
             self.ranks.remove(rank)
@@ -600,7 +600,7 @@ def one_schedule(seed, monkeypatch, kind=World, faults=None):
 
 
 class AllStopped(World):
-    """Ranks are stopped once, and wake up one after the other: none takes its sleep for others'."""
+    """All ranks are stopped, and wake up one by one: none takes its own sleep for others'."""
 
     def mishap(self):
         for rank in self.ranks:

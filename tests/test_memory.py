@@ -1,6 +1,6 @@
 """Memory stays flat over 100 000 rounds.
 
-Objects of Python's are counted; what compiled code holds is seen in the process as a whole.
+Tests count Python's objects; memory of compiled code shows in the size of the process.
 """
 
 import contextlib
@@ -18,10 +18,10 @@ from fastgc import interpolation, optimizers, stability, vandermonde
 
 ROUNDS = 100_000
 
-# Sixteen bytes, the least that malloc gives, leaked a round are 1.6 MB; in a fifth of the rounds,
-# without --long, sixty are seen.
+# A leak of sixteen bytes a round, malloc's least, adds up to 1.6 MB. Without --long, in a fifth of
+# the rounds, a leak of sixty bytes shows.
 RESIDENT_BYTES = 1 << 20
-BLOCKS = 200  # of memory that belong to objects
+BLOCKS = 200  # blocks of memory of Python's objects that may be added
 
 pytestmark = pytest.mark.skipif(
     not os.path.exists("/proc/self/statm"), reason="memory is read from /proc, of Linux"
@@ -34,13 +34,13 @@ def _resident():
 
 
 def _give_back():
-    """Have glibc give back the memory that earlier tests have left: a leak may find room in it."""
+    """Have glibc return memory that earlier tests freed: a leak could hide in it."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def assert_flat(step, rounds):
-    """Neither objects nor bytes are more than before, once the first rounds have filled caches."""
+    """Require that neither objects nor bytes grow after the first rounds, which fill caches."""
     _give_back()
     for _ in range(much(1000, 200)):
         step()
@@ -56,11 +56,11 @@ def assert_flat(step, rounds):
 
 def _rounds(backend):
     rounds = much(ROUNDS, ROUNDS // 5)
-    return rounds // 10 if backend == "numpy" else rounds  # which takes ten times as long
+    return rounds // 10 if backend == "numpy" else rounds  # NumPy takes ten times as long
 
 
 def test_training(backend):
-    """What a round consists of: two workers encode, the master decodes, and takes a step."""
+    """In each round two workers encode, and the master decodes and takes a step."""
     code = fastgc.ReedSolomon(3, stragglers=1)
     encoders = [(code.encoder(i, 6), code.partitions(i).tolist()) for i in range(2)]
     rnd, gradient, g = code.round(6), np.empty(6), np.ones(6)
@@ -93,7 +93,7 @@ def test_plans_of_hot_loops(backend):
 
 
 DECODED = np.array([2, 0])
-NODES = np.cos(np.pi * np.arange(200) / 200)  # whose work takes more than a megabyte in few rounds
+NODES = np.cos(np.pi * np.arange(200) / 200)  # a leak of work space shows in few rounds
 CODE = fastgc.ReedSolomon(3, stragglers=1)
 ADAPTIVE = optimizers.GCADA(2, optimizers.AMSGrad(1e-9), max_age=3)
 
@@ -159,7 +159,7 @@ def test_a_tracker_grows_by_what_it_lists():
 @pytest.mark.parametrize("leak", [object, lambda: np.empty(2)], ids=["an object", "an array"])
 @pytest.mark.any_backend
 def test_leaks_of_objects_are_seen(leak):
-    """Even one of every tenth round."""
+    """Even one object in ten rounds is seen."""
     kept = []
     with pytest.raises(AssertionError, match="more blocks"):
         assert_flat(lambda: kept.append(leak()), ROUNDS // 100)
@@ -168,13 +168,13 @@ def test_leaks_of_objects_are_seen(leak):
 @pytest.mark.long
 @pytest.mark.any_backend
 def test_leaks_of_compiled_code_are_seen():
-    """A kilobyte a round."""
+    """A kilobyte a round is seen."""
     cffi = pytest.importorskip("cffi")
     ffi = cffi.FFI()
     ffi.cdef("void *malloc(size_t); void free(void *);")
     c = ffi.dlopen(None)
     addresses = np.zeros(ROUNDS + 1001, np.uintp)
-    addresses.fill(1)  # so that the array itself is resident
+    addresses.fill(1)  # makes the array itself resident
     count = iter(range(addresses.size))
 
     def step():

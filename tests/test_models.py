@@ -1,4 +1,4 @@
-"""Models: gradients against differences, against mpmath, and against sums of their parts."""
+"""Models: gradients agree with differences, with mpmath, and with sums of their parts."""
 
 import pickle
 from fractions import Fraction
@@ -48,7 +48,7 @@ def test_gradient_is_that_of_the_summed_loss(model, h):
 def test_loss_and_gradient_against_mpmath(dtype, rtol):
     mpmath = pytest.importorskip("mpmath")
     theta, X, y = problem(samples=3, dtype=dtype)
-    # Logits of a few hundred, at which the naive exponentials overflow in float32.
+    # Logits of a few hundred: naive exponentials would overflow in float32.
     theta *= 50
     features, classes = MODEL.features, MODEL.classes
     total, gradient = mpmath.mpf(0), mpmath.zeros(features + 1, classes)
@@ -75,7 +75,7 @@ def test_loss_and_gradient_against_mpmath(dtype, rtol):
 @pytest.mark.parametrize("scale", [1e4, 1e300])
 def test_huge_logits_stay_finite(scale):
     model = SoftmaxRegression(1, 2)
-    theta = np.array([scale, -scale, 0, 0])  # all for class 0 at x = 1
+    theta = np.array([scale, -scale, 0, 0])  # decides for class 0 at x = 1
     X, y = np.ones((1, 1)), np.array([1])
     assert model.loss(theta, X, y) == 2 * scale
     np.testing.assert_array_equal(model.gradient(theta, X, y), [1, -1, 1, -1])
@@ -88,8 +88,8 @@ def test_loss_of_the_zero_model_is_log_classes():
 
 def test_layout_is_weights_then_bias():
     theta = np.zeros((5, 3))
-    theta[2, 1] = 1  # class 1 where feature 2 is positive
-    theta[4, 0] = 0.5  # else the bias: class 0
+    theta[2, 1] = 1  # class 1 if feature 2 is positive
+    theta[4, 0] = 0.5  # otherwise class 0, by the bias
     X = np.zeros((3, 4))
     X[:, 2] = 2, 0.1, -3
     np.testing.assert_array_equal(MODEL.predict(theta.ravel(), X), [1, 0, 0])
@@ -290,7 +290,7 @@ def regression(outputs, bias=True, samples=11, dtype=np.float64, l2=0.0):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_regression_by_its_definition(outputs, bias, dtype):
-    """In exact arithmetic."""
+    """Regression agrees with its definition in exact arithmetic."""
     model, theta, X, y = regression(outputs, bias, samples=5, dtype=dtype)
     assert model.size == (4 + bias) * outputs
     F = np.vectorize(Fraction, otypes=[object])
@@ -326,7 +326,7 @@ def test_targets_of_any_real_type_and_in_a_column():
 
 @pytest.mark.parametrize("kind", [LinearRegression, LeastSquares, SoftmaxRegression])
 def test_bias_is_a_feature_of_ones(kind):
-    """With samples that have such a column, a model without a bias is the one with it."""
+    """A model without a bias, on samples with a column of ones, is the model with a bias."""
     with_bias, without = kind(4, 3), kind(5, 3, bias=False)
     assert (with_bias.size, kind(4, 3, bias=False).size) == (without.size, 12)
     rng = np.random.default_rng(0)
@@ -380,7 +380,7 @@ def test_regression_refuses():
 
 
 def hessian(model, theta, X, y, h=1e-4):
-    """Of the mean loss, by differences of its gradient."""
+    """Return the Hessian of the mean loss, by differences of its gradient."""
     columns = [
         (model.gradient(theta + h * e, X, y) - model.gradient(theta - h * e, X, y)) / (2 * h)
         for e in np.eye(model.size)
@@ -402,14 +402,14 @@ def test_smoothness_of_least_squares_is_the_largest_eigenvalue(samples, dtype):
 
 
 def test_smoothness_where_the_largest_eigenvalues_are_close():
-    """As samples whose features are orthogonal, and all but as large."""
+    """For example if features are orthogonal and nearly equally large."""
     X = np.linalg.qr(np.random.default_rng(0).standard_normal((50, 6)))[0]
     X -= X.mean(axis=0)
     model = LeastSquares(6, 2)
     A = model.prepare(X * 7, np.zeros(50, int))[0]
     exact = np.linalg.eigvalsh(A.T @ A / 50)[-1]
     assert model.smoothness(X * 7) == pytest.approx(exact, rel=1e-9)
-    assert model.smoothness(np.zeros((5, 6))) == pytest.approx(1.0)  # the bias
+    assert model.smoothness(np.zeros((5, 6))) == pytest.approx(1.0)  # the bias alone
 
 
 @pytest.mark.parametrize("model", [MODEL, LEAST])
@@ -426,7 +426,7 @@ def test_smoothness_of_softmax_is_a_bound(scale):
     largest = np.linalg.eigvalsh(hessian(MODEL, scale * theta, X, y))[-1]
     assert largest <= MODEL.smoothness(X)
     assert MODEL.smoothness(X) == LEAST.smoothness(X) / 2
-    if scale == 0:  # where all classes are as likely: 1 / classes
+    if scale == 0:  # all classes are equally likely: 1 / classes instead of the bound's 1 / 2
         assert largest == pytest.approx(LEAST.smoothness(X) / 3, rel=1e-6)
 
 
@@ -443,14 +443,14 @@ def test_samples_that_are_none_are_refused(kind):
     with pytest.raises(ValueError, match=r"X must have shape \(m, 2\), got \(2, 1\)"):
         LeastSquares(2, 2).prepare(
             np.ones((2, 1)), y
-        )  # which would fit two columns by broadcasting
+        )  # broadcasting would accept it for two columns
     with pytest.raises(ValueError, match="theta and gradient must have shape"):
         model.add_regularisation(theta, np.zeros(5))
 
 
 @pytest.mark.parametrize("kind", [LeastSquares, SoftmaxRegression])
 def test_numbers_that_are_not_finite_give_such_without_a_warning(kind):
-    """Warnings are errors here: a worker would end by one, where its message names it."""
+    """Such numbers must reach the master in a message, which names the worker: no warning."""
     model = kind(2, 2)
     X, y = np.array([[np.inf, 1], [1, 2]]), np.array([0, 1])
     assert not np.isfinite(model.gradient(np.ones(6), X, y)).all()

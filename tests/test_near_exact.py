@@ -1,4 +1,4 @@
-"""Near-exact decoding: short vectors whose residual is of the size of rounding errors."""
+"""Near-exact decoding: short vectors whose residual is of the order of rounding errors."""
 
 import itertools
 import math
@@ -23,7 +23,7 @@ UNITS = {np.float64: 2.0**-53, np.float32: 2.0**-24}
 
 
 def stragglers_of(kind, code, count, rng):
-    """Workers of a code, in patterns along the circles of its clusters."""
+    """Return workers that straggle, in patterns along the circles of a code's clusters."""
     circle = np.concatenate(code.scheme.rings())
     n = code.n
     at = {
@@ -45,13 +45,13 @@ def without(code, lost):
 
 
 def same_vector(found, wanted):
-    """Up to what rounding can do to an ill-conditioned problem: LAPACK's differs by alignment."""
+    """Whether vectors agree up to rounding, which LAPACK does differently by alignment."""
     assert found.dtype == wanted.dtype
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
 
 
 def measured(code, survivors, dtype, seed, p=24, **decoding):
-    """The decoded gradient's error over its norm, and over the unit of error bounds."""
+    """Return the decoded gradient's error over its norm, and over the unit of error bounds."""
     partials = np.random.default_rng(seed).standard_normal((code.k, p)).astype(dtype)
     messages = [code.encode(i, partials[code.partitions(i)]) for i in survivors]
     exact = partials.astype(np.longdouble).sum(axis=0)
@@ -93,7 +93,7 @@ def test_where_the_exact_vector_is_beyond_float64():
 
 
 def test_the_least_of_bias_and_rounding():
-    """Against the same least squares problem in 50 digits."""
+    """The same least squares problem, solved in 50 digits, agrees."""
     code = ReedSolomon(25, stragglers=8)
     q = code.scheme._clusters[0].q
     lost = code.scheme.rings()[0][:8]
@@ -115,7 +115,7 @@ def test_the_least_of_bias_and_rounding():
             for i in survivors
         ]
     found = code.decoding_vector(survivors, "near-exact")
-    assert np.linalg.norm(found - exact) < 1e-3 * np.linalg.norm(exact)  # it is ill-conditioned
+    assert np.linalg.norm(found - exact) < 1e-3 * np.linalg.norm(exact)  # ill-conditioned
 
 
 # ---------------------------------------------------------------------- what is said of itself
@@ -154,7 +154,7 @@ def test_errors_stay_below_the_bound_and_near_what_is_trusted(made, kind, dtype,
     assert residual < 30 * (code.scheme.left_out(survivors, vector) + UNITS[np.float64])
     if method == "auto":
         trusted = code.trust(survivors, dtype).relative_error
-        assert trusted / 30 < max(relative, UNITS[dtype] / 4)  # a few sums may be exact by luck
+        assert trusted / 30 < max(relative, UNITS[dtype] / 4)  # some sums are exact by luck
         assert relative < 30 * trusted
 
 
@@ -193,7 +193,7 @@ def test_typical_errors_of_clusters_with_a_choice_of_survivors():
     ],
 )
 def test_what_is_left_out_is_what_the_rows_say(n, k, s, clusters, packed):
-    """Of any vector: by transforms, against the dense matrix."""
+    """For any vector, transforms give the same residual as the dense matrix."""
     code = ReedSolomon(n, k, stragglers=s, clusters=clusters, packed=packed)
     rng = np.random.default_rng(n)
     survivors = rng.permutation(n)[: n - s]
@@ -260,15 +260,15 @@ def test_only_the_clusters_that_need_it_are_decoded_anew():
 
 @pytest.mark.parametrize("way", ["products", "transforms", "transforms alone", "stream"])
 def test_the_smaller_of_two_errors_is_taken(way, monkeypatch):
-    """Of sets between: never worse than either, as the code expects."""
+    """Between the extremes, the error that the code expects is never worse than either's."""
     monkeypatch.setattr(ReedSolomonScheme, "_transforms_from", 1000 if way == "products" else 8)
-    if way == "transforms alone":  # as where there are too many factors for products
+    if way == "transforms alone":  # as if there were too many factors for products
         monkeypatch.setattr(reed_solomon, "SPREAD_STEPS", 0)
     code = ReedSolomon(256, stragglers=32)
     rng = np.random.default_rng(1)
     row = np.sqrt(code.scheme.row_norms[0])
     plain = "locator" if way == "products" else "fft"  # the exact one that is tried first
-    exact = "fft" if way == "transforms alone" else "locator"  # and the one that it has to beat
+    exact = "fft" if way == "transforms alone" else "locator"  # the exact one to beat
     taken = {"exact": 0, "near-exact": 0}
     for width in range(50, 230, 3):
         survivors = without(code, code.scheme.rings()[0][rng.permutation(width)[:32]])
@@ -292,7 +292,7 @@ def test_the_smaller_of_two_errors_is_taken(way, monkeypatch):
 
 @pytest.mark.parametrize(("n", "s", "clusters"), [(256, 56, 1), (300, 100, 1), (400, 60, 3)])
 def test_a_precision_that_is_good_enough(n, s, clusters):
-    """Exact vectors are kept up to it, by every door; beyond, vectors are those of other codes."""
+    """Exact vectors that reach it are kept in every way to decode; others are as without it."""
     unit, precision = UNITS[np.float64], 1e-4
     exactly = ReedSolomon(n, stragglers=s, clusters=clusters)
     enough = ReedSolomon(n, stragglers=s, clusters=clusters, precision=precision)
@@ -309,7 +309,7 @@ def test_a_precision_that_is_good_enough(n, s, clusters):
         error = np.hypot(
             enough.scheme.left_out(survivors, vector), 2 * unit * np.linalg.norm(vector) * row
         )
-        if expected < precision / (4 * np.sqrt(n)):  # products and transforms round besides
+        if expected < precision / (4 * np.sqrt(n)):  # leaves room for rounding in products
             taken["exact"] += expected > near_exact.kept_error(unit)
             np.testing.assert_allclose(vector, plain, rtol=1e-9, atol=0)
             np.testing.assert_allclose(enough.stream(survivors).vector(), plain, rtol=1e-9)
@@ -337,13 +337,13 @@ def test_a_precision_is_a_number():
 
 
 def test_the_expected_error_knows_the_precision():
-    """Of random stragglers, whose exact vectors are kept by one code and replaced by the other."""
+    """One code keeps the exact vectors of random stragglers, the other replaces them."""
     fine, coarse = (ReedSolomon(4096, stragglers=300, precision=e) for e in (0.0, 1e-3))
     assert fine.scheme.typical_error() < 1e-9 < coarse.scheme.typical_error() < 1e-3
 
 
 def test_what_transforms_round():
-    """No more than is allowed for where that decides, and not much less of neighbours."""
+    """Rounding is no more than allowed for where that decides; for neighbours, not much less."""
     unit, most = UNITS[np.float64], 0.0
     rng = np.random.default_rng(0)
     for n, s in [(64, 20), (128, 40), (250, 60), (257, 60), (1009, 100)]:
@@ -367,7 +367,7 @@ def test_what_transforms_round():
 
 
 def test_what_products_round():
-    """As messages are rounded, and with half the root of their factors."""
+    """Products round by as much as messages, and by half the root of their number of factors."""
     unit = UNITS[np.float64]
     rng = np.random.default_rng(0)
     for n, s in [(80, 12), (256, 32), (1024, 128), (600, 300)]:
@@ -425,7 +425,7 @@ def test_a_round_that_follows_its_vector():
     lost = code.scheme.rings()[0][:256]
     for i in without(code, lost).tolist():
         rnd.receive(i, np.ones(2))
-    assert rnd._follower.vector(768) is None  # which is too long
+    assert rnd._follower.vector(768) is None  # the exact vector is too long
     assert rnd.residual() < 1e-10
 
 
@@ -494,7 +494,7 @@ def test_too_few_messages_and_unknown_methods():
 
 
 def cost(code, survivors, vector):
-    """What is left out, and what rounding of messages adds, from the dense matrix."""
+    """Return what is left out plus what rounding of messages adds, by the dense matrix."""
     B = code.matrix()[survivors].astype(np.clongdouble)
     left = np.linalg.norm((vector @ B - 1).astype(complex)) / np.sqrt(code.k)
     return np.hypot(
@@ -503,7 +503,7 @@ def cost(code, survivors, vector):
 
 
 def dense_at_its_ends(code, s, width, part):
-    """A window of the circle: evenly, and in part as Chebyshev's nodes. They harm most."""
+    """Return a window of the circle, partly denser at its ends (Chebyshev's nodes): the worst."""
     even = np.linspace(0, 1, s)
     at = (1 - part) * even + part * (1 - np.cos(np.pi * even)) / 2
     places = np.unique(np.rint(at * (width - 1)).astype(int))
@@ -518,7 +518,7 @@ def dense_at_its_ends(code, s, width, part):
     ("n", "s", "width", "part"), [(160, 48, 92, 0.6), (200, 60, 130, 0.6), (190, 80, 146, 0.3)]
 )
 def test_where_polynomials_do_not_do(n, s, width, part):
-    """Whitened equations leave less, and by them little more than there is no way around."""
+    """Whitened equations leave less: little more than any vector must leave."""
     code = ReedSolomon(n, stragglers=s)
     survivors = without(code, dense_at_its_ends(code, s, width, part))
     turns = code.scheme._clusters[0].q * survivors % n
@@ -538,7 +538,7 @@ def test_where_polynomials_do_not_do(n, s, width, part):
 
 @pytest.mark.parametrize("seed", [47, 210, 239])
 def test_random_sets_take_no_long_way(seed, monkeypatch):
-    """The worst of three hundred lose a little over half of the digits: n s^2 steps gain one."""
+    """The worst of 300 lose a little over half of the digits; n s^2 steps would gain one."""
     monkeypatch.setattr(kernels.unchecked, "weighted_minimum_norm", None)
     code = ReedSolomon(2048, stragglers=256)
     lost = np.random.default_rng(seed).permutation(2048)[:256]
@@ -548,10 +548,10 @@ def test_random_sets_take_no_long_way(seed, monkeypatch):
 
 @pytest.mark.parametrize("width", [48, 55, 61])
 def test_what_no_vector_can_beat(width):
-    """The dual of least squares: for A^* y = 0, |A a - b| is |y^* b| / |y| at least, for any a."""
+    """The dual of least squares: if A^* y = 0, then |A a - b| >= |y^* b| / |y| for any a."""
     code = ReedSolomon(64, stragglers=32)
     survivors = without(code, dense_at_its_ends(code, 32, width, 0.2))
-    # Rounded as products are, also where "auto" takes transforms, as it does with NumPy's kernels.
+    # "locator" rounds like products; with NumPy's kernels, "auto" takes transforms.
     vector = code.decoding_vector(survivors, "locator")
     message = 2 * UNITS[np.float64] * code.scheme.row_norms[0] ** 0.5
     system = np.concatenate([code.matrix()[survivors].T / 8, message * np.eye(32)])
@@ -560,7 +560,7 @@ def test_what_no_vector_can_beat(width):
         A, b = mpmath.matrix(system.tolist()), mpmath.matrix(target.tolist())
         y = b - A * mpmath.lu_solve(A.H * A, A.H * b)
         error = mpmath.norm(A * mpmath.matrix(vector.tolist()) - b)
-        # |A^* y| |a|, with |a| at most the error over that of a message, is what y still lacks
+        # A^* y is not exactly 0: this costs |A^* y| |a|, with |a| at most error / message.
         proven = abs((y.H * b)[0]) - mpmath.norm(A.H * y) * error / message
         least = float(proven / mpmath.norm(y))
     assert 0 < least <= float(error) < 3 * least
@@ -573,7 +573,7 @@ def test_what_no_vector_can_beat(width):
     ("width", "part"), [(970, 0.1), (820, 0), (860, 0.3), (900, 0), (930, 0), (940, 0.1), (960, 0)]
 )
 def test_half_of_a_thousand_workers(width, part):
-    """The gradient keeps three digits, of whichever windows the stragglers are."""
+    """The gradient keeps three digits, whichever windows straggle."""
     code = ReedSolomon(1024, stragglers=512)
     survivors = without(code, dense_at_its_ends(code, 512, width, part))
     vector = code.decoding_vector(survivors)
@@ -583,7 +583,7 @@ def test_half_of_a_thousand_workers(width, part):
 
 
 def test_whitened_values():
-    """Zero where they are to be, and of all such the nearest to a constant's spectrum."""
+    """They vanish where they must, and of all such values are nearest to a constant's spectrum."""
     rng = np.random.default_rng(0)
     for n, s in [(5, 1), (12, 5), (30, 29), (31, 8)]:
         turns = rng.permutation(n)[:s]
@@ -594,7 +594,7 @@ def test_whitened_values():
         y = np.linalg.pinv(nodes) @ np.full(s, -1 / n)
         h = y / weights + np.r_[1 / n, np.zeros(n - 1)]
         np.testing.assert_allclose(values, n * np.fft.ifft(h), atol=1e-9)
-    for _ in range(20):  # over fifteen decades
+    for _ in range(20):  # weights span fifteen decades
         weights = np.r_[1, np.full(4, 1e-15), 10.0 ** rng.uniform(-6, 0, 7)]
         values = np.abs(kernels.weighted_minimum_norm(np.arange(5), weights))
         assert values[:5].max() < 1e-14 * values.max()
@@ -604,7 +604,7 @@ def test_whitened_values():
     ("n", "k", "s", "clusters"), [(12, 12, 3, 1), (12, 17, 3, 1), (13, 9, 4, 1), (24, 30, 3, 2)]
 )
 def test_weights_are_those_of_what_is_left_out(n, k, s, clusters):
-    """Averaged over the places that columns may have, which for k = n are all."""
+    """Weights average over the places where columns may begin; for k = n these are all."""
     code = ReedSolomon(n, k, stragglers=s, clusters=clusters)
     alone = code.scheme._clusters[0]._replace(first_worker=0, first_partition=0)
     rng = np.random.default_rng(0)
@@ -624,15 +624,15 @@ def test_weights_are_those_of_what_is_left_out(n, k, s, clusters):
             left += columns / alone.k * np.mean(np.abs(shifts) ** 2)
     row = near_exact.row_square(alone, alone.k)
     free = near_exact._weights(alone, 1e-40)[1:light]
-    assert free.max(initial=0) < 1e-30  # those of the polynomial, but for rounding
-    flat = a - 1 / m  # rounding, too, is counted from where all are alike
+    assert free.max(initial=0) < 1e-30  # zeros of the polynomial, up to rounding
+    flat = a - 1 / m  # rounding is counted from the constant vector, too
     assert by_weights == pytest.approx(
         np.sqrt(left + (2 * 0.3) ** 2 * row * np.linalg.norm(flat) ** 2), rel=1e-10
     )
 
 
 def test_coefficients_near_the_end_of_float64():
-    """With the papers' root: nothing is left of the gradient, and nothing overflows unseen."""
+    """With the papers' root the gradient is lost, and no overflow goes unseen."""
     with pytest.warns(fastgc.InstabilityWarning):
         code = ReedSolomon(1511, stragglers=600, root=1)
     survivors = without(code, code.scheme.rings()[0][:600])
@@ -652,7 +652,7 @@ def test_coefficients_near_the_end_of_float64():
     data=st.data(),
 )
 def test_no_vector_beats_what_rounding_adds_at_least(n, root, unit, data):
-    """Not even those that least squares find, where columns begin at all workers."""
+    """Not even least squares does, if columns begin at all workers."""
     root = next(q for q in range(root, root + n) if math.gcd(q, n) == 1)
     s = data.draw(st.integers(0, n - 1).filter(lambda s: math.gcd(s + 1, n) == 1))
     cluster = Cluster(0, 0, n, n, s + 1, root % n)
@@ -691,7 +691,7 @@ def test_the_law_of_the_papers_root():
             length = np.sqrt(n) * np.linalg.norm(code.decoding_vector(survivors, "locator"))
             error = measured(code, survivors, np.float64, seed, p=4, method="locator")[0]
             measured_over_law.append(error / (law * length))
-        # NumPy's messages are rounded at each of their terms, those of C in groups of them.
+        # NumPy's kernels round messages at each term, C's once for a group of terms.
         assert 1 < np.median(measured_over_law) < (10 if kernels.backend() == "numpy" else 6)
     cluster = Cluster(0, 0, 4096, 4096, 9, 1)
     larger = cluster._replace(m=8192, k=8192)
@@ -702,7 +702,7 @@ def test_the_law_of_the_papers_root():
 @pytest.mark.parametrize(("n", "s"), [(4096, 12), (1 << 15, 150), (1 << 15, 159)])
 @pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 def test_what_cannot_help_is_not_tried(n, s, monkeypatch):
-    """Nothing is left of the gradient, or coefficients of B are beyond float64: vectors are not."""
+    """If the gradient is lost, or coefficients of B exceed float64, no other vector is tried."""
     code = ReedSolomon(n, stragglers=s, root=1)
     for name in ("near_exact", "minimum_norm", "weighted_minimum_norm"):
         monkeypatch.setattr(kernels.unchecked, name, None)
@@ -738,7 +738,7 @@ def test_equations_too_large_for_memory_are_not_made(monkeypatch):
 
 @pytest.mark.parametrize(("m", "step"), [(4, 2), (12, 3), (12, 12), (30, 6), (35, 5), (64, 2)])
 def test_shortest_vectors_by_all_shifts(m, step):
-    """Against the pseudoinverse, of any column, full or not."""
+    """They are the pseudoinverse's, for any column, full or not."""
     rng = np.random.default_rng(m)
     for weight in (m, m // 2 + 1):
         column = np.zeros(m, dtype=complex)
@@ -759,13 +759,13 @@ def test_shortest_vectors_by_all_shifts(m, step):
 
 @pytest.mark.parametrize(("m", "columns", "rank"), [(6, 2, 2), (9, 5, 5), (12, 7, 3), (8, 8, 4)])
 def test_shortest_vectors_by_any_columns(m, columns, rank):
-    """Against the pseudoinverse; columns may depend on each other."""
+    """They are the pseudoinverse's, even if columns depend on each other."""
     rng = np.random.default_rng(m)
 
     def normal(*shape):
         return rng.standard_normal((*shape, 2)) @ [1, 1j]
 
-    # a constant row among them, so that some vector has product 1 with all
+    # One row is constant, so that some vector has product 1 with all columns.
     matrix = normal(m, rank) @ np.concatenate([np.ones((1, columns)), normal(rank - 1, columns)])
     projector = kernels.Projector.of(matrix)
     for count in range(m - rank + 1):
@@ -818,14 +818,14 @@ def test_no_vector_by_all_shifts():
         (10, 10, 4),
         (9, 3, 4),
         (9, 9, 5),
-        (10, 3, 2),  # from here on columns of two weights
+        (10, 3, 2),  # from here on, columns have two weights
         (8, 3, 4),
         (9, 4, 3),
         (9, 14, 2),
     ],
 )
 def test_every_set_where_columns_are_alike(n, k, s):
-    """The shortest of exact vectors, also of more survivors than are needed."""
+    """Vectors are the shortest exact ones, also with more survivors than needed."""
     code = ReedSolomon(n, k, stragglers=s)
     assert near_exact._projector(code.scheme._clusters[0]) is not None
     B = code.matrix()
@@ -838,7 +838,7 @@ def test_every_set_where_columns_are_alike(n, k, s):
 
 
 def test_tables_of_columns_that_are_alike_have_a_size(monkeypatch):
-    """With more columns than there are, where they have to be smaller."""
+    """Tables are limited: more columns than allowed have none, or smaller ones."""
     code = ReedSolomon(24, stragglers=7)
     survivors = without(code, code.scheme.rings()[0][:7])
     for entries, step in ((1000, 8), (191, 4), (95, 2)):
@@ -871,10 +871,10 @@ def test_which_columns_are_alike():
     assert shifts(12, stragglers=7).projector.shape == (4, 4, 3)
     assert shifts(12, stragglers=8) is None  # 4 columns, and 4 survivors
     with pytest.warns(fastgc.InstabilityWarning):
-        assert shifts(2520, stragglers=1679, root=1) is None  # beyond float64
+        assert shifts(2520, stragglers=1679, root=1) is None  # coefficients exceed float64
 
 
-@pytest.mark.few(11)  # each kind, and each size
+@pytest.mark.few(11)  # covers each kind and each size
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("n", "k", "s"), [(256, 256, 33), (256, 256, 127), (256, 128, 64), (1000, 1000, 99)]
@@ -889,7 +889,7 @@ def test_no_pattern_does_harm_where_columns_are_alike(n, k, s, kind):
 
 
 def test_where_the_shortest_exact_vector_is_long():
-    """Nearly as many columns as survivors, and neighbours: then it is a polynomial's."""
+    """With nearly as many columns as survivors, and neighbours, it is a polynomial's vector."""
     code = ReedSolomon(192, load=82)
     lost = np.sort(code.scheme.rings()[0][:81])
     survivors = without(code, lost)

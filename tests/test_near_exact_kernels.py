@@ -1,4 +1,4 @@
-"""Polynomials that nearly vanish: against least squares in fifty digits, under every backend."""
+"""Polynomials that nearly vanish agree with least squares in fifty digits, on every backend."""
 
 import functools
 import importlib.util
@@ -17,21 +17,21 @@ from fastgc.kernels.cyclic import circle
 
 pytestmark = pytest.mark.every_backend
 
-module = importlib.import_module("fastgc.kernels.near_exact")  # not the function of that name
+module = importlib.import_module("fastgc.kernels.near_exact")  # not the function of this name
 
 UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 def cost(values, turns, unit):
-    """Root of what is made least: squares at the roots given, and (2 u)^2 those at all."""
+    """Return the root of the cost: squares at the given roots plus (2 u)^2 times those at all."""
     wide = values.astype(np.clongdouble)
     at, everywhere = np.sum(np.abs(wide[turns]) ** 2), np.sum(np.abs(wide) ** 2)
     return float(np.sqrt(at + (2 * unit) ** 2 * everywhere))
 
 
-@functools.cache  # for all backends
+@functools.cache  # shared by all backends
 def truth(turns, n, c, unit):
-    """The coefficients in fifty digits, by the normal equations, and the least cost."""
+    """Return the coefficients in fifty digits, by the normal equations, and the least cost."""
     with mpmath.workdps(60):
         roots = [mpmath.expjpi(mpmath.mpf(2 * u) / n) for u in range(n)]
         sums = [mpmath.fsum(roots[t * m % n] for t in turns) for m in range(-c, c + 1)]
@@ -55,7 +55,7 @@ def coefficients(values):
 
 
 def check_form(values, n, c):
-    """Degree c, and a constant coefficient of 1/n."""
+    """Require degree c and a constant coefficient of 1/n."""
     assert values.shape == (n,)
     assert values.dtype == np.complex128
     x = coefficients(values)
@@ -65,7 +65,7 @@ def check_form(values, n, c):
 
 
 def patterns(n, s, rng):
-    """Arcs, unions of two, progressions, nearly uniform with a gap, any."""
+    """Yield arcs, unions of two, progressions, nearly uniform sets with a gap, any sets."""
     spread = np.arange(s)
     found = [
         spread,
@@ -80,7 +80,7 @@ def patterns(n, s, rng):
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 6, 7, 8])
 def test_all_sets(n):
-    """Of all sets, in any order of roots: the exact vectors, which are short."""
+    """For all sets, in any order of roots, these are the exact vectors, which are short."""
     rng = np.random.default_rng(n)
     for s in range(1, n):
         for chosen in itertools.combinations(range(1, n), s - 1):
@@ -118,7 +118,7 @@ def test_least_cost(n, s, c, unit):
         np.testing.assert_array_equal(turns, kept)
         check_form(values, n, c)
         x, least = truth(tuple(turns.tolist()), n, c, unit)
-        # The rounding of matrix and result is of the ridge's size, but in shorter precisions.
+        # For float64, matrix and result have rounding errors of the ridge's size.
         within = 2.0 if unit == UNITS["float64"] else 1 + 1e-9
         assert (1 - 1e-9) * least <= cost(values, turns, unit) <= within * least
         if unit > 1e-4:
@@ -128,7 +128,7 @@ def test_least_cost(n, s, c, unit):
 
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 def test_nothing_to_do(unit):
-    """No roots, or no degrees of freedom."""
+    """There are no roots, or no degrees of freedom."""
     empty = np.empty(0, np.int64)
     for turns, n, c in ((empty, 6, 3), (empty, 1, 0), (np.array([3, 1]), 6, 0)):
         np.testing.assert_allclose(kernels.near_exact(turns, n, c, unit), np.full(n, 1 / n))
@@ -137,7 +137,7 @@ def test_nothing_to_do(unit):
 @settings(max_examples=60)
 @given(st.integers(2, 400), st.sampled_from(sorted(UNITS)), st.data())
 def test_backends_agree(n, dtype, data):
-    """As good as NumPy's, whatever the sizes: those of strips and blocks, and beyond."""
+    """Backends are as good as NumPy's kernel at sizes up to strips and blocks, and beyond."""
     s, c = data.draw(st.integers(1, min(n, 90))), data.draw(st.integers(1, min(n - 1, 90)))
     rng = np.random.default_rng(data.draw(st.integers(0, 9)))
     turns = data.draw(st.sampled_from(patterns(n, s, rng)))
@@ -147,7 +147,7 @@ def test_backends_agree(n, dtype, data):
     expected = by_numpy(turns, n, c, unit)
     within = 2.0 if dtype == "float64" else 1 + 1e-9
     if min(s, c) >= module._FROM:
-        within = 10.0  # perhaps by elimination
+        within = 10.0  # elimination may be used
     assert cost(found, turns, unit) <= within * cost(expected, turns, unit)
 
 
@@ -161,7 +161,7 @@ def by_numpy(turns, n, c, unit):
 @pytest.mark.few(3)
 @pytest.mark.parametrize("s", [1, 2, 7, 24, 61, 300])
 def test_every_size_of_a_strip(s, at_each_level):
-    """Right-hand sides anywhere in a strip, or in two; blocks of any size, rows in chunks."""
+    """Right-hand sides lie anywhere in a strip, or in two; blocks have any size; rows chunks."""
     n, unit = 331, 2.0**-20
     turns = np.sort(np.random.default_rng(s).permutation(n)[:s])
     for c in (*range(1, 28), 46, 47, 48, 49, 70):
@@ -169,7 +169,7 @@ def test_every_size_of_a_strip(s, at_each_level):
         for level in at_each_level():
             found = kernels.near_exact(turns, n, c, unit)
             size = np.linalg.norm(expected)
-            # regularised with 2 u sqrt(n), a solution is sensitive to 1e-16 by the inverse of that
+            # Regularised with 2 u sqrt(n), a solution amplifies 1e-16 by the inverse of that.
             np.testing.assert_allclose(found, expected, atol=1e-11 * size, err_msg=f"{level} {c}")
             assert cost(found, turns, unit) <= (1 + 1e-9) * cost(expected, turns, unit)
 
@@ -177,17 +177,17 @@ def test_every_size_of_a_strip(s, at_each_level):
 @pytest.mark.any_backend
 @pytest.mark.numba
 def test_room_for_coefficients():
-    """Numba's kernel checks lengths, as others that compiled functions call."""
+    """Numba's kernel checks lengths, like others that compiled functions call."""
     with pytest.raises(ValueError, match="room for c coefficients"):
         kernels.numba.near_exact_ridge(circle(8), np.arange(3), 3, 1e-8, np.empty(2, complex))
 
 
 def test_arcs():
-    """Errors are about u^(1 - s/n): those of exact vectors are 1e+14 at 1000, 100."""
+    """Errors are about u^(1 - s/n); those of exact vectors are 1e+14 at n = 1000, s = 100."""
     unit = UNITS["float64"]
     for n, s in ((64, 16), (256, 32), (256, 128), (1000, 100)):
         values = kernels.near_exact(np.arange(s), n, s, unit)
-        # rows of B have the norm n / sqrt(s + 1) at least
+        # Rows of B have a norm of at least n / sqrt(s + 1).
         error = cost(values, np.arange(s), unit) * math.sqrt(n / (s + 1))
         assert error <= 5 * unit ** (1 - s / n)
 
@@ -201,14 +201,14 @@ def test_circle():
 
 
 def least_left(turns, n, c, unit):
-    """The cost of the ridge regression."""
+    """Return the cost of the ridge regression."""
     return cost(kernels.near_exact(turns, n, c, unit), turns, unit)
 
 
 @settings(max_examples=60)
 @given(st.integers(3, 300), st.sampled_from(sorted(UNITS)), st.data())
 def test_elimination(n, dtype, data):
-    """Nearly as good as the ridge regression, for any numbers of roots and degrees."""
+    """Elimination is nearly as good as ridge regression, for any numbers of roots and degrees."""
     s = data.draw(st.integers(1, min(n, 80)))
     c = data.draw(st.one_of(st.just(min(s, n - 1)), st.integers(1, min(n - 1, 80))))
     rng = np.random.default_rng(data.draw(st.integers(0, 9)))
@@ -235,7 +235,7 @@ def test_elimination(n, dtype, data):
     ],
 )
 def test_elimination_finds_what_matters(n, s, pattern, within):
-    """Few degrees of freedom of neighbours on the circle, all of random roots."""
+    """For neighbours on the circle, few degrees of freedom matter; for random roots, all."""
     turns = patterns(n, s, np.random.default_rng(n))[pattern]
     unit = UNITS["float64"]
     values = module._eliminated(turns, n, s, unit)
@@ -244,7 +244,7 @@ def test_elimination_finds_what_matters(n, s, pattern, within):
 
 
 def test_elimination_of_spare_degrees_is_short():
-    """Where the roots' equations hold, hardly anything is shorter."""
+    """If the roots' equations hold, hardly any solution is shorter."""
     n, s, c = 97, 9, 23
     turns = np.random.default_rng(0).permutation(n)[:s]
     values = module._eliminated(turns, n, c, UNITS["float64"])
@@ -255,7 +255,7 @@ def test_elimination_of_spare_degrees_is_short():
 
 
 def test_nodes_are_those_of_the_equations():
-    """The matrix, times what z is transformed by, has the powers of the roots, after a phase."""
+    """The matrix times the transform of z has the powers of the roots, up to a phase."""
     for n, c in ((7, 3), (12, 8), (30, 29), (64, 32)):
         tables = module._cauchy(n, c)
         apart = np.subtract.outer(tables.x[0], tables.y[0])
@@ -276,7 +276,7 @@ def test_nodes_are_those_of_the_equations():
 
 @pytest.mark.any_backend
 def test_nodes_are_precise():
-    """Differences of tangents, as near as half angles may be: pi / (2 n c)."""
+    """Differences of tangents are precise even for the closest half angles, pi / (2 n c)."""
     n, c = 1009, 200
     tables = module._cauchy(n, c)
     chosen = np.arange(0, n, 53)
@@ -295,7 +295,7 @@ def test_nodes_are_precise():
 
 
 def cauchy(s, c, seed):
-    """Interlacing nodes, some of them close to others, and weights; the matrix."""
+    """Return interlacing nodes, some of them close, weights, and the matrix."""
     rng = np.random.default_rng(seed)
     nodes = np.sort(rng.standard_normal((2, s + c)), axis=1)[0]
     chosen = rng.permutation(s + c)
@@ -313,7 +313,7 @@ def cauchy(s, c, seed):
 @pytest.mark.parametrize("unit", [2.0**-53, 2.0**-24])
 @pytest.mark.parametrize("s", [1, 2, 3, 8, 17, 40])
 def test_equations_of_any_nodes(s, unit, at_each_level):
-    """As well, and as short, as NumPy's; nothing is written but the solution."""
+    """Solutions are as good and as short as NumPy's, and nothing else is written."""
     for c in (*range(1, 20), 33, 64):
         x, y, g, h, b, matrix = cauchy(s, c, 100 * s + c)
         given = [each.copy() for each in (x, y, g, h, b)]
@@ -335,7 +335,7 @@ def test_equations_of_any_nodes(s, unit, at_each_level):
 
 @pytest.mark.any_backend
 def test_way_by_size(monkeypatch):
-    """Elimination for many roots and degrees alone."""
+    """Elimination is used only for many roots and degrees."""
     calls = []
     monkeypatch.setattr(module, "_FROM", 40)
     monkeypatch.setattr(module, "_eliminated", lambda *arguments: calls.append(arguments))

@@ -1,4 +1,4 @@
-"""Networks: their gradients, where they start, and how they are trained."""
+"""Networks: their gradients, initial parameters and training."""
 
 import importlib
 import json
@@ -35,7 +35,7 @@ def problem(model=MODEL, samples=11, dtype=np.float64, seed=1):
 
 
 def summed_loss(model, theta, X, y):
-    """Of complex theta, too: every function in it is analytic, but at the bend of a ramp."""
+    """Return the summed loss, for complex theta, too: it is analytic except at a ramp's bend."""
     at, h, last = 0, X, len(model.hidden)
     for layer, (a, b) in enumerate(zip([4, *model.hidden], [*model.hidden, 3], strict=True)):
         W, bias = theta[at : at + a * b].reshape(a, b), theta[at + a * b : at + (a + 1) * b]
@@ -52,7 +52,7 @@ def summed_loss(model, theta, X, y):
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("hidden", [(), (1,), (7,), (5, 6), (2, 3, 4)], ids=str)
 def test_gradient_is_that_of_the_summed_loss(hidden, activation):
-    """By complex steps, which lose no digits to differences."""
+    """Complex steps give the derivative without losing digits to differences."""
     model = MLP(4, 3, hidden, activation)
     theta, X, y = problem(model)
     h = 1e-100
@@ -215,7 +215,7 @@ train = partial(fastgc.train, CODE, model=MODEL, engine="simulated", delays=Pare
 
 
 def by_hand(theta, optimizer, rounds, dataset=None, factor=lambda t: 1.0):
-    """The same in one process, from theta, the rate that of the optimizer times a factor."""
+    """Train in one process from theta, at the optimizer's rate times a factor."""
     dataset = dataset or toy()
     X, y = dataset.X_train, dataset.y_train
     optimizer.reset(theta.astype(X.dtype))
@@ -286,7 +286,7 @@ def test_what_is_no_start(theta0, error, says):
 
 
 class Odd(MLP):
-    """Starts at what it is told to."""
+    """A network that starts at given parameters."""
 
     def initial(self, rng):
         assert isinstance(rng, np.random.Generator)
@@ -303,12 +303,12 @@ def test_a_models_start_is_checked_too():
             train(toy(), model=Odd(4, 3, (5, 6), "tanh"))
     STARTS.append(None)
     assert np.isfinite(train(toy(), model=Odd(4, 3, (5, 6)), theta0=np.ones(82), rounds=1).theta[0])
-    assert STARTS == [None]  # not asked where theta0 is given
+    assert STARTS == [None]  # not called if theta0 is given
     STARTS.clear()
 
 
 class Startless:
-    """A network that does not say where to start, or any other model."""
+    """A model that does not say where to start."""
 
     def __init__(self, model):
         self._model, self.size = model, model.size
@@ -327,7 +327,7 @@ def test_networks_that_start_at_zero_are_hinted_at():
         train(toy(), model=network, **options)
     train(toy(), model=network, theta0=MODEL.initial(1), **options)
     sparse = toy()
-    sparse.X_train[:, 1:] = 0  # most of the gradient is zero, wherever theta is
+    sparse.X_train[:, 1:] = 0  # most of the gradient is zero for any theta
     train(sparse, model=Startless(SoftmaxRegression(4, 3)), **options)
 
 
@@ -335,7 +335,7 @@ def test_networks_that_start_at_zero_are_hinted_at():
 
 
 class Least:
-    """Only what must be there: the mean of the samples, by least squares."""
+    """A model with only the required names: the mean of the samples, by least squares."""
 
     size = 4
 
@@ -393,7 +393,7 @@ class Told:  # asks for the partition and the round, and sends them: to each ele
 
 @pytest.fixture
 def told(tmp_path, monkeypatch):
-    """A module that workers can import, which is no test's."""
+    """A module that workers can import, unlike a test module."""
     (tmp_path / "told.py").write_text(TOLD)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield importlib.import_module("told").Told()
@@ -427,7 +427,7 @@ def test_gradients_are_told_partition_and_round(code, engine, told):
     j = np.arange(code.k)
     expected = [[code.k * number, j.sum(), (j**2).sum(), code.k] for number in range(4)]
     np.testing.assert_allclose(sums, expected, rtol=1e-12, atol=1e-10)
-    assert max(tracker.measured) < 1e-13  # the master is told them, too
+    assert max(tracker.measured) < 1e-13  # the master knows the rate, too
 
 
 # ------------------------------------------------------------------------------------ schedules
@@ -503,7 +503,7 @@ def test_the_learning_rate_follows_the_schedule(rate, optimizer):
     history = train(toy(), optimizer=used, rounds=8, seed=5, schedule=text())
     expected = by_hand(MODEL.initial(5), optimizer(), 8, factor=factor)
     np.testing.assert_allclose(history.theta, expected, rtol=1e-9, atol=1e-11)
-    assert used.lr == lr  # for another run
+    assert used.lr == lr  # restored for another run
 
 
 def test_groups_follow_a_schedule():
@@ -520,7 +520,7 @@ def test_groups_follow_a_schedule():
 
 
 class Rateless:
-    """A method of one's own, with nothing to schedule."""
+    """A user's optimizer, without a rate to schedule."""
 
     def __init__(self):
         self._own = SGD(0.1)
@@ -570,7 +570,7 @@ def test_rounds_are_evaluated_now_and_then(every, tmp_path):
     whole, seen = train(toy(), rounds=8), []
     history = train(toy(), rounds=8, evaluate_every=every, callback=seen.append)
     assert history.theta.tobytes() == whole.theta.tobytes()
-    assert repr(seen) == repr(history.rounds)  # as NaN is not itself
+    assert repr(seen) == repr(history.rounds)  # by repr, since NaN != NaN
     for record, full in zip(history.rounds, whole.rounds, strict=True):
         assert record.evaluated == (record.round % every == 0 or record.round == 8)
         assert math.isnan(record.loss) == math.isnan(record.test_error) == (not record.evaluated)
@@ -669,14 +669,14 @@ def test_scheduled_runs_go_on_to_the_last_bit(method, tmp_path):
         pass
 
     def stop(record):
-        if record.round == 7:  # of which 6 are kept
+        if record.round == 7:  # the checkpoint keeps 6 rounds
             raise Stopped
 
     with pytest.raises(Stopped):
         train(toy(), optimizer=method(), callback=stop, evaluate_every=5, **given, **kept)
     short = train(toy(), optimizer=method(), **given | {"rounds": 6}, **kept)
     assert len(short.rounds) == 6
-    assert short.rounds[-1].evaluated  # though it was not, when it was to go on
+    assert short.rounds[-1].evaluated  # it was not, while more rounds were to follow
     assert short.rounds[-1].loss == whole.rounds[5].loss
     assert not short.rounds[3].evaluated
     used = method()

@@ -1,4 +1,4 @@
-"""The lesson's notebook is made of its page, and has the outputs that running it gives."""
+"""The lesson's notebook is made from its page, and has the outputs of running it."""
 
 import importlib.util
 import json
@@ -34,7 +34,7 @@ def outputs(cells):
 
 
 def printed(cells):
-    """What each cell writes."""
+    """Return what each cell writes."""
     return [
         "".join("".join(output["text"]) for output in outputs([cell]) if "text" in output)
         for cell in cells
@@ -92,7 +92,7 @@ def test_pages_are_made_plain(maker):
 
 @pytest.mark.long
 def test_it_prints_what_it_printed(maker):
-    """Pictures depend on fonts, and are only as many."""
+    """Texts agree; pictures depend on fonts, so only their number does."""
     pytest.importorskip("ipykernel")
     again = maker.made(maker.PAGE.read_text(encoding="utf-8"))
     maker.run(again)

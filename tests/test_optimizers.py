@@ -1,5 +1,5 @@
-"""Optimizers: iterates against closed forms on quadratics, the accelerated rate, and AMSGrad
-against its equations, written down again, and torch's.
+"""Optimizers: iterates agree with closed forms on quadratics, rates with theory, and AMSGrad with
+its equations, written down again, and with torch's.
 """
 
 import array
@@ -19,7 +19,7 @@ DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
 def run(optimizer, theta0, gradient, rounds):
-    """Iterates theta_0 .. theta_rounds."""
+    """Return the iterates theta_0 .. theta_rounds."""
     optimizer.reset(theta0)
     iterates = [optimizer.theta.copy()]
     for _ in range(rounds):
@@ -29,7 +29,7 @@ def run(optimizer, theta0, gradient, rounds):
 
 
 def two_term_recurrence(trace, determinant, start, rounds):
-    """x_k with x_{k+1} = trace x_k - determinant x_{k-1} and x_{-1} = x_0, by the roots."""
+    """Return x_k with x_{k+1} = trace x_k - determinant x_{k-1} and x_{-1} = x_0, by its roots."""
     roots = np.roots([1, -trace, determinant]).astype(complex)
     weights = np.linalg.solve([[1, 1], 1 / roots], [start, start])
     return ((roots[:, None] ** np.arange(rounds + 1)) * weights[:, None]).sum(axis=0).real
@@ -103,7 +103,7 @@ def test_nesterov_fixed_momentum_converges_linearly():
 
 
 def transcription(theta, gradients, lr, beta1, beta2, epsilon):
-    """Equations 8a to 8c in NumPy: theta_1, theta_2, ..."""
+    """Yield theta_1, theta_2, ... by equations 8a to 8c in NumPy."""
     h, v_hat = np.zeros_like(theta), np.zeros_like(theta)
     for gradient in gradients:
         h = beta1 * h + (1 - beta1) * gradient
@@ -116,7 +116,7 @@ def transcription(theta, gradients, lr, beta1, beta2, epsilon):
 @DTYPES
 def test_amsgrad_over_a_thousand_steps(dtype):
     rng = np.random.default_rng(0)
-    sizes = np.geomspace(1e-3, 1e3, 37) * rng.exponential(size=(1000, 1))  # epsilon matters, or not
+    sizes = np.geomspace(1e-3, 1e3, 37) * rng.exponential(size=(1000, 1))  # below, above epsilon
     gradients = (sizes * (rng.standard_normal((1000, 37)) + 0.3)).astype(dtype)
     theta0 = rng.standard_normal(37).astype(dtype)
     optimizer = AMSGrad(lr=0.01, beta1=0.9, beta2=0.99, epsilon=1e-6)
@@ -127,17 +127,17 @@ def test_amsgrad_over_a_thousand_steps(dtype):
     ):
         assert theta.dtype == dtype
         optimizer.step(gradient)
-        # each step rounds theta once, here and there, and itself, no longer than 0.1, some times
+        # Each step rounds theta once on both sides, and itself, at most 0.1 long, a few times.
         scale = max(scale, np.abs(theta).max())
         assert np.abs(optimizer.theta - theta).max() <= unit * k * (2 * scale + 10 * 0.1)
-    assert scale > 1  # it went somewhere
+    assert scale > 1  # theta moved
 
 
 def test_amsgrad_against_mpmath():
     rng = np.random.default_rng(1)
     gradients = rng.standard_normal((12, 3)) * [1e-3, 1, 1e3]
     theta0 = np.zeros(3)
-    optimizer = AMSGrad(0.125, 0.875, 0.75, 2.0**-20)  # with no error in 1 - beta
+    optimizer = AMSGrad(0.125, 0.875, 0.75, 2.0**-20)  # 1 - beta is exact
     optimizer.reset(theta0)
     with mpmath.workdps(40):
         theta, h, v_hat = ([mpmath.mpf(0)] * 3 for _ in range(3))
@@ -155,7 +155,7 @@ def test_amsgrad_against_mpmath():
 
 
 def test_amsgrad_closed_form():
-    """A constant gradient: h_k = (1 - beta1^k) g and v_k = (1 - beta2^k) g^2."""
+    """For a constant gradient, h_k = (1 - beta1^k) g and v_k = (1 - beta2^k) g^2."""
     g, k = np.array([0.3, -2.0, 1e-5]), np.arange(1, 41)[:, None]
     iterates = run(AMSGrad(0.1, 0.9, 0.99, 1e-8), np.zeros(3), lambda x: g, 40)
     steps = 0.1 * (1 - 0.9**k) * g / np.sqrt(1e-8 + (1 - 0.99**k) * g**2)
@@ -163,7 +163,7 @@ def test_amsgrad_closed_form():
 
 
 def torch_iterates(theta0, gradients, lr, beta1, beta2, correct):
-    """Of torch's Adam(amsgrad=True) without its epsilon; unless `correct`, without correction."""
+    """Return iterates of torch's Adam(amsgrad=True) without epsilon; `correct`: bias correction."""
     torch = pytest.importorskip("torch")
     theta = torch.tensor(theta0, requires_grad=True)
     adam = torch.optim.Adam([theta], lr=lr, betas=(beta1, beta2), eps=0.0, amsgrad=True)
@@ -192,7 +192,7 @@ def test_amsgrad_agrees_with_torch_where_gradients_never_shrink(dtype):
 
 
 def test_amsgrad_has_no_bias_correction():
-    """First steps: torch's are of length lr, whatever the gradient."""
+    """First steps differ: torch's have length lr for any gradient."""
     gradients = np.array([[3.0, -0.01]])
     optimizer = AMSGrad(0.01, 0.9, 0.96, 1e-300)
     ours = run(optimizer, np.zeros(2), lambda x: gradients[0], 1)[1]
@@ -202,9 +202,9 @@ def test_amsgrad_has_no_bias_correction():
 
 
 def test_amsgrad_differs_from_torch_where_gradients_shrink_and_grow():
-    """Squares 1, 0, 1 and beta2 = 1/2: v is 1/2, 1/2, 3/4, the average apart from it 1/2, 1/4, 5/8.
+    """For squares 1, 0, 1 and beta2 = 1/2, v is 1/2, 1/2, 3/4; torch's average is 1/2, 1/4, 5/8.
 
-    With beta1 = 0, steps are as long as 1 / sqrt(v).
+    With beta1 = 0, steps are proportional to 1 / sqrt(v).
     """
     pytest.importorskip("torch")
     gradients = np.array([[1.0], [0.0], [1.0]])
@@ -217,7 +217,7 @@ def test_amsgrad_differs_from_torch_where_gradients_shrink_and_grow():
 
 
 def test_weights_nearer_to_one_than_theta_could_tell():
-    """1 - beta is taken before it is rounded: float32 would have made 1 of either beta."""
+    """1 - beta is computed before rounding: either beta would round to 1 in float32."""
     rest, lr, gradient = 2.0**-30, 0.5, 3.0
     optimizer = AMSGrad(lr, 1 - rest, 1 - rest, epsilon=1e-9)
     optimizer.reset(np.zeros(20, np.float32))
@@ -441,7 +441,7 @@ def test_gradient_rejected_changes_nothing(method, gradient, error, message):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [1, 5, 6, 7, 15, 16, 21, 103])
 def test_steps_are_the_same_wherever_vectors_lie(dtype, size):
-    """Be they side by side or far apart, in any order: to the last bit, the distance as well."""
+    """Side by side or far apart, in any order, steps and distances agree to the last bit."""
     rng = np.random.default_rng(size)
     given = [rng.standard_normal(size).astype(dtype) for _ in range(4)]
     given[2] = abs(given[2])

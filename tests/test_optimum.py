@@ -1,4 +1,4 @@
-"""The number of workers to wait for: against brute force and the numbers of Halbawi et al."""
+"""The number of workers to wait for agrees with brute force and Halbawi et al."""
 
 import math
 from fractions import Fraction
@@ -22,7 +22,7 @@ from fastgc.planning import (
 
 pytestmark = pytest.mark.any_backend
 
-# section 6: n = 80 machines, t_0 = 0.001, xi = 1.1; Fig. 3: c_g N = 0.035
+# Section 6: n = 80 machines, t_0 = 0.001, xi = 1.1; Fig. 3: c_g N = 0.035.
 N = 80
 DELAYS = Pareto(0.001, 1.1)
 WORK = 0.035
@@ -30,7 +30,7 @@ WORK = 0.035
 
 def test_decode_costs():
     assert [DecodeCost(2, order)(10, 15) for order in ("f2", "f3", "fs")] == [180, 2000, 100]
-    # leading terms, as in eq. (20)
+    # Leading terms, as in eq. (20).
     for order in ("f2", "f3", "fs"):
         cost = DecodeCost(1e-9, order)
         exact = cost(300_000, 1_000_000)
@@ -61,7 +61,7 @@ def test_loads_are_those_of_the_code(k):
 
 @pytest.mark.parametrize("seconds", [1.21e-7, 1.24e-7, 1.28e-7])
 def test_thresholds_of_halbawi_et_al(seconds):
-    # Fig. 2: 68 machines with Algorithm 3, 33 where decoding takes f^3
+    # Fig. 2: 68 machines with Algorithm 3, 33 if decoding takes f^3.
     best = optimal_threshold(N, DELAYS, WORK / N, decode=DecodeCost(seconds, "f2"))
     assert (best.f, best.load, best.stragglers) == (68, 13, 12)
     assert optimal_threshold(N, DELAYS, WORK / N, decode=DecodeCost(seconds, "f3")).f == 33
@@ -70,7 +70,7 @@ def test_thresholds_of_halbawi_et_al(seconds):
 def test_threshold_is_the_least_by_enumeration():
     decode = DecodeCost(1e-7, "fs")
     best = optimal_threshold(N, DELAYS, WORK / N, 120, decode)
-    # with all workers the mean exists, too: xi > 1
+    # The mean also exists with all workers, as xi > 1.
     times = [round_time(f, N, DELAYS, WORK / N, 120, decode) for f in range(1, N + 1)]
     np.testing.assert_array_equal(best.times, times)
     assert best.time == min(times) == times[best.f - 1]
@@ -118,7 +118,7 @@ def test_no_threshold_that_fits_is_better(n, k, cost, delays, room):
 
 
 def test_threshold_of_workers_that_differ():
-    # two of six never answer in time
+    # Two of six workers never answer in time.
     delays = Heterogeneous([Exponential(0.01)] * 4 + [Exponential(1e4)] * 2)
     best = optimal_threshold(6, delays, 0.1)
     assert (best.f, best.load) == (4, 3)
@@ -157,7 +157,7 @@ def test_limit_of_proposition_1():
 
 
 def test_limits_in_the_proof_of_proposition_1():
-    # The two factors that the appendix says go to e^-xi and e^xi go to e^(-1/xi) and e^(1/xi).
+    # Two factors tend to e^(-1/xi) and e^(1/xi); the appendix says e^-xi and e^xi.
     xi, alpha, n = mpmath.mpf("1.6"), mpmath.mpf("0.3"), mpmath.mpf(10) ** 9
     with mpmath.workdps(30):
         first = (1 - 1 / (xi * (alpha * n + 1))) ** (alpha * n + mpmath.mpf(1) / 2)
@@ -200,7 +200,7 @@ def test_fraction_is_the_best(shape, decode):
 
 @pytest.mark.parametrize("work", [0.01, 0.3])
 def test_fraction_of_two_minima(work):
-    # decoding by the locator takes no time if all workers compute everything
+    # If all workers compute everything, decoding by the locator takes no time.
     decode, delays = DecodeCost(1e-4, "fs"), Pareto(0.01, 1)
     alphas = np.linspace(0.001, 1, 1000)
     times = np.array([limit_time(a, delays, work, decode, N) for a in alphas])
@@ -245,7 +245,7 @@ def test_fraction_is_the_best_that_a_worker_has_room_for(work, max_load, decode)
         assert found == room
     if max_load >= N:
         assert found == optimal_fraction(delays, work, decode, N)
-    # as many times of everything, in partitions of another size
+    # Three times as much of everything, in partitions of another size.
     again = optimal_fraction(delays, work, decode, N, max_load=3 * max_load, k=3 * N)
     assert again == pytest.approx(found, rel=1e-15)
 
@@ -256,7 +256,7 @@ def test_room_in_partitions_of_which_there_need_be_no_workers():
 
 
 def test_parameters_of_a_code_by_enumeration():
-    """Of all loads that fit, those that tolerate most, and of these the least."""
+    """The load is the least of those that fit and tolerate most stragglers."""
     seen = set()
     for n in range(1, 7):
         for k in range(1, 9):

@@ -1,4 +1,4 @@
-"""Delays of workers that are out together, and what becomes of rounds and plans by them."""
+"""Delays of workers that fail together, and their effect on rounds and plans."""
 
 import itertools
 import json
@@ -27,9 +27,9 @@ def test_workers_of_a_domain_are_out_together():
         np.testing.assert_array_equal(out[:, one], out[:, other])
     rates = out[:, [0, 3, 5]].mean(axis=0)
     np.testing.assert_allclose(rates, 0.25, atol=5 * math.sqrt(0.25 * 0.75 / 4000))
-    both = (out[:, 0] & out[:, 3]).mean()  # domains are independent of each other
+    both = (out[:, 0] & out[:, 3]).mean()  # domains are independent
     assert abs(both - 0.0625) < 5 * math.sqrt(0.0625 / 4000)
-    # the same seed draws the model's own times first
+    # With the same seed, the model's own times are drawn first.
     np.testing.assert_array_equal(
         times - 60 * out, (late.draw(np.random.default_rng(0), 4000, 6) + 60 * out) - 60 * out
     )
@@ -139,7 +139,7 @@ def test_commands_deal_workers_out():
     sizes = ["-n", "8", "--rounds", "4000", "--delays", text, "--json"]
     done = CliRunner().invoke(app, ["simulate", "binary", "-s", "1", *sizes])
     assert done.exit_code == 0, done.output
-    # both nodes are out in one of a hundred rounds; not dealt out, one of them is enough
+    # A round lasts 60 s if both nodes are out, in one of 100; without placement, one would do.
     lost = 0.01
     error = 60 * math.sqrt(lost * (1 - lost) / 4000)
     assert abs(json.loads(done.stdout)["binary"]["mean"] - 60 * lost) < 5 * error

@@ -1,4 +1,4 @@
-"""Codes of strangers: one method, and all of fastgc takes them; wrong ones are found out."""
+"""Users' codes: one method makes a code for all of fastgc, and wrong codes are found out."""
 
 import copy
 import json
@@ -49,7 +49,7 @@ class Weibull:
 
 
 class Ring(fastgc.Code):
-    """Exact, by its rows alone: neighbours on a ring, with the coefficients of Tandon et al."""
+    """An exact code, by rows alone: neighbours on a ring, coefficients of Tandon et al."""
 
     def __init__(self, n, k=None, *, load=3):
         self.n = n
@@ -62,7 +62,7 @@ class Ring(fastgc.Code):
 
 
 class Graph(Ring):
-    """Approximate: the same supports, ones."""
+    """An approximate code: the same supports, with coefficients of 1."""
 
     def __init__(self, n, *, load=3, stragglers=1):
         super().__init__(n, load=load)
@@ -74,7 +74,7 @@ class Graph(Ring):
 
 
 class Chunks(Scheme):
-    """Several messages of complex coefficients."""
+    """A scheme with several messages per worker and complex coefficients."""
 
     def __init__(self, n):
         self.n, self.k = n, 2 * n
@@ -141,8 +141,8 @@ def test_an_approximate_code_says_so():
 
 
 def test_ready_when_rows_span_also_before():
-    """Declared stragglers are the most that are waited for, not the least."""
-    code = Graph(6, load=2, stragglers=0)  # ones on an even ring: every other worker suffices
+    """A round waits for n - s workers at most; fewer may suffice."""
+    code = Graph(6, load=2, stragglers=0)  # on an even ring, every other worker suffices
     assert code.decodable([0, 2, 4])
     assert code.residual([0, 2, 4]) < 1e-12
     assert not code.decodable([0, 2, 3])
@@ -171,7 +171,7 @@ def test_arguments_are_recorded():
         assert again is not code
     B = np.eye(3)
     matrix = fastgc.LinearCode(B)
-    B[0, 0] = 5  # the caller's
+    B[0, 0] = 5  # the caller's matrix, which the code has copied
     assert pickle.loads(pickle.dumps(matrix)).coefficients(0).tolist() == [1]
     assert fastgc.LinearCode(np.eye(3)) == matrix != fastgc.LinearCode(2 * np.eye(3))
     speeds = fastgc.BinaryCode(20, stragglers=1, speeds=range(1, 21))
@@ -254,7 +254,7 @@ def test_a_code_is_compared_and_copied_by_its_scheme():
 
 
 def test_what_users_call_is_a_page():
-    """Verbs of a code: what its scheme says is in a place of its own."""
+    """A code's verbs fit on a page, as its scheme has a namespace of its own."""
     names = [name for name in dir(fastgc.ReedSolomon(8, stragglers=2)) if not name.startswith("_")]
     assert len(names) <= 30
 
@@ -263,7 +263,7 @@ def test_what_users_call_is_a_page():
 
 
 class RingScheme(Scheme):
-    """Of `Ring`."""
+    """The scheme of `Ring`."""
 
     def __init__(self, n, load=3):
         self.n = self.k = n
@@ -275,7 +275,7 @@ class RingScheme(Scheme):
 
 
 class GraphScheme(RingScheme):
-    """Of `Graph`."""
+    """The scheme of `Graph`."""
 
     def __init__(self, n):
         super().__init__(n)
@@ -287,7 +287,7 @@ class GraphScheme(RingScheme):
 
 
 class Lying(RingScheme):
-    """Its vector leaves out 4% of what it should be."""
+    """A scheme whose vector leaves out 4%."""
 
     def vector(self, survivors):
         return 0.96 * super().vector(survivors)
@@ -298,7 +298,7 @@ class Boasting(GraphScheme):
 
 
 class Hasty(RingScheme):
-    """Says that fewer messages suffice than do."""
+    """A scheme that claims that fewer messages suffice than do."""
 
     exact = True
 
@@ -308,7 +308,7 @@ class Hasty(RingScheme):
 
 
 class Silent(GraphScheme):
-    """Says that nothing is left out."""
+    """A scheme that claims that nothing is left out."""
 
     wait = 7
 
@@ -333,7 +333,7 @@ class Fickle(Ring):
 
 
 class Partial(Ring):
-    """Nobody computes the last partition."""
+    """A code in which nobody computes the last partition."""
 
     def row(self, worker):
         held, values = super().row(worker)
@@ -475,7 +475,7 @@ def test_conformance_on_the_command_line(folder):
 
 
 def test_packages_offer_codes_as_entry_points(folder):
-    """A package that is installed needs no registering, and a broken one harms no other."""
+    """An installed package's codes need no registering, and a broken package harms no other."""
     about = folder / "mine-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
@@ -513,7 +513,7 @@ class Named(fastgc.Code):
 
 
 def test_names_of_ones_own_are_free():
-    """What a stranger's class is likely to call its attributes is nothing of the base's."""
+    """Names that users are likely to choose for attributes do not collide with the base's."""
     private = {
         name
         for base in fastgc.Code.__mro__
@@ -541,7 +541,7 @@ def test_names_of_ones_own_are_free():
     ],
 )
 def test_a_vector_that_is_said_anew_is_what_all_decode_by(base, options):
-    """Whatever the base had prepared for hot loops."""
+    """A new `vector` overrides everything that the base prepared for hot loops."""
     asked = []
 
     plain = base(9, **options)
@@ -567,7 +567,7 @@ def test_a_vector_that_is_said_anew_is_what_all_decode_by(base, options):
         found = vector()
         np.testing.assert_array_equal(asked[-1], given)
         assert code.residual(given, found) < 1e-9
-    if base is not fastgc.ReedSolomon:  # whose own is by least squares, here
+    if base is not fastgc.ReedSolomon:  # here, its own vector is by least squares
         np.testing.assert_allclose(
             code.decoding_vector(survivors), plain.decoding_vector(survivors), atol=1e-12
         )
@@ -583,5 +583,5 @@ def test_a_vector_that_is_said_anew_is_what_all_decode_by(base, options):
     ids=lambda code: type(code).__name__,
 )
 def test_codes_whose_workers_are_asked_or_dealt_out(code):
-    """Simulated rounds, too: "auto" asks, and is not what rounds do that cannot."""
+    """With "auto", simulated rounds ask; rounds that cannot ask differ."""
     check(code, engines=["simulated"], report=lambda line: None)

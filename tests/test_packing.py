@@ -1,4 +1,4 @@
-"""What workers are sent: by name, by value from a session, or a sentence that says why not."""
+"""Workers get objects by name, or by value from a session; otherwise an error says why not."""
 
 import importlib.machinery
 import pickle
@@ -31,7 +31,7 @@ def step(gradient):
 
 
 def ran(source, path=None):
-    """A program, as a file, or in an interactive session."""
+    """Run a program, as a file or in an interactive session."""
     program = STEP + textwrap.dedent(source)
     if path is not None:
         path.write_text(program)
@@ -56,7 +56,7 @@ def test_functions_inside_of_functions_go_by_value(monkeypatch):
     def inside(theta, shard, out):
         out[:] = factor * shard
 
-    shards = [np.full(3000, 2.0), np.ones(3000)]  # arrays that are kept apart, before and after
+    shards = [np.full(3000, 2.0), np.ones(3000)]  # pickled out of band, before and after
     with LocalCluster(Uncoded(2), shards, inside, 3000) as cluster:
         cluster.step(np.zeros(3000), out)
     np.testing.assert_array_equal(out, 3 * factor)
@@ -186,7 +186,7 @@ def test_a_pipe_without_cloudpickle_is_told_what_is_wrong():
 
 
 def test_a_program_whose_module_has_no_spec(monkeypatch):
-    """That of IPython's second %run has none."""
+    """IPython's second %run makes such a module."""
     main = types.ModuleType("__main__")
     del main.__spec__
     monkeypatch.setitem(sys.modules, "__main__", main)

@@ -1,4 +1,4 @@
-"""Numbers of twice float64's precision: arithmetic and kernels, against exact numbers."""
+"""Numbers of twice float64's precision: arithmetic and kernels agree with exact numbers."""
 
 import functools
 import importlib.util
@@ -27,7 +27,7 @@ def is_normal(pair):
 
 
 def near(low, high):
-    """Numbers whose sizes lie between powers of two, and 0."""
+    """Return a strategy of 0 and numbers whose sizes lie between two powers of two."""
     size = st.floats(2.0**low, 2.0**high, allow_subnormal=False)
     return st.one_of(st.just(0.0), size, size.map(lambda x: -x))
 
@@ -43,7 +43,7 @@ def numbers(draw, low=-200, high=200):
 class TestArithmetic:
     @given(numbers(), numbers(), st.integers(-3, 3))
     def test_sum_and_product(self, x, y, nearly):
-        if nearly:  # all but cancel
+        if nearly:  # the numbers nearly cancel
             y = pairs.two_sum(-x[0] * (1 + nearly * 2.0**-52), y[1] * 2.0**-60)
         for found, exact, within in (
             (pairs.add(x, y), value(x) + value(y), 4),
@@ -63,7 +63,7 @@ class TestArithmetic:
         positive = (abs(x[0]), np.copysign(1.0, x[0]) * x[1])
         found = pairs.square_root(positive)
         assert is_normal(found)
-        # the root's error is half of its square's
+        # A root's relative error is half of its square's.
         assert abs(value(found) ** 2 - value(positive)) <= 32 * U2 * value(positive)
 
     @given(st.lists(st.lists(numbers(), min_size=3, max_size=3), min_size=1, max_size=9))
@@ -92,7 +92,7 @@ class TestArithmetic:
 
 # ---------------------------------------------------------------------------------- combinations
 
-UNIT = 400  # numbers are taken as integers times 2^-400, which are faster than fractions
+UNIT = 400  # exact numbers are integers times 2^-400, which are faster than fractions
 
 
 def fixed(x):
@@ -108,13 +108,13 @@ SIZES = [*range(1, 20), 31, 33, 511, 512, 513, 514, 1025]
 
 
 def split(numbers):
-    """Normalised pairs of these high parts, with some low ones."""
+    """Return normalised pairs of these high parts, with random low parts."""
     rng = np.random.default_rng(numbers.size)
     return np.stack([numbers, 0.49 * rng.uniform(-1, 1, numbers.shape) * np.spacing(numbers)], -1)
 
 
 def draw_combination(rng, f, q, paired, spread=0, cancel=False):
-    """Coefficients, rows, and the same exactly: (f, 2) and (f, q), q made even by a zero."""
+    """Draw coefficients (f, 2) and rows (f, q), and the same exactly, with q made even by a 0."""
 
     def some(*shape):
         return rng.standard_normal(shape) * 2.0 ** rng.integers(-spread, spread + 1, shape)
@@ -122,7 +122,7 @@ def draw_combination(rng, f, q, paired, spread=0, cancel=False):
     coef, rows = split(some(f, 2)), split(some(f, q))
     if not paired:
         rows[..., 1] = 0
-    if cancel:  # each row again, so that all but low parts are lost
+    if cancel:  # each row twice, so that only low parts are left
         half = f // 2
         coef[half : 2 * half] = -coef[:half]
         rows[half : 2 * half] = rows[:half]
@@ -134,7 +134,7 @@ def draw_combination(rng, f, q, paired, spread=0, cancel=False):
 
 
 def exact_combination(coef, rows, extent):
-    """Exact results and the sums of sizes, number by number, times 2^(2 UNIT)."""
+    """Return the exact results and sums of moduli, for each number, times 2^(2 UNIT)."""
     sums, sizes = [0] * extent, [0] * extent
     for (x, y), row in zip(coef, rows, strict=True):
         for j, v in enumerate(row):
@@ -145,7 +145,7 @@ def exact_combination(coef, rows, extent):
 
 
 def run_combination(coef, flat, paired, rounded, accumulate, p, rng, check=False):
-    """What a kernel writes, what was there before, and what it returned; neighbours stay."""
+    """Return what a kernel writes, what `out` held before, and its result; neighbours stay."""
     q = flat.shape[1] // (1 + paired) if flat.ndim == 2 else 0
     each = 1 if rounded else 2
     before = rng.standard_normal(p * each)
@@ -192,7 +192,7 @@ KINDS = {"encode": (False, False), "decode": (True, True), "pairs": (True, False
 @pytest.mark.parametrize("kind", KINDS)
 class TestCombination:
     def test_lengths(self, kind, at_each_level):
-        """Every length about those of vectors and blocks, whole rows or all but a last number."""
+        """Every length near those of vectors and blocks, for whole rows and rows cut by one."""
         paired, rounded = KINDS[kind]
         for q in SIZES:
             rng = np.random.default_rng(q)
@@ -225,7 +225,7 @@ class TestCombination:
             check_combination(combination, paired, rounded, accumulate, p, rng)
 
     def test_errors_grow_with_the_root_of_rows(self, kind, at_each_level):
-        """Relative to the norm of coefficients: near-exact vectors are chosen by it."""
+        """Errors grow relative to the norm of coefficients, by which near-exact vectors go."""
         paired, rounded = KINDS[kind]
         f, q = 1000, 16
         rng = np.random.default_rng(5)
@@ -293,7 +293,7 @@ class TestCombination:
             lost[3, 0] = complex(1, bad)
             out, _, fine = run_combination(lost, flat, paired, rounded, True, q + 1, rng, True)
             assert not fine
-            # the last number is completed by a zero, which need not be multiplied
+            # A zero completes the last number; kernels need not multiply it.
             assert not np.isfinite(out if rounded else out[::2])[: q - 1].any()
 
     def test_large_numbers_below_the_bound_stay_finite(self, kind, at_each_level):
@@ -311,7 +311,7 @@ class TestCombination:
             np.testing.assert_array_equal(*found)
 
     def test_threads(self, kind, at_each_level, split_over):
-        """Pieces give what the whole gives, at any cut."""
+        """Pieces give the same as the whole, at any cut."""
         paired, rounded = KINDS[kind]
         rng = np.random.default_rng(3)
         q = 4099
@@ -328,19 +328,19 @@ class TestCombination:
 
 # --------------------------------------------------------------------------------------- vectors
 
-BITS = 360  # of the truth
+BITS = 360  # precision of the truth
 
 
 @functools.cache
 def roots(n):
-    """exp(pi i u / n), u = 0 .. 2n-1."""
+    """Return exp(pi i u / n) for u = 0 .. 2n-1."""
     with mpmath.workprec(BITS):
         return [mpmath.expjpi(mpmath.mpf(u) / n) for u in range(2 * n)]
 
 
 @functools.cache
 def circle(n):
-    """The same as kernels want it."""
+    """Return the same in the layout of kernels."""
     found = np.empty((2 * n, 2, 2))
     with mpmath.workprec(BITS):
         for at, root in enumerate(roots(n)):
@@ -351,7 +351,7 @@ def circle(n):
 
 
 def wide(values):
-    """The numbers that (n, 2) complex128 stand for."""
+    """Return the numbers that (n, 2) complex128 stand for."""
     with mpmath.workprec(BITS):
         return [mpmath.mpc(complex(high)) + mpmath.mpc(complex(low)) for high, low in values]
 
@@ -364,14 +364,14 @@ def exact_vector(turns, n):
 
 
 def ridge_cost(values, turns):
-    """What is made least, see `fastgc.kernels.near_exact`, for u = 2^-106."""
+    """Return the cost that `fastgc.kernels.near_exact` minimises, for u = 2^-106."""
     at = mpmath.fsum(abs(values[t]) ** 2 for t in turns)
     return mpmath.sqrt(at + mpmath.ldexp(mpmath.fsum(abs(v) ** 2 for v in values), -210))
 
 
-@functools.cache  # for all backends
+@functools.cache  # shared by all backends
 def least_cost(turns, n, c):
-    """By the normal equations, whose condition is the square of that of the problem."""
+    """Return the least cost by the normal equations, whose condition is the problem's square."""
     with mpmath.workprec(BITS):
         sums = [mpmath.fsum(roots(n)[2 * t * m % (2 * n)] for t in turns) for m in range(-c, c + 1)]
         ridge = mpmath.ldexp(n, -210)
@@ -388,7 +388,7 @@ def least_cost(turns, n, c):
 
 
 def check_polynomial(values, n, c):
-    """Normalised pairs, of a polynomial of degree c whose constant coefficient is 1/n."""
+    """Require normalised pairs of a polynomial of degree c with constant coefficient 1/n."""
     for part in (values.real, values.imag):
         np.testing.assert_array_equal(part[:, 0] + part[:, 1], part[:, 0])
     exact = wide(values)
@@ -403,7 +403,7 @@ def check_polynomial(values, n, c):
 
 
 def patterns(n, s):
-    """Arcs, unions of two, nearly uniform with a gap, any; in any order."""
+    """Yield arcs, unions of two arcs, nearly uniform sets with a gap, any sets; in any order."""
     rng, spread = np.random.default_rng(n), np.arange(s)
     found = [
         spread,
@@ -418,7 +418,7 @@ def patterns(n, s):
 class TestVectors:
     @pytest.mark.parametrize("n", [2, 3, 4, 5, 6])
     def test_all_sets(self, n, at_each_level):
-        """Exact vectors, and near-exact ones, which are the same where these are short."""
+        """Exact vectors, and near-exact ones, which are the same if exact ones are short."""
         rng = np.random.default_rng(n)
         for s in range(1, n):
             for chosen in itertools.combinations(range(1, n), s - 1):
@@ -447,13 +447,13 @@ class TestVectors:
                 np.testing.assert_array_equal(turns, kept)
                 check_polynomial(values, n, c)
                 with mpmath.workprec(BITS):
-                    # the rounding of matrix and result is of the ridge's size
+                    # Matrix and result have rounding errors of the ridge's size.
                     cost = ridge_cost(wide(values), turns)
                     assert (1 - 1e-9) * least <= cost <= 2 * least
 
     @pytest.mark.parametrize("size", [1, 7, 8, 9, 16, 17, 33])
     def test_numbers_of_equations(self, size, at_each_level):
-        """About those of vectors and sums: what is left is that of all backends."""
+        """Numbers near those of vectors and sums; all backends leave the same residual."""
         n = 71
         for s, c in ((size, size), (20, size)):
             turns = np.random.default_rng(s).permutation(n)[:s]
@@ -467,7 +467,7 @@ class TestVectors:
                     assert costs[1] <= 2 * costs[0]
 
     def test_where_the_ridge_acts(self, at_each_level):
-        """Exact vectors are too long: norm and cost by `least_cost` in 520 bits, 50 s."""
+        """Exact vectors are too long. Norm and cost are from `least_cost` in 520 bits (50 s)."""
         n, s = 160, 96
         norm, least = 3.788160020315074e16, 1.5536684519108597e-15
         for _ in at_each_level():
@@ -478,7 +478,7 @@ class TestVectors:
             assert (1 - 1e-9) * least <= cost <= 3 * least
 
     def test_nothing_to_do(self):
-        """No roots, or no degrees of freedom."""
+        """There are no roots, or no degrees of freedom."""
         for turns, c in ((np.empty(0, np.int64), 3), (np.arange(3), 0)):
             values = wide(kernels.near_exact_pairs(turns, 7, c, circle(7)))
             with mpmath.workprec(BITS):
@@ -499,7 +499,7 @@ class TestVectors:
                         assert error <= 8 * (s + 4) * abs(wanted)
 
     def test_locator_beyond_a_doubles_range_on_the_way(self, at_each_level):
-        """All but one: 1/n times the product of n - 1 factors, n; the first of which are tiny."""
+        """All but one: 1/n times n - 1 factors, whose product is n; the first ones are tiny."""
         n = 2600
         distance = np.arange(1, n // 2)
         turns = np.r_[np.stack([distance, n - distance], axis=1).ravel(), n // 2]
@@ -522,7 +522,7 @@ class TestVectors:
 
 @functools.cache
 def rounded_circle(n):
-    """High parts only, where all digits are not needed."""
+    """Return the high parts alone, for tests that do not need all digits."""
     found = np.zeros((2 * n, 2, 2))
     angle = np.pi / n * np.arange(2 * n)
     found[:, 0, 0], found[:, 1, 0] = np.cos(angle), np.sin(angle)

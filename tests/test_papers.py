@@ -1,4 +1,4 @@
-"""The page on the papers: its figures are those of the results."""
+"""The figures on the page of papers are those of the results."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ def cells(line):
 
 
 def stated():
-    """Paper, row and number, of all columns of the page's tables that are ours."""
+    """Yield paper, row and number from the columns of the page's tables that are ours."""
     head, paper = [], ""
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         if found := re.search(r"`fastgc reproduce (\w+)-", line):
@@ -38,7 +38,7 @@ def stated():
 
 
 def known(paper):
-    """Numbers in the results' rows of a paper."""
+    """Return the numbers in the results' rows of a paper."""
     text = RESULTS.read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith(f"| {paper}20")]
     assert rows
@@ -46,7 +46,7 @@ def known(paper):
 
 
 def agrees(number, value):
-    """Whether a number is this one, rounded to as many digits."""
+    """Whether a number is this value, rounded to as many digits."""
     unit = 10.0 ** -len(number.partition(".")[2])
     return abs(float(number) - value) <= 0.5001 * unit
 

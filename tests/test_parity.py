@@ -1,9 +1,8 @@
-"""Corrupt messages: that they are found, that the right worker is named, and that rounding errors
-are never taken for them.
+"""Corrupt messages are found, the right worker is named, and rounding is never taken for a lie.
 
-What can be found is said by brute force: a set of messages is consistent if the least-squares
-solution of what they are equations of has no residual, and a worker explains an inconsistency if
-the set without its messages is consistent.
+Brute force tells what can be found. Messages are consistent if the least-squares solution of their
+equations has no residual. A worker explains an inconsistency if the messages without its own are
+consistent.
 """
 
 import itertools
@@ -40,7 +39,7 @@ HALVES = [np.float16, ml_dtypes.bfloat16]
 
 
 def verifiable(code, liars=1):
-    """Whether all messages show that so many workers lie, by brute force over these."""
+    """Whether all messages together expose any `liars` workers that lie, by brute force."""
     for lost in itertools.combinations(range(code.n), liars):
         kept = np.setdiff1d(np.arange(code.scheme.message_count), code.scheme.messages_of(lost))
         if code.residual(kept) > 1e-7:
@@ -53,14 +52,14 @@ EVERY_VERIFIED = pytest.mark.parametrize("code", VERIFIED, ids=lambda code: type
 
 
 def dense(parity, size):
-    """The checks as a matrix."""
+    """Return the checks as a matrix."""
     H = np.zeros((parity.first.size, size), parity.coefficient.dtype)
     H[parity.row, parity.position] = parity.coefficient
     return H
 
 
 def consistent(code, numbers, values):
-    """Whether some partial gradients give these messages; as many columns as there are elements."""
+    """Whether some partial gradients give these messages, in all of their elements."""
     rows = code.scheme.equations(np.array(numbers, dtype=np.int64))[0]
     if not len(rows):
         return True
@@ -72,7 +71,7 @@ def consistent(code, numbers, values):
 
 
 def explaining(code, numbers, messages):
-    """Workers without whose messages the others are consistent."""
+    """Return the workers without whose messages the others are consistent."""
     sender = {m: code.scheme.sender(m)[0] for m in numbers}
     found = []
     for worker in sorted(set(sender.values())):
@@ -86,7 +85,7 @@ KINDS = ["scaled", "sign", "zeros", "noise", "stale", "element", "another's", "h
 
 
 def spoilt(job, bad, kinds, rng):
-    """The job's messages, those of the workers `bad` wrong in these ways."""
+    """Return the job's messages; those of the workers `bad` are wrong in these ways."""
     code, messages = job.code, list(job.messages)
     earlier = Job(code, seed=1000)
     scale = max(np.linalg.norm(m) for m in messages)
@@ -109,7 +108,7 @@ def spoilt(job, bad, kinds, rng):
 
 
 def receive(rnd, number, message):
-    """As an engine does: nothing more of workers that are not wanted."""
+    """Hand a message to a round unless its worker is not wanted, as engines do."""
     worker, index = rnd.code.scheme.sender(number)
     return rnd.receive(worker, message, index) if rnd.wants(worker) else rnd.ready
 
@@ -124,7 +123,7 @@ def in_random_order(code, rng):
 @EVERY_SMALL
 @pytest.mark.any_backend
 def test_checks_of_every_set(code):
-    """They hold for true messages, and there are as many as messages are dependent."""
+    """Checks hold for true messages, and there is one for each dependent message."""
     rng = np.random.default_rng(0)
     everyone = np.arange(code.scheme.message_count)
     for f in sorted(8 * list(range(1, code.scheme.message_count + 1))):
@@ -157,7 +156,7 @@ def test_checks_of_large_codes(code):
 @pytest.mark.any_backend
 @EVERY_SMALL
 def test_any_code_has_checks(code):
-    """The general form, for schemes that define none of their own."""
+    """The general form, for schemes that do not define checks of their own."""
     numbers = np.random.default_rng(2).permutation(code.scheme.message_count)
     for f in range(1, numbers.size + 1):
         parity = Scheme.parity(code.scheme, numbers[:f])
@@ -205,7 +204,7 @@ def test_projections_are_linear_and_see_every_element(dtype, size, layout):
         one = np.zeros(size, dtype)
         one[at] = 1
         assert 0.4 < abs(project(one)) / project.unit < 2
-        one[(at + 2) % size] -= 1  # two elements exchanged
+        one[(at + 2) % size] -= 1  # opposite changes of two elements
         assert size == 2 or abs(project(one)) > 1e-5 * project.unit
 
 
@@ -263,7 +262,7 @@ def test_honest_messages_pass_in_any_order(code, seed):
     "code", [c for c in SMALL if c.scheme.messages_per_worker == 1 and c.stragglers], ids=repr
 )
 def test_one_message_to_spare_covers_all(code):
-    """Whichever of them is lost, decoding goes on without it: so it can be checked."""
+    """Decoding works without any one of the messages, so each of them can be checked."""
     job = Job(code)
     rnd = code.round(job.p, verify=True)
     for numbers in itertools.combinations(range(code.n), code.threshold + 1):
@@ -275,7 +274,7 @@ def test_one_message_to_spare_covers_all(code):
 
 
 def messages_awaited(code, verify):
-    """Over 20 rounds in random order."""
+    """Return the number of messages taken in 20 rounds, in random orders."""
     job = Job(code)
     rnd = code.round(job.p, verify=verify)
     total = 0
@@ -296,7 +295,7 @@ def test_no_more_are_awaited_than_needed():
     assert messages_awaited(code, False) < messages_awaited(code, True) < 20 * 10
 
 
-@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")  # of floats
+@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")  # for messages of low precision
 @settings(deadline=None, max_examples=much(50, 30))
 @given(
     code=st.sampled_from([c for c in VERIFIED + LARGE[:6] if not c.scheme.codes_data]),
@@ -346,7 +345,7 @@ def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, strea
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_residuals_that_vanish_are_not_corrupt(code, dtype):
-    """Data that the model fits exactly: in the end, messages are rounding errors."""
+    """If the model fits the data exactly, messages end up as rounding errors."""
     rng = np.random.default_rng(5)
     X = rng.standard_normal((4 * code.k, 5)).astype(dtype)
     truth = rng.standard_normal(5).astype(dtype)
@@ -395,7 +394,7 @@ def test_projections_too_small_to_be_normal_accuse_nobody(code, dtype, size):
 @pytest.mark.any_backend
 @pytest.mark.parametrize("e", [1, 2])
 def test_what_a_liar_sent_in_other_rounds_hides_nothing(e):
-    """A message of any size, before there are others to compare it with."""
+    """It may send a message of any size before there are others to compare it with."""
     code = LagrangeCode(8, load=3)
     job = Job(code)
     rnd = code.round(job.p, verify=e)
@@ -409,14 +408,14 @@ def test_what_a_liar_sent_in_other_rounds_hides_nothing(e):
 
 
 def cancelling(code, rng, dtype, size=1e-4):
-    """Partial gradients of which each but the last is nearly what the next takes away."""
+    """Return partial gradients that nearly cancel in pairs."""
     g = rng.standard_normal((code.k, 32))
     g[1::2] = -g[: 2 * (code.k // 2) : 2] + size * rng.standard_normal(g[1::2].shape)
     return g.astype(dtype)
 
 
 def told(code, worker, g, dtype):
-    """A message, and its energy."""
+    """Return a worker's message and its energy."""
     encoder = code.encoder(worker, g.shape[1], dtype)
     for j in code.partitions(worker).tolist():
         encoder.add(j, g[j])
@@ -438,7 +437,7 @@ CANCELLING = [
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("code", "e"), CANCELLING, ids=repr)
 def test_partial_gradients_that_cancel_accuse_nobody(code, e, dtype):
-    """Messages are then smaller than the rounding of what they consist of; energies say so."""
+    """Messages are then smaller than the rounding errors of their terms; energies reveal this."""
     rng = np.random.default_rng(e)
     rnd = code.round(32, dtype, verify=e)
     for _ in range(much(2000, 40)):
@@ -474,7 +473,7 @@ def test_gradients_of_an_engine_that_cancel_accuse_nobody():
     ids=repr,
 )
 def test_who_lies_may_lie_about_its_energy(code, e, claim):
-    """Nothing is let through by it; and where there are copies enough to tell, it is named."""
+    """This lets no lie through; and with enough copies to tell, the liar is named."""
     rng = np.random.default_rng(e)
     rnd = code.round(32, verify=e)
     for _ in range(much(300, 10)):
@@ -499,7 +498,7 @@ def test_who_lies_may_lie_about_its_energy(code, e, claim):
 
 @pytest.mark.any_backend
 def test_two_copies_of_an_approximate_code_do_not_tell_of_two_liars():
-    """Both may send the same, and the checks would hold."""
+    """Both liars may send the same message, and then the checks hold."""
     for e in (1, 2):
         with pytest.raises(ValueError, match=f"verify={e + 1} takes messages of .* to spare"):
             FractionalRepetition(6, stragglers=e, wait=4).round(4, verify=e + 1)
@@ -525,7 +524,7 @@ def test_two_copies_of_an_approximate_code_do_not_tell_of_two_liars():
     ids=repr,
 )
 def test_what_trust_knows_nothing_of_is_not_verified(code, dtype, sizes, lies):
-    """Where squares underflow, or overflow."""
+    """Trust knows nothing if squares underflow or overflow."""
     rng = np.random.default_rng(0)
     rnd = code.round(20, dtype, verify=1)
     for size in sizes:
@@ -558,7 +557,7 @@ def test_what_trust_knows_nothing_of_is_not_verified(code, dtype, sizes, lies):
 
 @pytest.mark.any_backend
 def test_a_lie_is_not_let_in_by_a_coefficient_that_rounding_left():
-    """Blocks 0 to 3 of a cycle of four workers, and a fifth, which no check has seen."""
+    """Workers 0, 2, 3 and 5 form a cycle; no check has seen worker 4, which lies."""
     code = fastgc.GraphCode(6, graph="complete")
     g = np.random.default_rng(53).standard_normal((6, 9))
     rnd = code.round(9, verify=True)
@@ -566,7 +565,7 @@ def test_a_lie_is_not_let_in_by_a_coefficient_that_rounding_left():
     for worker in heard:
         message = code.encode(worker, g[code.partitions(worker)])
         rnd.receive(worker, np.full(9, 1e300) if worker == 4 else message)
-    assert 0 < abs(code.decoding_vector(heard)[0]) < 1e-15  # or this test tests nothing
+    assert 0 < abs(code.decoding_vector(heard)[0]) < 1e-15  # otherwise this test tests nothing
     assert rnd.verified
     for found in (rnd.gradient(), rnd.best().gradient):
         np.testing.assert_allclose(found, g.sum(axis=0), atol=1e-12)
@@ -580,7 +579,7 @@ def test_a_corrupt_worker_is_named_as_soon_as_algebra_can(code, seed, kind):
     job = Job(code, seed=seed % 100)
     bad = int(rng.integers(code.n))
     messages = spoilt(job, [bad], [kind], rng)
-    # brute force cannot compute with what is huge
+    # Brute force cannot compute with huge numbers.
     computed = spoilt(job, [bad], ["sign"], rng) if kind == "huge" else messages
     rnd = code.round(job.p, verify=True)
     heard = []
@@ -641,7 +640,7 @@ def test_of_two_corrupt_workers_nothing_inconsistent_passes(code, seed, kinds):
 @pytest.mark.any_backend
 @pytest.mark.parametrize(("n", "stragglers"), [(9, 4), (12, 5)])
 def test_two_corrupt_workers_frame_no_third(n, stragglers):
-    """With three messages to spare or more, errors of two look like those of no single one."""
+    """With at least three messages to spare, errors of two workers never look like one's."""
     code = ReedSolomon(n, stragglers=stragglers)
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -718,7 +717,7 @@ def test_workers_with_nothing_in_common_are_named_each(code):
     ids=repr,
 )
 def test_sizes_that_are_found(code, dtype, least):
-    """Noise of this size is, relative to its message; much less than rounding is not."""
+    """Noise of this size, relative to its message, is found; noise far below rounding is not."""
     p, rng = 1000, np.random.default_rng(9)
     kind = np.float32 if dtype in HALVES else dtype
     g = rng.standard_normal((code.k, p)).astype(kind)
@@ -729,7 +728,7 @@ def test_sizes_that_are_found(code, dtype, least):
     rnd = code.round(p, kind, dtype, verify=True)
     for size, expected in ((least, [3]), (1e-2 * float(np.finfo(dtype).eps), [])):
         found = 0
-        for _ in range(60):  # of random projections, up to a third see too little of it
+        for _ in range(60):  # up to a third of random projections see too little of the noise
             rnd.reset()
             for i, message in enumerate(messages):
                 if rnd.wants(i):
@@ -771,14 +770,14 @@ def test_the_life_of_a_corrupt_worker():
     with pytest.raises(UnverifiedError, match="more must come") as caught:
         rnd.gradient()
     assert caught.value.missing == 1
-    assert not rnd.receive(5, job.messages[5])  # they contradict each other, but who lies?
+    assert not rnd.receive(5, job.messages[5])  # a contradiction, but it is unknown who lies
     out = np.full(job.p, 7.0)
     says = "one of the workers 0, 1, 2, 3, 4, 5 must be corrupt; at least 1 more"
     for decode in (rnd.gradient, rnd.best):
         with pytest.raises(CorruptMessageError, match=says):
             decode(out)
     assert (out == 7).all()
-    assert rnd.receive(6, job.messages[6])  # 0: of the others, one is to spare
+    assert rnd.receive(6, job.messages[6])  # worker 0 lies: the others have one to spare, and agree
     assert rnd.corrupt == [0]
     assert rnd.verified
     assert rnd.survivors.tolist() == [1, 2, 3, 4, 5, 6]
@@ -789,7 +788,7 @@ def test_the_life_of_a_corrupt_worker():
     assert job.error(rnd.gradient()) < 1e-13
     rnd.require(np.array([0, 1, 2, 3, 4, 5]))
     with pytest.raises(NotDecodableError):
-        rnd.require(np.array([0, 1, 2, 3, 4]))  # 0 does not count
+        rnd.require(np.array([0, 1, 2, 3, 4]))  # worker 0 does not count
     rnd.reset()
     assert rnd.corrupt == []
     assert rnd.wants(0)
@@ -817,9 +816,9 @@ def test_what_is_left_may_not_be_covered():
     rnd = code.round(job.p, verify=True)
     for i, factor in ((0, 1), (1, 1), (3, 2), (5, 1)):
         assert not rnd.receive(i, factor * job.messages[i])
-    assert rnd.corrupt == [3]  # 1 and 5 hold the same
+    assert rnd.corrupt == [3]  # its copies 1 and 5 agree
     assert rnd.decodable
-    assert not rnd.verified  # nobody has confirmed 0
+    assert not rnd.verified  # no copy has confirmed worker 0
     assert not rnd.receive(2, -job.messages[2])
     assert rnd.corrupt == [3]
     assert rnd.receive(4, job.messages[4])
@@ -841,7 +840,7 @@ def test_nobody_left_to_tell():
 
 
 def test_nobody_left_to_tell_of_some():
-    """One group's corrupt worker is named, and dropped; another's cannot be."""
+    """One group's corrupt worker is named and dropped; another group's cannot be named."""
     code = Grouped([ReedSolomon(5, stragglers=2), ReedSolomon(4, stragglers=1)])
     job = Job(code)
     rnd = code.round(job.p, verify=True)
@@ -858,7 +857,7 @@ def test_nobody_left_to_tell_of_some():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, *HALVES])
 def test_numbers_too_small_to_be_normal(dtype):
-    """Their distance stays the same, so that relative to them, rounding is anything."""
+    """Below the normal range rounding errors stay the same: relative to numbers, they are large."""
     code = ReedSolomon(8, stragglers=3)
     least = float(np.nextafter(np.zeros(1, dtype), np.ones(1, dtype))[0])
     kind = np.float32 if dtype in HALVES else dtype
@@ -871,7 +870,7 @@ def test_numbers_too_small_to_be_normal(dtype):
         for i in range(8):
             rnd.receive(i, code.encode(i, g[code.partitions(i)], message_dtype=dtype))
         assert rnd.corrupt == []
-        assert rnd.verified or dtype is not np.float16  # which is scaled
+        assert rnd.verified or dtype is not np.float16  # messages of float16 are scaled
         if rnd.verified:
             rnd.gradient()
         else:
@@ -964,7 +963,7 @@ def test_several_messages_of_a_worker_are_suspect_together():
     rnd = code.round(job.p, verify=True)
     for number, factor in ((0, 1), (1, 2), (3, 1), (4, 1), (8, 1)):
         receive(rnd, number, factor * job.messages[number])
-    # partition 1 of worker 0 contradicts worker 1's and, of three, is alone
+    # Worker 0's partition 1 contradicts worker 1's, and is one against two.
     assert rnd.corrupt == [0]
     assert rnd.survivors.tolist() == [3, 4, 8]
 
@@ -979,7 +978,7 @@ def test_the_error_crosses_processes():
 @pytest.mark.any_backend
 @pytest.mark.parametrize("liars", [1, 2, 3])
 def test_what_could_never_be_verified_is_refused(liars):
-    """Of exact codes that is said by trying all sets of liars."""
+    """For exact codes, trying all sets of liars tells whether a round can be verified."""
     for code in SMALL:
         if liars < code.n and verifiable(code, liars):
             code.round(4, verify=liars)
@@ -1025,7 +1024,7 @@ def test_fewer_to_spare_than_may_lie(code, liars, spare):
     ids=repr,
 )
 def test_a_loop_that_stops_when_told_has_what_is_right_or_an_error(code, e):
-    """Whatever number of workers lies."""
+    """A loop that obeys `receive` ends with the right gradient or an error, however many lie."""
     rng = np.random.default_rng(e)
     job = Job(code)
     rnd = code.round(job.p, verify=e)
@@ -1049,7 +1048,7 @@ def test_a_loop_that_stops_when_told_has_what_is_right_or_an_error(code, e):
 
 
 def test_nobody_knows_the_projection():
-    """It is another in each round, and in each master: what its source could tell is of no use."""
+    """Each round and each master has another one, so knowing its source is of no use."""
     code, p = ReedSolomon(6, stragglers=2), 3 * WIDTH + 10
     vectors = []
     for _ in range(2):
@@ -1060,7 +1059,7 @@ def test_nobody_knows_the_projection():
             project = rnd._inspector._projection
             vectors.append((project._factors, project._within, project._rest))
             rnd.receive(1, np.ones(p + p % 2))
-            assert project._factors is vectors[-1][0]  # the same for all of a round
+            assert project._factors is vectors[-1][0]  # the same for all messages of a round
     for first, second in itertools.combinations(vectors, 2):
         for a, b in zip(first, second, strict=True):
             assert abs(np.corrcoef(a.real, b.real)[0, 1]) < (0.5 if a.size > 99 else 1.1)
@@ -1070,7 +1069,7 @@ def test_nobody_knows_the_projection():
 @pytest.mark.any_backend
 @pytest.mark.parametrize("shape", [(1, 7), (40, 1), (40, 40), "low rank", "one row"])
 def test_how_rarely_a_change_is_missed(shape):
-    """At most ``27 (1 + log t) / t`` times; of changes that fit outer products, among others."""
+    """At most ``27 (1 + log t) / t`` of the time, also for changes that fit outer products."""
     size = 40 * WIDTH if isinstance(shape, str) or shape[0] > 1 else WIDTH - 1
     form = Format.of("real", size, np.float64)
     rng = np.random.default_rng(0)
@@ -1091,17 +1090,17 @@ def test_how_rarely_a_change_is_missed(shape):
     for t in (100, 1000):
         missed = np.mean(np.array(seen) < 1 / t)
         assert missed <= 27 * (1 + np.log(t)) / t + 3 * np.sqrt(missed / len(seen))
-    assert np.mean(np.array(seen) < 1 / 1000) < 0.02  # it is much rarer, in fact
+    assert np.mean(np.array(seen) < 1 / 1000) < 0.02  # misses are much rarer than the bound
     assert 0.1 < np.median(seen) < 10
 
 
 def to_spare(code):
-    """Messages to spare that any `threshold` of them determine; None: copies of each other."""
+    """Return how many messages are to spare; None for codes whose messages are copies."""
     return None if isinstance(code, FractionalRepetition) else code.n - code.threshold
 
 
 class Attack:
-    """What colluding workers send that know everything but the projection of this round."""
+    """Lies of colluding workers that know everything but the projection of this round."""
 
     KINDS = ("known", "last", "codeword", "frame", "noise", "scaled", "stale", "other's", "element")
 
@@ -1111,12 +1110,12 @@ class Attack:
         self.form = self.code.scheme.format(job.p, np.float64)
 
     def changes(self, kind, liars, last):
-        """Of the messages of these workers, none of them below a hundredth of its size."""
+        """Return the changes of these workers' messages, none below a hundredth of its message."""
         rng, messages = self.rng, self.job.messages
         size = messages[0].size
         scale = np.linalg.norm(messages[0]) * 10.0 ** rng.uniform(-2, 3) / np.sqrt(size)
         changes = scale * rng.standard_normal((len(liars), size))
-        if kind in ("known", "last"):  # nothing that the projection they know sees
+        if kind in ("known", "last"):  # a projection that they know sees nothing of the changes
             project = last
             if kind == "known":
                 paired = self.code.scheme.is_complex
@@ -1125,19 +1124,19 @@ class Attack:
             basis = np.array([project(row) for row in np.eye(size)])[::each] / project.unit
             numbers = changes.view(complex) if each == 2 else changes
             numbers -= np.outer(numbers @ basis, basis.conj()) / np.linalg.norm(basis) ** 2
-        elif kind == "codeword" and len(liars) > 1:  # as many checks hold as can
+        elif kind == "codeword" and len(liars) > 1:  # as many checks hold as possible
             rows = self.code.scheme.equations(np.array(liars))[0]
             g = rng.standard_normal((rows.shape[1], size))
             mixed = rows @ (g.view(complex) if rows.dtype.kind == "c" else g)
             changes = scale * np.ascontiguousarray(mixed).view(float).reshape(len(liars), size)
-        elif kind == "frame" and len(liars) > 1:  # an honest worker
+        elif kind == "frame" and len(liars) > 1:  # frame an honest worker
             victim = int(rng.choice(np.setdiff1d(np.arange(self.code.n), liars)))
             some = np.append(liars, victim)
             everyone = np.arange(self.code.n)
             _, _, ways = np.linalg.svd(
                 dense(self.code.scheme.parity(everyone), everyone.size)[:, some]
             )
-            by = ways[-1].conj()[: len(liars)]  # with the victim's, what checks see least
+            by = ways[-1].conj()[: len(liars)]  # with a change of the victim's, checks see least
             by = np.where(np.abs(by) > 1e-3, by, 0)
             g = rng.standard_normal(size)
             wide = by[:, None] * (g.view(complex) if by.dtype.kind == "c" else g)
@@ -1169,10 +1168,10 @@ PROOF = [
 @pytest.mark.any_backend
 @pytest.mark.parametrize(("code", "e"), PROOF, ids=repr)
 def test_no_adaptive_attack_is_missed(code, e):
-    """The theorem of `fastgc.coding.verify`, for all numbers of liars that it speaks of.
+    """The theorem of `fastgc.coding.verify` holds for all numbers of liars that it covers.
 
-    At most e lie, collude, and know what checks there are, all messages, and the projections of
-    all rounds before. Longer: VERIFY_ATTACKS=143000 pytest tests/test_parity.py -k adaptive
+    At most e workers lie. They collude, and know the checks, all messages, and the projections of
+    all earlier rounds. Longer: VERIFY_ATTACKS=143000 pytest tests/test_parity.py -k adaptive
     """
     rng = np.random.default_rng(e)
     job = Job(code)
@@ -1193,7 +1192,7 @@ def test_no_adaptive_attack_is_missed(code, e):
             getattr(rnd._inspector._projection, name) for name in ("_factors", "_within", "_rest")
         )
         rnd.reset()
-        # honest ones first, so that all liars who came can be told from them
+        # Honest messages come first, so that all liars that come can be named.
         for i in came.tolist():
             if rnd.wants(i):
                 rnd.receive(i, job.messages[i] + changes.get(i, 0.0))
@@ -1231,7 +1230,7 @@ def test_no_adaptive_attack_is_missed(code, e):
 @pytest.mark.parametrize("copies", range(2, 8))
 @pytest.mark.parametrize("e", [1, 2, 3])
 def test_two_equal_liars_and_their_copies(copies, e):
-    """What they can do is what counting votes says: e + t + 1 copies name t of at most e."""
+    """Counting votes tells what they can do: e + t + 1 copies name t liars of at most e."""
     code = FractionalRepetition(copies, stragglers=copies - 1)
     g = np.random.default_rng(0).standard_normal((code.k, 6))
     truth, lie = g.sum(axis=0), g.sum(axis=0) + 1
@@ -1257,7 +1256,7 @@ def test_two_equal_liars_and_their_copies(copies, e):
             assert not rnd.verified
             with pytest.raises(CorruptMessageError):
                 rnd.gradient()
-    # more liars than was said: outside the theorem, and they outvote the third
+    # More liars than e, which the theorem does not cover: they outvote the third copy.
     if copies == 3 and e == 1:
         rnd = code.round(6, verify=1)
         for i in range(3):
@@ -1268,7 +1267,7 @@ def test_two_equal_liars_and_their_copies(copies, e):
 
 @pytest.mark.any_backend
 def test_detection_accuses_nobody():
-    """With as many messages to spare as may lie, and no more: corrupt, and it is not known who."""
+    """With no more messages to spare than liars, a round knows of a lie, but not whose it is."""
     code = ReedSolomon(12, stragglers=4)
     job = Job(code)
     for e, spare in ((1, 1), (2, 2)):

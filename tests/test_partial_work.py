@@ -1,4 +1,4 @@
-"""What slow workers have done counts: orders of computation, whom to ask, and rounds of sums."""
+"""Partial work counts: orders of computation, the workers to ask, and rounds of sums."""
 
 import heapq
 import itertools
@@ -23,12 +23,12 @@ ANY = [[0, 1, 3], [2, 1], [3, 2, 0]]  # an assignment of four partitions
 
 
 def least_sum(order, k):
-    """The least, over partitions, of what is not computed where all holders stop before them."""
+    """Return, over partitions, the least that is not computed if all holders stop before one."""
     return min(sum(len(mine) - mine.index(j) for mine in order if j in mine) for j in range(k))
 
 
 def computations_that_suffice(order, k):
-    """By trying how far every worker got."""
+    """Return the number of computations that suffice, by trying how far each worker got."""
     lengths = [range(len(mine) + 1) for mine in order]
     most = -1
     for done in itertools.product(*lengths):
@@ -39,7 +39,7 @@ def computations_that_suffice(order, k):
 
 
 def assignments(count, workers, partitions, load):
-    """Some of any kind, in which every partition is held, with their numbers of partitions."""
+    """Yield random assignments that hold every partition, with their numbers of partitions."""
     rng = np.random.default_rng(0)
     for _ in range(count):
         n, k = rng.integers(1, workers + 1), int(rng.integers(1, partitions + 1))
@@ -61,7 +61,7 @@ def test_the_threshold_is_what_suffices_however_far_each_worker_gets():
         assert [sorted(mine) for mine in order] == [sorted(mine) for mine in held]
         if not ordered:
             assert order == held
-        # and the paper's metric
+        # This is also the paper's metric.
         assert code.threshold == code.scheme.message_count - least_sum(order, k) + 1
 
 
@@ -81,10 +81,10 @@ def test_where_each_is_held_as_often_as_workers_hold_no_order_is_better(n, load)
     rng = np.random.default_rng(n)
     renamed, shifts = rng.permutation(n), rng.permutation(n)[:load]
     held = [rng.permutation(renamed[(i + shifts) % n]).tolist() for i in range(n)]
-    mean = load * (load + 1) // 2  # of the sums, which are at most that at the least
+    mean = load * (load + 1) // 2  # the mean of the sums, which bounds the least of them
     assert least_sum(in_good_order(held, n), n) == mean
     assert least_sum(held, n) < mean or load == 1
-    # the order of the default, round the circle, is one of the best
+    # The default order, around the circle, is one of the best.
     assert PartialWork(n, load=load).threshold == n * load - mean + 1
 
 
@@ -92,7 +92,7 @@ def test_where_each_is_held_as_often_as_workers_hold_no_order_is_better(n, load)
 
 
 def fewest(code, came):
-    """By trying all sets of workers."""
+    """Return the fewest workers that suffice, by trying all sets."""
     mine = [
         {
             int(code.partitions(*code.scheme.sender(m))[0])
@@ -147,7 +147,7 @@ def test_few_more_workers_are_asked_than_would_suffice():
 
 @pytest.mark.parametrize(("n", "k", "load"), [(8, 8, 3), (12, 7, 4), (30, 30, 9), (25, 40, 20)])
 def test_of_many_messages_the_same_are_taken(n, k, load, monkeypatch):
-    """To the last message: side by side, and by a heap; however many came."""
+    """The heap and the direct search take the same messages, however many came."""
     scheme, rng = PartialWork(n, k, load=load).scheme, np.random.default_rng(0)
     done = rng.integers(0, load + 1, (200, n))
     done[0] = load
@@ -207,7 +207,7 @@ def test_what_does_not_fit_is_said(arguments, error, text):
 
 
 def answer(code, partials, worker, asked):
-    """What a worker sends that is asked for a sum."""
+    """Return what a worker sends when it is asked for a sum."""
     kept = [
         code.encode(worker, [partials[j] for j in code.partitions(worker, at)], index=at)
         for at in asked.indices.tolist()
@@ -305,7 +305,7 @@ def test_what_a_round_of_sums_refuses_leaves_it_as_it_was():
 
 @pytest.mark.any_backend
 def test_whoever_is_lost_the_gradient_is_that_of_the_others():
-    """Workers die at any moment, and compute again what they kept. What they sent counts."""
+    """Workers die at any moment, and compute again what they kept. Messages sent count."""
     rng = np.random.default_rng(3)
     spared = 0
     for held, k in assignments(150, 6, 6, 4):
@@ -382,7 +382,7 @@ def test_a_simulated_cluster_is_the_simulation_and_gives_the_gradient(interrupte
     code = PartialWork(5, 7, load=3)
     shards = np.random.default_rng(0).standard_normal((7, 4))
     options = {"cost": 2e-3, "request": 1e-3, "receive": 5e-4, "interrupted": interrupted}
-    # the same delays: a recording, which simulations and clusters both go through in order
+    # The same delays: simulations and clusters both read a recording in order.
     times = np.random.default_rng(1).exponential(0.01, (12, 5))
 
     class Recorded:
@@ -431,7 +431,7 @@ def test_training_goes_as_with_any_exact_code():
 
 
 class FirstOnly:
-    """Worker 0 sleeps long before its second computation, and long enough before its first."""
+    """A delay model: worker 0 sleeps very long before its second computation."""
 
     per = "computation"
 
@@ -449,12 +449,12 @@ def test_local_workers_are_asked_for_one_sum_each():
             assert out.tolist() == [7.0 * (number + 1)] * 2
             assert report.residual == 0.0
             assert report.messages == report.asks == 2
-            assert set(report.survivors) == {1, 2}  # who hold all: nobody waits for worker 0
+            assert set(report.survivors) == {1, 2}  # they hold everything: worker 0 is not needed
 
 
 @pytest.mark.any_backend
 def test_who_is_killed_when_it_is_asked_is_replaced():
-    """By others, or by itself once it is back: what it kept is computed again."""
+    """Others replace it, or it does itself when it is back: what it kept is computed again."""
     shards, out = [1.0, 2.0, 4.0], np.empty(2)
     for code in (PartialWork(3, load=2), PartialWork(3, load=1)):
         with LocalCluster(code, shards, np.multiply, 2) as cluster:

@@ -1,4 +1,4 @@
-"""Peers: what the first research codes do, written anew from their papers, and the same here."""
+"""Peers: methods of the first research codes, written from their papers, agree with fastgc."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.any_backend
 
 
 def cyclic_by_the_paper(H):
-    """Algorithm 2 of Tandon et al. 2017: rows of s + 1 entries in the null space of H, by loops."""
+    """Return B by Algorithm 2 of Tandon et al. 2017: rows of s + 1 entries in H's null space."""
     s, n = H.shape
     B = np.zeros((n, n))
     for worker in range(n):
@@ -22,7 +22,7 @@ def cyclic_by_the_paper(H):
 
 
 def random_null_space(rng, n, s):
-    """H of Algorithm 2: random, and of rows that add up to 0."""
+    """Return H of Algorithm 2: random, with rows that add up to 0."""
     H = rng.standard_normal((s, n))
     H[:, n - 1] = -H[:, : n - 1].sum(axis=1)
     return H
@@ -30,7 +30,7 @@ def random_null_space(rng, n, s):
 
 @pytest.mark.parametrize(("n", "s"), [(10, 1), (12, 2), (15, 3), (20, 2)])
 def test_cyclic_codes_decode_as_by_least_squares(n, s):
-    """Of the gradient, to 1e-11 of what its terms add up to, in 50 sets each: 200 in all."""
+    """Gradients agree to 1e-11 of the sum of moduli, for 50 sets each, 200 in all."""
     rng = np.random.default_rng(n)
     B = cyclic_by_the_paper(random_null_space(rng, n, s))
     code = LinearCode(B)
@@ -55,9 +55,9 @@ def test_our_cyclic_code_is_the_papers(seed):
 
 
 def erasurehead(groups, arrivals, most, messages):
-    """A round of Wang et al. 2019: who was heard, and the sum of one message of each group.
+    """Play a round of Wang et al. 2019: return the workers heard and the sum of one per group.
 
-    Messages are taken as they come, until each group has sent one or so many have come.
+    It takes messages as they come, until each group has sent one or `most` have come.
     """
     heard, gradient, came = set(), np.zeros(messages.shape[1]), []
     for worker in np.argsort(arrivals).tolist():
@@ -71,11 +71,11 @@ def erasurehead(groups, arrivals, most, messages):
 
 @pytest.mark.parametrize(("n", "copies", "most"), [(12, 3, 6), (12, 2, 8), (15, 5, 4), (8, 4, 8)])
 def test_erasurehead_hears_and_decodes_the_same(n, copies, most):
-    """In 100 rounds each: 400 in all."""
+    """They agree in 100 rounds each, 400 in all."""
     rng = np.random.default_rng(n + copies)
     code = FractionalRepetition(n, load=copies, wait=most)
     held = [tuple(code.partitions(worker)) for worker in range(n)]
-    groups = [sorted(set(held)).index(each) for each in held]  # of workers with the same partitions
+    groups = [sorted(set(held)).index(each) for each in held]  # workers with equal partitions
     partials = rng.standard_normal((code.k, 5))
     messages = np.array([partials[list(each)].sum(axis=0) for each in held])
     incomplete = 0

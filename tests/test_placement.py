@@ -1,4 +1,4 @@
-"""Workers dealt out to nodes and zones: that it is the same code, and that any one may be lost."""
+"""Workers dealt out to nodes and zones: the code stays the same, and any domain may be lost."""
 
 import itertools
 import pickle
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.any_backend
 
 
 def by_node(nodes, ranks):
-    """Labels as torchrun numbers ranks."""
+    """Return labels in the order in which torchrun numbers ranks."""
     return [i // ranks for i in range(nodes * ranks)]
 
 
 def survived(code, labels):
-    """By definition: domains without which the others are decodable."""
+    """Return, by definition, the domains without which the others are decodable."""
     return [
         label
         for label in dict.fromkeys(labels)
@@ -39,7 +39,7 @@ def survived(code, labels):
 
 
 def partitions(sizes, left=None):
-    """All ways to deal workers to domains of these sizes."""
+    """Yield all ways to deal workers to domains of these sizes."""
     left = tuple(range(sum(sizes))) if left is None else left
     if not sizes:
         yield []
@@ -51,7 +51,7 @@ def partitions(sizes, left=None):
 
 
 def most(rule, sizes):
-    """The most domains of which any one may be lost, over all orders."""
+    """Return, over all orders, the largest number of domains of which any one may be lost."""
     n = sum(sizes)
     known = {}
 
@@ -111,7 +111,7 @@ def test_vectors_are_followed_while_messages_come():
     code = ReedSolomon(1200, stragglers=300)
     order = np.random.default_rng(0).permutation(1200)
     placed = Placed(code, [0] * 1200, order)
-    # every fourth worker straggles, in the code's own numbers: that is decoded with a short vector
+    # Every fourth worker straggles, by the code's own numbers: the decoding vector is short.
     came = np.random.default_rng(1).permutation(np.flatnonzero(order % 4))
     follower = placed.scheme.follower(came, np.empty(900, dtype=np.complex128))
     assert follower is not None
@@ -179,7 +179,7 @@ def test_any_of_equal_domains_may_be_lost_at_load_2(kind):
 
 
 def test_an_odd_number_of_workers_has_no_order_of_a_binary_code():
-    # Of its two classes one has a worker more: no domains of a size > 1 add up to either.
+    # One of its two classes has a worker more, so no domains of a size > 1 add up to either.
     for nodes, ranks in EQUAL:
         if (nodes * ranks) % 2 and ranks > 1 and nodes * ranks <= much(63, 21):
             code = BinaryCode(nodes * ranks, stragglers=1)
@@ -202,7 +202,7 @@ def test_groups_of_one_worker_a_domain_do_for_any_equal_domains():
 
 
 def ways_to_add_up(n, largest=None):
-    """Descending positive numbers of sum n."""
+    """Yield descending sequences of positive numbers with sum n."""
     if n == 0:
         yield []
     for first in range(min(n, largest or n), 0, -1):
@@ -251,7 +251,7 @@ def test_domains_go_into_one_of_two_paths(sizes):
     assert sorted(i for each in sets for i in each) == list(range(15 if sets else 0))
     for each in sets:
         assert code.decodable(np.setdiff1d(np.arange(15), each))
-    # copies, three classes, or blocks that end together: there are other paths
+    # Copies, three classes, or blocks that end together: these have other paths.
     for other in (
         BinaryCode(8, stragglers=1),
         BinaryCode(8, stragglers=2),
@@ -261,7 +261,7 @@ def test_domains_go_into_one_of_two_paths(sizes):
 
 
 class OfRule(Scheme):
-    """A scheme of which nothing is known but its rule."""
+    """A scheme that defines only its rule."""
 
     def __init__(self, rule):
         self.n = self.k = rule.block.size
@@ -296,7 +296,7 @@ def test_no_order_of_few_workers_is_better(code):
     for sizes in ([code.n - 2, 2], [code.n - 4, 2, 2], [code.n - 3, 3], [code.n - 3, 1, 2]):
         found = placement(scheme, labels_for(sizes))
 
-        class Whole:  # in messages
+        class Whole:  # the scheme's rule, for whole workers
             def missing(self, came):
                 return scheme.rule.missing(scheme.messages_of(came))
 
@@ -304,7 +304,7 @@ def test_no_order_of_few_workers_is_better(code):
 
 
 def test_orders_of_many_workers_are_searched():
-    # Neither copies nor two paths; not in the order of their numbers, nor dealt at any stride.
+    # Neither copies nor two paths; neither in order of numbers nor dealt at any stride.
     rng = np.random.default_rng(5)
     for code, nodes in (
         (BinaryCode(20, stragglers=2), 4),
@@ -319,7 +319,7 @@ def test_orders_of_many_workers_are_searched():
 
 def test_what_waits_for_some_is_placed_for_exact_rounds():
     waiting = FractionalRepetition(6, stragglers=1, wait=2)
-    assert waiting.decodable([1, 2, 4, 5])  # ready, for two came, and block 0 is left out
+    assert waiting.decodable([1, 2, 4, 5])  # ready with two workers, though block 0 is left out
     assert waiting.residual([1, 2, 4, 5]) > 0.5
     placed = waiting.placed({"a": [0, 3], "b": [1, 4], "c": [2, 5]}, strict=True)
     assert placed.residual([1, 2, 4, 5]) < 1e-12

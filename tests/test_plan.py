@@ -1,4 +1,4 @@
-"""Which code and which load."""
+"""Plans: which code, and which load."""
 
 import json
 import math
@@ -32,12 +32,12 @@ def test_best_load_of_reed_solomon_is_the_exact_optimum():
     exact = {s: PARETO.order_statistic_mean(n - s, n) + cost * (s + 1) for s in range(n)}
     mine = times_of(found, "rs")
     for s, choice in mine.items():
-        if s > 0:  # else the variance is infinite
+        if s > 0:  # otherwise the variance is infinite
             assert abs(choice.wait - exact[s]) < 5 * choice.standard_error
         assert choice.code.load == s + 1
         assert choice.time == choice.wait + choice.decode
     best = min(exact, key=exact.__getitem__)
-    assert best in mine  # though not all were simulated
+    assert best in mine  # even though not all loads were simulated
     assert exact[found.best.code.stragglers] < exact[best] * 1.05
     assert found.choices == sorted(found.choices, key=lambda choice: choice.time)
 
@@ -46,7 +46,7 @@ def test_all_loads_around_the_best_are_tried():
     found = planning.plan(100, Exponential(0.1), 2e-3, codes=["rs"], rounds=200)
     tried = times_of(found, "rs")
     best = found.best.code.stragglers
-    assert best > 20  # where the first loads tried are several apart
+    assert best > 20  # there, the first loads tried are several apart
     assert {best - 1, best, best + 1} <= set(tried)
     assert 32 <= len(tried) < 50
 
@@ -66,7 +66,7 @@ def test_every_code_has_its_row():
         assert 0 < choice.decode < 0.1
         assert choice.trustworthy
         assert choice.error < 1e-10
-    # a code whose load is given is one choice
+    # A code with a given load is a single choice.
     one = planning.plan(12, PARETO, codes=["bcc:load=4", "uncoded"], rounds=100)
     assert sorted(choice.name for choice in one.choices) == ["bcc:load=4", "uncoded"]
 
@@ -86,7 +86,7 @@ def test_no_delay_needs_no_code():
 
 
 def test_simulations_beside_are_those_of_simulate():
-    """Whichever thread ran them, and whatever was measured meanwhile."""
+    """They are the same in any thread, whatever is measured at the same time."""
     late = Empirical(np.random.default_rng(0).exponential(1.0, (40, 16)))
     found = planning.plan(16, late, 0.05, rounds=60)
     assert len(found.choices) > 60
@@ -96,7 +96,7 @@ def test_simulations_beside_are_those_of_simulate():
 
 
 class Failing(Exponential):
-    """Delays that fail when they are drawn, not when they are checked."""
+    """A delay model that fails when it is drawn, not when it is checked."""
 
     def draw(self, rng, rounds, workers):
         raise OSError("the disk is gone")
@@ -112,12 +112,12 @@ def test_errors_of_simulations_are_raised():
 
 def test_a_slow_link_prefers_few_messages():
     slow = planning.plan(12, Exponential(1e-5), 1e-6, p=1000, bandwidth=8e6, rounds=300)
-    # a message takes 1 ms: everybody holds everything, and one is enough
+    # A message takes 1 ms: the best load is everything, and one message suffices.
     wait = {choice.name: choice.wait for choice in slow.by_code()}
     assert wait["uncoded"] > 0.012
     assert 0.001 < slow.best.wait < 0.0011
     assert slow.best.code.load == 12
-    # complex messages that are not packed are twice as long
+    # Complex messages that are not packed are twice as long.
     names = ["rs", "rs:packed=no"]
     both = planning.plan(12, None, 1e-9, codes=names, p=1000, bandwidth=8e6, rounds=5)
     for s, choice in times_of(both, "rs").items():
@@ -175,7 +175,7 @@ def test_bad_arguments(settings, text):
 
 
 def test_recorded_times_predict_the_best_codes():
-    """What was measured of the three best codes, from the times of a run before.
+    """Times of an earlier run predict what was measured of the three best codes.
 
     fastgc plan -n 12 --memory 4 --live 200 --record tests/recorded.json --size 650
     --delays pareto:scale=0.005,shape=1.5
@@ -190,7 +190,7 @@ def test_recorded_times_predict_the_best_codes():
     for choice in best:
         measured = next(c["measured"] for c in held["codes"] if c["code"] == repr(choice.code))
         assert choice.time == pytest.approx(measured, rel=0.2), choice.name
-    # it takes the workers that come late from the round before to get that right
+    # Predictions need the workers that are still late from the round before.
     settings["interrupted"] = True
     alone = planning.plan(n, recording.delays, recording.cost, **settings).by_code()[0]
     assert alone.time < 0.7 * min(code["measured"] for code in held["codes"])
@@ -224,7 +224,7 @@ def test_recording(tmp_path):
 
 
 class Clockwork:
-    """A cluster whose worker i takes (10 + i) ms, and 3 ms more for each partition."""
+    """A cluster whose worker i takes (10 + i) ms, plus 3 ms for each partition."""
 
     def __init__(self, code, shards, gradient, size, **_):
         self.code = code
@@ -255,7 +255,7 @@ def test_what_is_recorded(monkeypatch, per):
 
 
 class Crowded(Clockwork):
-    """The same where two processors are shared: 1 ms for each partition that all compute."""
+    """The same on two shared processors: 1 ms for each partition that any worker computes."""
 
     def step(self, theta, out):
         report = super().step(theta, out)
@@ -286,7 +286,7 @@ def test_shared_processors_are_planned_for():
     shared = planning.plan(12, late, processors=2, **settings)
     assert shared.best.code.load == 1
     alone = simulate(shared.best.code, late, cost=0.015, rounds=200, interrupted=False)
-    assert shared.best.wait > alone.mean  # both wait for the last of 12 in turns
+    assert shared.best.wait > alone.mean  # both wait for the last of 12, in turns
     with pytest.raises(ValueError, match="processors must be how many all 12 workers share"):
         planning.plan(12, late, processors=[0, 1], **settings)
 
@@ -330,7 +330,7 @@ def test_names_and_recordings_of_other_types():
         planning.plan(4, codes=[None])
     with pytest.raises(TypeError, match="times must be real numbers, not complex128"):
         planning.Recording(np.ones((2, 2), complex), 0.0)
-    with pytest.raises(TypeError):  # no descriptor of an open file, which would be closed
+    with pytest.raises(TypeError):  # not a file descriptor, which would be closed
         planning.Recording.read(1)
 
 
@@ -343,7 +343,7 @@ def test_speeds_are_tried_in_every_assignment():
     plain, found = (planning.plan(8, **options, speeds=v) for v in (None, speeds))
     before, after = ({choice.name: choice for choice in p.by_code()} for p in (plain, found))
     assert set(before) == set(after) == {"binary", "rs-clustered", "rs"}
-    # 40 partitions over speeds of 20 in all; even ones are limited by those of speed 1
+    # 40 partitions over speeds that sum up to 20; equal loads wait for workers of speed 1.
     assert before["binary"].wait == pytest.approx(5.0)
     assert after["binary"].wait == pytest.approx(2.0)
     assert after["rs-clustered"].wait < before["rs-clustered"].wait
@@ -356,7 +356,7 @@ def test_speeds_are_tried_in_every_assignment():
 
 
 def test_codes_are_made_without_a_look_at_their_precision():
-    """What is not asked for is not computed; who made a code strict has asked."""
+    """Precision is computed only if asked for, as by a strict code."""
     with warnings.catch_warnings(), unasked():
         warnings.simplefilter("error")
         ReedSolomon(200, stragglers=60, root=1)
@@ -367,7 +367,7 @@ def test_codes_are_made_without_a_look_at_their_precision():
 
 
 def test_shorter_messages_are_planned_where_messages_take_time():
-    """A link of 125 messages a second: half the length is worth another partition's computation."""
+    """At 125 messages a second, half the length is worth computing another partition."""
     settings = {"cost": 0.02, "p": 1_000_000, "rounds": 200}
     late = Pareto(scale=0.005, shape=1.5)
     found = planning.plan(24, late, bandwidth=1e9, **settings)

@@ -1,4 +1,4 @@
-"""Pictures: what is drawn is what happened, and the axes suit it."""
+"""Pictures show what happened, on axes that suit it."""
 
 import itertools
 import re
@@ -13,7 +13,7 @@ import pytest
 
 import fastgc
 
-# By module: pytest would take plotting.test_error for a test.
+# Imported by module: pytest would take plotting.test_error for a test.
 from fastgc import _shown, plotting
 from fastgc._extras import pip_install
 from fastgc.plotting.curves import leaves_out
@@ -26,7 +26,7 @@ matplotlib = pytest.importorskip("matplotlib")
 
 @pytest.fixture(autouse=True)
 def styled():
-    """All pictures as the commands draw them."""
+    """Draw all pictures as the commands do."""
     with matplotlib.rc_context(plotting.style()):
         yield
 
@@ -69,7 +69,7 @@ def test_errors_of_regression_are_no_percentages():
         run.measure = "RMSE"
     ax = plotting.error_curves(runs)
     assert ax.get_ylabel() == "test RMSE"
-    np.testing.assert_array_equal(ax.lines[1].get_xydata(), [[2, 200]])  # no axis has infinity
+    np.testing.assert_array_equal(ax.lines[1].get_xydata(), [[2, 200]])  # infinity is not drawn
     ax.figure.canvas.draw()
     ticks = [tick.get_text() for tick in ax.get_yticklabels()]
     assert "100" in ticks
@@ -171,7 +171,7 @@ def test_legends_say_what_runs_leave_out():
 def test_a_run_without_rounds_stays_in_the_legend():
     ax = plotting.error_curves([FAST, history("stuck", [], [])])
     assert legend_of(ax.figure) == ["coded", "stuck (not tested)"]
-    assert not ax.get_title()  # one never reached what the other did
+    assert not ax.get_title()  # no ratio: one run never reached the other's loss
 
 
 def test_draws_where_it_is_told():
@@ -210,8 +210,8 @@ def test_save(tmp_path, name, magic):
 
 @pytest.mark.long
 def test_fonts_are_of_true_type(tmp_path):
-    """IEEE's and ACM's checkers refuse fonts of Type 3."""
-    code = fastgc.ReedSolomon(6, stragglers=1)  # with an angle, α and a minus sign
+    """Checkers of IEEE and ACM refuse fonts of Type 3."""
+    code = fastgc.ReedSolomon(6, stragglers=1)  # its picture has an angle, α and a minus sign
     with matplotlib.rc_context({"pdf.fonttype": 3, "ps.fonttype": 3}):
         picture = plotting.assignment(code)
         plotting.save(picture, tmp_path / "a.pdf")
@@ -224,7 +224,7 @@ def test_fonts_are_of_true_type(tmp_path):
 
 
 def test_a_users_pictures_have_the_same_style():
-    """One setting makes axes of pyplot look as those of the commands."""
+    """One setting makes axes of pyplot look like those of the commands."""
     theirs = matplotlib.figure.Figure().add_subplot()
     theirs.plot([1, 2])
     ours = plotting.panel_figure([panel(Line("a", [0, 1], [1, 2]))]).axes[0]
@@ -286,7 +286,7 @@ def test_stability_lines_are_the_errors():
     second, first = (container.lines[0].get_xydata() for container in ax.containers)
     np.testing.assert_allclose(first[:, 0], [0, 1, 2], atol=0.2)
     np.testing.assert_allclose(first[:2, 1], [1e-16, 1e-9])
-    assert first[2, 1] >= ax.get_ylim()[1]  # beyond the end of the axis
+    assert first[2, 1] >= ax.get_ylim()[1]  # at or beyond the end of the axis
     np.testing.assert_array_equal(first[:, 1], second[:, 1])
     assert ax.get_yscale() == "log"
     assert ax.get_xlabel() == "workers n / stragglers s"
@@ -295,7 +295,7 @@ def test_stability_lines_are_the_errors():
     assert len(looks) == 2
     awful = rows_of(["a"], [8], [100.0])[0]._replace(worst_error=np.inf)
     plotting.stability_curves([awful], new_figure().add_subplot())
-    # where they are said to stand
+    # Texts are placed where the caller asks.
     ax = new_figure().add_subplot()
     plotting.stability_curves(rows[:2], ax, [(9, 3), (9, 1)])
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["9/1", "9/3"]
@@ -318,7 +318,7 @@ def test_each_pattern_of_stragglers_has_its_panel():
             np.testing.assert_allclose(
                 container.lines[0].get_xydata()[:, 1], np.multiply(factor, [1e-16, 1e-9])
             )
-    # a code that one panel lacks keeps its looks in the other, and its place in the legend
+    # A code that one panel lacks keeps its style in the other, and its place in the legend.
     figure = plotting.stability_figure([*rows, *others[2:]])
     left, right = figure.axes
     colours = [
@@ -349,7 +349,7 @@ def test_vectors_are_drawn_around_the_circle(tmp_path):
     drawn = exact.get_ydata()
     assert np.isnan(drawn[values.lost]).all()
     np.testing.assert_array_equal(drawn[~values.lost], values.exact[~values.lost])
-    finite = np.isfinite(values.near_exact)  # it may vanish at a straggler
+    finite = np.isfinite(values.near_exact)  # the logarithm of a value that may vanish
     np.testing.assert_array_equal(near.get_ydata()[finite], values.near_exact[finite])
     assert finite[~values.lost].all()
     shaded = [(p.get_x(), p.get_x() + p.get_width()) for p in ax.patches]
@@ -365,7 +365,7 @@ def test_vectors_are_drawn_around_the_circle(tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ValueError, match="must end in"):
         plotting.save(plotting.circle_curves(values), tmp_path / "circle.bmp")
-    # with nobody straggling both add all up
+    # Without stragglers, both vectors just add up.
     both = circle_values(code, [])
     np.testing.assert_allclose([both.exact, both.near_exact], 0, atol=1e-12)
     assert not plotting.circle_curves(both).patches
@@ -381,7 +381,7 @@ def test_the_same_picture_is_the_same_file(kind, tmp_path):
 
 
 def test_stability_picture_has_room_for_everything(tmp_path):
-    """No text overlaps another, with as many codes as the command draws."""
+    """No text overlaps another, with the most codes that the command draws."""
     from fastgc.cli import stability
     from fastgc.codes import catalogue
 
@@ -472,7 +472,7 @@ def test_panels_show_curves_that_coincide():
     lines = [Line("a", x, [1, 2]), Line("b", x, [2, 3]), Line("c", x, [1, 2 + 1e-9])]
     alone = plotting.panel_figure([panel(*lines)])
     assert [line.get_label() for line in alone.axes[0].lines] == ["a = c", "b"]
-    # in another panel they differ: there both are, of the same colours, and each has its legend
+    # In another panel the lines differ: it shows both, in the same colours, with its own legend.
     other = panel(Line("a", x, [5, 5]), Line("b", x, [2, 3]), Line("c", x, [6, 6]))
     figure = plotting.panel_figure([panel(*lines), other])
     first, second = figure.axes
@@ -484,18 +484,18 @@ def test_panels_show_curves_that_coincide():
     for ax in figure.axes:
         labels = [text.get_text() for text in ax.get_legend().get_texts()]
         assert labels == [line.get_label() for line in ax.lines]
-    # one with gaps lies above the one without, which shows through them
+    # A line with gaps lies above one without, which shows through the gaps.
     assert second.lines[0].get_zorder() < second.lines[1].get_zorder()
-    # a reader cannot tell them apart, and they are not the same
+    # Lines that a reader cannot tell apart, but that are not the same.
     near = [Line("a", x, [1, 2]), Line("b", x, [1.002, 2]), Line("c", x, [1.01, 2])]
     seen = plotting.panel_figure([panel(*near)]).axes[0]
     assert [line.get_label() for line in seen.lines] == ["a ≈ b", "c"]
-    # what they decode differs
+    # Their gradients differ.
     notes = ["", leaves_out([0.1]), leaves_out([0.1, 0.0])]
     lines = [Line(name, x, x, note=note) for name, note in zip("abc", notes, strict=True)]
     told = plotting.panel_figure([panel(*lines)])
     assert [line.get_label() for line in told.axes[0].lines] == ["a", "b = c: leaves out 10%"]
-    # points and a line are not the same thing to look at
+    # Points and a line look different.
     mixed = plotting.panel_figure([panel(Line("a", x, x), Line("b", x, x, "points"))])
     assert len(mixed.axes[0].lines) == 2
 
@@ -517,7 +517,7 @@ def test_panels_have_one_legend_where_it_is_the_same():
     assert figure.get_suptitle() == "all of them"
     unlike = plotting.panel_figure([panel(*many), panel(*many[:2])])
     assert not unlike.legends
-    for ax in (*figure.axes, *unlike.axes):  # nothing lies on anything else
+    for ax in (*figure.axes, *unlike.axes):  # no text overlaps another
         FigureCanvasAgg(ax.figure).draw()
         below = ax.xaxis.label.get_window_extent()
         found = ax.get_legend() or legend
@@ -555,7 +555,7 @@ def test_intervals_are_bars():
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("width", "across"), [("single", 3.5), ("double", 7.16), ("slide", 12.5)])
 def test_texts_are_large_enough_for_print(width, across):
-    """Six points at least, at the size that they have; and none leaves the picture."""
+    """Texts have at least six points in print, and none leaves the picture."""
     from matplotlib.text import Text
 
     many = [Line(f"line {i}", [1, 2], [i, i + 1]) for i in range(3)]
@@ -593,7 +593,7 @@ def test_panels_that_cannot_be_drawn(tmp_path):
 
 
 def spending(name, times, losses, downloads, uploads, samples):
-    """A run of training whose rounds take this, each."""
+    """Return a run of training whose rounds each take these times and resources."""
     from fastgc.history import History, Record
 
     rounds = [
@@ -654,7 +654,7 @@ def test_spending_axes_suit_what_they_show():
     assert panels[0].x_label == "time (ms)"
     np.testing.assert_allclose(panels[0].lines[0].x, [1, 10])
     assert [(panel.log_x, panel.log_y) for panel in panels] == [(True, True)] * 3 + [(False, True)]
-    # simulated without delays, a run takes no time
+    # Simulated without delays, a run takes no time.
     timeless = spending("c", [0.0, 0.0], [3.0, 2.0], 1, 1, 1)
     assert not any(panel.log_x for panel in plotting.spending_panels([timeless, long]))
 
@@ -666,7 +666,7 @@ def test_nothing_spent():
 
 
 def approximate_run(name, load, residuals, losses, times):
-    """A run of training whose rounds leave out so much."""
+    """Return a run of training whose rounds leave out these residuals."""
     run = spending(name, times, losses, 1, 1, 1)
     run.rounds = [replace(r, residual=x) for r, x in zip(run.rounds, residuals, strict=True)]
     run.load = load
@@ -696,7 +696,7 @@ def test_approximations_against_time_and_load(tmp_path):
     above = plotting.approximation_panels([graph, whole], optimum=0.1)
     assert above[0].y_label == "training loss above the optimum"
     np.testing.assert_allclose(above[0].lines[0].y, [0.9, 0.4])
-    assert np.isnan(above[3].lines[1].y[0])  # at the optimum: nothing on a logarithmic axis
+    assert np.isnan(above[3].lines[1].y[0])  # 0 has no place on a logarithmic axis
     plotting.save(plotting.panel_figure(panels), tmp_path / "runs.png")
     assert (tmp_path / "runs.png").stat().st_size > 1000
 
@@ -721,7 +721,7 @@ def test_legends_show_lines_and_markers():
     both, marked = figure.legends[0].legend_handles
     assert (both.get_linestyle(), both.get_marker()) == ("-", "o")
     assert (marked.get_linestyle(), marked.get_marker()) == ("None", "s")
-    other = Panel("", "x", "y", [points, alone])  # of panels that share a legend: any of them
+    other = Panel("", "x", "y", [points, alone])  # any panel with the line gives it its legend
     [legend] = plotting.panel_figure([Panel("", "x", "y", [line, alone]), other]).legends
     assert legend.legend_handles[0].get_marker() == "o"
 
@@ -779,9 +779,9 @@ def test_powers_of_ten_are_written_as_such():
 
 
 def cells(ax):
-    """Which cells of an assignment are not white, and the colours of all."""
+    """Return which cells of an assignment are not white, and the colours of all cells."""
     image = np.asarray(ax.images[0].get_array())
-    step = max(1, image.shape[0] // round(abs(np.diff(ax.get_ylim())[0])))  # pixels of a cell
+    step = max(1, image.shape[0] // round(abs(np.diff(ax.get_ylim())[0])))  # pixels per cell
     image = image[::step, ::step]
     return (image < 1).any(axis=-1), image
 
@@ -822,11 +822,11 @@ def test_assignment_writes_and_colours_coefficients():
     assert image[0, 0, 2] > image[0, 0, 0]  # positive: blue
     assert image[0, 1, 0] > image[0, 1, 2]  # negative: orange
     assert image[1, 2].sum() > image[0, 0].sum()  # smaller: paler
-    assert len(ax.figure.axes) == 2  # with a scale
+    assert len(ax.figure.axes) == 2  # the second is the scale
 
 
 def test_assignment_writes_no_angle_below_zero():
-    """Rounding of a coefficient that is 1 has a sign."""
+    """A coefficient of 1 may be rounded to a small negative angle."""
     ax = plotting.assignment(fastgc.ReedSolomon(6, stragglers=2, clusters="auto"))
     written = [text.get_text() for text in ax.texts]
     assert any("\n0°" in text for text in written)
@@ -834,7 +834,7 @@ def test_assignment_writes_no_angle_below_zero():
 
 
 def test_assignments_have_one_scale_of_colours():
-    """Complex coefficients that are real look as real ones do: blue, and orange below 0."""
+    """Complex coefficients that are real look like real ones: blue, or orange below 0."""
     from fastgc.coding.display import colours
 
     for value in (1.0, -1.0):
@@ -856,7 +856,7 @@ def test_assignment_colours_angles():
         assert float(angle[:-1]) == pytest.approx(np.degrees(np.angle(value)), abs=0.51)
     one, other = (image[2, column] for column in coefficient)
     assert np.abs(one - other).max() > 0.1
-    assert "angle" in ax.figure.axes[1].get_xlabel()  # below, where numbers need the width
+    assert "angle" in ax.figure.axes[1].get_xlabel()  # the scale lies below: numbers need width
     large = plotting.assignment(fastgc.ReedSolomon(20, stragglers=1))
     assert not large.texts
     assert "angle" in large.figure.axes[1].get_ylabel()
@@ -880,7 +880,7 @@ def test_assignment_of_many_workers():
 
 
 def segments(bars):
-    """Row, begin and end of each bar."""
+    """Return row, begin and end of each bar."""
     corners = bars.get_path().vertices.reshape(-1, 5, 2)[:, :4]
     low, high = corners.min(axis=1), corners.max(axis=1)
     rows = (low + high)[:, 1] / 2
@@ -915,7 +915,7 @@ def test_timeline_shows_who_is_waited_for():
 
 
 def test_timeline_of_several_messages():
-    """A worker whose later messages are not needed is at work until the round is over."""
+    """A worker whose later messages are not needed works until the round is over."""
     code = fastgc.Uncoded(2, 4, load=2)
     assert list(code.scheme.message_counts) == [2, 2]
     ax = plotting.timeline(report(0, [0, 2, 3], [1.0, 2.0, 3.0], 3.0, 0.0), code)
@@ -948,7 +948,7 @@ def test_rounds_of_a_run_begin_when_the_last_update_is_done():
         for number, time in ((3, 10.0), (4, 13.0), (9, 99.0))
     ]
     ax = plotting.timeline(records, code)
-    # round 4 took 3 s with the update; of those between 4 and 9 nothing is known
+    # Round 4 took 3 s with the update; nothing is known of rounds 5 to 8.
     assert segments(ax.patches[0]) == [(0, 0, 1), (0, 1.5, 2.5), (0, 4.5, 5.5)]
 
 
@@ -988,7 +988,7 @@ def test_pictures_of_the_readme_are_drawn(tmp_path):
         "trace": ("waiting for all", "gradients that are done"),
         "accuracy": ("Reed-Solomon code", "ignoring stragglers: leaves out 50%", "test error"),
     }.items():
-        for folder in (tmp_path, script.parent):  # as it is drawn, and as it stands there
+        for folder in (tmp_path, script.parent):  # the picture drawn now, and the one in docs
             picture = (folder / f"{name}.svg").read_text(encoding="utf-8")
             assert len(picture) < 70_000
             for text in texts:
@@ -1015,7 +1015,7 @@ def test_histories_draw_themselves(tmp_path):
     assert dots(kept.timeline()) == dots(run.timeline())
     with pytest.raises(ValueError, match="there is no round"):
         run.timeline(rounds=[99])
-    kept.message_counts = ()  # as of a file of an earlier version
+    kept.message_counts = ()  # as read from a file of an earlier version
     with pytest.raises(ValueError, match="give their code, too"):
         kept.timeline()
     assert dots(kept.timeline(code=code)) == dots(run.timeline())
@@ -1031,7 +1031,7 @@ def test_timeline_of_adaptive_rounds_shows_who_was_asked():
         delays=fastgc.delays.Exponential(0.01),
     )
     some = [r for r in run.rounds if r.selected]
-    assert some  # after the first, which asks all
+    assert some  # rounds after the first ask only some workers
     assert not run.rounds[0].selected
     for r in some:
         assert r.downloads == len(r.selected) < 6
@@ -1042,7 +1042,7 @@ def test_timeline_of_adaptive_rounds_shows_who_was_asked():
         assert {round(y) for y in corners[:, 1]} == set(r.selected)
     nobody = replace(some[0], selected=(), downloads=0, survivors=(), received=(), arrivals=())
     ax = plotting.timeline([some[0], nobody], code)
-    assert len(ax.lines) == 3  # dots, and the ends of two rounds
+    assert len(ax.lines) == 3  # the dots, and the ends of two rounds
     ax = run.timeline(rounds=range(1, 41))
 
 
@@ -1077,7 +1077,7 @@ def test_timelines_share_an_axis_of_time():
     assert first == second
     assert second[1] >= 1e3 * runs["uncoded"].rounds[2].time
     assert len(legend_of(figure)) == 4
-    # unless one is far longer: then each fills its own
+    # If one is far longer, each panel has its own axis.
     slow = fastgc.simulation.follow(codes["uncoded"], fastgc.delays.Exponential(0.1), rounds=3)
     own = plotting.timeline_figure({"coded": runs["coded"], "slow": slow})
     for ax in own.axes:
@@ -1094,7 +1094,7 @@ def test_timelines_share_an_axis_of_time():
 
 
 def test_timeline_shows_who_computes_anothers_share():
-    """Worker 1 hangs: a holder of its share begins at the deadline, and sends what it owes."""
+    """Worker 1 hangs: at the deadline a holder of its share begins to compute it."""
     hangs = fastgc.delays.Empirical([[0.0, 5.0, 0.0, 0.0]])
     run = fastgc.simulation.follow(
         fastgc.Reactive(4, holders=2, deadline=2.0), hangs, cost=1.0, rounds=1
@@ -1113,7 +1113,7 @@ def test_timeline_shows_who_computes_anothers_share():
 
 
 def test_timelines_of_runs_show_who_computed_anothers_share(tmp_path):
-    """As those of rounds that are simulated alone; from a file, too."""
+    """They show it as timelines of simulated rounds do, also when read from a file."""
     hangs = fastgc.delays.Empirical([[1.0, 6.0, 1.0, 1.0]], per="computation")
     code = fastgc.Reactive(4, holders=2, deadline=2.0)
     run = fastgc.train(code, rounds=1, engine="simulated", delays=hangs)
@@ -1164,7 +1164,7 @@ def test_curves_of_times_are_the_quantiles():
     assert theirs.get_title() == ax.get_title()
     with pytest.raises(ValueError, match="no code was simulated"):
         plotting.time_curves({})
-    # what is approximate is not called the fastest beside what is exact
+    # An approximate method is not called the fastest if there are exact ones.
     found["ignore"] = fastgc.simulation.simulate(
         fastgc.Uncoded(6, tolerance=1 / 2), LATE, rounds=500
     )
@@ -1176,7 +1176,7 @@ def test_curves_of_times_are_the_quantiles():
 @pytest.mark.few(1)
 @pytest.mark.parametrize("width", ["single", "double", "slide"])
 def test_titles_stay_on_one_line(width):
-    """Of classes of one's own, with long names, at every width."""
+    """This holds for users' classes with long names, at every width."""
     name = "fastgc.codes:FractionalRepetition"
     run = fastgc.simulation.simulate(fastgc.Uncoded(6), LATE, rounds=50)
     cell = fastgc.planning.Cell(name, 100, 100, 10, "none", seconds=0.0123, largest_error=1e-15)
@@ -1225,7 +1225,7 @@ def test_curves_of_loads_have_intervals():
             np.testing.assert_allclose(bar[:, 1], y + between(choice))
             assert choice.amplification_interval[0] <= choice.amplification
     one = new_figure().add_subplot()
-    assert plotting.load_curves(plan, one) is one  # the times alone
+    assert plotting.load_curves(plan, one) is one  # only the times
     assert one.get_title() == time.get_title()
 
 
@@ -1258,7 +1258,7 @@ def test_curves_of_fits():
     "low_high", [(0.005, 5.9), (0.9, 20), (1e-7, 3), (30, 90), (2, 1e5), (3, 3.4)]
 )
 def test_labels_of_ticks_stand_apart(low_high, width):
-    """On decades and parts of them, at every width."""
+    """They do not touch, on decades and on parts of them, at every width."""
     with matplotlib.rc_context(plotting.style(width)):
         one = Panel("", "x", "y", [Line("a", low_high, low_high)], log_x=True, log_y=True)
         for panels in ([one], [one, one]):
@@ -1277,7 +1277,7 @@ def test_labels_of_ticks_stand_apart(low_high, width):
 
 
 def test_points_of_many_codes_differ():
-    """In colour or marker, however many there are."""
+    """They differ in colour or marker, however many codes there are."""
     from fastgc.plotting.panels import _look
 
     lines = [Line(f"code {at}", [1], [1], "points") for at in range(40)]
@@ -1300,7 +1300,7 @@ def test_costs_of_codes_are_points():
         expected = {(each.mean_load, getattr(each, value)) for each in found.values()}
         assert expected <= points
     assert waited.get_title().startswith("fewest: ")
-    # what leaves out gradients has no rounding error to speak of
+    # A code that leaves out gradients does not compete in rounding errors.
     assert wrong.get_title().startswith("least precise exact code: ")
     assert "ignore" not in wrong.get_title()
     with pytest.raises(ValueError, match="no code was measured"):

@@ -1,4 +1,4 @@
-"""The threads that C's kernels are split over: callers, children, exits, and how many there are."""
+"""The pool of threads of C's kernels: callers, forks, exits, and the number of threads."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def wait_until(true):
 
 
 def fresh(code, **environment):
-    """What a new Python prints, as JSON."""
+    """Return what a new Python prints as JSON."""
     found = subprocess.run(
         [sys.executable, "-P", "-W", "ignore", "-c", code],
         env=os.environ | environment,
@@ -52,7 +52,7 @@ def fresh(code, **environment):
 
 
 def test_every_hand_off_is_done_once(split_over):
-    """Pieces left out, or done twice in a sum that is not idempotent, would be seen."""
+    """A piece left out or done twice would change the sum."""
     split_over(3)
     total = np.zeros(4 * 1024)
     rows = kernels.Rows.of([np.ones(total.size)], total.size, total.dtype)
@@ -80,7 +80,7 @@ def test_short_work_is_the_callers_alone():
     threads.set_num_threads(3)
     called = compiled.counts()
     try:
-        for size in (8193, 20_000, 60_000):  # several parts, but a few microseconds
+        for size in (8193, 20_000, 60_000):  # several parts of a few microseconds
             for _ in range(100):
                 assert compiled.square_sum(np.ones(size)) == size
         assert compiled.counts() == called
@@ -89,7 +89,7 @@ def test_short_work_is_the_callers_alone():
 
 
 def test_many_callers_of_one_pool(split_over):
-    """One has the threads, the others do their own work."""
+    """One caller has the threads, the others do their own work."""
     split_over(3)
     vectors = [np.full(ONES.size, 1.0 + i) for i in range(8)]
 
@@ -116,7 +116,7 @@ def test_one_thread_calls_no_other(split_over):
 
 
 def helpers():
-    """Directories of the pool's threads."""
+    """Return the /proc directories of the pool's threads."""
     found = []
     for task in os.scandir("/proc/self/task"):
         with open(f"{task.path}/comm") as comm:
@@ -141,7 +141,7 @@ def test_idle_threads_sleep(split_over, spin):
             assert square_sum() == ONES.size
             assert helpers()
             wait_until(lambda: {field(task, "State") for task in helpers()} == {"S"})
-            assert square_sum() == ONES.size  # and are woken
+            assert square_sum() == ONES.size  # wakes the threads
     finally:
         threads.set_spin(before)
 
@@ -240,7 +240,7 @@ def test_a_process_ends_while_threads_work_or_spin(spin):
 
 
 def test_threads_and_spin_by_the_environment(monkeypatch):
-    """And C is told of both, but for what is refused."""
+    """C is told of both settings, except refused ones."""
     told = []
     for name in ("_threads", "_spin", "_tell"):
         monkeypatch.setattr(threads, name, {"_threads": 0, "_spin": float("nan")}.get(name))
@@ -293,7 +293,7 @@ def test_threads_and_spin_by_the_environment(monkeypatch):
     ],
 )
 def test_threads_by_default(monkeypatch, tmp_path, own, files, expected):
-    """The processors of the affinity mask, or as many as a control group's time is worth."""
+    """By default: the processors of the affinity mask, or what a control group's quota allows."""
     if own is not None:
         (tmp_path / "own").write_text(own)
     for name, text in files.items():

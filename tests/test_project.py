@@ -1,4 +1,4 @@
-"""What the files beside the packages say of the project holds."""
+"""Statements about the project in the files beside the packages are true."""
 
 import ast
 import importlib
@@ -31,7 +31,7 @@ def read(name):
 
 
 def test_the_version_is_written_once():
-    """In the package; pyproject.toml says where, and the build reads it from there."""
+    """The package holds it, and the build reads it from there, as pyproject.toml says."""
     assert "version" in PROJECT["dynamic"]
     assert "version" not in PROJECT
     assert re.findall('^__version__ = "(.*)"$', read("fastgc/__init__.py"), re.M) == [
@@ -40,7 +40,7 @@ def test_the_version_is_written_once():
 
 
 def test_the_readme_on_pypi_names_links_in_full():
-    """Nothing else lies beside it there."""
+    """No other file lies beside it there."""
     try:
         text = metadata.metadata("gradient-coding").get_payload()
     except metadata.PackageNotFoundError:
@@ -78,7 +78,7 @@ def test_what_is_installed_is_what_the_project_says():
 
 
 def test_versions_that_are_supported():
-    """As the questions' page says them."""
+    """They are those that the page of questions names."""
     said = re.sub(r"\s+", " ", read("docs/faq.md"))
     pythons = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
     assert PROJECT["requires-python"] == f">={pythons[0]}"
@@ -112,7 +112,7 @@ def test_citation():
     released = re.search(rf"^## \[{fastgc.__version__}\] - (.*)$", read("CHANGELOG.md"), re.M)[1]
     assert re.findall("^date-released: (.*)$", text, re.M) == [released]
     assert f"license: {PROJECT['license']}" in text
-    # the papers that figures are reproduced of
+    # Papers whose figures are reproduced.
     for name in ("Halbawi", "Charalambides", "Mousavi Kalan", "Ozfatura", "Zhu"):
         assert text.count(f"family-names: {name}\n") == 1
     for name in re.findall(r"(?<=notes: )[\w, ]+$", text, re.M):
@@ -143,7 +143,7 @@ COMMANDS = [
 
 
 def there_is(path):
-    # what a source distribution leaves out is not missed there, nor what only Numba's tests make
+    # Not missed: what a source distribution leaves out, and what only Numba's tests make.
     return (
         (ROOT / path).exists()
         or path == ".numba_cache/"
@@ -166,7 +166,7 @@ def test_folders_of_the_guide_are_all_there_are():
 
 
 def shown(*words):
-    """What a command of Python says of itself."""
+    """Return the help of a command of Python."""
     done = subprocess.run(
         [sys.executable, *words, "--help"],
         cwd=ROOT,
@@ -181,7 +181,7 @@ def shown(*words):
 @pytest.mark.few(12)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_of_the_guide_exist(command):
-    """Their files, modules, extras and options do; what they do is tested elsewhere."""
+    """Their files, modules, extras and options exist; other tests cover what commands do."""
     words = [word for word in shlex.split(command) if not re.match(r"[A-Z_]+=", word)]
     program, *rest = words
     options = [word for word in rest if word.startswith("--")]
@@ -189,7 +189,7 @@ def test_commands_of_the_guide_exist(command):
         assert there_is(program)
         if (ROOT / program).exists():
             text = read(program)
-            # A case of bash, or one it compares with; of Python; a part of .ci/run.
+            # A case of bash or a comparison in it; an option in Python; a part of .ci/run.
             forms = ("{})", " = {} ]", '"{}"', "\n{}() {{")
             said = [word for word in rest if not word.isdigit()]
             assert all(any(f.format(word) in text for f in forms) for word in said)
@@ -210,7 +210,7 @@ def test_commands_of_the_guide_exist(command):
 
 def test_a_code_of_the_guide_is_checked_as_it_says():
     (command,) = (each for each in BLOCKS if "fastgc.testing.codes" in each)
-    command = ["-P", *shlex.split(command)[1:]]  # the installed one, and its kernels
+    command = ["-P", *shlex.split(command)[1:]]  # -P: the installed fastgc, with its kernels
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "engines run it: simulated" in done.stdout
@@ -220,7 +220,7 @@ def test_a_code_of_the_guide_is_checked_as_it_says():
 
 
 def imported(path):
-    """The names that a file imports from fastgc."""
+    """Yield the names that a file imports from fastgc."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fastgc"):
             yield from ((node.module, alias.name) for alias in node.names)
@@ -228,7 +228,7 @@ def imported(path):
 
 @pytest.mark.parametrize("folder", ["benches", "docs"])
 def test_what_is_imported_is_there(folder):
-    """Benchmarks run seldom, and some import within a function."""
+    """Benchmarks seldom run, and some import inside functions."""
     names = {name for path in (ROOT / folder).rglob("*.py") for name in imported(path)}
     missing = []
     for module, name in sorted(names):
@@ -236,13 +236,13 @@ def test_what_is_imported_is_there(folder):
             found = importlib.import_module(module)
             hasattr(found, name) or importlib.import_module(f"{module}.{name}")
         except ImportError as error:
-            if (error.name or "").startswith("fastgc"):  # and no package of others
+            if (error.name or "").startswith("fastgc"):  # other packages may be missing
                 missing.append((module, name))
     assert not missing
 
 
 def test_where_pickles_are_read():
-    """SECURITY.md says what is unpickled: what the master sends, and what ranks hand over."""
+    """SECURITY.md says what is unpickled: what the master sends, and what ranks exchange."""
     folder = Path(fastgc.__file__).parent
     sources = {
         str(path.relative_to(folder).with_suffix("")): path.read_text(encoding="utf-8")

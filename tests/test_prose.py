@@ -1,7 +1,7 @@
 """The README and the pages are written in plain sentences.
 
-Some habits make readers read a sentence twice. Those that a pattern finds without false alarms are
-found here, with the file, the line and what to write instead. Headings and code are not looked at.
+Some habits make readers read a sentence twice. If a pattern finds a habit without false alarms, the
+tests report file, line and what to write instead. They skip headings and code.
 """
 
 import re
@@ -13,7 +13,7 @@ pytest.importorskip("markdown_it")
 
 pytestmark = pytest.mark.any_backend
 
-# Patterns, and what to do. Those that begin with ^ are of a sentence's first words.
+# Patterns, and what to write instead. Those that begin with ^ match a sentence's first words.
 HABITS = {
     r"\b(?:is|are|was|were|be) had\b": "say who gets it, or how you get it",
     r"\b(?:is|are) waited for\b": "say who waits",
@@ -37,9 +37,9 @@ HABITS = {
 }
 LONGEST = 45  # words of a sentence
 
-# Pages as they are: quotations, and the words of papers.
+# Pages not checked, as they quote papers and old texts.
 LEFT_OUT = {"docs/changelog.md", "docs/papers.md"}
-# Still to be rewritten. The aim is that none is.
+# The files that are checked.
 FILES = [
     name
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -48,7 +48,7 @@ FILES = [
 
 
 def passages(text):
-    """Paragraphs, items and cells of tables, each with the line on which it begins."""
+    """Yield paragraphs, items and cells of tables, each with the line on which it begins."""
     heading = False
     for token, line in markdown(text):
         if token.type == "inline" and not heading:
@@ -66,7 +66,7 @@ def passages(text):
 
 
 def sentences(text):
-    """Sentences without markup, each in one line, and the line on which it begins."""
+    """Yield sentences without markup, each as one line, with the line on which it begins."""
     for line, passage in passages(text):
         plain = re.sub(r"`[^`]*`|\$[^$]*\$", lambda m: "X" + "\n" * m[0].count("\n"), passage)
         plain = re.sub(r"!?\[([^]]*)\]\([^)]*\)|\*+", r"\1", plain)
@@ -77,7 +77,7 @@ def sentences(text):
 
 
 def habits(text):
-    """Lines, what stands there, and what to write instead."""
+    """Yield the lines of habits, what stands there, and what to write instead."""
     for line, sentence in sentences(text):
         for pattern, advice in HABITS.items():
             flags = re.I if not pattern.startswith("^") else 0

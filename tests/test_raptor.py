@@ -1,4 +1,4 @@
-"""Batched raptor codes: their degrees, peeling against its definition, and what is promised."""
+"""Batched raptor codes: their degrees, peeling by its definition, and their promises."""
 
 from fractions import Fraction
 
@@ -26,7 +26,7 @@ def test_degrees_are_a_distribution_and_those_of_the_paper(missing):
 
 
 def peeled(sums, batches):
-    """What can be had by taking known batches away from sums, by the definition."""
+    """Return the batches found by subtracting known ones from sums, by definition."""
     known = set()
     while True:
         new = {next(iter(left)) for s in sums if len(left := set(s) - known) == 1}
@@ -57,7 +57,7 @@ def test_peeling(seed):
     assert known.tolist() == peeled(sums, code.batches)
     decoded = vector @ B[survivors]
     np.testing.assert_allclose(decoded, np.repeat(known, np.diff(code.scheme.cuts)), atol=1e-9)
-    # least squares are at least as good, and are what the rows ask for
+    # Least squares are at least as good, and satisfy the rows.
     np.testing.assert_array_equal(code.decoding_vector(survivors, "peeling"), vector)
     best = np.linalg.lstsq(B[survivors].T, np.ones(code.k))[0]
     least = np.linalg.norm(best @ B[survivors] - 1) / np.sqrt(code.k)
@@ -66,14 +66,14 @@ def test_peeling(seed):
 
 
 def test_batches_are_those_of_the_paper():
-    # b = ceil(1 / log(n / s)) + 1 partitions in each
+    # Each batch has b = ceil(1 / log(n / s)) + 1 partitions.
     for n, s, b in ((200, 100, 3), (200, 20, 2), (200, 150, 5), (200, 0, 1)):
         assert RaptorCode(n, wait=n - s).batches == n // b
 
 
 def test_hardly_more_is_missing_than_was_asked_for():
-    # The guarantee is one of probability, for large n: here of 40 draws of 400 workers. What is
-    # simulated is the part of batches that peeling does not give.
+    # The guarantee is a probability for large n; here, 40 draws of 400 workers. The simulation
+    # gives the part of batches that peeling does not find.
     for missing, s in ((0.05, 200), (0.1, 200), (0.1, 80)):
         left = []
         for seed in range(40):
@@ -114,7 +114,7 @@ def test_errors_say_what_is_possible(arguments, says):
 
 
 def test_many_workers_take_no_matrix(monkeypatch):
-    """The vector of 20,000 workers, whose matrix would take 1 GB; least squares all the same."""
+    """20,000 workers, whose matrix would take 1 GB, still get the least-squares vector."""
     monkeypatch.setattr(IncidenceScheme, "equations", refused)
     monkeypatch.setattr(Scheme, "row", refused)
     code = RaptorCode(20_000, wait=19_000, missing=0.05)
@@ -128,7 +128,7 @@ def test_many_workers_take_no_matrix(monkeypatch):
     came = np.zeros(code.n, dtype=bool)
     came[F] = True
     slope = np.bincount(line, left[held], code.n)[came]
-    assert np.linalg.norm(slope) < 1e-9 * np.sqrt(code.k)  # nothing is nearer
+    assert np.linalg.norm(slope) < 1e-9 * np.sqrt(code.k)  # no vector is nearer
     assert code.residual(F) == pytest.approx(np.linalg.norm(left) / np.sqrt(code.k))
 
 

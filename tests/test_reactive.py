@@ -1,4 +1,4 @@
-"""Reactive redundancy: what fails is computed by others in the same round, and only that."""
+"""Reactive redundancy: others compute failed shares in the same round, and only these."""
 
 import itertools
 import math
@@ -30,9 +30,9 @@ def weigh(theta, shard, out):
 
 
 class Game:
-    """A round of `Dues` whose workers do what they are told, one event after another.
+    """A round of `Dues` that a list of moves drives, one event after another.
 
-    Workers are silent, one by one, from some event on: dead, which the master hears of, or hung.
+    From some event on, workers fall silent: dead, which the master notices, or hung.
     """
 
     def __init__(self, n, holders):
@@ -41,7 +41,7 @@ class Game:
         self.holders = [scheme.holders_of(i) for i in range(n)]
 
     def play(self, moves):
-        """Play these moves; what can happen next, and the shares that came, of whom."""
+        """Play these moves; return what can happen next, and the shares that came and from whom."""
         dues, now = Dues(self.holders, 1.0), 0.0
         dues.begin(now, asks=True)
         sent, silent, dead, owed, came = set(), set(), set(), [], []
@@ -80,7 +80,7 @@ class Game:
         return able
 
     def all_rounds(self, spare, moves=()):
-        """Every order of events of a round in which so many workers fail; how many there are."""
+        """Play all orders of events of a round in which `spare` workers fail; return the count."""
         able = self.play(moves)
         came, missing, silent = self.came, self.missing, self.silent
         assert len(set(came)) == len(came), f"a share counts twice: {moves}"
@@ -95,14 +95,14 @@ class Game:
 
 
 def test_every_order_of_failures_ends_with_each_share_once():
-    """The claim: up to s workers may die or hang, at any moment, also when they were asked."""
+    """The claim: up to s workers may die or hang at any moment, even after they were asked."""
     assert Game(2, 2).all_rounds(1) > 20
     assert Game(3, 2).all_rounds(1) > 500
     assert Game(3, 3).all_rounds(much(2, 1)) > 500
 
 
 def test_a_round_with_more_failures_is_not_always_lost():
-    """Those that fail may be holders of nothing in common."""
+    """The failed workers may hold nothing in common."""
     game = Game(4, 2)
     moves = [("dies", 0), ("dies", 2), ("sends", 1), ("sends", 3)]
     assert game.play([*moves, ("answers", 1), ("answers", 3)]) == []
@@ -110,7 +110,7 @@ def test_a_round_with_more_failures_is_not_always_lost():
 
 
 def test_the_least_makespan_decides_who_is_asked():
-    """Neighbours 0 and 1 die: worker 2 holds both shares, worker 3 that of 1 alone."""
+    """Neighbours 0 and 1 die: worker 2 holds both shares, worker 3 only that of worker 1."""
     dues = Dues([[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 0], [4, 0, 1]], 1.0)
     dues.begin(0.0, asks=True)
     for worker in (2, 3, 4):
@@ -127,16 +127,16 @@ def test_a_holder_is_asked_for_one_share_at_a_time_and_for_none_again():
     dues.elapse(1.0)
     [(worker, what)] = dues.questions()
     assert (worker, what) == (2, Share(0))
-    assert dues.answers(2, what, 1.1, has=False) is None  # it has lost it
+    assert dues.answers(2, what, 1.1, has=False) is None  # the worker has lost the share
     [(worker, what)] = dues.questions()
     assert (worker, what) == (2, Share(1))
     assert dues.answers(2, what, 1.2, has=True) == 1
-    assert dues.questions() == []  # not for share 0 again
+    assert dues.questions() == []  # share 0 is not asked for again
     dues.came(1, 1.3)
     assert dues.questions() == [(1, Share(0))]
     assert dues.missing == {0, 3}
 
-    dues = Dues([[0, 2], [1, 2], [2, 3], [3, 2]], 1.0)  # worker 3 is done, and of no use
+    dues = Dues([[0, 2], [1, 2], [2, 3], [3, 2]], 1.0)  # worker 3 is done, but cannot help
     dues.begin(0.0, asks=True)
     dues.came(2, 0.1)
     dues.came(3, 0.1)
@@ -161,13 +161,13 @@ def test_who_does_not_answer_is_asked_no_more_and_still_counts():
     assert dues.questions() == [(2, Share(0))]
     dues.elapse(dues.due)
     assert dues.questions() == []
-    assert dues.due == math.inf  # all were asked
-    assert dues.answers(1, what, 9.0, has=True) == 0  # the first one after all
+    assert dues.due == math.inf  # everybody was asked
+    assert dues.answers(1, what, 9.0, has=True) == 0  # the first worker answers after all
     assert not dues.missing
 
 
 def test_the_deadline_follows_recent_rounds():
-    """Twice the median of the time until all shares but s had come; at once in the first round."""
+    """It is twice the median time until all but s shares came, and exists from the first round."""
     dues = Dues([[0, 1], [1, 2], [2, 3], [3, 0]], "auto")
     assert dues.seconds == math.inf
     for number, late in enumerate((1.0, 3.0, 2.0, 50.0)):
@@ -210,7 +210,7 @@ def test_a_round_decodes_what_others_computed_to_the_last_bit():
                 assert not rnd.ready
                 shared = messages[what.worker].copy()
                 assert rnd.hear(worker, what, shared).tolist() == [what.worker]
-                shared[:] = np.nan  # the worker answers the next one in the same memory
+                shared[:] = np.nan  # the worker reuses this memory for its next answer
         assert rnd.ready
         assert rnd.costs.asks == 2
         assert sorted(rnd.survivors.tolist()) == [0, 1, 2, 3, 4]
@@ -220,7 +220,7 @@ def test_a_round_decodes_what_others_computed_to_the_last_bit():
         np.testing.assert_array_equal(rnd.gradient(), again.gradient())
         np.testing.assert_allclose(rnd.gradient(), plain.gradient(), rtol=1e-13)
         assert rnd.wants(failed[0])
-        rnd.receive(failed[0], np.full(7, 1e9))  # it is back, and late
+        rnd.receive(failed[0], np.full(7, 1e9))  # the failed worker is back, but late
         np.testing.assert_array_equal(rnd.gradient(), again.gradient())
 
 
@@ -231,7 +231,7 @@ def test_answers_that_do_not_fit_are_none():
     rnd.straggles(0)
     rnd.receive(1, np.ones(2))
     [(worker, what)] = rnd.questions()
-    assert rnd.hear(worker, Share(0), np.ones(2)).size == 0  # another question, of another round
+    assert rnd.hear(worker, Share(0), np.ones(2)).size == 0  # an answer from another round
     assert rnd.hear(worker, what, np.ones(3)).size == 0
     assert rnd.questions() == []  # worker 1 is not asked again
     rnd.receive(2, np.ones(2))
@@ -249,7 +249,7 @@ def test_what_a_round_requires():
     with pytest.raises(NotDecodableError, match=r"partitions of workers \[1\]"):
         rnd.require(np.array([0, 3]))
     rnd.receive(2, np.ones(1))
-    rnd.straggles(2)  # after its own share came
+    rnd.straggles(2)  # its own share has come
     rnd.straggles(1)
     rnd.require(np.array([0, 1, 2, 3]))  # worker 1 is back
     with pytest.raises(NotDecodableError, match=r"partitions of workers \[1\]"):
@@ -296,7 +296,7 @@ def test_who_holds_what():
 
 
 def test_whoever_is_silent_the_simulated_round_is_exact():
-    """Every set of up to s workers that never answer, in every pair of rounds."""
+    """For every set of up to s workers that never answer, in every pair of rounds."""
     code = fastgc.Reactive(4, 6, holders=3)
     shards, out = list(np.arange(1.0, 7.0)), np.empty(3)
     sets = [F for s in range(3) for F in itertools.combinations(range(4), s)]
@@ -318,11 +318,11 @@ def test_a_late_owner_counts_if_it_comes_first():
     code, out = fastgc.Reactive(4, holders=2, deadline=1.5), np.empty(1)
     delays = Delays(*[[late, 0.0, 0.0, 0.0] for late in (0.7, 1.9, 0.7)])
     with SimulatedCluster(code, [1.0, 2.0, 4.0, 8.0], weigh, 1, delays=delays, cost=1.0) as cluster:
-        report = cluster.step(np.ones(1), out)  # asked at 1.5, it would take until 2.5
+        report = cluster.step(np.ones(1), out)  # asked at 1.5, a holder would take until 2.5
         assert (report.wait_seconds, report.asks, out[0]) == (1.7, 1, 15.0)
         report = cluster.step(np.ones(1), out)
         assert (report.wait_seconds, report.asks, out[0]) == (2.5, 1, 15.0)
-        report = cluster.step(np.ones(1), out)  # worker 0 was not heard: its share is asked for
+        report = cluster.step(np.ones(1), out)  # worker 0 was silent, so its share is asked for
         assert (report.wait_seconds, report.asks, out[0]) == (1.7, 1, 15.0)
 
 
@@ -337,7 +337,7 @@ def test_too_many_failures_are_named():
 
 
 class Sampled:
-    """A model of which engines and simulations draw the same."""
+    """A delay model from which engines and simulations draw the same."""
 
     def __init__(self, model):
         self.model, self.per = model, model.per
@@ -387,7 +387,7 @@ def test_rounds_can_be_followed():
 
 @pytest.mark.parametrize("dtype", [None, np.float16])
 def test_a_worker_killed_in_a_round_costs_no_round(tmp_path, dtype):
-    """Also the second one, which was asked for what the first owed."""
+    """A second worker is killed, too, that was asked for the first one's share."""
     code = fastgc.Reactive(4, 8, holders=3)
     shards, out = list(np.arange(1.0, 9.0)), np.empty(5, np.float32)
     orders = {1: [3], 2: [0, 6], 3: [2, 3]}
@@ -425,9 +425,9 @@ def test_without_failures_it_is_uncoded():
 
 
 def test_recorded_times_are_simulated():
-    """A worker that was gone in one of ten rounds costs a deadline and a share in these.
+    """A worker that was gone in one of ten rounds costs a deadline and a share in these rounds.
 
-    No deadline, if it was gone in the round before as well.
+    It costs no deadline if it was gone in the round before as well.
     """
     times = np.full((10, 4), 1.0)
     times[7, 2] = 1000.0
@@ -457,7 +457,7 @@ def test_the_mean_exists_where_a_share_comes_from_anybody():
 
 
 def test_plan_says_reactive_where_deaths_are_rare_and_not_where_workers_are_slow():
-    """With room for three shares each, workers that finish what they are at, as engines have it."""
+    """Workers have room for three shares each, and finish what they are at, as on engines."""
     usual = ShiftedExponential(shift=0.01, rate=1000.0, per="round")
     gone = ShiftedExponential(shift=10.0, rate=1.0, per="round")
     how = {"cost": 0.1, "memory": 3, "interrupted": False, "rounds": much(2000, 500)}

@@ -1,4 +1,4 @@
-"""Python and commands of the README run; its figures come from a command that it names."""
+"""The README's Python and commands run; its figures come from a command that it names."""
 
 import importlib.util
 import re
@@ -26,7 +26,7 @@ def section(title):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder to work in, with the files that blocks are whose first line names one."""
+    """A folder to work in, with files made of blocks whose first line names a file."""
     for block in blocks("python"):
         if named := re.match(r"# (\w+\.py)\n", block):
             (tmp_path / named[1]).write_text(block, encoding="utf-8")
@@ -40,7 +40,7 @@ def test_examples_run(folder, capsys):
     names = {}
     for block in blocks("python"):
         if not re.match(r"# \w+\.py\n", block):
-            exec(block, names)  # one after the other; some check what they computed
+            exec(block, names)  # in order; some blocks check their results
     everything = [np.random.default_rng(j).standard_normal(1000) for j in range(80)]
     np.testing.assert_allclose(names["gradient"], np.sum(everything, axis=0), atol=1e-10)
     assert capsys.readouterr().out.startswith("Trust(relative_error=")
@@ -58,7 +58,7 @@ def test_the_pytorch_script_runs(folder):
 
 @pytest.mark.long
 def test_the_table_of_times_is_what_the_command_prints(tmp_path):
-    """The calls, in that order, and times that are read as such; no times are compared here."""
+    """The calls come in this order with readable times; times are not compared here."""
     text = section("How fast?")
     (command,) = blocks("sh", text)
     program, script = command.split()
@@ -90,7 +90,7 @@ def test_loop_that_numba_compiles():
 
     example = nb.__doc__.partition("::\n\n")[2]
     assert "@numba.njit" in example
-    exec(re.sub("^    ", "", example, flags=re.M), {})  # which checks what it computed
+    exec(re.sub("^    ", "", example, flags=re.M), {})  # it checks its results
 
 
 def test_quick_start_is_two_commands():
@@ -100,7 +100,7 @@ def test_quick_start_is_two_commands():
 
 
 def run(command, folder):
-    """Standard output of a README's command, in a folder."""
+    """Return the output of a README's command, run in a folder."""
     program, *words = shlex.split(command)
     words = words if program == "python" else ["-m", program, *words]
     done = subprocess.run(
@@ -115,13 +115,13 @@ def run(command, folder):
 def test_own_code_on_the_command_line(command, folder):
     extra = {"python": "--engines simulated", "fastgc train": "--engine simulated"}
     words = next((words for begin, words in extra.items() if command.startswith(begin)), "")
-    shown = run(f"{command} {words}", folder)  # where a table folds a long name, by its beginning
+    shown = run(f"{command} {words}", folder)  # a table folds long names: compare beginnings
     assert "RandomShifts(" in shown or "mycode:" in shown
 
 
 @pytest.mark.long
 def test_precision_is_as_the_command_says(tmp_path):
-    """Each figure within a factor of ten: machines round differently. Times are not compared."""
+    """Figures agree within a factor of ten, as machines round differently; times are skipped."""
     text = section("How precise?")
     (command,) = blocks("sh", text)
     said = [line for line in text.splitlines() if line.startswith("|")]

@@ -1,6 +1,6 @@
-"""CONTRIBUTING.md's recipes, carried out in a copy of fastgc: nothing but what they name is needed.
+"""CONTRIBUTING.md's recipes, carried out in a copy of fastgc: they name all files that they need.
 
-A recipe that names too little fails here, and one that names a file for nothing does with --long.
+A recipe that names too few files fails here; one that names too many fails with --long.
 """
 
 import importlib.util
@@ -25,7 +25,7 @@ PACKAGE = Path(fastgc.__file__).parent
 
 
 def recipe(heading):
-    """The section of the guide, or a skipped test if there is none."""
+    """Return the guide's section, or skip the test if there is none."""
     _, found, rest = GUIDE.partition(f"\n## {heading}\n")
     if not found:
         pytest.skip(f"CONTRIBUTING.md has no recipe for {heading!r}")
@@ -33,11 +33,11 @@ def recipe(heading):
 
 
 def named(heading):
-    """The files of fastgc that a recipe names, and those that stand in a folder that it names."""
+    """Return the files of fastgc that a recipe names, and those in folders that it names."""
     return set(re.findall(r"`(fastgc/[\w/.]*)`", recipe(heading)))
 
 
-# An editable installation finds fastgc before PYTHONPATH is looked at.
+# Before PYTHONPATH counts, an editable installation would find fastgc.
 FIRST = """
 import sys
 found = [each for each in sys.meta_path if "fastgc" in getattr(each, "known_source_files", ())]
@@ -47,9 +47,9 @@ sys.meta_path[:] = [each for each in sys.meta_path if each not in found]
 
 @pytest.fixture
 def copy(tmp_path):
-    """A copy of fastgc to change, with what it has compiled, wherever that is installed.
+    """A copy of fastgc to change, with its compiled extension, wherever that is installed.
 
-    And with Python's own files of that: a process that has to compile all takes seconds.
+    It keeps Python's bytecode, too: compiling all modules takes a process seconds.
     """
     shutil.copytree(PACKAGE, tmp_path / "fastgc")
     for folder in kernels.__path__:
@@ -60,7 +60,7 @@ def copy(tmp_path):
 
 
 def run(copy, *arguments):
-    """Run Python on the copy; what it prints."""
+    """Run Python on the copy, and return what it prints."""
     around = os.environ | {"PYTHONPATH": str(copy)}
     around.pop("FASTGC_TEST_INSTALLED", None)  # the copy is not what is installed
     done = subprocess.run(
@@ -70,7 +70,7 @@ def run(copy, *arguments):
 
 
 def edit(path, *changes):
-    """Put one text in place of another, which is there."""
+    """Replace texts that a file must contain."""
     text = path.read_text(encoding="utf-8")
     for before, after in changes:
         text, count = re.subn(before, after, text, count=1)
@@ -79,7 +79,7 @@ def edit(path, *changes):
 
 
 def beside(path, old, new):
-    """Have a file name one thing wherever, a line each, it names another."""
+    """After each line of a file that names `old`, insert the line with `new`."""
     found = path.read_text(encoding="utf-8").splitlines(keepends=True)
     assert any(re.search(rf"\b{old}\b", line) for line in found)
     twice = []
@@ -94,7 +94,7 @@ def beside(path, old, new):
 
 
 def old_file(name):
-    """A class's file, by their names."""
+    """Return a class's file, by its name."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
@@ -137,7 +137,7 @@ class EvenShifts(Code):
 
 
 def make_code(copy, *, without=None):
-    """Add a code by what the recipe names."""
+    """Add a code, changing only files that the recipe names."""
     files = {
         "fastgc/codes/": lambda: (copy / "fastgc/codes/even_shifts.py").write_text(SHIFTS),
         "fastgc/codes/__init__.py": lambda: beside(
@@ -163,7 +163,7 @@ def make_code(copy, *, without=None):
 
 
 def code_is_known(copy):
-    """Whether it is found by its name and its class, conforms, and stands in plans."""
+    """Whether the code is found by name and class, conforms, and is in plans."""
     asked = (
         "import fastgc; print(fastgc.EvenShifts, fastgc.codes.EvenShifts);"
         "print(fastgc.codes.make('even', 6, stragglers=2));"
@@ -187,7 +187,7 @@ def test_a_code_is_added_by_the_files_that_the_guide_names(copy):
 
 
 def test_codes_stand_in_the_files_that_the_guide_names():
-    """All that name one code, of fastgc and of the API's pages, but for figures made with it."""
+    """The guide names all files of fastgc and API pages that name a code, except figures of it."""
     found = {
         str(path.relative_to(ROOT))
         for folder, kind in (("fastgc", "*.py"), ("docs/api", "*.rst"))
@@ -232,7 +232,7 @@ def test_an_engine_is_added_by_the_files_that_the_guide_names(copy):
     [command] = re.findall(r"```sh\n(.*)\n```", recipe("Adding an engine"))
     conforms = command.replace("fastgc.engines:LocalCluster", "fastgc.engines.again:AgainCluster")
     conforms = conforms.split()[1:]
-    if not strength.LONG:  # some of the checks: it is an engine for which all are made elsewhere
+    if not strength.LONG:  # only some checks: other tests make all of them for this engine
         assert conforms[:-1] == ["-m", "fastgc.testing.engines"]
         some = "from fastgc.testing import engines; del engines.CHECKS[3:]; engines._main"
         conforms = ["-c", f"{some}({conforms[-1]!r})"]
@@ -245,7 +245,7 @@ def test_the_engine_to_learn_from_is_the_shortest():
     texts = {
         name: (PACKAGE / "engines" / f"{name}.py").read_text("utf-8")
         for name in engines.ENGINES
-        if name != "simulated"  # which needs no transport
+        if name != "simulated"  # it needs no transport
     }
     shortest = min(texts, key=lambda name: texts[name].count("\n"))
     assert example == f"fastgc/engines/{shortest}.py"
@@ -292,7 +292,7 @@ KERNELS.append(_add_multiple())
 
 
 def test_a_kernel_is_added_by_the_files_that_the_guide_names(copy):
-    """Those in Python: nothing is compiled here, and NumPy's function serves for C's."""
+    """This covers files in Python; nothing is compiled here, so NumPy's function stands for C's."""
     pytest.importorskip("numba")
     shutil.copytree(ROOT / "tests", copy / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", copy)
@@ -311,7 +311,7 @@ def test_a_kernel_is_added_by_the_files_that_the_guide_names(copy):
         status, said = run(copy, "-m", "pytest", *tests, *under)
         assert status == 0, said
         assert re.search(rf"\[{name}-.* PASSED", said), said
-    names = ["numpy", "numba"]  # for C NumPy's serves
+    names = ["numpy", "numba"]  # NumPy's function stands for C's
     places = "".join(f", kernels.{name}.add_multiple.__module__" for name in names)
     asked = f"from fastgc import kernels; print({places[2:]})"
     modules = " ".join(f"fastgc.kernels.{name}.combine" for name in names)
@@ -319,7 +319,7 @@ def test_a_kernel_is_added_by_the_files_that_the_guide_names(copy):
 
 
 def house():
-    """What benches/house.py finds in this checkout."""
+    """Return what benches/house.py finds in this checkout."""
     spec = importlib.util.spec_from_file_location("house", ROOT / "benches" / "house.py")
     sys.modules["house"] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -335,7 +335,7 @@ def test_the_kernel_that_the_guide_shows_is_in_the_five_files_that_it_names():
 @pytest.mark.long
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="history says which kernel came last")
 def test_the_last_kernel_stands_where_the_guide_says():
-    """Every file that names it lies where one does that the recipe names."""
+    """Every file that names the kernel lies in a place that the recipe names."""
     _, files = house().kernel(None)
     places = re.findall(r"`((?:fastgc|csrc|tests)/[\w/.]*)`", recipe("Adding a kernel"))
     folders = {Path(place).parent for place in places}
@@ -350,7 +350,7 @@ ABOVE = re.search(r"`(above: .*?)`", GUIDE, re.DOTALL)
 
 
 def test_an_option_is_added_by_the_file_that_the_guide_names(copy):
-    """By the line that the guide shows, and one that does what the help says."""
+    """It takes the line that the guide shows, and one that does what the help says."""
     pytest.importorskip("typer")
     assert named("Adding an option") == {
         f"fastgc/cli/{name}.py" for name in ("stability", "options", "sizes", "times", "output")

@@ -1,4 +1,4 @@
-"""Tables of recorded times, from files of all kinds."""
+"""Tables of recorded times are read from files of all kinds."""
 
 import importlib.util
 import json
@@ -19,7 +19,7 @@ TIMES = np.random.default_rng(0).random((7, 4))
 
 
 def write(path, times, names=None):
-    """Write a table as what the end of its name says."""
+    """Write a table in the format of its name's suffix."""
     if path.suffix == ".npy":
         np.save(path, times)
     elif path.suffix == ".npz":
@@ -62,14 +62,14 @@ def test_a_column_that_numbers_rounds_is_left_out(tmp_path, kind, first):
     write(path, TIMES, list("abcd"))
     assert Empirical.read(path) == Empirical(TIMES)
     path = tmp_path / f"other{kind}"
-    write(path, TIMES, ["w0", first, "w2", "w3"])  # elsewhere it is a name as any other
+    write(path, TIMES, ["w0", first, "w2", "w3"])  # in another column it is an ordinary name
     assert Empirical.read(path) == Empirical(TIMES)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        ",0,1,2\n0,3,4,5\n1,6,7,8\n",  # as pandas writes
+        ",0,1,2\n0,3,4,5\n1,6,7,8\n",  # as pandas writes it
         '# of a cluster\n\n"","a, b",c,d\n0,3,4,5\n\n1,6,7,8\n',
         "3;4;5\n6;7;8",
         "a;b;c\r\n3;4;5\r\n6;7;8\r\n",
@@ -136,7 +136,7 @@ def test_arrays_that_are_refused(tmp_path, array, says):
     for name in ("a.npy", "a.npz"):
         with pytest.raises(ValueError, match=says):
             Empirical.read(tmp_path / name)
-    # objects would be unpickled, which runs what a file says
+    # Objects would be unpickled, which runs code from the file.
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match=r"objects\.npy is no "):
         Empirical.read(tmp_path / "objects.npy")
@@ -202,7 +202,7 @@ def test_lines_are_read_to_the_last_bit(tmp_path_factory, rows):
 
 
 def test_whole_rounds_are_kept(tmp_path):
-    """Of two workers one is always late, and never the same: drawn apart, both often are."""
+    """One of two workers is always late, in turns; drawn independently, both often would be."""
     path = tmp_path / "times.csv"
     path.write_text("1,9\n9,1\n" * 5)
     model = parse(f"empirical:{path}")

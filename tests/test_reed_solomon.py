@@ -1,4 +1,4 @@
-"""Reed-Solomon codes against their definition: Algorithms 1, 2 and 4 written out, and the truth."""
+"""Reed-Solomon codes agree with Algorithms 1, 2 and 4, written out here, and decode exactly."""
 
 import itertools
 import math
@@ -57,7 +57,7 @@ def valid(n_most, k_most):
 
 
 def holds_ones(rows):
-    """Whether the row of ones is in the span of these rows."""
+    """Whether these rows span the row of ones."""
     if not len(rows):
         return False
     solution = np.linalg.lstsq(rows.T, np.ones(rows.shape[1]), rcond=None)[0]
@@ -123,7 +123,7 @@ def test_load_is_the_smallest_that_tolerates():
 
 @pytest.mark.parametrize("clusters", [1, "auto"])
 def test_matrix_of_large_codes_in_extended_precision(clusters):
-    """Entries tau against 40 digits; the column weight is far beyond one run of factors."""
+    """Entries of tau agree to 40 digits; column weights far exceed one run of factors."""
     code = ReedSolomon(150, stragglers=70, clusters=clusters)
     dense = code.matrix()
     m = 150 // code.scheme.clusters
@@ -155,7 +155,7 @@ def test_clusters_are_codes_of_their_own():
     assert code.stragglers >= 3
     mask = code.matrix() != 0
     assert mask.sum(axis=1).max() == code.load
-    # no partition is shared between clusters, and all clusters are nearly equal
+    # Clusters share no partition, and are nearly equal.
     sizes = [c.m for c in code.scheme._clusters]
     assert max(sizes) - min(sizes) <= 1
     ends = np.cumsum([0, *sizes])
@@ -215,10 +215,10 @@ def test_every_survivor_set_decodes_or_says_what_is_missing(backend):
         good = {survivors for survivors in sets if code.decodable(survivors)}
         spanning = {survivors for survivors in sets if holds_ones(dense[list(survivors)])}
         assert good <= spanning
-        # One set short of the promise fails: eq. (2) holds with equality.
+        # Some set of one message fewer fails: eq. (2) holds with equality.
         assert any(len(survivors) == code.threshold - 1 for survivors in set(sets) - spanning)
-        # a_F G_F = (1, 0, ..., 0) has no solution of weight below f. Where B has the rank f of
-        # G, that is a_F B_F = 1; where columns coincide, smaller sets span by accident.
+        # a_F G_F = (1, 0, ..., 0) has no solution of weight below f. If B has the rank f of G,
+        # this is a_F B_F = 1; if columns coincide, smaller sets may span by chance.
         if np.linalg.matrix_rank(dense) == sum(c.m - c.tolerance for c in code.scheme._clusters):
             assert good == spanning
             exact += 1
@@ -267,7 +267,7 @@ def test_random_codes(n, data, dtype, clusters, packed):
     gradient = code.decode(survivors, messages, p=p)
     assert gradient.dtype == dtype
     truth = partials.astype(np.clongdouble).sum(axis=0)
-    # what the code says of itself must hold
+    # The code's trust must hold.
     trusted = code.trust(survivors, dtype).relative_error
     allowed = 30 * trusted * np.sqrt(k) * np.abs(partials).max()
     assert np.abs(gradient - truth).max() <= allowed
@@ -284,7 +284,7 @@ def test_methods_agree(clusters):
             survivors = rng.permutation(n)[:size]
             methods = [m for m in code.scheme.methods if m != "natural" or size < 40]
             methods = [m for m in methods if m not in ("auto", "near-exact")]
-            if size > code.threshold or code.scheme.clusters > 1:  # then it has a choice
+            if size > code.threshold or code.scheme.clusters > 1:  # then the code can choose
                 methods.remove("spread")
             vectors = {m: code.decoding_vector(survivors, m) for m in methods}
             for method, vector in vectors.items():
@@ -302,7 +302,7 @@ def test_no_stragglers_means_one_over_n():
 @pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 @pytest.mark.parametrize("method", ["locator", "lookup", "fft"])
 def test_thousands_of_factors(method):
-    """Two arcs of stragglers: products pass e^-1200 on the way to a result within doubles."""
+    """With two arcs of stragglers, products pass e^-1200 on the way to a normal double."""
     n = 8192
     lost = [*range(900), *range(4100, 5100)]
     code = ReedSolomon(n, stragglers=1900, root=1)
@@ -314,13 +314,13 @@ def test_thousands_of_factors(method):
         for i in (900, 905, 2500, 4099, 5100, 7000, n - 1):
             sizes = [log_sine[(i - j) % n - 1] for j in lost]
             if method != "lookup":
-                # some order of the factors, and the tables' own, leaves the range of doubles
+                # Some orders of factors, the tables' own among them, leave the range of doubles.
                 assert mpmath.fsum(sizes[:900]) < -745 or i not in (900, 905, n - 1)
             angle = sum(2 * ((i - j) % n) - n for j in lost) % (4 * n)
             size = mpmath.exp(mpmath.fsum(sizes) - mpmath.log(n))
             expected = complex(size * mpmath.expjpi(mpmath.mpf(angle) / (2 * n)))
             got = vector[np.searchsorted(survivors, i)]
-            # logarithms are rounded relative to their largest sum, factors one by one
+            # Logarithms round relative to their largest sum, factors one by one.
             assert abs(got / expected - 1) < (1e-9 if method == "fft" else 1e-12)
             checked += 1
     assert checked == 7
@@ -335,7 +335,7 @@ def test_beyond_doubles_is_an_error(method):
 
 
 def test_figures_promised_for_256_workers():
-    """Relative error in float64, 32 stragglers of 256, over 200 random survivor sets."""
+    """The figures are relative errors in float64, for 200 random sets of 32 stragglers of 256."""
     rng = np.random.default_rng(11)
     errors = {}
     for clusters in (1, "auto"):
@@ -376,7 +376,7 @@ def test_pickle_and_repr_make_the_same_code():
         ReedSolomon(12, 17, stragglers=2, packed=False, root=5),
         ReedSolomon(12, load=3, clusters="auto"),
     ):
-        code.decoding_vector(range(12))  # with its tables made
+        code.decoding_vector(range(12))  # makes its tables
         for again in (pickle.loads(pickle.dumps(code)), eval(repr(code))):
             assert repr(again) == repr(code)
             np.testing.assert_array_equal(again.matrix(), code.matrix())
@@ -429,7 +429,7 @@ def test_bad_survivors(survivors, error, says):
     for method in ReedSolomonScheme.methods:
         with pytest.raises(error, match=says):
             code.decoding_vector(survivors, method)
-        code.decoding_vector(range(8), method)  # and it still works
+        code.decoding_vector(range(8), method)  # the code still works
 
 
 @pytest.mark.any_backend
@@ -465,7 +465,7 @@ def test_docstring_example():
 @pytest.mark.any_backend
 @pytest.mark.parametrize("direct", [0, DIRECT])
 def test_sums_along_rows_are_those_of_every_row(direct, monkeypatch):
-    """For every small cluster, term by term and by transforms; some larger, of two weights."""
+    """For every small cluster, term by term and by transforms; for larger ones of two weights."""
     monkeypatch.setattr("fastgc.coding.clusters.DIRECT", direct)
     rng = np.random.default_rng(0)
     sizes = [(m, k, w) for m in range(1, 10) for k in range(1, 12) for w in range(1, k + 1)]
@@ -473,7 +473,7 @@ def test_sums_along_rows_are_those_of_every_row(direct, monkeypatch):
         if m * w < k:
             continue
         cluster = Cluster(3, 5, m, k, w, 1)
-        wide = rng.integers(2)  # of values that transforms would lose the smallest of
+        wide = rng.integers(2)  # a range of values so wide that transforms lose the smallest
         values = {d: rng.uniform(0.5, 2, d) ** (1 + 40 * wide) for d in cluster.weights}
         found = sum(cluster.totals(d, values[d]) for d in cluster.weights)
         for worker in range(m):
@@ -486,17 +486,17 @@ def test_sums_along_rows_are_those_of_every_row(direct, monkeypatch):
 
 
 def test_clusters_share_by_speed():
-    """Six fast and six slow workers, s = 1: three to a cluster, of which two are waited for."""
+    """Six fast and six slow workers, s = 1, in clusters of three that wait for two."""
     code = ReedSolomon(12, 60, stragglers=1, clusters=4, speeds=[4] * 6 + [1] * 6)
-    assert code.scheme.loads.tolist() == [16] * 6 + [4] * 6  # 24, 24, 6, 6 partitions, twice each
+    assert code.scheme.loads.tolist() == [16] * 6 + [4] * 6  # clusters of 24, 24, 6, 6 partitions
     assert code.stragglers == 1
-    # one of a cluster straggles: it is the second of three that counts
+    # One worker of a cluster may straggle, so the second of three counts.
     code = ReedSolomon(6, 36, stragglers=1, clusters=2, speeds=[1, 9, 5, 1, 2, 1])
     assert code.scheme.loads.tolist() == [20] * 3 + [4] * 3
-    # of two, the faster
+    # Of two, the faster counts.
     code = ReedSolomon(4, 8, stragglers=1, clusters="auto", speeds=[1, 3, 1, 1])
     assert (code.scheme.clusters, code.scheme.loads.tolist()) == (2, [6, 6, 2, 2])
-    # no speeds are even ones
+    # No speeds are the same as equal ones.
     for k in (12, 17):
         even = ReedSolomon(12, k, stragglers=2, clusters=3, speeds=[2.0] * 12)
         assert np.ptp(even.scheme.loads) <= 1
@@ -504,7 +504,7 @@ def test_clusters_share_by_speed():
 
 @pytest.mark.parametrize("n", range(1, 9))
 def test_any_s_workers_of_clusters_by_speed_may_straggle(n):
-    """All s, all numbers of clusters, all sets."""
+    """For all s, all numbers of clusters, and all sets."""
     rng = np.random.default_rng(n)
     for s in range(n):
         for clusters in range(1, n // (s + 1) + 1):
@@ -520,7 +520,7 @@ def test_any_s_workers_of_clusters_by_speed_may_straggle(n):
 
 
 def test_clusters_of_like_speed_are_faster():
-    """Ten fast and ten slow workers in two clusters, by order statistics of exponential times."""
+    """Ten fast and ten slow workers in two clusters; times are exponential order statistics."""
     rng = np.random.default_rng(0)
     speeds = np.repeat([4.0, 1.0], 10)
     unit = rng.standard_exponential((2000, 20)) / speeds

@@ -1,4 +1,4 @@
-"""Names, and how strangers add theirs: registered, by entry points, by module and class."""
+"""Names, and how users add theirs: by registering, entry points, or module and class."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ def things():
 
 
 def install(folder, monkeypatch, offers, modules, package="strangers"):
-    """A package as pip leaves it, with these entry points and modules."""
+    """Install a package as pip would, with these entry points and modules."""
     info = folder / f"{package}-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
@@ -47,7 +47,7 @@ def test_a_name_is_registered_once():
     registry = things()
     assert registry.get("plain") is Thing
     assert registry.title("plain") == "a plain thing"
-    registry.register("plain", Thing)  # the same again is nobody's error
+    registry.register("plain", Thing)  # registering the same again is no error
     with pytest.raises(ValueError, match=r"thing 'plain' is registered already, as .*Thing.*repl"):
         registry.register("plain", other)
     assert registry.get("plain") is Thing
@@ -94,7 +94,7 @@ def test_what_cannot_be_registered(arguments, message):
         ("ODDS", "odd"),
         ("Thing", "plain"),  # the class
         ("thimg", "plain"),
-        ("plain odd", "plain,odd"),  # without a comma
+        ("plain odd", "plain,odd"),  # the comma is missing
         ("plain even", None),
         ("even", None),
     ],

@@ -1,4 +1,4 @@
-"""Fractional repetition, coupon collector and random assignment: cells, chance, thresholds."""
+"""Fractional repetition, coupon collector, random assignment: cells, draws, thresholds."""
 
 import itertools
 import pickle
@@ -37,7 +37,7 @@ def test_fractional_repetition_is_replicas():
     code = FractionalRepetition(6, stragglers=1)
     expected = np.repeat(np.eye(3), 2, axis=1)
     np.testing.assert_array_equal(code.matrix(), np.vstack([expected, expected]))
-    assert code.decoding_vector([5, 2, 1, 3]).tolist() == [1, 0, 1, 1]  # the first of each
+    assert code.decoding_vector([5, 2, 1, 3]).tolist() == [1, 0, 1, 1]  # the first of each block
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_impossible_fractional_repetition(arguments, says):
 
 
 def test_recovery_of_fractional_repetition():
-    """Workers needed on average: by inclusion and exclusion over blocks not heard from."""
+    """The mean number of workers needed, by inclusion and exclusion over blocks not heard."""
     n, s = 100, 9
     expected = sum(
         sum((-1) ** (j + 1) * comb(10, j) * comb(n - 10 * j, m) / comb(n, m) for j in range(1, 11))
@@ -62,7 +62,7 @@ def test_recovery_of_fractional_repetition():
     )
     found = FractionalRepetition(n, stragglers=s).recovery(trials=4000).workers
     assert found == pytest.approx(expected, rel=0.02)
-    assert 24 < found < 27  # where the worst case is 91
+    assert 24 < found < 27  # the worst case is 91
 
 
 # --------------------------------------------------------------------------- thresholds (paper)
@@ -71,7 +71,7 @@ def test_recovery_of_fractional_repetition():
 @pytest.mark.parametrize("m", [20, 30])
 @pytest.mark.parametrize("r", [2, 5, 10])
 def test_worst_case_thresholds(m, r):
-    """Eq. (7): m - r + 1 for the codes built for the worst case."""
+    """Eq. (7): codes for the worst case need m - r + 1 workers."""
     for code in (ReedSolomon(m, load=r), CyclicRepetition(m, stragglers=r - 1)):
         assert code.load == r
         assert code.threshold == m - r + 1
@@ -80,12 +80,12 @@ def test_worst_case_thresholds(m, r):
 
 @pytest.mark.parametrize(("m", "r"), [*much([(50, 10), (100, 10), (40, 7)], []), (30, 30), (20, 5)])
 def test_coupon_collector_threshold(m, r):
-    """Eq. (2) and Theorem 1: ceil(m/r) H_ceil(m/r) workers, on average over seeds."""
+    """Eq. (2) and Theorem 1: on average over seeds, ceil(m/r) H_ceil(m/r) workers."""
     batches = -(-m // r)
     expected = batches * harmonic(batches)
     waited = []
     for seed in range(much(150, 75)):
-        # far more workers than needed, so that coverage is no condition on the choices
+        # Far more workers than needed, so that coverage does not restrict the draws.
         code = CouponCollector(40 * batches, m, load=r, seed=seed)
         found = code.recovery(trials=8, seed=seed)
         assert found.communication_load == found.messages == found.workers
@@ -94,7 +94,7 @@ def test_coupon_collector_threshold(m, r):
 
 
 def test_random_assignment_threshold():
-    """Eqs. (5) and (6): about (m/r) log m workers and m log m messages, more than BCC."""
+    """Eqs. (5), (6): about (m/r) log m workers and m log m messages, more than BCC needs."""
     m, r = 100, 10
     found = [RandomAssignment(400, m, load=r, seed=i).recovery(20, i) for i in range(10)]
     messages = np.mean([f.messages for f in found])
@@ -108,7 +108,7 @@ MASK = (1 << 64) - 1
 
 
 def mixed(x):
-    """The finalizer of SplitMix64, in Python's integers."""
+    """Return the finalizer of SplitMix64, in Python's integers."""
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & MASK
     x = (x ^ x >> 27) * 0x94D049BB133111EB & MASK
     return x ^ x >> 31
@@ -121,7 +121,7 @@ def split_mix(state):
 
 
 def picked_by(seed, worker, count, size):
-    """What one worker picks: its first distinct numbers, or the places of its smallest."""
+    """Return a worker's picks: its first distinct numbers, or the places of its smallest ones."""
     key = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
     numbers = split_mix(next(itertools.islice(split_mix(key), worker, None)))
     if 2 * size > count:
@@ -160,7 +160,7 @@ def test_workers_draw_alone_what_they_draw_together(count, size, seed):
 
 
 def test_draws_go_on_where_many_are_drawn_twice():
-    """Half of 40 numbers, by sequences of which some must be drawn on, more than once."""
+    """For half of 40 numbers, some sequences must be extended more than once."""
     found = distinct_draws(2, np.arange(3000), 40, 20)
     assert (np.diff(np.sort(found, axis=1), axis=1) > 0).all()
     for worker in range(0, 3000, 100):
@@ -169,7 +169,7 @@ def test_draws_go_on_where_many_are_drawn_twice():
 
 @pytest.mark.parametrize(("count", "size"), [(4, 2), (5, 3), (6, 1), (4, 4), (8, 2)])
 def test_all_choices_in_all_orders_are_equally_likely(count, size):
-    """A chi-square test, over workers and over seeds."""
+    """Chi-square tests over workers and over seeds accept this."""
     orders = {order: at for at, order in enumerate(itertools.permutations(range(count), size))}
     for rows in (
         distinct_draws(7, np.arange(6000), count, size),
@@ -180,7 +180,7 @@ def test_all_choices_in_all_orders_are_equally_likely(count, size):
 
 
 def test_workers_draw_independently():
-    """Pairs of neighbours, and the same worker under neighbouring seeds: chi-square tests."""
+    """Chi-square tests, of neighbouring workers and of one worker under neighbouring seeds."""
     first = distinct_draws(0, np.arange(8001), 7, 1)[:, 0]
     other = distinct_draws(1, np.arange(8001), 7, 1)[:, 0]
     for one, two in ((first[:-1], first[1:]), (first, other)):
@@ -306,7 +306,7 @@ def test_impossible_coupon_collector(arguments, says):
     ],
 )
 def test_messages_sent_together(code):
-    """Workers in every order: how many it takes until what they hold covers all, and what came."""
+    """In every order, a round takes workers until they hold all partitions."""
     assert code.scheme.sends_together.all()
     assert (code.scheme.message_shares == 1).all()
     np.testing.assert_array_equal(
@@ -325,7 +325,7 @@ def test_messages_sent_together(code):
     assert run.mean_workers == pytest.approx(np.mean(workers), rel=0.01)
     assert run.mean_messages == pytest.approx(np.mean(messages), rel=0.01)
     each = RandomAssignment(5, 6, load=[3, 1, 4, 4, 5], seed=3)
-    for interrupted in (True, False):  # each round ends sooner where messages are sent as they come
+    for interrupted in (True, False):  # rounds end sooner if messages are sent one by one
         settings = {"cost": 0.1, "rounds": 200, "interrupted": interrupted}
         late = simulate(code, Exponential(1.0), **settings).times
         sooner = simulate(each, Exponential(1.0), **settings).times
@@ -333,7 +333,7 @@ def test_messages_sent_together(code):
 
 
 def test_recovery_threshold_of_the_paper():
-    """Figure 2: 47.6 workers where eq. (5) says 46.1; sent as they come, almost all take part."""
+    """Figure 2: 47.6 workers, eq. (5): 46.1; sent one by one, messages of almost all are needed."""
     settings = {"load": 10, "seed": 0}
     found = RandomAssignment(100, send="together", **settings).recovery(trials=300)
     assert 44 < found.workers < 52
@@ -361,7 +361,7 @@ def test_circular_shift():
 
 @pytest.mark.parametrize("n", range(1, 5))
 def test_every_tolerance_of_uc_mmc(n):
-    """Thresholds in order and stragglers, exhaustively, against their definitions."""
+    """Thresholds and stragglers agree with their definitions, by trying all sets."""
     for m, tolerance in itertools.product((1, 2), (0, 0.2, 0.34, 0.5, 0.75)):
         k = m * n
         for load in range(m, k + 1):
@@ -433,7 +433,7 @@ def test_trust_counts_what_is_left_out(rescale, load):
 
 
 def test_five_percent_of_forty():
-    """Section V: with 5% tolerance two gradient values are missing at N = 40."""
+    """Section V: at N = 40, 5% tolerance leaves out two partial gradients."""
     exact, tolerant = Uncoded(40, load=3), Uncoded(40, load=3, tolerance=0.05)
     assert exact.scheme.rule.need == 40
     assert tolerant.scheme.rule.need == 38

@@ -1,4 +1,4 @@
-"""The papers' figures: what is computed is what the papers print, or a note says why not."""
+"""The papers' figures: computed numbers are those printed in the papers, or a note says why not."""
 
 import inspect
 import itertools
@@ -41,7 +41,7 @@ from fastgc.plotting.panels import Line
 
 
 def checked(figure):
-    """Rows by what they say, and the rules that hold for all of them."""
+    """Check rules that hold for every figure; return its rows by their text."""
     assert figure.rows
     assert figure.panels
     for row in figure.rows:
@@ -72,7 +72,7 @@ def test_rows_compare_with_the_paper_first():
     assert math.isnan(row(3.0).difference)
     assert row(0.0, paper=0.0, tolerance=0).difference == 0
     assert not row(1.0, paper=0.0).ok
-    for ours, held in ((0.2, True), (1.0, True), (1.001, False)):  # of a bound, and not near it
+    for ours, held in ((0.2, True), (1.0, True), (1.001, False)):  # a bound holds, far or near
         bound = row(ours, closed=1.0, bound=True)
         assert bound.ok == held
         assert math.isnan(bound.difference)
@@ -139,9 +139,9 @@ def test_binary_codes_are_as_even_as_classes_allow(monkeypatch):
 
 @pytest.mark.any_backend
 def test_evenest_loads_of_n_4_s_2_are_not_the_only_ones():
-    """All 0-1 matrices of n = k = 4 whose three classes hold each partition once."""
+    """Try all 0-1 matrices of n = k = 4 whose three classes hold each partition once."""
     far = {}
-    for split in itertools.product(range(2), repeat=4):  # who of workers 0 and 3 holds it
+    for split in itertools.product(range(2), repeat=4):  # for each partition: worker 0 or 3
         loads = tuple(sorted((split.count(0), split.count(1), 4, 4)))
         far[loads] = sum(abs(load - 3) for load in loads)
     least = min(far.values())
@@ -152,7 +152,7 @@ def test_evenest_loads_of_n_4_s_2_are_not_the_only_ones():
 
 @pytest.mark.any_backend
 def test_lemma_4_fails_once():
-    """By subtraction: how often l goes into what is left of n."""
+    """Lemma 4, with divisions done by repeated subtraction."""
     for s, n in itertools.product(range(1, 9), range(2, 120)):
         if n < s * s or s >= n:
             continue
@@ -168,7 +168,7 @@ def test_lemma_4_fails_once():
 
 @pytest.mark.any_backend
 def test_loads_may_differ_by_more_than_3_where_n_is_less_than_the_square(monkeypatch):
-    """Section V-A: l + r > s is not enough; of n >= s^2 it is. By algorithms 1 and 2."""
+    """Section V-A: l + r > s is no sufficient condition, but n >= s^2 is, by algorithms 1 and 2."""
 
     def loads(n, s):
         found = set()
@@ -194,7 +194,7 @@ def test_loads_may_differ_by_more_than_3_where_n_is_less_than_the_square(monkeyp
 
 
 def sums_of_classes(loads, classes, k):
-    """All sums that classes can have, none above k, worker by worker."""
+    """Return all sums, none above k, that classes can have, adding one worker after another."""
     reached = {(0,) * classes}
     for load in loads:
         reached = {
@@ -232,7 +232,7 @@ def test_table_holds_every_set():
 
 
 def halbawi_times(cost, power):
-    """Eq. (17) for each f of 80, decoding in cost times f (f - 1) or f^3 operations, by SciPy."""
+    """Return eq. (17) for each f of 80, by SciPy; decoding takes `cost` times f (f - 1) or f^3."""
     f = np.arange(1, 81)
     late = gammaln(81 - f - 1 / 1.1) + gammaln(81) - gammaln(81 - f) - gammaln(81 - 1 / 1.1)
     return (
@@ -242,7 +242,7 @@ def halbawi_times(cost, power):
 
 @pytest.mark.any_backend
 def test_best_loads_are_those_of_the_paper():
-    # of a machine in which f^3 operations take long, so that each row differs
+    # A machine on which f^3 operations take long, so that all rows differ.
     times = halbawi.DecodingTimes(rs=0.01, solve=2e-4, lstsq=1e-3)
     figure = halbawi.figure_3(times=times)
     rows = checked(figure)
@@ -259,7 +259,7 @@ def test_best_loads_are_those_of_the_paper():
         assert "chosen here: the paper states none" in row.note
         assert says in row.note
         ends = [float(end) for end in re.findall(r"\d\.\d{3}e-07", says)]
-        for end in ends:  # within what is printed
+        for end in ends:  # to the precision printed
             around = [1 + np.argmin(halbawi_times(end * by, power)) for by in (0.9995, 1.0005)]
             assert (around[0] == paper) != (around[1] == paper)
     bests = []
@@ -323,14 +323,14 @@ def test_costs_for_which_a_threshold_is_the_best():
 
 
 def write_idx(path, array):
-    """As MNIST is written: two zero bytes, 8 for bytes, the axes, their big-endian lengths."""
+    """Write MNIST's format: two zero bytes, 8 for bytes, the axes, their big-endian lengths."""
     shape = np.array(array.shape, dtype=">u4").tobytes()
     path.write_bytes(bytes([0, 0, 8, array.ndim]) + shape + array.astype(np.uint8).tobytes())
 
 
 @pytest.fixture(scope="module")
 def mnist(tmp_path_factory):
-    """A folder with MNIST's four files: images of 9 x 9 pixels, two of them always black."""
+    """A folder with MNIST's four files, of images of 9 x 9 pixels, two of them always black."""
     folder = tmp_path_factory.mktemp("mnist")
     rng = np.random.default_rng(0)
     shapes = rng.integers(0, 256, (10, 9, 9))
@@ -349,7 +349,7 @@ def figure_2(mnist):
 
 
 def by_nesterov(X, y, X_test, y_test, held, scales, smoothness):
-    """Test errors before and after each step: the method itself, in float64."""
+    """Return the test errors before and after each step, by the method itself in float64."""
 
     def scores(X, W):
         return np.column_stack((X, np.ones(len(X)))) @ W
@@ -371,13 +371,13 @@ def by_nesterov(X, y, X_test, y_test, held, scales, smoothness):
 
 
 def test_iterates_are_those_of_the_method(mnist):
-    """All schemes, both kinds of delays: against code of the test's own, on all 81 pixels."""
+    """All schemes and both kinds of delays agree with the test's own code, on all 81 pixels."""
     dataset = fastgc.data.load(mnist, dtype=np.float32)
     training = halbawi.Training(dataset, seed=5)
     order = np.random.default_rng(5).permutation(413)
     X, y = dataset.X_train[order].astype(float), dataset.y_train[order]
     test = dataset.X_test.astype(float).copy(), dataset.y_test
-    test[0][:, :2] = 0  # in the training samples they are, so that nothing is learnt of them
+    test[0][:, :2] = 0  # black in all training samples, so these pixels teach nothing
     ones = np.column_stack((X, np.ones(413)))
     smoothness = np.linalg.eigvalsh(ones.T @ ones / 413)[-1] / 2
     parts = np.array_split(np.arange(413), 80)
@@ -418,20 +418,20 @@ def test_iterates_are_those_of_the_method(mnist):
                 own = each.errors[3 * kind + run]
                 numbers = np.minimum(each.evaluated, done)
                 np.testing.assert_allclose(own, errors[numbers], atol=0.0051)  # one of 200
-                # all that it meets it meets in the budget
+                # A scheme meets a target only within the budget.
                 for target in own:
                     first = min(m for e, m in zip(own, numbers, strict=True) if e <= target)
                     seconds = ends[first - 1] if first else 0
                     assert each.reached(target, kind)[run] == pytest.approx(seconds, rel=1e-12)
                 assert each.reached(own.min() - 1e-9, kind)[run] == math.inf
-                # what it is at a time is what it was after the last round that was evaluated
+                # The error at a time is that of the last evaluated round before it.
                 [at] = each.at(np.array([0.04]), kind)[run]
                 number = each.evaluated[each.evaluated <= (ends <= 0.04).sum()].max()
                 assert at == own[list(each.evaluated).index(number)]
     for each in ran[3:]:
         assert (each.evaluated[:8] == np.arange(8)).all()
         assert each.done.max() == each.evaluated[-1]
-    # the same are late
+    # The same workers are late in both.
     for run in range(3):
         order = np.argsort(delays[run][1], axis=1)
         assert (order == order[0]).all()
@@ -444,18 +444,18 @@ def test_training_by_the_clock(figure_2, mnist):
     times = [row for what, row in rows.items() if what.startswith("median time of a round")]
     assert len(times) == 5
     assert all(row.ok for row in times)
-    # the median of the largest of 80 Pareto delays, and each worker's one partition
+    # The median of the largest of 80 Pareto delays, plus the time of one partition.
     slowest = 0.001 * (1 - 0.5 ** (1 / 80)) ** (-1 / 1.1) + 0.035 / 80
     assert rows["median time of a round (ms), uncoded, all"].closed == pytest.approx(1e3 * slowest)
     reached = [row for what, row in rows.items() if what.startswith("time to a test error of")]
     assert len(reached) == 5
-    # all reach it, and each within an interval
+    # All schemes reach it, and each row notes an interval.
     for row in reached:
         low, high = re.match(r"the median: (\S+) to (\S+) with 97 % \(order", row.note).groups()
         assert 0 < float(low) <= row.ours * 1.001
         assert row.ours * 0.999 <= float(high) < math.inf
     [place] = [row for what, row in rows.items() if "among the 3 exact schemes" in what]
-    # 13 and 48 partitions for the delay of the 68th and the 33rd, or 1 and that of the last
+    # Schemes compute 13, 48 or 1 partitions, and wait for the 68th, the 33rd or the last worker.
     assert place.ours == 1
     assert "first in 6 of 6 runs, on 413 samples of 81 features" in place.note
     places = [row.note for what, row in rows.items() if what.startswith("place of RS among all 5")]
@@ -470,13 +470,13 @@ def test_training_by_the_clock(figure_2, mnist):
 
 
 class Ready:
-    """What a scheme did, as `_Ran` has it, with errors that are given."""
+    """A `halbawi.Ran` whose errors are given."""
 
     def __init__(self, scheme, delays, budget, errors):
         made = halbawi.Ran(scheme, delays, budget)
         vars(self).update(vars(made))
         self.evaluated, self.errors = np.arange(errors.shape[1]), errors.copy()
-        if not scheme.exact:  # as it stays when a run has come to its end
+        if not scheme.exact:  # a run that has ended keeps its error
             for mine, done in zip(self.errors, self.done.ravel(), strict=True):
                 mine[done:] = mine[done]
 
@@ -484,7 +484,7 @@ class Ready:
 
 
 def test_rows_of_what_was_trained():
-    """Medians, places and who is first: from the errors of every round, by loops."""
+    """Medians, places and winners are those that loops find from the errors of every round."""
     rng = np.random.default_rng(1)
     delays = [halbawi.drawn(np.random.default_rng(run), 70) for run in range(7)]
     schemes = halbawi._schemes()
@@ -495,7 +495,7 @@ def test_rows_of_what_was_trained():
         )
         for scheme in schemes
     ]
-    target = exact[0, 18]  # which they meet in just so many rounds
+    target = exact[0, 18]  # exact schemes meet it in 18 rounds
     rows = list(halbawi._target_rows(ran, target, 4, "data"))
     wanted = []
     for scheme, each in zip(schemes, ran, strict=True):
@@ -561,13 +561,13 @@ def test_what_is_evaluated_after_a_run_is_of_its_last_round():
 @pytest.mark.any_backend
 @pytest.mark.parametrize("m", range(1, 13))
 def test_intervals_of_medians(m):
-    """Each of m numbers is above the median or below: of all 2^m ways, so many are outside."""
+    """Each of m numbers is above or below the median: count how many of 2^m ways are outside."""
     values = np.random.default_rng(m).permutation(np.arange(1.0, m + 1))
     says = halbawi._interval(values)
     outside = []
     for r in range(1, m // 2 + 1):
         below = np.array([bin(way).count("1") for way in range(2**m)])
-        # the median is below the r-th smallest, or above the r-th largest
+        # Outside: the median is below the r-th smallest number, or above the r-th largest.
         outside.append(np.mean((below < r) | (below > m - r)))
     fit = [r for r, chance in enumerate(outside, start=1) if chance <= 0.05]
     if not fit:
@@ -630,7 +630,7 @@ def test_completion_times_are_distributed_as_the_closed_forms_say():
     distances = [row.ours for what, row in rows.items() if what.startswith("largest distance")]
     assert len(distances) == 5
     assert max(distances) < most
-    # the code at n = 10, r = 5 waits for 6, 3 workers and 19 computations
+    # At n = 10, r = 5 the codes wait for 6 workers, 3 workers and 19 computations.
     means = [row.ours for what, row in rows.items() if what.startswith("mean")]
     assert means == sorted(means, reverse=True)
     drawn = rounds_of_ozfatura(10, 5, 20_000)
@@ -641,14 +641,14 @@ def test_completion_times_are_distributed_as_the_closed_forms_say():
 
 
 class RoundsOfOzfatura(NamedTuple):
-    """When each computation is done, and each partition covered, in many rounds."""
+    """The times at which each computation is done and each partition covered, in many rounds."""
 
     computed: np.ndarray
     covered: np.ndarray
 
 
 def rounds_of_ozfatura(n, load, rounds):
-    """By eqs. (11) and (12), with none of the package's code."""
+    """Draw rounds by eqs. (11) and (12), with none of the package's code."""
     each = 0.01 + np.random.default_rng(20).exponential(0.1, (rounds, n))
     computed = each[:, :, np.newaxis] * np.arange(1, load + 1)
     covered = np.full((rounds, n), np.inf)
@@ -658,7 +658,7 @@ def rounds_of_ozfatura(n, load, rounds):
 
 
 def schemes_of_ozfatura(n, load, rounds):
-    """Completion times and numbers of messages of each scheme."""
+    """Return completion times and numbers of messages of each scheme."""
     computed, covered = rounds_of_ozfatura(n, load, rounds)
     messages = computed.reshape(rounds, -1)
     order = np.sort(covered, axis=1)
@@ -698,7 +698,7 @@ def test_loads_of_ozfatura():
                     assert abs(row.closed - values.mean()) < 4 * error + 1e-9
                     spread[row.what] = error
     assert len(spread) == 6 + 2 * 3 + 6
-    # what is counted and compared, anew
+    # Count and compare again.
     by = {what: row.ours for what, row in rows.items()}
     three = ("LCC", "LCC-MMC", "UC-MMC")
     least, most = (
@@ -721,7 +721,7 @@ def test_loads_of_ozfatura():
         saves = 1 - sent["LCC-MMC-2", r] / sent["LCC-MMC", r]
         assert costs < saves
     ratio = by["time of decoding 20000 elements, LCC-MMC-2 over LCC-MMC, r = 2"]
-    assert 0 < ratio < math.inf  # as the machine has it
+    assert 0 < ratio < math.inf  # it depends on the machine
     what = "loads at which LCC-MMC-2 costs a smaller part of the time than it saves of messages"
     assert by[what] == 2
     dearer = max((2, 4), key=lambda r: time["UC-MMC", r] / time["LCC-MMC", r])
@@ -736,10 +736,10 @@ def test_steps_at_which_nothing_changes_are_named():
     falls = rows["steps to the next load at which LCC communicates less"]
     assert (falls.ours, falls.paper) == (2, 3)  # 11, 3, 3 and 1 messages
     assert falls.note.endswith("never increases; 2⌈N/r⌉ - 1 is the same at the other steps")
-    # 5 % of 12 are less than one: with and without this tolerance it is the same scheme
+    # 5 % of 12 partitions are less than one: with this tolerance the schemes are the same.
     same = rows["loads at which UC-MMC-PG communicates less than UC-MMC"]
     assert (same.ours, same.paper) == (0, 4)
-    # messages of UC-MMC are most where they are, not where loads end
+    # UC-MMC sends most messages at a load of 8, not at the largest.
     sent = {r: simulation.covered_messages(12, r, ozfatura.DELAYS) for r in loads}
     rises = rows["steps to the next load at which UC-MMC communicates more"]
     assert rises.ours == sum(sent[b] > sent[a] for a, b in itertools.pairwise(loads)) == 2
@@ -748,12 +748,12 @@ def test_steps_at_which_nothing_changes_are_named():
 
 @pytest.mark.long
 def test_all_loads_of_the_figure_are_counted():
-    """Not a choice among them, of which most steps go as the paper says."""
+    """The figure counts all loads; a choice of them could have most steps as the paper says."""
     assert tuple(range(1, 41)) == ozfatura.LOADS
     sent = [simulation.covered_messages(40, r, ozfatura.DELAYS) for r in ozfatura.LOADS]
     assert sum(b > a for a, b in itertools.pairwise(sent)) == 23
-    # By order statistics: at r = 1 a round of UC-MMC ends with the last of 40, of UC-MMC-PG with
-    # the 38th. That saves more than r = 2 does, of which the paper's "up to" is.
+    # By order statistics: at r = 1, a round of UC-MMC ends with the last of 40 messages, one of
+    # UC-MMC-PG with the 38th. This saves more than at r = 2, the load of the paper's "up to".
     last, third_last = (
         0.01 + sum(Fraction(1, j) for j in range(first, 41)) / 10 for first in (1, 3)
     )
@@ -775,13 +775,13 @@ def test_assignments_that_do_not_cover_are_left_out():
     from functools import partial
 
     made = li._assignments(partial(fastgc.CouponCollector, 4, load=1), 400, seed=0)
-    # 4! / 4^4 of all cover
+    # 4! / 4^4 of all choices cover.
     assert 0.04 < len(made) / 400 < 0.17
     assert all(code.decodable(range(4)) for code in made)
 
 
 def missed(j, load):
-    """Probability that none of j of 100 partitions is among `load` picked."""
+    """Return the probability that `load` picks of 100 partitions hold none of j given ones."""
     return Fraction(math.comb(100 - j, load), math.comb(100, load))
 
 
@@ -791,12 +791,12 @@ def test_recovery_thresholds():
     assert rows["recovery threshold, CR, r = 10"].ours == 91
     assert rows["recovery threshold, BCC, r = 10"].ok
     assert rows["recovery threshold, BCC, r = 50"].ours == pytest.approx(3, abs=0.1)
-    # the largest of 100 geometric times, of a chance of 1/2 each, is near enough
+    # The largest of 100 geometric times, with probability 1/2, is a good approximation.
     t = np.arange(60)
     about = (1 - (1 - 0.5**t) ** 100).sum()
     random = rows["recovery threshold, random, r = 50"]
     assert random.ours == pytest.approx(about, rel=0.03)
-    # by inclusion and exclusion over partitions that nobody has picked yet
+    # By inclusion and exclusion over the partitions that no worker has picked yet.
     exact = sum(
         (-1) ** (j + 1) * math.comb(100, j) * missed(j, 50) ** t
         for t in range(45)
@@ -807,7 +807,7 @@ def test_recovery_thresholds():
 
 
 def received(n, K, delay, message, rounds=20_000):
-    """Mean seconds until K of n messages are through a link that takes one after another."""
+    """Return the mean seconds until K of n messages have passed a link, one after another."""
     rng = np.random.default_rng(n + K)
     free = np.zeros(rounds)
     for arrival in np.sort(rng.exponential(delay, (rounds, n)), axis=1).T[:K]:
@@ -821,7 +821,7 @@ def tables_of_li():
 
 
 def test_tables_of_li():
-    """Six times from two constants, against another simulation; and no better ones nearby."""
+    """Another simulation gives the same six times from two constants; none nearby fit better."""
     figure = tables_of_li()
     rows = {(row.figure, row.what): row for row in figure.rows}
     checked(figure)
@@ -842,7 +842,7 @@ def test_tables_of_li():
         own = rows[figure, "communication time (s), BCC, from its own rounds"]
         assert "follows from these constants" in own.note
         assert own.ours > rows[figure, "communication time (s), BCC"].ours
-        # both times, and what each saves, with the workers that they are of
+        # Both times and savings, with the numbers of workers they hold for.
         heard = rows[figure, "recovery threshold, BCC"].ours
         computed = li.SCENARIOS[n > 50].computation
         time = own.ours + computed[-1]
@@ -863,14 +863,14 @@ def test_tables_of_li():
 
 
 def test_how_often_bcc_waits_for_as_few_workers_as_in_table_2():
-    """Means of 100 rounds in one random assignment, by orders of the workers."""
+    """Means of 100 rounds with one random assignment; workers answer in random orders."""
     rng, runs, few, least = np.random.default_rng(5), 500, 0, []
     for _ in range(runs):
         batch = rng.integers(0, 10, 100)
         places = rng.permuted(np.tile(np.arange(1, 101), (100, 1)), axis=1)
         first = [places[:, batch == b].min(axis=1, initial=101) for b in range(10)]
         last = np.max(first, axis=0)
-        if last.max() > 100:  # nobody picked some batch
+        if last.max() > 100:  # no worker picked some batch
             continue
         least.append(last.mean())
         few += last.mean() < 25.5
@@ -902,7 +902,7 @@ def test_generalised_bcc_against_load_balancing():
 
 
 class Amsgrad:
-    """Eqs. (8a) to (8c), of a gradient that is the mean over all samples."""
+    """Eqs. (8a) to (8c), with a gradient that is the mean over all samples."""
 
     def __init__(self, size, rate, epsilon=1e-8):
         self.theta, self.h, self.v = np.zeros(size), np.zeros(size), np.zeros(size)
@@ -915,7 +915,7 @@ class Amsgrad:
 
 
 class Rule:
-    """Eqs. (7) and (9) with Algorithm 1's ages, from all the points there were."""
+    """Eqs. (7) and (9) with Algorithm 1's ages, computed from all points so far."""
 
     def __init__(self, smoothness, c, oldest):
         self.smoothness, self.c, self.oldest = smoothness, c, oldest
@@ -939,7 +939,7 @@ class Rule:
 @pytest.mark.any_backend
 @pytest.mark.parametrize(("kind", "groups", "c"), [(CADA, 12, 2.0 / 144), (GCADA, 4, 0.3)])
 def test_who_is_selected(kind, groups, c):
-    """By the rule as the paper has it, on the same functions and with the same noise."""
+    """Selections are those of the paper's rule, on the same functions with the same noise."""
     smoothness = np.geomspace(0.05, 0.6, groups)
     chosen, straight = zhu._selected(kind, smoothness, c, 300, np.random.default_rng(5))
     rng = np.random.default_rng(5)
@@ -953,7 +953,7 @@ def test_who_is_selected(kind, groups, c):
             stored[g] = smoothness[g] * (optimizer.theta - wanted)
         optimizer.step(stored.sum(axis=0))
     np.testing.assert_array_equal(chosen, by_hand[10:])
-    assert 0.15 < chosen.mean() < 0.9  # neither all nor by age alone
+    assert 0.15 < chosen.mean() < 0.9  # not everybody, and not by age alone
     shares = []
     for k in range(10, 310):
         squares = sum(np.sum((rule.points[k - d] - rule.points[k - d - 1]) ** 2) for d in range(10))
@@ -966,7 +966,7 @@ def test_who_is_selected(kind, groups, c):
 @pytest.mark.any_backend
 @pytest.mark.parametrize("c", [2.0 / 144, 0.1, 2.0])
 def test_nobody_is_selected_more_often_than_the_bound_says(c):
-    """Of each by itself: one with L^2 <= c / d in every (d + 1)-th round at most, or at age D."""
+    """A worker with L^2 <= c / d is selected at most every (d + 1)-th round, or at age D."""
     smoothness = np.geomspace(0.03, 3, 12)
     rounds = 400
     chosen, _ = zhu._selected(CADA, smoothness, c, rounds, np.random.default_rng(1))
@@ -990,15 +990,15 @@ def test_iterations_of_cada():
     assert asked.closed == scaled.closed == pytest.approx(formula)
     kept = rows["workers selected, CADA, rule (7) with c / M², bound"]
     assert kept.closed == pytest.approx(sum(1 / min(period, 10) for period in periods))
-    # all L^2 are below 2 / 10: every tenth round, which is more than the 1 / 11 of the equation
+    # All L^2 are below 2 / 10: one selection in ten rounds, more than the equation's 1 / 11.
     assert asked.ours == pytest.approx(1.2, rel=0.01)
     assert "Measured, 12 of 12 are selected by their age alone" in asked.note
     alone = rows["workers selected, CADA, rule (7), eq. (12) with thresholds c / d"]
     assert (alone.ours, alone.closed) == (asked.ours, pytest.approx(12 / 11))
-    assert (alone.bound, alone.ok) == (True, False)  # by an age of one round
+    assert (alone.bound, alone.ok) == (True, False)  # violated, as an age is off by one round
     assert (scaled.bound, scaled.ok, math.isnan(scaled.difference)) == (True, True, True)
     assert not asked.bound
-    # all at once, and nobody in nine of ten rounds
+    # All workers are selected at once, and nobody in nine of ten rounds.
     harmonic = sum(1 / i for i in range(1, 13))
     time = rows["time (µs), CADA, rule (7), eq. (13)"]
     assert time.ours == pytest.approx(0.1 * 100 * harmonic, rel=0.1)
@@ -1041,7 +1041,7 @@ def test_reported_loads_are_those_of_groups_of_3():
     assert "taken for 3 because of it" in three.note
     assert 12_292 % 4 == 9_219 % 3 == 0 != 12_292 % 5
     assert 12_292 // 4 == 9_219 // 3 == 3073
-    # the largest sum of H_g of numbers g of selections is that of one at a time
+    # The sum of H_g, over selections of g groups at a time, is largest for g = 1.
     most = {size: 1e-4 / size * 12_292 / (size + 1) for size in (3, 4)}
     assert most[4] < 0.068 < most[3]
     for size in most:
@@ -1050,10 +1050,10 @@ def test_reported_loads_are_those_of_groups_of_3():
 
 
 def spent_by_hand(X, seed, groups, size, c, *, age=9, rounds=3000):
-    """Rounds, seconds and loads to an error of 0.1, and the errors: all but draws computed here.
+    """Return rounds, seconds and loads to an error of 0.1, and the errors; only draws are shared.
 
-    The problem of the first author's script, with the paper's rule of selection. All are selected
-    if c is None.
+    The problem is that of the first author's script, with the paper's rule of selection. If `c` is
+    None, all are selected.
     """
     true, start = np.random.default_rng(seed).standard_normal((2, X.shape[1]))
     y = X @ true
@@ -1081,7 +1081,7 @@ def spent_by_hand(X, seed, groups, size, c, *, age=9, rounds=3000):
         number += 1
 
 
-# Groups, workers in each, and the constant.
+# For each method: groups, workers in each, and the constant c.
 METHODS_BY_HAND = {"distributed Adam": (12, 1, None), "CADA": (12, 1, 2.0), "G-CADA": (3, 3, 0.3)}
 
 
@@ -1134,7 +1134,7 @@ def test_rate_of_sgd_is_stable():
 
 @pytest.fixture
 def small_figure(monkeypatch):
-    """Figure 2 with one other D, of one run."""
+    """Figure 2 with one run and one other D."""
     monkeypatch.setattr(zhu, "OTHER_AGES", (5,))
     monkeypatch.setattr(zhu, "FEW_RUNS", 1)
     monkeypatch.setattr(zhu, "FEW_STEPS", 20)
@@ -1190,7 +1190,7 @@ def test_methods_to_equal_loss(small_figure):
 @pytest.mark.long
 @pytest.mark.any_backend
 def test_the_papers_ratios_are_among_those_of_the_scripts_problem():
-    """Of the digits, where nothing was chosen for them."""
+    """Nothing was chosen to fit the ratios, and the paper's lie between those computed."""
     for row in zhu.figure_2().rows[:3]:
         low, high = map(float, re.findall(r"[\d.]+", row.what.partition("(")[2]))
         assert low < row.paper < high
@@ -1207,7 +1207,7 @@ def test_methods_that_do_not_get_there_say_so(small_figure):
 
 @pytest.mark.any_backend
 def test_figure_2_of_samples_of_ones_own(tmp_path, small_figure, monkeypatch):
-    monkeypatch.setattr(zhu, "LARGE", 100)  # one run, and no other D
+    monkeypatch.setattr(zhu, "LARGE", 100)  # one run, and only one D
     rng = np.random.default_rng(0)
     X = rng.random((200, 4)).astype(np.float32)
     np.savez(tmp_path / "own.npz", X=X, y=rng.integers(0, 2, 200))
@@ -1224,7 +1224,7 @@ def test_figure_2_of_samples_of_ones_own(tmp_path, small_figure, monkeypatch):
 
 
 def time_against_load_and_length(d, m):
-    """Mean of the (n - s)-th of n independent sums of two exponential times, in 30 digits."""
+    """Return the mean of the (n - s)-th of n sums of two exponential times, to 30 digits."""
     a, b, f = mpmath.mpf(8) / (10 * d), mpmath.mpf(m) / 10, 8 - (d - m)
 
     def late(t):
@@ -1264,7 +1264,7 @@ def test_times_against_load_and_length_are_the_models():
 
 @pytest.mark.any_backend
 def test_near_ties_are_told_from_wrong_choices():
-    """Whichever of two that differ by noise is the least, the choice between them is right."""
+    """If two times differ only by noise, choosing either of them is right."""
     closed = {(d, m): float(10 + d + m) for d, m in ye_abbe.SHAPES}
     closed |= {(4, 3): 5.0, (3, 2): 5.01}
     for other, ok in ((0.999, True), (0.9, False)):
@@ -1285,7 +1285,7 @@ def test_times_where_the_master_has_one_link():
     for row in figure.rows[:36]:
         assert abs(row.difference) < 0.01
     assert rows["time of d = 2, m = 2 over the least"].ok
-    # with the first message alone, it is through as soon as it can be
+    # If one message suffices, it passes as soon as it can.
     first = rows["time of a round (s), d = 8, m = 1"].closed
     assert first == pytest.approx(8 * 1.6 + 8 / (8 * 0.8) + 2)
     rng = np.random.default_rng(5)
@@ -1314,7 +1314,7 @@ def test_figures_by_name():
 
 
 def test_figures_of_several_processes(monkeypatch):
-    """Are the same, in the order that was asked for; what measures times is computed alone."""
+    """They are the same, in the order asked for; figures that measure times run alone."""
     names, given = ["li-tables", "charalambides-5", "zhu-5"], {"rounds": 100, "seed": 3}
     apart = {figure.name: figure for figure in reproduce(names, **given)}
     others = set(multiprocessing.active_children())
@@ -1334,7 +1334,7 @@ def test_figures_of_several_processes(monkeypatch):
     assert [len(each.panels) for each in together] == [len(apart[name].panels) for name in names]
     left = reproduce(["li-tables", "zhu-5", "raviv-bound"], **given, processes=2)
     assert next(left).name == "li-tables"
-    left.close()  # nobody goes on with what nobody waits for
+    left.close()  # work that nobody waits for ends
     assert not set(multiprocessing.active_children()) - others
     with pytest.raises(ValueError, match="needs data=PATH"):
         list(reproduce(["li-tables", "bytedance2025"], **given, processes=2))
@@ -1346,7 +1346,7 @@ def test_figures_of_several_processes(monkeypatch):
 @pytest.mark.any_backend
 def test_partial_work_halves_the_time_in_the_best_order():
     rows = checked(ramamoorthy.figure_3(n=12, load=3, rounds=3000))
-    assert all(row.paper is None for row in rows.values())  # which is about 200 workers
+    assert all(row.paper is None for row in rows.values())  # the paper has 200 workers
     [ratio] = [row.ours for what, row in rows.items() if "over time by partial work" in what]
     assert 1.3 < ratio < 2.6
     for kind in ramamoorthy.STORED:
@@ -1356,7 +1356,7 @@ def test_partial_work_halves_the_time_in_the_best_order():
                 for label in ramamoorthy.KINDS
             )
             assert whole >= random >= ours
-            assert (whole == ours) == (some == 3)  # where all three holders have to be through
+            assert (whole == ours) == (some == 3)  # equal if all three holders must finish
     one, other = (row for what, row in rows.items() if "suffice" in what or "is best" in what)
     assert one.ours == one.closed == 31
     assert other.ours == other.closed == 90
@@ -1405,7 +1405,7 @@ def test_completion_times_are_those_of_the_definition(copies, failed):
 @pytest.mark.any_backend
 @pytest.mark.parametrize("copies", [1, 2, 3])
 def test_what_partial_work_leaves_out_is_a_projection(copies):
-    # coefficients 1, 0, … of every piece, against the span of the random ones that came
+    # The distance of each unit vector of coefficients from the span of random ones that came.
     held, time = [[0, 1, 2], [1, 2, 3], [2, 3, 0], [3, 0, 1]], 2.2
     rng = np.random.default_rng(7)
     norms = ramamoorthy.uncovered_norms(held, copies, time, 12, 5, 1)
@@ -1439,7 +1439,7 @@ def test_liars_are_outvoted_or_found_and_rows_see_where_they_are_not(monkeypatch
     assert [row.ours for row in rows.values() if row.paper is not None] == [3, 2, 5, 3]
     assert all(row.difference == 0 for row in rows.values())
 
-    class Believing:  # in whatever comes
+    class Believing:  # decodes whatever comes
         def __init__(self, code, p, liars):
             self._round = code.round(p)
             self.corrupt = [0]
@@ -1540,13 +1540,13 @@ def test_command_errors_are_one_line(arguments, says):
 @pytest.mark.long
 @pytest.mark.any_backend
 def test_command_runs_all_figures():
-    """Every figure there is has a name, and computes with few rounds."""
-    # tested above, with less yet
+    """Every figure has a name, and can be computed with few rounds."""
+    # Tests above compute these with even fewer.
     above = {"halbawi-2"} | much(set(), {"zhu-2", "li-2"})
     names = ",".join(name for name in FIGURES if name not in above)
     result = run(names, "--rounds", "100", "--json")
     assert result.exit_code == 0, result.output
     papers = {row["figure"].split()[0] for row in json.loads(result.stdout)}
-    beside = {"charles2018", "chen2018"}  # in figures that are named after another paper
+    beside = {"charles2018", "chen2018"}  # their figures are named after another paper
     assert beside <= papers
     assert len(papers - beside) == len({name.split("-")[0] for name in FIGURES})

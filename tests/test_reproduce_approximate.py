@@ -1,4 +1,4 @@
-"""Figures of approximate codes: closed forms are true, and what is computed is what they say."""
+"""Figures of approximate codes: closed forms are true, and computed numbers agree with them."""
 
 from fractions import Fraction
 from itertools import combinations
@@ -21,11 +21,11 @@ def test_rows_are_what_they_should_be(name):
     figure = FIGURES[name](rounds=60, seed=1)
     assert figure.name == name
     for row in figure.rows:
-        assert row.paper is None  # nothing is said to be printed
+        assert row.paper is None  # no number is claimed to be printed
         if row.closed == 0:
-            assert row.ours <= 1  # a promise that holds nearly always
+            assert row.ours <= 1  # a bound that holds with high probability
         else:
-            assert row.ours == pytest.approx(row.closed, rel=0.5)  # few rounds
+            assert row.ours == pytest.approx(row.closed, rel=0.5)  # loose, as rounds are few
         assert row.ok or row.note
     for panel in figure.panels:
         assert all(np.isfinite(line.y).all() and line.y.size for line in panel.lines)
@@ -42,7 +42,7 @@ def test_bounds_and_designs_are_exact():
 
 
 def test_closed_forms_over_all_sets():
-    # Raviv et al., one coefficient; Charles et al., repetition: the mean over every set there is
+    # Raviv et al., one coefficient; Charles et al., repetition: the mean over every set.
     code, repeated = ExpanderCode(9, graph="paley", wait=1), FractionalRepetition(9, load=3, wait=1)
     n, d = 9, 4
     for f in range(1, 9):
@@ -52,7 +52,7 @@ def test_closed_forms_over_all_sets():
         assert mean == pytest.approx(float(Fraction((n - f) * (n - d), d * f * (n - 1))))
         mean = np.mean([repeated.residual(came) ** 2 for came in sets])
         assert mean == pytest.approx(comb(n - 3, f) / comb(n, f), abs=1e-14)
-    # an adversary can do no more to a design than chance, and much to repetition
+    # An adversary can do no more to a design than chance, but much to repetition.
     plane = BIBDCode(7, wait=1)
     worst = max(plane.residual(came) for came in combinations(range(7), 4))
     assert worst == pytest.approx(min(plane.residual(came) for came in combinations(range(7), 4)))
@@ -69,12 +69,12 @@ def test_density_evolution_is_the_largest_fixed_point(missing, messages):
     found = approximate.missing_by_density_evolution(missing, messages)
     assert left(found) == pytest.approx(0, abs=1e-9)
     assert (np.array([left(y) for y in np.linspace(found + 1e-6, 1, 2000)]) < 0).all()
-    # fewer messages than that leave more
+    # Fewer messages leave out more.
     assert approximate.missing_by_density_evolution(missing, messages / 2) > found
 
 
 def test_a_wrong_decoder_is_seen(monkeypatch):
-    # half of a message more or less, and rows no longer agree
+    # With half a message more or less, rows no longer agree.
     kind = type(BIBDCode(7).scheme)
     right = kind.vector
     monkeypatch.setattr(kind, "vector", lambda scheme, came: right(scheme, came) * 1.1)

@@ -1,4 +1,4 @@
-"""Curves of codes by graphs: truths by other means, and rows that see a wrong decoder."""
+"""Curves of codes by graphs agree with other means, and their rows expose a wrong decoder."""
 
 import numpy as np
 import pytest
@@ -18,16 +18,16 @@ def test_rows_are_what_they_should_be(monkeypatch):
     assert figure.name == "glasgow-curves"
     assert len({(row.figure, row.what) for row in figure.rows}) == len(figure.rows)
     for row in figure.rows:
-        assert row.paper is None  # nothing is said to be printed
+        assert row.paper is None  # no number is claimed to be printed
         assert row.ok or row.note
         if "above the bound" in row.what:
             assert row.ours == row.closed == 0
         elif "random regular" in row.what and "mean error of" in row.what:
             assert row.ours == pytest.approx(row.closed, rel=1e-9)
         elif row.closed is not None:
-            assert row.ours == pytest.approx(row.closed, rel=0.35), row.what  # few sets
+            assert row.ours == pytest.approx(row.closed, rel=0.35), row.what  # sets are few
         elif "repetition" in row.what:
-            assert 0.5 < row.ours < 1  # of a Ramanujan graph; half, were blocks not neighbours
+            assert 0.5 < row.ours < 1  # a Ramanujan graph; 0.5 if blocks were not neighbours
     assert len(figure.panels) == 3
     for panel in figure.panels:
         assert all(np.isfinite(line.y).all() and line.y.size for line in panel.lines)
@@ -63,7 +63,7 @@ def test_the_variance_of_blocks_is_that_of_drawn_assignments():
     assert approximate.variance_of_blocks(n, load, groups, within, f) == pytest.approx(
         np.mean(errors), rel=0.03
     )
-    # 1 / groups is no different from one group: Charles et al., (k - w) / (f w)
+    # If `within` is 1 / groups, groups do not matter: Charles et al., (k - w) / (f w).
     assert approximate.variance_of_blocks(100, 10, 5, 0.2, 40) == pytest.approx(90 / 400)
 
 

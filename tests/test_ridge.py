@@ -1,4 +1,4 @@
-"""Decoding vectors by linear algebra: nearly exact where exact ones would be long."""
+"""Decoding vectors by linear algebra: near-exact if exact ones are long."""
 
 import math
 
@@ -31,13 +31,13 @@ UNIT = 2.0**-53
 
 
 def smooth(n, width):
-    """Rows so much alike that what is exact is long: values of a Gaussian, n of them."""
+    """Return rows so similar (n values of a Gaussian) that exact vectors are long."""
     at = np.arange(n)
     return np.exp(-(((at[:, None] - at) / width) ** 2))
 
 
 def expected(rows, vector, unit=UNIT):
-    """Relative error of the sum: what the vector lacks, and roundings of what it combines."""
+    """Return the expected relative error: what the vector leaves out, and rounding of messages."""
     with mpmath.workdps(150):
         exactly = np.vectorize(mpmath.mpmathify)
         B, a = exactly(rows), exactly(vector)
@@ -47,7 +47,7 @@ def expected(rows, vector, unit=UNIT):
 
 
 def least(rows, unit=UNIT):
-    """The least that any vector's expected error can be, in 150 digits."""
+    """Return the least expected error of any vector, in 150 digits."""
     with mpmath.workdps(150):
         f, k = rows.shape
         B = mpmath.matrix(rows.tolist())
@@ -61,7 +61,7 @@ def least(rows, unit=UNIT):
 @given(st.data())
 @settings(max_examples=30, deadline=None)
 def test_as_small_an_error_as_any_vector_has(data):
-    """Whether exact vectors are short or beyond all bounds, and whatever the rows' scales."""
+    """This holds for short and for extremely long exact vectors, and for rows of any scale."""
     n = data.draw(st.integers(2, 16))
     width = data.draw(st.sampled_from([0.3, 2.0, 4.0, 8.0]))
     unit = data.draw(st.sampled_from([2.0**-53, 2.0**-24, 2.0**-11]))
@@ -75,7 +75,7 @@ def test_as_small_an_error_as_any_vector_has(data):
     )
     vector, left = near_exact_solution(rows, np.ones(n), unit)
     found, best = expected(rows, vector, unit), least(rows, unit)
-    # exact vectors are kept as long as they lead to less than this
+    # Exact vectors are kept while their error is below this.
     assert found <= max(3 * best, best + 1.01 * unit ** (5 / 8))
     deviation = np.linalg.norm(vector @ rows - 1) / math.sqrt(n)
     assert left == pytest.approx(deviation, rel=1e-3, abs=100 * UNIT * max(1, found / unit))
@@ -83,7 +83,7 @@ def test_as_small_an_error_as_any_vector_has(data):
 
 @pytest.mark.parametrize("unit", [2.0**-53, 2.0**-24])
 def test_where_the_ridge_is_taken(unit):
-    """Cutting singular values off, as least squares by a library does, is not as good."""
+    """Cutting off singular values, like a library's least squares, is worse."""
     rows = smooth(30, 5.0)
     vector, left = near_exact_solution(rows, np.ones(30), unit)
     best = least(rows, unit)
@@ -125,7 +125,7 @@ def test_what_the_first_vector_lacks_is_solved_for():
         return np.linalg.solve(rows.T, wanted) * (1 + 1e-11 if (wanted == 1).all() else -1e3)
 
     _, left = near_exact_vector(worse, rows, row_sizes(rows), np.ones(8))
-    assert left < 1e-14  # the ridge regression's: a second step that fails is not taken
+    assert left < 1e-14  # the ridge regression's: a second step that fails is dropped
 
 
 def test_sizes_of_rows_of_any_scale():
@@ -140,7 +140,7 @@ def test_sizes_of_rows_of_any_scale():
 
 
 class ByRows(Code):
-    """Any matrix, by the rows alone."""
+    """A code of any matrix, defined by rows alone."""
 
     def __init__(self, B, stragglers):
         self.B = B
@@ -153,12 +153,12 @@ class ByRows(Code):
 
 
 def true_error(code, F, p=40, seed=0):
-    """Relative error of a gradient decoded from real messages, against exact sums."""
+    """Return the relative error of a gradient decoded from real messages, by exact sums."""
     partials = np.random.default_rng(seed).standard_normal((code.k, p))
     messages = [code.encode(worker, [partials[j] for j in code.partitions(worker)]) for worker in F]
     exact = np.array([math.fsum(column) for column in partials.T])
     error = np.linalg.norm(code.decode(F, messages) - exact)
-    # partial gradients that are equally long and orthogonal, on average
+    # On average, partial gradients are equally long and orthogonal.
     return error / math.sqrt(code.k * p), error / np.linalg.norm(partials, axis=1).max()
 
 
@@ -185,7 +185,7 @@ def test_trust_and_bound_tell_the_truth(data):
     n, seed = len(B), data.draw(st.integers(0, 99))
     s = data.draw(st.integers(0, n // 2))
     make = data.draw(st.sampled_from([LinearCode, ByRows]))
-    assume(near_exact_solution(B, np.ones(n))[1] < 1e-7)  # others are refused
+    assume(near_exact_solution(B, np.ones(n))[1] < 1e-7)  # codes refuse others
     code = make(B, stragglers=s)
     F = np.sort(np.random.default_rng(seed).permutation(n)[s:])
     error, of_longest = true_error(code, F, seed=seed)
@@ -198,7 +198,7 @@ def test_trust_and_bound_tell_the_truth(data):
 
 @pytest.mark.parametrize("make", [LinearCode, ByRows])
 def test_rows_of_any_scale(make):
-    """Messages of one worker may be 1e-80 times as large as those of another."""
+    """One worker's messages may be 1e-80 times as large as another's."""
     B = CyclicRepetition(30, stragglers=4).matrix()
     scaled = B * 10.0 ** np.random.default_rng(0).uniform(-80, 80, (30, 1))
     plain, code = make(B, stragglers=4), make(scaled, stragglers=4)
@@ -209,7 +209,7 @@ def test_rows_of_any_scale(make):
 
 
 def test_residuals_are_of_the_size_of_rounding():
-    """What the null space's own errors add would be a hundred times as much."""
+    """Errors of the null space would add a hundred times as much."""
     for n, s in [(60, 6), (100, 10), (100, 30)]:
         code = CyclicRepetition(n, stragglers=s)
         rng = np.random.default_rng(0)
@@ -222,7 +222,7 @@ def test_residuals_are_of_the_size_of_rounding():
 
 @pytest.mark.parametrize("make", [LinearCode, ByRows])
 def test_vectors_for_messages_of_less_precision(make):
-    """They are shorter, and leave more out; each is found again for its own messages."""
+    """Such vectors are shorter and leave out more; each dtype of messages has its own."""
     B = smooth(30, 5.0)
     code, F = make(B, stragglers=5), np.arange(25)
     for _ in range(2):
@@ -237,7 +237,7 @@ def test_vectors_for_messages_of_less_precision(make):
 
 @pytest.mark.parametrize("make", [LinearCode, ByRows])
 def test_sets_that_are_decoded_only_nearly(make):
-    """Where what is exact has coefficients of 1e9 and more, what leaves 1e-8 out is decoded."""
+    """If exact coefficients are 1e9 and more, vectors that leave out 1e-8 are used."""
     B = smooth(30, 5.0)
     F = np.sort(np.random.default_rng(0).permutation(30)[5:])
     code = make(B, stragglers=None)
@@ -246,7 +246,7 @@ def test_sets_that_are_decoded_only_nearly(make):
     error, of_longest = true_error(code, F)
     assert 1e-12 < error < 1e-6
     assert of_longest <= stability.error_bound(code, F) * math.sqrt(30)
-    poor = LinearCode(smooth(20, 1.0))  # rows that hardly overlap: each is needed
+    poor = LinearCode(smooth(20, 1.0))  # rows hardly overlap, so each is needed
     assert not poor.decodable(range(1, 20))
     with pytest.raises(NotDecodableError):
         poor.decoding_vector(range(1, 20))
@@ -254,7 +254,7 @@ def test_sets_that_are_decoded_only_nearly(make):
 
 @pytest.mark.parametrize("n", [5, 7, 10, 20])
 def test_what_cannot_be_solved_is_not_solved_by_long_vectors(n):
-    # dependent rows and a target beyond them: a regression finds any combination of what cancels
+    # Dependent rows that miss the target: a regression may add any combination that cancels.
     for seed in range(400):
         rng = np.random.default_rng(seed)
         rows = (rng.random((n, n)) < 3 / n).astype(np.float64)
@@ -269,7 +269,7 @@ def test_what_cannot_be_solved_is_not_solved_by_long_vectors(n):
 
 SPARSE = [
     ExpanderCode(160, load=4, wait=128),
-    ExpanderCode(180, 360, load=3, wait=120),  # a column for each block of two
+    ExpanderCode(180, 360, load=3, wait=120),  # one column per block of two partitions
     BernoulliCode(160, load=6, wait=130),
     BernoulliCode(150, 200, load=1, wait=100),  # many messages are equal
     RaptorCode(256, wait=200),  # mostly exact
@@ -280,7 +280,7 @@ SPARSE = [
 @pytest.mark.few(2)
 @pytest.mark.parametrize("code", SPARSE, ids=repr)
 def test_sparse_rows_are_solved_as_dense_ones(code, monkeypatch):
-    """Without any decomposition, the same vector, the shortest by sizes of rows."""
+    """They give the same vector without a decomposition: the shortest, weighted by rows' norms."""
     rng = np.random.default_rng(7)
     sets = [np.sort(rng.permutation(code.n)[: code.scheme.wait - i]) for i in range(3)]
     given = [code.scheme.equations(came) for came in sets]
@@ -301,7 +301,7 @@ def test_sparse_rows_are_solved_as_dense_ones(code, monkeypatch):
 
 
 def test_sparse_rows_that_are_nearly_dependent_are_decomposed():
-    """Conjugate gradients do not get there: no worse than before."""
+    """Conjugate gradients do not converge there, so the result is that of a decomposition."""
     n = 200
     rows = np.eye(n) - np.roll(np.eye(n), 1, axis=1)
     rows[0, 0] += 1e-6

@@ -1,4 +1,4 @@
-"""Orders and news in shared memory: nothing is lost, whoever sleeps, stops or dies."""
+"""Orders and news in shared memory: none is lost, whoever sleeps, stops or dies."""
 
 import contextlib
 import math
@@ -23,14 +23,14 @@ pytestmark = pytest.mark.every_backend
 
 
 class Sides:
-    """A master's rings, and those of its workers, in one process or in forks of it."""
+    """A master's rings and its workers', in one process or in forks of it."""
 
     def __init__(self, workers, capacity=3, given=1000):
         shapes = Rings.shapes(workers, capacity)
         arrays = [self.shared(shapes[name]) for name in ("newest", "orders", "wanted")]
         self.newest, self.orders = arrays[:2]
         arrays.append(capacity)
-        self.orders[:, 0] = given  # as many news as `capacity` belong to each
+        self.orders[:, 0] = given  # each worker has room for `capacity` news
         self.heard, self.bell = os.pipe()
         os.set_blocking(self.heard, False)
         os.set_blocking(self.bell, False)
@@ -64,14 +64,14 @@ class Sides:
                 end.close()
 
     def rung(self):
-        """How often the bell was rung since this was asked last."""
+        """Return how often the bell rang since the last call."""
         try:
             return len(os.read(self.heard, 1 << 16))
         except BlockingIOError:
             return 0
 
     def sleep(self, wanted=1):
-        """What there is, or comes as soon as the bell rings, within ten seconds."""
+        """Return the news at hand, or those that come when the bell rings, within ten seconds."""
         if found := self.master.want(wanted):
             return found
         assert select.select([self.heard], [], [], 10.0)[0]
@@ -94,7 +94,7 @@ def test_a_worker_reads_its_orders():
         sides.master.hand([1], [2], [0.5], -1, 2**60)
         assert mine.wait(1, 1, 1, 0.0) == 2
         assert mine.order(1, 2) == (-1, 2**60, 2, 0.5)
-        assert mine.order(1, 1) == (7, 8, 6, math.inf)  # the one before it
+        assert mine.order(1, 1) == (7, 8, 6, math.inf)  # the order before it
         assert (sides.workers[0].given(0), sides.workers[2].given(2)) == (1, 0)
 
 
@@ -110,13 +110,13 @@ def test_a_birth_that_is_over_ends():
     with Sides(2, given=0) as sides:
         sides.master.hand([0], [0], [0.0], 1, 0)
         sides.master.admit(0, 2)
-        assert sides.workers[0].wait(0, 1, 0, math.inf) == -1  # though there is an order
+        assert sides.workers[0].wait(0, 1, 0, math.inf) == -1  # even though there is an order
         assert sides.workers[0].wait(0, 2, 0, math.inf) == 1
         assert sides.workers[1].wait(1, 1, 0, 0.0) == 0
 
 
 def test_a_sleeper_is_woken_by_its_order_and_by_its_end():
-    with Sides(40, given=0) as sides:  # more than there are bits of a word
+    with Sides(40, given=0) as sides:  # more workers than a word has bits
         found = {}
 
         def wait(worker):
@@ -174,7 +174,7 @@ def test_the_bell_rings_for_as_many_as_are_wanted():
         tell = [lambda round, i=i: sides.workers[i].tell(i, round, 0, 0.0) for i in range(4)]
         if not sides.master.futex:
             tell[0](5)
-            assert sides.rung() == 1  # for each
+            assert sides.rung() == 1  # each message rings the bell
             return
         tell[0](5)
         assert sides.rung() == 0  # the master is awake
@@ -185,9 +185,9 @@ def test_the_bell_rings_for_as_many_as_are_wanted():
         tell[2](5)
         assert sides.rung() == 1
         tell[3](5)
-        assert sides.rung() == 0  # it was woken
+        assert sides.rung() == 0  # the master was woken already
         assert len(sides.master.want(2)) == 4
-        tell[0](4)  # and is to be handed the newest
+        tell[0](4)  # a message of an old round: the worker must get the newest
         assert sides.rung() == 1
         tell[1](4)
         assert sides.rung() == 0
@@ -204,7 +204,7 @@ def test_a_bell_that_is_full_holds_nobody_up():
 
 
 class Taken:
-    """What takes messages, rows of ones, out of a master's news; `need` of them suffice."""
+    """Takes messages (rows of ones) from a master's news until `need` have come."""
 
     def __init__(self, sides, need, once=False):
         workers = len(sides.workers)
@@ -244,11 +244,11 @@ def test_messages_are_taken_until_they_suffice(by_futex):
         before = taken.arrivals.start = time.perf_counter()
         for worker in (3, 0):
             sides.workers[worker].tell(worker, 7, 0, 0.5 + worker)
-        assert taken.gather(0.0) == []  # two are too few
+        assert taken.gather(0.0) == []  # two messages are too few
         assert taken.numbers == [3, 0]
         for worker in (4, 1):
             sides.workers[worker].tell(worker, 7, 0, -1.0)
-        assert taken.gather() == [(1, 7, 0, -1.0)]  # of no more use
+        assert taken.gather() == [(1, 7, 0, -1.0)]  # not needed any more
         assert taken.arrivals.pending
         assert taken.numbers == [3, 0, 4]
         assert taken.arrivals.enough
@@ -266,7 +266,7 @@ def test_messages_are_taken_until_they_suffice(by_futex):
 
 
 def test_no_message_came_sooner_than_the_one_before(by_futex):
-    """Whatever time its worker tells: that is taken before the news are told."""
+    """Arrivals never decrease, though a worker reads the clock before it writes its news."""
     with Sides(2) as sides:
         taken = Taken(sides, 2)
         sides.newest[0, 0] = 7
@@ -274,7 +274,7 @@ def test_no_message_came_sooner_than_the_one_before(by_futex):
         taken.arrivals.start = time.perf_counter() - 1.0
         sides.workers[1].tell(1, 7, 0, 1.0)
         assert taken.gather(0.0) == []
-        taken.arrivals.start += 10.0  # as if worker 0 had looked at the clock before worker 1
+        taken.arrivals.start += 10.0  # as if worker 0 had read the clock before worker 1
         sides.workers[0].tell(0, 7, 0, 1.0)
         assert taken.gather() == []
         assert taken.numbers == [1, 0]
@@ -319,7 +319,7 @@ def test_a_master_that_gathers_hears_of_other_files_and_of_the_time(by_futex):
         sides.master.hand([1], [0], [0.0], 0, 0)
         theirs.send(b"x")
         sides.workers[1].tell(1, 0, 0, 1.0)
-        assert taken.look() is None  # and nothing is taken
+        assert taken.look() is None  # look() takes nothing
         assert taken.gather(1e6) == []
         assert taken.numbers == [1]
         ours.recv(1)
@@ -330,7 +330,7 @@ def test_a_master_that_gathers_hears_of_other_files_and_of_the_time(by_futex):
 @settings(max_examples=much(300, 50), deadline=None)
 @given(data=st.data())
 def test_what_is_taken_and_what_is_left(data):
-    """Against the words: of the newest round, of those who were handed it, and finite."""
+    """By definition: taken are finite messages of the newest round, from workers that have it."""
     workers, newest = 5, 4
     with Sides(workers, 8) as sides:
         if not sides.master.futex:
@@ -378,7 +378,7 @@ def test_what_is_taken_and_what_is_left(data):
 
 @pytest.mark.parametrize("wanted", [1, 3])
 def test_no_news_are_lost_between_threads(backend, wanted):
-    """A master that sleeps whenever there are none, and workers that tell all the time."""
+    """The master sleeps whenever there are none, and workers write all the time."""
     workers, rounds = 4, much(25_000, 500)
     with Sides(workers, 2, given=0) as sides:
 
@@ -405,9 +405,9 @@ def test_no_news_are_lost_between_threads(backend, wanted):
             thread.join()
 
 
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of Python 3.12
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # by Python 3.12
 def test_processes_that_are_killed_leave_the_others_going():
-    """At any instant: what each told before is there, whole and in order, and nothing else is."""
+    """Killed at any instant, each leaves exactly the news it wrote, whole and in order."""
     workers, chance = 3, np.random.default_rng(3)
     with Sides(workers, 4) as sides:
 
@@ -455,7 +455,7 @@ def test_processes_that_are_killed_leave_the_others_going():
 
 @pytest.mark.parametrize("count", [2**62, 2**63 - 1, 4, -1, -(2**63)])
 def test_a_count_that_cannot_be_is_told_once(count):
-    """The ring holds three: its worker is heard no more, until another takes its place."""
+    """A ring holds three news: then the worker is ignored until another takes its place."""
     with Sides(3, 3) as sides:
         liar, honest = sides.workers[1], sides.workers[2]
         liar._arrays.news[1][0] = count

@@ -1,4 +1,4 @@
-"""The plan objects: streaming encoder, round and decoder, and what they say of their precision."""
+"""The plan objects (streaming encoder, round, decoder), and their claims about precision."""
 
 import itertools
 import math
@@ -58,7 +58,7 @@ def encoded(code, partials):
 
 
 def exact(code, partials, survivors):
-    """What these survivors decode to."""
+    """Return the exact gradient that these survivors decode to."""
     if isinstance(code, Uncoded):
         came = np.concatenate([code.partitions(i) for i in survivors])
         return partials[came].sum(axis=0) * (code.k / came.size)
@@ -87,7 +87,7 @@ def check_streaming(code, dtype, p):
     rng = np.random.default_rng(1)
     for worker in range(code.n):
         whole = code.encode(worker, partials[code.partitions(worker)])
-        # the definition: row of B times partials, pairs taken for complex numbers
+        # By definition: a row of B times partials, whose pairs count as complex numbers.
         wide = partials.astype(np.complex128)
         if code.scheme.is_complex and code.scheme.packed and np.dtype(dtype).kind == "f":
             padded = np.zeros((code.k, p + p % 2))
@@ -98,7 +98,7 @@ def check_streaming(code, dtype, p):
             truth = truth.view(np.float64)
         np.testing.assert_allclose(whole, truth, atol=60 * unit)
         encoder = code.encoder(worker, p, dtype)
-        for _ in range(2):  # again after a reset, over the old contents
+        for _ in range(2):  # the second time after a reset, over the old contents
             for j in rng.permutation(code.partitions(worker)):
                 encoder.add(j, partials[j])
             np.testing.assert_allclose(encoder.message(), whole, atol=60 * unit)
@@ -141,7 +141,7 @@ def test_encoder_refuses():
         with pytest.raises(ValueError, match=rf"worker 2's message still lacks .* \[{second}\]"):
             encoder.message()
         np.testing.assert_array_equal(encoder._out, before)
-    encoder.add(second, g[::-1])  # strides of its own: copied
+    encoder.add(second, g[::-1])  # strided, so it is copied
     np.testing.assert_allclose(encoder.message(), code.encode(2, [g, g[::-1]]), atol=1e-14)
     with pytest.raises(ValueError, match="worker 5 does not exist: they are numbered 0 to 4"):
         code.encoder(5, 4)
@@ -176,7 +176,7 @@ def check_any_order(code, dtype, p):
             heard.append(worker)
             assert ready == received.ready == code.decodable(heard)
             assert received.survivors.tolist() == heard
-            if ready:  # with the threshold's messages, and with each further one
+            if ready:  # from the threshold on, with each further message
                 gradient = received.gradient()
                 assert gradient.dtype == dtype
                 assert gradient.shape == (p,)
@@ -198,7 +198,7 @@ def check_any_order(code, dtype, p):
 @given(st.permutations(range(8)))
 @settings(max_examples=30, deadline=None)
 def test_ready_as_soon_as_can_be(order):
-    """Clusters: ready with fewer than f messages, at the first moment it is possible."""
+    """With clusters, a round may be ready with fewer than f messages, as soon as possible."""
     code = CODES[2]
     dense = code.matrix()
     received = code.round(2)
@@ -215,7 +215,7 @@ FOLLOWED = [
     Uncoded(8, tolerance=0.25),
     ReedSolomon(9, stragglers=3),
     ReedSolomon(12, stragglers=3, clusters=2),
-    ReedSolomon(400, stragglers=40),  # whose vector may be prepared on the way
+    ReedSolomon(400, stragglers=40),  # its vector may be prepared while messages come
     FractionalRepetition(6, stragglers=2),
 ]
 
@@ -224,7 +224,7 @@ FOLLOWED = [
 @pytest.mark.parametrize("tracked", [False, True])
 @pytest.mark.parametrize("code", FOLLOWED, ids=repr)
 def test_following_is_receiving(code, tracked):
-    """Messages that were taken where they lie make a round what they make it one by one."""
+    """A round that takes messages where they lie equals one that receives them one by one."""
     rng, p = np.random.default_rng(5), 6
     messages, energies = list(rng.standard_normal((code.n, p))), rng.random(code.n)
     tracker = StabilityTracker(1e-30, "wait") if tracked else None
@@ -257,8 +257,8 @@ def test_following_is_receiving(code, tracked):
 def test_what_has_to_be_received():
     when = np.empty(12)
     rounds = [
-        BinaryCode(12, stragglers=2).round(3),  # messages suffice by a path
-        Uncoded(6, load=2).round(3),  # several of a worker
+        BinaryCode(12, stragglers=2).round(3),  # a path makes messages suffice
+        Uncoded(6, load=2).round(3),  # several messages per worker
         ReedSolomon(12, stragglers=3).round(3, np.float32, np.float16),
         ReedSolomon(12, stragglers=3).round(3, verify=True),
     ]
@@ -270,7 +270,7 @@ def test_what_has_to_be_received():
 
 @pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 def test_more_messages_make_it_more_precise():
-    """Every |a_i| falls to 1/n. With root 1, so that precision is not at its limit anyway."""
+    """Every |a_i| falls to 1/n. The root is 1, so that precision can still improve."""
     code = ReedSolomon(64, stragglers=20, root=1)
     partials = partial_gradients(code, 50, np.float64)
     messages = encoded(code, partials)
@@ -322,7 +322,7 @@ def test_round_refuses_and_stays_as_it_was():
         assert not received.ready
         with pytest.raises(NotDecodableError, match="at least 1 more message is needed"):
             received.gradient()
-    assert received.receive(1, good)  # the one refused may still come
+    assert received.receive(1, good)  # the refused worker may send again
     np.testing.assert_allclose(received.gradient(), partials.sum(axis=0), atol=1e-13)
 
 
@@ -342,7 +342,7 @@ def test_unchecked_rounds_read_messages_once(packed, monkeypatch):
         checked.receive(worker, messages[worker])
     np.testing.assert_array_equal(unchecked.gradient(), checked.gradient())
     assert unchecked.trust() == checked.trust() == unchecked.trust()
-    unchecked.receive(4, messages[4])  # trust has not put anything out of step
+    unchecked.receive(4, messages[4])  # trust() has changed nothing in the round
     checked.receive(4, messages[4])
     assert unchecked.trust() == checked.trust()
     unchecked.reset()
@@ -355,7 +355,7 @@ def test_unchecked_rounds_read_messages_once(packed, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_huge_messages_are_finite(dtype):
-    """Their squared norm is not; they are taken all the same."""
+    """Rounds take them even though their squared norms are not finite."""
     code = ReedSolomon(3, stragglers=1, packed=False)
     huge = np.finfo(dtype).max / 8
     partials = np.full((3, 4), huge, dtype)
@@ -367,7 +367,7 @@ def test_huge_messages_are_finite(dtype):
 
 
 def test_round_keeps_references():
-    """Messages are read where they lie; only what has strides is copied."""
+    """A round reads messages where they lie; only strided ones are copied."""
     code = ReedSolomon(4, stragglers=1)
     partials = partial_gradients(code, 6, np.float64)
     wide = np.zeros((4, 12))
@@ -399,8 +399,8 @@ def test_decode_does_not_copy_messages(monkeypatch):
     stacked[:] = separate
     code.decode((3, 0, 1), stacked)
     assert seen.pop() == [stacked[r].ctypes.data for r in range(3)]
-    code = ReedSolomon(4, stragglers=1)  # without plans of other encodings
-    code.encode(0, stacked[1::-1], message_dtype=np.float64)  # else all is done at once in C
+    code = ReedSolomon(4, stragglers=1)  # a new code, which has no encoding plans yet
+    code.encode(0, stacked[1::-1], message_dtype=np.float64)  # without it, C does all at once
     assert seen.pop() == [stacked[r].ctypes.data for r in (1, 0)]
     assert not seen
 
@@ -423,7 +423,7 @@ def test_large_separate_messages_are_not_joined():
         assert peak < out.nbytes
 
 
-LAYOUTS = (  # of the same matrix
+LAYOUTS = (  # layouts of the same matrix
     lambda rows: rows,
     np.asfortranarray,
     lambda rows: np.concatenate([rows, rows], axis=1)[:, : rows.shape[1]],
@@ -557,7 +557,7 @@ def test_decoder_is_decoding_vector(code):
     assert code.decoding_vector(list(range(code.n))).base is None  # an array of its own
     if code.n > 1:
         with pytest.raises(ValueError, match="a second time"):
-            decoder([0] * (code.n + 1))  # more than there is room for
+            decoder([0] * (code.n + 1))  # more survivors than there is room for
     with pytest.raises(NotDecodableError):
         decoder([])
     decoder(range(code.n))
@@ -578,7 +578,7 @@ def test_bound_decoder_is_decode(code):
     for _ in range(8):
         survivors = rng.permutation(code.scheme.message_count)
         survivors = survivors[: rng.integers(code.threshold, code.scheme.message_count + 1)]
-        if not code.decodable(survivors):  # each worker's own messages would come in order
+        if not code.decodable(survivors):  # really, a worker's messages come in order
             continue
         messages[:] = np.nan
         messages[survivors] = [job.messages[m] for m in survivors]
@@ -633,7 +633,7 @@ def test_bound_decoder_gathers_nothing(monkeypatch):
     monkeypatch.setattr(kernels.unchecked, "bind_combine", spy)
     bound = code.bind(messages)
     assert seen == [[row.ctypes.data for row in messages]]
-    messages[[1, 3]] = np.nan  # not read: 0, 2 and 5 are as few as 1, 3 and 5, and found first
+    messages[[1, 3]] = np.nan  # not read: 0, 2 and 5 suffice like 1, 3 and 5, and are found first
     np.testing.assert_array_equal(bound([5, 3, 0, 1, 2]), np.full(8, 3.0))
 
 
@@ -679,7 +679,7 @@ OVERLAPPING = [
 @pytest.mark.every_backend
 @pytest.mark.parametrize("code", OVERLAPPING, ids=repr)
 def test_out_in_the_memory_of_a_message(code):
-    """It is written to when all has been read; a round, which keeps its messages, refuses it."""
+    """A decoder writes it after reading all; a round keeps its messages, so it refuses."""
     rng = np.random.default_rng(1)
     p = 12
     partials = rng.standard_normal((code.k, p))
@@ -715,7 +715,7 @@ def test_out_in_the_memory_of_a_message(code):
         if out.size == p:
             code.decode(chosen, stacked, out=out, check_finite=False)
             np.testing.assert_allclose(out, truth, atol=1e-12)
-    beside = np.concatenate([sent[0].view(float), np.zeros(p)])  # shares none
+    beside = np.concatenate([sent[0].view(float), np.zeros(p)])  # shares no element
     messages = [beside[:size].view(sent[0].dtype), *sent[1:]]
     rnd = code.round(p)
     for (worker, index), message in zip(senders, messages, strict=True):
@@ -725,7 +725,7 @@ def test_out_in_the_memory_of_a_message(code):
 
 @pytest.mark.every_backend
 def test_a_partial_gradient_in_the_memory_of_its_message_is_refused():
-    """What is added up there would be read as a partial gradient."""
+    """Sums in the message would be read as a partial gradient."""
     code = ReedSolomon(5, stragglers=1)
     memory = np.ones(16)
     encoder = code.encoder(0, 8, out=memory[:8])
@@ -776,7 +776,7 @@ def test_trust_is_within_ten_of_the_truth():
         s, root = int(rng.integers(0, max(1, n // 3))), "stable" if rng.random() < 0.7 else 1
         clusters = 1 if rng.random() < 0.7 else "auto"
         if root == 1 and s > 8:
-            continue  # nothing left to estimate
+            continue  # no digit left to estimate
         code = ReedSolomon(n, k, stragglers=s, root=root, clusters=clusters)
         dtype = np.float32 if rng.random() < 0.5 else np.float64
         partials = partial_gradients(code, 200, dtype, len(ratios["round"]))
@@ -835,7 +835,7 @@ def test_trust_of_messages_of_little_precision(code, messages):
     ids=repr,
 )
 def test_copies_of_a_message_are_rounded_alike(code, dtype):
-    """Their errors do not cancel, where all of them are read."""
+    """So their errors do not cancel if all copies are read."""
     experiment = Experiment(code, dtype=dtype)
     rounded = {"dtype": "float32" if dtype == "float16" else dtype, "message_dtype": dtype}
     for lost in (0, 1, 3):
@@ -850,7 +850,7 @@ def test_copies_of_a_message_are_rounded_alike(code, dtype):
 
 
 def test_trust_sees_cancellation_between_partials():
-    """Partial gradients that nearly cancel: the sum is small, its relative error is not."""
+    """If partial gradients nearly cancel, the sum is small, but its relative error is not."""
     code = ReedSolomon(20, stragglers=5)
     partials = partial_gradients(code, 100, np.float64)
     partials[0] -= partials.sum(axis=0)
@@ -881,7 +881,7 @@ def test_trust_sees_cancellation_between_partials():
     ids=lambda code: type(code).__name__,
 )
 def test_trust_sees_cancellation_inside_messages(code, dtype, apart):
-    """Partial gradients of one direction, which nearly cancel in each message: signs alternate."""
+    """Partial gradients of one direction nearly cancel in each message, as signs alternate."""
     rng, ratios, blind = np.random.default_rng(0), [], []
     received, untold = code.round(50, dtype), code.round(50, dtype)
     for _ in range(9):
@@ -909,10 +909,10 @@ def test_trust_sees_cancellation_inside_messages(code, dtype, apart):
         error /= np.linalg.norm(truth.astype(float))
         ratios.append(received.trust().relative_error / error)
         blind.append(untold.trust().relative_error / error)
-    # more than there is: sums that alternate do not grow as those of random signs do
+    # Trust says too much: alternating sums do not grow as sums of random signs do.
     assert 0.1 < np.median(ratios) < 20
     if apart < 1e-3 and isinstance(code, FractionalRepetition):
-        assert np.median(blind) < 1e-2  # there is something to see
+        assert np.median(blind) < 1e-2  # without energies, trust misses it
 
 
 def test_energy_is_of_one_message():
@@ -929,7 +929,7 @@ def test_energy_is_of_one_message():
 
 
 def test_energies_that_say_nothing():
-    """Of a worker that lies about it, and where squares are beyond float64."""
+    """A worker may lie about its energy, and squares may exceed float64."""
     received = Uncoded(2).round(3)
     for energy, expected in ((math.nan, 1), (-1.0, 1), (3.0, 1), (300.0, 10), (math.inf, math.inf)):
         received.reset()
@@ -938,7 +938,7 @@ def test_energies_that_say_nothing():
         assert received.trust().growth == pytest.approx(expected, rel=0.5)
     received.reset()
     received.receive(0, np.ones(3), energy=300.0)
-    received.receive(1, 1e-9 * np.ones(3), energy=-50.0)  # of all or of none
+    received.receive(1, 1e-9 * np.ones(3), energy=-50.0)  # one bad energy voids all
     assert received.trust().growth == pytest.approx(1)
 
 
@@ -957,7 +957,7 @@ def test_trust_of_zero():
 
 
 def test_trust_of_nothing_but_cancellation():
-    """Messages that decode to exactly zero say nothing about how exactly."""
+    """Messages that decode to exactly zero say nothing about the rounding errors."""
     received = Uncoded(2).round(3)
     received.receive(0, np.ones(3))
     received.receive(1, -np.ones(3))
@@ -965,7 +965,7 @@ def test_trust_of_nothing_but_cancellation():
 
 
 def test_trust_of_nothing_but_cancellation_inside():
-    """What messages do not show, their energies do; NaN: nobody told."""
+    """Energies show what messages do not; NaN stands for an unknown energy."""
     received = Uncoded(2).round(3)
     for energy, expected in ((0.0, 0.0), (math.nan, 0.0), (1e-30, np.inf)):
         received.reset()
@@ -976,15 +976,15 @@ def test_trust_of_nothing_but_cancellation_inside():
 
 @pytest.mark.any_backend
 def test_trust_of_adding_up():
-    """Uncoded: every message counts once, as when one adds partial gradients."""
+    """Uncoded, every message counts once, as if partial gradients were added."""
     trust = Uncoded(10).trust(range(10))
     assert trust.growth == pytest.approx(1)
-    # a product, a sum and two coefficients; four sums in a group of eight and 10 / 8 of groups, a
-    # third each; the result
+    # Roundings: a product, a sum and two coefficients; four sums in a group of eight and 10 / 8 of
+    # groups, which count a third each; the result.
     expected = 2.0**-53 * np.sqrt(3 + 5.25 / 3 + 1)
     assert trust.relative_error == pytest.approx(expected, abs=0)
-    # the last rounding, none of messages that are partial gradients; before it nothing but, in C,
-    # those of coefficients, and of sums of up to eight floats of ten
+    # The last rounding; none of messages, which are partial gradients. In C also those of
+    # coefficients, and of sums of up to eight of the ten floats.
     single = Uncoded(10).trust(range(10), np.float32).relative_error
     floats = 1 + (1 + 9 / 2) * (fastgc.kernels.backend() == "c")
     assert single == pytest.approx(2.0**-24 * np.sqrt(floats * 0.154), rel=1e-3, abs=0)

@@ -1,4 +1,4 @@
-"""Options of rounds: one object, checked once, which every engine, training and commands take."""
+"""Options of rounds: one object, checked once, for every engine, training and commands."""
 
 import inspect
 import math
@@ -18,7 +18,7 @@ from fastgc.training import TrainingKeywords
 pytestmark = pytest.mark.any_backend
 
 NAMES = [each.name for each in fields(RoundOptions)]
-# one of each that is not the default
+# A value of each option that is not the default.
 OTHER = {
     "delays": Pareto(1e-4, 2.5),
     "seed": 3,
@@ -34,7 +34,7 @@ OTHER = {
     "ask": True,
     "answer_timeout": 0.25,
 }
-# what some make no sense without
+# Options that others need.
 NEEDED = {"ask": {"verify": True}}
 
 
@@ -94,7 +94,7 @@ def test_what_is_given_is_what_is_not_as_by_default(name):
 
 def test_objects_that_compare_in_their_own_way_may_be_given():
     class Odd:
-        """As arrays do."""
+        """Raise like an array of several elements."""
 
         def __eq__(self, other):
             return np.array([True, False])
@@ -143,7 +143,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("given", "error", "message"), WRONG)
 def test_wrong_options_are_refused_wherever_they_are_given(given, error, message, monkeypatch):
-    monkeypatch.setattr(LocalCluster, "_open", None)  # which starts processes
+    monkeypatch.setattr(LocalCluster, "_open", None)  # it would start processes
     with pytest.raises(error, match=message):
         RoundOptions(**given)
     for kind in (LocalCluster, SimulatedCluster):

@@ -1,4 +1,4 @@
-"""The protocol of rounds: every kind through random events, and a new kind on every engine."""
+"""The protocol of rounds: every kind meets random events, and a new kind runs on every engine."""
 
 import math
 
@@ -26,10 +26,10 @@ P = 5
 
 
 class Workers:
-    """A master and workers in one: brings a round random events, and looks at it after each.
+    """A master and its workers: gives a round random events, and checks it after each.
 
-    Messages come in random order. Workers die, and then come back or not; who is asked answers
-    soon, late, or never, and `liars` answer what they sent.
+    Messages come in random order. Workers die, and come back or not. Workers that are asked answer
+    soon, late, or never; `liars` repeat what they sent.
     """
 
     def __init__(self, rnd, rng, liars=(), deadly=True):
@@ -39,7 +39,7 @@ class Workers:
         counts = self.code.scheme.message_counts
         left = [(i, m) for i, count in enumerate(counts) for m in range(count)]
         self.left = [left[at] for at in rng.permutation(len(left))]
-        self.left.sort(key=lambda each: each[1])  # those of a worker in order
+        self.left.sort(key=lambda each: each[1])  # each worker's messages come in order
         self.kept, self.brought, self.asked, self.dead = {}, set(), [], set()
         compute = self.g.__getitem__ if isinstance(rnd, AskingRound) else None
         rnd.begin(Host(lambda: self.now, compute, answer_timeout=2.0, least_wait=0.5))
@@ -70,13 +70,13 @@ class Workers:
         )
 
     def look(self):
-        """The invariants that hold after each event."""
+        """Check the invariants, which hold after each event."""
         rnd = self.rnd
         for worker, what in rnd.questions():
             assert worker in set(rnd.awaited)  # 3
             assert not any(w == worker and q is what for w, q in self.asked)
             self.asked.append((worker, what))
-        assert not rnd.questions()  # each is told once
+        assert not rnd.questions()  # each question is asked once
         assert not (rnd.ready and set(rnd.awaited))
         assert rnd.due > self.now - 1e-9
         assert set(rnd.awaited).isdisjoint(self.dead)
@@ -85,7 +85,7 @@ class Workers:
         assert set(survivors) <= set(rnd.taken.tolist()) <= self.brought  # 5
 
     def come(self):
-        """One message comes, or is told computed, if its worker lives."""
+        """One message comes, or is reported as computed, if its worker lives."""
         worker, index = self.left.pop(0)
         if worker in self.dead or not self.rnd.wants(worker):
             return
@@ -105,7 +105,7 @@ class Workers:
             self.rnd.straggles(worker)
 
     def reply(self, at):
-        """A worker answers, be it what it was asked last, or what nobody waits for any more."""
+        """A worker answers its last question, or one for which nobody waits any more."""
         worker, what = self.asked[at]
         before, owed = self.state(), worker in set(self.rnd.awaited)
         last = max(i for i, each in enumerate(self.asked) if each[0] == worker)
@@ -113,10 +113,10 @@ class Workers:
             return
         self.rnd.hear(worker, what, self.answer(worker, what))
         if not owed or at != last:
-            assert self.state() == before  # an answer that nobody owes
+            assert self.state() == before  # an unexpected answer changes nothing
 
     def run(self):
-        """Events until the round is over."""
+        """Play events until the round is over."""
         rnd = self.rnd
         self.look()
         for _ in range(1000):
@@ -141,7 +141,7 @@ class Workers:
         raise AssertionError("the round does not end")
 
     def pass_time(self):
-        """What was due has come: it is due later then, or nobody is awaited."""
+        """The due time has come: it moves on, or the round waits for nobody."""
         self.now = max(self.now, self.rnd.due)
         self.rnd.elapse()
         assert self.rnd.due > self.now or not set(self.rnd.awaited)  # 4
@@ -188,7 +188,7 @@ def test_every_kind_of_round_keeps_the_protocol(kind):
         workers.run()
         if not rnd.ready:
             live = [m for m in workers.brought if rnd.code.scheme.sender(m)[0] not in workers.dead]
-            if not rnd.decodable and kind is not asking:  # then it says why
+            if not rnd.decodable and kind is not asking:  # the error then says why
                 with pytest.raises(NotDecodableError):
                     rnd.require(np.array(sorted(live if rnd.keeps else workers.brought)))
             continue
@@ -208,7 +208,7 @@ def test_every_kind_of_round_keeps_the_protocol(kind):
 
 
 class Vote(Gathering):
-    """Of each partition, that gradient which two workers agree on, to the last bit."""
+    """A round that takes for each partition the gradient on which two workers agree to the bit."""
 
     def __init__(self, code, p):
         self.code, self.form = code, code.scheme.format(p, np.dtype(np.float64), None)

@@ -1,4 +1,4 @@
-"""Coding across rounds: what is tolerated, exhaustively for few workers; loads; simulated times."""
+"""Coding across rounds: all patterns tolerated by few workers; loads; simulated times."""
 
 import copy
 import itertools
@@ -94,7 +94,7 @@ SCHEMES = {
 
 
 def promised(scheme):
-    """Models of patterns that a scheme says it tolerates."""
+    """Return the models of patterns that a scheme claims to tolerate."""
     if isinstance(scheme, SRSGC):
         return [scheme.model, PerRound(scheme.s)]
     if isinstance(scheme, MSGC):
@@ -113,7 +113,7 @@ LARGE = {"sr 2 3 3", "sr 2 5 3", "m 2 4 3", "m 3 4 2"}
     "name", [pytest.param(n, marks=pytest.mark.long if n in LARGE else ()) for n in SCHEMES]
 )
 def test_every_pattern_of_the_models_is_tolerated_and_every_job_done_in_time(name):
-    """All patterns, round by round; from states that were met before nothing new can follow."""
+    """Try all patterns, round by round; a state met before leads to nothing new."""
     scheme = SCHEMES[name]()
     late = subsets(scheme.n)
     for model in promised(scheme):
@@ -151,7 +151,7 @@ def test_a_round_may_end_as_soon_as_all_jobs_could_still_be_done_and_not_before(
         came = np.array(data.draw(st.lists(st.booleans(), min_size=scheme.n, max_size=scheme.n)))
         enough = schedule.enough(came)
         possible = could_be_done(schedule, came)
-        if isinstance(scheme, SRSGC):  # which puts off no more than it promises to make up for
+        if isinstance(scheme, SRSGC):  # it postpones no more than it can make up for
             assert possible or not enough
         else:
             assert enough == possible
@@ -163,7 +163,7 @@ def test_a_round_may_end_as_soon_as_all_jobs_could_still_be_done_and_not_before(
 
 
 def could_be_done(schedule, came):
-    """Whether all jobs are done in time if all workers answer from now on: by trying."""
+    """Try whether all jobs are done in time if all workers answer from now on."""
     schedule = copy.deepcopy(schedule)
     schedule.scheme = Lenient(schedule.scheme)
     schedule.end(came)
@@ -204,7 +204,7 @@ def test_the_load_of_msgc_is_the_papers(n, burst, window, stragglers):
             (stragglers + 1) * (window - 1 + burst),
             n * (burst + (window - 1) * (stragglers + 1)),
         )
-    # of mini-tasks, all of equal size, in exact numbers
+    # The sizes of mini-tasks, which are all equal, in exact numbers.
     size = {int(load) for code in scheme.parts for load in code.scheme.loads}
     assert len(size) == 1
     assert Fraction(size.pop() * scheme.slots, scheme.k) == paper
@@ -213,7 +213,7 @@ def test_the_load_of_msgc_is_the_papers(n, burst, window, stragglers):
 
 
 def test_the_load_of_msgc_is_no_less_than_any_scheme_needs():
-    """(W - 1 + B) / (n (W - 1) + B (n - lambda)), the paper's bound."""
+    """The paper's bound is (W - 1 + B) / (n (W - 1) + B (n - lambda))."""
     for n, burst, window in itertools.product([3, 6], [1, 2], [3, 4]):
         for stragglers in range(n + 1):
             bound = Fraction(window - 1 + burst, n * (window - 1) + burst * (n - stragglers))
@@ -286,33 +286,33 @@ def test_rounds_of_a_schedule_come_one_after_another():
     with pytest.raises(ValueError, match="workers from 0 to 3"):
         schedule.end([0, 1, 4])
     with pytest.raises(ValueError, match="cannot end yet"):
-        schedule.end([0, 2])  # of two groups, one is lacking
+        schedule.end([0, 2])  # one of two groups is missing
     assert schedule.end([0, 1, 2, 3]) == []
     assert (schedule.round, schedule.jobs, schedule.idle) == (1, [0], False)
 
 
 def test_who_repeats_is_as_few_as_suffice_and_answered_last():
-    schedule = SRSGC(6, burst=2, window=3, stragglers=4).schedule()  # GC-Rep: i and i + 2 alike
+    schedule = SRSGC(6, burst=2, window=3, stragglers=4).schedule()  # GC-Rep: i, i + 2 are copies
     assert schedule.scheme.s == 2
     schedule.begin()
-    schedule.end([0, 2])  # of groups 0, 1: the second is lacking
+    schedule.end([0, 2])  # group 1 is missing
     schedule.begin()
     schedule.end([0, 2, 4, 5])
     tasks = schedule.begin()
     repeating = np.flatnonzero(tasks.age[:, 0] == 2).tolist()
-    assert repeating == [5]  # as well as 1 and 3, which were silent longer; 4 would not help
+    assert repeating == [5]  # 1 and 3 would do, but were silent longer; 4 would not help
 
 
 def test_no_more_is_put_off_than_the_model_may_leave():
     schedule = SRSGC(6, burst=1, window=2, stragglers=4, code=fastgc.ReedSolomon).schedule()
     assert schedule.scheme.s == 2
     schedule.begin()
-    assert schedule.enough([0, 1])  # two of four messages are lacking: lambda - s
+    assert schedule.enough([0, 1])  # two of four messages are missing: lambda - s
     assert not schedule.enough([0])
 
 
 def test_the_dead_are_not_asked_to_repeat():
-    """Of 7 workers 2 are gone for good, as many as the code tolerates; others straggle in turn."""
+    """2 of 7 workers are gone for good, the most the code tolerates; others straggle in turn."""
     scheme = SRSGC(7, burst=1, window=2, stragglers=4, code=fastgc.ReedSolomon)
     assert scheme.s == 2
     schedule, done = scheme.schedule(), []
@@ -329,7 +329,7 @@ def test_the_dead_are_not_asked_to_repeat():
 
 
 def simulated_by_hand(times, scheme, mu):
-    """Durations, by trying every moment at which a worker answers, in order."""
+    """Return durations, by trying each moment at which a worker answers, in order."""
     schedule, jobs = scheme.schedule(), len(times) - scheme.delay
     durations = []
     for r, row in enumerate(times):
@@ -367,18 +367,18 @@ def test_a_round_lasts_as_long_as_the_rule_says(name, mu):
 
 
 def seconds_by_the_model(times, mu, model, s=None):
-    """Seconds of rounds by the rule of Krishnan et al., written from their paper.
+    """Return seconds of rounds by the rule of Krishnan et al., written from their paper.
 
     After (1 + mu) times the fastest, a round ends if the stragglers of the window fit the model;
-    else it waits for all. With s, of SR-SGC: job r has the code that tolerates s; B rounds later
-    who did not answer is asked again, where more than s did not. Rounds of s stragglers at most, in
-    which nobody was asked again, do not count.
+    otherwise it waits for all. With `s` the rule is that of SR-SGC: each job's code tolerates s. If
+    more than s workers did not answer, they are asked again B rounds later. Rounds with at most s
+    stragglers, in which nobody was asked again, do not count.
     """
     n = times.shape[1]
     first = vars(model).get("burst", 1)
     window = vars(model).get("window", 1)
     counted, seconds = [], []
-    silent, lacking = np.zeros(n, dtype=int), {}  # of each job, who has not computed for it
+    silent, lacking = np.zeros(n, dtype=int), {}  # job: workers that have not computed it
     for r, row in enumerate(times):
         again = []
         if s is not None and r >= first and len(lacking[r - first]) > s:
@@ -417,7 +417,7 @@ def test_rounds_wait_for_all_where_stragglers_are_not_of_the_model(mu, seed):
         run = simulate_sequential(times, scheme, mu=mu, wait="model")
         s = scheme.s if isinstance(scheme, SRSGC) else None
         expected = seconds_by_the_model(times, mu, scheme.model, s)
-        full = len(times) - scheme.delay  # at the end of SR-SGC, few have something to do
+        full = len(times) - scheme.delay  # in SR-SGC's last rounds, few workers have work
         np.testing.assert_array_equal(run.rounds[:full], expected[:full])
         assert (run.stragglers[run.waited] == 0).all()
         waits |= set(run.waited.tolist())
@@ -459,7 +459,7 @@ def test_times_grow_with_the_load():
     assert run.rounds.tolist() == [1.75] * 9
     scheme = MSGC(6, burst=1, window=2, stragglers=2)  # mini-tasks of 3 / 4 partitions
     run = simulate_sequential(times, scheme, load_slope=4.0, at_load=0)
-    assert run.rounds.tolist() == [4.0, *[7.0] * 7, 4.0]  # the first and last of one job only
+    assert run.rounds.tolist() == [4.0, *[7.0] * 7, 4.0]  # first and last round serve one job
     run = simulate_sequential(times, scheme, load_slope=[4.0] * 5 + [6.0], at_load=0)
     assert run.rounds.tolist() == [5.5, *[10.0] * 7, 5.5]
 
@@ -488,7 +488,7 @@ def test_what_cannot_be_simulated_is_refused(change, says):
 
 
 class Times:
-    """Given times, a row for each round, over and over."""
+    """Delays from a table, a row for each round, repeated."""
 
     per = "round"
 
@@ -500,7 +500,7 @@ class Times:
 
 
 def trained(scheme, jobs, *, dtype=np.float64, p=5, idle=(), **options):
-    """Gradients of jobs that depend on their parameters, and their errors."""
+    """Return gradients of jobs, which depend on the parameters, and their errors."""
     rng = np.random.default_rng(7)
     shards = list(rng.standard_normal((scheme.k, p)).astype(dtype))
     thetas = rng.standard_normal((jobs, p)).astype(dtype)
@@ -512,7 +512,7 @@ def trained(scheme, jobs, *, dtype=np.float64, p=5, idle=(), **options):
             begun[cluster.schedule.round] = theta
             given = theta.copy()
             done += cluster.step(given)
-            given[:] = np.nan  # it was copied
+            given[:] = np.nan  # the engine has copied it
             waits.append(cluster.report.wait_seconds)
         while not cluster.schedule.idle:
             done += cluster.step(None)
@@ -541,7 +541,7 @@ def test_simulated_rounds_last_as_long_as_predicted(name):
     times = np.random.default_rng(4).exponential(1.0, (20, scheme.n)) ** 2
     run = simulate_sequential(times, scheme, mu=0.5)
     _, waits = trained(scheme, 20 - scheme.delay, engine="simulated", delays=Times(times), mu=0.5)
-    lasted = run.rounds[run.rounds > 0]  # the others were not needed
+    lasted = run.rounds[run.rounds > 0]  # other rounds were not needed
     assert waits == pytest.approx(lasted[: len(waits)].tolist(), rel=1e-12)
 
 
@@ -555,7 +555,7 @@ def test_simulated_rounds_last_as_long_as_predicted(name):
     ids=repr,
 )
 def test_worker_processes_compute_what_they_are_told(scheme):
-    # one worker is absent in every other round, for which the others do not wait
+    # One worker is late in every other round, and the others do not wait for it.
     late = [[0.0] * (scheme.n - 1) + [0.3], [0.0] * scheme.n]
     done, _ = trained(scheme, 6, delays=Times(late), mu=1.0, timeout=100.0)
     assert len(done) == 6
@@ -568,7 +568,7 @@ def test_jobs_are_told_by_their_numbers_and_batches_too():
         scheme, shards, conformance.telling, 2, engine="simulated", batch=conformance.numbered
     ) as cluster:
         done = cluster.step(np.zeros(2))
-        assert cluster.step(None) == []  # nothing is to be done: the engine has no such round
+        assert cluster.step(None) == []  # there is no work, so the engine runs no round
         for _ in range(3):
             done += cluster.step(np.zeros(2))
     assert [each.job for each in done] == [0, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""Schemes across rounds by name, compared, and the command that does so."""
+"""Comparisons of schemes across rounds by name, and the command for it."""
 
 import csv
 import io
@@ -211,7 +211,7 @@ def test_what_cannot_be_compared_is_refused(change, says):
 
 
 def test_late_workers_that_are_not_interrupted_stay_late():
-    """As on an engine whose workers finish what they are at."""
+    """They are late as on an engine whose workers finish their work."""
     rng = np.random.default_rng(6)
     times = rng.exponential(1.0, (25, 4)) ** 2
 
@@ -249,14 +249,14 @@ def test_a_partition_may_take_another_time_in_each_round():
 
 
 def test_standard_errors_are_those_of_means():
-    """Of independent rounds: runs spread as far as each of them says, on average."""
+    """For independent rounds, runs spread by as much as their standard errors say on average."""
     rng, count = np.random.default_rng(4), much(400, 80)
     uncoded = make("uncoded", 1)
     runs = [simulate_sequential(rng.exponential(1.0, (100, 1)), uncoded) for _ in range(count)]
     spread = np.std([run.seconds_per_job for run in runs])
     said = np.mean([run.standard_error for run in runs])
     assert 0.85 < said / spread < 1.15
-    # rounds that are alike in runs of ten count for less
+    # Rounds that are equal in runs of ten count less.
     alike = np.repeat(rng.exponential(1.0, (count, 10)), 10, axis=1)
     said = np.mean([simulate_sequential(row[:, None], uncoded).standard_error for row in alike])
     assert 0.8 < said / np.std(alike.mean(axis=1)) < 1.2
@@ -340,7 +340,7 @@ def test_plans_say_where_coding_across_rounds_is_faster(tmp_path, monkeypatch):
     assert any(ratio == pytest.approx(float(found[3]), abs=0.0051) for ratio in ratios)
     assert hint(recording, "binary", 1.0, 0) is None
     assert hint(Recording(times[:39], 0.8), "binary", 10.0, 0) is None  # too few to tell
-    # as it is asked by the command
+    # The same as the command asks for.
     pytest.importorskip("scipy")
     asked = []
     monkeypatch.setattr("fastgc.cli.sequential.hint", lambda *a: asked.append(a) or "Said so.")

@@ -1,4 +1,4 @@
-"""Coding across rounds on all engines, in programs of their own, with late and dying workers."""
+"""Coding across rounds runs on all engines, in separate programs, with late and dying workers."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ import pytest
 
 pytestmark = pytest.mark.any_backend
 
-SECONDS = 200.0  # for a job to end, on a machine that is busy with others
+SECONDS = 200.0  # time for a job to end on a busy machine
 BESIDE = Path(sys.executable).with_name("mpiexec")
 MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")
 RUN = {
@@ -25,7 +25,7 @@ RUN = {
 LONG = [pytest.mark.long]  # they take long to start
 RAY, TORCH = (pytest.param(name, marks=LONG) for name in ("ray", "torch"))
 
-# What workers import.
+# The module that workers import.
 GRADIENTS = """
 import os
 import signal
@@ -85,10 +85,10 @@ def trained(scheme, jobs, dtype=np.float64, idle=(), **options):
 
 
 def launch(tmp_path, engine, source, *arguments):
-    """Run a program, whose rank 0 does this, on an engine; returns what it printed."""
+    """Run a program whose rank 0 executes `source` on an engine; return what it prints."""
     (tmp_path / "gradients.py").write_text(GRADIENTS)
     body = textwrap.indent(textwrap.dedent(source), "    ")
-    serve = "getattr(engine, 'serve_all', bool)()"  # of as many clusters as there are
+    serve = "getattr(engine, 'serve_all', bool)()"  # serves any number of clusters
     (tmp_path / "program.py").write_text(
         f"{PROGRAM}\nif __name__ == '__main__' and not {serve}:\n{body}"
     )
@@ -96,7 +96,7 @@ def launch(tmp_path, engine, source, *arguments):
 
 
 def started(tmp_path, engine, *arguments):
-    """Run program.py, told the engine's name; returns what it printed."""
+    """Run program.py with the engine's name; return what it prints."""
     if engine == "mpi" and (find_spec("mpi4py") is None or MPIEXEC is None):
         pytest.skip("needs the extra mpi")
     if engine in ("ray", "torch"):
@@ -121,7 +121,7 @@ def started(tmp_path, engine, *arguments):
 
 @pytest.mark.parametrize("engine", [RAY, "mpi", "torch"])
 def test_gradients_are_sums_on_every_engine(engine, tmp_path):
-    """Workers are late in turn, and do not drop what they are at when a round is over."""
+    """Workers are late in turn, and finish their work when a round is over."""
     out = launch(
         tmp_path,
         engine,
@@ -138,7 +138,7 @@ def test_gradients_are_sums_on_every_engine(engine, tmp_path):
 
 @pytest.mark.parametrize("engine", ["mpi", TORCH])
 def test_all_ranks_train_several_models(engine, tmp_path):
-    """Those that are not the master get histories without rounds."""
+    """Ranks other than the master get histories without rounds."""
     (tmp_path / "program.py").write_text(
         """
 import sys
@@ -161,12 +161,12 @@ if runs[0].rounds:
 
 @pytest.mark.parametrize("engine", ["local", RAY, TORCH])
 def test_a_worker_that_dies_makes_up_for_it_when_it_is_back(engine, tmp_path):
-    """No other worker has its partition: the job's gradient is exact after the restart only."""
+    """No other worker holds its partition: the job's gradient is exact only after the restart."""
     out = launch(
         tmp_path,
         engine,
         "print(trained(MSGC(4, burst=1, window=2, stragglers=1), 8), flush=True)",
         str(tmp_path / "died"),
     )
-    assert out.splitlines()[-1] == "1"  # after what Ray says of it
+    assert out.splitlines()[-1] == "1"  # Ray prints before it
     assert (tmp_path / "died").exists()

@@ -1,8 +1,7 @@
-"""What schemes promise, at sizes beyond those that can be tried exhaustively.
+"""The promises of schemes across rounds, at sizes too large to try all patterns.
 
-Patterns of stragglers are drawn from the models that schemes say they tolerate. Then no round
-waits, no job is late, and gradients are those of all data. tests/test_sequential.py has all
-patterns of few workers.
+Patterns of stragglers are drawn from the models that schemes tolerate. Then no round waits, no job
+is late, and gradients are exact. tests/test_sequential.py tries all patterns of few workers.
 """
 
 import numpy as np
@@ -21,7 +20,7 @@ ROUNDS = 14
 
 @st.composite
 def schemes(draw):
-    """A scheme of up to 12 workers, and the models of patterns that it is made for."""
+    """Draw a scheme of up to 12 workers, and the models of patterns that it tolerates."""
     n = draw(st.integers(2, 12))
     kind = draw(st.sampled_from(["m", "sr", "independent"]))
     stragglers = draw(st.integers(0, n))
@@ -37,18 +36,18 @@ def schemes(draw):
         models = [scheme.model, Arbitrary(burst, window + burst - 1, stragglers)]
         return scheme, models, window - 2 + burst
     window = draw(st.integers(1, 3)) * burst + 1
-    stragglers = min(stragglers, n - 1)  # a code for n stragglers there is not
+    stragglers = min(stragglers, n - 1)  # no code tolerates n stragglers
     scheme = SRSGC(n, burst=burst, window=window, stragglers=stragglers, code=code)
     return scheme, [scheme.model, PerRound(scheme.s)], burst
 
 
 def drawn(data, model, n, rounds):
-    """A pattern of the model with as many stragglers as it admits, added in a drawn order."""
+    """Draw a pattern of the model: add stragglers in a random order while it admits them."""
     pattern = np.zeros((rounds, n), dtype=bool)
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     density = data.draw(st.sampled_from([0.1, 0.5, 1.0]))
     places = rng.permutation(rounds * n)[: round(density * rounds * n)]
-    if data.draw(st.booleans()):  # round by round, so that bursts are long
+    if data.draw(st.booleans()):  # in order of rounds, which makes bursts long
         places.sort()
     for place in places.tolist():
         at = divmod(place, n)
@@ -59,7 +58,7 @@ def drawn(data, model, n, rounds):
 
 
 class Late:
-    """Stragglers of a pattern are late by more than any round waits; nobody is after its end."""
+    """Delays: a pattern's stragglers are later than any round waits; after its end, nobody is."""
 
     per = "round"
 
@@ -92,7 +91,7 @@ def test_no_round_waits_and_no_job_is_late(data):
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_gradients_are_exact_whatever_straggles(data):
-    """On an engine: rounds last as long as the fastest worker's wait, and no straggler is used."""
+    """On an engine, rounds last (1 + mu) times the fastest worker, and use no straggler."""
     scheme, models, delay = data.draw(schemes())
     pattern = drawn(data, data.draw(st.sampled_from(models)), scheme.n, ROUNDS)
     p = 3
@@ -107,20 +106,20 @@ def test_gradients_are_exact_whatever_straggles(data):
             late = pattern[cluster.schedule.round]
             done += cluster.step(theta)
             busy = cluster.tasks.age.max(axis=1) >= 0
-            # at the end there may be rounds without work, of which the engine has none
+            # The engine does not run rounds without work, which may come at the end.
             if not cluster.state()["skipped"] and not late[busy].all():
                 assert not late[cluster.report.survivors].any()
                 assert cluster.report.wait_seconds <= 2.0
     assert sorted(each.job for each in done) == list(range(len(thetas)))
     for each in done:
         truth = sum(np.sin(thetas[each.job]) * shard for shard in shards)
-        # cyclic repetition of 12 workers loses some digits
+        # Cyclic repetition of 12 workers loses some digits.
         np.testing.assert_allclose(each.gradient, truth, atol=1e-6 * np.abs(shards).sum())
 
 
 @pytest.mark.parametrize("burst", [1, 2, 3])
 def test_the_delay_is_no_longer_than_it_must_be(burst):
-    """A burst of B in the last uncoded rounds has the job take all T rounds beside its first."""
+    """With a burst of B in its last uncoded rounds, a job takes all T rounds after its first."""
     n = 6
     for window in (burst + 1, burst + 2):
         scheme = MSGC(n, burst=burst, window=window, stragglers=2)

@@ -1,4 +1,4 @@
-"""Several models trained in turn, and runs of schemes that go on after their process has ended."""
+"""Several models trained in turn, and runs of schemes that resume after their process has ended."""
 
 import os
 import signal
@@ -81,7 +81,7 @@ def test_each_model_is_trained_as_if_it_were_alone(name, dtype):
 
 
 def test_records_say_what_a_step_took():
-    """Of one job a round all is known by hand: W - 1 + B = 2 rounds, 4 workers, all answer."""
+    """One job a round is known by hand: W - 1 + B = 2 rounds, 4 workers, all answer."""
     scheme = MSGC(4, burst=1, window=2, stragglers=1)
     each = Half()
     [first, second] = train_models(
@@ -92,7 +92,7 @@ def test_records_say_what_a_step_took():
     for record in (*first.rounds, *second.rounds):
         assert record.wait == pytest.approx(1.0)
         assert (record.downloads, record.stale, record.deaths) == (8, 0, 0)
-    # of the last job all answer in its first round, where another waits for a coded part
+    # In the last job's first round all answer; other jobs wait for a coded part.
     parts = [len(part) for part, _ in data.partition(small().X_train, small().y_train, scheme.k)]
     uncoded, coded = sum(parts[:8]), 2 * sum(parts[8:])
     assert first.rounds[1].samples == uncoded + coded
@@ -107,7 +107,7 @@ class Half:
 
 
 def test_mini_batches_are_those_of_a_models_own_step():
-    """As drawn by the number of the job, and of the same mean as the whole gradient."""
+    """They are drawn by the job's number, and their mean is the whole gradient."""
     scheme, dataset = SCHEMES["m-sgc"](), small()
     models = several()[:1] * 3
     runs = train_models(
@@ -132,7 +132,7 @@ def test_mini_batches_are_those_of_a_models_own_step():
 
 
 class Stop(Exception):
-    """Ends a run."""
+    """Raised to end a run."""
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_checkpoints_of_other_runs_are_refused(tmp_path):
 
 
 def test_a_cluster_goes_on_from_its_state():
-    """After rounds without work, of which engines have none, too; on another engine as well."""
+    """Also after rounds without work, which engines skip, and on another engine."""
     scheme = SRSGC(4, burst=2, window=3, stragglers=3)
     rng = np.random.default_rng(1)
     shards, thetas = list(rng.standard_normal((scheme.k, 3))), rng.standard_normal((12, 3))

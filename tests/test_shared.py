@@ -1,4 +1,4 @@
-"""Workers that share processors, against closed forms, by hand, and where none are shared."""
+"""Workers that share processors agree with closed forms and hand computation, and unshared ones."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_a_processor_for_each_is_as_none_shared(code, interrupted, processors, p
     lost=st.integers(0, 7),
 )
 def test_one_processor_of_all(works, lost):
-    """T_f = sum of the f - 1 smallest works, and n - f + 1 times the f-th, of one processor."""
+    """On one processor, T_f is the f - 1 smallest works plus n - f + 1 times the f-th."""
     n = len(works)
     code = fastgc.ReedSolomon(n, stragglers=lost % n)
     found = simulate(code, cost=works, rounds=1, processors=1).times[0]
@@ -58,7 +58,7 @@ def test_one_processor_of_all(works, lost):
 
 @pytest.mark.parametrize("processors", [1, 2, 2.5, 5, 12, 30])
 def test_equal_workers_take_turns(processors):
-    """All of them begin and end together, and coding costs what it computes."""
+    """They begin and end together, and coding costs exactly what it computes."""
     for s in (0, 2, 5):
         code = fastgc.ReedSolomon(12, stragglers=s)
         run = simulate(code, cost=0.01, rounds=5, processors=processors, interrupted=False)
@@ -77,14 +77,14 @@ def test_those_on_one_processor_share_it():
 
 
 def test_late_work_takes_its_share():
-    """By hand: two workers compute the same for 2 s, one is late by 0.9 s, one processor."""
+    """By hand: two workers with 2 s of work, one of them 0.9 s late, on one processor."""
     code, late = fastgc.FractionalRepetition(2, stragglers=1), Empirical([[0.0, 0.9]])
     settings = {"cost": 1.0, "rounds": 4, "processors": 1}
     run = simulate(code, late, interrupted=False, **settings)
-    # 0.9 s alone, 2.2 s shared; the other still has 0.9 s of it to do, and so on
+    # 0.9 s alone, then 2.2 s shared; the late one still has 0.9 s to do, and so on.
     np.testing.assert_allclose(run.times, [3.1, 3.1, 3.8, 3.3])
     np.testing.assert_allclose(simulate(code, late, **settings).times, 3.1)
-    # between rounds the processor is the late one's alone
+    # Between rounds the late worker has the processor to itself.
     rested = simulate(code, late, interrupted=False, overhead=0.9, **settings)
     np.testing.assert_allclose(rested.times, 3.1)
 

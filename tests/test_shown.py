@@ -1,4 +1,4 @@
-"""Texts and HTML of objects: short, true, and safe to show."""
+"""Texts and HTML of objects are short, true, and safe to show."""
 
 import html.parser
 import os
@@ -28,7 +28,7 @@ def run():
 
 
 class Strict(html.parser.HTMLParser):
-    """Every element that is opened is closed, in order; keeps texts and tags."""
+    """A parser that requires elements to be closed in order; collects texts and tags."""
 
     def __init__(self, text):
         super().__init__()
@@ -194,7 +194,7 @@ def test_a_plan_tells_the_fastest_of_each_code_and_why_others_are_not_there():
 
 
 def parsed(text, code):
-    """The matrix that a table of few columns shows."""
+    """Return the matrix that a table of few columns shows."""
     lines = text.splitlines()
     assert lines[1].split() == ["worker", *map(str, range(code.k))]
     rows = [line.split() for line in lines[2:]]

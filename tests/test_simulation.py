@@ -1,4 +1,4 @@
-"""Simulated rounds: kernel against the codes' own rounds, and both against closed forms."""
+"""Simulated rounds: the kernel agrees with the codes' own rounds, and both with closed forms."""
 
 import math
 
@@ -22,7 +22,7 @@ from fastgc.simulation import Simulation, simulate
 from fastgc.simulation.monte_carlo import kernel_rule
 
 PARETO = Pareto(0.001, 1.5)
-SHIFTED = ShiftedExponential(0.01, 10.0)  # of each computation
+SHIFTED = ShiftedExponential(0.01, 10.0)  # the delay of each computation
 MEDIUM = [
     ReedSolomon(40, stragglers=7, clusters="auto"),
     BinaryCode(31, 47, stragglers=4),
@@ -48,7 +48,7 @@ def test_kernel_does_what_rounds_do(code, interrupted):
     for delays, more in (
         (PARETO, {"cost": cost}),
         (SHIFTED, {"cost": 1e-3, "receive": 0.004}),
-        (None, {"cost": 1e-3, "receive": 1e-5, "overhead": 0.002}),  # all answer at once
+        (None, {"cost": 1e-3, "receive": 1e-5, "overhead": 0.002}),  # all workers answer at once
     ):
         by = [
             simulate(code, delays, method=method, **settings, **more)
@@ -61,7 +61,7 @@ def test_kernel_does_what_rounds_do(code, interrupted):
 
 @pytest.mark.parametrize("size", [2, 3, 7, 8, 15, 16, 17, 32, 33, 50, 70])
 def test_cells_of_any_size(size):
-    """In the order of the workers, and in another; in many parts, with a rest."""
+    """Cells in the order of workers and in another; in many parts, with a remainder."""
     rounds = 333
     for cells in (2, 5):
         in_order = FractionalRepetition(cells * size, stragglers=size - 1)
@@ -72,7 +72,7 @@ def test_cells_of_any_size(size):
 
 
 def _one_by_one(code, rounds):
-    """Each round by the code's own."""
+    """Simulate each round by a round of the code itself."""
     return simulate(code, PARETO, cost=1e-4, rounds=rounds, method="round")
 
 
@@ -80,7 +80,7 @@ def test_any_matrix_is_simulated_by_its_rounds():
     code = LinearCode(ReedSolomon(6, stragglers=2).matrix(), packed=False)
     found = simulate(code, PARETO, rounds=50)
     like = simulate(ReedSolomon(6, stragglers=2), PARETO, rounds=50)
-    assert (found.times <= like.times).all()  # it decodes what the other does, and more
+    assert (found.times <= like.times).all()  # it decodes all sets that the other does, and more
     with pytest.raises(
         ValueError, match='LinearCode has no kernel to simulate it: use method="round"'
     ):
@@ -106,7 +106,7 @@ def test_mean_times(method):
     exponential = Exponential(0.01)
     found = simulate(Uncoded(12), exponential, rounds=ROUNDS[method], seed=2, method=method)
     assert abs(z_score(found, exponential.order_statistic_mean(12, 12))) < 4
-    # the fastest of each of three groups, and the slowest of these
+    # A round waits for the fastest of each of three groups, and so for the slowest of these.
     groups = FractionalRepetition(12, stragglers=3)
     found = simulate(groups, exponential, rounds=ROUNDS[method], seed=3, method=method)
     assert abs(z_score(found, 0.01 / 4 * (1 + 1 / 2 + 1 / 3))) < 4
@@ -114,7 +114,7 @@ def test_mean_times(method):
 
 @pytest.mark.parametrize("method", ["kernel", "round"])
 def test_distribution_of_times(method):
-    """Kolmogorov's test, against eq. (18) of Ozfatura et al., and against its neighbour."""
+    """Kolmogorov's test accepts eq. (18) of Ozfatura et al., and rejects its neighbour."""
     code = LagrangeCode(10, load=5)
     rounds = ROUNDS[method]
     times = simulate(code, SHIFTED, rounds=rounds, seed=4, method=method).times
@@ -138,7 +138,7 @@ def test_batches_are_coupons(method):
 
 @pytest.mark.parametrize("method", ["kernel", "round"])
 def test_messages_sent_together_cover_by_eq_16(method):
-    """Li et al.: the first time at which the workers that are done hold all partitions."""
+    """Eq. (16) of Li et al.: the first time at which finished workers hold all partitions."""
     loads = [3, 1, 4, 4, 5, 2]
     code = CouponCollector(6, 7, loads=loads, send="together", seed=1)
     run = simulate(code, Given(SHIFTED.sample, "computation"), rounds=60, seed=3, method=method)
@@ -156,14 +156,14 @@ def test_messages_sent_together_cover_by_eq_16(method):
 
 
 class Given:
-    """Delays by a function, of which simulations draw what it says."""
+    """A delay model defined by a function."""
 
     def __init__(self, sample, per):
         self.sample, self.per = sample, per
 
 
 def first_of_each(counts):
-    """Mean draws without replacement until every kind has come, by inclusion and exclusion."""
+    """Return the mean number of draws without replacement until every kind has come."""
     total, mean = counts.sum(), 0.0
     for subset in range(1, 1 << counts.size):
         chosen = [c for i, c in enumerate(counts) if subset >> i & 1]
@@ -194,7 +194,7 @@ def test_simultaneous_answers_come_one_by_one():
 
 @pytest.mark.parametrize("method", ["kernel", "round"])
 def test_no_computation_is_lost_beside_a_long_delay(method):
-    """Though of the time since the delay's end most digits are."""
+    """None is lost, even though most digits of the time since the delay's end are."""
     code = ReedSolomon(6, stragglers=2)
     for scale, cost in ((1.0, 1e-8), (100.0, 1e-6), (0.01, 0.0)):
         delays = Pareto(scale, 1.5)
@@ -206,7 +206,7 @@ def test_no_computation_is_lost_beside_a_long_delay(method):
 def test_messages_come_one_by_one_though_computing_takes_no_time():
     code = Uncoded(4, load=4)
     found = simulate(code, PARETO, rounds=200)
-    # the first worker has sent all of its partitions, or the last of them is the fourth message
+    # The first worker has sent all its partitions, or the last of them is the fourth message.
     assert (found.messages == 4).all()
     assert (found.workers == 1).all()
     at_once = simulate(ReedSolomon(6, stragglers=2), None, rounds=50)
@@ -217,17 +217,17 @@ def test_messages_come_one_by_one_though_computing_takes_no_time():
 def test_late_workers_miss_rounds():
     class Scripted:
         def sample(self, round, workers, seed):
-            # worker 0 needs 10 s in round 0, and is done 9.2 s after its end; else 0.1 s
+            # In round 0 worker 0 takes 10 s, and ends 9.2 s after the round; otherwise 0.1 s.
             return np.array([10.0 if round == 0 else 0.1, 0.5, 0.8])
 
     code = ReedSolomon(3, stragglers=1)
     dropped = simulate(code, Scripted(), rounds=3)
     np.testing.assert_allclose(dropped.times, [0.8, 0.5, 0.5])
     late = simulate(code, Scripted(), rounds=20, interrupted=False)
-    # rounds of 0.8 s without worker 0, until it is free 10 s after the beginning of the first
+    # Rounds take 0.8 s without worker 0, until it is free 10 s after the start.
     expected = [0.8] * 12
     np.testing.assert_allclose(late.times[:12], expected)
-    # 9.6 s are over, in the next round it answers after 0.4 + 0.1 s, with the first of the others
+    # After 9.6 s: in the next round it answers after 0.4 + 0.1 s, like the first of the others.
     np.testing.assert_allclose(late.times[12], 0.5)
 
 
@@ -238,10 +238,10 @@ def test_messages_of_a_round_are_left_between_two():
         def sample(self, round, workers, seed):
             return np.array([2.0, 0.5])
 
-    # Worker 0 does partitions 0 and 1, worker 1 does 1 and 0, half the time each.
+    # Worker 0 computes partitions 0 and 1, worker 1 1 and 0, each in half of its time.
     code = Uncoded(2, load=2)
     found = simulate(code, Scripted(), rounds=2, interrupted=False)
-    # Worker 1 has sent both after 1 s. Worker 0 then still has 1 s to go for its first message, and
+    # Worker 1 has sent both after 1 s. Then worker 0 needs 1 s more for its first message, and
     # takes up the next round after it.
     np.testing.assert_allclose(found.times, [1.0, 1.0])
     assert found.messages.tolist() == [2, 2]
@@ -260,7 +260,7 @@ def test_a_delay_of_the_round_comes_first():
     once = simulate(code, Scripted("round"), cost=1.0, rounds=1)
     assert once.times == pytest.approx(5.0)  # worker 0 begins after 3 s
     each = simulate(code, Scripted("computation"), cost=1.0, rounds=1)
-    assert each.times == pytest.approx(6.0)  # worker 1 is through with its first partition
+    assert each.times == pytest.approx(6.0)  # worker 1 finishes its first partition
     assert once.computations == 2
     assert each.computations == 2
 
@@ -269,7 +269,7 @@ def test_delays_of_a_seed():
     small, large = ReedSolomon(20, stragglers=1), ReedSolomon(20, stragglers=8)
     settings = {"rounds": 200, "seed": 9}
     few, many = (simulate(code, PARETO, **settings) for code in (small, large))
-    assert (many.times <= few.times).all()  # fewer of the same
+    assert (many.times <= few.times).all()  # `large` waits for fewer of the same delays
     again = simulate(small, PARETO, **settings)
     assert_same(few, again)
     assert (simulate(small, PARETO, rounds=200, seed=10).times != few.times).all()
@@ -352,7 +352,7 @@ def test_arguments_of_a_wrong_type(settings, text):
 
 def test_workers_that_never_come_back():
     code = ReedSolomon(10, stragglers=4)
-    heavy = Pareto(0.01, 0.9)  # the fifth slowest has a mean, but no worker by itself
+    heavy = Pareto(0.01, 0.9)  # the fifth slowest has a mean, but a single worker has none
     simulate(code, heavy, rounds=10)
     with pytest.raises(ValueError, match=r"does not exist if workers finish.*the 4 "):
         simulate(code, heavy, rounds=10, interrupted=False)
@@ -395,7 +395,7 @@ def test_quantiles_are_of_real_numbers():
 
 @pytest.mark.any_backend
 def test_every_round_has_its_own_delays(monkeypatch):
-    """Of a model that has no draw, however many rounds are simulated at a time."""
+    """This holds for a model without `draw`, however many rounds are simulated at once."""
     asked = []
 
     class Recorded:

@@ -1,6 +1,6 @@
-"""The built pages, as a browser without a network shows them.
+"""A browser without a network shows the built pages completely.
 
-``.ci/docs`` runs these when it has built the pages: ``FASTGC_SITE`` names their folder.
+``.ci/docs`` runs these tests after it has built the pages; ``FASTGC_SITE`` names their folder.
 """
 
 import importlib.util
@@ -25,14 +25,14 @@ built = pytest.mark.skipif(not SITE.is_dir(), reason="FASTGC_SITE names no folde
 browser = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium")
 PAGES = sorted(SITE.rglob("*.html"))
 
-# What a browser loads by itself: attributes of elements. A link of other kinds is only followed.
+# Elements whose `src` a browser loads by itself; other links load only when followed.
 SRC = ("audio", "embed", "iframe", "img", "input", "script", "source", "video")
 LOADED = dict.fromkeys(SRC, "src") | {"image": "href", "link": "href", "object": "data"}
 KINDS = {"stylesheet", "icon", "preload", "prefetch", "preconnect", "modulepreload", "manifest"}
 
 
 class Loads(HTMLParser):
-    """What a page loads, and the ids that it has."""
+    """Collects what a page loads, and its ids."""
 
     def __init__(self, text):
         super().__init__()
@@ -56,7 +56,7 @@ class Loads(HTMLParser):
 
 
 def styled(css):
-    """Addresses in a style sheet."""
+    """Return the addresses in a style sheet."""
     css = re.sub(r"/\*.*?\*/", "", css, flags=re.S)
     return [
         found[1]
@@ -66,7 +66,7 @@ def styled(css):
 
 
 def missing(path):
-    """What a file of the site loads that does not lie in the site."""
+    """Return what a file of the site loads that is not in the site."""
     text = path.read_text(encoding="utf-8")
     for target in styled(text) if path.suffix == ".css" else Loads(text).found:
         if target.startswith("data:"):
@@ -131,7 +131,7 @@ def test_what_is_no_formula_is_a_warning(text, caplog):
     assert f"{text!r} is no formula: " in record.getMessage()
 
 
-# A page that opens others, each as wide as a screen and as a phone, and says what it found.
+# A page that opens others at the widths of a screen and a phone, and reports what it finds.
 LOOK = r"""<!doctype html><meta charset="utf-8"><body><script>
 async function look(page, width) {
   const frame = document.createElement("iframe");
@@ -169,7 +169,7 @@ async function look(page, width) {
 
 
 def looked(addresses, folder):
-    """What a browser finds in pages, and what they write to its console."""
+    """Return what a browser finds in pages, and what they write to its console."""
     page = folder / "look.html"
     page.write_text(LOOK.replace("PAGES", json.dumps(addresses), 1), encoding="utf-8")
     done = subprocess.run(
@@ -189,7 +189,7 @@ def looked(addresses, folder):
 
 
 def faults(found):
-    """Pages, and what is wrong with them."""
+    """Return pages and what is wrong with them."""
     for each in found:
         wrong = {name: each[name] for name in ("raw", "elsewhere", "broken") if each[name]}
         if each["needs"] > each["width"]:
@@ -236,6 +236,6 @@ def test_faults_of_a_page_are_seen(tmp_path):
     (wide, narrow) = (wrong for _, _, wrong in faults(found))
     assert wide == rest
     assert narrow == {**rest, "needs": 408}
-    assert len(console) == 4  # two of each
+    assert len(console) == 4  # two from each page
     assert "said" in console[0]
     assert "nothing is not defined" in console[1]

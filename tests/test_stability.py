@@ -45,7 +45,7 @@ unstable = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning"
 
 
 def decodable_sets(code, rng, count):
-    """Random sets of messages, each worker's in order, from just enough to all."""
+    """Yield random sets of messages, each worker's in order, from just enough to all."""
     numbers = np.arange(code.scheme.message_count)
     found = []
     while len(found) < count:
@@ -56,7 +56,7 @@ def decodable_sets(code, rng, count):
 
 
 def products(code):
-    """B, for codes of the data the products of two basis polynomials, and its target."""
+    """Return B, or for codes of the data the products of two basis polynomials; and its target."""
     if isinstance(code, fastgc.codes.Placed):
         rows, *rest = products(code.code)
         first = code.code.scheme.first_messages
@@ -108,7 +108,7 @@ def test_amplification_of_zeros_and_ones_is_the_sum_of_the_loads(code):
     rng = np.random.default_rng(0)
     for F in decodable_sets(code, rng, 20):
         a = code.decoding_vector(F)
-        if (a < 0).any():  # a path through blocks of different classes subtracts some
+        if (a < 0).any():  # a path through blocks of different classes subtracts some blocks
             continue
         used = [code.partitions(*code.scheme.sender(m)).size for m in F[a != 0].tolist()]
         assert stability.amplification(code, F) == sum(used) >= code.k
@@ -118,7 +118,7 @@ def test_amplification_of_zeros_and_ones_is_the_sum_of_the_loads(code):
 @pytest.mark.long
 @unstable
 def test_amplification_beyond_float64():
-    """The logarithm against exact products, of the code's coefficients and its vector."""
+    """Its logarithm agrees with exact products of the code's coefficients and vector."""
     n, s = 1600, 900
     code = ReedSolomon(n, stragglers=s, root=1)
     F = np.arange(n - s)
@@ -128,7 +128,7 @@ def test_amplification_beyond_float64():
     d = s + 1
     with mpmath.workdps(30):
         sines = [mpmath.log(2 * mpmath.sinpi(mpmath.mpf(t) / n)) for t in range(1, n)]
-        total = [mpmath.mpf(0), *itertools.accumulate(sines)]  # of the first t
+        total = [mpmath.mpf(0), *itertools.accumulate(sines)]  # sums of the first t logarithms
         # |tau(x)| = n / (prod u=1..x, prod u=1..d-1-x); |a_i|: survivor i sees n-s-i .. n-1-i
         tau = [mpmath.exp(mpmath.log(n) - total[x] - total[d - 1 - x]) for x in range(d)]
         a = [mpmath.exp(total[n - 1 - i] - total[n - s - i - 1] - mpmath.log(n)) for i in F]
@@ -177,7 +177,7 @@ def test_exact_sum_of_complex_numbers():
 
 @pytest.mark.any_backend
 def test_exact_least_squares():
-    """Against mpmath: an ill-conditioned problem, whose gradient nearly vanishes."""
+    """mpmath agrees on an ill-conditioned problem whose gradient nearly vanishes."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((7, 3)) * 10.0 ** rng.integers(-6, 6, (7, 1))
     theta = rng.standard_normal(3)
@@ -212,7 +212,7 @@ MEDIUM = [
 @settings(max_examples=much(400, 100), deadline=None)
 @given(st.data())
 def test_bounds_are_bounds(data):
-    """Partial gradients of any sizes, encoded at once or one by one; float32 and float64."""
+    """For partial gradients of any sizes, encoded at once or one by one, in float32 and float64."""
     code = data.draw(st.sampled_from(SMALL + MEDIUM), label="code")
     dtype = data.draw(st.sampled_from([np.float32, np.float64]), label="dtype")
     seed = data.draw(st.integers(0, 2**32 - 1), label="seed")
@@ -253,7 +253,7 @@ def test_bounds_are_bounds(data):
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_bounds_of_messages_of_more_precision(data):
-    """Of float32 gradients, which are rounded once more when they are decoded."""
+    """Gradients of float32 are rounded once more when they are decoded."""
     code = data.draw(st.sampled_from(SMALL + MEDIUM), label="code")
     if code.scheme.codes_data:
         return
@@ -299,7 +299,7 @@ def test_bounds_know_gradients_by_what_they_are_decoded_to():
 
 @pytest.mark.parametrize(("n", "load"), [(7, 2), (20, 4), (30, 6)])
 def test_bounds_of_computations_of_less_precision_than_messages(n, load):
-    """Codes of the data amplify the rounding of float32 computations, whatever is sent."""
+    """Codes of the data amplify the rounding of float32 computations, in messages of any dtype."""
     with warnings.catch_warnings(action="ignore", category=InstabilityWarning):
         code = LagrangeCode(n, load=load)
     for seed in range(5):
@@ -354,7 +354,7 @@ def test_bounds_are_within_two_thousand_times_the_worst_error(code, dtype):
     ratios = []
     for seed in range(much(6, 1)):
         work = None
-        if code.scheme.codes_data and "16" not in dtype:  # blocks of one row upwards
+        if code.scheme.codes_data and "16" not in dtype:  # blocks have one row or more
             rng = np.random.default_rng(seed)
             X = rng.standard_normal((code.k * (1 + seed % 3), 1 + seed)).astype(dtype)
             work = X, rng.standard_normal(len(X)).astype(dtype), np.ones(1 + seed, dtype)
@@ -363,7 +363,7 @@ def test_bounds_are_within_two_thousand_times_the_worst_error(code, dtype):
             vector = code.decoding_vector(F)
             bound = stability.error_bound(code, F, dtype, vector=vector, terms=experiment._terms)
             ratios.append(experiment.error(F, vector).scaled / bound)
-    # C's sums of float32 are bounded by eight roundings each time, most of which cancel
+    # The bound counts eight roundings for each group in C's sums of float32; most of them cancel.
     folds = dtype == "float32" and fastgc.kernels.backend() == "c"
     assert (5e-4 if folds else 1e-3) < max(ratios) <= 1
 
@@ -481,7 +481,7 @@ def test_worst_survivors_against_all_sets(code, method, dtype):
 
 @unstable
 def test_near_exact_vectors_have_another_adversary():
-    """Neighbours ruin exact vectors; near-exact ones, windows denser at their ends."""
+    """Neighbours ruin exact vectors; windows that are denser at their ends ruin near-exact ones."""
     code = ReedSolomon(256, stragglers=32)
     exact = stability.worst_survivors(code, method="locator", trials=60)
     near = stability.worst_survivors(code, method="near-exact", trials=60)
@@ -502,7 +502,7 @@ def test_beyond_float64_the_amplification_decides():
     found = stability.worst_survivors(code, method="locator", trials=0)
     assert found.error == found.start_error == math.inf
     (ring,) = code.scheme.rings()
-    sizes = [800, 900]  # smaller arcs come first, and are beyond float64, too
+    sizes = [800, 900]  # smaller arcs come first, and also exceed float64
     arcs = [messages_without(code, ring[:size]) for size in sizes]
     smaller, larger = (stability.amplification(code, F, log=True) for F in arcs)
     assert all(code.trust(F, np.float64).relative_error < math.inf for F in arcs)
@@ -548,7 +548,7 @@ def test_moves_keep_sets_as_small_as_allowed():
             lost = there
             seen.add(tuple(np.flatnonzero(lost).tolist()))
         sizes = range(1, s + 1) if code.scheme.clusters > 1 else [s]
-        # nothing is out of reach
+        # Every set is reached.
         assert len(seen) == sum(math.comb(code.n, t) for t in sizes)
 
 
@@ -574,9 +574,9 @@ def test_neighbours_are_no_progressions(root, clusters):
         if (gaps == 1).all():
             assert pattern == "contiguous"
         elif any(lost.tolist() == ring[: lost.size] for ring in rings):
-            assert pattern == "arcs"  # one of a circle
+            assert pattern == "arcs"  # one arc of the circle
             stretches += 1
-    assert stretches == (0 if root == 1 else 3)  # of 2, 4 and 6 stragglers
+    assert stretches == (0 if root == 1 else 3)  # for 2, 4 and 6 stragglers
 
 
 def test_exchanges_find_what_patterns_and_chance_do_not():
@@ -613,7 +613,7 @@ def test_spare_load_and_waiting_by_the_codes_they_stand_for():
         return ReedSolomon(40, stragglers=s)
 
     rows = stability.spare(make, 12, more=[0, 2, 13], sets=9, progress=lambda: done.append(1))
-    assert made == [12, 12, 14, 12, 25]  # one cannot wait for more than all
+    assert made == [12, 12, 14, 12, 25]  # no code waits for more than all workers
     assert len(done) == 6
     ways = [("load", 0), ("wait", 0), ("load", 2), ("wait", 2), ("load", 13)]
     assert [(row.way, row.more) for row in rows] == ways
@@ -693,7 +693,7 @@ def test_comparison_is_tidy(tmp_path):
 
 
 def test_exact_and_near_exact_vectors_side_by_side():
-    """For the same neighbours on the circle, each row by the vector of its own method."""
+    """Each row has the same neighbours on the circle and the vector of its own method."""
     code = ReedSolomon(256, stragglers=32)
     exact, auto = stability.compare(
         {"exact": (code, "spread"), "auto": code}, patterns=["neighbouring"], sets=3
@@ -705,7 +705,7 @@ def test_exact_and_near_exact_vectors_side_by_side():
         assert row.error / 10 < row.predicted < 10 * row.error
         assert row.worst_error < row.bound < 1e5 * row.worst_error
     assert exact.amplification > 1e4 * auto.amplification
-    # neighbours by number are far apart on the circle of the best root
+    # Neighbours by number are far apart on the circle of the best root.
     [rack] = stability.compare({"exact": (code, "spread")}, patterns=["contiguous"], sets=3)
     assert rack.worst_error < 1e-14
 
@@ -769,7 +769,7 @@ def test_polynomials_around_the_circle(n, s, root):
     for found, method in ((values.exact, "locator"), (values.near_exact, "near-exact")):
         size = np.abs(code.decoding_vector(heard, method))
         np.testing.assert_allclose(found[~values.lost], np.log10(n * size), atol=1e-9)
-    missing = 10 ** values.near_exact[values.lost]  # what is left out, in units of 1/n
+    missing = 10 ** values.near_exact[values.lost]  # left out, in units of 1/n
     assert (missing < 1e-8).all()
     mask = np.isin(np.arange(n), lost)
     for one, other in zip(values, stability.circle_values(code, mask), strict=True):
@@ -840,7 +840,7 @@ def test_codes_are_made_comparable(held, n):
                     wanted = min(good)
                 else:
                     alike = [t for t, found in good.items() if found == max(good.values())]
-                    # of two equally near ones the smaller
+                    # Of two that are equally near, the smaller.
                     wanted = min(alike, key=lambda t: (abs(t - s), t))
                 assert stability.matched(make, reference, held, sets=5) == wanted
 
@@ -851,7 +851,7 @@ def test_codes_of_equal_error():
         lambda s: ReedSolomon(16, stragglers=s, root=1), reference, "error", sets=20
     )
     assert 0 <= found < 4
-    # sums are as precise with any number of stragglers, and are decoded in some time
+    # Sums are equally precise with any number of stragglers, and decoding them takes time.
     binary = functools.partial(BinaryCode, 16)
     assert stability.matched(lambda s: binary(stragglers=s), reference, "error", sets=20) == 15
     slow = reference._replace(decode_seconds=10.0)
@@ -895,12 +895,12 @@ def test_comparison_checks_its_arguments():
 
 @unstable
 def test_trust_counts_the_rounding_of_messages():
-    """Which decoding multiplies: in single precision by ten thousand here, to four digits left."""
+    """Decoding multiplies it, here by ten thousand: single precision keeps four digits."""
     code = ReedSolomon(25, stragglers=8, root=1)
     neighbours = np.arange(17)
     single, double = (code.trust(neighbours, dtype) for dtype in (np.float32, np.float64))
     assert 1e4 < single.growth < double.growth < 1.001 * single.growth
-    # of their elements, and of sums and coefficients in and of them
+    # Rounding of messages' elements, and of the sums and coefficients in them and in decoding.
     assert 0.2 * 2.0**-24 < single.relative_error / single.growth < 2 * 2.0**-24
     assert double.relative_error < 1e-10
 
@@ -949,14 +949,14 @@ def test_the_papers_construction_is_detected():
         ReedSolomon(256, stragglers=32, root=1, strict=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        again = pickle.loads(pickle.dumps(code))  # as every worker process does
+        again = pickle.loads(pickle.dumps(code))  # as in each worker process: no second warning
         ReedSolomon(256, stragglers=32, strict=True)
         ReedSolomon(1000, stragglers=100, clusters="auto", strict=True)
         ReedSolomon(4096, stragglers=1024, strict=True)
         ReedSolomon(16, stragglers=3, root=1, strict=True)
     assert again == code
     assert "strict" not in repr(code)
-    with pytest.warns(InstabilityWarning):  # making it again from parameters is new
+    with pytest.warns(InstabilityWarning):  # a code made again from parameters is a new one
         type(code)(**arguments_of(code))
 
 
@@ -976,7 +976,7 @@ def test_other_unstable_codes_are_detected():
 @pytest.mark.parametrize("root", ["stable", 1])
 @pytest.mark.parametrize(("n", "s"), [(16, 4), (80, 12), (256, 32), (1000, 100)])
 def test_the_quick_estimate_agrees_with_trust(n, s, root):
-    """Within a factor of 30, of errors from 1e-16 on; where nothing is left, no lower."""
+    """They agree within a factor of 30; where no digit is left, the estimate is no lower."""
     code = ReedSolomon(n, stragglers=s, root=root)
     rng = np.random.default_rng(1)
     trusted = [code.trust(rng.permutation(n)[s:]).relative_error for _ in range(50)]
@@ -1029,7 +1029,7 @@ def test_spread_is_an_exact_and_shorter_vector(n, k, s):
     ],
 )
 def test_backends_choose_alike(code, F):
-    """Where norms are 1, or distances equal, but for rounding."""
+    """Norms of 1 and equal distances differ only by rounding, which must not decide."""
     code = code()
     vectors = []
     for name in fastgc.backends():
@@ -1040,7 +1040,7 @@ def test_backends_choose_alike(code, F):
 
 
 def test_spread_chooses_by_leja_order():
-    """By definition: each next root with the largest product of distances; ties to the first."""
+    """Each next root has the largest product of distances to those chosen; the first wins ties."""
     m, need = 21, 6
     code = ReedSolomon(m, 5, load=4)
     assert code.threshold == need
@@ -1065,7 +1065,7 @@ def test_spread_chooses_by_leja_order():
 
 
 def test_spread_of_survivors_whose_distances_underflow():
-    """Half a circle of 3000 roots is silent: products of distances leave the range of doubles."""
+    """Half a circle of 3000 roots straggles: products of distances leave the range of doubles."""
     n = 3000
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InstabilityWarning)
@@ -1079,7 +1079,7 @@ def test_spread_of_survivors_whose_distances_underflow():
 
 
 def test_many_stragglers_spread_too():
-    """From a thousand on the logarithms are transformed, and then looked at again."""
+    """From a thousand on, logarithms come from transforms, and close ones are checked again."""
     code = ReedSolomon(3300, stragglers=1050, clusters="auto")
     F = np.random.default_rng(0).permutation(3300)[1050:]
     fft, auto = (code.decoding_vector(F, method) for method in ("fft", "auto"))
@@ -1123,7 +1123,7 @@ def test_errors_are_measured_beyond_float64():
 
 @pytest.mark.any_backend
 def test_bounds_of_coded_data_grow_with_the_work():
-    """These codes amplify the rounding of a worker's sums, of so many terms, like any other."""
+    """These codes also amplify the rounding of a worker's sums, which have `terms` terms."""
     code = LagrangeCode(6, load=3)
     F = range(code.threshold)
     few, many = (stability.error_bound(code, F, terms=terms) for terms in (0, 10**6))
@@ -1132,7 +1132,7 @@ def test_bounds_of_coded_data_grow_with_the_work():
 
 
 def test_rounds_of_any_so_many_need_not_hear_each(monkeypatch):
-    """The same rounds as where each message is asked whether it is the last."""
+    """They are the same as if each message were checked for being the last."""
     scheme = fastgc.ReedSolomon(12, stragglers=3).scheme
     found = list(scheme.random_arrivals(20, 4))
     monkeypatch.setattr(type(scheme), "waits", True)
@@ -1146,7 +1146,7 @@ def test_who_measures_says_how_far_it_is():
 
 
 def test_many_messages_are_encoded_together(monkeypatch):
-    """As by `Code.encode`, but for roundings; where that is not so, one by one."""
+    """The result is that of `Code.encode` up to rounding; otherwise they are encoded one by one."""
     codes = [
         fastgc.ReedSolomon(9, 12, stragglers=2),
         fastgc.ReedSolomon(8, 11, stragglers=1, clusters=2, packed=False),
@@ -1198,7 +1198,7 @@ def test_codes_are_measured_on_orders_that_are_given():
 
 
 def test_progress_of_measuring_counts_rounds_of_many_messages_as_several(monkeypatch):
-    """Otherwise a bar would stand still while rounds of 100,000 messages are decoded."""
+    """Otherwise the bar stands still while rounds of 100,000 messages are decoded."""
     from fastgc.stability import survey
 
     monkeypatch.setattr(survey, "_TOGETHER", 3)

@@ -1,4 +1,4 @@
-"""Delay models that others wrote: whatever can be sampled works wherever a delay model does."""
+"""Users' delay models: any object with `sample` works wherever a delay model does."""
 
 import importlib.util
 import inspect
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.any_backend
 
 
 class Weibull:
-    """Without a repr, without a base."""
+    """A delay model without a repr and without a base."""
 
     def __init__(self, shape, scale=0.01):
         self.shape, self.scale = shape, scale
@@ -35,7 +35,7 @@ class Weibull:
 
 
 class Uniform(Distribution):
-    """A distribution, but for its tails."""
+    """A distribution that does not define its tails."""
 
     def __init__(self, width: float, per="round"):
         self.width, self.per = width, per
@@ -50,7 +50,7 @@ class Uniform(Distribution):
         return self.width * np.asarray(q, dtype=float)
 
 
-# As a stranger's file may be: a model that can be sampled, and one with a distribution.
+# A user's file: a model that can be sampled, and a distribution.
 MODULE = f"""
 import numpy as np
 from fastgc.delays import Distribution
@@ -70,7 +70,7 @@ def no_model():
 
 @pytest.fixture
 def strangers(tmp_path, monkeypatch):
-    """That file as a module that can be imported."""
+    """Write this file as a module that can be imported."""
     (tmp_path / "strangers_delays.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "strangers_delays", raising=False)
@@ -80,12 +80,12 @@ def strangers(tmp_path, monkeypatch):
 
 @pytest.fixture
 def registry(monkeypatch):
-    """Installed packages offer nothing."""
+    """Have no installed package offer models."""
     monkeypatch.setattr(MODELS, "_offered", {})
 
 
 class Told(Weibull):
-    """The same, with all that a model may tell."""
+    """The same, with everything that a model may define."""
 
     per = "computation"
 
@@ -121,7 +121,7 @@ def test_one_method_is_enough():
 
 def test_what_else_a_model_has_is_used():
     found = simulation.simulate(fastgc.Uncoded(4, 8), Told(0.7), rounds=3)
-    np.testing.assert_allclose(found.times, 2 * 0.01)  # drawn, and of each of two computations
+    np.testing.assert_allclose(found.times, 2 * 0.01)  # by `draw`, for each of two computations
     assert found.mean_exists is True
 
 
@@ -161,7 +161,7 @@ def test_training_and_checkpoints_say_which_stranger(tmp_path):
 
     history = train(Weibull(0.7))
     assert history.delays.endswith("Weibull(shape=0.7, scale=0.01)")
-    assert len(train(Weibull(0.7)).rounds) == 2  # another object, the same model
+    assert len(train(Weibull(0.7)).rounds) == 2  # another object of the same model
     with pytest.raises(fastgc.CheckpointError, match=r"delays: .*shape=0.7.* -> .*shape=0.8"):
         train(Weibull(0.8))
 
@@ -198,7 +198,7 @@ def test_whether_means_exist_is_unknown_without_tails():
 def test_what_is_known_of_some_workers_may_be_enough():
     code, run = fastgc.ReedSolomon(3, stragglers=1), partial(simulation.simulate, rounds=5)
     two = Heterogeneous([Uniform(1.0), Pareto(1, 1.5), Pareto(1, 1.2)])
-    assert run(code, two).mean_exists is True  # a late one beside the unknown is enough
+    assert run(code, two).mean_exists is True  # one known tail beside the unknown suffices
     assert run(code, two, interrupted=False).mean_exists is True
     one = Heterogeneous([Uniform(1.0), Pareto(1, 0.9), Pareto(1, 9.0)])
     assert run(code, one).mean_exists is None
@@ -227,7 +227,7 @@ def test_what_is_known_of_some_may_be_enough_for_means():
     model = Heterogeneous([Uniform(2.0), Pareto(1, 1.5), Pareto(1, 1.2)])
     known = Heterogeneous([Pareto(1, 1.5), Pareto(1, 1.2)])
     assert model.order_statistic_mean(1, 3) < known.order_statistic_mean(1, 2)
-    assert model.order_statistic_mean(2, 3) > 1.0  # a late one beside the unknown is enough
+    assert model.order_statistic_mean(2, 3) > 1.0  # one known tail beside the unknown suffices
     with pytest.raises(ValueError, match="exists is unknown"):
         model.order_statistic_mean(3, 3)
     with pytest.raises(ValueError, match=r"mean of the 3-th .* does not exist"):
@@ -288,13 +288,13 @@ def test_what_strangers_sample_is_checked(times, error, message):
     ("model", "error", "message"),
     [
         (3.0, TypeError, r"have a method sample\(round, workers, seed\)"),
-        (Weibull, TypeError, "method sample.*, not <class"),  # no instance of it
+        (Weibull, TypeError, "method sample.*, not <class"),  # a class, not an instance
         (model_of([0.0] * 3, sample=3), TypeError, "method sample"),
         (model_of([0.0] * 3, per="day"), ValueError, "per must be 'round' or 'computation'"),
     ],
 )
 def test_what_is_no_model_is_refused_before_anything_starts(model, error, message, monkeypatch):
-    monkeypatch.setattr(LocalCluster, "_open", None)  # which starts processes
+    monkeypatch.setattr(LocalCluster, "_open", None)  # it would start processes
     code = fastgc.Uncoded(3)
     for use in (
         lambda: simulation.simulate(code, model),
@@ -401,7 +401,7 @@ def test_installed_packages_offer_models(tmp_path, monkeypatch, strangers):
 
 
 def command(*arguments, folder, module=False):
-    """The command as it is installed: without the current folder on the path, as scripts start."""
+    """Run the installed command: like scripts, without the working directory on the path."""
     script = Path(sys.executable).parent / "fastgc"
     if not module and not script.exists():
         pytest.skip("the command is not installed beside this Python")

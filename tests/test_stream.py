@@ -1,4 +1,4 @@
-"""Decoding vectors kept current: streams, and rounds that follow theirs."""
+"""Streams keep decoding vectors current, and rounds follow theirs."""
 
 import mpmath
 import numpy as np
@@ -25,7 +25,7 @@ EVERY_CODE = pytest.mark.parametrize("code", CODES, ids=repr)
 
 
 def exact(code, survivors):
-    """Products by definition, in extended precision."""
+    """Return the products by definition, in extended precision."""
     blocks = [(c.m, c.q, 0) for c in code.scheme._clusters]
     return decoding_truth(blocks, survivors)
 
@@ -36,7 +36,7 @@ def error(code, survivors, vector):
 
 
 def move(stream, worker):
-    """It comes if it is away, and goes if it is there."""
+    """Let a worker join if it is away, and leave if it is there."""
     (stream.arrive if stream._state.away[worker] else stream.depart)(worker)
 
 
@@ -50,7 +50,7 @@ def move(stream, worker):
     ids=repr,
 )
 def test_every_set(code):
-    """All subsets, each one event from the last: Gray's order."""
+    """Visit all subsets in Gray's order, each one event from the last."""
     stream, there = code.stream(), set()
     with mpmath.workdps(30):
         for step in range(1, 2**code.n):
@@ -74,7 +74,7 @@ def test_every_set(code):
                 product = mpmath.fprod(
                     1 - mpmath.expjpi(mpmath.mpf(2 * c.q * (i - j)) / c.m) for j in away
                 )
-                # a factor's error for each of 64 events, and of those away
+                # A factor's rounding error for each of 64 events, and for each worker away.
                 assert abs(entry - product / c.m) <= 200 * 2.0**-53 * abs(product / c.m)
 
 
@@ -109,7 +109,7 @@ def test_many_events_do_not_add_up():
     away = np.zeros(200, bool)
     for event in range(1, 100_001):
         worker = int(rng.integers(200))
-        if event % 2 == 0:  # one that does it all the time: its factors' errors do not cancel
+        if event % 2 == 0:  # one worker moves all the time: its factors' errors do not cancel
             worker = 7
         if not away[worker] and np.count_nonzero(away) == 25:
             worker = int(np.flatnonzero(away)[event % 25])
@@ -123,14 +123,14 @@ def test_many_events_do_not_add_up():
 
 @pytest.mark.every_backend
 def test_products_out_of_range_on_the_way():
-    """Half of the circle leaves, and every other one of it comes back."""
+    """Half of the circle leaves, and every other worker of it comes back."""
     with pytest.warns(fastgc.InstabilityWarning):
         code = ReedSolomon(3000, stragglers=900, root=1)
     stream = code.stream(range(3000))
     for worker in range(1500):
         stream.depart(worker)
     sizes = stream._state.exponent[:3000] + np.log2(np.abs(stream._state.product[:3000]))
-    assert sizes.max() > 1024  # beyond a double
+    assert sizes.max() > 1024  # exceeds doubles
     assert sizes.min() < -1074
     for worker in range(0, 1500, 2):
         stream.arrive(worker)
@@ -248,7 +248,7 @@ def test_a_stream_keeps_its_backend(backend):
 
 @pytest.fixture
 def every_size(monkeypatch):
-    """Rounds of small codes, too, follow their vector."""
+    """Have rounds of small codes follow their vector, too."""
     monkeypatch.setattr(reed_solomon, "worth_following", lambda scheme: scheme.clusters == 1)
 
 
@@ -257,7 +257,7 @@ def messages_of(code, p=3):
 
 
 def steps_taken(rnd):
-    """Counts what a round's follower does from now on."""
+    """Count what a round's follower does from now on."""
     done = {"rebuild": 0, "join": 0, "leave": 0}
 
     def counting(name, call):
@@ -289,7 +289,7 @@ FOLLOWED = [ReedSolomon(40, stragglers=16), ReedSolomon(40, 30, stragglers=3), C
 @pytest.mark.usefixtures("every_size")
 @pytest.mark.parametrize("code", FOLLOWED, ids=repr)
 def test_rounds_follow(code):
-    """Products once, a step for each of the last arrivals, and the vector is there."""
+    """A round computes products once, makes a step for each late arrival, and has the vector."""
     messages, rng = messages_of(code), np.random.default_rng(3)
     rnd = code.round(4)
     done = steps_taken(rnd)
@@ -320,10 +320,10 @@ def test_declared_stragglers_leave_nothing_to_do():
     stragglers, others = order[: code.stragglers], order[code.stragglers :]
     for worker in stragglers[:-1]:
         rnd.straggles(worker)
-        rnd.straggles(worker)  # again: nothing new
+        rnd.straggles(worker)  # a repetition changes nothing
     for worker in others[:5]:
         rnd.receive(worker, messages[worker])
-    rnd.straggles(others[0])  # whose message is here
+    rnd.straggles(others[0])  # its message has come
     assert done["rebuild"] == 0
     rnd.straggles(stragglers[-1])
     assert done["rebuild"] == 1
@@ -339,7 +339,7 @@ def test_declared_stragglers_leave_nothing_to_do():
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_any_round(data):
-    """Declared in any order, rightly or wrongly; more messages than needed; a reset in between."""
+    """Stragglers are declared in any order, rightly or not; more messages come; rounds reset."""
     code = data.draw(st.sampled_from(FOLLOWED))
     messages = messages_of(code)
     workers = st.integers(0, code.n - 1)
@@ -380,7 +380,7 @@ def test_a_declared_straggler_that_comes_is_taken():
 
 @pytest.mark.usefixtures("every_size")
 def test_spare_messages_are_chosen_from_as_ever():
-    """ "auto" leaves out messages where all of them would amplify errors: some entries are 0."""
+    """ "auto" leaves out messages if using all would amplify errors: some entries are 0."""
     code = ReedSolomon(60, stragglers=24)
     messages = messages_of(code)
     rnd = code.round(4, tracker=StabilityTracker())
@@ -401,7 +401,7 @@ def test_sizes_that_pay():
     large = ReedSolomon(1024, stragglers=256)
     assert follows(large)
     assert not follows(ReedSolomon(1024, stragglers=254))
-    assert not follows(ReedSolomon(1024, stragglers=770, root=1))  # by the others: they are fewer
+    assert not follows(ReedSolomon(1024, stragglers=770, root=1))  # survivors are fewer
     assert not follows(ReedSolomon(16384, stragglers=31))
     assert follows(ReedSolomon(16384, stragglers=32))
     assert not follows(large, verify=True)
@@ -441,7 +441,7 @@ def test_straggles_refuses():
 
 
 def test_products_are_computed_anew_now_and_then():
-    """After so many events nothing is left of their roundings: bits are those of a new stream."""
+    """After enough events products are recomputed, with the bits of a new stream."""
     code = ReedSolomon(40, stragglers=30)
     rng = np.random.default_rng(8)
     stream = code.stream(range(20))
@@ -469,7 +469,7 @@ def test_a_declared_straggler_that_came_counts_no_more():
 
 
 def test_one_cluster_that_could_be_better_is_enough():
-    """Three neighbours of one cluster are away, and none of the other; or none of either."""
+    """Three neighbours of one cluster and none of the other are away; or none of either."""
     code = ReedSolomon(24, stragglers=5, clusters=2)
     for away, could in (([0, 5, 10], True), ([], False)):
         survivors = np.setdiff1d(np.arange(24), away)

@@ -1,6 +1,6 @@
-"""The house in order: imports point one way, and private members stay at home.
+"""Imports point in one direction, and private members stay in their package.
 
-Read from the source, so that what is imported for type checkers only counts, too.
+Tests read the source, so that imports for type checkers alone count, too.
 """
 
 import ast
@@ -15,7 +15,7 @@ import fastgc
 
 pytestmark = pytest.mark.any_backend
 
-ROOMS = {"codes": "coding"}  # schemes, and what serves them all
+ROOMS = {"codes": "coding"}  # schemes, and the package that serves them all
 
 PACKAGE = Path(__file__).resolve().parent.parent / "fastgc"
 
@@ -28,7 +28,7 @@ HOUSE = house.House(PACKAGE.parent)
 
 
 def put(monkeypatch, name, text):
-    """A module more, for as long as a test runs."""
+    """Add a module while a test runs."""
     monkeypatch.setitem(HOUSE.trees, name, ast.parse(text))
     monkeypatch.setitem(HOUSE.files, name, PACKAGE / "somewhere.py")
 
@@ -37,7 +37,7 @@ def test_circles_are_seen(monkeypatch):
     graph = {"a": ["b"], "b": ["c"], "c": ["b", "d"], "d": []}
     assert house.circles(graph) == [["b", "c"]]
     assert "fastgc.coding.round" in set(HOUSE.imports("fastgc.coding.code"))
-    # imported for type checkers only
+    # An import for type checkers alone.
     text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import errors"
     put(monkeypatch, "fastgc.typed", text)
     assert list(HOUSE.imports("fastgc.typed")) == ["fastgc.errors"]
@@ -68,13 +68,13 @@ def test_no_file_imports_what_imports_it(lazy):
 
 
 def home(name):
-    """The package that a file belongs to: a folder, or the file itself."""
+    """Return the package that a file belongs to: a folder, or the file itself."""
     parts = name.split(".")
     return ROOMS.get(parts[1], parts[1]) if len(parts) > 1 else name
 
 
 def definitions():
-    """Packages in which each private name of a class is defined or set."""
+    """Map each private name of a class to the packages that define or set it."""
     found = {}
     for name, tree in HOUSE.trees.items():
         for node in ast.walk(tree):
@@ -99,17 +99,17 @@ def definitions():
     return found
 
 
-# What a code, or a round of one, is called outside its package.
+# Names of variables that hold codes, rounds or their parts outside their package.
 OF_CODES = re.compile(r"(^|\.|_)(code|scheme|rnd|own|round|inner|decoder|encoder)$")
 
-# What named tuples call so for want of other names.
+# Public methods of named tuples.
 PUBLIC = {"_replace", "_asdict", "_fields", "_make"}
 
 
 def private_uses(*names):
-    """Uses of private members that only another package defines, and all that are a code's.
+    """Return uses of private members that only another package defines, and of codes' members.
 
-    In these modules, or in all.
+    Search these modules, or all.
     """
     where = definitions()
     for name in names or HOUSE.trees:
@@ -134,7 +134,7 @@ def test_a_private_use_is_seen(monkeypatch):
 
 
 def test_what_looks_after_the_installation_needs_only_python():
-    """It has to work where fastgc is damaged, or another package of that name is there."""
+    """It must work if fastgc is damaged, or if another package has this name."""
     used = set()
     for path in (PACKAGE.parent / "gradient_coding").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -147,7 +147,7 @@ def test_what_looks_after_the_installation_needs_only_python():
 
 
 def test_a_newcomer_finds_the_decoder():
-    """Where design and README say that things are, they are."""
+    """Things are where the design and the README say."""
     for path in ("coding/scheme.py", "coding/code.py", "codes/reed_solomon.py"):
         assert (PACKAGE / path).is_file()
     assert fastgc.codes.Scheme.row.__isabstractmethod__

@@ -1,4 +1,4 @@
-"""Liars with s + 1 copies: rounds that ask again, against every lie we know of."""
+"""Liars with s + 1 copies: rounds that ask suspects again, against every lie we know of."""
 
 import itertools
 import sys
@@ -28,7 +28,7 @@ from fastgc.engines.interface import Kind
 
 pytestmark = pytest.mark.any_backend
 
-# Codes whose partitions are on one worker more than may lie, which is all that is asked for.
+# Codes whose partitions have one holder more than may lie, which suffices.
 CODES = [
     (FractionalRepetition(6, stragglers=1), 1),
     (FractionalRepetition(6, 8, stragglers=2), 2),
@@ -51,7 +51,7 @@ def each(ask):
 
 
 class Lies:
-    """One round: partial gradients, who lies, how, and what they answer."""
+    """One round: the partial gradients, the liars, their lies, and their answers."""
 
     def __init__(self, code, liars, rng, dtype=np.float64):
         self.code, self.dtype, self.liars = code, dtype, liars
@@ -96,7 +96,7 @@ class Lies:
 
 
 def test_every_round_is_exact():
-    """Of any lies, of as many as may; and what that costs.
+    """Rounds are exact, whatever up to s workers lie, and cost what is said.
 
     Longer, 10,800 rounds in all: pytest --long tests/test_suspects.py
     """
@@ -118,7 +118,7 @@ def test_every_round_is_exact():
             assert set(rnd.corrupt) <= set(liars), lies.kind
             assert rnd.decodable
             exact = lies.error(rnd.gradient()) < 2000 * np.finfo(dtype).eps
-            # a random projection hides a change from float32's rounding more often
+            # With float32, a random projection hides a change in rounding more often.
             assert exact or dtype is np.float32, lies.kind
             missed += not exact
             assert sorted(set(lies.asked)) == sorted(lies.asked)
@@ -139,7 +139,7 @@ def test_every_round_is_exact():
 
 @pytest.mark.parametrize("liar", range(6))
 def test_costs_are_those_of_the_question(liar):
-    """One of two copies lies, and stays with it: both are asked, one partition is computed."""
+    """One of two copies lies, and repeats the lie: both are asked, one partition is computed."""
     code = FractionalRepetition(6, 12, stragglers=1)
     g = np.random.default_rng(0).standard_normal((12, P))
     believed = g + (np.arange(12) == code.partitions(liar)[2])[:, None]
@@ -185,7 +185,7 @@ def test_without_questions_the_master_computes(code, e):
 
 
 def copies(values):
-    """A round of three copies of one message of one partition, of which one may be wrong."""
+    """Return a round of three copies of a message of one partition; one may be wrong."""
     rnd = AskingRound(FractionalRepetition(3, 1, stragglers=2), 4, liars=1)
     for i, value in values:
         rnd.receive(i, np.full(4, value))
@@ -193,7 +193,7 @@ def copies(values):
 
 
 def replies(values):
-    """What workers answer that stay with what they sent."""
+    """Return the answers of workers that repeat what they sent."""
     code = FractionalRepetition(3, 1, stragglers=2)
 
     def ask(i, seed):
@@ -208,7 +208,7 @@ def replies(values):
 
 @pytest.mark.parametrize("silent", [[0], [1], [0, 1]])
 def test_the_master_computes_what_a_silent_suspect_does_not_say(silent):
-    """Its message is no less a suspect's, be it the liar's or the other's."""
+    """Silence proves nothing: the silent worker may be the liar or the honest one."""
     rnd = copies([(0, 5.0), (1, 1.0)])
     assert rnd.contradicted
     said = [None if i in silent else value for i, value in enumerate([5.0, 1.0])]
@@ -221,7 +221,7 @@ def test_the_master_computes_what_a_silent_suspect_does_not_say(silent):
 
 
 def test_nobody_is_waited_for_once_messages_tell():
-    """Of three copies one comes while two are asked, of which none has answered."""
+    """The third copy comes while the other two are asked, before either has answered."""
     now = [0.0]
     rnd = copies([])
     rnd.begin(Host(lambda: now[0], lambda j: pytest.fail("computed"), True, 2.0))
@@ -240,7 +240,7 @@ def test_nobody_is_waited_for_once_messages_tell():
 
 
 def test_what_is_beyond_float64_contradicts_itself():
-    """Of a number whose modulus is no float64 Python's own abs would raise OverflowError."""
+    """Python's own abs would raise OverflowError for a number whose modulus exceeds float64."""
     code = fastgc.FractionalRepetition(4, stragglers=1)
     rnd = AskingRound(code, P, liars=1)
     rnd.receive(1, np.ones(P))
@@ -251,7 +251,7 @@ def test_what_is_beyond_float64_contradicts_itself():
 
 
 def test_a_contradiction_that_nobody_settles_is_an_error():
-    """Where the master computes nothing, and no more messages will come."""
+    """The master computes nothing here, and no more messages will come."""
     rnd = copies([(0, 5.0), (1, 1.0)])
     rnd.begin(Host(lambda: 0.0))
     assert rnd.decodable
@@ -262,9 +262,10 @@ def test_a_contradiction_that_nobody_settles_is_an_error():
 
 
 def test_a_liar_that_knows_the_seed_sends_nothing_by_it():
-    """The first liar tells the second with what it was asked, and this one sends its message then.
+    """The first liar tells the second the seed that it was asked with.
 
-    It differs from the truth by what is orthogonal to the random vector of that seed.
+    The second then sends a message that differs from the truth by a vector orthogonal to the random
+    vector of that seed.
     """
     code = CyclicRepetition(9, stragglers=3)
     for number in range(5):
@@ -300,7 +301,7 @@ def test_a_liar_that_knows_the_seed_sends_nothing_by_it():
 
 
 def decoded(rnd, rng, lies):
-    """What becomes of a round whose suspects answer soon, late or never: its error; NaN: raised."""
+    """Return the error of a round whose suspects answer soon, late or never; NaN if it raises."""
     code, now, asked = rnd.code, 0.0, []
     frank = dict(enumerate(rng.choice(["soon", "late", "never"], code.n)))
     rnd.reset()
@@ -325,13 +326,13 @@ def decoded(rnd, rng, lies):
 
 
 def told(lies, worker, seed):
-    """An answer, as a transport would bring it."""
+    """Return an answer as a transport would bring it."""
     answer = lies.ask(worker, seed)
     return None if isinstance(answer, str) else answer
 
 
 def test_silence_makes_no_round_wrong_and_nobody_corrupt():
-    """Of any lies, whoever answers soon, late or never: exact, or an error; no honest one named."""
+    """With any lies and late answers, rounds are exact or raise, and name no honest worker."""
     silent = named = 0
     for code, e in [(FractionalRepetition(6, stragglers=2), 1), *CODES]:
         rng = np.random.default_rng(e)
@@ -354,8 +355,8 @@ def test_more_liars_than_were_said():
 
 
 def test_what_is_claimed_by_too_few_is_computed(monkeypatch):
-    """Messages differ by little more than rounding, and who could be believed is too few."""
-    # Of 100 seeds 3 show a difference that is as slight: then one is named.
+    """Messages differ by little more than rounding, and too few agree to be believed."""
+    # 3 of 100 seeds show such a slight difference: then one worker is named.
     monkeypatch.setattr("secrets.randbits", lambda bits: 1)
     code = FractionalRepetition(6, stragglers=2)
     g = np.random.default_rng(0).standard_normal((6, P))
@@ -391,7 +392,7 @@ def test_a_round_that_settled_takes_more():
         lambda j: g[j],
     )
     assert rnd.corrupt == [3]
-    assert rnd.ready  # five messages, one to spare, and one that may still lie
+    assert rnd.ready  # five messages: one to spare, as one more may lie
     with pytest.raises(ValueError, match="found to be corrupt"):
         rnd.receive(3, np.zeros(2 * -(-P // 2)))
     rnd.receive(7, code.encode(7, g[code.partitions(7)]))
@@ -439,7 +440,7 @@ def test_bad_answers_are_refused_where_they_are_made():
         rnd.settle(None, lambda j: np.zeros(5))
 
 
-# Processes write down who they are; the first to do so lies from then on.
+# Processes write down their ids; the first to do so lies from then on.
 LIES_IN_ONE_PROCESS = """lambda theta, shard, out: [
     (me := str(__import__("os").getpid()) + "\\n"),
     open(shard[0], "a").write(me),
@@ -448,7 +449,7 @@ LIES_IN_ONE_PROCESS = """lambda theta, shard, out: [
 
 
 def test_rounds_of_an_engine_that_does_not_ask(tmp_path):
-    """The master computes what the suspects did."""
+    """The master computes the suspects' partitions itself."""
     code = FractionalRepetition(4, stragglers=1)
     rng, theta = np.random.default_rng(0), np.arange(6.0)
     values = rng.standard_normal(4)
@@ -471,10 +472,10 @@ def test_rounds_of_an_engine_that_does_not_ask(tmp_path):
 
 
 class Liars:
-    """A gradient, which in some workers lies, in their messages and when it is asked.
+    """A gradient that lies on some workers, in messages and in answers.
 
-    So many of n workers lie in a round, drawn by its number. Some answer the truth, some what they
-    sent, some another lie; some die.
+    The round's number determines which of n workers lie. Some answer the truth, some repeat what
+    they sent, some answer another lie, and some die.
     """
 
     SOURCE = """
@@ -528,7 +529,7 @@ def gradient(theta, shard, out, *, partition, round):
     ids=repr,
 )
 def test_adversarial_rounds_of_an_engine_are_exact(code, e):
-    """1,000 of them with --long, of each code."""
+    """1,000 rounds of each code with --long."""
     liars = Liars(code, e)
     rng = np.random.default_rng(0)
     shards, out = list(rng.standard_normal((code.k, P))), np.empty(P)
@@ -540,7 +541,7 @@ def test_adversarial_rounds_of_an_engine_are_exact(code, e):
             np.testing.assert_allclose(out, theta * np.sum(shards, axis=0), atol=1e-11)
             who = liars.in_round(number)
             assert set(report.corrupt) <= who
-            # of who died in place of an answer, all of its partial gradients
+            # If a worker died instead of answering, all of its partial gradients.
             assert report.computed <= len(who) + code.load * (report.deaths - deaths)
             deaths = report.deaths
             assert bool(report.asks) == bool(who) or not report.asks
@@ -560,7 +561,7 @@ class Batch:
 
 
 class Two:
-    """A gradient of which workers 2 and 5 send something else, in their messages and answers."""
+    """A gradient that workers 2 and 5 falsify, in messages and answers."""
 
     def __call__(self, theta, shard, out):
         np.multiply(theta, shard, out=out)
@@ -573,9 +574,9 @@ class Two:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers learn their numbers from /proc")
 def test_what_comes_while_answers_are_awaited_counts():
-    """Messages of 0 and 2 contradict each other; that of 5 would be believed without the others.
+    """Messages of 0 and 2 contradict each other; without them, that of 5 would be believed.
 
-    And the master computes of mini-batches what workers compute.
+    The master computes the same mini-batches as workers do.
     """
     code, out = FractionalRepetition(6, stragglers=2), np.empty(3)
     options = {"verify": 2, "ask": True, "batch": Batch()}
@@ -602,7 +603,7 @@ def test_what_comes_while_answers_are_awaited_counts():
 
 
 class Falsified:
-    """A gradient of simulated workers, of which one sends something else."""
+    """A gradient of simulated workers, one of which falsifies it."""
 
     def __call__(self, theta, shard, out):
         np.multiply(theta, shard, out=out)
@@ -624,12 +625,12 @@ def test_simulated_workers_are_asked_in_their_time():
         assert report.verified
         if not asks:  # four messages, one after another
             assert report.wait_seconds == 0.5 * 2 + 4 * 1.0
-        else:  # three; a round trip, two computations once more, and two answers
+        else:  # three messages; a round trip, two computations again, and two answers
             assert report.wait_seconds == 0.5 * 2 + 3 * 1.0 + 0.125 + 0.5 * 2 + 2 * 1.0
 
 
 def test_simulated_suspects_have_the_time_of_an_answer():
-    """They take 1.125 s; if they have less, the master computes, or a third copy tells."""
+    """Answers take 1.125 s; with less time, the master computes, or a third copy decides."""
     for copies, seconds, computed, wait in (
         (2, 2.0, 0, 2.125),
         (2, 1.0, 2, 2.0),
@@ -657,7 +658,7 @@ class Fifth:
 
 @pytest.mark.parametrize("seconds", [0.0, 0.001])
 def test_answers_that_are_late_or_lost_make_no_gradient_wrong(seconds):
-    """Of one liar, with three copies: asked or not, no round is wrong."""
+    """With one liar and three copies, no round is wrong, asked or not."""
     code, theta, out = FractionalRepetition(6, stragglers=2), np.ones(3), np.empty(3)
     rng = np.random.default_rng(0)
     options = {"verify": 1, "ask": True, "answer_timeout": seconds}

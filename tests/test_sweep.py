@@ -1,4 +1,4 @@
-"""Grids of codes, workers, stragglers and delays: each cell is what its own simulation says."""
+"""Grids of codes, workers, stragglers and delays: each cell agrees with its own simulation."""
 
 import csv
 import json
@@ -16,7 +16,7 @@ from fastgc.planning.sweep import Cell
 
 pytestmark = pytest.mark.any_backend
 
-module = sys.modules[planning.Sweep.__module__]  # its name is that of a function, too
+module = sys.modules[planning.Sweep.__module__]  # a function has the same name
 
 LATE = "exponential:mean=0.01"
 SMALL = ("--rounds", "60", "--delays", LATE)
@@ -64,16 +64,16 @@ def test_cells_are_what_simulations_say():
         assert cell.largest_error == max(code.trust(each).relative_error for each in heard)
         assert math.isnan(cell.measured)
         assert not cell.reason
-    assert list(grid) == cells  # begun anew
+    assert list(grid) == cells  # a second pass gives the same
 
 
 def test_intervals_hold_the_mean_as_often_as_they_say():
-    """Of exponential delays, one worker: the mean is known."""
+    """With exponential delays and one worker, the mean is known."""
     inside = 0
     for seed in range(200):
         (cell,) = planning.sweep("uncoded", 1, 0, LATE, rounds=400, sets=1, seed=seed)
         inside += cell.seconds_low <= 0.01 <= cell.seconds_high
-    assert 180 <= inside <= 199  # 190 expected, of a binomial with a deviation of 3
+    assert 180 <= inside <= 199  # binomial: 190 expected, with a deviation of 3
 
 
 def test_what_is_left_out_is_told():
@@ -162,7 +162,7 @@ def cell(code, n, s, seconds, told="a", **more):
 
 
 def drawn(cells):
-    """Axes of a sweep, and those of the measured points, or the joined ones, of each."""
+    """Return a sweep's axes, and for each the lines of measured points, or of joined ones."""
     plotting = pytest.importorskip("fastgc.plotting")
     rc_context = pytest.importorskip("matplotlib").rc_context
     with rc_context(plotting.style()):
@@ -179,7 +179,7 @@ def test_curves_join_neighbours_only():
     simulated, measured = time.collections
     np.testing.assert_array_equal(simulated.get_segments()[0], [[0, 4], [0, 6]])
     np.testing.assert_array_equal(measured.get_segments()[-1], [[2, 3], [2, 5]])
-    assert joined.get_color() == points.get_color()  # the label says what is what
+    assert joined.get_color() == points.get_color()  # the label tells them apart
     assert (joined.get_marker(), points.get_marker()) == ("None", "o")
     np.testing.assert_array_equal(points.get_ydata(), [np.nan, np.nan, 4])
     assert time.get_ylabel() == "time of a round (s; points: measured)"
@@ -208,7 +208,7 @@ def test_curves_of_several_sizes():
             for each, late in zip(cells, later, strict=True)
         ]
     )
-    # colours are codes, dashes are numbers of workers
+    # Colours stand for codes, dashes for numbers of workers.
     looks = [(line.get_color(), line.get_linestyle()) for line in both.lines]
     assert len({colour for colour, _ in looks}) == 2
     assert [colour for colour, _ in looks[::2]] == [colour for colour, _ in looks[1::2]]
@@ -279,7 +279,7 @@ def test_ctrl_c_leaves_what_was_computed(tmp_path, monkeypatch):
 
     def interrupted(code, *rest, **more):
         if len(seen) == 2:
-            # what came before is in the file by then, not only at the end
+            # Earlier cells are in the file at this point, not only at the end.
             assert len(cells_of(csv_file.read_text())) == 2
             raise KeyboardInterrupt
         seen.append(code)
@@ -329,7 +329,7 @@ def test_ranges_end_with_their_last():
 
 
 def test_panels_of_approximate_codes_show_what_is_left_out():
-    """Rounding and what is left out do not go on one axis."""
+    """Rounding errors and residuals do not share an axis."""
     cells = list(
         planning.sweep(
             ["graph:degree=2", "uncoded"], 8, [0, 2, 4], delays.Exponential(0.01), rounds=40

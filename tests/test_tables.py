@@ -1,4 +1,4 @@
-"""Tables and bars for people: names are shown as they are."""
+"""Tables and bars show names as they are."""
 
 import io
 
@@ -36,7 +36,7 @@ def test_a_name_of_a_run_is_no_markup():
 
 
 def test_texts_beside_wide_numbers_are_whole():
-    """They are folded: the second column of a paper's table names the code."""
+    """Texts are folded, not cut: the second column of a paper's table names the code."""
     name = "rs-clustered:clusters=auto,root=1"
     row = ["figure 2", name, "0.967 (0.955 to 0.979)", "0.924", "≤ 0.9123", "violated", "[1]"]
     head = ["", "what", "here", "paper", "closed", "differ.", "note"]

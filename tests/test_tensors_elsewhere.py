@@ -1,8 +1,8 @@
-"""Messages that are tensors on another device: combined there, by PyTorch.
+"""Messages that are tensors on another device are combined there, by PyTorch.
 
-Where there is no such device, two things are shown apart: that of tensors without memory (PyTorch's
-"meta") nothing is read on the host; and that tensors of the CPU, if they are taken for those of
-another device, decode to what arrays decode to.
+Without such a device, two properties are tested separately. Nothing is read on the host from
+tensors without memory (PyTorch's "meta"). Tensors of the CPU, treated like those of another device,
+decode to the same as arrays.
 """
 
 import numpy as np
@@ -34,7 +34,7 @@ MESSAGES = {
 
 @pytest.fixture
 def elsewhere(monkeypatch):
-    """Takes all tensors for those of another device."""
+    """Treat all tensors like those of another device."""
     for module in (_arrays, plan):
         monkeypatch.setattr(
             module, "lies_elsewhere", lambda array: isinstance(array, torch.Tensor), raising=True
@@ -109,7 +109,7 @@ def test_every_verb_gives_what_arrays_give(code, kind, p, elsewhere):
         rnd.reset(), same.reset()
         for m, array, there in zip(survivors, chosen, lent, strict=True):
             worker, index = code.scheme.sender(int(m))
-            which = () if code.scheme.message_counts[worker] == 1 else (index,)  # as users call it
+            which = () if code.scheme.message_counts[worker] == 1 else (index,)  # as users do
             assert rnd.receive(worker, there, *which) == same.receive(worker, array, *which)
         known = same.gradient()
         to = torch.full((p,), 7.0, dtype=torch.from_numpy(known).dtype)
@@ -123,7 +123,7 @@ def test_every_verb_gives_what_arrays_give(code, kind, p, elsewhere):
 
 @pytest.mark.parametrize("code", [CODES[0], CODES[1], CODES[2]], ids=repr)
 def test_nothing_is_read_on_the_host(code):
-    """Tensors without memory: whatever is read of them raises."""
+    """Reading a tensor without memory raises."""
     given = [torch.from_numpy(m).to("meta") for m in messages_of(code, 8, np.float32)]
     survivors = survivors_of(code)
     chosen = [given[m] for m in survivors]
@@ -132,7 +132,7 @@ def test_nothing_is_read_on_the_host(code):
         assert (found.device.type, found.dtype) == ("meta", torch.float32)
     out = torch.empty(8, device="meta")
     assert code.bind(torch.stack(given), out, check_finite=False)(survivors) is out
-    with pytest.raises(Exception, match=r"meta"):  # a question to all of the gradient
+    with pytest.raises(Exception, match=r"meta"):  # this reads the whole gradient
         code.decode(survivors, chosen, p=8)
 
 
@@ -192,7 +192,7 @@ def test_what_is_not_finite_is_named(bad, elsewhere):
     used, unused = (
         int(np.array(survivors)[(vector != 0) == is_used][0]) for is_used in (True, False)
     )
-    given[unused][2] = bad  # is not read
+    given[unused][2] = bad  # it is not read
     chosen = [given[m] for m in survivors]
     assert bool(code.decode(survivors, chosen).isfinite().all())
     given[used][3] = bad

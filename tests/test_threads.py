@@ -1,4 +1,4 @@
-"""Calls from many Python threads at once: results are those of one thread alone."""
+"""Calls from many Python threads at once give the results of one thread."""
 
 import os
 import pickle
@@ -24,7 +24,7 @@ LONG = [kernel for kernel in KERNELS if kernel.name.startswith("combine")]
 
 
 def at_once(task, count=THREADS):
-    """``[task(0), task(1), ...]``, each in a thread of its own; they begin together."""
+    """Return ``[task(0), task(1), ...]``, each computed in its own thread; all begin together."""
     start, results, errors = threading.Barrier(count), [None] * count, []
 
     def work(number):
@@ -59,7 +59,7 @@ def assert_same(found, expected):
     "kernel", [*KERNELS, *COMPLETIONS, *(step for step, _ in STEPS)], ids=lambda kernel: kernel.name
 )
 def test_kernels(kernel):
-    """On arguments of their own, and on those that all threads share."""
+    """Threads use their own arguments, and arguments that all share."""
     tries = much(5, 2)
     for dtype in kernel.dtypes:
         own = [
@@ -108,8 +108,8 @@ def test_many_callers_while_the_number_of_threads_changes(split_over):
 
 @EVERY_SMALL
 def test_one_code(code):
-    """A new one, so that threads find nothing prepared; some of the calls are refused meanwhile."""
-    code, new = (pickle.loads(pickle.dumps(code)) for _ in range(2))  # by this backend
+    """The code is new, so that nothing is prepared; some of the calls are refused."""
+    code, new = (pickle.loads(pickle.dumps(code)) for _ in range(2))  # made by this backend
     job = Job(code)
     sets = [
         np.random.default_rng(seed).permutation(code.scheme.message_count)
@@ -175,7 +175,7 @@ print(fastgc.backend(), wrong)
 
 @pytest.mark.every_backend
 def test_first_calls_of_a_process(backend):
-    """Backends load, kernels are compiled, and codes prepare what they keep, in all threads."""
+    """In all threads, backends load, kernels compile, and codes fill their caches."""
     found = subprocess.run(
         [sys.executable, "-P", "-c", COLD],
         env=os.environ | {"FASTGC_BACKEND": backend},
@@ -190,7 +190,7 @@ def test_first_calls_of_a_process(backend):
 @pytest.mark.every_backend
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_fork_while_the_pool_is_at_work(split_over):
-    """Children find no threads, whatever those of their parent were doing, and start their own."""
+    """Children have none of their parent's threads, and start their own."""
     split_over(3)
     kernel = LONG[0]
     arguments = kernel.make(np.random.default_rng(1), 6000, 3, np.float64)
@@ -207,7 +207,7 @@ def test_fork_while_the_pool_is_at_work(split_over):
 
 @pytest.mark.any_backend
 def test_fork_while_another_thread_looks_up_a_set():
-    """The child finds no lock that is held for ever, nor a cache that is half changed."""
+    """The child finds neither a lock held for ever nor a half-changed cache."""
     cache = SurvivorCache()
     cache.keep(b"set", 7, 0)
     inside, rest = threading.Event(), cache._found
@@ -215,7 +215,7 @@ def test_fork_while_another_thread_looks_up_a_set():
     class Slow(type(rest)):
         def get(self, *arguments):
             inside.set()
-            time.sleep(0.1)  # another thread runs meanwhile
+            time.sleep(0.1)  # the other thread runs
             return super().get(*arguments)
 
     cache._found = Slow(rest)
@@ -228,9 +228,9 @@ def test_fork_while_another_thread_looks_up_a_set():
 
 
 def _child(task):
-    """Whether a task is true in a child of fork, within half a minute."""
+    """Whether a task returns true in a forked child, within half a minute."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads: that is it
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads is the test
         pid = os.fork()
     if not pid:
         try:

@@ -1,4 +1,4 @@
-"""Training a PyTorch module by coded gradients, which are those of the whole batch."""
+"""A PyTorch module trained by coded gradients, which equal those of the whole batch."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ COMPLEX = [
 
 
 class Job:
-    """Two linear layers and a slice of the digits; parameters and `.grad` are views of vectors."""
+    """Two linear layers and some of the digits; parameters and `.grad` are views of vectors."""
 
     def __init__(self, dtype=torch.float64, classes=10):
         digits = data.load("digits")
@@ -48,11 +48,11 @@ class Job:
         return torch.cat([g.ravel() for g in torch.autograd.grad(loss, self.parameters)])
 
     def whole(self):
-        """Gradient of the full batch."""
+        """Return the gradient of the full batch."""
         return self.flat(self.loss(self.X, self.y))
 
     def send(self, code, shards, i, out):
-        """Worker i's message: one backward pass, or for complex codes one for each partition."""
+        """Write worker i's message: one backward pass, or one per partition for complex codes."""
         coefficients = code.coefficients(i)
         if coefficients.dtype == float:
             held = zip(code.partitions(i), coefficients.tolist(), strict=True)
@@ -119,13 +119,13 @@ def test_training_reaches_the_loss_of_plain_training(code):
                 job.gradient[:] = job.whole()
             optimizer.step()
         losses.append(job.loss(job.X, job.y).item() / len(job.X))
-    assert losses[0] < 0.8  # from 2.3
+    assert losses[0] < 0.8  # it began at 2.3
     assert losses[1] == pytest.approx(losses[0], rel=1e-6)
 
 
 @pytest.mark.parametrize("code", [REAL[0], COMPLEX[0]], ids=repr)
 def test_parameters_may_be_views_of_the_optimizer_of_fastgc(code):
-    """Its step, taken in place with a tensor that was decoded to, moves the module."""
+    """A step in place, with a decoded tensor, moves the module."""
     job = Job()
     optimizer = SGD(lr=1 / len(job.X), momentum=0.9)
     optimizer.reset(torch.nn.utils.parameters_to_vector(job.parameters).detach())

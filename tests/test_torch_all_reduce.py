@@ -1,8 +1,7 @@
 """`CodedAllReduce`: steps of the whole batch, whoever is killed, and copies that never differ.
 
-Ranks are forks of a process without threads of torch, which do not survive a fork. It is itself,
-for each test, a fork of one that imports torch. No test asserts a time but that a job ends.
-Whatever is done to ranks in any order is drawn by the adversary (``tests/adversary.py``).
+`groups_of_ranks` starts the ranks. No test asserts a time, except that a job ends. Random orders of
+faults are tested by ``tests/adversary.py``.
 """
 
 import contextlib
@@ -81,7 +80,7 @@ from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
 from fastgc.torch.sampler import Position, owners  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
-# Processes cannot import a test module, but by chance: where the checkout is on the path.
+# Processes can import a test module only if the checkout happens to be on their path.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 end_of_jobs = groups_of_ranks.end_of_jobs
 
@@ -89,9 +88,9 @@ end_of_jobs = groups_of_ranks.end_of_jobs
 def training(
     code, steps, trouble=lambda moment, rank, step, life: None, width=32, comes_back=True, **options
 ):
-    """What each rank does; tells how far off its worst step was, and what became of it.
+    """Return a rank's program, which returns its worst step's error and what became of the rank.
 
-    `steps` is a number, or a function that tells it.
+    `steps` is a number or a function that returns it.
     """
 
     def train(rank, store, life):
@@ -176,7 +175,7 @@ def test_steps_are_those_of_the_whole_batch(tmp_path):
 
 
 def is_killed(rank, at, **options):
-    # Many run side by side: they have more time to answer than one alone needs.
+    # Many groups run at once, so ranks get more time to answer than in one group alone.
     return training(BinaryCode(N, stragglers=1), 8, kill(rank, at), settle=3.0, **options)
 
 
@@ -262,7 +261,7 @@ def test_machines_are_as_torchrun_says(told, says, monkeypatch):
 
 
 def test_what_it_is_in_a_line():
-    """In a notebook, or a debugger: module, code, rank, step and who takes part."""
+    """Its repr, as in a notebook, names module, code, rank, step and the ranks that take part."""
     module, store = torch.nn.Linear(3, 2), torch.distributed.HashStore()
     with CodedAllReduce(module, fastgc.Uncoded(1), store=store, rank=0) as coded:
         module(torch.ones(1, 3)).sum().backward()
@@ -302,7 +301,7 @@ def test_hosts_of_a_process_alone(monkeypatch):
 
 @pytest.mark.parametrize("rank", [0, 4])
 def test_a_rank_that_is_killed_within_a_sum_costs_no_step(rank, tmp_path):
-    width, steps = 40_000, 5  # the all-reduce takes some time
+    width, steps = 40_000, 5  # so wide that the all-reduce takes some time
     trouble = kill(rank, ("before", 2), seconds=0.01)
     found = launch(tmp_path, training(BinaryCode(N, stragglers=1), steps, trouble, width))
     check(found, steps, without(rank), width)
@@ -310,7 +309,7 @@ def test_a_rank_that_is_killed_within_a_sum_costs_no_step(rank, tmp_path):
 
 
 def test_a_rank_that_is_killed_is_not_alive_while_forks_of_it_are(tmp_path):
-    """As a DataLoader's workers: they held its sockets, and the others waited for `deadline`."""
+    """Forks, as of a DataLoader, once held a killed rank's sockets until the others' `deadline`."""
 
     def trouble(moment, rank, step, life):
         if (rank, moment, step) == (4, "before", 4):
@@ -346,7 +345,7 @@ def test_a_fork_of_a_rank_lets_go_of_what_leads_to_the_others_alone(tmp_path):
 
     for same, held, mine in launch(tmp_path, train).values():
         assert same == "True"
-        assert 1 <= held <= mine - 2 * (N - 1)  # a line, and a pair of gloo's, to each other rank
+        assert 1 <= held <= mine - 2 * (N - 1)  # each other rank: a line, and a pair of gloo's
 
 
 def test_a_rank_that_is_killed_in_the_first_or_the_last_step(tmp_path):
@@ -365,7 +364,7 @@ def test_ranks_killed_at_random_instants_come_back(tmp_path):
             ranks.until(f"{rank}/{10 + between * death}")
             time.sleep(0.1 * rng.random())
             ranks.signal(rank)
-            time.sleep(rng.choice([0.0, 0.5]))  # before the others know, and after
+            time.sleep(rng.choice([0.0, 0.5]))  # before or after the others notice
             ranks.start(rank)
             ranks.until_back(rank)
 
@@ -384,14 +383,14 @@ def test_two_at_once_and_one_more_later(tmp_path):
         if (moment, step, rank) == ("after", 6, 5):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    # Three may be gone here, though only any two: those of one half have the same partitions.
+    # The code tolerates any two deaths, and these three: ranks of each half hold the same.
     found = launch(tmp_path, training(BinaryCode(N, stragglers=2), 9, trouble))
     check(found, 9, {1, 2, 4})
 
 
 @pytest.mark.parametrize("how", ["stopped", "asleep"])
 def test_a_rank_that_hangs_is_left_out_and_may_come_back(how, tmp_path):
-    """Stopped as a whole, or in its own program, while its threads answer."""
+    """Either its process is stopped, or its program sleeps while its threads answer."""
     awake, end = tmp_path / "awake", tmp_path / "end"
 
     def trouble(moment, rank, step, life):
@@ -402,7 +401,7 @@ def test_a_rank_that_hangs_is_left_out_and_may_come_back(how, tmp_path):
             os.kill(os.getpid(), signal.SIGSTOP)
         elif step == 5:
             wait_for(awake)
-        elif step > 5 and not end.exists():  # it is back: some more steps with all
+        elif step > 5 and not end.exists():  # it is back: ten more steps with all ranks
             (tmp_path / "new").write_text(str(step + 10))
             (tmp_path / "new").rename(end)
 
@@ -431,7 +430,7 @@ def wait_for(path):
 def test_who_was_left_out_is_told(tmp_path):
     def trouble(moment, rank, step, life):
         if (moment, rank, step) == ("before", 1, 2):
-            wait_for(tmp_path / "0")  # what rank 0 found in the end
+            wait_for(tmp_path / "0")  # rank 0's result: the others have ended
 
     code = BinaryCode(N, stragglers=1)
     found = launch(tmp_path, training(code, 4, trouble, comes_back=False, deadline=1.0))
@@ -440,7 +439,7 @@ def test_who_was_left_out_is_told(tmp_path):
 
 
 def test_who_has_a_result_gives_it_to_those_who_have_not(tmp_path):
-    """Ranks 2 and 5 lose a result that the others have: these are a step ahead."""
+    """Ranks 2 and 5 lose a result that the others have, who are then a step ahead."""
 
     def train(rank, store, life):
         summed = View.sum
@@ -462,7 +461,7 @@ def test_who_has_a_result_gives_it_to_those_who_have_not(tmp_path):
 
     found = launch(tmp_path, train)
     check(found, 6)
-    # One more than steps, to try the first. Nobody sums up a second time what the others have.
+    # Seven sums for six steps: the first is a trial. The lost sum is not made a second time.
     assert [found[r]["calls"] for r in range(N)] == [7] * N
 
 
@@ -470,7 +469,7 @@ def test_who_has_a_result_gives_it_to_those_who_have_not(tmp_path):
 
 
 def test_ranks_that_start_again_at_once_join_those_who_run(tmp_path):
-    """They never begin anew beside them."""
+    """They never found a second group beside them."""
 
     def director(ranks):
         ranks.until("1/20")
@@ -514,7 +513,7 @@ def test_where_all_who_held_the_state_are_gone_nobody_begins_anew(tmp_path):
 
 @pytest.mark.parametrize("how", ["unreachable", "refused", "descriptors"])
 def test_a_rank_that_cannot_reach_the_others_is_shut_out(how, tmp_path):
-    """From the start, or when it is started again: the others do not wait for it for long."""
+    """At the start, or when it starts again: the others do not wait for it long."""
 
     def train(rank, store, life):
         if rank == 3 and life == 1 and how != "descriptors":
@@ -550,7 +549,7 @@ def test_who_holds_the_interpreter_is_not_left_out(tmp_path):
             if rank == 4:
                 os.kill(os.getpid(), signal.SIGKILL)
             if rank == 1:
-                ctypes.PyDLL(None).usleep(1_500_000)  # a PyDLL does not release it
+                ctypes.PyDLL(None).usleep(1_500_000)  # a PyDLL keeps the GIL
 
     code = BinaryCode(N, stragglers=1)
     found = launch(tmp_path, training(code, 10, trouble, settle=0.3))
@@ -559,14 +558,14 @@ def test_who_holds_the_interpreter_is_not_left_out(tmp_path):
 
 
 def test_who_is_late_by_the_pace_of_steps_is_left_out(tmp_path):
-    """Long before a minute is over: it waits until the others have done more steps."""
+    """The others leave it out long before a minute is over; it waits until they are ahead."""
 
     def train(rank, store, life):
         def trouble(moment, r, step, life):
             slowly(moment, r, step, life)
             if (moment, r, step) == ("before", 3, 40):
                 store.wait(["1/60"])
-            if step > 60:  # so that it is back in time
+            if step > 60:  # slow steps give it time to come back
                 time.sleep(0.02)
 
         work = training(BinaryCode(N, stragglers=1), 160, trouble, deadline="auto", settle=0.3)
@@ -580,7 +579,7 @@ def test_who_is_late_by_the_pace_of_steps_is_left_out(tmp_path):
 
 
 def test_the_pace_of_steps(monkeypatch):
-    """Ten times the quantile, not below a second, not of a view that is new."""
+    """Patience is ten times a quantile of steps, at least a second, and unknown in a new view."""
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     pace = _Pace()
@@ -591,11 +590,11 @@ def test_the_pace_of_steps(monkeypatch):
             pace.note(view)
 
     steps(20, 0.5)
-    assert pace.patience(1) is None  # the first one began before
+    assert pace.patience(1) is None  # the first step began before the view
     steps(1, 0.5)
     assert pace.patience(1) == pytest.approx(5.0)
     assert pace.patience(2) is None
-    steps(1, 30.0, view=2)  # others regrouped
+    steps(1, 30.0, view=2)  # a new view: the ranks regrouped
     assert pace.patience(2) == pytest.approx(5.0)
     steps(1, 7.0, view=None)
     assert pace.patience(2) is None
@@ -611,7 +610,7 @@ def test_the_pace_of_steps(monkeypatch):
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_store_that_dies_or_hangs_ends_the_run_in_time(how, tmp_path):
-    """Steps go on without it, until who takes part changes."""
+    """Steps go on without the store until the ranks that take part change."""
 
     def director(ranks):
         ranks.until("1/20")
@@ -647,7 +646,7 @@ def test_a_store_that_dies_or_hangs_ends_the_run_in_time(how, tmp_path):
 
 def test_too_many_deaths(tmp_path):
     def trouble(moment, rank, step, life):
-        if (moment, step) == ("before", 3) and rank in (0, 1):  # which have the same partitions
+        if (moment, step) == ("before", 3) and rank in (0, 1):  # all holders of their partitions
             os.kill(os.getpid(), signal.SIGKILL)
 
     code = BinaryCode(N, stragglers=1)
@@ -686,7 +685,7 @@ def test_a_code_that_waits_for_some_says_what_is_missing(tmp_path):
             for step in range(2):
                 for p in module.parameters():
                     p.grad = torch.full_like(p, float(len(code.partitions(rank))))
-                if step == 1 and rank in (0, N // 2):  # who hold the same block
+                if step == 1 and rank in (0, N // 2):  # both holders of a block
                     os.kill(os.getpid(), signal.SIGKILL)
                 all_reduce()
                 found.append((float(module.weight.grad), all_reduce.residual))
@@ -710,7 +709,7 @@ def test_one_call(tmp_path):
             losses(module, *samples()[batch]).sum().backward()
             options = {"store": store, "rank": rank, "sums": (len(batch), 1.0)}
             count, ranks = all_reduce_gradients(module, code, **options)
-            assert (count, ranks) == (BATCH, 3)  # one for each pair that has the same partitions
+            assert (count, ranks) == (BATCH, 3)  # one rank of each pair with the same partitions
             truth = net()
             truth.load_state_dict(module.state_dict())
             losses(truth, *samples()[order(len(errors))]).sum().backward()
@@ -733,7 +732,7 @@ def test_one_call(tmp_path):
 
 
 def test_parameters_that_ranks_do_not_use(tmp_path):
-    """None stays None if nobody uses it; who did not use what others did gets theirs."""
+    """A parameter's gradient stays None if no rank used it; otherwise all ranks get the sum."""
 
     def train(rank, store, life):
         module, code = torch.nn.ParameterList(torch.zeros(3) for _ in range(4)), Uncoded(N)
@@ -787,7 +786,7 @@ def test_owners_hold_what_they_own_and_none_has_more_than_must_be(seed):
     ids=repr,
 )
 def test_whoever_dies_in_whatever_order_each_partition_is_computed_once(code):
-    """All orders of up to s deaths: in each step those who are left take over what is lost."""
+    """In all orders of up to s deaths, those left take over lost partitions in the same step."""
     for deaths in itertools.permutations(range(code.n), code.stragglers):
         there = list(range(code.n))
         data = range(2 * code.k)
@@ -803,7 +802,7 @@ def test_whoever_dies_in_whatever_order_each_partition_is_computed_once(code):
         assert sorted(itertools.chain(*batches)) == sorted(set(itertools.chain(*batches)))
         for r in there:
             each[r].begin(0, [])
-        for dead in deaths:  # all of them within one step
+        for dead in deaths:  # all within one step
             there.remove(dead)
             had = [[int(j in reactive.done) for reactive in each] for j in range(code.k)]
             for r in range(code.n):
@@ -818,7 +817,7 @@ def test_whoever_dies_in_whatever_order_each_partition_is_computed_once(code):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_ranks_have_each_partition_is_in_the_sum_once(seed):
-    """Also what several have: as a loader gives it that took batches before others died."""
+    """Partitions that several ranks computed count once: loaders took them before a death."""
     rng = np.random.default_rng(seed)
     code, there = BinaryCode(5, 10, stragglers=2), [0, 2, 3, 4]
     had = [[0] * code.n for _ in range(code.k)]
@@ -850,7 +849,7 @@ def test_whatever_ranks_have_each_partition_is_in_the_sum_once(seed):
 
 
 def reacting(code, steps, trouble=lambda moment, rank, step, life: None, ahead=0, of=1):
-    """What each rank does: with dropout's like, an own random number for each gradient it draws."""
+    """Return a rank's program; like dropout, each gradient draws a random number of its own."""
 
     def train(rank, store, life):
         module, data = net(), samples()
@@ -966,7 +965,7 @@ def test_owners_killed_at_random_instants_come_back(tmp_path):
             time.sleep(0.1 * rng.random())
             for rank in dying:
                 ranks.signal(rank)
-            time.sleep(rng.choice([0.0, 0.5]))  # before the others know, and after
+            time.sleep(rng.choice([0.0, 0.5]))  # before or after the others notice
             for rank in dying:
                 ranks.start(rank)
             ranks.until_back(*dying)
@@ -1003,7 +1002,7 @@ def test_what_reactive_redundancy_takes():
 def audited(
     code, steps, every, erring=lambda rank, step, module, apart: None, state=(), of=1, ahead=0
 ):
-    """What each rank does; `erring` does to its gradients, or to it, what a faulty device does."""
+    """Return a rank's program; `erring` corrupts its gradients or state like a faulty device."""
 
     def train(rank, store, life):
         module, data = net(), samples()
@@ -1073,12 +1072,12 @@ def audited(
 
 
 def steps_of(step, of):
-    """Batches of a step."""
+    """Return the batches of a step."""
     return range(of * step, of * step + of)
 
 
 def times(factor, faulty, since, until=math.inf):
-    """One element of a rank's gradient is wrong, whatever it is computed for."""
+    """Return an `erring` that scales an element of a faulty rank's gradient, audits included."""
 
     def erring(rank, step, module, apart):
         if rank == faulty and since <= step < until and apart is not None:
@@ -1088,7 +1087,7 @@ def times(factor, faulty, since, until=math.inf):
 
 
 def check_audited(found, steps, ranks, wrong=()):
-    """All steps are right but for these, and what is said is the same on all ranks."""
+    """Require that all steps but `wrong` are right, and that all ranks report the same."""
     first = found[ranks[0]]
     for r in ranks:
         assert isinstance(found[r], dict), found[r]
@@ -1168,7 +1167,7 @@ def test_what_would_spoil_the_parameters_is_found_in_its_step(tmp_path):
 
 
 def test_a_rank_that_errs_once_stays(tmp_path):
-    """Its share is left out of the step: also where it is not finite, but not where AMP is."""
+    """Its share is left out of the step, even if it is not finite, except under AMP."""
     code, one = BinaryCode(N, stragglers=1), functools.partial(times, faulty=2, since=4, until=5)
     errs = [one(1.5), one(math.nan), one(math.nan)]
     states = [(), (), (torch.amp.GradScaler("cpu"),)]
@@ -1199,7 +1198,7 @@ def test_a_rank_whose_parameters_are_wrong_gets_those_of_the_others(tmp_path):
 
 
 def sums_wrongly(how, many, faulty=3, since=4):
-    """Of one rank so many sums of gradients are wrong: before they are sent, or for it alone."""
+    """Return an `erring` that spoils `many` sums of one rank, before sending or for it alone."""
 
     def erring(rank, step, module, apart):
         if (rank, step, apart) != (faulty, since, True) or hasattr(View, "left"):
@@ -1229,7 +1228,7 @@ def test_a_sum_that_is_wrong_is_made_again_and_who_alone_has_it_is_left_out(tmp_
             for error in found.values():
                 assert "the sum of gradients is not that of what ranks have sent, twice" in error
             continue
-        if many == 9:  # the second time: in the same step, or by what came of the next ones
+        if many == 9:  # rank 3 errs again, in the same step or in those that follow
             assert "fastgc.errors.CorruptMessageError: " in found.pop(3)
         for rank, each in found.items():
             assert isinstance(each, dict), each
@@ -1260,7 +1259,7 @@ def test_gradients_that_are_drawn_at_random_are_no_ranks_fault(tmp_path):
 
 
 def test_a_rank_that_joins_those_who_look_at_another_again(tmp_path):
-    """What it cannot know is forgotten: all must be of one mind about which steps are audited."""
+    """All ranks forget what it cannot know, since they must agree on the steps to audit."""
 
     def director(ranks):
         ranks.until("dies")
@@ -1272,7 +1271,7 @@ def test_a_rank_that_joins_those_who_look_at_another_again(tmp_path):
         def erring(rank, step, module, apart):
             times(1.5, 2, 4, 5)(rank, step, module, apart)
             if step in (5, 6, 7) and apart is None:
-                time.sleep(0.3)  # it comes within these steps, most likely
+                time.sleep(0.3)  # the rank most likely joins during these steps
             if step > 7 and apart is None:
                 slowly("after", rank, step, life)
             if (rank, step, apart, life) == (4, 5, False, 0):
@@ -1303,7 +1302,7 @@ def test_a_rank_that_is_killed_in_an_audit_costs_no_step(tmp_path):
 
 
 def comparing(code, steps, every, erring, state=()):
-    """What each rank does, with proactive redundancy; it goes on where one of two errs."""
+    """Return a rank's program with proactive redundancy; it goes on after one of two errs."""
 
     def train(rank, store, life):
         module, data = net(), samples()
@@ -1363,7 +1362,7 @@ def comparing(code, steps, every, erring, state=()):
 
 
 def flips(bit, faulty, since, until=math.inf):
-    """A bit of one number of a rank's gradient is turned, each time it computes one."""
+    """Return an `erring` that flips a bit of one number in each gradient of a faulty rank."""
 
     def erring(rank, step, module, apart):
         if rank == faulty and since <= step < until and apart is not None:
@@ -1435,7 +1434,7 @@ def test_one_of_two_copies_errs_and_the_step_is_done_once_more(tmp_path):
 
 
 def loading(data, sampler, ahead):
-    """Batches for ever, as of a DataLoader whose workers have taken so many more of an epoch."""
+    """Yield batches for ever, like a DataLoader whose workers take `ahead` batches in advance."""
     while True:
         coming = []
         for indices in sampler:
@@ -1447,7 +1446,7 @@ def loading(data, sampler, ahead):
 
 
 def accumulating(code, calls, of, ahead=0, told=None):
-    """A rank whose steps each add up the gradients of several batches."""
+    """Return a rank's program whose steps add up the gradients of `of` batches."""
 
     def train(rank, store, life):
         module, data = net(), samples()
@@ -1489,7 +1488,7 @@ def starts_again(ranks):
 
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_a_rank_that_joins_takes_the_batches_of_the_others(ahead, tmp_path):
-    """A step may be of several batches, and a loader may have taken more than those."""
+    """Steps may take several batches, and loaders may have taken batches in advance."""
     code = BinaryCode(N, stragglers=1)
     trains = [accumulating(code, 30, of, ahead) for of in ((1, 3) if ahead else (1, 2, 3))]
     for found in launch_each(tmp_path, trains, [starts_again] * len(trains)):
@@ -1502,7 +1501,7 @@ def test_a_rank_that_joins_takes_the_batches_of_the_others(ahead, tmp_path):
 
 
 class Scaled(Momentum):
-    """With what a GradScaler asks of an optimizer."""
+    """The optimizer, with the attributes that a GradScaler needs."""
 
     def __init__(self, module):
         super().__init__(module)
@@ -1510,7 +1509,7 @@ class Scaled(Momentum):
 
 
 class ScaledLoop:
-    """Steps of summed losses, with a GradScaler whose scale is too large at first, and again."""
+    """Steps of summed losses; a GradScaler's scale is too large at first, and again later."""
 
     def __init__(self):
         self.module = net()
@@ -1528,7 +1527,7 @@ class ScaledLoop:
 
 
 def test_a_grad_scaler_skips_the_steps_that_it_skips_in_one_process(tmp_path):
-    """On all ranks, since their gradients are the same. One that starts again gets the scale."""
+    """All ranks skip them, since their gradients are the same. A new rank gets the scale."""
     code, steps = BinaryCode(N, stragglers=1), 30
 
     def train(rank, store, life):
@@ -1573,7 +1572,7 @@ def test_ranks_that_take_other_batches_are_told(tmp_path):
                 next(batches)
                 if way == "two" or (odd and way == "one more" and not step):
                     next(batches)
-                if way == "ahead":  # as a loader does that has workers
+                if way == "ahead":  # like a loader with workers
                     sampler.step += 4 if not step else 1
                 all_reduce()
 
@@ -1590,7 +1589,7 @@ def test_ranks_that_take_other_batches_are_told(tmp_path):
 
 
 def in_turns(steps, together):
-    """Two modules, trained in turns: of one `CodedAllReduce`, or of one each."""
+    """Train two modules in turns, with one `CodedAllReduce` together or one each."""
 
     def train(rank, store, life):
         code, data, modules = BinaryCode(N, stragglers=1), samples(), [net(), net(8)]
@@ -1627,7 +1626,7 @@ def in_turns(steps, together):
 
 
 def test_modules_that_are_trained_in_turns(tmp_path):
-    """Of two objects a rank that starts again would wait in one for those who wait in the other."""
+    """With two objects, a new rank would wait in one for ranks that wait in the other."""
     trains = [in_turns(30, True), in_turns(30, False)]
     together, apart = launch_each(tmp_path, trains, [starts_again] * 2)
     for each in together.values():
@@ -1652,7 +1651,7 @@ def test_a_sampler_that_is_not_used_is_told_of():
 @pytest.mark.parametrize("ahead", [0, 1, 4])
 @pytest.mark.parametrize("size", [1, 4, 7, 12])
 def test_positions_are_those_of_batches_that_were_used(of, ahead, size):
-    """Whatever a loader takes ahead: never of the next epoch."""
+    """Batches taken in advance, never of the next epoch, do not count."""
     sampler = CodedSampler(range(size * 2), Uncoded(1), 2, 0)
     for begin in range(size if size % of == 0 or not ahead else 1):
         used = begin
@@ -1660,7 +1659,7 @@ def test_positions_are_those_of_batches_that_were_used(of, ahead, size):
         position.begin(begin)
         for _ in range(3 * size):
             if ahead and used % size + of > size:
-                break  # what a step is that two epochs share, no loader tells
+                break  # the sampler cannot tell where a step ends that two epochs share
             used += of
             end = -(-used // size) * size
             sampler.step = max(sampler.step, min(used + ahead, end))
@@ -1675,7 +1674,7 @@ def test_positions_are_those_of_batches_that_were_used(of, ahead, size):
 @pytest.mark.parametrize("ahead", [0, 1, 2, 5])
 @pytest.mark.parametrize("size", [3, 5, 7, 8, 11])
 def test_positions_where_an_epoch_does_not_end_with_a_step(of, ahead, size, way):
-    """The last batches are of a step with the first of the next epoch, or of none: or an error."""
+    """Last batches share a step with the next epoch, or belong to none; if unclear: an error."""
     if of > size:
         pytest.skip("an epoch has no step of its own")
     sampler = CodedSampler(range(size * 2), Uncoded(1), 2, 0)
@@ -1699,13 +1698,13 @@ def test_positions_where_an_epoch_does_not_end_with_a_step(of, ahead, size, way)
     if found:
         assert "cannot be told" in found
         assert size % of
-        assert of + ahead >= size  # a loader had taken all of an epoch when its first step ended
+        assert of + ahead >= size  # a loader had taken a whole epoch before its first step ended
     else:
         assert told == 4 * size
 
 
 def test_what_a_loader_takes_ahead_is_handed_over():
-    """One that joins at the end of an epoch, of which a batch is left."""
+    """A rank joins at the end of an epoch, of which a batch is left."""
     sampler = CodedSampler(range(14), Uncoded(1), 2, 0)  # seven batches
     for lead, taken, at in [(0, 8, 6), (0, 9, 7), (2, 10, 6), (2, 11, 7), (None, 8, 6)]:
         position = Position(sampler, 2)
@@ -1755,7 +1754,7 @@ def test_gradients_that_were_zeroed_are_told_from_those_that_were_not(way, tmp_p
 
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_gradient_that_was_not_zeroed_is_told_of(batches, tmp_path):
-    """As where each of several batches is followed by a call."""
+    """For example if a call follows each of several batches."""
 
     def train(rank, store, life):
         module = net()
@@ -1809,7 +1808,7 @@ def test_a_first_step_that_overflows_leaves_the_look_to_the_next(tmp_path):
 
 
 def normed(steps, **options):
-    """Ranks of a module with BatchNorm, whose buffers forward changes."""
+    """Return the program of ranks whose module has BatchNorm: `forward` changes its buffers."""
 
     def train(rank, store, life):
         torch.manual_seed(1)
@@ -1848,7 +1847,7 @@ def test_buffers_that_drift_apart_are_told_of(tmp_path):
 
 
 def test_the_mean_of_buffers_is_the_same_on_all_ranks(tmp_path):
-    """Also on one that joins: it gets what they were before the step that it joins in."""
+    """A rank that joins gets the buffers from before the step that it joins in."""
     found = launch(tmp_path, normed(40, buffers="mean"), starts_again)
     assert sorted(found) == list(range(N))
     for each in found.values():
@@ -1872,7 +1871,7 @@ def test_ranks_that_do_not_fit_together(tmp_path):
     def train(mistake, rank, store, life):
         code = BinaryCode(N, stragglers=1)
         size = BATCH
-        if mistake == "mean":  # found where ranks have more samples, or fewer
+        if mistake == "mean":  # found on ranks with more samples than others, or fewer
             code, size = CyclicRepetition(N, stragglers=2), BATCH + 1
         module, odd = net(), rank == 4
         if odd and mistake == "parameters":
@@ -1945,7 +1944,7 @@ def test_codes_that_do_not_fit(make, code, error):
     "code", [BinaryCode(N, 9, stragglers=1), CyclicRepetition(N, stragglers=2)], ids=repr
 )
 def test_samplers_of_all_ranks_go_through_an_epoch_once(code):
-    """Each partition by those ranks whose it is, and all partitions of an epoch once."""
+    """Each partition goes to its holders, and each epoch holds all partitions once."""
     made = [CodedSampler(samples(), code, BATCH, rank, seed=SEED) for rank in range(N)]
     for epoch in range(2):
         steps = list(zip(*made, strict=True))
@@ -1955,7 +1954,7 @@ def test_samplers_of_all_ranks_go_through_an_epoch_once(code):
             parts = np.array_split(order(epoch * PER_EPOCH + at), code.k)
             assert {len(part) for part in parts} <= {BATCH // code.k, -(-BATCH // code.k)}
             for rank, (sampler, batch) in enumerate(zip(made, batches, strict=True)):
-                # Partitions are cut where CodedDataParallel cuts them.
+                # CodedDataParallel cuts partitions at the same places.
                 cuts = [BATCH * j // code.k for j in range(code.k + 1)]
                 whole = order(epoch * PER_EPOCH + at)
                 own = [whole[cuts[j] : cuts[j + 1]] for j in code.partitions(rank)]
@@ -1981,7 +1980,7 @@ def test_a_sampler_goes_on_in_mid_epoch_and_from_the_epoch_that_is_set():
     again = make()
     again.load_state_dict(started.state_dict())
     assert again.step == 2
-    again.set_epoch(0)  # which it is in
+    again.set_epoch(0)  # the epoch that it is in already
     assert list(again) == whole[2:3]
     assert again.epoch == 1
     again.set_epoch(2)
@@ -2017,7 +2016,7 @@ def test_a_loader_with_workers_of_its_own():
 
 
 def test_the_example_is_the_plain_loop_though_a_rank_is_killed(tmp_path):
-    """By one agent of torchrun for each rank; the process of the last one is killed."""
+    """Each rank has its own agent of torchrun; the process of the last one is killed."""
     pytest.importorskip("sklearn")
     example = Path(__file__).resolve().parents[1] / "docs" / "examples" / "coded_all_reduce.py"
     text, place = example.read_text(encoding="utf-8"), "            optimizer.zero_grad()\n"
@@ -2027,7 +2026,7 @@ def test_the_example_is_the_plain_loop_though_a_rank_is_killed(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    # An agent for each rank, all of them forks of one process that imports torch.
+    # One agent per rank; all are forks of a process that has imported torch.
     program = """
 import os, sys
 from torch.distributed import run
@@ -2051,7 +2050,7 @@ for _ in scripts:
             env=environment | {"OMP_NUM_THREADS": "1"},
             start_new_session=True,
         )
-    # Not the agents' end: they wait for minutes for the one whose process was killed.
+    # Do not wait for the agents' end: they wait minutes for the one whose process was killed.
     try:
         until = time.monotonic() + 2 * SECONDS
         while "60: loss" not in log.read_text() and time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""Audits without processes: what is told, who is outvoted, and that honest ranks never are."""
+"""Audits without processes: what they find, who is outvoted, and that honest ranks never are."""
 
 import copy
 import itertools
@@ -51,7 +51,7 @@ def printed(audit, flat, step):
 
 
 class Views:
-    """Views of ranks that are threads."""
+    """A view whose ranks are threads."""
 
     def __init__(self, ranks):
         self.ranks, self.given = ranks, []
@@ -69,13 +69,13 @@ class Views:
 
 
 def look_all(audits, gradient, secret=1, half=False):
-    """The verdict of all ranks on ``gradient(rank, owner)``, and how many each has computed."""
+    """Return all ranks' verdict on ``gradient(rank, owner)``, and how often each computed it."""
     ((found, computed),) = look_often(audits, [gradient], secret, half)
     return found, computed
 
 
 def look_often(audits, gradients, secret, half):
-    """Those on several, one after the other."""
+    """Return the same for several gradients, one after the other."""
     view = Views(sorted(audits))
     shares = {r: [10 * r, 10 * r + 1] for r in view.ranks}
     verdicts = {r: [] for r in view.ranks}
@@ -221,9 +221,9 @@ def test_the_odd_one_is_away_from_two_that_agree():
         three[at] = Sketch.of(share(1) * math.nan, False, signs)
         assert odd_one(three) == at
     assert odd_one([sketch(), sketch(small), sketch(-small)]) is None
-    assert odd_one([sketch(), sketch(large), sketch(0.3 * share(4))]) is None  # all unlike
+    assert odd_one([sketch(), sketch(large), sketch(0.3 * share(4))]) is None  # all differ
     assert odd_one([sketch(), sketch(), sketch(1e-4 * share(3))]) is None  # rounding
-    # One is away, the others are so from each other by more than an eighth of that.
+    # One is far away, but the others differ from each other by more than an eighth of that.
     assert odd_one([sketch(), sketch(large / 4), sketch(-large)]) is None
 
 
@@ -295,7 +295,7 @@ def test_sums_that_are_not_those_of_what_was_told():
     gradient = lambda rank, owner: share(owner, 9000)  # noqa: E731
     total = sum(share(r, 9000) for r in ranks)
     audits = audits_of(ranks)
-    assert audits[0].adds_up(total)  # nothing is known
+    assert audits[0].adds_up(total)  # nothing is known yet
     look_all(audits, gradient)
     assert all(audit.adds_up(total) for audit in audits.values())
     for element, change in ((0, 1.0), (4095, -0.1), (8999, 0.1), (7, math.inf), (7, math.nan)):
@@ -303,9 +303,9 @@ def test_sums_that_are_not_those_of_what_was_told():
         wrong[element] += change
         assert not any(audit.adds_up(wrong) for audit in audits.values())
     look_all(audits, lambda rank, owner: share(owner) * math.nan)
-    assert audits[0].adds_up(torch.zeros(50))  # overflow
+    assert audits[0].adds_up(torch.zeros(50))  # sketches overflowed
     look_all(audits, lambda rank, owner: share(owner) * (1 + (rank == owner == 1)))
-    assert audits[0].adds_up(torch.zeros(50))  # the auditor's share is in it, not rank 1's
+    assert audits[0].adds_up(torch.zeros(50))  # the sum holds the auditor's share, not rank 1's
 
 
 def test_norms_that_rise_are_looked_at_but_those_that_a_scaler_skips():
@@ -359,7 +359,7 @@ def test_one_that_overflows_counts_where_nothing_scales_or_the_third_time():
 
 
 def folded(vectors, seed):
-    """The fingerprint by its definition, in Python's integers."""
+    """Return the fingerprint by its definition, in Python's integers."""
 
     def keys():
         return rng.integers(2**64 - 1, size=4096, dtype=np.uint64, endpoint=True).tolist()
@@ -392,7 +392,7 @@ def test_fingerprints_are_sums_of_products_with_keys(sizes):
         octets = [x.view(torch.uint8).numpy().tobytes() for x in vectors]
         assert bits(vectors, (3, 4)) == folded(octets, (3, 4))
         assert bits(vectors, (3, 5)) != bits(vectors, (3, 4)) or not sum(sizes)
-        # wherever they lie in memory
+        # The place in memory does not matter.
         shifted = [torch.cat([x[:1], x])[1:] for x in vectors]
         assert bits(shifted, (3, 4)) == bits(vectors, (3, 4))
 
@@ -432,7 +432,7 @@ def test_fingerprints_differ_where_any_bit_does_or_any_number_of_them():
                 wrong = flat.clone()
                 wrong.view(words)[element] ^= (1 << bit) - (1 << width) * (bit == width - 1)
                 assert bits(wrong, (1,)) != right
-        # The highest bits of an even number of words cancel in a sum of odd multiples.
+        # In a sum of odd multiples, the highest bits of an even number of words cancel.
         for seed, many in itertools.product(range(20), (2, 4, 8194)):
             wrong = flat.clone()
             wrong[torch.arange(many) + 1] *= -1.0
@@ -461,7 +461,7 @@ def test_copies_have_equal_rows_and_codes_without_are_refused():
 
 
 class Told:
-    """A view of ranks that all tell their rows of a table."""
+    """A view whose ranks all exchange their rows of a table."""
 
     def __init__(self, ranks, table):
         self.ranks, self.table = ranks, table
@@ -473,7 +473,7 @@ class Told:
 
 
 def compare_all(audits, gradients, step=0, secret=5, half=False):
-    """The verdict of all ranks on a gradient of each; None: they agree."""
+    """Return all ranks' verdict on a gradient of each; None if gradients agree."""
     ranks = sorted(audits)
     told = [0] * (max(ranks) + 1)
     for r in ranks:
@@ -496,7 +496,7 @@ def compare_all(audits, gradients, step=0, secret=5, half=False):
 
 
 def copied(groups, scaled=False, seen=True):
-    """Audits of ranks in groups of copies, which have compared already, if `seen`."""
+    """Return audits of ranks in groups of copies; if `seen`, they have compared before."""
     count = max(map(max, groups)) + 1
     audits = {r: Audit(r, count, 1000, scaled, groups) for r in sorted(itertools.chain(*groups))}
     for audit in audits.values():
@@ -533,11 +533,11 @@ def test_every_bit_that_changes_the_step_is_found_in_every_rank(groups, dtype):
         group = next(each for each in groups if faulty in each)
         expected = {"undecided": tuple(group)} if len(group) == 2 else {"outvoted": (faulty,)}
         assert verdict in (Verdict(), Verdict(**expected))
-        if not (wrong - right[faulty]).norm() <= 1e-4 * step.norm():  # also where it is infinite
+        if not (wrong - right[faulty]).norm() <= 1e-4 * step.norm():  # true for NaN and Inf, too
             assert verdict == Verdict(**expected)
             found += 1
             assert audit.due(1) == (len(group) > 2)
-    # Those of the sign, the exponent, and the first of the fraction.
+    # Flips of the sign, the exponent, and the first bits of the fraction are found.
     assert found >= len(right) * (width - 22 if width == 32 else width - 50)
 
 
@@ -568,7 +568,7 @@ def test_groups_without_a_majority():
     for groups in (PAIRS, TRIPLES):
         there = {r: random[r] for r in itertools.chain(*groups)}
         assert len(compare_all(copied(groups), there).unlike) == 2
-    # Copies that are gone compare nothing, and those that are left each other.
+    # Copies that are gone compare nothing; those left compare with each other.
     audits = copied(TRIPLES)
     rest = {r: audits[r] for r in (1, 3, 5)}
     assert compare_all(rest, random | {3: random[5]}) is None
@@ -589,11 +589,11 @@ def test_machines_that_round_differently_are_nobodys_fault_and_others_are_held_t
         audits = copied(groups)
         assert compare_all(audits, large) not in (None, Verdict())
         audits = copied(groups)
-        assert compare_all(audits, small) == Verdict()  # and not to the bit from now on
+        assert compare_all(audits, small) == Verdict()  # from now on, bits need not agree
         assert compare_all(audits, large) == Verdict()
         assert compare_all(audits, off(3 * SAME, who)) not in (None, Verdict())
         audits = copied(groups, seen=False)
-        for norm in (0.0, math.nan):  # which tell nothing of how machines round
+        for norm in (0.0, math.nan):  # these do not show how machines round
             same = {r: x * norm for r, x in of_groups(groups).items()}
             assert compare_all(audits, same) is None
         assert compare_all(audits, large) == Verdict()
@@ -631,17 +631,17 @@ def test_copies_that_overflow_count_where_nothing_scales_or_the_third_time():
         assert compare_all(audits, every) == Verdict()
         wrong = of_groups(TRIPLES)
         wrong[0][7] += 0.3 * SAME * share(0).norm()
-        assert compare_all(audits, wrong) == Verdict(outvoted=(0,))  # it does not round otherwise
+        assert compare_all(audits, wrong) == Verdict(outvoted=(0,))  # copies had the same bits
 
 
 # ------------------------------------------------------------------------------- honest ranks
 
 
 def gradients(count, dtype, devices, seed, scale=None):
-    """Of many small nets: each device's of the same samples, which it sums up in its own order.
+    """Return gradients of many small nets: devices sum the same samples, each in its own order.
 
-    A perceptron with ReLU, of three layers. Products are rounded to `dtype`, and summed up in
-    float32, as by autocast; in float16 what is too large for it is infinite.
+    The nets are perceptrons of three layers with ReLU. As by autocast, products are rounded to
+    `dtype` and summed in float32; numbers too large for float16 become infinite.
     """
     rng = torch.Generator().manual_seed(seed)
     batch, inputs, width = 8, 12, 16
@@ -683,7 +683,7 @@ def gradients(count, dtype, devices, seed, scale=None):
 
 
 def near_each_other(of, within):
-    """In which steps all devices have found the same, of all shares, up to this."""
+    """Return the steps in which all devices agree on all shares, up to `within`."""
     near = torch.ones(len(of[0][0]), dtype=torch.bool)
     for each in of:
         for a, b in itertools.combinations(each, 2):
@@ -695,9 +695,9 @@ def near_each_other(of, within):
 
 
 def accusations(dtype, steps, seed=0):
-    """In how many steps, all audited, an honest one of three ranks is outvoted, or named.
+    """Count audited steps in which one of three honest ranks is outvoted or named.
 
-    Steps in which no two differ by a tenth of the limit are not looked at: nobody could be.
+    Steps in which no two ranks differ by a tenth of the limit are skipped: nobody can be accused.
     """
     ranks, chunk = range(3), min(steps, 500)
     audits = audits_of(ranks, scaled=dtype is torch.float16)
@@ -708,7 +708,7 @@ def accusations(dtype, steps, seed=0):
         of = []
         for owner in ranks:
             scale = None
-            if dtype is torch.float16:  # such that some overflow
+            if dtype is torch.float16:  # so large that some overflow
                 scale = torch.exp2(8 + 10 * torch.rand(chunk, 1, 1, generator=rng))
             of.append(list(gradients(chunk, dtype, 3, 3 * at + owner, scale)))
         finite = torch.stack([torch.stack([g.isfinite().all(1) for g in each]) for each in of])
@@ -730,7 +730,7 @@ def accusations(dtype, steps, seed=0):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_no_honest_copy_is_accused_whatever_it_rounds(dtype):
-    """Of three ranks, two of which compute alike; overflows come in some steps."""
+    """Two of three ranks compute alike; some steps overflow."""
     steps, dtype = strength.much(10_000, 60), getattr(torch, dtype)
     half = dtype is not torch.float32
     scale = None

@@ -41,12 +41,12 @@ from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
 pytestmark = pytest.mark.any_backend
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 end_of_jobs = ranks.end_of_jobs
-CAP, PARTS = 4096, 4  # bytes of a part, one layer's, and how many there are
+CAP, PARTS = 4096, 4  # bytes of a part (one layer), and number of parts
 
 
 @pytest.fixture(scope="module", autouse=True)
 def imports_of_jobs():
-    """DDP imports it, which takes seconds: once, and not in each rank."""
+    """Import once what DDP imports in seconds, and not in each rank."""
     before = ranks.JOBS
     ranks.JOBS = before.replace("import torch,", "import torch, torch._dynamo,")
     yield
@@ -63,7 +63,7 @@ def net():
 
 
 def group_of_one():
-    """The process group that DDP asks for."""
+    """Make the process group that DDP needs."""
     torch.distributed.init_process_group(
         "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
     )
@@ -72,7 +72,7 @@ def group_of_one():
 def training(
     code, steps, trouble=lambda moment, rank, step, life: None, of=1, settings=None, **options
 ):
-    """What each rank does; tells how far off its worst step was, and what became of it."""
+    """Return a rank's program, which returns its worst step's error and what became of the rank."""
 
     def train(rank, store, life):
         module, data = net(), samples()
@@ -133,7 +133,7 @@ def training(
 
 
 def check(found, steps, of=1, there=range(N)):
-    """All have done all steps, each of the whole batch, and hold the same bits."""
+    """Require of all ranks: they did all steps with the whole batch, and hold the same bits."""
     assert sorted(found) == sorted(there)
     for each in found.values():
         assert isinstance(each, dict), each
@@ -191,7 +191,7 @@ def test_a_rank_that_is_killed_costs_no_step(moment, tmp_path):
 
 
 def test_who_has_a_result_gives_it_to_those_who_have_not(tmp_path):
-    """Ranks 2 and 5 lose the last part of a step that the others have: these are a step ahead."""
+    """Ranks 2 and 5 lose the last part of a step that the others have, who are a step ahead."""
 
     def train(rank, store, life):
         summed, calls = View.sum, []
@@ -213,9 +213,9 @@ def test_who_has_a_result_gives_it_to_those_who_have_not(tmp_path):
     check(found, 6)
     for each in found.values():
         own = each["calls"]
-        assert own[PARTS] == sum(own[:PARTS])  # the first step is tried as a whole
+        assert own[PARTS] == sum(own[:PARTS])  # the first step is tested as a whole
         del own[PARTS]
-        ended = own[: 4 * PARTS] + own[-2 * PARTS :]  # what others had begun may be broken off
+        ended = own[: 4 * PARTS] + own[-2 * PARTS :]  # parts between may have been broken off
         assert ended == own[:PARTS] * 6
 
 
@@ -230,7 +230,7 @@ def test_ranks_killed_at_random_instants_come_back(tmp_path, monkeypatch):
             ranks.until(f"{rank}/{10 + between * death}")
             time.sleep(0.1 * rng.random())
             ranks.signal(rank)
-            time.sleep(rng.choice([0.0, 0.5]))  # before the others know, and after
+            time.sleep(rng.choice([0.0, 0.5]))  # before or after the others notice
             ranks.start(rank)
             ranks.until_back(rank)
 
@@ -246,7 +246,7 @@ def test_a_rank_that_is_left_out_is_told_by_backward_and_joins(tmp_path):
         if (moment, rank, step) == ("within", 3, 5):
             time.sleep(2.0)
         elif moment == "before":
-            time.sleep(0.1)  # so that the others are there when it joins
+            time.sleep(0.1)  # the others are there when it joins
 
     train = training(BinaryCode(N, stragglers=1), 40, late, deadline=0.7, settle=0.3)
     found = ranks.launch(tmp_path, train)
@@ -268,14 +268,14 @@ def test_too_many_deaths_are_told_by_backward(tmp_path):
 
 @pytest.mark.parametrize("closes", [False, True])
 def test_a_backward_pass_that_raises_midway_leaves_nothing_running(closes, tmp_path):
-    """Its rank leaves, by the error or by `close`, and the others go on without it."""
+    """The rank leaves, by the error or by `close`, and the others go on without it."""
 
     def trouble(moment, rank, step, life):
         if (moment, rank, step) == ("within", 2, 3):
             raise ArithmeticError("of the script")
 
     def train(rank, store, life):
-        if closes:  # in a `finally`, say
+        if closes:  # for example in a `finally`
             _Hooked.__exit__ = lambda coded, *_: coded.close()
         try:
             return training(BinaryCode(N, stragglers=1), 8, trouble)(rank, store, life)
@@ -321,7 +321,7 @@ def test_parameters_that_ddp_leaves_out_are_told_of(tmp_path):
     def train(rank, store, life):
         group_of_one()
         module, data = net(), samples()
-        # As scripts have it: there is no public name.
+        # Scripts use this private name, as there is no public one.
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, ["2.bias"])
         ddp = DistributedDataParallel(module, bucket_cap_mb=CAP / 2**20)
         with coded_ddp(ddp, BinaryCode(N, stragglers=1), store=store, rank=rank):
@@ -354,7 +354,7 @@ def test_what_does_not_fit_is_told_before_anything_starts(tmp_path):
         told("store", lambda: coded_ddp(ddp, code))
         told("complex", lambda: coded_ddp(ddp, ReedSolomon(N, stragglers=2)))
         told("ranks", lambda: coded_ddp(ddp, BinaryCode(4, stragglers=1)))
-        # torchrun's rank, not that in DDP's group
+        # torchrun's rank, not the rank in DDP's group.
         said["samples"] = next(iter(CodedSampler(range(N), code, N, order=range(N))))
         for rank in (0, 2):
             sampler = CodedSampler(range(N), code, N, rank, order=range(N))

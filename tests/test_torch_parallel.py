@@ -1,4 +1,4 @@
-"""`fastgc.torch.CodedDataParallel`: the plain loop's parameters, from workers that answer first."""
+"""`fastgc.torch.CodedDataParallel` gives the plain loop's parameters, from the first workers."""
 
 import contextlib
 import copy
@@ -25,7 +25,7 @@ from fastgc.torch.job import seed_all  # noqa: E402
 from fastgc.torch.parameters import trainable  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
-# Workers cannot import a test module, but by chance: where the checkout is on the path.
+# Workers can import a test module only if the checkout happens to be on their path.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 N, BATCH, CLASSES = 6, 60, 5
@@ -88,13 +88,13 @@ def coded(module, *arguments, code=REAL[0], data=None, function=loss, **keywords
 
 
 def order(step, count=SAMPLES, seed=0, size=BATCH):
-    """A step's samples: by definition, of the documentation."""
+    """Return a step's samples, by the definition in the documentation."""
     epoch, at = divmod(step, count // size)
     return np.random.default_rng((seed, epoch)).permutation(count)[at * size : (at + 1) * size]
 
 
 def plain_step(module, data, step, scale=1 / BATCH):
-    """Gradients and loss of one step, by one backward pass."""
+    """Return gradients and loss of one step, by one backward pass."""
     found = loss(module, data[order(step, len(data))]) * scale
     found.backward()
     return float(found.detach())
@@ -108,7 +108,7 @@ def far(module, other):
 
 
 def stragglers(round):
-    """Survivors of a round: some, in some order."""
+    """Return a round's survivors: some workers, in some order."""
     return np.random.default_rng(round).permutation(N)[: N - 1]
 
 
@@ -162,7 +162,7 @@ def test_real_workers_of_which_one_sleeps_and_one_dies(tmp_path):
 
 
 class Deadly:
-    """A loss that kills worker 1, once."""
+    """A loss that kills worker 1 once."""
 
     def __init__(self, path):
         self.path = path
@@ -177,7 +177,7 @@ class Deadly:
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("code", [REAL[2], REAL[1], COMPLEX[0]], ids=repr)
 def test_workers_weight_losses_and_sums(code, dropout):
-    """Whole messages, which simulated workers do not compute: those of single partitions decide."""
+    """Local workers compute messages by weighted losses; simulated ones, partition by partition."""
     found = []
     for engine in ("local", "simulated"):
         module = net(dropout=dropout)
@@ -194,7 +194,7 @@ def test_workers_weight_losses_and_sums(code, dropout):
 
 
 def test_what_it_is_in_a_line():
-    """In a notebook, or a debugger: code, engine, batch and step."""
+    """Its repr, as in a notebook, names code, engine, batch and step."""
     with coded(net()) as both:
         both.backward()
         said = repr(both)
@@ -289,7 +289,7 @@ def test_parameters_that_some_samples_do_not_use(code):
 
 
 def test_what_is_drawn_is_drawn_alike_by_all():
-    """Dropout, and augmentation by torch, NumPy and random: of a partition, whoever computes it."""
+    """Dropout and augmentation (torch, NumPy, random) depend on the partition, not the worker."""
     import random
 
     class Noisy(torch.utils.data.Dataset):
@@ -412,7 +412,7 @@ def test_samplers():
     taken = list(range(150))
     with coded(module, data=data, sampler=taken) as made:
         assert made.steps_per_epoch == 2
-        for _ in range(3):  # the third begins the second epoch
+        for _ in range(3):  # the third step begins the second epoch
             made.backward()
         state = made.state_dict()
         made.backward()
@@ -483,7 +483,7 @@ MPIEXEC = Path(sys.executable).with_name("mpiexec")
 
 
 def command_of(engine, ranks, *script):
-    """What runs a script with this engine, as so many ranks where it has some."""
+    """Return the command that runs a script with this engine, by `ranks` ranks if it has any."""
     if engine == "torch":
         start = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks)]
         return [sys.executable, *start, *script]
@@ -500,7 +500,7 @@ def command_of(engine, ranks, *script):
 def test_a_script_of_lambdas_and_classes_without_a_guard_by_any_engine(engine, tmp_path):
     command = command_of(engine, 4, "script.py")
     script, runs = SCRIPT.replace('"local"', f'"{engine}"'), 2
-    if engine == "ray":  # whose workers import torch anew for each cluster
+    if engine == "ray":  # its workers import torch anew for each cluster
         script, runs = script.replace("range(2)", "range(1)"), 1
     (tmp_path / "script.py").write_text(script)
     done = subprocess.run(
@@ -577,7 +577,7 @@ def test_changes_that_workers_do_not_know_of():
         state = {name: 2 * value for name, value in module.state_dict().items()}
         module.load_state_dict(state)
         made.backward()
-        module.load_state_dict(state, assign=True)  # other tensors in the parameters' places
+        module.load_state_dict(state, assign=True)  # replaces the parameters' tensors
         with pytest.raises(RuntimeError, match=r"first.weight was put in the place of one"):
             made.backward()
 
@@ -595,14 +595,14 @@ OUTSIDE = {
 
 @pytest.mark.parametrize("change", OUTSIDE.values(), ids=OUTSIDE)
 def test_what_workers_are_not_sent_must_not_change(change):
-    """Gradients were those of a module that is no more."""
+    """Otherwise gradients would be those of a module that no longer exists."""
     module = net()
     module.first.bias.requires_grad_(False)
     module.register_buffer("table", torch.arange(3.0))
     with coded(module) as made:
         made.backward()
         before = {name: value.clone() for name, value in module.state_dict().items()}
-        module.load_state_dict(before)  # which writes all, and changes nothing
+        module.load_state_dict(before)  # writes everything, but changes nothing
         made.backward()
         change(module)
         with pytest.raises(RuntimeError, match=r"[mM]ake a new CodedDataParallel"):
@@ -635,7 +635,7 @@ def test_the_state_of_a_run_may_be_loaded_while_it_goes_on():
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_the_same_batch_once_more(workers):
-    """As LBFGS asks for gradients: at several points, of one batch, with the same dropout."""
+    """LBFGS needs gradients at several points, of one batch with the same dropout."""
     engine = "local" if workers else "simulated"
     module, data = net(0.5), samples()
     with coded(module, data=data, engine=engine, num_workers=workers) as made:
@@ -748,7 +748,7 @@ def test_checkpoints_of_activations(reentrant):
 
 
 def test_modules_in_other_formats_of_memory():
-    """Convolutions whose channels lie last."""
+    """For example, convolutions in channels-last format."""
     torch.manual_seed(0)
     module = torch.nn.Sequential(
         torch.nn.Conv2d(4, 4, 2), torch.nn.Flatten(), torch.nn.Linear(4, 5)
@@ -768,7 +768,7 @@ def test_modules_in_other_formats_of_memory():
 
 
 def test_modules_that_are_shared_out_are_refused():
-    """As `fully_shard` leaves them: DTensors."""
+    """`fully_shard` makes their parameters DTensors."""
 
     class Part(torch.nn.Parameter):
         placements = ()
@@ -837,7 +837,7 @@ EXAMPLE = Path(__file__).resolve().parents[1] / "docs" / "examples" / "coded_tor
 
 
 def lines_of_the_plain_loop(steps=60, size=256, parts=8):
-    """What the example prints, by one process that draws dropout as workers do."""
+    """Return the example's output, by one process that draws dropout as workers do."""
     torch.manual_seed(0)
     digits = fastgc.data.load("digits")
     x = torch.from_numpy(digits.X_train).float()
@@ -864,7 +864,7 @@ def lines_of_the_plain_loop(steps=60, size=256, parts=8):
             yield whole, hits
 
 
-# By MPI and Ray: the script above is short.
+# MPI and Ray run the script above, which is short.
 @pytest.mark.parametrize(
     "engine",
     [
@@ -878,7 +878,7 @@ def lines_of_the_plain_loop(steps=60, size=256, parts=8):
 def test_the_example_is_the_plain_loop_by_any_engine(engine, tmp_path):
     pytest.importorskip("sklearn")
     path, workers = EXAMPLE, 8
-    if engine == "torch":  # by fewer workers, each of which imports torch
+    if engine == "torch":  # fewer workers, as each imports torch
         code, workers = "BinaryCode(8, stragglers=2)", 4
         text = EXAMPLE.read_text(encoding="utf-8")
         assert code in text

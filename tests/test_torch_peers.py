@@ -44,7 +44,7 @@ STEPS = 10
 
 
 class Net(torch.nn.Sequential):
-    """With dropout, on demand."""
+    """A net with dropout, if asked for."""
 
     def __init__(self, dropout=0.0):
         torch.manual_seed(3)
@@ -77,7 +77,7 @@ def coded(module, code, optimizer, rank, store, **options):
 def training(
     code, steps=STEPS, dropout=0.0, trouble=lambda rank, step, life, store: None, **options
 ):
-    """What each rank does; tells how far off its worst step was, where nothing is drawn."""
+    """Return a rank's program; without dropout, it returns its worst step's error."""
 
     def train(rank, store, life):
         module, data = Net(dropout), samples()
@@ -120,7 +120,7 @@ def training(
 
 
 def simulated(code, dropout):
-    """Losses of the same run with a master."""
+    """Return the losses of the same run with a master."""
     module = Net(dropout)
     optimizer, found = Momentum(module), []
     options = {"batch_size": BATCH, "engine": "simulated", "seed": SEED}
@@ -137,7 +137,7 @@ CODES = [BinaryCode(N, stragglers=2), CyclicRepetition(N, stragglers=1)]
 
 
 def test_the_loop_of_a_master_on_all_ranks(tmp_path):
-    """Also where the loss draws random numbers: what copies draw is alike."""
+    """This holds even if the loss draws random numbers: copies draw the same."""
     cases = [(code, dropout) for code in CODES for dropout in (0.0, 0.3)]
     trains = [training(code, dropout=dropout) for code, dropout in cases]
     trains.append(training(CODES[0], num_workers=2))
@@ -157,7 +157,7 @@ def test_the_loop_of_a_master_on_all_ranks(tmp_path):
 
 
 def test_audits_know_what_was_drawn(tmp_path):
-    """A share that is computed again is the same to rounding, also with dropout."""
+    """A share computed again agrees up to rounding, also with dropout."""
     options = {"dropout": 0.3, "redundancy": "reactive", "audit": 1}
     trains = [training(CODES[0], **options, num_workers=ahead) for ahead in (0, 1)]
     first, second = launch_each(tmp_path, trains)
@@ -188,7 +188,7 @@ def test_a_rank_that_dies_and_comes_back(redundancy, tmp_path):
 
 
 def test_what_a_late_rank_owes_is_computed_by_others(tmp_path):
-    """It goes on when the others have done more steps, and joins them."""
+    """The late rank goes on after the others' further steps, and joins them."""
 
     def trouble(rank, step, life, store):
         if (rank, step) == (2, 40):
@@ -206,7 +206,7 @@ def test_what_a_late_rank_owes_is_computed_by_others(tmp_path):
 
 
 def test_a_rank_that_comes_back_gets_gradients_of_earlier_steps(tmp_path):
-    """Of a loop that keeps some, whenever it comes: here half of each."""
+    """The loop keeps a part of earlier gradients, here half; a new rank gets them, too."""
     steps, code = 60, BinaryCode(N, stragglers=1)
 
     def train(rank, store, life):
@@ -315,7 +315,7 @@ def test_what_needs_a_master_or_none(tmp_path):
 
 @pytest.mark.long
 def test_the_example_is_the_plain_loop_though_a_rank_is_killed(tmp_path):
-    """By torchrun, whose guards start the rank again."""
+    """torchrun runs it, and a guard starts the rank again."""
     pytest.importorskip("sklearn")
     example = Path(__file__).resolve().parents[1] / "docs" / "examples" / "coded_ranks.py"
     text, place = example.read_text(encoding="utf-8"), "        optimizer.zero_grad()\n"

@@ -1,4 +1,4 @@
-"""Replicas of several ranks each, over which `fully_shard` has cut the module."""
+"""Replicas of several ranks each, among which `fully_shard` splits the module."""
 
 import contextlib
 import importlib
@@ -30,7 +30,7 @@ from fastgc.torch.shards import Admission  # noqa: E402
 pytestmark = pytest.mark.any_backend
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-WIDTH, STEPS = 33, 40  # a width that four ranks cannot share out evenly
+WIDTH, STEPS = 33, 40  # four ranks cannot split this width evenly
 
 
 def optimizer_of(module):
@@ -38,7 +38,7 @@ def optimizer_of(module):
 
 
 def plain(steps, width=WIDTH):
-    """Parameters of the plain loop, after each step."""
+    """Return the parameters of the plain loop after each step."""
     module, data, found = net(width), samples(), []
     optimizer = optimizer_of(module)
     for step in range(steps):
@@ -50,7 +50,7 @@ def plain(steps, width=WIDTH):
 
 
 def imports():
-    """What takes each rank seconds to import."""
+    """Import once what would take each rank seconds."""
     for name in ("torch._dynamo", "torch.distributed.device_mesh", "torch.distributed.fsdp"):
         importlib.import_module(name)
 
@@ -69,7 +69,7 @@ def cut(module, count):
 
 
 def trained(code, count, steps=STEPS, trouble=None, **options):
-    """What a rank does: of its replica's part of each batch, it takes one of so many samples."""
+    """Return a rank's program: it takes each `count`-th sample of its replica's part of a batch."""
 
     def train(rank, store, life):
         replica, shard = divmod(rank, count)
@@ -96,7 +96,7 @@ def trained(code, count, steps=STEPS, trouble=None, **options):
                     optimizer.zero_grad()
                     mine, weights = batch[shard::count], sampler.weights[shard::count]
                     loss = (losses(module, *data[mine]) * weights).sum()
-                    (count * loss).backward()  # fully_shard takes the mean over ranks
+                    (count * loss).backward()  # fully_shard averages over ranks
                     if trouble is not None:
                         trouble(store, rank, step, life)
                     all_reduce()
@@ -122,7 +122,7 @@ def check(results, ranks, steps=STEPS):
 
 
 class Group:
-    """Ranks of a replica that are threads; like torch.distributed, to `fastgc.torch.shards`."""
+    """A replica whose ranks are threads; to `fastgc.torch.shards` it is like torch.distributed."""
 
     def __init__(self, size):
         self.numbers, self.barrier = [None] * size, threading.Barrier(size)
@@ -186,7 +186,7 @@ def test_newcomers_are_let_in_at_one_step_by_one_replica(seed, monkeypatch):
         ended.append(part)
 
     first = admission(0, 0)
-    first.note()  # so that newcomers find that others run
+    first.note()  # newcomers then see that others run
     threads = [
         threading.Thread(target=run, args=(number, part))
         for number, part in itertools.product(groups, range(parts))
@@ -214,7 +214,7 @@ def test_newcomers_are_let_in_at_one_step_by_one_replica(seed, monkeypatch):
 
 
 def test_a_sum_waits_until_a_newcomer_is_there_with_its_new_life():
-    """Others may not have seen yet that its last one ended; a newcomer that dies is not awaited."""
+    """Others may not have noticed its last death; a newcomer that dies is not awaited."""
     views = iter([(3, [0, 1]), (3, [0, 1]), (4, [1]), (5, [0, 1]), (6, [0, 1])])
     seen = []
 
@@ -234,7 +234,7 @@ def test_a_sum_waits_until_a_newcomer_is_there_with_its_new_life():
 
 
 def test_a_rank_whose_part_is_empty(tmp_path):
-    """As of a matrix with fewer rows than the replica has ranks."""
+    """For example if a matrix has fewer rows than the replica has ranks."""
     code = fastgc.BinaryCode(2, stragglers=1)
 
     def train(rank, store, life):
@@ -267,7 +267,7 @@ def test_a_rank_whose_part_is_empty(tmp_path):
     ids=["two of four", "three of two"],
 )
 def test_a_replica_that_dies_and_joins_again(code, each, options, tmp_path):
-    """Its ranks hear of each other's death, and are let in at one step."""
+    """Its ranks notice each other's death, and join in the same step."""
 
     def trouble(store, rank, step, life):
         if life == 0 and step == 5 and rank == 1:
@@ -277,7 +277,7 @@ def test_a_replica_that_dies_and_joins_again(code, each, options, tmp_path):
             time.sleep(0.05)
 
     def director(ranks):
-        for rank in range(each):  # the others of its replica end by themselves
+        for rank in range(each):  # the replica's other ranks end by themselves
             os.waitpid(ranks.pids[rank], 0)
             (ranks.folder / f"{rank}").unlink(missing_ok=True)
         for rank in range(each):

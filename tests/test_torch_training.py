@@ -34,7 +34,7 @@ from fastgc.torch.job import seed_all  # noqa: E402
 from fastgc.torch.pickling import pickled  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
-# Workers cannot import a test module, but by chance: where the checkout is on the path.
+# Workers can import a test module only if the checkout happens to be on their path.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 N, BATCH, TOKENS, WORDS, CLASSES = 4, 24, 6, 12, 3
@@ -60,7 +60,7 @@ def loss(module, batch):
 
 
 def sentences(count=96):
-    """Sentences, each of the class of the word that it has most of; so they can be learned."""
+    """Return sentences whose class is their most frequent word, so that it can be learned."""
     rng = np.random.default_rng(3)
     classes = rng.integers(0, CLASSES, count)
     tokens = rng.integers(0, WORDS, (count, TOKENS))
@@ -69,7 +69,7 @@ def sentences(count=96):
 
 
 def training(steps=STEPS):
-    """A module, its optimizer and schedule."""
+    """Return a module, its optimizer and its schedule."""
     torch.manual_seed(1)
     module = Transformer()
     optimizer = torch.optim.AdamW(module.parameters(), lr=3e-3)
@@ -84,7 +84,7 @@ def update(module, optimizer, schedule):
 
 
 def plain_curve(data):
-    """Losses of each step on one process, which draws dropout as workers do."""
+    """Return the loss of each step on one process, which draws dropout as workers do."""
     module, optimizer, schedule = training()
     for step in range(STEPS):
         epoch, at = divmod(step, len(data) // BATCH)
@@ -100,7 +100,7 @@ def plain_curve(data):
 
 
 class Killer:
-    """Kills a worker now and then, at some moment of a step."""
+    """Kills a worker now and then, at random moments of a step."""
 
     def __init__(self, seed):
         self._rng, self._timers = np.random.default_rng(seed), []
@@ -121,7 +121,7 @@ class Killer:
 
 
 def trained(code, parts, data, steps, state=None, survivors=None):
-    """Train while workers are killed; losses, messages received, deaths, and where it stops."""
+    """Train while workers are killed; return losses, messages, deaths, and the last state."""
     first = 0
     if state is not None:
         for each, of in zip(parts, state, strict=False):
@@ -155,14 +155,14 @@ def trained(code, parts, data, steps, state=None, survivors=None):
 
 @pytest.mark.parametrize("code", [BinaryCode(N, stragglers=1), Reactive(N, holders=2)], ids=repr)
 def test_a_transformer_trains_as_on_one_process_and_goes_on_to_the_bit(tmp_path, code):
-    """Dropout, AdamW, a cosine schedule, clipping and autocast, whoever dies meanwhile."""
+    """With dropout, AdamW, a cosine schedule, clipping and autocast, whoever dies meanwhile."""
     data = sentences()
     parts = training()
     losses, received, deaths, _ = trained(code, parts, data, STEPS)
     assert deaths > 0
     expected = list(plain_curve(data))
     np.testing.assert_allclose(losses, expected, rtol=1e-3)
-    assert np.mean(losses[-5:]) < 0.5 * losses[0]  # it learns
+    assert np.mean(losses[-5:]) < 0.5 * losses[0]  # the module learns
 
     again, half = training(), STEPS // 2
     *_, state = trained(code, again, data, half, survivors=received.__getitem__)
@@ -201,7 +201,7 @@ def test_tensors_in_pickles(apart):
         assert mine.requires_grad == theirs.requires_grad
         if mine.device.type == "cpu":
             assert torch.equal(mine.to_dense(), theirs.to_dense())
-    found[0][:] = -1.0  # it is writable, and its own
+    found[0][:] = -1.0  # the array is writable, and a copy
     found[4][:] = -1.0
     assert float(given[0].min()) == 0.0
     assert float(found[1].min()) == 6.0
@@ -241,7 +241,7 @@ def test_what_a_worker_writes_to_its_dataset_is_its_own():
 
 
 class Noisy(torch.utils.data.Dataset):
-    """Samples that are drawn from; those in `bad` are not there."""
+    """A dataset in which samples `bad` raise."""
 
     def __init__(self, count=70, bad=(), deadly=None, noise=True):
         self.x = torch.arange(3.0 * count).reshape(count, 3)
@@ -253,7 +253,7 @@ class Noisy(torch.utils.data.Dataset):
     def __getitem__(self, i):
         if i in self.bad:
             raise LookupError("no such picture")
-        # Not in the master, which tries some, but where they are fetched: once, or always.
+        # Only in processes that fetch samples, not in the master, which tries some.
         if self.deadly is not None and multiprocessing.parent_process() is not None:
             path, often = self.deadly
             if often or not path.exists():
@@ -300,7 +300,7 @@ def alike(found, expected):
 @pytest.mark.parametrize("noise", [True, False])
 @pytest.mark.parametrize("dropout", [0.5, 0.0])
 def test_samples_fetched_ahead_are_the_same_to_the_bit(noise, dropout):
-    data = Noisy(noise=noise)  # of which an epoch is four steps
+    data = Noisy(noise=noise)  # an epoch has four steps
     expected = gradients(data, dropout=dropout)
     for count in (1, 3):
         assert alike(gradients(data, dropout=dropout, num_workers=count), expected)
@@ -354,7 +354,7 @@ def test_a_batch_that_cannot_be_sent():
 
 
 class Unpicklable(dict):
-    """A batch."""
+    """A batch that does not pickle."""
 
     def __init__(self, samples):
         super().__init__(torch.utils.data.default_collate(samples))
@@ -373,7 +373,7 @@ def test_a_process_that_ends_is_replaced(tmp_path):
 
 
 def children(*parents):
-    """Processes that these have started."""
+    """Return the processes that these have started."""
     found = []
     for each in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -460,7 +460,7 @@ def test_losses_and_sums_are_not_rounded_to_halves(code, dtype, engine):
     found = []
     for message_dtype in (None, dtype):
         torch.manual_seed(0)
-        # An odd number of parameters, and buffers that are sent too.
+        # An odd number of parameters, and buffers, which are also sent.
         module = torch.nn.Sequential(torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 1))
         with CodedDataParallel(
             module, distances, data, code, batch_size=180, engine=engine, reduction="sum",

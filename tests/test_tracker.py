@@ -1,4 +1,4 @@
-"""Precision followed round by round: in rounds, decoders, training and on the local engine."""
+"""Precision tracked round by round: in rounds, decoders, training and on the local engine."""
 
 import doctest
 import json
@@ -112,7 +112,7 @@ def test_bad_rounds_warn_or_raise_before_anything_is_written(through):
 
 @pytest.mark.parametrize("through", ["round", "decode"])
 def test_bad_methods_are_noticed(through):
-    """The prediction is for a vector as it should be; what this one lacks is known, too."""
+    """A prediction is for a right vector; the tracker also knows what a bad one leaves out."""
     code = ReedSolomon(128, stragglers=16)
     _, messages = messages_of(code)
     F = list(range(8, 120))
@@ -132,7 +132,7 @@ def test_bad_methods_are_noticed(through):
 
 
 def test_approximations_of_sets_that_span_by_chance():
-    code = ReedSolomon(6, k=2, stragglers=2)  # not promised to decode; the supports tile
+    code = ReedSolomon(6, k=2, stragglers=2)  # decodes without a promise, as supports tile
     _, messages = messages_of(code)
     tracker = StabilityTracker()
     both = [messages[0], messages[3]]
@@ -142,7 +142,7 @@ def test_approximations_of_sets_that_span_by_chance():
 
 
 def test_waiting_for_more_messages():
-    """Each more makes it better; with all of them every coefficient is 1/n."""
+    """Each further message improves precision; with all, every coefficient is 1/n."""
     code = ReedSolomon(128, stragglers=64)
     _, messages = messages_of(code)
     order = np.random.default_rng(5).permutation(128).tolist()
@@ -257,7 +257,7 @@ def test_untracked_training_says_nothing():
 
 
 class Silent:
-    """Workers 0 to count - 1 sleep for long."""
+    """A delay model: workers 0 to count - 1 sleep long."""
 
     def __init__(self, count, seconds):
         self.count, self.seconds = count, seconds
@@ -268,7 +268,7 @@ class Silent:
 
 def cluster(code, tracker, **options):
     shards = list(range(1, code.k + 1))
-    # of np.multiply(theta, shard, out), which worker processes can import
+    # np.multiply(theta, shard, out) is a gradient that worker processes can import.
     return LocalCluster(code, shards, np.multiply, 3, tracker=tracker, **options)
 
 
@@ -282,7 +282,7 @@ def test_engine_waits_for_more_messages_and_for_no_more_than_there_will_be():
             report = run.step(theta, out)
         assert report.messages == 8
         np.testing.assert_allclose(out, 36)
-        # With two gone, the six others are all that will come.
+        # With two workers gone, only the six others will come.
         gone = pids(0, 1)
         for pid in gone:
             os.kill(pid, signal.SIGKILL)
@@ -325,7 +325,7 @@ def test_engine_raises_and_leaves_the_gradient_alone():
 
 @pytest.mark.any_backend
 def test_a_vector_that_lacks_much_is_not_trusted():
-    """Whatever was predicted of it, which took it for as good as it can be."""
+    """The prediction does not matter, as it assumes the best vector."""
     code, tracker = fastgc.BinaryCode(4, stragglers=1), StabilityTracker(limit=1e-3)
     survivors = np.array([0, 2])
     vector = 0.5 * code.decoding_vector(survivors)

@@ -1,4 +1,4 @@
-"""The examples of docs/trainers.md: a rank is killed, and weights are those of one process."""
+"""The examples of docs/trainers.md: after a rank's death, weights are those of one process."""
 
 import importlib.util
 import os
@@ -14,7 +14,7 @@ from groups_of_ranks import train_on_digits  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
 
-# The line before ranks find each other, the one that sums up, and which step it is.
+# For each: the line before ranks find each other, the line that sums up, and the step's number.
 LINES = {
     "lightning": (
         "        schedules = [",
@@ -36,7 +36,7 @@ ENDS = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", LINES)
 def test_the_example_is_the_plain_loop_though_a_rank_is_killed(name, tmp_path):
-    """Within an epoch; its guard starts it again, and it joins within another."""
+    """It is killed within an epoch; its guard starts it again, and it joins within another."""
     pytest.importorskip("sklearn")
     if importlib.util.find_spec(name) is None:
         pytest.skip(f"{name} is not installed")

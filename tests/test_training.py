@@ -1,4 +1,4 @@
-"""Training on worker processes: same gradients as one process, and nothing left behind."""
+"""Training on worker processes gives the gradients of one process, and leaves nothing behind."""
 
 import json
 import math
@@ -35,7 +35,7 @@ def digits():
 
 
 def in_one_process(dataset, rounds):
-    """Theta after full-batch descent without any code or worker."""
+    """Return theta after full-batch descent without a code or workers."""
     model = models.SoftmaxRegression(dataset.features, dataset.classes)
     optimizer = optimizers.Nesterov(lr=1.0)
     optimizer.reset(np.zeros(model.size))
@@ -76,7 +76,7 @@ def test_exact_codes_train_as_one_process_does(code, digits):
 )
 def test_least_squares_of_coded_data_train_as_one_process_does(code, digits):
     model = models.LeastSquares(digits.features, digits.classes)
-    named = None if code.scheme.codes_data else model  # of itself where it must be
+    named = None if code.scheme.codes_data else model  # codes of the data choose it themselves
     history = fastgc.train(code, digits, model=named, rounds=8, seed=3)
     X, y = digits.X_train, digits.y_train
     optimizer = optimizers.Nesterov(lr=model.learning_rate(X))
@@ -96,7 +96,7 @@ def test_coded_data_need_a_quadratic_gradient(digits):
 
 
 def test_ignoring_stragglers_differs_but_learns(digits):
-    # a quarter of the gradient is missing in every round
+    # Every round leaves out a quarter of the gradient.
     code = fastgc.Uncoded(4, tolerance=0.25)
     history = fastgc.train(code, digits, rounds=30, delays=delays.Pareto(0.001, 1.1), seed=3)
     assert np.abs(history.theta - in_one_process(digits, 30)).max() > 1e-3
@@ -168,7 +168,7 @@ def test_bad_rounds():
 
 
 def toy(dtype=np.float64, samples=67):
-    """Data of three classes whose number divides into no equal partitions."""
+    """Return data of three classes, whose number does not divide into equal partitions."""
     rng = np.random.default_rng(7)
     y = np.arange(samples) % 3
     X = (rng.standard_normal((samples, 5)) + np.eye(3, 5)[y]).astype(dtype)
@@ -180,7 +180,7 @@ WAITS = delays.Exponential(0.001)
 
 
 def with_batches(dataset, model, optimizer, k, batch, seed, rounds):
-    """Theta after descent in one process, on the mini-batches of each partition."""
+    """Return theta after descent in one process, on the mini-batches of each partition."""
     X, y = dataset.X_train, dataset.y_train
     draw = data.MiniBatches(batch, seed)
     optimizer.reset(np.zeros(model.size))
@@ -207,7 +207,7 @@ def with_batches(dataset, model, optimizer, k, batch, seed, rounds):
     ids=repr,
 )
 def test_coded_mini_batches_train_as_one_process_does(code, engine):
-    """Every copy of a partial gradient is of the same samples, or decoding gave anything."""
+    """Copies of a partial gradient must use the same samples, or decoding gives nonsense."""
     dataset, model = toy(), models.SoftmaxRegression(5, 3, l2=0.7)
     tracker = StabilityTracker(measure_every=1)
     history = fastgc.train(
@@ -224,7 +224,7 @@ def test_coded_mini_batches_train_as_one_process_does(code, engine):
     )
     expected = with_batches(dataset, model, Nesterov(0.5), code.k, 4, 3, 12)
     np.testing.assert_allclose(history.theta, expected, rtol=0, atol=1e-12)
-    assert max(tracker.measured) < 1e-13  # against partial gradients of the same mini-batches
+    assert max(tracker.measured) < 1e-13  # compared with partials of the same mini-batches
     assert {r.samples for r in history.rounds} == {4 * int(code.scheme.loads.sum())}
     whole = fastgc.train(
         code, dataset, model=model, optimizer=Nesterov(0.5), rounds=12, engine="simulated"
@@ -256,7 +256,7 @@ def regression_data(outputs=2, dtype=np.float64, whole=False):
 
 
 def least_squares_by_hand(dataset, bias, rounds, lr):
-    """Nesterov's method in NumPy, and what a record says of its last point."""
+    """Run Nesterov's method in NumPy; return its last point's record."""
     X, y = dataset.X_train, dataset.y_train.reshape(len(dataset.y_train), -1)
     A = np.hstack([X, np.ones((len(X), int(bias)))])
     model = models.LinearRegression(5, y.shape[1], bias=bias)
@@ -318,7 +318,7 @@ def test_regression_with_groups_and_mini_batches():
     )
     model, draw, theta = models.LinearRegression(5), data.MiniBatches(5, 2), np.zeros(6)
     parts = data.partition(*model.prepare(dataset.X_train, dataset.y_train), 3)
-    for number in range(12):  # with so small a c all are selected
+    for number in range(12):  # c is so small that all are selected
         drawn = [draw(part, j, number) for j, part in enumerate(parts)]
         theta = theta - 0.1 / 15 * sum(A.T @ (A @ theta - Y[:, 0]) for A, Y in drawn)
     np.testing.assert_allclose(history.theta, theta, atol=1e-12)
@@ -355,14 +355,14 @@ def test_runs_of_regression_are_kept(tmp_path):
         fastgc.train(code, other, rounds=6, **kept)
     text = (tmp_path / "runs.json").read_text()
     (tmp_path / "old.json").write_text(text.replace(',\n  "measure": "RMSE"', ""))
-    assert read_json(tmp_path / "old.json")[0].measure == "error"  # as files of before have it
+    assert read_json(tmp_path / "old.json")[0].measure == "error"  # old files have no measure
     (tmp_path / "bad.json").write_text(text.replace('"RMSE"', "7"))
     with pytest.raises(ValueError, match="is no history"):
         read_json(tmp_path / "bad.json")
 
 
 class LeastDeviations(models.LinearRegression):
-    """A model of one's own that measures its error in its own way."""
+    """A user's model with its own measure of error."""
 
     measure = "MAE"
 
@@ -400,7 +400,7 @@ def test_simulated_training_takes_simulated_time():
     engine = partial(SimulatedCluster, cost=0.25, receive=0.5, overhead=100.0)
     code = fastgc.ReedSolomon(4, stragglers=1)
     history = fastgc.train(code, dataset, rounds=5, engine=engine)
-    # three partial gradients each, and three messages one after another
+    # Workers compute `load` partial gradients; three messages pass one after another.
     assert [r.wait for r in history.rounds] == pytest.approx([0.25 * code.load + 1.5] * 5)
     ends = np.cumsum([r.wait + 100.0 for r in history.rounds])
     np.testing.assert_allclose([r.time for r in history.rounds], ends)
@@ -447,7 +447,7 @@ def adaptive(method, code, dataset=None, *, rounds=30, engine="simulated", **opt
 
 @pytest.mark.parametrize("batch", [None, 5])
 def test_cada_that_asks_all_is_distributed_adam(batch):
-    """c = 0: step for step, to the last bit where messages come in the order of workers."""
+    """With c = 0 steps agree, to the last bit if messages come in the order of workers."""
     thetas = []
 
     class Kept(AMSGrad):
@@ -468,7 +468,7 @@ def test_cada_that_asks_all_is_distributed_adam(batch):
     assert [(r.downloads, r.uploads, r.samples) for r in cada.rounds] == [
         (r.downloads, r.uploads, r.samples) for r in adam.rounds
     ]
-    if batch is None:  # and what one process computes
+    if batch is None:  # compare with one process, too
         expected = in_one(toy(), AMSGrad(), 30)
         np.testing.assert_allclose(cada.theta, expected, atol=1e-12)
 
@@ -491,7 +491,7 @@ def test_cada_that_asks_all_on_processes():
 
 
 def test_processes_and_simulation_select_the_same():
-    """Selection follows from the gradients, whoever of a group sent them."""
+    """Selection depends on the gradients, not on the worker of a group that sent them."""
     histories = [
         adaptive(GCADA(3, c=2.0), Grouped.repetition(6, 3), engine=engine, batch=7)
         for engine in ("local", "simulated")
@@ -507,7 +507,7 @@ def test_processes_and_simulation_select_the_same():
 
 @pytest.mark.parametrize("c", [0.0, 0.3, 2.0])
 def test_gcada_of_groups_of_one_is_cada(c):
-    """Bit for bit, whatever the code that sends a partition as it is."""
+    """They agree bit for bit, with any code that sends partial gradients as they are."""
     cada = adaptive(CADA(5, c=c), Grouped.repetition(5, 5), batch=6)
     for code in (Grouped.repetition(5, 5), Grouped([fastgc.Uncoded(1)] * 5)):
         gcada = adaptive(GCADA(5, c=c), code, batch=6)
@@ -535,7 +535,7 @@ def test_gcada_of_groups_of_one_is_cada(c):
 )
 @pytest.mark.parametrize("engine", ["local", "simulated"])
 def test_coded_groups_train_as_repeated_ones(code, engine):
-    """Of the same partitions: the same steps, as the same groups are selected."""
+    """With the same partitions, the same groups are selected, and steps agree."""
     options = {"batch": 3, "rounds": 20}
     repeated = adaptive(GCADA(3, c=1.0), Grouped.repetition(12, 3, 12), **options)
     coded = adaptive(GCADA(3, c=1.0), code, engine=engine, **options)
@@ -543,14 +543,14 @@ def test_coded_groups_train_as_repeated_ones(code, engine):
     assert len({r.downloads for r in coded.rounds}) > 1
     np.testing.assert_allclose(coded.theta, repeated.theta, rtol=1e-8, atol=1e-11)
     for r in coded.rounds:
-        # each of a selected group computes a mini-batch of each partition it holds
+        # Each worker of a selected group computes a mini-batch of each partition it holds.
         asked = {code.group_of(i) for i in r.survivors}
         loads = [int(code.scheme.loads[i]) for g in asked for i in code.members(g)]
         assert (r.downloads, r.samples) == (4 * len(asked), 3 * sum(loads))
 
 
 def test_adaptive_steps_are_its_equations():
-    """Eq. (3) by hand: stale gradients of the point they were computed at, and the penalty anew."""
+    """Eq. (3): gradients are stale, of the point they were computed at; the penalty is current."""
     dataset, model = toy(), models.SoftmaxRegression(5, 3, l2=2.0)
     X, y = dataset.X_train, dataset.y_train
     code, batch, seed = Grouped.repetition(4, 2), 6, 2
@@ -562,7 +562,7 @@ def test_adaptive_steps_are_its_equations():
         for g in {code.group_of(i) for i in record.survivors}:
             stale[g] = model.gradient(theta, *draw(shards[g], g, number))
         gradient = (stale[0] + stale[1]) * len(X) / (batch * 2)
-        gradient[:15] += 2.0 * theta[:15]  # the penalty spares the bias
+        gradient[:15] += 2.0 * theta[:15]  # no penalty on the bias
         theta = theta - 0.3 * gradient / len(X)
         assert record.loss == pytest.approx(model.loss(theta, X, y), rel=1e-10)
     np.testing.assert_allclose(history.theta, theta, rtol=1e-9, atol=1e-12)
@@ -709,7 +709,7 @@ def test_mini_batches_as_large_as_the_smallest_partition():
 
 
 def made_up(*rounds, name="x"):
-    """Of (time, loss, downloads, uploads, samples)."""
+    """Make a history of rounds (time, loss, downloads, uploads, samples)."""
     history = History(name, "", "", "", 0)
     for number, (time, loss, *spent) in enumerate(rounds, start=1):
         history.rounds.append(
@@ -719,7 +719,7 @@ def made_up(*rounds, name="x"):
 
 
 def test_spent_by_hand():
-    """Eqs. (5), (6) of Zhu et al.: G-CADA with M_G = 4 of 3 groups, mini-batches of 10."""
+    """Eqs. (5), (6) of Zhu et al., for G-CADA with 3 groups of M_G = 4 and mini-batches of 10."""
     history = made_up(
         (0.5, 2.0, 12, 3, 120),
         (0.75, 1.5, 4, 1, 40),
@@ -762,7 +762,7 @@ def test_spending_table_says_how_many_times_the_first():
     assert ["gcada", "2", "1", "20", "160"] in lines
     assert ["adam", "2", "4", "(4.00x)", "48", "(2.40x)", "240", "(1.50x)"] in lines
     assert ["sgd", "never"] in lines
-    # of no time at all there is no multiple
+    # A run that takes no time has no ratio.
     timeless = [made_up((0.0, 1.0, 4, 4, 4)), made_up((0.0, 1.0, 2, 4, 4))]
     with console.capture() as shown:
         console.print(spending_table(timeless, 1.0))
@@ -782,7 +782,7 @@ def test_training_ends_at_a_loss(digits):
 
 @pytest.mark.parametrize("optimizer", [None, "gcada"])
 def test_verified_training(optimizer):
-    """Rounds tell that they were verified, groups too; and the parameters are the same."""
+    """Rounds report that they were verified, also in groups; parameters stay the same."""
     code = Grouped.repetition(6, 2, 2) if optimizer else fastgc.ReedSolomon(6, stragglers=2)
     thetas = []
     for verify in (True, False):
@@ -813,7 +813,7 @@ def test_verified_training(optimizer):
     ids=["coded", "several messages", "groups"],
 )
 def test_runs_are_replayed_to_the_last_bit(code, optimizer, engine, tmp_path):
-    """Whatever the workers' speeds are now."""
+    """The workers' speeds at the time of the replay do not matter."""
     options = {"model": SOFTMAX, "rounds": 8, "batch": 5}
     if engine == "local":
         options["delays"] = delays.Exponential(0.002)
@@ -859,7 +859,7 @@ def test_histories_are_read_as_they_were_written(tmp_path):
     assert math.isnan(diverged.rounds[0].loss)
     for text in ("", "{}", "[]x", "[1]", '[{"name": "x"}]', '[{"rounds": [{}], "name": "x"}]'):
         path.write_text(text)
-        if text == "{}":  # no run at all
+        if text == "{}":  # a file without a run
             assert read_json(path) == []
             continue
         with pytest.raises(ValueError, match=r"runs.json is no history of runs of training"):
@@ -887,7 +887,7 @@ def test_engines_are_given_what_differs_from_the_default_only():
 
 
 class Slow:
-    """A model of delays: the last two workers of six take too long in every third round."""
+    """A delay model: the last two of six workers take too long in every third round."""
 
     def sample(self, round, workers, seed):
         return np.where((np.arange(workers) >= 4) & (round % 3 == 2), 100.0, 0.0)
@@ -895,7 +895,7 @@ class Slow:
 
 @pytest.mark.parametrize("tracked", [False, True])
 def test_approximations_are_rounds_that_show(tracked):
-    """Too few by the time: the step is along what comes closest, least squares say how close."""
+    """If too few come in time, the step follows the least-squares optimum, with its residual."""
     from rich.console import Console
 
     from fastgc.progress import comparison_table
@@ -973,7 +973,7 @@ def test_a_run_knows_its_load():
         history = fastgc.train(code, toy(), rounds=1, engine="simulated")
         held = sum(len(code.partitions(i)) for i in range(code.n)) / code.k
         assert history.load == pytest.approx(held)
-        if not isinstance(code, fastgc.GraphCode):  # whose blocks are not of one size
+        if not isinstance(code, fastgc.GraphCode):  # its blocks differ in size
             assert held == load
 
 

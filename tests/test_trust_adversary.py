@@ -1,4 +1,4 @@
-"""Trust and bounds are true of rounds that are sought out to prove them wrong; and what was found.
+"""Trust and bounds hold in rounds that a search chooses to refute them; and in cases once found.
 
 For longer: ``python -m tests.trust_adversary --seconds 60``.
 """
@@ -23,7 +23,7 @@ pytestmark = [
 
 
 def searched(name, climbs, each):
-    """What so many climbs of so many rounds find."""
+    """Return what `climbs` climbs of `each` rounds find."""
     found = Found()
     for number in range(climbs):
         goal = adversary.GOALS[number % 3]
@@ -67,7 +67,7 @@ def test_it_sees_a_bound_that_is_none(monkeypatch):
 
 
 def played(code, g, kind):
-    """A round of all workers: its error and what is trusted, both over the gradient's norm."""
+    """Return the true and the trusted relative error of a round of all workers."""
     p = g.shape[1]
     form = code.scheme.format(p, *kind)
     rnd = code.round(p, form.gradient_dtype, form.message_dtype, partial_dtype=kind.gradient)
@@ -84,7 +84,7 @@ def played(code, g, kind):
 
 @pytest.mark.parametrize("message", [np.float32, np.float16, ml_dtypes.bfloat16])
 def test_messages_of_less_precision_than_the_sums_they_hold(message):
-    """What cancels in a message cancels before it is rounded."""
+    """Partial gradients cancel in a message before it is rounded."""
     code = fastgc.FractionalRepetition(4, stragglers=3)
     rng = np.random.default_rng(0)
     for left in (1.0, 1e-3, 1e-6):
@@ -95,11 +95,11 @@ def test_messages_of_less_precision_than_the_sums_they_hold(message):
 
 
 def test_groups_know_the_partial_gradients_precision():
-    """Each group's round is one of its code alone."""
+    """Each group's round is like one of its code alone."""
     code = fastgc.codes.Grouped([fastgc.FractionalRepetition(4, stragglers=3)] * 2)
     rng = np.random.default_rng(0)
     g = rng.standard_normal((code.k, 50))
-    g[:4] -= (1 - 1e-6) * g[:4].mean(axis=0)  # which cancels before it is rounded
+    g[:4] -= (1 - 1e-6) * g[:4].mean(axis=0)  # cancels before rounding
     rnd = code.group_round(50, np.float32, np.float32, partial_dtype=np.float64)
     alone = code.codes[0].round(50, np.float32, np.float32, partial_dtype=np.float64)
     rnd.reset([0, 1])
@@ -116,7 +116,7 @@ def test_groups_know_the_partial_gradients_precision():
 
 
 def test_data_of_more_precision_than_messages():
-    """Rounding of the data is that of the partial gradients, not of the messages."""
+    """The data round like partial gradients, not like messages."""
     code = fastgc.LagrangeCode(8, load=2, messages=2)
     kind, sizes = Kind(np.float64, np.float32), np.zeros(code.k)
     rng = np.random.default_rng(0)
@@ -154,7 +154,7 @@ def test_messages_that_are_partial_gradients_are_not_rounded_once_more(kind):
     ids=repr,
 )
 def test_numbers_too_small_to_be_normal(code, kind, size):
-    """What is lost to underflow is part of the error; sums of such numbers lose nothing."""
+    """Losses to underflow are part of the error; sums of such numbers lose nothing."""
     g = (size * np.random.default_rng(0).standard_normal((code.k, 50))).astype(kind.gradient)
     if code.scheme.layout == "integer" and kind.message is None:
         assert played(code, g, kind)[0] < 1e-7
@@ -162,12 +162,12 @@ def test_numbers_too_small_to_be_normal(code, kind, size):
     error, trusted = played(code, g, kind)
     if trusted < 1:
         assert error / trusted < 4
-        # The other kernels round doubles once, at the end: exactly, where sums are representable.
+        # Other backends round doubles once, at the end, which is exact for representable sums.
         assert error / trusted > 0.1 or kernels.backend() != "c"
 
 
 def test_honest_workers_and_liars():
-    """Nobody is accused who did nothing, and nothing wrong is verified."""
+    """No honest worker is accused, and no wrong gradient is verified."""
     names = ["rs", "binary", "fractional", "lcc", "cyclic"]
     assert adversary.play_honest(names, much(20_000, 140), 0)
     assert adversary.play_lies(names, much(20_000, 100), 0)

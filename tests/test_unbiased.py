@@ -1,4 +1,4 @@
-"""`partial="unbiased"`: what it means, against every set of survivors, and where it is taken."""
+"""`partial="unbiased"`: its definition, over every set of survivors, and where it applies."""
 
 import math
 from itertools import combinations, permutations
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.any_backend
 
 
 def coefficients(code, F, **options):
-    """v = a_F B_F, residual: of a code with a message for each worker."""
+    """Return v = a_F B_F and the residual, for a code of one message per worker."""
     a, residual = code.best_vector(F, **options)
     return a @ code.matrix()[list(F)], residual
 
@@ -35,7 +35,7 @@ ALIKE = [  # codes that treat all partitions alike
 
 @pytest.mark.parametrize("code", ALIKE, ids=repr)
 def test_every_partition_is_taken_once_on_average(code):
-    """Over all equally likely sets of survivors, in each partition: by enumeration."""
+    """By enumeration: over all sets of survivors, each partition's mean coefficient is 1."""
     for f in range(1, code.n + 1):
         best, unbiased = [], []
         for F in combinations(range(code.n), f):
@@ -47,7 +47,7 @@ def test_every_partition_is_taken_once_on_average(code):
 
 
 def test_over_all_orders_of_the_data_whoever_the_survivors_are():
-    """Of a code whose partitions are not alike, by enumeration of the orders."""
+    """By enumeration of orders, for a code that does not treat partitions alike."""
     code = fastgc.LinearCode([[1, 2, 0, 0], [0, 1, -1, 3], [0, 0, 1, 1], [2, 0, 1, 0]], wait=2)
     g = np.random.default_rng(0).standard_normal((4, 3))
     for F in ([0, 1], [1, 3], [2, 3], [0]):
@@ -68,7 +68,7 @@ def test_over_all_orders_of_the_data_whoever_the_survivors_are():
 @given(st.integers(0, 2**32 - 1), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_the_nearest_of_all_with_mean_one(seed, is_complex):
-    """Against constrained least squares; and the residuals are what the formulas say."""
+    """It agrees with constrained least squares, and residuals agree with the formulas."""
     rng = np.random.default_rng(seed)
     B = rng.standard_normal((5, 7)) * (rng.random((5, 7)) < 0.7) + np.eye(5, 7)
     B[:, 5:] += 0.5
@@ -155,14 +155,14 @@ def test_verbs_say_which():
 
 @pytest.mark.parametrize("wait", [None, 2])
 def test_engines_take_it(wait):
-    """Rounds short of messages, and those of a code that is approximate anyway."""
+    """In rounds short of messages, and in rounds of an approximate code."""
     code = fastgc.FractionalRepetition(4, stragglers=1, wait=wait)
-    shards = [1.0, 2.0, 30.0, 40.0]  # gradients, of theta = 1
+    shards = [1.0, 2.0, 30.0, 40.0]  # the gradients at theta = 1
 
     def gradient(theta, shard, out):
         np.multiply(theta, shard, out=out)
 
-    late = fastgc.delays.Empirical([[0.1, 2.0, 0.2, 3.0]])  # workers 0 and 2, of the same block
+    late = fastgc.delays.Empirical([[0.1, 2.0, 0.2, 3.0]])  # first: workers 0 and 2, of one block
     for partial, factor in (("best", 1.0), ("unbiased", 2.0)):
         out = np.empty(1)
         options = {"delays": late, "timeout": 1.0, "partial": partial}
@@ -174,7 +174,7 @@ def test_engines_take_it(wait):
 
 
 def test_residuals_over_sets():
-    """Means and worst cases, by a formula and by enumeration."""
+    """Formulas of means and worst cases agree with enumeration."""
     for n, k, s, f in ((6, 6, 1, 3), (8, 11, 3, 3), (9, 9, 2, 4), (6, 8, 2, 6)):
         code = fastgc.FractionalRepetition(n, k, stragglers=s, wait=f)
         found = code.residuals()
@@ -218,7 +218,7 @@ def test_residuals_by_formula_are_those_of_every_set(code):
 
 
 def test_residuals_of_unequal_shares_are_looked_at():
-    """A worker with more may be missing, or not."""
+    """It matters whether a worker with more partitions is missing."""
     found = fastgc.Uncoded(5, 7, tolerance=0.3).residuals()
     assert found.sets > 0
     assert found.mean < found.worst
@@ -227,7 +227,7 @@ def test_residuals_of_unequal_shares_are_looked_at():
 def test_the_worst_is_known_where_no_round_can_end_worse():
     from fastgc.stability.survey import measure
 
-    # with several messages a worker, a round may end before whole workers are through
+    # With several messages per worker, a round may end before workers have sent all of theirs.
     several = measure(fastgc.Uncoded(6, load=2, tolerance=0.2), 20)
     assert not several.worst_is_known
     assert measure(fastgc.Uncoded(6, tolerance=0.5), 20).worst_is_known

@@ -52,12 +52,12 @@ def test_what_suffices_of_many_workers_takes_no_matrix():
 
 
 def test_missing_counts_messages():
-    code = Uncoded(4, 10, tolerance=0.4)  # shares 2, 3, 2, 3; six partial gradients needed
+    code = Uncoded(4, 10, tolerance=0.4)  # shares 2, 3, 2, 3; six partial gradients are needed
     for survivors, missing in [([], 2), ([0], 2), ([1], 1), ([0, 2], 1)]:
         with pytest.raises(NotDecodableError) as caught:
             code.decoding_vector(survivors)
         assert caught.value.missing == missing
-    code = Uncoded(4, 10, tolerance=0.1)  # nine needed; both large shares are heard already
+    code = Uncoded(4, 10, tolerance=0.1)  # nine are needed; both large shares have come
     with pytest.raises(NotDecodableError, match="at least 2 more messages are needed"):
         code.decoding_vector([1, 3])
 

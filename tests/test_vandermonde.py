@@ -1,4 +1,4 @@
-"""Vandermonde systems: exact and high-precision truth, orders, layouts, errors."""
+"""Vandermonde systems: solutions agree with exact ones; orders, layouts, error bounds, errors."""
 
 import functools
 import itertools
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.every_backend
 
 
 class Complex:
-    """A complex number of two fractions."""
+    """A complex number made of two fractions."""
 
     def __init__(self, z):
         self.re, self.im = Fraction(z.real), Fraction(z.imag)
@@ -45,19 +45,19 @@ class Complex:
 
 
 def exact(nodes, b, transpose):
-    """By the algorithm of Björck and Pereyra in exact fractions."""
+    """Solve a system in exact fractions, by the algorithm of Björck and Pereyra."""
     number = Complex if np.iscomplexobj(nodes) else Fraction
     return list(_exact(*(tuple(np.asarray(z).tolist()) for z in (nodes, b)), transpose, number))
 
 
-@functools.cache  # every backend is asked for the same
+@functools.cache  # every backend needs the same solution
 def _exact(nodes, b, transpose, number):
     x, c = (np.array([number(z) for z in a], dtype=object) for a in (nodes, b))
     return solved_by_steps(x, c, transpose).tolist()
 
 
 def _size(z):
-    """Modulus of a fraction, or of two, of any size."""
+    """Return the modulus of a fraction or a `Complex` of any size."""
     if isinstance(z, Fraction):
         return abs(z)
     square = z.re**2 + z.im**2
@@ -66,7 +66,7 @@ def _size(z):
 
 
 def errors(x, truth):
-    """The exact errors, and as floats those relative to each number."""
+    """Return the exact errors, and the relative errors of each number as floats."""
     number = Complex if np.iscomplexobj(x) else Fraction
     found = [_size(number(a) - z) for a, z in zip(x.tolist(), truth, strict=True)]
     sizes = [_size(z) for z in truth]
@@ -100,7 +100,7 @@ FAMILIES = {
 
 
 def _promised(nodes, transpose):
-    """A b of alternating sign along the nodes, or powers, made positive."""
+    """Return a b whose signs alternate along the nodes, or the powers, taken as positive."""
     signs = (-1.0) ** np.arange(nodes.size)
     if transpose:
         return np.abs(signs) if nodes[0] < 0 else signs
@@ -113,7 +113,7 @@ def _promised(nodes, transpose):
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("transpose", [False, True])
 def test_each_number_is_good_where_higham_promises_it(family, transpose):
-    quick = transpose or family == "1 to m"  # fractions of others grow
+    quick = transpose or family == "1 to m"  # the others' fractions grow
     for m in much((2, 9, 25, 40, 60), (2, 25, 40) if quick else (2, 20)):
         nodes = FAMILIES[family](m)
         b = _promised(nodes, transpose)
@@ -130,7 +130,7 @@ def test_each_number_is_good_where_higham_promises_it(family, transpose):
 
 @pytest.mark.any_backend
 def test_what_an_order_is_chosen_for():
-    """Leja's loses all digits of some numbers, or the nodes' own order does."""
+    """An order is chosen since Leja's order or the nodes' own may lose all digits of a number."""
     m = 30
     nodes, signs = 1 / np.arange(2.0, m + 2), (-1.0) ** np.arange(m)
     truth = exact(nodes, signs, True)
@@ -138,7 +138,7 @@ def test_what_an_order_is_chosen_for():
     assert max(errors(solve(nodes, signs, True), truth)[1]) < 1e-14
     ones, even = np.ones(60), np.linspace(0, 1, 60)
     exactly = np.zeros(60)
-    exactly[-1] = 1  # the moments of one node
+    exactly[-1] = 1  # b holds the moments of one node
     with np.errstate(all="ignore"):
         given = solve(even, ones, True, order="given")
     assert np.abs(given - exactly).max() > 1e3
@@ -147,7 +147,7 @@ def test_what_an_order_is_chosen_for():
 
 @pytest.mark.parametrize("transpose", [False, True])
 def test_no_column_is_worse_than_in_lejas_order(transpose):
-    """Neither in its largest error, nor in that relative to a number; each for itself."""
+    """Each column's largest error is no worse, neither absolutely nor relative to a number."""
     rng = np.random.default_rng(1)
     for m in much((3, 8, 25, 60), (8, 20)):
         i = np.arange(m)
@@ -161,9 +161,9 @@ def test_no_column_is_worse_than_in_lejas_order(transpose):
             1 / (i + 2.0),
         ]:
             x = solve(nodes, B, transpose)
-            # In Leja's order as "auto" may have taken it: columns together, with bounds or not, or
-            # one alone. They round otherwise, and of the numbers that cancel some come out better
-            # by chance.
+            # Solve in Leja's order in each way that "auto" may have taken: columns together, with
+            # or without bounds, or one alone. They round differently, and numbers that cancel may
+            # come out better by chance.
             leja = [
                 solve(nodes, B, transpose, order="leja", return_bound=True)[0],
                 solve(nodes, B, transpose, order="leja"),
@@ -180,13 +180,13 @@ def test_no_column_is_worse_than_in_lejas_order(transpose):
                 alone = solve(nodes, B[:, col].copy(), transpose)
                 pair = solve(nodes, B[:, [col, 0]].copy(), transpose)[:, 0]
                 assert np.abs(alone - pair).max() <= 1e-9 * np.abs(alone).max()
-                single, _ = errors(alone, truth)  # of some systems no digit is right
+                single, _ = errors(alone, truth)  # some systems have no right digit
                 assert max(e) <= max(8 * max(single), largest * Fraction(1e-12))
 
 
 @pytest.mark.parametrize("transpose", [False, True])
 def test_nodes_on_a_ray(transpose):
-    """Complex nodes that are real ones turned; beside a ray, by no more than others."""
+    """Real nodes that are turned are solved like real ones; nodes beside a ray like others."""
     m = 10
     turn = np.exp(0.7j)
     nodes, b = turn / np.arange(2, m + 2), np.arange(m) % 2 * 2 - 1 + 0j
@@ -200,7 +200,7 @@ def test_nodes_on_a_ray(transpose):
         others = others.astype(complex)
         leja = solve(others, b, transpose, order="leja")
         same = np.array_equal(leja, solve(others, b, transpose))
-        # On the ray Leja's order may be taken, too: where the bounds do not tell.
+        # On the ray, Leja's order may be taken as well if bounds do not decide.
         assert same or abs(np.angle(others[-1] / others[0])) < 1e-6
 
 
@@ -239,7 +239,7 @@ def test_errors_are_within_their_bounds(data, complex_, transpose, positive):
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("order", ["auto", "leja"])
 def test_refinement_can_only_improve(transpose, order):
-    """Against exact fractions: no number becomes worse, beyond a rounding, and many better."""
+    """By exact fractions, no number becomes worse by more than a rounding, and many better."""
     rng = np.random.default_rng(3)
     gained = 0
     for m in much((6, 14, 30, 60), (6, 14, 30)):
@@ -271,7 +271,7 @@ def test_refinement_can_only_improve(transpose, order):
 
 
 def test_bounds_on_circles_are_of_use():
-    """Where the running bound says nothing: the residual and the inverse's norms do."""
+    """The running bound says nothing there, but the residual and the inverse's norms do."""
     for m, n in ((12, 16), (28, 32)):
         nodes = np.exp(2j * np.pi * np.random.default_rng(m).permutation(n)[:m] / n)
         b = np.zeros(m, complex)
@@ -287,7 +287,7 @@ def test_bounds_on_circles_are_of_use():
 
 
 def test_bounds_of_many_columns():
-    """A column's are those that it has alone; complex ones of real nodes count both parts."""
+    """A column has the bounds that it has alone; complex columns of real nodes count both parts."""
     rng = np.random.default_rng(7)
     nodes, B = np.arange(1.0, 8), rng.standard_normal((7, 5))
     for transpose in (False, True):
@@ -310,7 +310,7 @@ def test_bounds_of_many_columns():
 @pytest.mark.parametrize("complex_", [False, True])
 @pytest.mark.parametrize("transpose", [False, True])
 def test_bounds_are_the_same_everywhere(complex_, transpose, at_each_level):
-    """Up to how a modulus is bounded, at every backend and SIMD level; from errors of b, too."""
+    """They agree on every backend and SIMD level, up to how a modulus is bounded."""
     rng = np.random.default_rng(9)
     for m in (1, 2, 3, 5, 8, 9, 17, 33):
         for nodes in (rng.permutation(np.arange(1.0, m + 1)), interpolation.chebyshev(m)):
@@ -327,7 +327,7 @@ def test_bounds_are_the_same_everywhere(complex_, transpose, at_each_level):
                     for _ in at_each_level():
                         x, bound = np.empty_like(b), known.copy()
                         assert kernels.solve_vandermonde(*arguments, x, bound=bound, choose=choose)
-                        # Numbers that are as small as their errors differ, the largest do not.
+                        # Numbers as small as their errors differ, but the largest agree.
                         most, other = bound.max(axis=0), limit.max(axis=0)
                         tiny = 2.0**-49 * np.abs(x).max(axis=0)
                         assert (most <= 2.5 * other + tiny).all()
@@ -337,7 +337,7 @@ def test_bounds_are_the_same_everywhere(complex_, transpose, at_each_level):
 
 @pytest.mark.parametrize("transpose", [False, True])
 def test_refinement_never_makes_it_worse(transpose):
-    """Nodes that nearly meet: where corrections do not shrink they are of no use, and undone."""
+    """If nodes nearly coincide, corrections may not shrink; then they are undone."""
     rng = np.random.default_rng(2)
     m = 20
     nodes, b = 1 + 1e-6 * np.arange(m), rng.standard_normal((m, 3))
@@ -363,13 +363,13 @@ def test_refinement_never_makes_it_worse(transpose):
             assert "cannot be shown to improve" in str(said[0].message)
         assert len(said) <= 1
     good = rng.standard_normal(12)
-    with warnings.catch_warnings():  # where nothing is left to improve nothing is said
+    with warnings.catch_warnings():  # no warning if there is nothing to improve
         warnings.simplefilter("error")
         solve(np.cos(np.arange(12.0)), good, transpose, refine=9)
 
 
 def test_out_beside_what_is_read():
-    """It may begin anywhere in b or in the nodes."""
+    """`out` may begin anywhere in b or in the nodes."""
     rng = np.random.default_rng(3)
     m, r = 5, 9
     nodes, b = rng.standard_normal(m), rng.standard_normal((m, r))
@@ -454,7 +454,7 @@ def check_many_right_hand_sides(transpose, dtype, columns, m):
 
 @pytest.mark.parametrize("dtype", [float, complex])
 def test_columns_that_overflow_harm_no_others(dtype):
-    """Nothing but those columns, whatever is solved together with them."""
+    """Only these columns are lost, whatever is solved together with them."""
     rng = np.random.default_rng(0)
     nodes = nodes_of(rng, 12, dtype is complex) * 1e-3
     B = rng.standard_normal((12, 40)).astype(dtype)
@@ -497,7 +497,7 @@ def test_layouts():
 
 
 def products(x):
-    """For each node the product of its distances to those before it."""
+    """Return for each node the product of its distances to those before it."""
     return np.array([np.prod(np.abs(x[k] - x[:k])) for k in range(x.size)])
 
 
@@ -517,7 +517,7 @@ def test_leja_order_is_greedy(complex_, m):
 
 
 def _sets_of_nodes(m):
-    """Symmetric ones, of which many are equally far; clustered, coincident, and of all scales."""
+    """Yield symmetric nodes, many of them equally far; clustered, coincident, of all scales."""
     rng = np.random.default_rng(m)
     whole = rng.integers(-3, 4, (2, m)).astype(float)
     yield interpolation.chebyshev(m)
@@ -535,7 +535,7 @@ def _sets_of_nodes(m):
 
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 64, 79])
 def test_leja_order_is_the_same_everywhere(m, at_each_level):
-    """Backends and SIMD levels: ties, of which symmetric nodes have many, are broken alike."""
+    """Backends and SIMD levels break ties alike, of which symmetric nodes have many."""
     for nodes in _sets_of_nodes(m):
         with kernels.use_backend("numpy"):
             expected = leja_order(nodes)
@@ -545,7 +545,7 @@ def test_leja_order_is_the_same_everywhere(m, at_each_level):
 
 
 def test_leja_orders_of_symmetric_nodes_are_the_same_everywhere(at_each_level):
-    """Many that are equally far but for the last bits, which none may look at in its own way."""
+    """Many are equally far up to the last bits, which must not decide differently anywhere."""
     rng = np.random.default_rng(4)
     for trial in range(much(3000, 200)):
         m = int(rng.integers(2, 40))
@@ -566,7 +566,7 @@ def test_leja_orders_of_symmetric_nodes_are_the_same_everywhere(at_each_level):
 
 @pytest.mark.parametrize("m", [33, 79, 101])
 def test_leja_order_of_nodes_far_from_zero_is_greedy(m):
-    """Where there is no node, at the end of the last vector, is nothing that is far away."""
+    """Lanes beyond the last node must not count as nodes at 0, which would be far away."""
     nodes = 1 + 1e-6 * np.arange(m)
     x = nodes[leja_order(nodes)]
     for k in range(1, m):
@@ -587,7 +587,7 @@ def test_leja_order_does_not_see_the_scale(scale, complex_):
 
 @pytest.mark.parametrize("trial", range(5))
 def test_roots_of_unity_to_twelve_digits(trial):
-    """Decoding vectors, as moment problems on 224 of the 256th roots of unity."""
+    """Decoding vectors are moment problems, here on 224 of the 256th roots of unity."""
     rng = np.random.default_rng(trial)
     chosen = rng.permutation(256)[:224]
     truth = decoding_truth([(256, 1, 0)], chosen).astype(complex)
@@ -599,7 +599,7 @@ def test_roots_of_unity_to_twelve_digits(trial):
         assert error < 1e-12 * np.abs(truth).max()
     with np.errstate(all="ignore"):
         natural = solve(nodes[np.argsort(chosen)], moments, True, order="given")
-    assert not np.abs(natural).max() < 1e10  # what the order is for
+    assert not np.abs(natural).max() < 1e10  # without Leja's order, nothing is right
 
 
 def test_roots_order_of_any_integers():
@@ -693,7 +693,7 @@ def test_nothing_is_written_for_an_error():
 
 @pytest.mark.parametrize("order", [[0, 1, -1], [0, 1, 3]])
 def test_no_order_that_reaches_outside_comes_to_a_kernel(order):
-    """Which would read what is beside the nodes: that may be anything."""
+    """The kernel would read memory beside the nodes."""
     assert not vandermonde._is_plain(np.array(order), (3,))
     assert vandermonde._is_plain(np.array([0, 2, 1]), (3,))
 
@@ -702,7 +702,7 @@ def test_no_order_that_reaches_outside_comes_to_a_kernel(order):
 @pytest.mark.parametrize("size", [2.0**250, 2.0**-250])
 @pytest.mark.parametrize("complex_", [False, True])
 def test_nodes_of_any_size(size, complex_):
-    """Where differences cannot be inverted two at a time: powers of two change no digit."""
+    """Powers of two change no digit, even if differences cannot be inverted two at a time."""
     nodes, powers = np.array([1.5, -0.5, 0.25, -2.0]), size ** np.arange(4)
     if complex_:
         nodes = nodes + 1j * np.array([0.5, 1.0, -1.5, 0.75])

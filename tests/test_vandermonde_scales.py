@@ -1,6 +1,6 @@
-"""Vandermonde systems with nodes of any scale: bounds, refinement, orders; against exact numbers.
+"""Vandermonde systems with nodes of any scale: bounds, refinement and orders, by exact numbers.
 
-What is tried is drawn from seeds; ``--long`` draws ten thousand sets.
+Systems are drawn from seeds; ``--long`` draws ten thousand.
 """
 
 import warnings
@@ -22,10 +22,10 @@ pytestmark = pytest.mark.every_backend
 
 
 def truth(nodes, b, transpose):
-    """By rationals if there are few real nodes, else by 700 digits, or as many as it takes.
+    """Solve exactly: in rationals for few real nodes, otherwise in 700 digits or more.
 
-    As many as it takes: twice as many change nothing before the fortieth digit, or far below what a
-    double can be.
+    Digits suffice if twice as many change nothing before the fortieth digit, or nothing above a
+    size far below that of doubles.
     """
     if nodes.dtype.kind == "f" and nodes.size <= 16:
         x, c = (np.array([Fraction(z) for z in a.tolist()], object) for a in (nodes, b))
@@ -56,7 +56,7 @@ def _number(z):
 
 
 def far(x, true):
-    """Errors, as numbers of mpmath's: they may be of any size."""
+    """Return the errors as numbers of mpmath, which may be of any size."""
     with mpmath.workdps(700):
         return [abs(mpmath.mpmathify(a) - z) for a, z in zip(x.tolist(), true, strict=True)]
 
@@ -107,7 +107,7 @@ def _gaussian(rng, m):
 
 
 def _turned(rng, m):
-    """Complex nodes of many moduli, or in clusters."""
+    """Return complex nodes of many moduli, or in clusters."""
     moduli = [_mixed, _geometric, _clustered][rng.integers(3)](rng, m)
     return moduli * np.exp(2j * np.pi * rng.random(m))
 
@@ -129,13 +129,13 @@ def _size(rng):
 
 
 def _system(seed):
-    """Nodes, a right-hand side, and which system; None if two nodes coincide."""
+    """Draw nodes, a right-hand side, and which system to solve; None if two nodes coincide."""
     rng = np.random.default_rng([37, seed])
     m = _size(rng) if much(True, False) else int(rng.integers(1, 17))
     nodes = rng.permutation(FAMILIES[seed % len(FAMILIES)](rng, m))
     if rng.random() < 0.3 and nodes.dtype.kind == "f":
         nodes = np.ldexp(nodes, rng.integers(-200, 200))
-    # Moments of a node that is 1 have solutions of zeros, which it takes many digits to tell.
+    # The moments of a node at 1 have solutions with zeros, which only many digits show.
     kinds = [np.eye(m)[0], rng.choice([-1.0, 1.0], m), rng.standard_normal(m), np.ones(m)]
     b = kinds[rng.integers(4 if m <= 16 else 3)]
     transpose = bool(rng.integers(2))
@@ -146,12 +146,12 @@ def _system(seed):
 
 def _quiet(*arguments, **options):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of overflow
+        warnings.simplefilter("ignore", RuntimeWarning)  # overflow
         return solve(*arguments, **options)
 
 
 def _fits(true):
-    """Whether all numbers of a solution are doubles."""
+    """Whether all numbers of a solution are in the range of doubles."""
     return all(abs(z) < 1.7e308 for z in true)
 
 
@@ -173,10 +173,10 @@ SEEDS = [range(start, start + 50) for start in range(0, much(10000, 150), 50)]
 @pytest.mark.few(1, "numba", "numpy")
 @pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: str(seeds.start))
 def test_bounds_refinement_and_choice(seeds):
-    """Bounds hold, nothing is worse refined, and "auto" is as good as the best of five orders.
+    """Bounds hold, refinement makes nothing worse, and "auto" is as good as the best of five.
 
-    As good: of numbers as they are for nodes of size 1 the largest error, over the largest number,
-    is at most ten times the least of theirs, or 2^-40 m.
+    Scale the solution to nodes of size 1, and divide its largest error by its largest number. For
+    "auto", this is at most ten times the least of five orders, or 2^-40 m.
     """
     for seed in seeds:
         system = _system(seed)
@@ -208,12 +208,12 @@ def test_bounds_refinement_and_choice(seeds):
 
 
 def _over_largest(x, nodes, true, transpose):
-    """The largest error over the largest number, both as they are for nodes of size 1."""
+    """Return the largest error over the largest number, both scaled to nodes of size 1."""
     with mpmath.workdps(50):
         scale = 1 if transpose else mpmath.mpf(float(np.abs(nodes).max()))
         weights = [scale**j for j in range(len(true))]
         errors = [e * w for e, w in zip(far(x, true), weights, strict=True)]
-        least = mpmath.mpf(2) ** -1070  # of a number that underflows nothing can be good
+        least = mpmath.mpf(2) ** -1070  # smaller numbers underflow
         errors = [e if e > least * w else 0 for e, w in zip(errors, weights, strict=True)]
         return max(errors) / max(abs(z) * w for z, w in zip(true, weights, strict=True))
 
@@ -222,14 +222,14 @@ def _over_largest(x, nodes, true, transpose):
 
 
 def _exponents(x):
-    """Mantissas, and exponents, of real parts and imaginary ones."""
+    """Return mantissas and exponents of real and imaginary parts."""
     parts = np.stack([x.real, x.imag])
     return np.frexp(parts)
 
 
 @pytest.mark.parametrize("family", FAMILIES[:5] + FAMILIES[6:-1])
 def test_powers_of_two_change_exponents_alone(family):
-    """Of nodes and, with them, of moments: the solution's digits are the same, bounds included."""
+    """Scaling nodes, and moments with them, keeps all digits of solutions and bounds."""
     for seed in range(much(200, 12)):
         rng = np.random.default_rng([1, seed])
         m = int(rng.integers(1, 20))
@@ -255,7 +255,7 @@ def test_powers_of_two_change_exponents_alone(family):
 
 
 def test_permutations_change_nothing():
-    """Where no two nodes are equally far, so that each order is the same: not a bit."""
+    """No bit changes if no two nodes are equally far, so that the order is unique."""
     for seed in range(much(500, 40)):
         rng = np.random.default_rng([2, seed])
         m = int(rng.integers(1, 30))
@@ -284,7 +284,7 @@ E0_CASES = {
 
 @pytest.mark.parametrize("name", E0_CASES)
 def test_sums_of_no_moment_but_the_first(name):
-    """What underflowed without a word, with bounds of 0: x_i = prod over j of x_j / (x_j - x_i)."""
+    """x_i = prod over j of x_j / (x_j - x_i): these once underflowed silently, with bounds of 0."""
     nodes = E0_CASES[name]
     m = nodes.size
     e0 = np.eye(m)[0].astype(nodes.dtype)
@@ -306,7 +306,7 @@ def test_sums_of_no_moment_but_the_first(name):
 
 
 def test_signs_of_many_scales():
-    """No order but that of moduli is good, and no bound of another says so."""
+    """Only the order of moduli is good, and no other order's bound claims to be."""
     nodes = np.array([1.4e-6, -2.8, -6.7e-5, -1.2, 2.1e-6])
     for b in ([1, -1, 1, -1, 1], [1, 1, -1, -1, 1], [-1, 1, 1, 1, -1]):
         for transpose in (False, True):
@@ -334,16 +334,16 @@ FEW_CASES = {
 
 @pytest.mark.parametrize("name", FEW_CASES)
 def test_polynomials_of_few_values(name):
-    """That are 0 at all nodes but three at most: good to 2^-44 m, where Leja's order may not be.
+    """Polynomials that vanish at all but three nodes are good to 2^-44 m; in Leja's order, not all.
 
-    Each column alone, among others, and with a bound is the same but for roundings.
+    A column alone, among others, or with a bound is the same up to rounding.
     """
     nodes = FEW_CASES[name]
     m, rng = nodes.size, np.random.default_rng(4)
     B = np.zeros((m, 8), dtype=nodes.dtype)
     for col in range(8):
         B[rng.permutation(m)[: col % 4], col] = rng.choice([-1.0, 1.0, 0.3], col % 4)
-    B[:, 4] = rng.standard_normal(m)  # one that has many
+    B[:, 4] = rng.standard_normal(m)  # a polynomial of many values
     together, (x, bound) = solve(nodes, B), solve(nodes, B, return_bound=True)
     exactly = solve(nodes, B, refine=1)
     weights = np.abs(nodes).max() ** np.arange(m)
@@ -356,7 +356,7 @@ def test_polynomials_of_few_values(name):
 
 
 def test_lejas_order_loses_polynomials_of_few_values():
-    """Nine digits of one that is 1 at one of 152 nodes on an incomplete circle."""
+    """It loses nine digits of a polynomial that is 1 at one of 152 nodes on part of a circle."""
     rng = np.random.default_rng([37, 2648])
     rng.random(), rng.integers(61, 201)
     nodes = rng.permutation(_circle(rng, 152))
@@ -369,7 +369,7 @@ def test_lejas_order_loses_polynomials_of_few_values():
 
 
 def test_bounds_of_what_leaves_the_range():
-    """Numbers that overflow have the bound Inf, others have bounds; no sum meets two infinities."""
+    """Numbers that overflow have the bound Inf, others finite ones; no sum is Inf - Inf."""
     rng = np.random.default_rng(5)
     for nodes in (
         rng.standard_normal(20) * 1e-30,
@@ -393,7 +393,7 @@ def test_bounds_of_what_leaves_the_range():
 
 @pytest.mark.parametrize("complex_", [False, True])
 def test_nodes_at_zero_are_for_kernels(complex_, at_each_level):
-    """Wherever they stand: nothing that is not of these nodes is divided by."""
+    """Wherever they stand, kernels divide by no number from beyond these nodes."""
     for m in (1, 2, 3, 8, 9, 17, 20):
         rest = np.exp(1j * np.arange(1, m)) if complex_ else np.linspace(-1, 1, m + m % 2)[1:m]
         b = np.ones((m, 1), dtype=rest.dtype)
@@ -407,7 +407,7 @@ def test_nodes_at_zero_are_for_kernels(complex_, at_each_level):
 
 
 def test_columns_beside_one_that_overflows_in_place():
-    """A column that a kernel cannot solve is solved again, from what it was."""
+    """A column that a kernel cannot solve is solved again from its original numbers."""
     rng = np.random.default_rng(6)
     nodes, B = np.linspace(1, 2, 9) * 1e-3, rng.standard_normal((9, 9))
     expected = solve(nodes, B)

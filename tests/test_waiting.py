@@ -1,4 +1,4 @@
-"""Codes that wait for f workers, and approximate: when rounds end, and what they leave out."""
+"""Approximate codes that wait for f workers: when rounds end, and what they leave out."""
 
 from functools import partial
 from itertools import combinations
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.any_backend
 
 
 class Shifted:
-    """One's own: by its rows alone, and how long it waits."""
+    """A user's scheme, defined by its rows and `wait`."""
 
     def __init__(self, n, *, load, wait):
         self.n = self.k = n
@@ -46,11 +46,11 @@ class Shifted:
 
 
 class Shifts(Shifted, fastgc.Code):
-    """As a code."""
+    """The same as a code."""
 
 
 class ShiftsScheme(Shifted, Scheme):
-    """As a scheme."""
+    """The same as a scheme."""
 
 
 class ChunksScheme(ShiftsScheme):
@@ -58,7 +58,7 @@ class ChunksScheme(ShiftsScheme):
 
 
 class Chunks(fastgc.Code):
-    """In messages of one partition each."""
+    """A code whose messages hold one partition each."""
 
     def __init__(self, n, *, load, wait):
         super().__init__(ChunksScheme(n, load=load, wait=wait))
@@ -76,7 +76,7 @@ CODES = [
 
 
 def optimum(code, F):
-    """What least squares leave of all ones, by linear algebra on B."""
+    """Return the residual of least squares, by linear algebra on B."""
     B = code.matrix()[F].reshape(len(F), -1)
     a = np.linalg.lstsq(B.T, np.ones(B.shape[1]))[0]
     return float(np.linalg.norm(a @ B - 1) / np.sqrt(code.k))
@@ -84,7 +84,7 @@ def optimum(code, F):
 
 @pytest.mark.parametrize("code", CODES, ids=repr)
 def test_ready_when_exact_or_when_f_workers_are_complete(code):
-    """Every set of messages, against what is meant."""
+    """Every set of messages agrees with the definition."""
     count = code.scheme.message_count
     for f in range(1, count + 1):
         for F in map(list, combinations(range(count), f)):
@@ -106,7 +106,7 @@ def test_ready_when_exact_or_when_f_workers_are_complete(code):
 
 @pytest.mark.parametrize("code", CODES, ids=repr)
 def test_missing_is_the_least_number_to_come(code):
-    """Of the rule alone: fewer messages than it says never make a set ready."""
+    """The rule alone: fewer messages than `missing` never make a set ready."""
     rule, count = code.scheme.rule, code.scheme.message_count
     assert isinstance(rule, Waiting)
     ready = {
@@ -152,7 +152,7 @@ def _by_hand(code, heard, a, g):
     B = code.matrix()[heard].reshape(len(heard), -1)
     if not code.scheme.is_complex:
         return a @ B @ g
-    packed = g[:, ::2] + 1j * g[:, 1::2]  # pairs, as messages carry them
+    packed = g[:, ::2] + 1j * g[:, 1::2]  # pairs of reals, as in messages
     total = a @ B @ packed
     return np.stack([total.real, total.imag], axis=1).ravel()
 
@@ -166,14 +166,14 @@ def test_conformance(code, capsys):
 
 
 class Greedy(ShiftsScheme):
-    """Its vector is none of least squares."""
+    """A scheme whose vectors are not those of least squares."""
 
     def vector(self, survivors):
         return np.ones(survivors.size)
 
 
 class Patient(ShiftsScheme):
-    """Its rule forgets to wait no longer."""
+    """A scheme whose rule does not stop waiting at f workers."""
 
     @property
     def rule(self):
@@ -195,7 +195,7 @@ def test_conformance_finds(code, fault):
 
 
 def test_erasure_head_leaves_out_what_the_hypergeometric_law_says():
-    """Mean square of the residual over all sets of f workers, in closed form."""
+    """The mean square residual over all sets of f workers has a closed form."""
     for n, s in ((6, 1), (8, 3), (9, 2)):
         for f in range(1, n + 1):
             code = FractionalRepetition(n, stragglers=s, wait=f)
@@ -214,7 +214,7 @@ def test_what_is_said_of_stragglers_and_waiting():
     )
     assert not code.scheme.exact
     assert FractionalRepetition(12, load=3, wait=5).stragglers == 2
-    patient = FractionalRepetition(12, stragglers=2, wait=11)  # two stragglers never hurt
+    patient = FractionalRepetition(12, stragglers=2, wait=11)  # tolerates two stragglers exactly
     assert patient.threshold == 10
     exact = FractionalRepetition(12, stragglers=2)
     assert (exact.scheme.wait, exact.scheme.awaited, exact.threshold, exact.scheme.exact) == (
@@ -239,7 +239,7 @@ def test_a_matrix_that_never_determines_the_gradient():
     with pytest.raises(ValueError, match=r"give wait=, how many workers to wait for"):
         LinearCode(B)
     code = LinearCode(B, wait=1)
-    assert code.stragglers is None  # not even 0
+    assert code.stragglers is None  # None, not 0
     assert code.residual([0, 1]) == pytest.approx(np.sqrt(1 / 9))
     assert code.decode([0, 1], [[1.0], [1.0]]).tolist() == pytest.approx([4 / 3])
 
@@ -248,7 +248,7 @@ def test_groups_of_codes_that_wait():
     code = Grouped([FractionalRepetition(4, stragglers=1, wait=2), LinearCode(np.eye(3), wait=2)])
     assert code.decodable([0, 2, 4, 5])
     assert not code.decodable([0, 4, 5, 6])
-    assert code.residual([0, 2, 4, 5]) == pytest.approx(np.sqrt(3 / 7))  # two of one block
+    assert code.residual([0, 2, 4, 5]) == pytest.approx(np.sqrt(3 / 7))  # two share a block
     assert code.trust([0, 2, 4, 5]).relative_error == pytest.approx(np.sqrt(3 / 7))
     assert code.threshold == 6
 
@@ -264,7 +264,7 @@ def test_nobody_waits_for_no_one_or_for_more_than_there_are(wait):
 
 
 def test_adaptive_methods_refuse_gradients_that_are_not_exact():
-    """They would add up what is missing in one round and comes in the next."""
+    """They would add up what one round leaves out and the next includes."""
     code = Grouped([FractionalRepetition(4, stragglers=1, wait=2)] * 2)
     with pytest.raises(ValueError, match=r"GCADA keeps gradients .* which those of Grouped"):
         fastgc.train(code, "digits", optimizer=fastgc.optimizers.GCADA(2), engine="simulated")
@@ -272,7 +272,7 @@ def test_adaptive_methods_refuse_gradients_that_are_not_exact():
 
 @pytest.mark.parametrize("check", [False, True])
 def test_local_processes_wait_for_f_only(check):
-    """One worker never answers, and another has the only other copy of a block."""
+    """One worker never answers; another holds the only other copy of a block."""
     code = FractionalRepetition(4, stragglers=1, wait=2)
     late = fastgc.delays.Empirical([[0.0, 60.0, 0.0, 60.0]])
     out, partial = np.empty(1), "unbiased" if check else "raise"
@@ -300,7 +300,7 @@ SIMULATED = [
     FractionalRepetition(12, load=2, wait=7),
     LinearCode(np.eye(8) + np.roll(np.eye(8), 1, 1), wait=5),
     Chunks(6, load=2, wait=3),
-    Shifts(5, load=5, wait=4),  # exact with the first message
+    Shifts(5, load=5, wait=4),  # exact from the first message on
     GraphCode(12, degree=4, wait=8, seed=1),
     GraphCode(12, degree=3, wait=12),
     ExpanderCode(12, load=3, wait=8),
@@ -309,7 +309,7 @@ SIMULATED = [
     RaptorCode(16, wait=10),
     BIBDCode(13, wait=10),
     BIBDCode(7, wait=7),
-    LinearCode(np.exp(1j * np.arange(24).reshape(8, 3)), wait=5, packed=False),  # by Python
+    LinearCode(np.exp(1j * np.arange(24).reshape(8, 3)), wait=5, packed=False),  # Python decodes
     LinearCode(np.ones((4, 1)) * [1.0, 1 + 1e-9], wait=3),  # nearly of rank 2
 ]
 
@@ -317,7 +317,7 @@ SIMULATED = [
 @pytest.mark.parametrize("code", SIMULATED, ids=repr)
 @pytest.mark.parametrize("interrupted", [True, False])
 def test_simulation_is_that_of_rounds(code, interrupted):
-    """Without a round for each, the same: when it was over, and what it left out."""
+    """Simulation makes no rounds, but ends at the same times with the same residuals."""
     run = partial(
         simulate, code, Exponential(1.0), cost=0.1, rounds=much(80, 40), interrupted=interrupted
     )
@@ -330,7 +330,7 @@ def test_simulation_is_that_of_rounds(code, interrupted):
 
 @pytest.mark.parametrize("code", SIMULATED, ids=repr)
 def test_residuals_of_many_sets_are_those_of_each(code):
-    """To rounding, and never less than least squares leave."""
+    """They agree up to rounding, and are never less than least squares leave."""
     rng = np.random.default_rng(4)
     masks = rng.random((40, code.scheme.message_count)) < rng.random((40, 1))
     masks[:, 0] = True
@@ -345,12 +345,12 @@ def test_residuals_of_many_sets_are_those_of_each(code):
 
 
 def test_vectors_of_dependent_rows_stay_short():
-    """However near a long one seems to come: what it lacks is known up to its own roundings."""
+    """They stay short even if a long vector seems to come closer, by rounding alone."""
     code = BernoulliCode(15, 10, load=3, wait=12)
     for seed in range(40):
         came = np.sort(np.random.default_rng(seed).permutation(15)[:12])
         rows = code.matrix()[came]
-        sizes = np.linalg.norm(rows, axis=1)  # by which roundings of messages grow
+        sizes = np.linalg.norm(rows, axis=1)  # messages' roundings grow with these
         shortest = np.linalg.lstsq(rows.T / sizes, np.ones(10))[0] / sizes
         np.testing.assert_allclose(code.scheme.vector(came), shortest, rtol=0, atol=1e-9)
 
@@ -360,11 +360,11 @@ def test_simulated_residuals_follow_the_hypergeometric_law():
     code = FractionalRepetition(n, stragglers=s, wait=f)
     found = simulate(code, Exponential(1.0), rounds=1000, seed=1)
     assert found.residual**2 == pytest.approx(comb(n - s - 1, f) / comb(n, f), rel=0.1)
-    ignoring = simulate(Uncoded(10, tolerance=0.3), Exponential(1.0), rounds=50)  # by a kernel
+    ignoring = simulate(Uncoded(10, tolerance=0.3), Exponential(1.0), rounds=50)  # uses a kernel
     np.testing.assert_allclose(ignoring.residuals, np.sqrt(3 / 7))
     exact = simulate(FractionalRepetition(n, stragglers=s), Exponential(1.0), rounds=50)
     assert exact.residuals is None
-    assert np.isnan(exact.residual)  # nobody computed it
+    assert np.isnan(exact.residual)  # it was not computed
 
 
 def test_whether_a_mean_time_exists_depends_on_who_is_waited_for():
@@ -377,7 +377,7 @@ def test_whether_a_mean_time_exists_depends_on_who_is_waited_for():
 
 
 def test_a_plan_is_not_won_by_leaving_out_half():
-    """Approximate codes come last, unless as much may be left out."""
+    """Approximate codes come last unless the allowed residual covers them."""
     options = {"codes": ["fractional", "ignore:tolerance=0.5"], "rounds": 50, "seed": 0}
     slow = Exponential(0.01)
     found = fastgc.planning.plan(8, slow, 0.02, **options)
@@ -385,7 +385,7 @@ def test_a_plan_is_not_won_by_leaving_out_half():
     assert last.name == "ignore:tolerance=0.5"
     assert last.time < found.best.time
     assert found.best.name == "fractional"
-    assert np.isnan(found.best.residual)  # of exact rounds it is not computed
+    assert np.isnan(found.best.residual)  # not computed for exact rounds
     assert not last.trustworthy
     allowed = fastgc.planning.plan(8, slow, 0.02, residual=1.0, **options)
     assert allowed.best.name == "ignore:tolerance=0.5"
@@ -419,17 +419,17 @@ LEAVING = [
 
 
 def alike(rng, k, p):
-    """Near to each other."""
+    """Draw partial gradients near to each other."""
     return rng.standard_normal(p) + 0.1 * rng.standard_normal((k, p))
 
 
 def anyhow(rng, k, p):
-    """In random directions."""
+    """Draw partial gradients in random directions."""
     return rng.standard_normal((k, p))
 
 
 def cancelling(rng, k, p):
-    """In random directions, but for their sum, which is small."""
+    """Draw partial gradients in random directions whose sum is small."""
     g = rng.standard_normal((k, p))
     return g - (1 - 1e-6) * g.mean(axis=0)
 
@@ -437,7 +437,7 @@ def cancelling(rng, k, p):
 @pytest.mark.parametrize("drawn", [alike, anyhow, cancelling])
 @pytest.mark.parametrize("code", LEAVING, ids=repr)
 def test_trust_in_what_leaves_something_out_is_of_what_was_decoded(code, drawn):
-    """The median of draws is off by little, and more where energies are not told."""
+    """Over draws, the median of trust is off by little, and by more without energies."""
     rng, p, off = np.random.default_rng(0), 50, {True: [], False: []}
     for _ in range(much(60, 12)):
         g = drawn(rng, code.k, p) * 10.0 ** rng.integers(-9, 9)
@@ -462,7 +462,7 @@ def test_trust_in_what_leaves_something_out_is_of_what_was_decoded(code, drawn):
 
 
 def test_nothing_left_out_of_equal_partial_gradients_is_said_to_be_nothing():
-    """The mean of those that came is that of all."""
+    """The mean of those that came is the mean of all."""
     rnd = Uncoded(10, tolerance=0.3).round(4)
     for worker in range(7):
         rnd.receive(worker, np.arange(4.0))

@@ -1,4 +1,4 @@
-"""Messages shorter than gradients: Ye and Abbe's code, and what every verb does with pieces."""
+"""Messages shorter than gradients: Ye and Abbe's code, and all verbs on pieces."""
 
 import itertools
 import math
@@ -29,7 +29,7 @@ def shapes():
 
 @pytest.mark.parametrize(("n", "s", "m", "clusters"), list(shapes()))
 def test_every_set_of_survivors(n, s, m, clusters):
-    """The gradient from all but s of each cluster and more; from fewer never, where B says so."""
+    """All but s workers of each cluster decode the gradient; fewer never do."""
     code = YeAbbe(n, stragglers=s, reduce=m, clusters=clusters)
     assert (code.load, code.stragglers, code.threshold, code.scheme.pieces) == (s + m, s, n - s, m)
     sizes = [n // clusters + (c < n % clusters) for c in range(clusters)]
@@ -93,7 +93,7 @@ def test_too_few_are_told_how_many_suffice():
 
 @pytest.mark.parametrize(("n", "s", "m"), [(9, 2, 3), (6, 2, 4), (10, 3, 1), (80, 12, 8)])
 def test_pieces_are_coefficients_next_to_those_that_are_zero(n, s, m):
-    """B by its definition, in 40 digits, to nearly the last of a double's."""
+    """B agrees with its definition in 40 digits, to nearly the last digit of doubles."""
     B = YeAbbe(n, stragglers=s, reduce=m).matrix().reshape(n, n, m)
     d, below = s + m, m // 2
     powers = [*range(m - below), *range(-s - 1, -s - 1 - below, -1)]
@@ -104,7 +104,7 @@ def test_pieces_are_coefficients_next_to_those_that_are_zero(n, s, m):
     assert len(holders) == d
     fits = []
     with mpmath.workdps(40):
-        # which root is the code's own choice: the one by which these coefficients are zero
+        # The code chooses its root; find the one for which these coefficients vanish.
         for q in (q for q in range(1, n // 2 + 1) if np.gcd(q, n) == 1):
             y = {i: mpmath.expjpi(-mpmath.mpf(2 * (q * i % n)) / n) for i in holders}
             wrong = [abs(sum(B[i, group, 0] * y[i] ** t for i in holders)) for t in range(-s, 0)]
@@ -114,7 +114,7 @@ def test_pieces_are_coefficients_next_to_those_that_are_zero(n, s, m):
             if s == 0:
                 break
             for i in holders:
-                lagrange = [mpmath.mpf(1)]  # 1 at y_i, 0 at those of the others
+                lagrange = [mpmath.mpf(1)]  # 1 at y_i, 0 at the others' points
                 for w in holders:
                     if w != i:
                         down = [
@@ -147,7 +147,7 @@ def test_precise_at_24_workers(m):
 @pytest.mark.parametrize("clusters", [1, "auto"])
 @pytest.mark.parametrize(("s", "m"), [(4, 2), (18, 2), (8, 3), (12, 4), (4, 8), (8, 8), (12, 8)])
 def test_precise_at_80_workers(s, m, clusters):
-    """Also where neighbours straggle, by their numbers or on the circle of points."""
+    """This holds even if neighbours straggle, by number or on the circle of points."""
     code = YeAbbe(80, stragglers=s, reduce=m, clusters=clusters)
     assert code.load == s + m <= 20
     p = 30 * m
@@ -167,7 +167,7 @@ def test_precise_at_80_workers(s, m, clusters):
 
 
 def error_to_expect(code, F, vector):
-    """Of what is left out, and of two roundings of every message."""
+    """Return the expected error from what is left out and two roundings of every message."""
     B = code.matrix()[F].reshape(len(F), -1)
     left = np.linalg.norm(B.T @ vector - np.tile(np.eye(code.scheme.pieces), (code.k, 1)))
     return np.hypot(left, 2**-52 * np.linalg.norm(np.linalg.norm(B, axis=1) * vector.T))
@@ -175,7 +175,7 @@ def error_to_expect(code, F, vector):
 
 @pytest.mark.parametrize(("n", "s", "m"), [(30, 6, 4), (24, 8, 3), (40, 12, 8)])
 def test_no_vector_is_much_better(n, s, m):
-    """The least that linear algebra on all of B finds, for the stragglers that are worst."""
+    """For the worst stragglers, linear algebra on all of B finds no much better vector."""
     code = YeAbbe(n, stragglers=s, reduce=m)
     [circle] = code.scheme.rings()
     for lost in (circle[:s], circle[: s // 2], circle[: 2 * s : 2]):
@@ -191,7 +191,7 @@ def test_no_vector_is_much_better(n, s, m):
 
 
 def test_messages_of_less_precision_leave_out_more():
-    """Where a rounding is 2^-24, exact vectors that multiply it by millions are not worth it."""
+    """With a rounding of 2^-24, exact vectors that multiply it by millions do not pay."""
     code = YeAbbe(40, stragglers=12, reduce=8)
     [circle] = code.scheme.rings()
     F = np.setdiff1d(np.arange(40), circle[:12])
@@ -209,7 +209,7 @@ def test_messages_of_less_precision_leave_out_more():
 @pytest.mark.parametrize(
     "arguments",
     [
-        # where it truly loses half of the digits, which takes minutes to find out
+        # A code that does lose half of the digits; finding this out takes minutes.
         pytest.param({"n": 300, "stragglers": 200, "reduce": 50}, marks=pytest.mark.long),
         {"n": 6, "stragglers": 1, "reduce": 2},
     ],
@@ -294,7 +294,7 @@ def test_best_of_too_few():
     target = np.tile(np.eye(2), (6, 1))
     lacking = B.T @ vector - target
     assert residual == pytest.approx(np.linalg.norm(lacking) / np.sqrt(12))
-    assert np.abs(B.conj() @ lacking).max() < 1e-12  # nothing comes closer
+    assert np.abs(B.conj() @ lacking).max() < 1e-12  # no vector comes closer
     assert code.residual(F) == pytest.approx(residual)
 
 

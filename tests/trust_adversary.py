@@ -1,47 +1,48 @@
-"""Rounds whose gradient is not as wrong as `Round.trust` says: who looks for them, finds none.
+"""Search for rounds whose gradient is not as wrong as `Round.trust` says; there must be none.
 
-``python -m tests.trust_adversary --seconds 60`` searches by hill climbing, with restarts, for so
-long for each code of the catalogue: over the dtypes of gradients and messages, who is heard and in
-which order, and what partial gradients are (their sizes and scale, what they have in common, how
-much of them cancels, and in which messages; of codes of the data, how near the model is to its
-optimum). The objective is the true error: that of each element, summed up without rounding. A
-message's energy is told, as engines tell it. The exit status is 1 if anything was found.
+``python -m tests.trust_adversary --seconds 60`` searches by hill climbing, with restarts, for this
+time for each code of the catalogue. It varies the dtypes of gradients and messages, which workers
+are heard and in which order, and the partial gradients: their sizes and scale, what they have in
+common, how much of them cancels, and in which messages; for codes of the data, how near the model
+is to its optimum. It compares trust with the true error, whose elements are summed up without
+rounding. Rounds get each message's energy, as from engines. The exit status is 1 if anything was
+found.
 
-Errors and trust are over the norm of what was decoded. Two ratios are searched for, and must not be
-above `MOST`:
+Errors, true and trusted, are relative to the norm of the decoded gradient. Two ratios must not
+exceed `MOST`:
 
-- *optimistic*, the error over the trusted one, of a single round, whatever its partial gradients;
-- *pessimistic*, the trusted error over the true one. Trust is an estimate of a typical error, and a
-  single round may have none by chance, or because its numbers are round. So it is the median of
-  `DRAWS` rounds of the same messages, whose partial gradients are drawn anew by the same law, none
-  of them too small to be normal, or of two bytes, which are round numbers to sums of four, nor all
-  multiples of one vector, whose sums are exact in all elements or in none; and an error below the
-  last rounding of the gradient counts as that rounding.
+- *optimistic*: the true error over the trusted one, of a single round with any partial gradients;
+- *pessimistic*: the trusted error over the true one. Trust estimates a typical error, and a single
+  round may have no error by chance, or because its numbers are round. So this ratio is the median
+  of `DRAWS` rounds of the same messages, with partial gradients drawn anew by the same law. The law
+  excludes cases whose sums are exact: numbers too small to be normal; numbers of two bytes, which
+  are round in sums of four; multiples of one vector, whose sums are exact in all elements or in
+  none. An error below the gradient's last rounding counts as that rounding.
 
-Where something is left out, nobody knows what a partition is that no message holds: a round can
-only take it to be as the others are. There both ratios are medians, of partial gradients whose
-sizes are drawn by one law for all partitions, within a factor of 100. (Where one of them is all
-there is, the error is all with some probability, and else nothing: trust is the root of the mean
-square, of which the median is nothing.) Alike to within ``sqrt(eps)`` is as good as equal:
-squares of norms do not tell more.
+If a round leaves something out, it does not know partitions that no message holds; it assumes that
+they are like the others. Then both ratios are medians, of partial gradients whose sizes follow one
+law for all partitions, within a factor of 100. (If one of them were nearly the whole gradient, the
+error would be everything or nothing. Trust is the root of the mean square, but the median would be
+nothing.) An error below ``sqrt(eps)`` times the residual counts as that: squares of norms do not
+resolve less.
 
-*bound* is the error over `fastgc.stability.error_bound`, of all rounds; it must not be above 1.
-That leaves out underflow, and so do rounds that it is looked at in.
+*bound* is the true error over `fastgc.stability.error_bound`; it must not exceed 1. The bound
+leaves out underflow, so rounds whose numbers may underflow are left out, too.
 
-Where trust is above 1, it says that nothing is known of the gradient: rounding errors are larger.
-That is not too much said, though there may be none, as of two messages that are equal but for sign.
-How often it was so, beside an error below 1, is told as *unknown*.
+A trusted error above 1 says that nothing is known of the gradient, as rounding errors may exceed
+it. This is never too pessimistic, even if there is no error, as with two messages that differ only
+in sign. *unknown* counts rounds with a trusted error above 1 and a true one below.
 
-``--honest N`` plays N rounds with ``verify=`` of honest workers, whose partial gradients cancel,
-are tiny, huge, equal, or 0: nobody may be accused, no round may find contradictions, nor be left
-unverified that would be verified with random partial gradients, unless nothing is known of its
-gradient, because that is 0, its trust above 1, or its numbers too small to be normal.
+``--honest N`` plays N rounds with ``verify=`` and honest workers, whose partial gradients cancel,
+are tiny, huge, equal, or 0. No worker may be accused, and no round may find a contradiction. A
+round must be verified if it would be with random partial gradients, unless nothing is known of its
+gradient: it is 0, its trusted error is not below 1e-2, or its numbers are too small to be normal.
 
-``--lies N`` plays N rounds in which up to as many workers lie as may: neighbours or any, the same
-or each its own, in all elements or one, by any amount from what rounding hides to what is beyond
-it by far, of their energy, too. No honest one may be accused. A verified gradient may be wrong by
-t times more than ten roundings of one that is decoded without the liars, but no more often than
-``27 (1 + log t) / t`` (`fastgc.coding.verify`), and what chance adds to that.
+``--lies N`` plays N rounds with at most as many liars as ``verify=`` looks for: neighbours or any
+workers, with the same or different lies, in all elements or one, by amounts from below the rounding
+errors to far above, and in their energies, too. No honest worker may be accused. A verified
+gradient may be wrong by more than t times ten rounding errors of one decoded without the liars, but
+no more often than ``27 (1 + log t) / t`` (`fastgc.coding.verify`), except by chance.
 """
 
 from __future__ import annotations
@@ -68,13 +69,13 @@ from fastgc.errors import CorruptMessageError, NonFiniteMessageError, Unverified
 
 MOST = 30.0
 DRAWS = 9
-LEFT_OUT = 1e-6  # residual from which on it is more than rounding
-STALE, ROUNDS = 60, 400  # tries without success, and rounds, before a climb begins anew
+LEFT_OUT = 1e-6  # a larger residual is more than rounding
+STALE, ROUNDS = 60, 400  # a climb ends after so many tries without success, or rounds
 GOALS = ["optimistic", "pessimistic", "bound"]
 
 
 class Kind(NamedTuple):
-    """What gradients and messages are of."""
+    """The dtypes of gradients and messages."""
 
     gradient: Any
     message: Any = None
@@ -89,17 +90,17 @@ class Kind(NamedTuple):
 
     @property
     def narrow(self) -> bool:
-        """Whether either has the exponents of float32."""
+        """Whether a real of either has fewer than 8 bytes."""
         return min(np.dtype(each).itemsize for each in self._real) < 8
 
     @property
     def unit(self) -> float:
-        """Unit roundoff of what is decoded."""
+        """Unit roundoff of the decoded gradient."""
         return 2.0**-24 if self.narrow else 2.0**-53
 
     @property
     def extent(self) -> tuple[float, float]:
-        """Decimal exponents of the least number and of the largest."""
+        """Decimal exponents of the smallest and the largest number."""
         if self.integer:
             return 0.0, 15.0
         if self.gradient is np.float16:
@@ -108,7 +109,7 @@ class Kind(NamedTuple):
 
     @property
     def integer(self) -> bool:
-        """Whether nothing is rounded."""
+        """Whether numbers are integers, which never round."""
         return np.dtype(self.gradient).kind == "i"
 
     @property
@@ -135,7 +136,7 @@ KINDS = [
 
 @cache
 def codes_of(name: str) -> list[fastgc.Code]:
-    """Some of this name, of all sizes that a search has time for."""
+    """Return codes of this name, of all sizes that a search has time for."""
     if name == "linear":
         rng = np.random.default_rng(0)
         dense, few = rng.standard_normal((9, 6)), rng.standard_normal((12, 10))
@@ -164,7 +165,7 @@ _OF_DATA = (np.float32, np.float64)
 
 
 def fitting(code: fastgc.Code) -> list[Kind]:
-    """The kinds that this code takes."""
+    """Return the kinds that this code takes."""
     found = []
     for kind in KINDS:
         if code.scheme.codes_data and np.dtype(kind.gradient) not in _OF_DATA:
@@ -179,19 +180,19 @@ def fitting(code: fastgc.Code) -> list[Kind]:
 
 
 class Law(NamedTuple):
-    """What partial gradients are like; of codes of the data, what the data are.
+    """The law by which partial gradients are drawn or, for codes of the data, the data.
 
     Attributes
     ----------
     scale, spread : float
-        Decimal exponents: of all, and by how much those of partitions differ.
+        Decimal exponents of the common factor, and of the ratio of the largest size to the least.
     common : float
-        What all have in common, over what each has of its own.
+        Size of the vector that all have in common, relative to each one's own.
     kept : float
-        Decimal exponent of what is kept of a sum that is taken away; 0: all.
+        Decimal exponent of the part of a sum that is kept when the sum is subtracted; 0: all of it.
     where : str
-        What sum: that of all ("all"), taken from each, or from one of them ("one"); or that of each
-        partition and the next ("pairs"). Of data: nothing.
+        Which sum is subtracted: that of all, from each ("all") or from one ("one"); or that of each
+        partition and the next ("pairs"). Not used for data.
     line : bool
         Whether all are multiples of one vector.
     """
@@ -208,7 +209,7 @@ WHERE = ["all", "one", "pairs"]
 
 
 def law_from(rng: np.random.Generator, kind: Kind) -> Law:
-    """Any law."""
+    """Return a random law."""
     digits, scale = -math.log10(kind.unit), 0.0
     if rng.random() < 0.5:
         scale = float(rng.uniform(*kind.extent) / (3 if rng.random() < 0.8 else 1))
@@ -225,7 +226,7 @@ def law_from(rng: np.random.Generator, kind: Kind) -> Law:
 def drawn(
     law: Law, sizes: NDArray[Any], p: int, kind: Kind, rng: np.random.Generator
 ) -> NDArray[Any]:
-    """Partial gradients of this law, of these sizes beside."""
+    """Draw partial gradients by this law, times 10 to the power of `sizes`."""
     k, dtype = sizes.size, np.dtype(kind.gradient)
 
     def normal(*shape: int) -> NDArray[Any]:
@@ -241,17 +242,17 @@ def drawn(
             g[0] = left * g[0] - (1 - left) * g[1:].sum(axis=0)
         else:
             g -= (1 - left) * g.mean(axis=0)
-    # By a number that is not round, or sums would be exact where digits have cancelled.
+    # The factor is no round number: otherwise sums are exact where digits have cancelled.
     factor = 10.0**law.scale * rng.uniform(1, 2)
     g = factor * (g + left * law.common * normal(p))
-    if kind.integer and np.abs(g).sum(axis=0).max() >= 2.0**53:  # sums, and these as floats
+    if kind.integer and np.abs(g).sum(axis=0).max() >= 2.0**53:  # float64 must hold the sums
         raise OverflowError
     found: NDArray[Any] = g.astype(dtype)
     return found
 
 
 class Job(NamedTuple):
-    """What workers compute, in a round.
+    """What the workers compute in a round.
 
     Attributes
     ----------
@@ -261,9 +262,9 @@ class Job(NamedTuple):
     exact : list of Fraction or None
         The gradient; None: the sum of the partial gradients.
     unit : float
-        Of `fastgc.stability.error_bound`.
+        The factor of `fastgc.stability.error_bound`.
     terms : int
-        Of that.
+        Its argument `terms`.
     """
 
     partials: Any
@@ -281,7 +282,7 @@ def job_of(
     kind: Kind,
     rng: np.random.Generator,
 ) -> Job:
-    """Partial gradients; or least squares, near the optimum by as much as is to be kept."""
+    """Draw partial gradients; for codes of the data, least squares 10**kept from the optimum."""
     if not code.scheme.codes_data:
         g = drawn(law, sizes, p, kind, rng)
         unit = math.sqrt(code.k) * max(map(norm, g))
@@ -310,7 +311,7 @@ def job_of(
 
 
 def exact_gradient(X: NDArray[Any], y: NDArray[Any], theta: NDArray[Any]) -> list[Fraction]:
-    """``X' (X theta - y)``, without rounding."""
+    """Return ``X' (X theta - y)`` without rounding."""
     (X, one), (theta, two), (y, three) = map(integers, (X, theta, y))
     both = min(one + two, three)
     residuals = (X @ theta << one + two - both) - (y << three - both)
@@ -318,7 +319,7 @@ def exact_gradient(X: NDArray[Any], y: NDArray[Any], theta: NDArray[Any]) -> lis
 
 
 def integers(x: NDArray[Any]) -> tuple[Any, int]:
-    """Numbers as integers times a power of two: these, and its exponent."""
+    """Return numbers as integers times a power of two: the integers, and the exponent."""
     mantissas, exponents = np.frexp(x.astype(np.float64))
     least = int(exponents.min())
     whole = np.ldexp(mantissas, 53).astype(np.int64).astype(object)
@@ -326,7 +327,7 @@ def integers(x: NDArray[Any]) -> tuple[Any, int]:
 
 
 def largest_pair(X: NDArray[Any], y: NDArray[Any], theta: NDArray[Any], rows: int) -> float:
-    """``max || |X_j|' (|X_j'| |theta| + |y_j'|) ||`` over pairs of blocks."""
+    """Return the maximum of ``|| |X_i|' (|X_j| |theta| + |y_j|) ||`` over pairs of blocks."""
     X, size = np.abs(X.astype(np.float64)), np.abs(y.astype(np.float64))
     size = (X @ np.abs(theta.astype(np.float64)) + size).reshape(-1, rows)
     blocks = X.reshape(-1, rows, X.shape[1])
@@ -334,14 +335,14 @@ def largest_pair(X: NDArray[Any], y: NDArray[Any], theta: NDArray[Any], rows: in
 
 
 def norm(x: Any) -> float:
-    """2-norm, in which no square underflows."""
+    """Return the 2-norm, whose squares do not underflow."""
     wide = np.asarray(x)
     wide = wide.astype(np.complex128 if wide.dtype.kind == "c" else np.float64)
     return math.hypot(*np.abs(wide).tolist())
 
 
 def error_of(decoded: NDArray[Any], job: Job) -> float:
-    """Norm of what is wrong with it, each element summed up without rounding."""
+    """Return the norm of a decoded gradient's error; its elements are summed without rounding."""
     if job.exact is not None:
         return math.hypot(
             *(float(Fraction(float(d)) - x) for d, x in zip(decoded, job.exact, strict=True))
@@ -361,11 +362,11 @@ class Played(NamedTuple):
     Attributes
     ----------
     error, trusted : float
-        Over the norm of what was decoded.
+        The true and the trusted error, over the norm of the decoded gradient.
     left_out : float
     heard : tuple of int
     unit : float
-        What a bound of the error is to be multiplied by, also over that norm.
+        The factor of the error bound, over the same norm.
     """
 
     error: float
@@ -377,7 +378,7 @@ class Played(NamedTuple):
 
 @cache
 def bound_of(name: str, at: int, heard: tuple[int, ...], kind: Kind, terms: int) -> float:
-    """The proven bound, of encoders that add up partial gradients as they come."""
+    """Return the proven bound for encoders that add partial gradients one by one."""
     other = None if kind.message is None else kind.gradient
     return stability.error_bound(
         codes_of(name)[at], heard, kind.sent, streaming=True, terms=terms, gradient_dtype=other
@@ -385,9 +386,9 @@ def bound_of(name: str, at: int, heard: tuple[int, ...], kind: Kind, terms: int)
 
 
 def play(code: fastgc.Code, kind: Kind, order: NDArray[Any], more: int, job: Job) -> Played | None:
-    """A round in which messages come in this order, and some more after those that suffice.
+    """Play a round: messages come in this order, `more` of them after those that suffice.
 
-    None where numbers overflow, or nothing is decoded.
+    Return None if numbers overflow, or if nothing is decoded.
     """
     p = len(job.partials[0])
     form = code.scheme.format(p, *kind)
@@ -425,7 +426,7 @@ def play(code: fastgc.Code, kind: Kind, order: NDArray[Any], more: int, job: Job
 
 
 class Try(NamedTuple):
-    """A point of the search: which code and kind, who is heard, and what is drawn."""
+    """A point of the search: the code and kind, the order of messages, and what is drawn."""
 
     at: int
     kind: Kind
@@ -438,7 +439,7 @@ class Try(NamedTuple):
 
 
 class Found:
-    """The worst of the rounds of a code."""
+    """The worst rounds of a code."""
 
     def __init__(self) -> None:
         self.rounds = self.unknown = 0
@@ -447,19 +448,19 @@ class Found:
         self.worst: dict[str, Try] = {}
 
     def take(self, what: str, ratio: float, point: Try) -> None:
-        """Take down a ratio, if it is the largest."""
+        """Record a ratio if it is the largest."""
         if ratio > getattr(self, what):
             setattr(self, what, ratio)
             self.worst[what] = point
 
     @property
     def wrong(self) -> bool:
-        """Whether any is larger than it may be."""
+        """Whether a ratio exceeds its limit."""
         return max(self.optimistic, self.pessimistic) > MOST or self.bound > 1
 
 
 def begun(name: str, rng: np.random.Generator) -> Try:
-    """Any point."""
+    """Return a random point."""
     costs = np.array([code.scheme.message_count * code.load for code in codes_of(name)])
     at = int(rng.choice(costs.size, p=costs**-0.5 / (costs**-0.5).sum()))
     code = codes_of(name)[at]
@@ -467,7 +468,7 @@ def begun(name: str, rng: np.random.Generator) -> Try:
     kind = kinds[rng.integers(len(kinds))]
     everyone = np.repeat(np.arange(code.n), code.scheme.message_counts)
     order = rng.permutation(everyone)
-    if rng.random() < 0.3:  # neighbours are silent
+    if rng.random() < 0.3:  # the workers not heard are neighbours
         order = np.roll(np.sort(everyone), rng.integers(everyone.size))
     law = law_from(rng, kind)
     sizes = law.spread * rng.uniform(-0.5, 0.5, code.k)
@@ -476,7 +477,7 @@ def begun(name: str, rng: np.random.Generator) -> Try:
 
 
 def changed(point: Try, rng: np.random.Generator) -> Try:
-    """A neighbour of a point."""
+    """Return a neighbour of a point."""
     what = rng.integers(6)
     if what == 0:
         order = point.order.copy()
@@ -501,7 +502,7 @@ def changed(point: Try, rng: np.random.Generator) -> Try:
 
 
 def played(name: str, point: Try, found: Found, *, anew: int | None = None) -> Played | None:
-    """The round of a point; or another with sizes and partial gradients drawn anew."""
+    """Play the round of a point, or with `anew` one whose sizes and gradients are drawn anew."""
     code, law = codes_of(name)[point.at], point.law
     rng = np.random.default_rng(point.seed if anew is None else (point.seed, anew))
     sizes = point.sizes
@@ -527,32 +528,32 @@ def played(name: str, point: Try, found: Found, *, anew: int | None = None) -> P
 
 
 def is_normal(job: Job, point: Try) -> bool:
-    """Whether partial gradients are so far from underflow that nothing of them is lost to it."""
+    """Whether partial gradients are so large that underflow changes no result."""
     least, _ = point.kind.extent
     if point.kind.integer or point.kind.gradient is np.float16:
         return False
-    if job.exact is not None:  # products of four numbers
+    if job.exact is not None:  # elements are products of four numbers
         return abs(point.law.scale) < -least / 6
     smallest = min((n for n in map(norm, job.partials) if n), default=0.0)
     return bool(smallest > 10.0 ** (least / 2))
 
 
 def too_little(once: Played) -> float:
-    """The error over the trusted one."""
+    """Return the true error over the trusted one."""
     if not once.trusted:
         return math.inf if once.error else 0.0
     return once.error / once.trusted
 
 
 def too_much(once: Played, kind: Kind) -> float:
-    """The trusted error over the true one, or over what would be the least."""
+    """Return the trusted error over the true one, or over the least that counts."""
     if once.trusted > 1:
         return 0.0
     return once.trusted / max(once.error, kind.unit, 2.0**-26 * once.left_out)
 
 
 def medians(name: str, point: Try, found: Found) -> tuple[float, float]:
-    """Of rounds of this law: both ratios."""
+    """Return the medians of both ratios over rounds of this law."""
     rounds = []
     for number in range(DRAWS):
         once = played(name, point, found, anew=number)
@@ -565,7 +566,7 @@ def medians(name: str, point: Try, found: Found) -> tuple[float, float]:
 
 
 def search(name: str, seconds: float, seed: int) -> Found:
-    """Climb from random points towards each of the ratios in turn."""
+    """Climb from random points, towards each of the ratios in turn."""
     found, until, number = Found(), time.monotonic() + seconds, 0
     while time.monotonic() < until:
         climb(name, found, np.random.default_rng((seed, number)), GOALS[number % 3])
@@ -576,7 +577,7 @@ def search(name: str, seconds: float, seed: int) -> Found:
 def climb(
     name: str, found: Found, rng: np.random.Generator, goal: str, rounds: int = ROUNDS
 ) -> None:
-    """Try neighbours of a random point, and of what is worse, until none is or it takes long."""
+    """Climb from a random point to worse neighbours, until none is found or `rounds` are over."""
     ratio_of = {"optimistic": of_a_round, "pessimistic": of_a_law, "bound": of_a_bound}[goal]
     point, stale, end = begun(name, rng), 0, found.rounds + rounds
     best = ratio_of(name, point, found)
@@ -589,14 +590,14 @@ def climb(
 
 
 def generic(point: Try) -> Try:
-    """The same, without what makes sums exact: what cancels is the sum of all, not of two."""
+    """Return the point without what makes sums exact: the sum of all cancels, not of two."""
     least, law = point.kind.extent[0], point.law
     law = law._replace(where="all", line=False, scale=max(law.scale, 0.5 * least))
     return point._replace(law=law, p=max(point.p, 24))
 
 
 def of_a_round(name: str, point: Try, found: Found) -> float:
-    """How much larger its error is than trusted; -1 where that is not to be told."""
+    """Return *optimistic* of the round of a point; -1 if it is unknown."""
     once = played(name, point, found)
     if once is None:
         return -1.0
@@ -610,13 +611,13 @@ def of_a_round(name: str, point: Try, found: Found) -> float:
 
 
 def alike(point: Try) -> Try:
-    """A generic point, of sizes that are within a factor of 100."""
+    """Return a generic point whose sizes are within a factor of 100."""
     point = generic(point)
     return point._replace(law=point.law._replace(spread=min(point.law.spread, 2.0)))
 
 
 def of_a_law(name: str, point: Try, found: Found) -> float:
-    """How much larger the trusted error is, in the median."""
+    """Return *pessimistic* of the law of a point; -1 if it is unknown."""
     if np.dtype(point.kind.gradient).itemsize == 2:
         return -1.0
     point = generic(point)
@@ -626,7 +627,7 @@ def of_a_law(name: str, point: Try, found: Found) -> float:
     if once.left_out > LEFT_OUT:
         point = alike(point)
     ratio = too_much(once, point.kind)
-    if ratio < found.pessimistic / 3:  # the median is not far from it
+    if ratio < found.pessimistic / 3:  # the median is close to it, and no record
         return ratio
     over, under = medians(name, point, found)
     found.take("pessimistic", under, point)
@@ -636,7 +637,7 @@ def of_a_law(name: str, point: Try, found: Found) -> float:
 
 
 def of_a_bound(name: str, point: Try, found: Found) -> float:
-    """The error over its bound; -1 where that is not to be told."""
+    """Return *bound* of the round of a point; -1 if it is unknown."""
     found.last = -1.0
     played(name, point, found)
     return found.last
@@ -646,7 +647,7 @@ def of_a_bound(name: str, point: Try, found: Found) -> float:
 
 
 class Case(NamedTuple):
-    """A code whose messages are compared, how many may lie, and what is sent."""
+    """A code whose messages are verified, how many workers may lie, and the dtypes."""
 
     code: fastgc.Code
     liars: int
@@ -654,12 +655,12 @@ class Case(NamedTuple):
 
 
 def cases(names: list[str]) -> list[Case]:
-    """All that can be verified, of small codes; those most often that take least time."""
+    """Return all cases of small codes that verify; fast ones eight times, to be drawn often."""
     found = []
     for code in (code for name in names for code in codes_of(name) if code.n <= 8):
         for kind in fitting(code):
             for liars in (1, 2, 3):
-                if np.dtype(kind.gradient).itemsize == 2:  # as of float32
+                if np.dtype(kind.gradient).itemsize == 2:  # like those of float32
                     continue
                 with contextlib.suppress(TypeError, ValueError):
                     verifying(Case(code, liars, kind), 24)
@@ -670,26 +671,26 @@ def cases(names: list[str]) -> list[Case]:
 
 @cache
 def kept(case: Case, p: int) -> Any:
-    """A round that verifies, used again."""
+    """Return a round that verifies, the same at each call."""
     return verifying(case, p)
 
 
 def verifying(case: Case, p: int) -> Any:
-    """A round that verifies."""
+    """Return a new round that verifies."""
     form = case.code.scheme.format(p, *case.kind)
     types = p, form.gradient_dtype, form.message_dtype
     return case.code.round(*types, verify=case.liars, partial_dtype=case.kind.gradient)
 
 
 class Sent(NamedTuple):
-    """A message, and what is told of it."""
+    """A message and its reported energy."""
 
     message: NDArray[Any]
     energy: float
 
 
 def messages_of(case: Case, job: Job) -> list[Sent]:
-    """What honest workers send."""
+    """Return the messages of honest workers."""
     code, kind, p = case.code, case.kind, len(job.partials[0])
     found = []
     for worker, index in map(code.scheme.sender, range(code.scheme.message_count)):
@@ -701,9 +702,9 @@ def messages_of(case: Case, job: Job) -> list[Sent]:
 
 
 def verified(case: Case, sent: list[Sent], order: list[int], p: int) -> Any:
-    """The round that these messages make, as engines do.
+    """Return a round that has received these messages, as from an engine.
 
-    Those of codes of the data know how large messages of these data were before.
+    Codes of the data get a new round each time: a used one knows the sizes of earlier messages.
     """
     rnd = verifying(case, p) if case.code.scheme.codes_data else kept(case, p)
     rnd.reset()
@@ -718,7 +719,7 @@ HONEST = ["cancelling", "tiny", "huge", "equal", "zeros", "spread", "random"]
 
 
 def honest_job(case: Case, how: str, p: int, rng: np.random.Generator) -> Job:
-    """Partial gradients of one of the ways that `HONEST` names."""
+    """Draw partial gradients in one of the ways that `HONEST` names."""
     code, kind = case.code, case.kind
     law, sizes = Law(where=str(rng.choice(WHERE))), np.zeros(code.k)
     digits, (least, most) = -math.log10(kind.unit), kind.extent
@@ -739,7 +740,7 @@ def honest_job(case: Case, how: str, p: int, rng: np.random.Generator) -> Job:
 
 
 def play_honest(names: list[str], rounds: int, seed: int) -> bool:
-    """Rounds in which nobody lies; says whether that was seen of all."""
+    """Play rounds without liars; return whether all outcomes were right."""
     rng, every = np.random.default_rng(seed), cases(names)
     plain: dict[Case, bool] = {}
     told, fine = Counter[str](), True
@@ -770,7 +771,7 @@ WRONG = ["accused", "contradiction", "refused", "wrong"]
 
 
 def outcome(rnd: Any, job: Job) -> str:
-    """What becomes of an honest round."""
+    """Return the outcome of a round without liars."""
     if rnd.corrupt:
         return "accused"
     try:
@@ -786,7 +787,7 @@ def outcome(rnd: Any, job: Job) -> str:
 
 
 def known(case: Case, rnd: Any, how: str, plain: dict[Case, bool]) -> bool:
-    """Whether a round should have been verified: a random one is, and something is known."""
+    """Whether a round should have been verified: its gradient is known, and a random one is."""
     if how in ("tiny", "huge") or not rnd.decodable or not rnd.trust().relative_error < 1e-2:
         return False
     if case not in plain:
@@ -804,7 +805,7 @@ def known(case: Case, rnd: Any, how: str, plain: dict[Case, bool]) -> bool:
 def lied(
     case: Case, sent: list[Sent], liars: NDArray[np.int64], rng: np.random.Generator
 ) -> list[Sent]:
-    """The messages, those of liars by something else."""
+    """Return the messages, with those of liars changed."""
     code, unit = case.code, max(case.kind.unit, float(2.0**-11 * (case.kind.sent == np.float16)))
     size = 10.0 ** rng.uniform(0, -math.log10(unit) + 6) * unit
     how = str(rng.choice(["each", "equal", "collinear", "element", "stale", "zero"]))
@@ -831,7 +832,7 @@ def lied(
 
 
 def play_lies(names: list[str], rounds: int, seed: int) -> bool:
-    """Rounds in which some lie; says whether they did no harm."""
+    """Play rounds with liars; return whether they did no more harm than is proven."""
     rng, every = np.random.default_rng(seed), cases(names)
     told, fine, beyond = Counter[str](), True, []
     for number in range(rounds):
@@ -868,7 +869,7 @@ def play_lies(names: list[str], rounds: int, seed: int) -> bool:
 def harm_of(
     case: Case, rnd: Any, job: Job, honest: list[Sent], liars: NDArray[np.int64]
 ) -> tuple[str, float]:
-    """What becomes of a round with liars, and by how many times ten roundings it is wrong."""
+    """Return a round's outcome, and its error over ten rounding errors."""
     if not set(rnd.corrupt) <= set(liars.tolist()):
         return "accused", 0.0
     try:
@@ -880,7 +881,7 @@ def harm_of(
     error, trusted = error_of(decoded, job), rnd.trust().relative_error
     rounding = trusted * norm(decoded)
     left = np.setdiff1d(rnd.survivors, case.code.scheme.messages_of(liars))
-    if case.code.decodable(left):  # as precise as it would be without them
+    if case.code.decodable(left):  # compare with the precision without the liars
         apart = case.code.round(decoded.size, rnd.form.gradient_dtype, rnd.form.message_dtype)
         for number in left.tolist():
             worker, index = case.code.scheme.sender(number)
@@ -895,12 +896,12 @@ def harm_of(
 
 
 def row(*cells: object) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     return "{:18} {:>9} {:>9} {:>11} {:>12} {:>8}".format(*map(str, cells))
 
 
 def searched(names: list[str], seconds: float, seed: int) -> bool:
-    """Search each code, print what was found, and say whether nothing may not be."""
+    """Search each code, print what was found, and return whether all is within its limits."""
     print(row("code", "rounds", "unknown", "optimistic", "pessimistic", "bound"))
     fine = True
     for name in names:
@@ -915,7 +916,7 @@ def searched(names: list[str], seconds: float, seed: int) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """What was found, in the exit status."""
+    """Run what the options ask for, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="for each code")
     parser.add_argument("--codes", nargs="*", default=list(catalogue.BUILT_IN), help="by name")

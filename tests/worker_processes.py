@@ -8,13 +8,13 @@ from fastgc.engines import fork_server
 
 
 def server():
-    """The process that workers are forked from; None if there is none."""
+    """Return the pid of the process that workers are forked from; None if there is none."""
     shared = fork_server._server
     return shared.pid if shared is not None and shared.alive else None
 
 
 def pids(*workers):
-    """Of the workers of this program that run, or of some of them."""
+    """Return the pids of this program's running workers, or of some of them."""
     names = {f"fastgc-{worker}" for worker in workers}
     found = {}
     for each in Path("/proc").iterdir():
@@ -22,7 +22,7 @@ def pids(*workers):
             try:
                 name = (each / "comm").read_text().strip()
                 state, parent = (each / "stat").read_text().rpartition(")")[2].split()[:2]
-            except OSError:  # it has ended
+            except OSError:  # the process has ended
                 continue
             if name.startswith("fastgc-") and int(parent) == server() and state != "Z":
                 found[int(each.name)] = name
@@ -45,7 +45,7 @@ def runs(pid):
 
 
 def wait_for_ends(*pids):
-    """Of processes that are ending: what they hold is closed a moment before."""
+    """Wait until processes have ended: they close what they hold a moment earlier."""
     until = time.monotonic() + 5.0
     while any(map(runs, pids)):
         assert time.monotonic() < until, f"of {pids} some are left"
