@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .history import History, Record
 
 __all__ = [
+    "Shown",
     "comparison_table",
     "latex_table",
     "latex_text",
@@ -122,16 +123,25 @@ def _bar(name: str, total: int) -> Iterator[Callable[[float], None]]:
     yield show
 
 
+def _width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Of a table whose headings are in lines as they say."""
+    cells = [[*heading.split("\n"), *column] for heading, *column in zip(head, *rows, strict=True)]
+    return sum(2 + max(map(len, column)) for column in cells)
+
+
 def rich_table(
     title: str, head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1
 ) -> Table:
     """Rows of text as a table for the terminal, the first `text` columns to the left.
 
-    Where they are more than one, they are what is wrapped.
+    Where they are more than one, they are what is wrapped. Where the table is too wide, the words
+    of a heading stand below each other.
     """
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    wide = sum(2 + max(map(len, column)) for column in zip(head, *rows, strict=True))
-    short = all(len(row[0]) <= LONGEST_NAME for row in rows) and wide <= Console().width
+    if _width(head, rows) > Console().width:
+        head = [heading.replace(" ", "\n") for heading in head]
+    fits = _width(head, rows) <= Console().width
+    short = fits and all(len(row[0]) <= LONGEST_NAME for row in rows)
     for at, heading in enumerate(head):
         # numbers stay whole; the texts of strangers' classes are as long as they are, and fold
         least = max((len(row[at]) for row in rows), default=0) if at >= text else None
@@ -206,7 +216,25 @@ def latex_table(
     )
 
 
-def comparison_table(histories: Sequence[History], target: float) -> Table:
+class Shown(NamedTuple):
+    """A table of texts, the first column of which has names; rich prints it.
+
+    Attributes
+    ----------
+    title : str
+    head : list of str
+    rows : list of lists of str
+    """
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+
+    def __rich__(self) -> Table:
+        return rich_table(*self)
+
+
+def comparison_table(histories: Sequence[History], target: float) -> Shown:
     """Summarise runs, one a row, with the time to a test error (`History.measure`) of `target`.
 
     Waiting and decoding are medians. Where gradients were tracked, which costs time, the largest
@@ -218,19 +246,31 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
     lengths = [len(history.rounds) for history in histories]
     least, most = min(lengths), max(lengths)
     tracked = not all(np.isnan(r.rounding) for history in histories for r in history.rounds)
-    each = f"{most} round{'s' * (most > 1)} each"
-    table = Table(
-        title=each if least == most else f"{least} to {most} rounds",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    table.add_column("scheme", overflow="fold", max_width=20)
     died = any(history.rounds[-1].deaths for history in histories)
     rough = any(r.residual > APPROXIMATE for history in histories for r in history.rounds)
-    # in the width of a terminal, names need the room that units take beside other words
-    space = "\n" if died or rough else " "
-    for heading in (
+    rows = []
+    for history in histories:
+        rounds, last = history.rounds, history.rounds[-1]
+        seconds = history.seconds_to(target)
+        rows.append(
+            [
+                history.name,
+                _seconds(last.time),
+                _seconds(seconds) if np.isfinite(seconds) else "never",
+                _measured(last.test_error, measure),
+                f"{last.loss:.4f}" if measure == MISCLASSIFIED else f"{last.loss:.3g}",
+                f"{np.mean([len(r.survivors) for r in rounds]):.1f}",
+                f"{np.mean([r.messages for r in rounds]):.1f}",
+                f"{1e3 * np.median([r.wait for r in rounds]):.1f}",
+                f"{max((r.rounding for r in rounds if r.rounding >= 0), default=np.nan):.0e}"
+                if tracked
+                else f"{1e6 * np.median([r.decode for r in rounds]):.0f}",
+                *([str(last.deaths)] if died else []),
+                *([_left_out(history)] if rough else []),
+            ]
+        )
+    head = [
+        "scheme",
         "time s",
         f"to {100 * target:g}%" if measure == MISCLASSIFIED else f"to {target:.3g}",
         measure,
@@ -239,33 +279,14 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
         "msgs",
         "wait ms",
         "rounding" if tracked else "dec. µs",
-    ):
-        table.add_column(heading.replace(" ", space), justify="right", no_wrap=True)
-    for heading, shown in (("deaths", died), ("left out", rough)):
-        if shown:
-            table.add_column(heading.replace(" ", space), justify="right", no_wrap=True)
-    for history in histories:
-        rounds, last = history.rounds, history.rounds[-1]
-        seconds = history.seconds_to(target)
-        table.add_row(
-            Text(history.name),
-            _seconds(last.time),
-            _seconds(seconds) if np.isfinite(seconds) else "never",
-            _measured(last.test_error, measure),
-            f"{last.loss:.4f}" if measure == MISCLASSIFIED else f"{last.loss:.3g}",
-            f"{np.mean([len(r.survivors) for r in rounds]):.1f}",
-            f"{np.mean([r.messages for r in rounds]):.1f}",
-            f"{1e3 * np.median([r.wait for r in rounds]):.1f}",
-            f"{max((r.rounding for r in rounds if r.rounding >= 0), default=np.nan):.0e}"
-            if tracked
-            else f"{1e6 * np.median([r.decode for r in rounds]):.0f}",
-            *([str(last.deaths)] if died else []),
-            *([_left_out(history)] if rough else []),
-        )
-    return table
+        *["deaths"] * died,
+        *["left out"] * rough,
+    ]
+    each = f"{most} round{'s' * (most > 1)} each"
+    return Shown(each if least == most else f"{least} to {most} rounds", head, rows)
 
 
-def loss_table(histories: Sequence[History]) -> Table:
+def loss_table(histories: Sequence[History]) -> Shown:
     """The training loss of runs at equal times, beside their loads and what they left out.
 
     The times are a quarter, a half, and all of the shortest run's. The last column is the loss
@@ -284,7 +305,7 @@ def loss_table(histories: Sequence[History]) -> Table:
         for history in histories
     ]
     head = ["scheme", "load", "left out", *(f"{_seconds(time)} s" for time in times), "in the end"]
-    return rich_table("training loss after", head, rows)
+    return Shown("training loss after", head, rows)
 
 
 def _loss(loss: float) -> str:
@@ -296,7 +317,7 @@ def _left_out(history: History) -> str:
     return f"{left:.2g}" if left > APPROXIMATE else f"{left:.0e}" if left else "0"
 
 
-def spending_table(histories: Sequence[History], loss: float) -> Table:
+def spending_table(histories: Sequence[History], loss: float) -> Shown:
     """What runs took to a training loss, one a row, and how many times what the first one took."""
     first = histories[0].spent(loss)
     rows = []
@@ -314,7 +335,7 @@ def spending_table(histories: Sequence[History], loss: float) -> Table:
             ]
         rows.append([history.name, str(spent.rounds), *cells])
     head = ["method", "rounds", "time s", "communication", "computation"]
-    return rich_table(f"to a training loss of {loss:.4g}", head, rows)
+    return Shown(f"to a training loss of {loss:.4g}", head, rows)
 
 
 def _measured(error: float, measure: str) -> str:

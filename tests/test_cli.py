@@ -90,7 +90,7 @@ def test_options_of_train_are_in_groups():
         *("Arguments", "Options", "Code and workers", "Data and model", "Optimizer"),
         *("Engine, delays and messages", "Recorded times"),
         "Workers that die or compute wrongly",
-        *("What is shown and written", "Going on, and decoding as before"),
+        *("What is shown and drawn", "What is written", "Going on, and decoding as before"),
         "Precision of gradients",
     ]
     options = {name: re.findall(r"│ --([a-z-]+)", body) for name, body in panels}

@@ -333,6 +333,21 @@ def test_every_table_is_written_as_csv_and_json(command, times):
     assert "there is no folder" in refused(*small(command), "--csv", "nowhere/out.csv")
 
 
+@pytest.mark.parametrize("command", [*SMALL, "fit", "reproduce"])
+def test_every_table_is_written_for_latex_and_as_markdown(command, times):
+    """Both have the same tables, of as many rows and cells."""
+    first = done(*small(command), "--latex", "out.tex", "--markdown")
+    assert "table written to out.tex" in first.stderr
+    written = [line.strip() for line in (times / "out.tex").read_text().splitlines()]
+    rows = [line.count(" & ") + 1 for line in written if line.endswith(r"\\")]
+    shown = [line for line in first.stdout.splitlines() if line.startswith("|")]
+    tables = sum(line.startswith("| --- |") for line in shown)
+    assert tables == written.count(r"\begin{table}") > 0
+    assert rows == [line.count(" | ") + 1 for line in shown if not line.startswith("| ---")]
+    assert "there is no folder" in refused(*small(command), "--latex", "nowhere/out.tex")
+    assert "must end in .tex" in refused(*small(command), "--latex", "out.txt")
+
+
 def test_notes_of_papers_are_in_their_latex(times):
     """A table that refers to [1] says what that is; letters are those that LaTeX has."""
     shown = done("reproduce", "krishnan-loads", "--latex", "out.tex").stdout

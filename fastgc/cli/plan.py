@@ -662,7 +662,7 @@ def fit(what: Fitted, output: Tables) -> None:
         for found in fits
     ]
     title = f"{times.size} times, median {1e3 * np.median(times):.3g} ms, from {what.file.name}"
-    output.show(title, ["model", "AIC", "KS", "p"], rows)
+    output.show(title, ["model", "AIC", "KS", "p"], rows, describe=str)
     echo(
         "best first, by Akaike's criterion (AIC); KS: largest distance between the distribution "
         "functions of the times and of the model; p: probability of such a distance if the model "
