@@ -170,23 +170,32 @@ def markdown_table(
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{each: rf"\{each}" for each in "&%$#_{}"},
+    # what fonts of LaTeX's first encoding, the default, have otherwise
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "`": r"\textasciigrave{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "≥": r"$\ge$",
-    "≤": r"$\le$",
     "µ": r"\textmu{}",
+    "°": r"\textdegree{}",
     "–": "--",
+    "…": r"\ldots{}",
     "²": "$^2$",
     "³": "$^3$",
-    "α": r"$\alpha$",
-    "λ": r"$\lambda$",
 }
+_SIGNS = "±×·≥≤≠≈∞ℓ⌈⌉⌊⌋→√ΣΓαβγδεηθλμξρσ"
+_CALLED = (
+    "pm times cdot ge le ne approx infty ell lceil rceil lfloor rfloor to surd Sigma Gamma "
+    "alpha beta gamma delta epsilon eta theta lambda mu xi rho sigma"
+)
+_LATEX |= {sign: rf"$\{name}$" for sign, name in zip(_SIGNS, _CALLED.split(), strict=True)}
 
 
 def latex_text(text: str) -> str:
-    """A text as LaTeX prints it."""
-    written = "".join(_LATEX.get(letter, letter) for letter in text)
+    """A text as LaTeX prints it, in fonts of any encoding; letters that it lacks stay."""
+    written = "".join(_LATEX.get(letter, letter) for letter in text.replace("--", "-\0-"))
+    written = re.sub('"([^"]*)"', r"``\1''", written.replace("\0", "{}")).replace('"', "''")
     return re.sub("(\\w)\N{COMBINING MACRON}", r"\\={\1}", written)
 
 
@@ -198,9 +207,11 @@ def latex_table(
     def escaped(cell: str) -> str:
         if power := re.fullmatch(r"(-?\d[\d.]*)e([+-]\d+)( !)?", cell):
             return rf"${power[1]} \cdot 10^{{{int(power[2])}}}${power[3] or ''}"
-        return latex_text(cell)
+        return re.sub(r"^-(?=[\d.])", "$-$", latex_text(cell))
 
+    # a row that begins with these would be taken for an argument of the line break before
     lines = [rf"{' & '.join(map(escaped, line))} \\" for line in (head, *rows)]
+    lines = [re.sub(r"^(?=[\[*])", "{}", line) for line in lines]
     inside = [r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
     columns = "l" * text + "r" * (len(head) - text)
     return "\n".join(
