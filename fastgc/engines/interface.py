@@ -394,6 +394,8 @@ class Transport(Protocol):
     exposed : bool, optional
         Whether workers can write to a message that they have sent: a round that verifies is then
         brought copies. Default: False.
+    hosts : list of str, optional
+        The machine of each worker that has joined, "" for the master's own.
     wanted : int
         The master sets it: how many more messages of the newest round it takes at least before it
         can do anything with them. Fewer need not be told before some time has passed.

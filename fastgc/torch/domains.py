@@ -12,7 +12,7 @@ import torch.distributed
 
 from .._arrays import at_least, check_index
 from ..codes import Code
-from ..errors import warn_caller
+from ..coding.placement import warn_of_machines
 from .place import own_rank, own_store, world_size
 
 __all__ = ["hosts", "warn_of_host"]
@@ -83,8 +83,7 @@ def hosts(
 def warn_of_host(code: Code, enough: Callable[[list[int]], bool]) -> None:
     """Warn on one rank of a machine whose loss the others do not survive, as torchrun numbers them.
 
-    Nothing is said of ranks that torchrun did not start, or that are on one machine; nor of a code
-    that tolerates no loss, or of a machine with one rank, whose loss is any rank's.
+    Nothing is said of ranks that torchrun did not start, nor where `warn_of_machines` says nothing.
 
     Parameters
     ----------
@@ -97,13 +96,13 @@ def warn_of_host(code: Code, enough: Callable[[list[int]], bool]) -> None:
         rank, local, here, world = (int(os.environ[name]) for name in names)
     except (KeyError, ValueError):
         return
-    if local or world != code.n or not 1 < here < world or code.stragglers == 0:
+    if local or world != code.n:
         return
-    first, end = rank, rank + here
-    if not enough([other for other in range(world) if not first <= other < end]):
-        warn_caller(
-            f"if this machine is lost, with ranks {first} to {end - 1}, the others cannot go on: "
-            f"they lack what only these hold of {code!r}. Deal its workers out to the machines, on "
-            "all ranks and for the sampler, too: code = code.placed(fastgc.torch.hosts())",
-            UserWarning,
-        )
+    warn_of_machines(
+        code,
+        world,
+        {"this machine": range(rank, rank + here)},
+        enough,
+        what="ranks",
+        remedy=", on all ranks and for the sampler, too: code = code.placed(fastgc.torch.hosts())",
+    )
