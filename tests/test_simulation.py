@@ -1,6 +1,7 @@
 """Simulated rounds: kernel against the codes' own rounds, and both against closed forms."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from fastgc import (
     LinearCode,
     ReedSolomon,
     Uncoded,
+    codes,
 )
 from fastgc.delays import Exponential, Heterogeneous, Pareto, ShiftedExponential
 from fastgc.simulation import Simulation, simulate
@@ -416,3 +418,23 @@ def test_who_simulates_says_how_far_it_is(monkeypatch):
     run = simulate(code, rounds=5, progress=lambda *at: steps.append(at))
     assert steps == [(2, 5), (4, 5), (5, 5)]
     assert len(run.times) == 5
+
+
+def called(call):
+    """Names of all functions of Python that a call calls."""
+    names = set()
+    sys.setprofile(lambda frame, *_: names.add(frame.f_code.co_name))
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return names
+
+
+def test_what_an_alarm_raises_comes_through():
+    """NumPy asks Python how records compare: whatever is raised there, it raises TypeError."""
+    asked = "_promote_fields"
+    assert asked in called(lambda: np.unique(np.eye(2), axis=0))
+    code = codes.make("graph", 30, stragglers=5)
+    assert asked not in called(lambda: simulate(code, Exponential(0.01), rounds=20))
+    assert asked not in called(lambda: codes.make("graph", 30, stragglers=5))
