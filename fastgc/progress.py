@@ -96,7 +96,7 @@ def task_bar(name: str, total: int) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def share_bar(name: str, total: int) -> Iterator[Callable[[int, int, int], None]]:
+def share_bar(name: str, total: int) -> Iterator[Callable[[int, float, float], None]]:
     """As `task_bar`, for parts that take long: call with parts done, and steps done of the next."""
     with _bar(name, total) as show:
         yield lambda parts, done, steps: show(parts + done / steps)

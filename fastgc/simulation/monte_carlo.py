@@ -299,6 +299,7 @@ def follow(
     seed: int = 0,
     interrupted: bool = True,
     processors: ArrayLike | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Followed:
     """The first rounds that `simulate` simulates, with who sent what when.
 
@@ -309,6 +310,8 @@ def follow(
         processors it has only one method.
     rounds : int
         Number of rounds.
+    progress : callable, optional
+        Call this with the rounds simulated and all rounds, after each.
 
     Raises
     ------
@@ -330,11 +333,18 @@ def follow(
         code, delays, cost, receive, overhead, rounds, seed, interrupted, processors is None
     )
     found: list[FollowedRound] = []
-    run: RoundByRound = MessageByMessage(code, found.append)
+
+    def watch(seen: FollowedRound) -> None:
+        found.append(seen)
+        if progress is not None:
+            progress(len(found), rounds)
+
+    way = ByRule if kernel_rule(code) is not None else MessageByMessage
+    run: RoundByRound = way(code, watch)
     if code.scheme.spare:
-        run = Reacting(code, 0.0, found.append)
+        run = Reacting(code, 0.0, watch)
     if processors is not None:
-        run = SharedProcessors(code, processors, found.append)
+        run = SharedProcessors(code, processors, watch)
     for first, count, drawn in draw(code, delays, work, how.receive, rounds, seed, rounds):
         run(drawn, first, count, np.zeros(code.n), how)
     return Followed(found, tuple(code.scheme.message_counts))
