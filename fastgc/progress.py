@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .history import History, Record
 
 __all__ = [
+    "Shown",
     "comparison_table",
     "latex_table",
     "latex_text",
@@ -95,7 +96,7 @@ def task_bar(name: str, total: int) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def share_bar(name: str, total: int) -> Iterator[Callable[[int, int, int], None]]:
+def share_bar(name: str, total: int) -> Iterator[Callable[[int, float, float], None]]:
     """Like `task_bar` for long parts: call with parts done, and steps done and all of the next."""
     with _bar(name, total) as show:
         yield lambda parts, done, steps: show(parts + done / steps)
@@ -122,16 +123,25 @@ def _bar(name: str, total: int) -> Iterator[Callable[[float], None]]:
     yield show
 
 
+def _width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Of a table whose headings are in lines as they say."""
+    cells = [[*heading.split("\n"), *column] for heading, *column in zip(head, *rows, strict=True)]
+    return sum(2 + max(map(len, column)) for column in cells)
+
+
 def rich_table(
     title: str, head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1
 ) -> Table:
     """Return rows of text as a table for the terminal; the first `text` columns are left-aligned.
 
-    If there are several text columns, these are wrapped.
+    If there are several text columns, these are wrapped. If the table is too wide, headings break
+    at blanks.
     """
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    wide = sum(2 + max(map(len, column)) for column in zip(head, *rows, strict=True))
-    short = all(len(row[0]) <= LONGEST_NAME for row in rows) and wide <= Console().width
+    if _width(head, rows) > Console().width:
+        head = [heading.replace(" ", "\n") for heading in head]
+    fits = _width(head, rows) <= Console().width
+    short = fits and all(len(row[0]) <= LONGEST_NAME for row in rows)
     for at, heading in enumerate(head):
         # Numbers stay whole. Texts, such as names of others' classes, may be long, and fold.
         least = max((len(row[at]) for row in rows), default=0) if at >= text else None
@@ -160,23 +170,32 @@ def markdown_table(
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{each: rf"\{each}" for each in "&%$#_{}"},
+    # what fonts of LaTeX's first encoding, the default, have otherwise
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "`": r"\textasciigrave{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "≥": r"$\ge$",
-    "≤": r"$\le$",
     "µ": r"\textmu{}",
+    "°": r"\textdegree{}",
     "–": "--",
+    "…": r"\ldots{}",
     "²": "$^2$",
     "³": "$^3$",
-    "α": r"$\alpha$",
-    "λ": r"$\lambda$",
 }
+_SIGNS = "±×·≥≤≠≈∞ℓ⌈⌉⌊⌋→√ΣΓαβγδεηθλμξρσ"
+_CALLED = (
+    "pm times cdot ge le ne approx infty ell lceil rceil lfloor rfloor to surd Sigma Gamma "
+    "alpha beta gamma delta epsilon eta theta lambda mu xi rho sigma"
+)
+_LATEX |= {sign: rf"$\{name}$" for sign, name in zip(_SIGNS, _CALLED.split(), strict=True)}
 
 
 def latex_text(text: str) -> str:
-    """Return a text as LaTeX source that prints it."""
-    written = "".join(_LATEX.get(letter, letter) for letter in text)
+    """Return a text as LaTeX source that prints it, in fonts of any encoding."""
+    written = "".join(_LATEX.get(letter, letter) for letter in text.replace("--", "-\0-"))
+    written = re.sub('"([^"]*)"', r"``\1''", written.replace("\0", "{}")).replace('"', "''")
     return re.sub("(\\w)\N{COMBINING MACRON}", r"\\={\1}", written)
 
 
@@ -188,9 +207,11 @@ def latex_table(
     def escaped(cell: str) -> str:
         if power := re.fullmatch(r"(-?\d[\d.]*)e([+-]\d+)( !)?", cell):
             return rf"${power[1]} \cdot 10^{{{int(power[2])}}}${power[3] or ''}"
-        return latex_text(cell)
+        return re.sub(r"^-(?=[\d.])", "$-$", latex_text(cell))
 
+    # a row that begins with these would be taken for an argument of the line break before
     lines = [rf"{' & '.join(map(escaped, line))} \\" for line in (head, *rows)]
+    lines = [re.sub(r"^(?=[\[*])", "{}", line) for line in lines]
     inside = [r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
     columns = "l" * text + "r" * (len(head) - text)
     return "\n".join(
@@ -206,7 +227,25 @@ def latex_table(
     )
 
 
-def comparison_table(histories: Sequence[History], target: float) -> Table:
+class Shown(NamedTuple):
+    """A table of texts, the first column of which has names; rich prints it.
+
+    Attributes
+    ----------
+    title : str
+    head : list of str
+    rows : list of lists of str
+    """
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+
+    def __rich__(self) -> Table:
+        return rich_table(*self)
+
+
+def comparison_table(histories: Sequence[History], target: float) -> Shown:
     """Summarise runs, one a row, with the time to a test error (`History.measure`) of `target`.
 
     Waiting and decoding times are medians. If gradients were tracked, which costs time, the largest
@@ -217,19 +256,31 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
     lengths = [len(history.rounds) for history in histories]
     least, most = min(lengths), max(lengths)
     tracked = not all(np.isnan(r.rounding) for history in histories for r in history.rounds)
-    each = f"{most} round{'s' * (most > 1)} each"
-    table = Table(
-        title=each if least == most else f"{least} to {most} rounds",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    table.add_column("scheme", overflow="fold", max_width=20)
     died = any(history.rounds[-1].deaths for history in histories)
     rough = any(r.residual > APPROXIMATE for history in histories for r in history.rounds)
-    # With more columns, headings break before units, to leave names room in a terminal.
-    space = "\n" if died or rough else " "
-    for heading in (
+    rows = []
+    for history in histories:
+        rounds, last = history.rounds, history.rounds[-1]
+        seconds = history.seconds_to(target)
+        rows.append(
+            [
+                history.name,
+                _seconds(last.time),
+                _seconds(seconds) if np.isfinite(seconds) else "never",
+                _measured(last.test_error, measure),
+                f"{last.loss:.4f}" if measure == MISCLASSIFIED else f"{last.loss:.3g}",
+                f"{np.mean([len(r.survivors) for r in rounds]):.1f}",
+                f"{np.mean([r.messages for r in rounds]):.1f}",
+                f"{1e3 * np.median([r.wait for r in rounds]):.1f}",
+                f"{max((r.rounding for r in rounds if r.rounding >= 0), default=np.nan):.0e}"
+                if tracked
+                else f"{1e6 * np.median([r.decode for r in rounds]):.0f}",
+                *([str(last.deaths)] if died else []),
+                *([_left_out(history)] if rough else []),
+            ]
+        )
+    head = [
+        "scheme",
         "time s",
         f"to {100 * target:g}%" if measure == MISCLASSIFIED else f"to {target:.3g}",
         measure,
@@ -238,33 +289,14 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
         "msgs",
         "wait ms",
         "rounding" if tracked else "dec. µs",
-    ):
-        table.add_column(heading.replace(" ", space), justify="right", no_wrap=True)
-    for heading, shown in (("deaths", died), ("left out", rough)):
-        if shown:
-            table.add_column(heading.replace(" ", space), justify="right", no_wrap=True)
-    for history in histories:
-        rounds, last = history.rounds, history.rounds[-1]
-        seconds = history.seconds_to(target)
-        table.add_row(
-            Text(history.name),
-            _seconds(last.time),
-            _seconds(seconds) if np.isfinite(seconds) else "never",
-            _measured(last.test_error, measure),
-            f"{last.loss:.4f}" if measure == MISCLASSIFIED else f"{last.loss:.3g}",
-            f"{np.mean([len(r.survivors) for r in rounds]):.1f}",
-            f"{np.mean([r.messages for r in rounds]):.1f}",
-            f"{1e3 * np.median([r.wait for r in rounds]):.1f}",
-            f"{max((r.rounding for r in rounds if r.rounding >= 0), default=np.nan):.0e}"
-            if tracked
-            else f"{1e6 * np.median([r.decode for r in rounds]):.0f}",
-            *([str(last.deaths)] if died else []),
-            *([_left_out(history)] if rough else []),
-        )
-    return table
+        *["deaths"] * died,
+        *["left out"] * rough,
+    ]
+    each = f"{most} round{'s' * (most > 1)} each"
+    return Shown(each if least == most else f"{least} to {most} rounds", head, rows)
 
 
-def loss_table(histories: Sequence[History]) -> Table:
+def loss_table(histories: Sequence[History]) -> Shown:
     """The training loss of runs at equal times, beside their loads and what they left out.
 
     The times are a quarter, a half, and all of the shortest run's. The last column is the loss
@@ -283,7 +315,7 @@ def loss_table(histories: Sequence[History]) -> Table:
         for history in histories
     ]
     head = ["scheme", "load", "left out", *(f"{_seconds(time)} s" for time in times), "in the end"]
-    return rich_table("training loss after", head, rows)
+    return Shown("training loss after", head, rows)
 
 
 def _loss(loss: float) -> str:
@@ -295,7 +327,7 @@ def _left_out(history: History) -> str:
     return f"{left:.2g}" if left > APPROXIMATE else f"{left:.0e}" if left else "0"
 
 
-def spending_table(histories: Sequence[History], loss: float) -> Table:
+def spending_table(histories: Sequence[History], loss: float) -> Shown:
     """Return a table of what runs spent up to a training loss, also relative to the first run."""
     first = histories[0].spent(loss)
     rows = []
@@ -313,7 +345,7 @@ def spending_table(histories: Sequence[History], loss: float) -> Table:
             ]
         rows.append([history.name, str(spent.rounds), *cells])
     head = ["method", "rounds", "time s", "communication", "computation"]
-    return rich_table(f"to a training loss of {loss:.4g}", head, rows)
+    return Shown(f"to a training loss of {loss:.4g}", head, rows)
 
 
 def _measured(error: float, measure: str) -> str:

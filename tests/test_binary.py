@@ -138,6 +138,20 @@ def test_subtracts_where_that_helps():
     assert tiling.missing(np.array([1, 3])) == 0
 
 
+def test_many_messages_are_joined_as_few_are(monkeypatch):
+    rule = BinaryCode(900, stragglers=2).scheme.rule
+    rng, seen = np.random.default_rng(0), set()
+    for part in (0.7, 0.95, 0.99, 0.995, 1.0) * 3:
+        survivors = np.flatnonzero(rng.random(900) < part)
+        assert survivors.size > 500
+        joined = rule.missing(survivors) == 0
+        with monkeypatch.context() as context:
+            context.setattr("fastgc.coding.rules._MANY", 900)
+            assert joined == (rule.missing(survivors) == 0)
+        seen.add(joined)
+    assert seen == {True, False}
+
+
 @pytest.mark.parametrize(("alpha", "beta", "t1", "t2"), [(1, 1, 1, 2), (2, 1, 1, 3), (1, 3, 2, 5)])
 def test_two_types_of_machines(alpha, beta, t1, t2):
     """Section VI gives |J_1| and |J_2| in closed form; if they are whole, all end together."""

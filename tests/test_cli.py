@@ -90,7 +90,7 @@ def test_options_of_train_are_in_groups():
         *("Arguments", "Options", "Code and workers", "Data and model", "Optimizer"),
         *("Engine, delays and messages", "Recorded times"),
         "Workers that die or compute wrongly",
-        *("What is shown and written", "Going on, and decoding as before"),
+        *("What is shown and drawn", "What is written", "Going on, and decoding as before"),
         "Precision of gradients",
     ]
     options = {name: re.findall(r"│ --([a-z-]+)", body) for name, body in panels}
@@ -1426,6 +1426,9 @@ def test_names_do_not_end_latex():
     assert r"\caption{50\% of \$x\_1\$ \& \{y\}}" in text
     assert r"m:\textbackslash{}N\textasciicircum{}\textasciitilde{}\#" in text
     assert r"$1 \cdot 10^{-5}$ ! \\" in text
+    text = latex_table("", ["", "what"], [["[1]", "-2.5%"], ["*a", '--csv "<x>"']])
+    assert r"    {}[1] & $-$2.5\% \\" in text
+    assert r"    {}*a & -{}-csv ``\textless{}x\textgreater{}'' \\" in text
 
 
 def test_a_plot_tells_an_approximate_code_from_an_exact_one(tmp_path):

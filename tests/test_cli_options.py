@@ -5,6 +5,9 @@ import inspect
 import json
 import re
 import shlex
+import shutil
+import subprocess
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +23,7 @@ from fastgc.cli import app
 from fastgc.cli.options import named
 from fastgc.cli.sizes import counts, pairs, size_of
 from fastgc.engines import SimulatedCluster
+from fastgc.progress import latex_table, latex_text
 
 pytestmark = pytest.mark.any_backend
 
@@ -331,6 +335,57 @@ def test_every_table_is_written_as_csv_and_json(command, times):
     assert printed.splitlines()[0] == (times / "out.csv").read_text().splitlines()[0]
     assert "must end in .csv" in refused(*small(command), "--csv", "out.txt")
     assert "there is no folder" in refused(*small(command), "--csv", "nowhere/out.csv")
+
+
+@pytest.mark.parametrize("command", [*SMALL, "fit", "reproduce"])
+def test_every_table_is_written_for_latex_and_as_markdown(command, times):
+    """Both have the same tables, of as many rows and cells."""
+    first = done(*small(command), "--latex", "out.tex", "--markdown")
+    assert "table written to out.tex" in first.stderr
+    written = [line.strip() for line in (times / "out.tex").read_text().splitlines()]
+    rows = [line.count(" & ") + 1 for line in written if line.endswith(r"\\")]
+    shown = [line for line in first.stdout.splitlines() if line.startswith("|")]
+    tables = sum(line.startswith("| --- |") for line in shown)
+    assert tables == written.count(r"\begin{table}") > 0
+    assert rows == [line.count(" | ") + 1 for line in shown if not line.startswith("| ---")]
+    assert "there is no folder" in refused(*small(command), "--latex", "nowhere/out.tex")
+    assert "must end in .tex" in refused(*small(command), "--latex", "out.txt")
+
+
+def test_letters_of_tables_are_those_that_latex_has():
+    """All that sources of commands and papers have, but letters with accents, which it knows."""
+    package = Path(fastgc.__file__).parent
+    for file in [*package.glob("cli/*.py"), *package.glob("papers/*.py")]:
+        for letter in set(file.read_text()):
+            known = letter.isascii() or unicodedata.name(letter).startswith("LATIN")
+            combining = unicodedata.combining(letter)  # part of the letter before
+            assert known or combining or latex_text(letter).isascii(), (file.name, letter)
+
+
+TRICKY = ["m:\\N^~#`[", "[/]", "*x", "--csv <a|b>", 'c_m "q"', "50% of $x_1$ & {y}", "-1.5 ± ∞"]
+EXTRACTED = ["–", "µ", "2", "∞", "≤", "≥", "α", "ℓ", "<a|b>", "50%", "--csv", "& {y}", "−1.5"]
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex")
+def test_latex_compiles(times):
+    """Tables of all commands, and all that a name may hold, in the first encoding of fonts."""
+    names = [*SMALL, "fit", "reproduce"]
+    for name in names:
+        done(*small(name), "--latex", f"{name}.tex")
+    rows = [[each, "–µ²∞≤≥αℓ"] for each in TRICKY]
+    (times / "own.tex").write_text(latex_table("50% of c_m, µs", ["a_b", "²"], rows))
+    inputs = "".join(rf"\input{{{name}}}\clearpage" for name in ["own", *names])
+    (times / "all.tex").write_text(
+        rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{inputs}\end{{document}}"
+    )
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    ran = subprocess.run(command, cwd=times, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stdout[-2000:]
+    assert "Missing character" not in ran.stdout
+    if shutil.which("pdftotext"):
+        subprocess.run(["pdftotext", "all.pdf"], cwd=times, check=True, timeout=60)
+        shown = (times / "all.txt").read_text()
+        assert [each for each in EXTRACTED if each not in shown] == []
 
 
 def test_notes_of_papers_are_in_their_latex(times):

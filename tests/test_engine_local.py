@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from fastgc import (
     Grouped,
     LagrangeCode,
     RandomAssignment,
+    Reactive,
     ReedSolomon,
     Uncoded,
     backends,
@@ -980,3 +982,45 @@ def test_a_start_that_the_system_refuses_leaves_nothing(name, monkeypatch):
                 errors.add(error.errno)
         assert open_files() == before
     assert errors == {errno.ENOSPC}
+
+
+# ---------------------------------------------------------------------- machines that die whole
+
+
+def said_of_machines(code, hosts, **options):
+    """What a cluster whose workers say to be there warns of."""
+
+    class Elsewhere(LocalCluster):
+        def _open(self, task):
+            transport = super()._open(task)
+            transport.hosts = hosts
+            return transport
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with Elsewhere(code, range(code.k), np.multiply, size=1, **options) as cluster:
+            assert cluster.hosts == hosts
+    return [str(each.message) for each in caught]
+
+
+def test_machines_that_the_others_cannot_spare_are_warned_of():
+    hosts = ["a", "a", "b", "b", "", ""]  # the last two workers are beside the master
+    code = BinaryCode(6, stragglers=1)
+    [said] = said_of_machines(code, hosts)
+    assert said.startswith(
+        "if a (workers 0, 1) or b (workers 2, 3) is lost, the others cannot go on: they lack what "
+        "only these hold of BinaryCode(n=6, stragglers=1). Deal its workers out to the "
+        "machines: code.placed("
+    )
+    assert said_of_machines(code.placed(hosts), hosts) == []
+    assert said_of_machines(code, hosts, partial="best") == []  # rounds make do with what came
+    for fine in (
+        Uncoded(6),  # no worker can be spared
+        ReedSolomon(6, stragglers=2),
+        Reactive(6, holders=3),
+    ):
+        assert said_of_machines(fine, hosts) == [], fine
+    [said] = said_of_machines(Reactive(6, holders=2), hosts)  # neighbours hold each other's shares
+    assert "if a (workers 0, 1) or b (workers 2, 3) is lost" in said
+    for hosts in (["a"] * 6, ["a", "b", "c", "d", "e", "f"], [""] * 6):
+        assert said_of_machines(code, hosts) == [], hosts

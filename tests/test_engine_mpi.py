@@ -156,6 +156,29 @@ def test_conformance(tmp_path):
     assert job.out.split() == [check.__name__ for check in conformance.CHECKS]
 
 
+def test_machines_are_asked_for(tmp_path):
+    job = run(
+        tmp_path,
+        5,
+        """
+        import warnings
+        from fastgc.engines import mpi
+
+        mpi._machine = lambda: f"node{comm.rank // 2}"
+        serve(2)
+        for code in (ReedSolomon(4, stragglers=1), Uncoded(4)):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                with MPICluster(code, [1.0] * 4, np.multiply, size=1) as cluster:
+                    print(cluster.hosts, *(each.message for each in caught))
+        """,
+    )
+    warned, silent = job.out.splitlines()
+    assert warned.startswith("['', 'node1', 'node1', 'node2'] if node1 (workers 1, 2) is late, ")
+    assert warned.endswith("code.placed(comm.allgather(MPI.Get_processor_name())[1:])")
+    assert silent == "['', 'node1', 'node1', 'node2']"
+
+
 @pytest.mark.long
 def test_random_delays_leave_every_gradient_exact(tmp_path):
     run(

@@ -113,6 +113,7 @@ def test_every_round_gives_the_sum_of_all_partial_gradients(code, dtype, p):
     shards = [rng.integers(-9, 9, p).astype(dtype) for _ in range(code.k)]
     out = np.full(p, np.nan, dtype)
     with RayCluster(code, shards, np.multiply, p, dtype) as cluster:
+        assert cluster.hosts == [""] * code.n  # all on the machine of the master
         for number in range(20):
             theta = rng.integers(-9, 9, p).astype(dtype)
             expected = theta * np.sum(shards, axis=0)

@@ -99,6 +99,10 @@ def job(tmp_path_factory):
         def deaths():
             code, out = BinaryCode(4, stragglers=1), np.empty(2)
             with TorchCluster(code, [1.0, 2.0, 3.0, 4.0], killed_twice, 2) as cluster:
+                assert cluster.hosts == [""] * 4  # all on the machine of the master
+                for link in cluster.transport._links[1:3]:
+                    link.host = "node1"
+                assert cluster.hosts == ["", "node1", "node1", ""]
                 for round in range(1, 1000):
                     report = cluster.step(np.full(2, float(round)), out)
                     assert (out == 10.0 * round).all()

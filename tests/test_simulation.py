@@ -1,6 +1,7 @@
 """Simulated rounds: the kernel agrees with the codes' own rounds, and both with closed forms."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -16,10 +17,12 @@ from fastgc import (
     LinearCode,
     ReedSolomon,
     Uncoded,
+    codes,
 )
 from fastgc.delays import Exponential, Heterogeneous, Pareto, ShiftedExponential
-from fastgc.simulation import Simulation, simulate
+from fastgc.simulation import Simulation, follow, simulate
 from fastgc.simulation.monte_carlo import kernel_rule
+from fastgc.simulation.rounds import MessageByMessage
 
 PARETO = Pareto(0.001, 1.5)
 SHIFTED = ShiftedExponential(0.01, 10.0)  # the delay of each computation
@@ -416,3 +419,37 @@ def test_who_simulates_says_how_far_it_is(monkeypatch):
     run = simulate(code, rounds=5, progress=lambda *at: steps.append(at))
     assert steps == [(2, 5), (4, 5), (5, 5)]
     assert len(run.times) == 5
+
+
+@pytest.mark.parametrize("code", SMALL + MEDIUM, ids=SMALL_IDS + [repr(c)[:12] for c in MEDIUM])
+def test_rounds_are_followed_as_the_codes_own_round_goes(code, monkeypatch):
+    """By the code's rule, where it is a kernel's, which takes a fraction of the time."""
+    settings = {"cost": 1e-3, "receive": 1e-4, "rounds": 6, "seed": 3}
+    told = []
+    rounds = follow(code, PARETO, progress=lambda *each: told.append(each), **settings).rounds
+    assert told == [(done, 6) for done in range(1, 7)]
+    monkeypatch.setattr("fastgc.simulation.monte_carlo.ByRule", MessageByMessage)
+    for one, other in zip(rounds, follow(code, PARETO, **settings).rounds, strict=True):
+        assert one[:3] == other[:3]
+        for name in ("received", "arrivals", "decoded"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+def called(call):
+    """Names of all functions of Python that a call calls."""
+    names = set()
+    sys.setprofile(lambda frame, *_: names.add(frame.f_code.co_name))
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return names
+
+
+def test_what_an_alarm_raises_comes_through():
+    """NumPy asks Python how records compare: whatever is raised there, it raises TypeError."""
+    asked = "_promote_fields"
+    assert asked in called(lambda: np.unique(np.eye(2), axis=0))
+    code = codes.make("graph", 30, stragglers=5)
+    assert asked not in called(lambda: simulate(code, Exponential(0.01), rounds=20))
+    assert asked not in called(lambda: codes.make("graph", 30, stragglers=5))

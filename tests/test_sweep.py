@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 import sys
 
 import numpy as np
@@ -382,3 +383,16 @@ def test_workers_of_a_grid_differ_and_share_processors():
         assert cell.seconds == simulation.simulate(code, law, rounds=40, **same).mean
     with pytest.raises(ValueError, match="cost"):
         planning.sweep("rs", [6, 7], 2, law, cost=cost)
+
+
+def test_a_sweep_tells_how_far_it_is(monkeypatch):
+    told = []
+    list(planning.sweep("rs", 6, 2, rounds=30, sets=4, progress=lambda *at: told.append(at)))
+    assert {total for _, total in told} == {3}
+    done = [at for at, _ in told]
+    assert done == sorted(done)
+    assert done[-1] == 3
+    assert len(done) >= 9  # after each round that is followed, and each set that is decoded
+    monkeypatch.setattr("fastgc.progress.PATIENCE", -1.0)
+    said = run("rs", "-n", "6", "-s", "2", *SMALL).stderr
+    assert re.match(r"sweeping: \d+% after 0 s$", said.strip())

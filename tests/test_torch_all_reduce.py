@@ -231,7 +231,8 @@ def test_a_machine_that_cannot_be_spared_is_warned_of(tmp_path):
         assert placed == []
         assert len(plainly) == (rank % 3 == 0), plainly
         for each in plainly:
-            assert f"with ranks {rank} to {rank + 2}, the others cannot go on" in each
+            ranks = ", ".join(str(rank + other) for other in range(3))
+            assert f"if this machine (ranks {ranks}) is lost, the others cannot go on" in each
             assert "code.placed(fastgc.torch.hosts())" in each
 
 

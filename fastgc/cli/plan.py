@@ -485,9 +485,14 @@ def sweep(context: typer.Context, asked: Asked) -> None:
 
     asked.check()
     check_pictures(asked.width, asked.plot)
-    grid = _grid(context, asked)
     cells: list[Cell] = []
-    with _written(cells, asked, len(grid)) as take:
+    shown: list[Callable[[int, float, float], None]] = []  # once there is a bar
+
+    def told(done: float, total: float) -> None:
+        shown[0](len(cells), done, total)
+
+    grid = _grid(context, asked, told)
+    with _written(cells, asked, len(grid), shown) as take:
         for cell in grid:
             take(cell)
     found = [cell for cell in cells if not math.isnan(cell.seconds)]
@@ -502,7 +507,7 @@ def sweep(context: typer.Context, asked: Asked) -> None:
         echo(line, err=True)
 
 
-def _grid(context: typer.Context, asked: Asked) -> Sweep:
+def _grid(context: typer.Context, asked: Asked, told: Callable[[float, float], None]) -> Sweep:
     """Return the cells, with delays that are named or recorded."""
     from .. import planning
 
@@ -527,15 +532,18 @@ def _grid(context: typer.Context, asked: Asked) -> Sweep:
         interrupted=interrupted,
         processors=processors,
         live=asked.live,
+        progress=told,
         **how,
     )
 
 
 @contextmanager
-def _written(cells: list[Any], asked: Asked, total: int) -> Iterator[Any]:
+def _written(
+    cells: list[Any], asked: Asked, total: int, shown: list[Callable[[int, float, float], None]]
+) -> Iterator[Any]:
     """Show a bar, and write cells as they come; an interrupt keeps the cells computed so far."""
     from ..planning import Cell
-    from ..progress import task_bar
+    from ..progress import share_bar
 
     csv_file, json_file = asked.csv_file, asked.json_file
     stream: Any = None
@@ -552,12 +560,13 @@ def _written(cells: list[Any], asked: Asked, total: int) -> Iterator[Any]:
 
     try:
         line(Cell._fields)
-        with task_bar("sweeping", total) as advance:
+        with share_bar("sweeping", total) as show:
+            shown.append(show)
 
             def take(cell: Cell) -> None:
                 cells.append(cell)
                 line(cell)
-                advance()
+                show(len(cells), 0, 1)
 
             yield take
     finally:
@@ -665,7 +674,7 @@ def fit(what: Fitted, output: Tables) -> None:
         for found in fits
     ]
     title = f"{times.size} times, median {1e3 * np.median(times):.3g} ms, from {what.file.name}"
-    output.show(title, ["model", "AIC", "KS", "p"], rows)
+    output.show(title, ["model", "AIC", "KS", "p"], rows, describe=str)
     echo(
         "best first, by Akaike's criterion (AIC); KS: largest distance between the distribution "
         "functions of the times and of the model; p: probability of such a distance if the model "

@@ -14,7 +14,6 @@ from urllib.parse import quote
 
 import numpy as np
 import typer
-from rich.console import Console
 
 from .._registry import read_arguments
 from ..codes import Code, Grouped, Uncoded, catalogue
@@ -65,8 +64,7 @@ METHODS = {
 ADAPTIVE = ("cada", "gcada")
 PARTIALS = ("raise", "best", "unbiased")
 MANY = 4  # with fewer samples per class on average, labels may be meant as numbers
-# Panels of the help with two classes of options.
-CODE, RESULTS = "Code and workers", "What is shown and written"
+CODE = "Code and workers"  # a panel of the help with two classes of options
 
 
 def _complete_methods(incomplete: str) -> list[str]:
@@ -249,7 +247,7 @@ class Faults(Options, panel="Workers that die or compute wrongly"):
 
 
 @dataclass(frozen=True)
-class Shown(Options, panel=RESULTS):
+class Shown(Options, panel="What is shown and drawn"):
     """The results to show and draw."""
 
     target: float | None = option(
@@ -272,13 +270,15 @@ class Shown(Options, panel=RESULTS):
 
 
 @dataclass(frozen=True)
-class Histories(Output, panel=RESULTS):
+class Histories(Output, panel="What is written"):
     """The files to write."""
 
     json_file: Path | None = options.json("Write the history of every round to this file")
     csv_file: Path | None = options.csv(
         "Write a line for every round, of times, losses and residuals, to this file as CSV"
     )
+    latex: Path | None = options.latex()
+    markdown: bool = options.markdown()
 
 
 @dataclass(frozen=True)
@@ -827,12 +827,14 @@ def _show(
     if asked.printed:
         return
     reached = equal_error(histories) if target is None else target
-    Console().print(comparison_table(histories, reached))
+    tables = [comparison_table(histories, reached)]
     if _differ_in_method(runs):
         loss = equal_loss(histories) if asked.loss is None else asked.loss
-        Console().print(spending_table(histories, loss))
+        tables.append(spending_table(histories, loss))
     elif _wait_for_some(runs) and len(histories) > 1:
-        Console().print(loss_table(histories))
+        tables.append(loss_table(histories))
+    for table in tables:
+        asked.show(*table, _shown, several=len(tables) > 1)
 
 
 def _write(asked: Asked, histories: list[History]) -> None:

@@ -342,6 +342,14 @@ def _spectrum(m: int, d: int, q: int) -> NDArray[np.complex128]:
 
 
 @lru_cache(maxsize=16)
+def _of_weight(alone: Cluster) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+    """Weights of columns, with the columns of each, and the workers at which they begin."""
+    first, weight = alone.columns()
+    columns = [(d, np.flatnonzero(weight == d)) for d in alone.weights]
+    return [(d, some, first[some]) for d, some in columns]
+
+
+@lru_cache(maxsize=16)
 def _begin(alone: Cluster) -> list[tuple[int, NDArray[np.int64]]]:
     """Weights of columns, and for each how many columns begin at each worker."""
     first, weight = alone.columns()
@@ -375,14 +383,12 @@ def lacking(
         alike.setdefault(c._replace(first_worker=0, first_partition=0), []).append(c)
     found = np.empty(clusters[-1].first_partition + clusters[-1].k, dtype=np.complex128)
     for kind, members in alike.items():
-        first, weight = kind.columns()
         workers = np.array([c.first_worker for c in members])[:, None] + np.arange(kind.m)
         partitions = np.array([c.first_partition for c in members])[:, None] + np.arange(kind.k)
         transformed: NDArray[Any] = np.fft.fft(of_all[workers])
-        for d in kind.weights:
+        for d, columns, first in _of_weight(kind):
             products = np.fft.ifft(transformed * _spectrum(kind.m, d, kind.q))
-            of_weight = weight == d
-            found[partitions[:, of_weight]] = products[:, first[of_weight]]
+            found[partitions[:, columns]] = products[:, first]
     found -= 1
     return found
 

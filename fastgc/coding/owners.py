@@ -31,8 +31,8 @@ def owners(holders: Sequence[Sequence[int]], ranks: Iterable[int]) -> list[int]:
     whenever partitions are left over. So as many ranks as possible own something. Equal sets of
     ranks give the same owners, in whatever order they are given.
     """
-    there = sorted(set(ranks))
-    able = [[r for r in there if r in each] for each in holders]
+    there = set(ranks)
+    able = [sorted(there.intersection(each)) for each in holders]
     if lost := [j for j, each in enumerate(able) if not each]:
         raise NotDecodableError(f"no rank is left that holds partitions {lost}", 1)
     own: dict[int, set[int]] = {r: set() for r in there}
@@ -48,6 +48,11 @@ def _place_by_path(
     j: int, able: list[list[int]], own: dict[int, set[int]], of: list[int], places: int
 ) -> bool:
     """Give a partition to a rank with a free place, moving others for it; False if none is free."""
+    first = min(able[j], key=lambda r: len(own[r]))
+    if len(own[first]) < places:
+        own[first].add(j)
+        of[j] = first
+        return True
     # By rank: the partition that would move there, and the rank it would leave.
     came_from: dict[int, tuple[int, int]] = {}
     ahead = deque([(j, -1)])

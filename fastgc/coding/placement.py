@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import as_array, check_index
 from .._shown import listed, plural
+from ..errors import warn_caller
 from ..kernels.jitted import PlacedRule, VectorRule
 from ..kernels.rows import DOUBLE
 from .cache import SurvivorMask, VectorFunction
@@ -38,6 +39,7 @@ __all__ = [
     "members_of",
     "placement",
     "survived",
+    "warn_of_machines",
     "what_would_do",
 ]
 
@@ -196,6 +198,55 @@ def what_would_do(members: Mapping[Hashable, Sequence[int]]) -> str:
     if len(members) == 1:
         return "no code does"
     return f"a code that tolerates {max(sizes)} stragglers does in any order"
+
+
+def warn_of_machines(
+    code: object,
+    n: int,
+    machines: Mapping[str, Sequence[int]],
+    enough: Callable[[list[int]], bool],
+    *,
+    what: str = "workers",
+    outage: str = "is lost, the others cannot go on",
+    remedy: str,
+) -> None:
+    """Warn of machines that the others cannot spare, in a sentence.
+
+    Nothing is said of a machine with all workers, or one: its loss is then that of any one; nor of
+    a machine no worker of which can be spared.
+
+    Parameters
+    ----------
+    code : Code
+    n : int
+        Number of workers.
+    machines : mapping
+        Of each name, the workers that are there.
+    enough : callable
+        Whether these workers can go on.
+    what : str
+        What workers are called.
+    outage : str
+        What happens to a machine, and to the others.
+    remedy : str
+        Where the workers are to be dealt out, and the domains.
+    """
+
+    def spared(gone: Iterable[int]) -> bool:
+        left = set(range(n)).difference(gone)
+        return enough(sorted(left))
+
+    needed = [
+        f"{name} ({what} {listed(those)})"
+        for name, those in machines.items()
+        if 1 < len(those) < n and not spared(those) and any(spared([one]) for one in those)
+    ]
+    if needed:
+        warn_caller(
+            f"if {' or '.join(needed)} {outage}: they lack what only these hold of {code!r}. Deal "
+            f"its workers out to the machines{remedy}",
+            UserWarning,
+        )
 
 
 class _Sets(NamedTuple):

@@ -85,11 +85,11 @@ class Dues:
 
     def __init__(self, holders: Sequence[Sequence[int]], deadline: Deadline) -> None:
         self._holders, self._deadline = [list(each) for each in holders], deadline
-        self._others: list[list[int]] = [[] for _ in holders]  # others' shares that each holds
+        self._others: list[set[int]] = [set() for _ in holders]  # others' shares that each holds
         for share, each in enumerate(self._holders):
             for worker in each:
                 if worker != share:
-                    self._others[worker].append(share)
+                    self._others[worker].add(share)
         # All shares but as many as workers may fail: one less than a share has holders.
         self._usual = max(1, len(holders) + 1 - min(map(len, holders)))
         self._recent: deque[float] = deque(maxlen=_RECENT)
@@ -140,6 +140,8 @@ class Dues:
         self._askers: dict[int, list[int]] = {}  # by share, all workers that were asked for it
         self._at: set[int] = set()  # shares that a worker computes whose time is not up
         self._new: list[tuple[int, Share]] = []  # not yet told by `questions`
+        # Late or lost shares that no worker computes in time.
+        self._wanted = set(self._absent) if asks else set()
         self.asked = 0
         self._span = self.seconds
 
@@ -161,20 +163,28 @@ class Dues:
         """Workers that owe an answer."""
         return self._open
 
-    def came(self, worker: int, now: float) -> None:
-        """Note that a worker has sent its own share, even if late: it can be asked from now on."""
+    def came(self, worker: int, now: float) -> bool:
+        """Note that a worker has sent its own share, even if late: it can be asked from now on.
+
+        Returns whether there are `questions`, or `due` is earlier than before.
+        """
         self._own.add(worker)
         self._dead.discard(worker)
         self._have(worker)
+        earlier = False
         if len(self._own) <= self._usual:
             self._pace = now - self._begun
             first = self._deadline == "auto" and not self._recent
             if first and len(self._own) == self._usual:
                 self._span = self._after(self._pace)
-        self._ask_one(worker, now)
+                earlier = True
+        if self._wanted:
+            self._ask_one(worker, now)
+        return earlier or bool(self._new)
 
     def _have(self, share: int) -> None:
         self.missing.discard(share)
+        self._wanted.discard(share)
         for worker in self._askers.pop(share, ()):
             if worker in self._open and self._open[worker].worker == share:
                 self._close(worker)
@@ -182,20 +192,34 @@ class Dues:
     def _close(self, worker: int) -> None:
         what = self._open.pop(worker, None)
         if self._until.pop(worker, None) is not None and what is not None:
-            self._at.discard(what.worker)
+            self._leave(what.worker)
+
+    def _leave(self, share: int) -> None:
+        """Nobody is at this share any more who still has time."""
+        self._at.discard(share)
+        self._want(share)
+
+    def _want(self, share: int) -> None:
+        """Ask for a share if it is late, or lost, and nobody is at it."""
+        gone = self._late or share in self._dead or share in self._absent
+        if self._asks and gone and share in self.missing and share not in self._at:
+            self._wanted.add(share)
 
     def dies(self, worker: int, now: float) -> None:
         """Note that a worker is dead, and ask others for what it owes."""
         self._dead.add(worker)
         self._close(worker)
+        self._want(worker)
         self._ask(now)
 
     def elapse(self, now: float) -> None:
         """Ask for late shares, and ask others beside workers that have not answered in time."""
-        self._late |= now >= self._begun + self._span
+        if not self._late and now >= self._begun + self._span:
+            self._late = True
+            self._wanted = self.missing - self._at if self._asks else set()
         for worker in [i for i, until in self._until.items() if until <= now]:
             del self._until[worker]
-            self._at.discard(self._open[worker].worker)
+            self._leave(self._open[worker].worker)
         self._ask(now)
 
     def answers(self, worker: int, what: object, now: float, *, has: bool) -> int | None:
@@ -223,24 +247,12 @@ class Dues:
         self.asked += len(new)
         return new
 
-    def _wanted(self) -> set[int]:
-        """Return the late or lost shares that no worker is computing in time."""
-        if self.calm or not self._asks:
-            return set()
-        wanted = self.missing if self._late else self.missing & (self._dead | self._absent)
-        return wanted - self._at
-
     def _ask_one(self, worker: int, now: float) -> None:
         """Ask a worker that has just become free, for one share; no other worker is newly free."""
-        if self.calm or not self._asks or worker in self._open:
+        if worker in self._open:
             return
-        for share in self._others[worker]:
-            if (
-                share in self.missing
-                and share not in self._at
-                and (self._late or share in self._dead or share in self._absent)
-                and (worker, share) not in self._before
-            ):
+        for share in sorted(self._wanted & self._others[worker]):
+            if (worker, share) not in self._before:
                 self._put(worker, share, now)
                 return
 
@@ -250,14 +262,15 @@ class Dues:
         self._before.add((worker, share))
         self._askers.setdefault(share, []).append(worker)
         self._at.add(share)
+        self._wanted.discard(share)
         self._new.append((worker, what))
 
     def _ask(self, now: float) -> None:
         """Ask workers that are done for late or lost shares that nobody computes in time."""
-        if not (wanted := self._wanted()):
+        if not self._wanted:
             return
         idle = self._own - self._dead - self._open.keys()
-        left = sorted(wanted)
+        left = sorted(self._wanted)
         while left and idle:  # at most as many shares at a time as there are workers
             some, left = left[: len(idle)], left[len(idle) :]
             able = {}

@@ -88,6 +88,9 @@ class Follower(Protocol):
         """Return the decoding vector of the f messages that came, or None if not prepared."""
 
 
+_MANY = 500  # messages from which on NumPy finds out sooner than Python whether they suffice
+
+
 class Blocks(NamedTuple):
     """Any ``need[b]`` messages of every block b suffice."""
 
@@ -254,6 +257,8 @@ class Tiling(NamedTuple):
         return found
 
     def missing(self, survivors: Numbers) -> int:
+        if survivors.size > _MANY and _joined(self.start[survivors], self.stop[survivors], self.k):
+            return 0
         # The shortest path if messages at hand cost nothing, and any others cost 1.
         price = np.ones(self.start.size, dtype=np.int64)
         price[survivors] = 0
@@ -284,6 +289,19 @@ class Tiling(NamedTuple):
 
     def tally(self) -> Tally:
         return _TilingTally(self.start.tolist(), self.stop.tolist(), self.k)
+
+
+def _joined(start: Numbers, stop: Numbers, k: int) -> bool:
+    """Whether edges connect point 0 and point k: components, each named by its least point."""
+    least = np.arange(k + 1)
+    while least[k]:
+        low, high = np.sort([least[start], least[stop]], axis=0)
+        if (low == high).all():
+            return False
+        np.minimum.at(least, high, low)
+        while ((further := least[least]) != least).any():
+            least = further
+    return True
 
 
 class _TilingTally:

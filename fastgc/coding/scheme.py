@@ -902,6 +902,11 @@ class Scheme(Recorded, ABC):
         return np.flatnonzero(sent)
 
     @cached_property
+    def _one_each(self) -> bool:
+        """Whether each worker sends one message."""
+        return all(count == 1 for count in self.message_counts)
+
+    @cached_property
     def _sender_of(self) -> NDArray[np.int64]:
         """The worker of each message."""
         return np.repeat(np.arange(self.n), self.message_counts)
@@ -915,7 +920,9 @@ class Scheme(Recorded, ABC):
             heard[workers] = True
         else:
             heard[[check_index("worker", worker, self.n) for worker in workers]] = True
-        return np.flatnonzero(np.repeat(heard, self.message_counts))
+        if not self._one_each:
+            heard = np.repeat(heard, self.message_counts)
+        return np.flatnonzero(heard)
 
     # ------------------------------------------------------------------- what follows: rows
 

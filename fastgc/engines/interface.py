@@ -391,6 +391,8 @@ class Transport(Protocol):
     exposed : bool, optional
         Whether workers can still write to a message after they sent it. A round that verifies then
         gets copies. Default: False.
+    hosts : list of str, optional
+        The machine of each worker that has joined, "" for the master's own.
     wanted : int
         Set by the master: the number of further messages of the newest round before which it has
         nothing to do. The transport may hold fewer messages back for a short time.

@@ -7,6 +7,7 @@ import math
 import time
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from .. import kernels
 from .._shown import listed, plural
 from ..codes import Round, SumRound
+from ..coding.placement import members_of, warn_of_machines
 from ..errors import NotDecodableError, WorkerFailedError
 from .interface import Event, Kind, Question, Task, Transport
 from .loop import RoundLoop, Run
@@ -96,6 +98,9 @@ class Master(RoundLoop):
     """
 
     _least_wait = 0.1
+    # Where machines are named: what an outage of one does, and the domains of `Code.placed`.
+    _outage = "is lost, the others cannot go on"
+    _domains = "cluster.hosts, if workers start on the same machines again"
 
     def _start_workers(self) -> None:
         self._starting, self._live = set(self._everyone), set[int]()
@@ -118,6 +123,7 @@ class Master(RoundLoop):
         self._close = weakref.finalize(self, _end, self._round, self.transport)
         try:
             self._await_all()
+            self._warn_of_machines()
         except BaseException:
             self.close()
             raise
@@ -128,6 +134,29 @@ class Master(RoundLoop):
             state += f", lost: workers {listed(self._lost)}"
         rounds = self._number + 1 - self._options.first_round
         return f"<{type(self).__name__} of {self._code!r}: {plural(rounds, 'round')}, {state}>"
+
+    @property
+    def hosts(self) -> list[str]:
+        """The machine of each worker, as it said when it first joined.
+
+        "": the machine of the master. Engines on one machine do not ask.
+        """
+        return list(getattr(self.transport, "hosts", [""] * self._code.n))
+
+    def _warn_of_machines(self) -> None:
+        """Warn of machines that the others cannot spare; with the master's own all is lost."""
+        machines = {str(host): on for host, on in members_of(self.hosts).items() if host}
+        if not machines or self._options.partial != "raise":
+            return
+        code = self._code
+        enough = self._all_held if self._can_ask and code.scheme.spare else code.decodable
+        remedy = f": code.placed({self._domains})"
+        warn_of_machines(code, code.n, machines, enough, outage=self._outage, remedy=remedy)
+
+    def _all_held(self, workers: Sequence[int]) -> bool:
+        """Whether these workers hold the shares of all."""
+        scheme = self._code.scheme
+        return not any(set(workers).isdisjoint(scheme.holders_of(i)) for i in range(scheme.n))
 
     def _open(self, task: Task) -> Transport:
         """Start the workers of a task."""

@@ -138,6 +138,9 @@ class MPICluster(Master):
         self._job = _job(comm)
         super().__init__(code, shards, gradient, size, dtype, options=options, **keywords)
 
+    _outage = "is late, the others wait"  # a rank that dies ends the job
+    _domains = "comm.allgather(MPI.Get_processor_name())[1:]"
+
     def _open(self, task: Task) -> _Ranks:
         return _Ranks(self._job, task)
 
@@ -204,6 +207,8 @@ class _Job:
         Whether the other ranks wait for clusters until they hear that there are no more.
     late : list of _Link
         Links to workers that did not answer when their cluster was closed.
+    hosts : list of str
+        The machine of each worker; "" for the master's.
     """
 
     def __init__(self, comm: MPI.Intracomm) -> None:
@@ -213,6 +218,8 @@ class _Job:
         if here.size > _processors():
             _Pause.spin, _Pause.least = 0.0, _LEAST[comm.rank > 0]
         here.Free()
+        master, *names = self.comm.allgather(_machine())
+        self.hosts = ["" if name == master else name for name in names]
         self.clusters = 0
         self.open = self.dismisses = False
         self.late: list[_Link] = []
@@ -227,6 +234,11 @@ def _dismiss(comm: MPI.Intracomm) -> None:
         pause = _Pause(_GRACE)
         while not MPI.Request.Testall(sends) and pause():
             pass
+
+
+def _machine() -> str:
+    """Name of the machine of this rank."""
+    return MPI.Get_processor_name()
 
 
 def _processors() -> int:
@@ -277,7 +289,7 @@ class _Ranks:
     def __init__(self, job: _Job, task: Task) -> None:
         self.asks = task.asks and MPI.Query_thread() == MPI.THREAD_MULTIPLE
         common, data = packed_for_ranks(task, job.comm.size, "mpiexec -n", job.open)
-        self._job, self._task = job, task
+        self._job, self._task, self.hosts = job, task, job.hosts
         self._buffers = Buffers()
         self._orders: list[Array] = []
         self._nbytes = _LINE + task.parameters * task.dtype.itemsize

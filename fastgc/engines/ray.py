@@ -161,6 +161,7 @@ class _Actors:
         self._further: dict[int, _Call] = {}  # by worker: the call that continues its round
         self._left: list[Event] = []
         self._actors: list[Any] = []
+        self.hosts = [""] * task.code.n
         self._resources = contextlib.ExitStack()
         path = [os.path.abspath(folder) for folder in sys.path]
         this = os.path.abspath(Path(__file__).parents[1] / "__init__.py")
@@ -273,6 +274,7 @@ class _Actors:
         if call.question != _NONE and value is None:
             return Event(Kind.ANSWER, worker, number, call.question)
         if index == _NONE and call.question == _NONE:
+            self.hosts[worker] = "" if value == os.uname().nodename else str(value)
             return Event(Kind.JOINED, worker)
         if not _is_computed(value):
             return Event(Kind.DIED, worker, text=NONSENSE)
@@ -357,8 +359,8 @@ class _Side:
 
     def start(
         self, number: int, common: list[Any], data: list[list[tuple[int, Any]]]
-    ) -> bytes | None:
-        """Get ready; return None, or what went wrong."""
+    ) -> bytes | str:
+        """Get ready; return the name of the machine, or what went wrong."""
         ray = _extras.ray()
         try:
             backend, task = ray.get(common[0])
@@ -371,7 +373,7 @@ class _Side:
             self._worker = Worker(number, task, shards)
         except BaseException:
             return failure(None)
-        return None
+        return os.uname().nodename
 
     def message(
         self, theta: Array, index: int, round: int, delay: float, keeps: bool

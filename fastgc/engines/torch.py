@@ -92,6 +92,9 @@ class TorchCluster(Master):
     ...         report = cluster.step(theta, out=g)
     """
 
+    _outage = "is late, the others wait"  # a rank that dies ends the job
+    _domains = "fastgc.torch.hosts()[1:]"
+
     def _open(self, task: Task) -> _Ranks:
         rank, _ = _place()
         if rank != 0:
@@ -246,6 +249,12 @@ class _Ranks:
         for worker in range(code.n):
             self.restart(worker)
 
+    @property
+    def hosts(self) -> list[str]:
+        own = os.uname().nodename
+        said = ["" if link is None else link.host for link in self._links]
+        return ["" if host == own else host for host in said]
+
     def restart(self, worker: int) -> None:
         self._births[worker] += 1
         start = self._common, self._data[worker]
@@ -317,7 +326,7 @@ class _Link:
         )
         self._task, self._cluster, self._birth, self._start = task, cluster, birth, start
         self._events = events
-        self._pid, self._host = 0, ""
+        self._pid, self.host = 0, ""
         count = int(task.code.scheme.message_counts[worker])
         self._slots = [np.empty(task.message_size, task.message_dtype) for _ in range(count)]
         self._questions: dict[int, Question] = {}  # unanswered questions by number
@@ -345,7 +354,7 @@ class _Link:
 
     def _stop(self) -> bool:
         """Kill the worker's process, if it is on this machine; return whether it is."""
-        here = self._pid > 0 and self._host == os.uname().nodename
+        here = self._pid > 0 and self.host == os.uname().nodename
         if here:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
@@ -426,7 +435,7 @@ class _Link:
         else:
             text = wire.payload(np.empty(nbytes, np.uint8)).tobytes().decode(errors="replace")
             if kind == Kind.JOINED and not self._pid:
-                self._pid, self._host, text = index, text, ""
+                self._pid, self.host, text = index, text, ""
             event = Event(Kind(kind), self.worker, number, text=text)
         self._events.put(event)
         return True

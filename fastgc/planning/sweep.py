@@ -141,6 +141,7 @@ def sweep(
     live: int = 0,
     data: Dataset | None = None,
     model: Model | None = None,
+    progress: Callable[[float, float], object] | None = None,
 ) -> Sweep:
     """Simulate every code for all numbers of workers and stragglers, and all delays.
 
@@ -177,6 +178,9 @@ def sweep(
         Rounds to measure in each cell, with worker processes on this machine. Default: none.
     data, model : optional
         Data and model of these workers. Default: softmax regression of the handwritten digits.
+    progress : callable, optional
+        Called after every few rounds with the part of a cell's simulation that is done, and with
+        the whole.
 
     Returns
     -------
@@ -213,7 +217,7 @@ def sweep(
 
     def found(code: Code, law: DelayModel | None) -> dict[str, Any]:
         seconds = np.divide(work, code.k) if np.any(work) else cost
-        numbers = _simulated(code, law, rounds, sets, how | {"cost": seconds})
+        numbers = _simulated(code, law, rounds, sets, how | {"cost": seconds}, progress)
         return numbers | (_measured(code, law, live, seed, data, model) if live else {})
 
     def run() -> Iterator[Cell]:
@@ -237,12 +241,30 @@ def sweep(
 
 
 def _simulated(
-    code: Code, law: DelayModel | None, rounds: int, sets: int, how: dict[str, Any]
+    code: Code,
+    law: DelayModel | None,
+    rounds: int,
+    sets: int,
+    how: dict[str, Any],
+    progress: Callable[[float, float], object] | None,
 ) -> dict[str, Any]:
     """Return the fields of a cell that simulated rounds give."""
-    run = simulate(code, law, rounds=rounds, **how)
-    heard = [each.received for each in follow(code, law, rounds=min(sets, rounds), **how).rounds]
-    residuals = [code.residual(each) for each in heard]
+    parts = 3  # of the progress: rounds, followed rounds, and what these decode
+
+    def told(part: int) -> Callable[[int, int], object]:
+        if progress is None:
+            return lambda *_: None
+        return lambda done, total: progress(part + done / total, parts)
+
+    sets = min(sets, rounds)
+    run = simulate(code, law, rounds=rounds, progress=told(0), **how)
+    followed = follow(code, law, rounds=sets, progress=told(1), **how).rounds
+    heard = [each.received for each in followed]
+    residuals, errors = [], []
+    for done, each in enumerate(heard, 1):
+        residuals.append(code.residual(each))
+        errors.append(_error(code, each))
+        told(2)(done, sets)
     median, late = run.quantile([0.5, 0.99]).tolist()
     return {
         **_interval("seconds", run.mean, run.standard_error),
@@ -254,7 +276,7 @@ def _simulated(
         "computations": run.mean_computations,
         "residual": math.sqrt(np.mean(np.square(residuals))),
         "largest_residual": max(residuals),
-        "largest_error": max(_error(code, each) for each in heard),
+        "largest_error": max(errors),
         "mean_exists": run.mean_exists,
     }
 

@@ -296,6 +296,7 @@ def follow(
     seed: int = 0,
     interrupted: bool = True,
     processors: ArrayLike | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Followed:
     """Simulate a few rounds as `simulate` does, and return when each message arrived.
 
@@ -306,6 +307,8 @@ def follow(
         processors, of its only method.
     rounds : int
         Number of rounds.
+    progress : callable, optional
+        Call this with the rounds simulated and all rounds, after each.
 
     Raises
     ------
@@ -327,11 +330,18 @@ def follow(
         code, delays, cost, receive, overhead, rounds, seed, interrupted, processors is None
     )
     found: list[FollowedRound] = []
-    run: RoundByRound = MessageByMessage(code, found.append)
+
+    def watch(seen: FollowedRound) -> None:
+        found.append(seen)
+        if progress is not None:
+            progress(len(found), rounds)
+
+    way = ByRule if kernel_rule(code) is not None else MessageByMessage
+    run: RoundByRound = way(code, watch)
     if code.scheme.spare:
-        run = Reacting(code, 0.0, found.append)
+        run = Reacting(code, 0.0, watch)
     if processors is not None:
-        run = SharedProcessors(code, processors, found.append)
+        run = SharedProcessors(code, processors, watch)
     for first, count, drawn in draw(code, delays, work, how.receive, rounds, seed, rounds):
         run(drawn, first, count, np.zeros(code.n), how)
     return Followed(found, tuple(code.scheme.message_counts))
@@ -500,10 +510,14 @@ class _Judge:
         masks = np.zeros((len(self._taken), self._code.scheme.message_count), dtype=np.bool_)
         for mask, survivors in zip(masks, self._taken, strict=True):
             mask[survivors] = True
-        distinct, index = np.unique(np.packbits(masks, axis=1), axis=0, return_inverse=True)
-        sets = np.unpackbits(distinct, axis=1, count=masks.shape[1]).astype(np.bool_)
-        found: NDArray[np.float64] = residual_of_each(self._code.scheme, sets)[index.reshape(-1)]
-        return found
+        # NumPy's unique rows are records with a field for each column, which take it seconds.
+        packed = [row.tobytes() for row in np.packbits(masks, axis=1)]
+        first = {row: at for at, row in reversed(list(enumerate(packed)))}
+        distinct = sorted(first)
+        index = {row: at for at, row in enumerate(distinct)}
+        sets = masks[[first[row] for row in distinct]]
+        found: NDArray[np.float64] = residual_of_each(self._code.scheme, sets)
+        return found[[index[row] for row in packed]]
 
 
 # ----------------------------------------------------------------------------- how late workers are

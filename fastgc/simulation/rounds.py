@@ -360,10 +360,11 @@ class Reacting(RoundByRound):
 
     def _one(self, wait: Array, work: Array, late: Array, how: Conditions) -> Outcome:
         begin = late + wait
-        own, each = begin + work, work / self._loads
-        dues, order = self._dues, np.argsort(own, kind="stable").tolist()
+        own, loads = begin + work, self._loads.tolist()
+        each, order = (work / self._loads).tolist(), np.argsort(own, kind="stable").tolist()
+        dues, receive = self._dues, how.receive
         arrival, n, at, now, asked = own.tolist(), len(order), 0, 0.0, 0
-        free, done = np.zeros(n), 0
+        free, done = [0.0] * len(order), 0
         # Answers to come, a heap: arrival, number of the question, worker, share, begin.
         answers: list[tuple[float, int, int, Any, float]] = []
         begun: list[tuple[int, int, float, float]] = []  # worker, share's owner, begin, seconds
@@ -371,21 +372,26 @@ class Reacting(RoundByRound):
         received: list[int] = []
         times: list[float] = []
         dues.begin(now, asks=True)
-        through = link_times(own[order], how.receive)
+        through = link_times(own[order], receive)
         if dues.in_time(through.tolist()):
             now, at, received, times = float(through[-1]), n, order, through.tolist()
         while dues.missing:
             while answers and answers[0][2] not in dues.awaited:  # no longer of use
                 heappop(answers)
             answer = answers[0][0] if answers else math.inf
-            message = max(now, arrival[order[at]]) + how.receive if at < n else math.inf
+            message = max(now, arrival[order[at]]) + receive if at < n else math.inf
             due = dues.due
             if message <= due and message < answer:
-                now, worker = message, order[at]
-                at += 1
-                received.append(worker)
-                times.append(now)
-                dues.came(worker, now)
+                while True:  # until somebody is to be asked, or something else comes first
+                    now, worker = message, order[at]
+                    at += 1
+                    received.append(worker)
+                    times.append(now)
+                    if dues.came(worker, now) or at == n or not dues.missing:
+                        break
+                    message = max(now, arrival[order[at]]) + receive
+                    if message > due or message >= answer:
+                        break
             elif answer <= due:
                 now, _, worker, what, start = heappop(answers)
                 if (share := dues.answers(worker, what, now, has=True)) is not None:
@@ -396,19 +402,19 @@ class Reacting(RoundByRound):
                 now = due
                 dues.elapse(now)
             for worker, what in dues.questions():
-                start = max(now, float(free[worker]))
-                seconds = float(each[worker] * self._loads[what.worker])
+                start = max(now, free[worker])
+                seconds = each[worker] * loads[what.worker]
                 free[worker] = end = start + (self._request + seconds)
-                heappush(answers, (end + how.receive, asked, worker, what, start))
+                heappush(answers, (end + receive, asked, worker, what, start))
                 begun.append((worker, what.worker, end - seconds, seconds))
                 asked += 1
         for _, share, start, seconds in begun:
             part = (now - start) / seconds if seconds > 0 else float(now >= start)
-            done += math.floor(int(self._loads[share]) * min(max(part, 0.0), 1.0) + 1e-9)
+            done += math.floor(loads[share] * min(max(part, 0.0), 1.0) + 1e-9)
         if not how.interrupted:
             after = now + how.overhead
             finish_messages(own, np.arange(n), after, late)
-            np.maximum(late, free - after, out=late)
+            np.maximum(late, np.array(free) - after, out=late)
         mine = np.zeros(n)
         mine[own <= now] = 1.0
         done += int(computed(now, begin, work, self._loads, mine).sum())

@@ -72,7 +72,9 @@ class WorstCase(NamedTuple):
 
 def messages_without(code: Code, stragglers: ArrayLike) -> Numbers:
     """Numbers of the messages that come when these workers are silent."""
-    return code.scheme.messages_of(np.setdiff1d(np.arange(code.n), stragglers))
+    heard = np.ones(code.n, dtype=np.bool_)
+    heard[np.asarray(stragglers, dtype=np.int64)] = False
+    return code.scheme.messages_of(np.flatnonzero(heard))
 
 
 def worst_survivors(

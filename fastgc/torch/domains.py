@@ -12,7 +12,7 @@ import torch.distributed
 
 from .._arrays import at_least, check_index
 from ..codes import Code
-from ..errors import warn_caller
+from ..coding.placement import warn_of_machines
 from .place import own_rank, own_store, world_size
 
 __all__ = ["hosts", "warn_of_host"]
@@ -83,22 +83,21 @@ def hosts(
 def warn_of_host(code: Code, enough: Callable[[list[int]], bool]) -> None:
     """Warn, on one rank of a machine, that the other machines' ranks cannot go on without it.
 
-    There is no warning for ranks that torchrun did not start, or that are all on one machine, nor
-    for a code that tolerates no loss, or a machine with one rank (any rank's loss is like it).
-    `enough` says whether a list of ranks can go on.
+    There is no warning for ranks that torchrun did not start, nor where `warn_of_machines` gives
+    none. `enough` says whether a list of ranks can go on.
     """
     try:
         names = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE")
         rank, local, here, world = (int(os.environ[name]) for name in names)
     except (KeyError, ValueError):
         return
-    if local or world != code.n or not 1 < here < world or code.stragglers == 0:
+    if local or world != code.n:
         return
-    first, end = rank, rank + here
-    if not enough([other for other in range(world) if not first <= other < end]):
-        warn_caller(
-            f"if this machine is lost, with ranks {first} to {end - 1}, the others cannot go on: "
-            f"they lack what only these hold of {code!r}. Deal its workers out to the machines, on "
-            "all ranks and for the sampler, too: code = code.placed(fastgc.torch.hosts())",
-            UserWarning,
-        )
+    warn_of_machines(
+        code,
+        world,
+        {"this machine": range(rank, rank + here)},
+        enough,
+        what="ranks",
+        remedy=", on all ranks and for the sampler, too: code = code.placed(fastgc.torch.hosts())",
+    )
