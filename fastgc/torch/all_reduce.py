@@ -1025,8 +1025,12 @@ class _Message:
         """
         if hashed is not None:
             for read, mine in self._pieces(of):
-                hashed.add(read)
-                _multiply(read, coefficient, mine)
+                if read.data_ptr() == mine.data_ptr():
+                    hashed.add(read)
+                    _multiply(read, coefficient, mine)
+                else:  # first what reads from memory and writes to it at once
+                    _multiply(read, coefficient, mine)
+                    hashed.add(read)
             return
         for grad, mine in zip(gradients(self._parameters[of]), self._tensors[of], strict=True):
             if grad is None:
