@@ -4,6 +4,7 @@ The model is `tests/membership_model.py`. `Members` is driven here by random sch
 in memory, a clock that a schedule moves, and groups that are lists of what their members gave.
 """
 
+import contextlib
 import errno
 import importlib.util
 import itertools
@@ -396,6 +397,61 @@ def test_a_group_is_let_go_while_gloo_closes_its_sockets(monkeypatch):
         patch.setattr(threading.Thread, "start", no_more_threads)
         del group
     assert closed.is_set()
+
+
+def connections(count):
+    """As many, and the other ends of them."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ends = [socket.create_connection(server.getsockname()) for _ in range(count)]
+        others = [server.accept()[0] for _ in range(count)]
+    return ends, others
+
+
+def identity(each):
+    return each.fileno(), os.fstat(each.fileno()).st_ino
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_who_waits_in_a_group_that_is_let_go_hears_of_it(monkeypatch, more):
+    """At once, also while gloo still closes other sockets; not what may be of somebody else."""
+
+    class Made:
+        _Options = SimpleNamespace
+        create_device = staticmethod(lambda hostname: hostname)
+
+        def __init__(self, *_):
+            pass
+
+    monkeypatch.setattr(groups, "dist", SimpleNamespace(ProcessGroupGloo=Made))
+    ends, others = connections(2 + more)
+    with contextlib.ExitStack() as opened:
+        for each in ends + others:
+            opened.enter_context(each)
+        listener = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
+        pair = [opened.enter_context(each) for each in socket.socketpair()]
+        group = groups.Group(None, 0, 3, "", 1.0)
+        group.note(map(identity, [*ends, listener, *pair]))
+        del group
+        for other in others:
+            other.setblocking(False)
+            if more:
+                with pytest.raises(BlockingIOError):
+                    other.recv(1)
+            else:
+                assert other.recv(1) == b""
+
+
+def test_the_number_of_a_socket_that_was_closed_is_not_taken_for_it():
+    with socket.socket() as old:
+        was = identity(old)
+        assert was in groups.sockets_open()
+        with groups.handle_of(was) as same:
+            assert os.fstat(same.fileno()).st_ino == was[1]
+    with socket.socket() as new:
+        assert new.fileno() == was[0]
+        assert groups.handle_of(was) is None
+        assert was not in groups.sockets_open()
+    assert groups.handle_of(was) is None
 
 
 def no_more_threads(thread):

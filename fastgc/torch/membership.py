@@ -25,7 +25,6 @@ import math
 import os
 import selectors
 import socket
-import stat
 import threading
 import time
 import weakref
@@ -51,7 +50,7 @@ from .agreement import (
     Wait,
     decide,
 )
-from .groups import Group
+from .groups import Group, Socket, handle_of, sockets_open
 
 __all__ = ["BrokenGroupError", "Members", "View"]
 
@@ -433,15 +432,18 @@ class Members:
         def build() -> None:
             # For each wait of gloo's, which tries five times to reach one that does not answer.
             seconds = min(_BUILD, self.deadline / 3)
-            before = _sockets_open()
+            before = sockets_open()
             try:
                 store = self._board.lend(seconds)
+                before = sockets_open()  # of which a new connection to the store is none
                 apart = dist.PrefixStore(f"group/{record.epoch}", store)
                 group = Group(apart, lives.index(life), len(lives), lines.host, seconds)
                 self._board.give_back(store)
             except Exception:  # a member died, or does not answer
                 group = None
-            lines.hold(_sockets_open() - before)
+            lines.hold(opened := sockets_open() - before)
+            if group is not None:
+                group.note(opened)
             with self._changed:
                 if not self._over.is_set():
                     self._made = (record.epoch, group)
@@ -596,18 +598,18 @@ class _Lines:
         self._dead: dict[Life, float] = {}
         self._refused: dict[Life, float] = {}  # who is not there, or behind a wall; since when
         self._cut: dict[Life, str] = {}  # whom this rank cannot reach, and why
-        self._of_groups: set[_Socket] = set()
+        self._of_groups: set[Socket] = set()
         _all_lines.add(self)
 
-    def hold(self, opened: set[_Socket]) -> None:
+    def hold(self, opened: set[Socket]) -> None:
         """Take note of a group's sockets: of those that were opened while it was made."""
         hosts = {self.host, *(host for host, *_ in self._addresses.values())}
-        self._of_groups &= _sockets_open()
-        self._of_groups |= {each for each in opened if _leads_to(each[0], hosts)}
+        self._of_groups &= sockets_open()
+        self._of_groups |= {each for each in opened if _leads_to(each, hosts)}
 
     def let_go(self) -> None:
         """In a fork: hold nothing by which others would take the rank for alive."""
-        held = self._of_groups & _sockets_open()
+        held = self._of_groups & sockets_open()
         own = [self._listener, self._ear, *self._sockets.values()]
         null = os.open(os.devnull, os.O_RDWR)
         # Their numbers stay in use: whoever knows them closes them once more.
@@ -796,7 +798,6 @@ class _Lines:
 
 _NO_FILES = {os.strerror(errno.EMFILE), os.strerror(errno.ENFILE)}
 _Address = tuple[str, int, int]  # a host, and its ports for connections and datagrams
-_Socket = tuple[int, int]  # its number, and that of its inode, which no later one has
 
 _all_lines: weakref.WeakSet[_Lines] = weakref.WeakSet()
 
@@ -810,30 +811,18 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_let_go)
 
 
-def _sockets_open() -> set[_Socket]:
-    """Sockets of this process; none where that cannot be told."""
-    found = set()
-    with contextlib.suppress(OSError):
-        for name in os.listdir("/dev/fd"):
-            with contextlib.suppress(OSError):
-                status = os.fstat(int(name))
-                if stat.S_ISSOCK(status.st_mode):
-                    found.add((int(name), status.st_ino))
-    return found
-
-
-def _leads_to(fd: int, hosts: set[str]) -> bool:
+def _leads_to(each: Socket, hosts: set[str]) -> bool:
     """Whether a socket is connected to one of these hosts, or listens for them."""
-    try:
-        with socket.socket(fileno=os.dup(fd)) as copy:
-            if copy.family not in (socket.AF_INET, socket.AF_INET6):
-                return False
-            try:
-                return copy.getpeername()[0] in hosts
-            except OSError:  # not connected
-                return copy.getsockname()[0] in hosts
-    except OSError:
+    found = handle_of(each)
+    if found is None:
         return False
+    with found:
+        if found.family not in (socket.AF_INET, socket.AF_INET6):
+            return False
+        try:
+            return found.getpeername()[0] in hosts
+        except OSError:  # not connected
+            return found.getsockname()[0] in hosts
 
 
 def _port_of(bound: socket.socket) -> int:
