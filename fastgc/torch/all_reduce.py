@@ -62,7 +62,7 @@ _TRIED_EVERY = 1000  # steps
 # Who is late in a step: a factor of a quantile of what steps took, once there were so many.
 _DEADLINE, _SHORTEST, _FACTOR, _QUANTILE, _STEPS = 60.0, 1.0, 10.0, 0.95, 20
 _POLL = 0.005  # seconds between looks at who is there
-_PIECE = 1 << 19  # numbers of gradients that are hashed at once, and multiplied in the caches
+_PIECE = 1 << 17  # numbers of gradients that are multiplied, and hashed while in the caches
 _SUMS = 8  # further sums that a message has room for
 # What is to be done where ranks differ.
 _START = (
@@ -1035,13 +1035,13 @@ class _Message:
         The gradients themselves are hashed, if that is wanted, while they are in the caches.
         """
         if hashed is not None:
-            for read, mine in self._pieces(of):
-                if read.data_ptr() == mine.data_ptr():
+            for read, mine in self._vectors(of):
+                if read is mine:
                     hashed.add(read)
                     _multiply(read, coefficient, mine)
-                else:  # first what reads from memory and writes to it at once
-                    _multiply(read, coefficient, mine)
-                    hashed.add(read)
+                else:
+                    for part in hashed.parts(read, _PIECE):
+                        _multiply(read[part], coefficient, mine[part])
             return
         for grad, mine in zip(gradients(self._parameters[of]), self._tensors[of], strict=True):
             if grad is None:
@@ -1056,8 +1056,8 @@ class _Message:
         first, last, _ = of.indices(len(self._parameters))
         return self.gradient[self._ends[first] : self._ends[last]]
 
-    def _pieces(self, of: slice) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Gradients, flat, and where they go: in pieces that fit into a cache.
+    def _vectors(self, of: slice) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Gradients, flat, and where they go.
 
         Small ones are copied there together, since each call of PyTorch takes a few microseconds.
         """
@@ -1071,11 +1071,7 @@ class _Message:
             mine = self._region(some)
             found = zip(gradients(self._parameters[some]), self._tensors[some], strict=True)
             flat = [_vector(grad, like.numel(), like.dtype) for grad, like in found]
-            read = flat[0] if len(flat) == 1 else torch.cat(flat, out=mine)
-            if len(mine) <= _PIECE:
-                yield read, mine
-            else:
-                yield from zip(torch.split(read, _PIECE), torch.split(mine, _PIECE), strict=True)
+            yield flat[0] if len(flat) == 1 else torch.cat(flat, out=mine), mine
 
     @torch.no_grad()
     def give(self, into: Mapping[torch.Tensor, torch.Tensor] = MappingProxyType({})) -> None:
