@@ -521,6 +521,7 @@ def test_who_answers_behind_a_wall_is_not_dead(monkeypatch):
         assert mine.dead([b], 4) == frozenset()
         mine.watch({b}, lambda life: theirs.address)
         assert mine.dead([b], 4) == frozenset()
+        assert mine.cut_off(2, [], True) == (b,)  # before it answers, too
         assert mine.cut_off(2, [b], True) == (b,)
         monkeypatch.undo()
         mine.watch({b}, lambda life: theirs.address)

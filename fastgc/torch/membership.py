@@ -690,6 +690,9 @@ class _Lines:
     def cut_off(self, count: int, answers: Collection[Life], grouped: bool) -> tuple[Life, ...]:
         """Whom this rank cannot reach: all, if it has no file descriptors for a group.
 
+        Who refuses connections is among them before it answers: whoever hears both answers then
+        knows. If it is dead, it gives none, and that it is among them changes nothing.
+
         A lack of them is remembered until this rank is `grouped`: making a group may have failed
         for it, and freed them.
         """
@@ -707,7 +710,7 @@ class _Lines:
             except OSError as error:
                 for life in others:
                     self._cut.setdefault(life, error.strerror or str(error))
-        return tuple(sorted(set(self._cut) - set(self._dead)))
+        return tuple(sorted(set(self._cut).union(self._refused) - set(self._dead)))
 
     @property
     def lacks_files(self) -> bool:
