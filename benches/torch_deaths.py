@@ -231,6 +231,7 @@ def struck_run(width, way, stragglers, deaths):
     while any(process.exitcode != 0 for process in processes):
         for rank, process in enumerate(processes):
             if process.exitcode == -signal.SIGKILL:
+                time.sleep(LATE)  # to start a process would take the others' cores
                 processes[rank] = start(rank)
         time.sleep(0.01)
     return [found.get() for _ in range(found.qsize())]
