@@ -1,11 +1,10 @@
 """Views: sets of ranks that take part, each with a process group that they share.
 
 `agreement` decides who does. A thread of each rank looks at the store and at the other ranks'
-sockets, and carries out what `agreement.decide` says; another one builds groups. Whoever has
-written to the store calls the others by an empty datagram, so that they look at once; where it is
-lost, they look a little later. So a rank answers
+sockets, and carries out what `agreement.decide` says; another one builds groups. So a rank answers
 also while its main thread computes, or while a group is built in vain. When a main thread wants to
-all-reduce, it finds the group ready. No step uses the store.
+all-reduce, it finds the group ready. No step uses the store. Whoever has written to it calls the
+others by an empty datagram, so that they look at once, or a little later where that is lost.
 
 How a rank knows that another is gone: each listens, and every other holds an idle connection to it.
 The kernel keeps it open while a process is stopped or holds the GIL, and closes it when the process
