@@ -397,6 +397,13 @@ def test_a_group_is_let_go_while_gloo_closes_its_sockets(monkeypatch):
         patch.setattr(threading.Thread, "start", no_more_threads)
         del group
     assert closed.is_set()
+    group = groups.Group("store", 1, 3, "host", 1.0)
+    closed.clear()
+    with monkeypatch.context() as patch:  # the interpreter ends
+        ended = threading.Thread()
+        patch.setattr(threading, "main_thread", lambda: ended)
+        del group
+        assert closed.is_set()
 
 
 def connections(count):

@@ -90,11 +90,13 @@ class Group:
             if (found := handle_of(each)) is not None:
                 with found, contextlib.suppress(OSError):  # the other one has closed it
                     found.shutdown(socket.SHUT_RDWR)
-        try:
-            # Not a daemon: the interpreter may not end while gloo closes sockets.
-            threading.Thread(target=held.clear, name="fastgc-closes", daemon=False).start()
-        except RuntimeError:  # no more threads can be started
-            held.clear()
+        # The interpreter may not end while gloo closes sockets. So it waits for this thread, no
+        # daemon; and where it waits for threads no more, none is started.
+        if threading.main_thread().is_alive():
+            with contextlib.suppress(RuntimeError):  # no more threads can be started
+                threading.Thread(target=held.clear, name="fastgc-closes", daemon=False).start()
+                return
+        held.clear()
 
 
 def sockets_open() -> set[Socket]:
