@@ -218,7 +218,8 @@ SECTIONS = (
         "python benches/torch_deaths.py",
         "Six ranks of one thread each; `--steps 1000 --deaths 100` takes minutes. Deaths come one "
         "at a time, two at once, and a second one while the others regroup. Errors are relative to "
-        "the gradient of the whole batch.",
+        "the gradient of the whole batch. The time to the new sum begins when the process is "
+        "killed: the kernel takes 20 ms of it before it closes the sockets, by which others know.",
     ),
     Section(
         "Audits of ranks, and ranks that err",

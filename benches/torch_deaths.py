@@ -10,7 +10,8 @@ that the code tolerates.
 
 With faults, random ranks are killed at random instants: one, two at once, or a second one while the
 others regroup. New ranks replace them. All steps of all ranks are compared to the whole batch's
-gradient.
+gradient. Most ranks compute at such an instant, and find the new group ready. So ranks also die
+while all others wait for them in the sum, which shows the whole time until there is a new sum.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ SAMPLES = 1200
 SLEEP = 0.3  # seconds that a rank sleeps in a step, as if it were a machine
 PAUSE = 0.15  # the same in runs with faults, so that new ranks start in time
 REGROUPING = 0.02  # seconds after a death, when the others regroup
+APART = 12  # steps from one death in the sum to the next
+LATE = 0.2  # seconds by which a rank that dies in the sum is later than the others
 
 
 def network(width):
@@ -83,17 +86,22 @@ def ddp(rank, port, width, steps, sleep, found):
     dist.destroy_process_group()
 
 
-def coded(rank, port, width, steps, sleep, way, stragglers, truth, found):
-    """Run a rank; with `truth`, compare its gradients to those of the whole batch."""
+def coded(rank, port, width, steps, sleep, way, stragglers, truth, found, dies=False):
+    """Run a rank; with `truth`, compare its gradients to those of the whole batch.
+
+    With `dies`, one rank after the other dies while the others wait for it in the sum.
+    """
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
     module, data = network(width), samples()
     code = fastgc.BinaryCode(RANKS, stragglers=stragglers)
     optimizer, batch = optimizer_of(module), batch_of(way, stragglers)
-    recompute = lambda lost: work(module, data[lost], batch, sleep)  # noqa: E731
+    compute = lambda samples: work(module, data[samples], batch, sleep)  # noqa: E731
+    # How long others' samples take is not of interest where ranks wait for a death.
+    recompute = (lambda lost: work(module, data[lost], batch, 0)) if dies else compute
     sampler = CodedSampler(data, code, batch, rank)
     everything = CodedSampler(data, fastgc.Uncoded(1), batch, 0)
-    times, errors = [], []
+    times, errors, waited = [], [], []
     options = {"redundancy": way, "recompute": recompute if way == "reactive" else None}
     try:
         all_reduce = CodedAllReduce(
@@ -107,10 +115,18 @@ def coded(rank, port, width, steps, sleep, way, stragglers, truth, found):
             for own in sampler:
                 begin = time.perf_counter()
                 optimizer.zero_grad()
-                recompute(own)
+                compute(own)
                 if rank == 0 or not truth:
                     store.set("step", str(all_reduce.step))
+                number, rest = divmod(all_reduce.step, APART)
+                struck = dies and number and not rest and not store.check([f"died/{number}"])
+                if struck and rank == 1 + number % (RANKS - 1):
+                    time.sleep(LATE)
+                    store.set(f"died/{number}", str(time.monotonic()))
+                    os.kill(os.getpid(), signal.SIGKILL)
                 all_reduce()
+                if struck:
+                    waited.append(time.monotonic() - float(store.get(f"died/{number}")))
                 if truth:
                     everything.step = all_reduce.step - 1
                     whole = loss(module, data[next(iter(everything))]) / batch
@@ -124,7 +140,7 @@ def coded(rank, port, width, steps, sleep, way, stragglers, truth, found):
     regroups = [(c.step, len(c.ranks), c.seconds) for c in all_reduce.changes[1:]]
     theta = flat(module.parameters()).double()
     sums = float(theta.sum()), float((theta * theta).sum())
-    found.put((rank, all_reduce.step, times, max(errors, default=0.0), regroups, sums))
+    found.put((rank, all_reduce.step, times, max(errors, default=0.0), regroups, sums, waited))
 
 
 def batch_of(way, stragglers):
@@ -199,12 +215,34 @@ def coded_run(width, steps, sleep, way, stragglers, deaths=0):
     return [found.get() for _ in range(found.qsize())], killed
 
 
+def struck_run(width, way, stragglers, deaths):
+    """What ranks tell of deaths for which they waited in the sum."""
+    context, steps = starter(), APART * (deaths + 1)
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    found = context.Manager().Queue()
+
+    def start(rank):
+        what = (rank, store.port, width, steps, PAUSE, way, stragglers, False, found, True)
+        process = context.Process(target=coded, args=what)
+        process.start()
+        return process
+
+    processes = [start(rank) for rank in range(RANKS)]
+    while any(process.exitcode != 0 for process in processes):
+        for rank, process in enumerate(processes):
+            if process.exitcode == -signal.SIGKILL:
+                time.sleep(LATE)  # to start a process would take the others' cores
+                processes[rank] = start(rank)
+        time.sleep(0.01)
+    return [found.get() for _ in range(found.qsize())]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a small module, few steps")
-    parser.add_argument("--runs", type=int, default=3, help="of each contestant without faults")
+    parser.add_argument("--runs", type=int, default=3, help="without faults; 0: none")
     parser.add_argument("--steps", type=int, default=300, help="with faults")
-    parser.add_argument("--deaths", type=int, default=20)
+    parser.add_argument("--deaths", type=int, default=20, help="0: no faults")
     parser.add_argument("--width", type=int, default=3000, help="of layers; 3000: 9.8M parameters")
     parser.add_argument("--small", type=int, default=400, help="of layers, with faults")
     given = parser.parse_args()
@@ -220,7 +258,7 @@ def main():
     torch.set_num_threads(1)
     parameters = sum(p.numel() for p in network(width).parameters())
     size = f"{parameters / 1e6:.1f}M parameters"
-    for sleep in (0.0, 0.1 * SLEEP if given.quick else SLEEP):
+    for sleep in (0.0, 0.1 * SLEEP if given.quick else SLEEP) if runs else ():
         times = {"DDP": []} | {way: [] for way in WAYS}
         for _ in range(runs):
             times["DDP"] += ddp_times(width, 15, sleep)[3:]
@@ -232,6 +270,11 @@ def main():
         head = ["redundancy", "batch", "median, ms", "p90, ms", "of DDP's"]
         rows = [timed(way, each, times["DDP"]) for way, each in times.items()]
         print(markdown_table(title, head, rows), flush=True)
+    if not deaths:
+        return
+    rows = [struck(small, *way, min(deaths, 10)) for way in DEADLY]
+    head = ["redundancy", "killed", "regroup, ms", "to the new sum", "longest"]
+    print(markdown_table("Deaths that all others wait for.", head, rows), flush=True)
     rows = [faults(small, steps, *way, deaths) for way in DEADLY]
     head = ["redundancy", "killed", "steps", "lost", "largest error of a step", "regroup, ms"]
     head += ["longest", "group of one who joins, ms", "ranks at the end, copies the same"]
@@ -249,6 +292,17 @@ def timed(way, times, others):
         f"{1e3 * last:.1f}",
         f"{median / statistics.median(others):.2f}",
     ]
+
+
+def struck(width, way, stragglers, deaths):
+    """A row of how long ranks waited for a new sum after another one's end."""
+    results = struck_run(width, way, stragglers, deaths)
+    lost = [seconds for r in results for _, ranks, seconds in r[4] if ranks < RANKS]
+    waited = [seconds for r in results for seconds in r[6]]
+    ms = (
+        f"{1e3 * t:.0f}" for t in (statistics.median(lost), statistics.median(waited), max(waited))
+    )
+    return [f"{way}, s = {stragglers}", str(deaths), *ms]
 
 
 def faults(width, steps, way, stragglers, deaths):

@@ -4,6 +4,7 @@ The model is `tests/membership_model.py`. Here random schedules drive `Members`,
 memory, a clock that a schedule moves, and groups that are lists of what their members gave.
 """
 
+import contextlib
 import errno
 import importlib.util
 import itertools
@@ -12,6 +13,7 @@ import os
 import random
 import resource
 import socket
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +23,7 @@ from strength import much
 
 torch = pytest.importorskip("torch")
 from fastgc import FinishedError, LeftOutError  # noqa: E402
-from fastgc.torch import agreement, membership  # noqa: E402
+from fastgc.torch import agreement, groups, membership  # noqa: E402
 from fastgc.torch.agreement import Answer, End, Life, Own, Record, Seen, decide  # noqa: E402
 from fastgc.torch.membership import BrokenGroupError, Members  # noqa: E402
 
@@ -292,6 +294,226 @@ def test_a_connection_that_breaks_is_no_death():
             each.close()
 
 
+def waits(lines):
+    """A thread in which they wait for something to look at; it ends when they are called."""
+    thread = threading.Thread(target=lines.wait, args=(60.0,), daemon=True)
+    thread.start()
+    return thread
+
+
+def test_who_is_called_looks_at_once():
+    lines = lines_between(3)
+    (a, mine), (b, theirs), (c, third) = lines.items()
+    try:
+        for end in (
+            lambda: mine.call([b]),
+            lambda: mine.call([a, c, b]),  # itself has no need to be
+            mine.call,
+            theirs.wake,
+            lambda: (theirs.wake(), theirs.wake(), mine.call()),
+        ):
+            waiting = waits(theirs)
+            end()
+            waiting.join(30.0)
+            assert not waiting.is_alive()
+            theirs.wait(0.001)  # other calls are over with that
+            assert not theirs._selector.select(0)
+        waiting = waits(mine)
+        third.call([b])  # and no one else
+        third.close()  # by a death, too
+        waiting.join(30.0)
+        assert not waiting.is_alive()
+        assert mine.dead() == {c}
+        theirs.close()
+        theirs.wake()  # late, by a main thread
+        mine.call()
+    finally:
+        for each in lines.values():
+            each.close()
+
+
+def test_what_called_while_a_rank_looked_is_not_forgotten():
+    """It looks for deaths twice in a look, and reads the store in between."""
+    lines = lines_between(2)
+    (_, mine), (b, theirs) = lines.items()
+    try:
+        mine.call([b])
+        until(lambda: theirs._selector.select(0))
+        theirs.dead()
+        waiting = waits(theirs)
+        waiting.join(30.0)
+        assert not waiting.is_alive()
+    finally:
+        for each in lines.values():
+            each.close()
+
+
+def test_a_connection_that_is_refused_calls_nobody():
+    """The next look connects again, and is refused: it would never end."""
+    lines = lines_between(2)
+    mine, b = lines[Life(0, 1)], Life(1, 1)
+    try:
+        mine._drop(b)
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            mine.watch({b}, lambda life: ("127.0.0.1", unused.getsockname()[1], 0))
+            waiting = waits(mine)
+            until(lambda: b in mine._refused)
+        waiting.join(0.02)
+        assert waiting.is_alive()
+        mine.wake()
+        waiting.join(30.0)
+        assert not waiting.is_alive()
+    finally:
+        for each in lines.values():
+            each.close()
+
+
+def test_a_group_is_let_go_while_gloo_closes_its_sockets(monkeypatch):
+    """It takes 10 ms for each peer, in which the rank is to say who is left."""
+    may_close, closed = threading.Event(), threading.Event()
+
+    class Slow:
+        _Options = SimpleNamespace
+        create_device = staticmethod(lambda hostname: hostname)
+
+        def __init__(self, store, rank, size, options):
+            assert (store, rank, size) == ("store", 1, 3)
+            assert options._devices == ["host"]
+
+        def __del__(self):
+            assert may_close.wait(30.0)
+            closed.set()
+
+    monkeypatch.setattr(groups, "dist", SimpleNamespace(ProcessGroupGloo=Slow))
+    group = groups.Group("store", 1, 3, "host", 1.0)
+    del group
+    assert not closed.is_set()
+    may_close.set()
+    assert closed.wait(30.0)
+    group = groups.Group("store", 1, 3, "host", 1.0)
+    closed.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_more_threads)
+        del group
+    assert closed.is_set()
+    group = groups.Group("store", 1, 3, "host", 1.0)
+    closed.clear()
+    with monkeypatch.context() as patch:  # the interpreter ends
+        ended = threading.Thread()
+        patch.setattr(threading, "main_thread", lambda: ended)
+        del group
+        assert closed.is_set()
+
+
+def connections(count):
+    """As many, and the other ends of them."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ends = [socket.create_connection(server.getsockname()) for _ in range(count)]
+        others = [server.accept()[0] for _ in range(count)]
+    return ends, others
+
+
+def identity(each):
+    return each.fileno(), os.fstat(each.fileno()).st_ino
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_who_waits_in_a_group_that_is_let_go_hears_of_it(monkeypatch, more):
+    """At once, also while gloo still closes other sockets; not what may be of somebody else."""
+
+    class Made:
+        _Options = SimpleNamespace
+        create_device = staticmethod(lambda hostname: hostname)
+
+        def __init__(self, *_):
+            pass
+
+    monkeypatch.setattr(groups, "dist", SimpleNamespace(ProcessGroupGloo=Made))
+    ends, others = connections(2 + more)
+    with contextlib.ExitStack() as opened:
+        for each in ends + others:
+            opened.enter_context(each)
+        listener = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
+        pair = [opened.enter_context(each) for each in socket.socketpair()]
+        group = groups.Group(None, 0, 3, "", 1.0)
+        group.note(map(identity, [*ends, listener, *pair]))
+        del group
+        for other in others:
+            other.setblocking(False)
+            if more:
+                with pytest.raises(BlockingIOError):
+                    other.recv(1)
+            else:
+                assert other.recv(1) == b""
+
+
+def test_the_number_of_a_socket_that_was_closed_is_not_taken_for_it():
+    with socket.socket() as old:
+        was = identity(old)
+        assert was in groups.sockets_open()
+        with groups.handle_of(was) as same:
+            assert os.fstat(same.fileno()).st_ino == was[1]
+    with socket.socket() as new:
+        assert new.fileno() == was[0]
+        assert groups.handle_of(was) is None
+        assert was not in groups.sockets_open()
+    assert groups.handle_of(was) is None
+
+
+def no_more_threads(thread):
+    raise RuntimeError("can't start new thread")
+
+
+def test_one_connection_to_the_store_builds_group_after_group():
+    """The server of a TCPStore may ask a name server about each."""
+
+    class Cloned(Store):
+        clones = 0
+
+        def clone(self):
+            self.clones += 1
+            return Cloned()
+
+        def set_timeout(self, seconds):
+            pass
+
+    store = Cloned()
+    board = membership._Board(store)
+    first = board.lend(1.0)
+    board.give_back(first)
+    assert board.lend(1.0) is first
+    assert store.clones == 1
+    assert board.lend(1.0) is not first  # by which another one is still being built, or failed
+    assert store.clones == 2
+
+
+def test_what_ranks_wrote_is_read():
+    """Also where only some have, and after the record was replaced."""
+    store = Store()
+    boards = [membership._Board(store) for _ in range(3)]
+    lives = [board.start(r, ("", 1, 2)) for r, board in enumerate(boards[:2])]
+    assert lives == [Life(0, 1), Life(1, 1)]
+    assert boards[2].newest(3) == boards[0].newest(3) == (1, 1, 0)
+    assert boards[1].record() is None
+    said = Answer(True, False, True, (lives[1],))
+    boards[0].answer(0, lives[0], said)
+    for board in boards:
+        assert board.answers(0, lives) == {lives[0]: said}
+    boards[1].answer(0, lives[1], Answer())
+    boards[0].answer(0, lives[0], Answer())  # another one
+    assert boards[2].answers(0, lives) == dict.fromkeys(lives, Answer())
+    boards[0].replace(None, Record(1, tuple(lives)))
+    boards[1].replace(None, Record(1, ()))
+    assert boards[1].record() == boards[2].record() == Record(1, tuple(lives))
+    assert boards[2].answers(1, lives) == {}
+    assert boards[2].start(2, ("", 3, 4)) == Life(2, 1)
+    assert boards[2].start(2, ("", 3, 4)) == Life(2, 2)
+    assert boards[1].newest(3) == (1, 1, 2)
+    assert boards[1].address(Life(2, 2)) == ("", 3, 4)
+    assert boards[1].address(Life(1, 7)) is None
+
+
 def test_who_answers_behind_a_wall_is_not_dead(monkeypatch):
     """Its connections are closed and refused: it cannot be in a group, but it lives."""
     lines = lines_between(2)
@@ -306,6 +528,7 @@ def test_who_answers_behind_a_wall_is_not_dead(monkeypatch):
         assert mine.dead([b], 4) == frozenset()
         mine.watch({b}, lambda life: theirs.address)
         assert mine.dead([b], 4) == frozenset()
+        assert mine.cut_off(2, [], True) == (b,)  # before it answers, too
         assert mine.cut_off(2, [b], True) == (b,)
         monkeypatch.undo()
         mine.watch({b}, lambda life: theirs.address)
@@ -328,6 +551,9 @@ class Store:
     def get(self, key):
         return self.found[key]
 
+    def multi_get(self, keys):
+        return [self.found[key] for key in keys]
+
     def check(self, keys):
         return all(key in self.found for key in keys)
 
@@ -348,7 +574,7 @@ class NotYet(Exception):
 class Lines:
     """Connections: which lives exist, and which pairs of ranks cannot reach each other."""
 
-    host, address, lacks_files = "", ("", 0), False
+    host, address, lacks_files = "", ("", 0, 0), False
 
     def __init__(self, world, rank):
         self.world, self.rank, self.lives = world, rank, set()
@@ -374,6 +600,12 @@ class Lines:
 
     def report(self):
         return ""
+
+    def wake(self):
+        pass
+
+    def call(self, lives=()):
+        pass
 
     def close(self):
         pass

@@ -392,6 +392,10 @@ def test_fingerprints_are_sums_of_products_with_keys(sizes):
         octets = [x.view(torch.uint8).numpy().tobytes() for x in vectors]
         assert bits(vectors, (3, 4)) == folded(octets, (3, 4))
         assert bits(vectors, (3, 5)) != bits(vectors, (3, 4)) or not sum(sizes)
+        cut = Fingerprint((3, 4))  # in parts
+        for x in vectors:
+            assert sum(len(x[part]) for part in cut.parts(x, 1 << 14)) == len(x)
+        assert cut.value() == bits(vectors, (3, 4))
         # The place in memory does not matter.
         shifted = [torch.cat([x[:1], x])[1:] for x in vectors]
         assert bits(shifted, (3, 4)) == bits(vectors, (3, 4))

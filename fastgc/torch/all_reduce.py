@@ -63,7 +63,7 @@ _TRIED_EVERY = 1000  # steps
 # seconds. Until there are _STEPS times, it is late after _DEADLINE seconds.
 _DEADLINE, _SHORTEST, _FACTOR, _QUANTILE, _STEPS = 60.0, 1.0, 10.0, 0.95, 20
 _POLL = 0.005  # seconds between looks at the view
-_PIECE = 1 << 19  # numbers: a piece that is hashed and then multiplied while it is in the caches
+_PIECE = 1 << 17  # numbers: a piece that is multiplied, and then hashed while it is in the caches
 _SUMS = 8  # further sums that fit into a message
 # Advice that follows the error, for each thing in which ranks may differ.
 _START = (
@@ -420,6 +420,8 @@ class CodedAllReduce:
 
     def _join(self) -> None:
         self._fresh, self._aligned, self._compared, self._tried = True, 0, 0, False
+        # In which view ranks have told what `_of_sampler` says, and what that was.
+        self._told_before: tuple[int, list[list[int]]] = -1, []
         if self._sampler is not None and self._position is not None:
             self.step = self._sampler.step // self._accumulate
             self._position.begin(self._sampler.step)
@@ -560,7 +562,7 @@ class CodedAllReduce:
             self._sum_once(view, self._reactive)
             return
         if self._sampler is not None and view.number != self._compared:
-            self._compare_samplers(view, self._sampler)
+            self._compare_samplers(view)
             self._compared = view.number
         audit = self._audit if self._audit is not None and self._audit.due(self.step) else None
         self._sum_of(view, view.ranks, sums, audit)
@@ -629,7 +631,7 @@ class CodedAllReduce:
                 audit = self._audit
         drawn = int.from_bytes(os.urandom(4), "little")
         more = () if audit is None else (fingerprint(self._parameters), drawn)
-        had, more_of_all = self._compare_samplers(view, reactive.sampler, reactive.done, more)
+        had, more_of_all = self._compare_samplers(view, more)
         shares = reactive.take_over(view.ranks, had)
         self._compared = view.number
         self._take_once(view, reactive)
@@ -768,25 +770,31 @@ class CodedAllReduce:
         raise CorruptMessageError(f"{why}; the others go on without it", (self.rank,))
 
     def _compare_samplers(
-        self,
-        view: View,
-        sampler: CodedSampler,
-        done: Iterable[int] = (),
-        more: Sequence[int] = (),
+        self, view: View, more: Sequence[int] = ()
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Raise RuntimeError if ranks have taken different batches.
 
         Returns a row for each partition, which is 1 for each rank that has it (`done`), and a row
         for each number of `more`, with all ranks' values.
         """
-        state = repr(sorted(sampler.state_dict().items()))
-        had = np.zeros(self._code.k, dtype=np.int64)
-        had[list(done)] = 1
-        own = sampler.step, zlib.crc32(state.encode()), *more, *had.tolist()
-        steps, samplers, *found = self._told(view, *own)
+        number, told = self._told_before
+        self._told_before = -1, []
+        if more or number != view.number:
+            told = self._told(view, *self._of_sampler(), *more)
+        (steps, samplers, *had), rest = told[: len(told) - len(more)], told[len(told) - len(more) :]
         self._compare(view, steps, "batches of the sampler, {} and {}, differ", _SAMPLERS)
         self._compare(view, samplers, "samplers differ", _SAMPLERS)
-        return found[len(more) :], found[: len(more)]
+        return had, rest
+
+    def _of_sampler(self) -> list[int]:
+        """What this rank tells of its sampler, and which partitions it has."""
+        if self._sampler is None:
+            return []
+        state = repr(sorted(self._sampler.state_dict().items()))
+        own = [self._sampler.step, zlib.crc32(state.encode())]
+        if self._reactive is not None:
+            own += [int(j in self._reactive.done) for j in range(self._code.k)]
+        return own
 
     def _coefficients(self, ranks: list[int]) -> tuple[NDArray[Any], float]:
         """Return the ranks' coefficients and their residual."""
@@ -845,8 +853,8 @@ class CodedAllReduce:
         own = fingerprint(self._parameters) if self._fresh else 0
         size = self._next.gradient.numel()
         drawn = int.from_bytes(os.urandom(4), "little")
-        told = self._told(view, self.step, self._fresh, size, own, drawn)
-        steps, fresh, sizes, prints, secrets = told
+        told = self._told(view, self.step, self._fresh, size, own, drawn, *self._of_sampler())
+        steps, fresh, sizes, prints, secrets, *samplers = told
         running = [r for r in view.ranks if not fresh[r]]
         if not running:
             for what, values in (("sizes", sizes), ("parameters", prints), ("steps", steps)):
@@ -868,6 +876,9 @@ class CodedAllReduce:
             if any(fresh):
                 self._hand_over(view, source)
         self._members.hold(view)
+        # Who goes on with the step in which a rank died need not ask for this again.
+        again = not any(fresh) and len({steps[r] for r in view.ranks}) == 1
+        self._told_before = (view.number, samplers) if again else (-1, [])
         gone = [rank for rank in self.ranks if rank not in view.ranks]
         if gone and self.rank == view.ranks[0]:
             _LOG.warning("step %d: ranks %s are gone, and %s go on", self.step, gone, view.ranks)
@@ -1023,9 +1034,13 @@ class _Message:
         `hashed` adds the gradients, before the product, while they are in the caches.
         """
         if hashed is not None:
-            for read, mine in self._pieces(of):
-                hashed.add(read)
-                _multiply(read, coefficient, mine)
+            for read, mine in self._vectors(of):
+                if read is mine:
+                    hashed.add(read)
+                    _multiply(read, coefficient, mine)
+                else:
+                    for part in hashed.parts(read, _PIECE):
+                        _multiply(read[part], coefficient, mine[part])
             return
         for grad, mine in zip(gradients(self._parameters[of]), self._tensors[of], strict=True):
             if grad is None:
@@ -1040,8 +1055,8 @@ class _Message:
         first, last, _ = of.indices(len(self._parameters))
         return self.gradient[self._ends[first] : self._ends[last]]
 
-    def _pieces(self, of: slice) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield flat gradients, and where they go, in pieces that fit into a cache.
+    def _vectors(self, of: slice) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield flat gradients, and where they go.
 
         Small gradients are first copied there together: each call of PyTorch takes microseconds.
         """
@@ -1055,11 +1070,7 @@ class _Message:
             mine = self._region(some)
             found = zip(gradients(self._parameters[some]), self._tensors[some], strict=True)
             flat = [_vector(grad, like.numel(), like.dtype) for grad, like in found]
-            read = flat[0] if len(flat) == 1 else torch.cat(flat, out=mine)
-            if len(mine) <= _PIECE:
-                yield read, mine
-            else:
-                yield from zip(torch.split(read, _PIECE), torch.split(mine, _PIECE), strict=True)
+            yield flat[0] if len(flat) == 1 else torch.cat(flat, out=mine), mine
 
     @torch.no_grad()
     def give(self, into: Mapping[torch.Tensor, torch.Tensor] = MappingProxyType({})) -> None:

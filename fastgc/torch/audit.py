@@ -49,7 +49,7 @@ gradient, and with the same arithmetic the same bits of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple, Self
 
@@ -129,28 +129,43 @@ class Fingerprint:
 
     def add(self, flat: torch.Tensor) -> None:
         """Hash one more vector, which must be contiguous."""
+        for _ in self.parts(flat, max(len(flat), 1)):
+            pass
+
+    def parts(self, flat: torch.Tensor, size: int) -> Iterator[slice]:
+        """Hash one more vector, each part after the caller has read it.
+
+        A part is then in the caches, which makes hashing three times as fast. The `size` of parts,
+        a multiple of 16384, does not change the fingerprint.
+        """
         aligned = flat if flat.data_ptr() % 8 == 0 else flat.clone()
         octets = aligned.view(torch.uint8).numpy()
-        whole = len(octets) // 8 * 8
-        if whole:
-            self._found.append(_hashed(octets[:whole].view(np.uint64), self._keys))
-        if whole < len(octets):
+        whole, width = len(octets) // 8, flat.element_size()
+        words = octets[: 8 * whole].view(np.uint64)
+        found = np.empty(-(-whole // _WORDS), dtype=np.uint64)
+        for first in range(0, len(flat), size):
+            yield slice(first, first + size)
+            begin, end = first * width // 8, min((first + size) * width // 8, whole)
+            _hash(words[begin:end], self._keys, found[begin // _WORDS : -(-end // _WORDS)])
+        self._found.append(found)
+        if 8 * whole < len(octets):
             last = np.zeros(8, dtype=np.uint8)
-            last[: len(octets) - whole] = octets[whole:]
+            last[: len(octets) - 8 * whole] = octets[8 * whole :]
             self._found.append(last.view(np.uint64))
 
     def value(self) -> int:
         """Return the fingerprint of all vectors so far."""
         words = np.concatenate([*self._found, np.zeros(1, dtype=np.uint64)])
         while len(words) > 1:
-            words = _hashed(words, _keys(self._rng))
+            found = np.empty(-(-len(words) // _WORDS), dtype=np.uint64)
+            _hash(words, _keys(self._rng), found)
+            words = found
         return int(words[0])
 
 
-def _hashed(words: NDArray[np.uint64], keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    found = np.empty(-(-len(words) // len(keys)), dtype=np.uint64)
-    kernels.unchecked.hash_words(words, keys, found)
-    return found
+def _hash(words: NDArray[np.uint64], keys: NDArray[np.uint64], found: NDArray[np.uint64]) -> None:
+    if len(words):
+        kernels.unchecked.hash_words(words, keys, found)
 
 
 def _keys(rng: np.random.Generator) -> NDArray[np.uint64]:

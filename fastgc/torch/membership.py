@@ -3,7 +3,8 @@
 `agreement` decides who does. A thread of each rank looks at the store and at the other ranks'
 sockets, and carries out what `agreement.decide` says; another one builds groups. So a rank answers
 also while its main thread computes, or while a group is built in vain. When a main thread wants to
-all-reduce, it finds the group ready. No step uses the store.
+all-reduce, it finds the group ready. No step uses the store. Whoever has written to it calls the
+others by an empty datagram, so that they look at once, or a little later where that is lost.
 
 How a rank knows that another is gone: each listens, and every other holds an idle connection to it.
 The kernel keeps it open while a process is stopped or holds the GIL, and closes it when the process
@@ -17,12 +18,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import math
 import os
 import selectors
 import socket
-import stat
 import threading
 import time
 import weakref
@@ -48,6 +49,7 @@ from .agreement import (
     Wait,
     decide,
 )
+from .groups import Group, Socket, handle_of, sockets_open
 
 __all__ = ["BrokenGroupError", "Members", "View"]
 
@@ -82,23 +84,19 @@ class View:
 
         Others are waited for `patience` seconds at most, by default the deadline.
         """
-        self._do(dist.AllreduceOptions(), "allreduce", tensor, patience)
+        self._do(lambda group, seconds: group.sum(tensor, seconds), patience)
 
     def copy(self, tensor: torch.Tensor, rank: int) -> None:
         """Copy `rank`'s tensor to all."""
-        options = dist.BroadcastOptions()
-        options.rootRank, options.rootTensor = self.ranks.index(rank), 0
-        self._do(options, "broadcast", tensor)
+        root = self.ranks.index(rank)
+        self._do(lambda group, seconds: group.copy(tensor, root, seconds))
 
-    def _do(
-        self, options: Any, what: str, tensor: torch.Tensor, patience: float | None = None
-    ) -> None:
+    def _do(self, what: Callable[[Any, float], None], patience: float | None = None) -> None:
         members = self._members
         patience = members.deadline if patience is None else min(patience, members.deadline)
-        options.timeout = timedelta(seconds=patience)  # for each wait for others' data
         members.wait_for_others(patience)
         try:
-            getattr(self._group, what)([tensor], options).wait()
+            what(self._group, patience)
         except RuntimeError as error:  # raised by gloo
             self._group = None  # drop it: that closes this rank's sockets
             members.failed(self.number)
@@ -130,7 +128,6 @@ class Members:
         self._board = _Board(store)
         self._rank, self._count, self._enough = rank, count, enough
         self._changed = threading.Condition()
-        self._wake = threading.Event()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._builder: threading.Thread | None = None
@@ -158,7 +155,8 @@ class Members:
     def close(self) -> None:
         """Leave, and close the sockets."""
         self._over.set()
-        self._wake.set()
+        if self._thread is not None:
+            self._lines.wake()
         for thread in (self._thread, self._builder):
             if thread is not None:
                 thread.join(1.0)  # longer only where the store, or a peer, does not answer
@@ -185,7 +183,7 @@ class Members:
         with self._changed:
             if self._own is not None:
                 self._own = self._own._replace(broken=max(self._own.broken, number))
-        self._wake.set()
+        self._lines.wake()
 
     def view(self) -> View:
         """The view that is, or the next one, if that is broken.
@@ -231,7 +229,7 @@ class Members:
                 raise BrokenGroupError
             return False
 
-        self._wake.set()
+        self._lines.wake()
         self._await(known, "nobody could write down that training begins")
 
     def finish(self, step: int) -> None:
@@ -247,7 +245,7 @@ class Members:
         with self._changed:
             if self._own is not None:
                 self._own = self._own._replace(finished=step)
-        self._wake.set()
+        self._lines.wake()
         with contextlib.suppress(FinishedError):
             self._await(lambda: False, "nobody could write down that the run ended")
 
@@ -279,8 +277,7 @@ class Members:
             while not self._over.is_set() and self._error is None:
                 seen = self._move()
                 if seen is not None:
-                    self._wake.wait(_LOOK / 3 if seen.begun else _LOOK)
-                    self._wake.clear()
+                    lines.wait(_LOOK / 3 if seen.begun else _LOOK)
         except Exception as error:  # raised by the store: the group does without, while it lasts
             text = (str(error) or type(error).__name__).splitlines()[0]
             with self._changed:
@@ -417,10 +414,15 @@ class Members:
             if self._answered[0] != seen.epoch:
                 self._answered = (seen.epoch, self.clock())
             self._board.answer(seen.epoch, own.life, action.answer)
+            members = () if seen.record is None else seen.record.members
+            here = (life for life in members if not seen.gone(life))
+            self._lines.call(itertools.islice(here, 1))  # who replaces the record, most often
         elif isinstance(action, Begin):
             self._board.begin(seen.epoch)
+            self._lines.call()
         else:
             self._board.replace(seen.record, action.record)
+            self._lines.call()
 
     def _build(self, record: Record, life: Life) -> None:
         """Build the group in a thread of its own: it takes long where a member has died."""
@@ -429,20 +431,22 @@ class Members:
         def build() -> None:
             # For each wait of gloo's, which tries five times to reach one that does not answer.
             seconds = min(_BUILD, self.deadline / 3)
-            before = _sockets_open()
+            before = sockets_open()
             try:
-                options = dist.ProcessGroupGloo._Options()
-                options._timeout = timedelta(seconds=seconds)
-                options._devices = [dist.ProcessGroupGloo.create_device(hostname=lines.host)]
-                store = self._board.for_group(record.epoch, seconds)
-                group = dist.ProcessGroupGloo(store, lives.index(life), len(lives), options)
+                store = self._board.lend(seconds)
+                before = sockets_open()  # of which a new connection to the store is none
+                apart = dist.PrefixStore(f"group/{record.epoch}", store)
+                group = Group(apart, lives.index(life), len(lives), lines.host, seconds)
+                self._board.give_back(store)
             except Exception:  # a member died, or does not answer
                 group = None
-            lines.hold(_sockets_open() - before)
+            lines.hold(opened := sockets_open() - before)
+            if group is not None:
+                group.note(opened)
             with self._changed:
                 if not self._over.is_set():
                     self._made = (record.epoch, group)
-            self._wake.set()
+            lines.wake()
 
         self._builder = threading.Thread(target=build, name="fastgc-group", daemon=True)
         self._builder.start()
@@ -481,18 +485,24 @@ class _Board:
 
     def __init__(self, store: Any) -> None:
         self._store = store
+        self._spare: list[Any] = []  # stores by which no group is being built
+        self._epoch, self._there = -1, set[str]()  # keys found while that was the epoch
 
-    def start(self, rank: int, address: tuple[str, int]) -> Life:
+    def start(self, rank: int, address: _Address) -> Life:
         life = Life(rank, int(self._store.add(f"lives/{rank}", 1)))
         self._store.set(self._key("address", life), json.dumps(address))
         return life
 
     def newest(self, count: int) -> tuple[int, ...]:
-        return tuple(int(self._store.add(f"lives/{rank}", 0)) for rank in range(count))
+        keys = [f"lives/{rank}" for rank in range(count)]
+        for key in set(keys) - self._there:
+            self._store.add(key, 0)  # so that it can be read
+        self._there.update(keys)
+        return tuple(map(int, self._store.multi_get(keys)))
 
-    def address(self, life: Life) -> tuple[str, int] | None:
-        found = self._read(self._key("address", life))
-        return None if found is None else (found[0], found[1])
+    def address(self, life: Life) -> _Address | None:
+        found = self._read([self._key("address", life)])[0]
+        return None if found is None else (found[0], found[1], found[2])
 
     def has_begun(self, epoch: int) -> bool:
         return bool(self._store.check([f"begun/{epoch}"]))
@@ -504,16 +514,18 @@ class _Board:
         self._store.set(self._key(f"answer/{epoch}", life), json.dumps(answer))
 
     def answers(self, epoch: int, lives: Iterable[Life]) -> dict[Life, Answer]:
-        found = {}
-        for life in lives:
-            said = self._read(self._key(f"answer/{epoch}", life))
-            if said is not None:
-                holds, waits, in_vain, cut_off = said
+        if epoch != self._epoch:
+            self._epoch, self._there = epoch, set()
+        found, lives = {}, list(lives)
+        said = self._read([self._key(f"answer/{epoch}", life) for life in lives])
+        for life, each in zip(lives, said, strict=True):
+            if each is not None:
+                holds, waits, in_vain, cut_off = each
                 found[life] = Answer(holds, waits, in_vain, _lives(cut_off))
         return found
 
     def record(self) -> Record | None:
-        found = self._read("record")
+        found = self._read(["record"])[0]
         if found is None:
             return None
         epoch, members, carriers, finished, shut_out = found
@@ -524,14 +536,25 @@ class _Board:
         expected = "" if old is None else json.dumps(old)
         self._store.compare_set("record", expected, json.dumps(new))
 
-    def for_group(self, epoch: int, seconds: float) -> Any:
+    def lend(self, seconds: float) -> Any:
         """A store by which a group is built; its waits do not block this one."""
-        store = self._store.clone() if hasattr(self._store, "clone") else self._store
+        if self._spare:
+            store = self._spare.pop()
+        else:
+            store = self._store.clone() if hasattr(self._store, "clone") else self._store
         store.set_timeout(timedelta(seconds=seconds))
-        return dist.PrefixStore(f"group/{epoch}", store)
+        return store
 
-    def _read(self, key: str) -> Any:
-        return json.loads(self._store.get(key)) if self._store.check([key]) else None
+    def give_back(self, store: Any) -> None:
+        """The group is built: the next one needs no further connection."""
+        self._spare.append(store)
+
+    def _read(self, keys: list[str]) -> list[Any]:
+        """What these hold, None if nothing is written there yet."""
+        self._there.update(k for k in keys if k not in self._there and self._store.check([k]))
+        there = [key for key in keys if key in self._there]
+        found = dict(zip(there, self._store.multi_get(there), strict=True)) if there else {}
+        return [json.loads(found[key]) if key in found else None for key in keys]
 
     @staticmethod
     def _key(what: str, life: Life) -> str:
@@ -553,43 +576,84 @@ class _Lines:
     def __init__(self, patience: float) -> None:
         self._patience = patience  # seconds for a connection
         self.host, family = _own_host()
-        self._listener = socket.socket(family)
+        self._listener, self._ear = socket.socket(family), socket.socket(family, socket.SOCK_DGRAM)
         try:
             self._listener.bind((self.host, 0))
             self._listener.listen(4096)
+            self._ear.bind((self.host, 0))
+            self._ear.setblocking(False)
         except BaseException:
             self._listener.close()
+            self._ear.close()
             raise
-        self.address = (self.host, int(self._listener.getsockname()[1]))
+        self.address: _Address = (self.host, _port_of(self._listener), _port_of(self._ear))
         self._selector = selectors.DefaultSelector()
+        self._selector.register(self._ear, selectors.EVENT_READ)
         self._sockets: dict[Life, socket.socket] = {}
         self._begun: dict[Life, float] = {}  # when a connection was begun that is not there yet
-        self._addresses: dict[Life, tuple[str, int]] = {}
+        self._addresses: dict[Life, _Address] = {}
         self._closed: set[Life] = set()  # whose connection was closed, until there is another
         # Who refuses another, and in which epoch that was noticed; inf: in none yet.
         self._dead: dict[Life, float] = {}
         self._refused: dict[Life, float] = {}  # who is not there, or behind a wall; since when
         self._cut: dict[Life, str] = {}  # whom this rank cannot reach, and why
-        self._of_groups: set[_Socket] = set()
+        self._of_groups: set[Socket] = set()
         _all_lines.add(self)
 
-    def hold(self, opened: set[_Socket]) -> None:
+    def hold(self, opened: set[Socket]) -> None:
         """Take note of a group's sockets: of those that were opened while it was made."""
-        hosts = {self.host, *(host for host, _ in self._addresses.values())}
-        self._of_groups &= _sockets_open()
-        self._of_groups |= {each for each in opened if _leads_to(each[0], hosts)}
+        hosts = {self.host, *(host for host, *_ in self._addresses.values())}
+        self._of_groups &= sockets_open()
+        self._of_groups |= {each for each in opened if _leads_to(each, hosts)}
 
     def let_go(self) -> None:
         """In a fork: hold nothing by which others would take the rank for alive."""
-        held = self._of_groups & _sockets_open()
-        own = [self._listener, *self._sockets.values()]
+        held = self._of_groups & sockets_open()
+        own = [self._listener, self._ear, *self._sockets.values()]
         null = os.open(os.devnull, os.O_RDWR)
         # Their numbers stay in use: whoever knows them closes them once more.
         for fd in {*(fd for fd, _ in held), *(each.fileno() for each in own)} - {-1}:
             os.dup2(null, fd, inheritable=False)
         os.close(null)
 
-    def watch(self, lives: set[Life], address: Callable[[Life], tuple[str, int] | None]) -> None:
+    def call(self, lives: Iterable[Life] | None = None) -> None:
+        """Let these lives look at the store, or all that there are."""
+        for life in list(self._sockets) if lives is None else lives:
+            if life in self._addresses:
+                host, _, ear = self._addresses[life]
+                self._send(host, ear)
+
+    def wake(self) -> None:
+        """End a wait of this rank's thread, from another one."""
+        self._send(self.host, self.address[2])
+
+    def _send(self, host: str, ear: int) -> None:
+        with contextlib.suppress(OSError):  # it is closed, or has no room, and so was called before
+            self._ear.sendto(b"", (host, ear))
+
+    def wait(self, seconds: float) -> None:
+        """Wait until somebody has died, or this rank is called; at most so long."""
+        until, dead, called = time.monotonic() + seconds, set(self._dead), False
+        while not called and set(self._dead) == dead and (left := until - time.monotonic()) > 0:
+            called = self._events(left)
+        with contextlib.suppress(OSError):
+            while called:  # by all that have done so
+                self._ear.recv(1)
+
+    def _events(self, seconds: float) -> bool:
+        """Take note of what sockets say, of the first that does within this time.
+
+        Returns whether this rank is called.
+        """
+        called = False
+        for key, events in self._selector.select(seconds):
+            if key.data is None:
+                called = True
+            else:
+                self._event(key.data, events)
+        return called
+
+    def watch(self, lives: set[Life], address: Callable[[Life], _Address | None]) -> None:
         """Hold connections to these lives, and no others."""
         for life in set(self._sockets) - lives:
             self._drop(life)
@@ -603,8 +667,7 @@ class _Lines:
 
         Who died may have answered to the epoch in which it did, but to none that begins later.
         """
-        for key, events in self._selector.select(0):
-            self._event(key.data, events)
+        self._events(0)
         now = time.monotonic()
         for life, begun in list(self._begun.items()):
             if now - begun > self._patience:
@@ -626,6 +689,9 @@ class _Lines:
     def cut_off(self, count: int, answers: Collection[Life], grouped: bool) -> tuple[Life, ...]:
         """Whom this rank cannot reach: all, if it has no file descriptors for a group.
 
+        Who refuses connections is among them before it answers: whoever hears both answers then
+        knows. If it is dead, it gives none, and that it is among them changes nothing.
+
         A lack of them is remembered until this rank is `grouped`: making a group may have failed
         for it, and freed them.
         """
@@ -643,7 +709,7 @@ class _Lines:
             except OSError as error:
                 for life in others:
                     self._cut.setdefault(life, error.strerror or str(error))
-        return tuple(sorted(set(self._cut) - set(self._dead)))
+        return tuple(sorted(set(self._cut).union(self._refused) - set(self._dead)))
 
     @property
     def lacks_files(self) -> bool:
@@ -662,8 +728,9 @@ class _Lines:
             self._drop(life)
         self._selector.close()
         self._listener.close()
+        self._ear.close()
 
-    def _connect(self, life: Life, address: tuple[str, int]) -> None:
+    def _connect(self, life: Life, address: _Address) -> None:
         try:
             made = socket.socket(self._listener.family)
         except OSError as error:  # too many open files
@@ -678,7 +745,7 @@ class _Lines:
         self._addresses[life] = address
         self._begun[life] = time.monotonic()
         self._selector.register(made, selectors.EVENT_READ | selectors.EVENT_WRITE, life)
-        code = made.connect_ex(address)
+        code = made.connect_ex(address[:2])
         if code not in (0, errno.EINPROGRESS):
             self._fail(life, code)
 
@@ -732,7 +799,7 @@ class _Lines:
 
 
 _NO_FILES = {os.strerror(errno.EMFILE), os.strerror(errno.ENFILE)}
-_Socket = tuple[int, int]  # its number, and that of its inode, which no later one has
+_Address = tuple[str, int, int]  # a host, and its ports for connections and datagrams
 
 _all_lines: weakref.WeakSet[_Lines] = weakref.WeakSet()
 
@@ -746,30 +813,22 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_let_go)
 
 
-def _sockets_open() -> set[_Socket]:
-    """Sockets of this process; none where that cannot be told."""
-    found = set()
-    with contextlib.suppress(OSError):
-        for name in os.listdir("/dev/fd"):
-            with contextlib.suppress(OSError):
-                status = os.fstat(int(name))
-                if stat.S_ISSOCK(status.st_mode):
-                    found.add((int(name), status.st_ino))
-    return found
-
-
-def _leads_to(fd: int, hosts: set[str]) -> bool:
+def _leads_to(each: Socket, hosts: set[str]) -> bool:
     """Whether a socket is connected to one of these hosts, or listens for them."""
-    try:
-        with socket.socket(fileno=os.dup(fd)) as copy:
-            if copy.family not in (socket.AF_INET, socket.AF_INET6):
-                return False
-            try:
-                return copy.getpeername()[0] in hosts
-            except OSError:  # not connected
-                return copy.getsockname()[0] in hosts
-    except OSError:
+    found = handle_of(each)
+    if found is None:
         return False
+    with found:
+        if found.family not in (socket.AF_INET, socket.AF_INET6):
+            return False
+        try:
+            return found.getpeername()[0] in hosts
+        except OSError:  # not connected
+            return found.getsockname()[0] in hosts
+
+
+def _port_of(bound: socket.socket) -> int:
+    return int(bound.getsockname()[1])
 
 
 def _own_host() -> tuple[str, socket.AddressFamily]:
