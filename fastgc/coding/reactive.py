@@ -195,12 +195,12 @@ class Dues:
             self._leave(what.worker)
 
     def _leave(self, share: int) -> None:
-        """Nobody is at this share any more who still has time."""
+        """Note that no worker computes this share in time any more."""
         self._at.discard(share)
         self._want(share)
 
     def _want(self, share: int) -> None:
-        """Ask for a share if it is late, or lost, and nobody is at it."""
+        """Want a share if it is late or lost, and no worker computes it in time."""
         gone = self._late or share in self._dead or share in self._absent
         if self._asks and gone and share in self.missing and share not in self._at:
             self._wanted.add(share)
