@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -364,7 +364,7 @@ class Reacting(RoundByRound):
         each, order = (work / self._loads).tolist(), np.argsort(own, kind="stable").tolist()
         dues, receive = self._dues, how.receive
         arrival, n, at, now, asked = own.tolist(), len(order), 0, 0.0, 0
-        free, done = [0.0] * len(order), 0
+        free = [0.0] * len(order)
         # Answers to come, a heap: arrival, number of the question, worker, share, begin.
         answers: list[tuple[float, int, int, Any, float]] = []
         begun: list[tuple[int, int, float, float]] = []  # worker, share's owner, begin, seconds
@@ -408,19 +408,16 @@ class Reacting(RoundByRound):
                 heappush(answers, (end + receive, asked, worker, what, start))
                 begun.append((worker, what.worker, end - seconds, seconds))
                 asked += 1
-        for _, share, start, seconds in begun:
-            part = (now - start) / seconds if seconds > 0 else float(now >= start)
-            done += math.floor(loads[share] * min(max(part, 0.0), 1.0) + 1e-9)
         if not how.interrupted:
             after = now + how.overhead
             finish_messages(own, np.arange(n), after, late)
             np.maximum(late, np.array(free) - after, out=late)
         mine = np.zeros(n)
         mine[own <= now] = 1.0
-        done += int(computed(now, begin, work, self._loads, mine).sum())
+        done = int(computed(now, begin, work, self._loads, mine).sum())
+        done += computed_for_others(now, begun, loads)
         came = np.array(received, dtype=np.int64)
-        senders = len(set(received))
-        return now, came, np.array(times), came, senders, done
+        return now, came, np.array(times), came, len(set(received)), done
 
 
 def computed(
@@ -434,6 +431,20 @@ def computed(
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(work > 0, (ready - begin) / work, np.where(begin <= ready, 1.0, 0.0))
     done: Array = np.floor(loads * np.maximum(np.clip(part, 0, 1), sent) + 1e-9)
+    return done
+
+
+def computed_for_others(
+    now: float, begun: Iterable[tuple[int, int, float, float]], loads: Sequence[int]
+) -> int:
+    """Return how many partial gradients of others' shares are computed by `now`.
+
+    `begun` has for each question the worker, the share's owner, the begin and the seconds.
+    """
+    done = 0
+    for _, share, start, seconds in begun:
+        part = (now - start) / seconds if seconds > 0 else float(now >= start)
+        done += math.floor(loads[share] * min(max(part, 0.0), 1.0) + 1e-9)
     return done
 
 
