@@ -403,6 +403,7 @@ class Script(Master):
     """A master whose workers follow a script: a list of what each call of listen() returns."""
 
     ahead = wanted = 1
+    hosts = ()  # it is its own transport, which knows of no machines
 
     def __init__(self, code, told, **options):
         self.told, self.done = list(told), []
