@@ -128,7 +128,8 @@ static int is_vector(const fgc_array *a, const void *type, const void *dtype, in
     return a->type == type && a->dtype == dtype && a->dimensions == 1 && (a->flags & flags) == flags;
 }
 
-/* Return how to combine these rows to this output; NULL if they are not known, or not as they must be. */
+/* Return how to combine these rows to this output. NULL if a dtype is not known, or if rows or output do not
+ * lie as they must: among others if rows have a stride of 0, by which fgc_apart means a list of addresses. */
 static const fgc_dtypes *dtypes_of(const fgc_known *known, const fgc_array *rows, const fgc_array *out)
 {
     if (rows->type != known->type || rows->dimensions != 2 || rows->strides[0] == 0)

@@ -174,8 +174,7 @@ class Code(Recorded):
     def threshold(self) -> int | None:
         return self.scheme.threshold
 
-    # Functions of C that do a whole call, including the checks of its arrays; they refuse all that
-    # is unusual. See `plan`.
+    # Functions of C that check the arrays of a usual call, and do all of it: see `plan`.
 
     @cached_property
     def _object_decoders(self) -> Decoders:

@@ -177,7 +177,7 @@ class Plan:
         device = first.device if lies_elsewhere(first) else None
         active = kernels.choice.active or kernels.choice.load()
         key: Any = active, kind.dtype, kind.size, size, check_finite
-        if device is not None:
+        if device is not None:  # the keys of `decode`, which takes arrays on the host, have none
             key += (device,)
         own = scheme._thread_own
         known: dict[Any, Plan] = vars(own).setdefault("plans", {})
@@ -270,11 +270,7 @@ def decode(
     check_finite: bool,
     tracker: Any,
 ) -> Any:
-    """Decode as `Code.decode` does, at first by the thread's plan, if it has one with `at_once`.
-
-    The plan's kernels check the messages. If they refuse them, `Plan.decode` checks all again, and
-    decodes or says what is wrong.
-    """
+    """Decode as `Code.decode` does: by `at_once` of the thread's plan, or else step by step."""
     came: NDArray[np.int64]
     if type(survivors) is np.ndarray and survivors.dtype is _INT64 and survivors.ndim == 1:
         came = survivors
@@ -287,7 +283,7 @@ def decode(
     elif type(messages) is list and messages and type(messages[0]) is np.ndarray:
         dtype, length = messages[0].dtype, messages[0].size
     if out is not None:
-        size = out.size if p is None and type(out) is np.ndarray else -1
+        size = out.size if p is None and type(out) is np.ndarray else -1  # -1 is in no plan's key
     fits = dtype is not None and (size is None or type(size) is int)
     if fits and partial is None and tracker is None:
         try:
@@ -772,11 +768,7 @@ def encode(
     index: Any,
     message_dtype: DTypeLike | None,
 ) -> Any:
-    """Encode as `Code.encode` does, at first by a plan's `run`, if there is one already.
-
-    Its kernels check the partial gradients. If they refuse them, `EncodingPlan.encode` checks all
-    again, and encodes or says what is wrong.
-    """
+    """Encode as `Code.encode` does: by `run` of a plan that is kept, or else step by step."""
     dtype, stacked = None, type(partials) is np.ndarray
     if stacked:
         if partials.ndim == 2 and partials.flags.c_contiguous:
