@@ -19,8 +19,8 @@
 
 #include "fastgc.h"
 
-/* Rows that begin at lowest .. lowest + extent - 1 share memory with the output. Numbers are unsigned: a
- * row below `lowest` wraps to a large difference, so that one comparison is enough. */
+/* Rows that begin at lowest .. lowest + extent - 1 share memory with the output. One comparison finds them,
+ * as numbers are unsigned: for a row below `lowest`, the difference wraps to a large number. */
 typedef struct {
     uintptr_t lowest, extent;
     size_t size; /* bytes of a real, a power of two; rows must be aligned to it */

@@ -102,7 +102,7 @@ class Decoders(dict[Backend | None, DecodeObjects | None]):
         if rule is not None:
             dtypes = []
             for dtype in GRADIENT_DTYPES:
-                with suppress(TypeError):  # real messages, of a code that sends complex ones
+                with suppress(TypeError):  # a real dtype, but the code sends complex messages
                     form = _format_of(scheme, np.empty(2, dtype), None)
                     kinds = form.message_dtype, form.gradient_dtype
                     dtypes.append(_dtypes(*kinds, form.decode_mode))

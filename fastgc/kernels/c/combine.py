@@ -135,9 +135,9 @@ def combine_pairs(rows, coef, out, *, paired, rounded=False, accumulate=False, c
 
 
 def _known_layout():
-    """Return whether array objects have the layout of csrc/fastgc.h, as in all of CPython so far.
+    """Return whether array objects have the layout of csrc/fastgc.h, as on CPython so far.
 
-    The probe is a view that is not contiguous, so that its base, strides and flags are telling.
+    The probe is a view that is not contiguous: base, strides and flags are not the usual ones.
     """
     probe = np.empty((3, 4))[:, 1:]
     if sys.implementation.name != "cpython":
