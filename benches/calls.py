@@ -1,8 +1,8 @@
-"""What a call takes as users make it, beside one of np.matmul on as many real rows.
+"""Time of each call that users make, beside a call of np.matmul on as many real rows.
 
-Run as ``python benches/calls.py``, on an idle machine. Reed-Solomon codes, float64, C, one thread;
-np.matmul finds coefficients computed, and writes to `out` as well. Calls take turns, and of each
-the median counts. `Round.receive` is what a round's messages take over their number, with `reset`.
+Run as ``python benches/calls.py``, on an idle machine. Reed-Solomon codes, float64, C, one thread.
+np.matmul is given computed coefficients, and an `out`. Calls take turns, and the median of each
+counts. The time of `Round.receive` is that of a round, with `reset`, divided by its messages.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from fastgc.progress import markdown_table
 
 SIZES = ((20, 4), (80, 12))
 LENGTHS = (10, 1000)
-TURNS, CALLS = 801, 20  # and calls in each turn
+TURNS, CALLS = 801, 20  # turns, and calls of each kind in a turn
 
 Call = Callable[[], Any]
 
 
 def calls(n: int, s: int, p: int) -> Iterator[tuple[str, int, Call, int]]:
-    """Name, rows, call, and how many messages it takes; with p elements each."""
+    """Yield name, rows combined, call, and the number of messages over which its time is divided.
+
+    Rows have p elements.
+    """
     code, rng = fastgc.ReedSolomon(n, stragglers=s), np.random.default_rng(0)
     f, w = n - s, code.load
     survivors = np.sort(rng.permutation(n)[:f])
@@ -35,7 +38,7 @@ def calls(n: int, s: int, p: int) -> Iterator[tuple[str, int, Call, int]]:
     yield "decode(F, messages, out=)", f, lambda: code.decode(survivors, messages, out=gradient), 1
     yield "decode(F, messages)", f, lambda: code.decode(survivors, messages), 1
     yield "bind(messages)(F)", f, lambda: bound(survivors), 1
-    if p == LENGTHS[0]:  # whatever the length
+    if p == LENGTHS[0]:  # once: decoding vectors do not depend on p
         yield "decoding_vector(F, out=)", f, lambda: code.decoding_vector(survivors, out=vector), 1
         yield "decoding_vector(F)", f, lambda: code.decoding_vector(survivors), 1
     partials, message = rng.standard_normal((w, p)), np.empty(code.message_size(p))
@@ -53,14 +56,14 @@ def calls(n: int, s: int, p: int) -> Iterator[tuple[str, int, Call, int]]:
 
 
 def matmul(rows: int, p: int) -> Call:
-    """The call that all are held against."""
+    """Return the call that all others are compared with."""
     rng = np.random.default_rng(1)
     coef, matrix, out = rng.standard_normal(rows), rng.standard_normal((rows, p)), np.empty(p)
     return lambda: np.matmul(coef, matrix, out=out)
 
 
 def medians(each: list[Call]) -> list[float]:
-    """Seconds of each call."""
+    """Return the median time of each call, in seconds."""
     times = np.empty((TURNS, len(each)))
     for turn in times:
         for at, call in enumerate(each):

@@ -1,8 +1,8 @@
-"""A whole training loop: in Python, in ``@njit``, and in C on the library (jitted_loop.c).
+"""Time a whole training loop in Python, in ``@njit``, and in C with the library (jitted_loop.c).
 
 Run as ``python benches/jitted_loop.py``. Each round computes all partial gradients of least
 squares, encodes the messages of all n workers, draws survivors, decodes and takes a step. All loops
-draw the same numbers, and their parameters are compared. They run on one thread, in turns.
+draw the same survivors, and must end with the same parameters. They run on one thread, in turns.
 """
 
 import subprocess
@@ -24,7 +24,7 @@ SOURCE = Path(__file__).with_suffix(".c")
 
 @numba.njit(cache=True)
 def shuffle(order, f, state):
-    """Put a random choice of f first; return the generator's next state."""
+    """Move a random choice of f workers to the front; return the generator's next state."""
     for i in range(f):
         state += np.uint64(0x9E3779B97F4A7C15)
         z = (state ^ state >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
@@ -55,7 +55,7 @@ def train(code, targets, partials, messages, f, rounds, lr):
 
 
 def in_python(code, targets, partials, messages, f, rounds, lr):
-    """Train in the same loop with a call for each step, the fastest way in Python."""
+    """Train in the same loop, with a bound call for each step: the fastest way in Python."""
     n, p = targets.shape
     gradient = np.empty(p)
     held = np.zeros((n, code.load, p))  # each worker's partial gradients
@@ -75,7 +75,7 @@ def in_python(code, targets, partials, messages, f, rounds, lr):
 
 
 def program(folder):
-    """Compile the loop in C; return the program."""
+    """Compile the loop in C; return the program's path."""
     made = Path(folder) / "jitted_loop"
     flags = ["-std=gnu11", "-O3", "-march=native", "-I", fastgc.get_include()]
     libraries = [fastgc.get_library(), "-lm", "-pthread"]

@@ -1,31 +1,29 @@
-/* Combinations of rows that nobody has checked: whether each is aligned, and lies apart from the output,
- * is looked at first, by addresses alone.
+/* Combinations of unchecked rows. By addresses alone, each call first checks that every row is aligned and
+ * lies apart from the output.
  *
- * Rows may be given as a list of NumPy's arrays, and survivors, messages and output of a whole call as
- * arrays. C then reads each array object itself, as fgc_array of fastgc.h has it: type, address, dtype,
- * shape, strides and flags. Why so:
+ * Rows may be a list of NumPy arrays. Survivors, messages and output of a whole call may be array objects,
+ * too. C reads type, address, dtype, shape, strides and flags of an object by fgc_array of fastgc.h:
  *
- * - To ask Python takes longer than the arithmetic. 68 vectors of 100 doubles: 2.3 us by this, 16 us by
- *   a buffer for each (cffi's from_buffer), which is what other interpreters get. To look at three arrays
- *   takes Python a microsecond, as long as np.matmul takes for 16 short rows.
- * - NumPy's C API would give the same fields of the same struct by macros (PyArray_DATA is one), but
- *   needs NumPy's headers where fastgc is built, and a module that is imported by them; the extension is
- *   one of cffi's with Python's limited API, which hides objects, so that one wheel is for all versions
- *   of both.
- * - The layout is a promise: the struct is part of NumPy's binary interface, the same in 1.x and 2.x.
- *   Still nothing rests on it unseen: fastgc/kernels/c/combine.py reads an array of known address, shape,
- *   strides, dtype, base and flags by it when it is imported, and what differs makes it take the buffers.
+ * - Asking Python takes longer than the arithmetic. 68 vectors of 100 doubles take 2.3 us this way, and
+ *   16 us with a buffer for each (cffi's from_buffer), the way for other interpreters. Python takes a
+ *   microsecond to look at three arrays, as long as np.matmul takes for 16 short rows.
+ * - NumPy's C API has macros for the same fields of the same struct (PyArray_DATA is one). It would need
+ *   NumPy's headers at build time, and full access to Python's objects. The extension is made by cffi for
+ *   Python's limited API, so that one wheel serves all versions of Python and of NumPy.
+ * - The struct is part of NumPy's binary interface, the same in 1.x and 2.x. Nevertheless
+ *   fastgc/kernels/c/combine.py checks it at import: it reads an array of known address, shape, strides,
+ *   dtype, base and flags by it, and uses buffers instead if anything differs.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "fastgc.h"
 
-/* Where rows begin that share memory with an output. As unsigned numbers: those before the first wrap to
- * large ones. */
+/* Rows that begin at lowest .. lowest + extent - 1 share memory with the output. One comparison finds them,
+ * as numbers are unsigned: for a row below `lowest`, the difference wraps to a large number. */
 typedef struct {
     uintptr_t lowest, extent;
-    size_t size; /* of a real, a power of two, and so what rows are aligned to */
+    size_t size; /* bytes of a real, a power of two; rows must be aligned to it */
 } memory;
 
 static memory memory_of(const fgc_apart *plan, size_t size, uintptr_t out, size_t out_size)
@@ -40,9 +38,10 @@ static int misplaced(const memory *it, uintptr_t row)
     return (row - it->lowest < it->extent) | ((row & (it->size - 1)) != 0);
 }
 
-enum { CONTIGUOUS = 1 }; /* of an array's flags, as in C */
+enum { CONTIGUOUS = 1 }; /* NumPy's flag NPY_ARRAY_C_CONTIGUOUS */
 
-/* Where this object has its numbers, if it is a vector as the first one is; else nowhere that is right. */
+/* Return where an object has its numbers if it is a vector like the first one; otherwise a misplaced
+ * address. */
 static uintptr_t data_of(const fgc_array *a, const fgc_array *first, const memory *it)
 {
     const int like = a->type == first->type && a->dtype == first->dtype && a->dimensions == 1 &&
@@ -53,7 +52,8 @@ static uintptr_t data_of(const fgc_array *a, const fgc_array *first, const memor
 
 enum { FEW = 96 }; /* rows whose addresses and coefficients lie on the stack */
 
-/* Rows and coefficients but those that are zero; how many, or -1 if one is misplaced, read or not. */
+/* Collect the rows whose coefficient is not zero, and their coefficients. Returns how many, or -1 if any
+ * row is misplaced, even one whose coefficient is zero. */
 static int64_t choose(const fgc_apart *plan, const void *given, const memory *it, int64_t count,
                       uintptr_t *rows, double *chosen)
 {
@@ -122,13 +122,14 @@ FGC_KINDS(ADD_APART)
 
 enum { CONTIGUOUS_ALIGNED = CONTIGUOUS | 0x100, WRITEABLE = 0x400 };
 
-/* Whether an object is a vector of this dtype that may be read, or written, where it lies. */
+/* Return whether an object is a vector of this dtype that has all of these flags. */
 static int is_vector(const fgc_array *a, const void *type, const void *dtype, int flags)
 {
     return a->type == type && a->dtype == dtype && a->dimensions == 1 && (a->flags & flags) == flags;
 }
 
-/* How these rows are combined to this output, if it is known; else NULL. */
+/* Return how to combine these rows to this output. NULL if a dtype is not known, or if rows or output do not
+ * lie as they must: among others if rows have a stride of 0, by which fgc_apart means a list of addresses. */
 static const fgc_dtypes *dtypes_of(const fgc_known *known, const fgc_array *rows, const fgc_array *out)
 {
     if (rows->type != known->type || rows->dimensions != 2 || rows->strides[0] == 0)
@@ -144,7 +145,7 @@ static const fgc_dtypes *dtypes_of(const fgc_known *known, const fgc_array *rows
     return NULL;
 }
 
-/* Elements of a message for a gradient of so many; none for none. */
+/* Return the elements of a message for a gradient of so many; -1, which no message has, for none. */
 static int64_t message_of(const fgc_dtypes *s, int64_t gradient)
 {
     return gradient > 0 ? gradient + (s->padded & gradient) : -1;
@@ -164,12 +165,12 @@ static fgc_status combine_objects(const fgc_dtypes *s, const fgc_array *rows, co
                       : fgc_combine_apart_float(&plan, rows->data, (float *)out->data, count);
 }
 
-/* What a vector is computed in. Of few workers it lies on the stack. */
+/* Memory to compute a vector in: `few`, on the stack, if that is enough. */
 typedef struct {
     int64_t *survivors;
     double *vector;
     void *work;
-    char *whole; /* to be freed */
+    char *whole; /* allocated memory, which the caller must free; or NULL */
     double few[1024];
 } room;
 
@@ -207,7 +208,7 @@ static fgc_status vector_of_object(const fgc_decoder *of, const fgc_array *came,
     in->survivors = (int64_t *)at;
     in->vector = (double *)(in->survivors + of->messages);
     in->work = in->vector + of->reals * of->messages;
-    /* A copy, for others may write to the array meanwhile. */
+    /* Copy the survivors: other threads may write to the array meanwhile. */
     memcpy(in->survivors, came->data, (size_t)f * sizeof *in->survivors);
     return vector_by(of, in, f, longest);
 }

@@ -1,5 +1,5 @@
-/* Decoding vectors put together from products over the tables of cyclic codes (cyclic.c): at once, for
- * many rounds, or kept current while workers come and go. */
+/* Decoding vectors of cyclic codes, made from products over their tables (cyclic.c): for one round, for many
+ * rounds, or kept current while workers come and go. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 
 static int64_t modulo(int64_t a, int64_t m) { return (a % m + m) % m; }
 
-/* sin(pi k / (2 m)) for k >= 0, the angle reduced in integers. In extended precision where there is one: the
- * rounding of pi would bias every factor alike. */
+/* Return sin(pi k / (2 m)) for k >= 0. The angle is reduced in integers. It is computed in extended precision
+ * if there is one, as the rounding of pi would bias all factors in the same way. */
 static double sine_of(int64_t k, int64_t m)
 {
     const long double pi = 3.14159265358979323846264338327950288L;
@@ -25,7 +25,7 @@ void fgc_cyclic_tables(int64_t m, int64_t q, double *sine, double *cosecant, dou
 {
     const int64_t once = modulo(q, 2 * m); /* 2 sin(pi q t / m) has this period in q */
     for (int64_t t = 0; t < 2 * m + FGC_PAD; t++) {
-        if (t < m) /* -m + t: a multiple of pi less */
+        if (t < m) /* the angle of t - m: pi q less than that of t */
             sine[t] = (once % 2 ? -2 : 2) * sine_of(2 * once * t, m);
         else
             sine[t] = t < 2 * m ? 2 * sine_of(2 * once * (t - m), m) : 1;
@@ -37,7 +37,7 @@ void fgc_cyclic_tables(int64_t m, int64_t q, double *sine, double *cosecant, dou
     }
 }
 
-/* Eight marks at a time: of large codes, nearly all workers survive. */
+/* Eight marks that are all set. Marks are read eight at a time: in large codes nearly all workers survive. */
 static const uint64_t ALL_EIGHT = UINT64_C(0x0101010101010101);
 
 static int64_t count_marks(const unsigned char *present, int64_t m)
@@ -53,18 +53,18 @@ static int64_t count_marks(const unsigned char *present, int64_t m)
     return count;
 }
 
-/* Phases of a block's entries: that of worker i is i strides on from `turn`, in steps of pi/m, times
- * i^quarter. */
+/* Phases of a block's entries: the entry of worker j has the angle (turn + j stride) pi / m + quarter pi / 2,
+ * and its size is multiplied by `scale`. */
 typedef struct {
     int64_t turn, stride;
     int quarter;
-    double scale; /* of the entries */
+    double scale;
 } phases;
 
-/* Of the products over `count` workers of block b, with this sum of their indices there.
+/* Return the phases of products over `count` workers of block b. `sum` is the sum of their indices in it.
  *
- * Locator: factors 2 sin * exp(i (theta - pi/2)) over all stragglers, and 1/m.
- * Lookup: their inverses over the other survivors, of which i itself (theta = 0) is none. */
+ * Locator: the factors 2 sin(theta) exp(i (theta - pi/2)) of all stragglers, and 1/m.
+ * Lookup: the inverse factors of all survivors except the entry's own worker, whose theta is 0. */
 static phases phases_of(const fgc_cyclic *code, fgc_method method, int64_t b, int64_t count,
                         int64_t sum)
 {
@@ -78,7 +78,8 @@ static phases phases_of(const fgc_cyclic *code, fgc_method method, int64_t b, in
                     .scale = method == FGC_LOOKUP ? 1.0 : 1.0 / (double)m};
 }
 
-/* value[] = (re, im) for each of `len` workers of block b, from its worker lo on, and their sizes. */
+/* Write (re, im) to value[] for `len` workers of block b, from worker lo of the block on. size[] has their
+ * entries without phases. */
 static void turn(const fgc_cyclic *code, int64_t b, const phases *by, int64_t lo, int64_t len,
                  const double *size, double *value)
 {
@@ -87,8 +88,8 @@ static void turn(const fgc_cyclic *code, int64_t b, const phases *by, int64_t lo
                   by->stride, by->quarter, by->scale, size, len, value);
 }
 
-/* The vector's entries of block b, by the lookup or else by the locator. present[] marks the block's
- * survivors (from its first worker on); value[] receives (re, im) for each of its workers. */
+/* Compute the vector's entries in block b, by the lookup or the locator. present[] marks the block's
+ * survivors, and value[] receives (re, im) for each worker; both begin at its first worker. */
 static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
                          const unsigned char *present, int64_t *index, double *value)
 {
@@ -111,7 +112,7 @@ static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
     }
     const double *table = (method == FGC_LOOKUP ? code->cosecant : code->sine) + code->offset[b];
     const phases by = phases_of(code, method, b, count, sum);
-    /* Stragglers get values as well, which nobody reads: cheaper than a branch on each worker. */
+    /* Fill stragglers' entries, too: nobody reads them, and a branch for each worker costs more. */
     for (int64_t lo = 0; lo < m; lo += FGC_CHUNK) {
         const int64_t len = m - lo < FGC_CHUNK ? m - lo : FGC_CHUNK;
         double product[FGC_CHUNK];
@@ -123,7 +124,7 @@ static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
     }
 }
 
-/* Block b by FGC_SPREAD: whether survivors were chosen, as those of the best vector are not all. */
+/* Compute block b by FGC_SPREAD. Returns whether only some of its survivors were chosen. */
 static int spread_block(const fgc_cyclic *code, int64_t b, unsigned char *present, int64_t *index,
                         double *value)
 {
@@ -136,7 +137,7 @@ static int spread_block(const fgc_cyclic *code, int64_t b, unsigned char *presen
     for (int64_t i = 0; i < m; i++)
         if (present[i])
             norm += value[2 * i] * value[2 * i] + value[2 * i + 1] * value[2 * i + 1];
-    if (norm <= 1 + 1e-9) /* no matter how it is rounded */
+    if (norm <= 1 + 1e-9) /* a norm of 1 must not depend on rounding */
         return 0;
     double few[FGC_PAD];
     fgc_keep_spread(code->sine + code->offset[b], m, need, present, m < FGC_PAD ? few : value);
@@ -147,7 +148,7 @@ static int spread_block(const fgc_cyclic *code, int64_t b, unsigned char *presen
     return 1;
 }
 
-/* How many survivors are missing, all blocks together. */
+/* Return how many more survivors all blocks need together. */
 static int64_t missing(const fgc_cyclic *code, const unsigned char *present)
 {
     int64_t more = 0;
@@ -177,7 +178,8 @@ fgc_status fgc_mark(const fgc_cyclic *code, const int64_t *survivors, unsigned c
     return *where ? FGC_TOO_FEW : FGC_OK;
 }
 
-/* (re, im) for each worker from the survivors' marks; whether some block's survivors were chosen. */
+/* Write (re, im) for each worker, from the survivors' marks. Returns whether only some survivors of some
+ * block were chosen. */
 static int decode_marked(const fgc_cyclic *code, fgc_method method, unsigned char *present,
                          int64_t *index, double *value)
 {
@@ -195,7 +197,7 @@ static int decode_marked(const fgc_cyclic *code, fgc_method method, unsigned cha
 /* out[l] = value[survivors[l]], complex. */
 static void gather(const double *value, const int64_t *survivors, double *out, int64_t f)
 {
-    enum { AHEAD = 32 }; /* in random order: half the time where value[] is in no cache */
+    enum { AHEAD = 32 }; /* halves the time if survivors are in random order and value[] is in no cache */
     for (int64_t l = 0; l < f; l++) {
         if (l + AHEAD < f)
             FGC_PREFETCH(value + 2 * survivors[l + AHEAD]);
@@ -204,7 +206,7 @@ static void gather(const double *value, const int64_t *survivors, double *out, i
     }
 }
 
-/* Of f complex numbers, the last that is not finite; -1 if all are. */
+/* Return the index of the last of f complex numbers that is not finite; -1 if all are finite. */
 static int64_t last_beyond(const double *out, int64_t f)
 {
     int64_t beyond = 0;
@@ -217,7 +219,7 @@ static int64_t last_beyond(const double *out, int64_t f)
     return -1;
 }
 
-/* The sum of the squares of f complex numbers, in as many sums as a vector holds. */
+/* Return the sum of the squares of f complex numbers, in as many partial sums as a SIMD vector holds. */
 static double square_sum(const double *out, int64_t f)
 {
     double sum[FGC_PAD] = {0};
@@ -255,7 +257,7 @@ fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors,
         return status;
     const int chosen = decode_marked(code, method, present, index, value);
     gather(value, survivors, out, f);
-    /* One run of factors stays within a double. */
+    /* A product of at most FGC_RUN factors does not overflow. */
     if ((method == FGC_LOOKUP ? f : n - f) > FGC_RUN || chosen) {
         const fgc_status range = range_status(out, where, f);
         if (range)
@@ -306,14 +308,14 @@ static void decode_rounds(void *data, int from, int to)
 fgc_status fgc_decoding_vectors(const fgc_cyclic *code, unsigned char *masks, double *out,
                                 int64_t *where, double longest, fgc_method method, int64_t rounds)
 {
-    enum { LINE = 8 }; /* of where[] */
+    enum { LINE = 8 }; /* entries of where[] in a cache line, which only one thread is to write */
     const int64_t n = code->workers, all = rounds * n, present = count_marks(masks, all);
     const int64_t factors = method == FGC_LOOKUP || 2 * present < all ? present : all - present;
     int64_t part = (rounds + FGC_PIECES / 16 - 1) / (FGC_PIECES / 16);
     part = (part + LINE - 1) / LINE * LINE;
     decoding it = {.code = code, .masks = masks, .out = out, .where = where, .longest = longest,
                    .method = method, .rounds = rounds, .part = part};
-    /* eight factors take a nanosecond, and what else there is for a worker two */
+    /* Eight factors take a nanosecond; everything else takes two nanoseconds a worker. */
     if (rounds)
         fgc_pool_run(decode_rounds, &it, (int)((rounds + part - 1) / part),
                      factors * n / 8 + 2 * all);
@@ -330,8 +332,10 @@ fgc_status fgc_polar_vector(const fgc_cyclic *code, const int64_t *survivors,
     for (int64_t b = 0; b < code->blocks; b++) {
         const int64_t s = code->start[b], m = code->start[b + 1] - s;
         const int64_t q = modulo(code->q[b], m), circle = 2 * m;
-        /* With residues r = q (i-j) mod m all sines of pi r / m are positive, and the angles add up:
-         * sum r = lost x - sum y + m #{y > x}, x = q i mod m, y = q j mod m. */
+        /* The magnitudes are given; this finds the phases. For worker i and each straggler j let
+         * x = q i mod m, y = q j mod m, and r = q (i - j) mod m. All sines of pi r / m are positive, so the
+         * angles pi r / m add up. Over the stragglers, sum r = lost x - sum y + m #{y > x}. The last term
+         * gives a sign, of which only the parity counts: odd[x]. */
         int64_t lost = 0, sum = 0, x = 0;
         memset(odd, 0, (size_t)m);
         for (int64_t i = 0; i < m; i++) {
@@ -349,7 +353,7 @@ fgc_status fgc_polar_vector(const fgc_cyclic *code, const int64_t *survivors,
             odd[y] = above;
             above ^= here;
         }
-        /* x = q i less a multiple of m, of which too only the parity counts. */
+        /* x is q i less a multiple of m. Of this, too, only the parity counts: `wrapped`. */
         const phases by = {.turn = modulo(-sum, circle),
                            .stride = modulo(lost * q, circle),
                            .quarter = (int)modulo(-lost, 4),
@@ -388,7 +392,8 @@ void fgc_stream_rebuild(const fgc_cyclic *code, const fgc_stream *stream, void *
             count += away[i];
             sum += away[i] * i;
         }
-        /* Over those away, or from the product over all by leaving out the others: which are fewer. */
+        /* Take the product over the workers away; or, if the others are fewer, divide the product over all
+         * by their factors. */
         const int others = 2 * count > m;
         for (int64_t i = 0; i < m; i++) {
             index[factors] = i;
@@ -398,10 +403,10 @@ void fgc_stream_rebuild(const fgc_cyclic *code, const fgc_stream *stream, void *
         memset(exponent, 0, (size_t)m * sizeof *exponent);
         for (int64_t lo = 0; lo < m; lo += FGC_CHUNK) {
             const int64_t len = m - lo < FGC_CHUNK ? m - lo : FGC_CHUNK;
-            /* What is written beyond m belongs to the next block, which is yet to be rebuilt. */
+            /* Writes beyond m reach into the next block, which is rebuilt later, or into the padding. */
             fgc_cyclic_product(table + lo, len, index, factors, product + lo, exponent + lo);
         }
-        /* Over all j but i: m, with this sign. */
+        /* The product over all j except i is m, or -m if this number plus q i is odd. */
         const int64_t odd = (m - 1) * (q + 1) / 2;
         if (others)
             for (int64_t i = 0; i < m; i++)
@@ -412,7 +417,7 @@ void fgc_stream_rebuild(const fgc_cyclic *code, const fgc_stream *stream, void *
     }
 }
 
-/* A worker of a stream comes or goes. */
+/* Update a stream when a worker leaves or joins. */
 static void stream_step(const fgc_cyclic *code, const fgc_stream *stream, int64_t worker, int leaves)
 {
     int64_t b = 0, end = code->blocks;

@@ -170,7 +170,7 @@ int fgc_combine_pairs(const uintptr_t *rows, const double *coef, int64_t count, 
 FGC_KINDS(FGC_COMBINE_CHOSEN)
 #undef FGC_COMBINE_CHOSEN
 
-/* An array object in the layout that NumPy promises to compiled code, in a CPython that has the global
+/* The layout of an array object, as NumPy promises it to compiled code, in a CPython with the global
  * interpreter lock. */
 typedef struct {
     intptr_t references;
@@ -182,20 +182,21 @@ typedef struct {
     int flags;
 } fgc_array;
 
-/* Combinations of rows that may not be aligned, and may overlap the output. */
+/* A combination of unchecked rows, which may be unaligned or overlap the output. */
 typedef struct {
     fgc_mode mode;
     int flags;
     const double *coef;
     int64_t stride; /* bytes from one row to the next; 0: rows lie anywhere */
-    int objects;    /* whether addresses are those of Python's array objects */
+    int objects;    /* whether addresses are those of Python's array objects; stride is 0 then */
     const int64_t *numbers; /* of the rows to combine; NULL: the first ones */
     int64_t extent, in_len, out_len;
 } fgc_apart;
 
-/* The same. The first row is at `rows`; if stride is 0, `rows` holds the rows' addresses, of uintptr_t.
- * Returns FGC_MISPLACED, with nothing written, if a row is not aligned or shares memory with `out`, or
- * if an object is not a contiguous vector of the first one's type, dtype and length. */
+/* Combine `count` rows as fgc_combine_chosen does, if all are well placed. The first row of a table is at
+ * `rows`; if stride is 0, `rows` holds the rows' addresses, of uintptr_t. Returns FGC_MISPLACED, with
+ * nothing written, if a row is not aligned or shares memory with `out`, or if an object is not a contiguous
+ * vector of the first one's type, dtype and length. FGC_NO_MEMORY also means that nothing is written. */
 #define FGC_COMBINE_APART(kind, read, real)                                                        \
     fgc_status fgc_combine_apart_##kind(const fgc_apart *plan, const void *rows, real *out,        \
                                         int64_t count);
@@ -352,47 +353,47 @@ typedef struct {
 fgc_status fgc_edges_vector(const fgc_edges *of, const int64_t *survivors, double *out, void *work,
                             int64_t f);
 
-/* Rows of a 2-D array, whose lines are contiguous, and the vector that they are combined to. */
+/* How the rows of a 2-D array are combined to a vector. Each row is contiguous. */
 typedef struct {
-    const void *rows, *out; /* dtypes */
+    const void *rows, *out; /* addresses of dtypes */
     fgc_mode mode;
-    int doubles;    /* whether reals are doubles, and not floats */
-    int64_t bytes;  /* of an element of rows */
-    int64_t reals;  /* of an element, as `mode` takes rows and output */
-    int64_t padded; /* 1: messages are of pairs, and so one longer than gradients of odd length; or 0 */
+    int doubles;    /* whether reals are doubles; else floats */
+    int64_t bytes;  /* of an element of a row */
+    int64_t reals;  /* 2 if `mode` takes each element of rows and output as two reals, else 1 */
+    int64_t padded; /* 1: messages consist of pairs, so that a gradient of odd length is padded by one; or 0 */
 } fgc_dtypes;
 
-/* The array objects that C reads by itself. For any other the functions return FGC_MISPLACED. */
+/* The array objects that functions read. For all others they return FGC_MISPLACED. */
 typedef struct {
-    const void *type; /* of NumPy's arrays */
+    const void *type; /* address of NumPy's array type */
     const fgc_dtypes *dtypes;
     int64_t count;
 } fgc_known;
 
-/* What decodes array objects. Nobody writes to it, so threads may share it. */
+/* How to decode array objects. Functions do not write to it, so threads may share it. */
 typedef struct {
     const fgc_known *known;
-    const void *numbers, *vectors; /* dtypes of survivors, int64, and of decoding vectors */
-    int64_t messages, reals;       /* of a round; doubles of a coefficient, 1 or 2 */
+    const void *numbers, *vectors; /* addresses of dtypes: of survivors, int64, and of decoding vectors */
+    int64_t messages, reals;       /* of a round; doubles in a coefficient, 1 or 2 */
     int64_t work;                  /* bytes of work space */
     fgc_rule rule;                 /* FGC_BLOCKS, FGC_CELLS, FGC_TILING or FGC_EDGES, */
     const void *plan;              /* and an fgc_cyclic, fgc_cells, fgc_tiling or fgc_edges */
-    fgc_method method;             /* of an fgc_cyclic, as the following: */
-    double longest[2];             /* as in fgc_decoding_vector, of floats and of doubles */
-    int64_t factors;               /* so many survivors, and as many others, are left to transforms */
+    fgc_method method;             /* this and the following are for an fgc_cyclic: */
+    double longest[2];             /* as in fgc_decoding_vector, for messages of floats and of doubles */
+    int64_t factors;               /* with so many survivors and so many stragglers, refuse: transforms */
+                                   /* are faster */
 } fgc_decoder;
 
-/* Write the decoding vector for the survivors in one array object to another; or the combination of
- * messages by it. With FGC_CHOSEN `messages` has a row for each message of a round, else for each
- * survivor. Nothing is written unless FGC_OK or FGC_NOT_FINITE is returned. Any other status means only
- * that the caller must decode step by step. It is FGC_MISPLACED if an object is not the contiguous,
- * aligned array that is expected, if the output overlaps a row, or if `factors` leaves the vector to
- * transforms. */
+/* Read survivors from one array object, and write their decoding vector to another; or write the
+ * combination of messages by this vector. With FGC_CHOSEN, `messages` has a row for each message of a round,
+ * otherwise one for each survivor. Nothing is written unless FGC_OK or FGC_NOT_FINITE is returned. Any other
+ * status means only that the caller must decode step by step. FGC_MISPLACED: an object is not the
+ * contiguous, aligned array that is expected, or the output overlaps a row, or `factors` is reached. */
 fgc_status fgc_vector_of_object(const fgc_decoder *of, uintptr_t out, uintptr_t survivors);
 fgc_status fgc_decode_objects(const fgc_decoder *of, uintptr_t messages, uintptr_t out, int flags,
                               uintptr_t survivors);
 
-/* What encodes array objects, in the same way: `partials` has `count` rows. */
+/* How to encode array objects, under the same rules: `partials` has `count` rows. */
 typedef struct {
     const fgc_known *known;
     const double *coef;

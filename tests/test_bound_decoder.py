@@ -1,4 +1,4 @@
-"""Verbs, and decoders that are bound to arrays: one call to C, if there is nothing else to do."""
+"""Verbs and bound decoders that do a whole call at once, in C, agree with the way step by step."""
 
 import copy
 import pickle
@@ -36,7 +36,7 @@ EVERY_CODE = pytest.mark.parametrize("code", CODES, ids=repr)
 
 
 def bound(code, dtype=np.float64, p=5, **options):
-    """Return a decoder in one call, one step by step, and the messages."""
+    """Return a decoder that works at once, one that works step by step, and their messages."""
     rng = np.random.default_rng(0)
     partials = rng.standard_normal((code.k, p)).astype(dtype)
     if partials.dtype.kind == "c":
@@ -56,7 +56,7 @@ def bound(code, dtype=np.float64, p=5, **options):
 @EVERY_CODE
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
 def test_the_same_to_the_last_bit(code, dtype):
-    """One call equals step by step: for few survivors and all, neighbours gone, and transforms."""
+    """For few survivors and all, with neighbours gone, and where transforms compute vectors."""
     if code.scheme.cache is not None or (not code.scheme.packed and np.dtype(dtype).kind == "c"):
         pytest.skip("this is never done at once")
     quick, steady, _ = bound(code, dtype)
@@ -144,7 +144,7 @@ def in_c():
 
 
 def counting(code):
-    """Statuses of what is tried at once of a code, or skip."""
+    """Count the statuses of a code's calls that do all at once; skip if it has none."""
     found, tried = code._object_decoders[kernels.choice.active], Counter()
     if found is None:
         pytest.skip("array objects are not known")
@@ -169,7 +169,7 @@ def counting(code):
 
 
 def result(call):
-    """What a call returns, or the type and the text of its error."""
+    """Return what a call returns, or the type and the text of its error."""
     try:
         return call()
     except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
@@ -189,7 +189,7 @@ def numbers(rng, shape, dtype):
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
 @pytest.mark.parametrize("code", [*CODES[:4], *PLAIN_SUMS], ids=repr)
 def test_verbs_are_done_at_once(code, dtype, in_c):
-    """Of every dtype, length, order of survivors and way that rows lie in an array."""
+    """With every dtype, length, number and order of survivors, and layout of rows in an array."""
     if not code.scheme.packed and np.dtype(dtype).kind == "c":
         pytest.skip("there are no such gradients")
     code, rng = fresh(code), np.random.default_rng(0)
@@ -309,7 +309,7 @@ def test_what_vectors_cannot_be_written_to_is_refused(in_c):
     assert code.decoding_vector(came, out=own) is own
     np.testing.assert_array_equal(own, good)
     assert tried["vector", Status.OK] == 1
-    # where survivors lie
+    # The vector overwrites its survivors.
     room = np.empty(5, complex)
     mine = room.view(np.int64)[5:]
     mine[:] = came
@@ -322,7 +322,7 @@ def test_what_vectors_cannot_be_written_to_is_refused(in_c):
 
 
 def test_gradients_lie_where_messages_do(in_c):
-    """Then messages are read first, and nothing else may be told apart by that."""
+    """If `out` overlaps a message, it is written last, and holds the same gradient."""
     code, rng = fresh(CODES[0]), np.random.default_rng(0)
     tried, came = counting(code), np.array([6, 0, 3, 2, 5])
     for at in range(5):
@@ -416,7 +416,7 @@ def test_rows_are_lines_that_are_contiguous(in_c):
 
 
 class Idle(fastgc.Code):
-    """A code with coefficients that are zero."""
+    """A code with coefficients that are zero, whose partial gradients must be read all the same."""
 
     def __init__(self):
         self.n = self.k = 2
@@ -449,7 +449,7 @@ def test_partial_gradients_are_what_a_worker_has(in_c):
 
 def test_threads_and_copies_and_other_backends(in_c):
     rng = np.random.default_rng(0)
-    for n, s in ((12, 4), (300, 20)):  # in the latter vectors are not put together on the stack
+    for n, s in ((12, 4), (300, 20)):  # work space on the stack, and too large for it
         code = fastgc.ReedSolomon(n, stragglers=s)
         tried, jobs = counting(code), []
         for _ in range(4):

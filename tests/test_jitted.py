@@ -1,4 +1,4 @@
-"""Codes in compiled functions: `fastgc.codes.jit`, and the functions that use its plan."""
+"""Codes in compiled functions: `fastgc.codes.jit`, and the functions that take its result."""
 
 import pickle
 import subprocess
@@ -21,7 +21,7 @@ compiles = pytest.mark.numba
 
 BACKENDS = [name for name in ("c", "numba") if name in fastgc.backends()]
 EVERY_BACKEND = pytest.mark.parametrize("by", BACKENDS)
-P = 7  # odd: packed messages are longer
+P = 7  # odd, so that packed messages are longer than gradients
 
 
 @numba.njit(cache=True)
@@ -36,7 +36,7 @@ def encode_all(code, partials, messages):
 
 
 def jitted(code):
-    """Return a code's plan; None if an error says that it has none."""
+    """Return a code's `JittedCode`; None if it has none, which `jit` must say."""
     if type(getattr(code.scheme, "inner", code.scheme)).jit_rule is not Scheme.jit_rule:
         return fastgc.codes.jit(code)
     with pytest.raises(TypeError, match=r"code.decoding_vectors\(masks\)"):
@@ -55,7 +55,7 @@ def gradients(code, dtype, seed=0):
 
 
 def agrees(code, by, dtype, sets):
-    """Require that compiled functions encode and decode these sets like the code's verbs."""
+    """Require that compiled functions encode, and decode these sets, like the code's verbs."""
     partials = gradients(code, dtype)
     messages, rng = sent(code, partials), np.random.default_rng(1)
     with fastgc.use_backend(by):
@@ -83,7 +83,7 @@ def all_sets(code):
 
 
 def kind(code):
-    """Return the types for which functions are compiled again."""
+    """Return what decides whether compiled functions are compiled again for a code."""
     scheme = code.scheme
     return type(getattr(scheme, "inner", scheme)).__name__, type(scheme).__name__, scheme.layout
 
@@ -92,7 +92,7 @@ FIRST = {kind(code): at for at, code in reversed([*enumerate(SMALL)])}
 
 
 @compiles
-@pytest.mark.few(12)  # each compiles
+@pytest.mark.few(12)  # each case compiles
 @EVERY_BACKEND
 @pytest.mark.parametrize(
     "at",
@@ -141,7 +141,7 @@ def test_what_is_wrong_is_told(of, by):
         assert decode(plan, np.array(survivors, np.int64), messages, out) == status, survivors
         assert (out == 9).all()
     came = np.array([5, 1, 2, 4, 3])
-    messages[0] = np.nan  # it is not read
+    messages[0] = np.nan  # not a survivor, so it is not read
     assert decode(plan, came, messages, out) == 0
     messages[5] = np.inf
     used = code.decoding_vector(came)[0] != 0
@@ -203,7 +203,7 @@ def test_a_copy_by_pickle_knows_its_own_addresses(by):
     assert type(copy) is type(plan)
     messages, out = sent(code, gradients(code, float)), np.empty(P)
     assert decode(copy, np.arange(5), messages, out) == 0
-    del plan  # the copy has its own tables
+    del plan  # the copy must have its own tables
     expected = code.decode(np.arange(5), messages[:5], p=P)
     np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-12)
     start = copy.rule.inner.tables.start

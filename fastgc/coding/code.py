@@ -76,12 +76,12 @@ class Code(Recorded):
     """A gradient code: a scheme, and the verbs that are the same for all.
 
     Arrays, including `out`, are NumPy arrays or others whose memory NumPy can view: PyTorch tensors
-    on the CPU, memoryviews, and anything that supports DLPack. They are read and written in place,
-    and a method that is given `out` returns it.
+    on the CPU, memoryviews, and anything that supports DLPack. They are read and written in place.
+    A method that is given `out` returns it.
 
-    Survivors are given as the numbers of the messages that came, or as one boolean per message of
-    the code, True if it came. Booleans stand for these numbers in ascending order. If every worker
-    sends one message, a message has its worker's number; otherwise see
+    Survivors are the numbers of the messages that came, or one boolean for each message of the
+    code, True if it came. Booleans stand for the numbers in ascending order. If every worker sends
+    one message, a message has its worker's number; otherwise see
     `fastgc.codes.Scheme.message_number`.
 
     Parameters
@@ -108,7 +108,7 @@ class Code(Recorded):
     Raises
     ------
     TypeError
-        If `scheme` is not a `Scheme`, if a class has both a scheme and ``row``, or neither.
+        If `scheme` is not a `Scheme`, or if a class has both a scheme and ``row``, or neither.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class Code(Recorded):
     (Ring(n=6, load=3), 2, True)
     """
 
-    # Those of its schemes, to be known before one is made.
+    # The methods of a class's schemes, for those who ask before a code is made.
     _known_methods: ClassVar[tuple[str, ...]] = Scheme.methods
 
     def __init__(self, scheme: Scheme) -> None:
@@ -174,7 +174,7 @@ class Code(Recorded):
     def threshold(self) -> int | None:
         return self.scheme.threshold
 
-    # What C does at once, if all is as nearly every call has it: one look at arrays, by C alone.
+    # Functions of C that check the arrays of a usual call, and do all of it: see `plan`.
 
     @cached_property
     def _object_decoders(self) -> Decoders:
@@ -187,13 +187,13 @@ class Code(Recorded):
     # --------------------------------------------------------------------- who computes what
 
     def partitions(self, worker: int, index: int | None = None) -> NDArray[np.int64]:
-        """Partitions of a worker, in the order in which it computes them.
+        """Return the partitions of a worker, in the order in which it computes them.
 
         Parameters
         ----------
         worker : int
         index : int, optional
-            If the worker sends several messages: only the partitions of this one.
+            Only the partitions of this message, if the worker sends several.
 
         Returns
         -------
@@ -202,7 +202,7 @@ class Code(Recorded):
         return self.scheme.partitions(worker, index)
 
     def coefficients(self, worker: int, index: int | None = None) -> NDArray[Any]:
-        """Coefficients of ``partitions(worker, index)`` in the worker's messages.
+        """Return the coefficients of ``partitions(worker, index)`` in the worker's messages.
 
         Returns
         -------
@@ -211,17 +211,17 @@ class Code(Recorded):
         return self.scheme.coefficients(worker, index)
 
     def matrix(self) -> NDArray[Any]:
-        """B as a dense array with a row for each message, for small n and for tests.
+        """Return B as a dense array with a row for each message, for small n and for tests.
 
-        For codes of the data (`LagrangeCode`) it says which coded blocks a message sums. If
-        messages have pieces, it has three dimensions: messages, partitions, pieces.
+        For codes of the data (`LagrangeCode`) the columns are coded blocks instead of partitions.
+        If messages have pieces, the array has three dimensions: messages, partitions, pieces.
         """
         return self.scheme.matrix()
 
     def encode_data(self, X: Any, y: Any) -> list[tuple[Any, Any]]:
-        """What the workers compute on: samples and labels of each partition.
+        """Return what the workers compute on: samples and labels of each partition.
 
-        For `LagrangeCode`, of each coded block.
+        For `LagrangeCode`, those of each coded block.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class Code(Recorded):
         Returns
         -------
         list of pairs (X_j, y_j)
-            Worker i computes on the pairs j of ``partitions(i)``.
+            Worker i computes on the pairs with numbers ``partitions(i)``.
         """
         return self.scheme.encode_data(X, y)
 
@@ -240,10 +240,9 @@ class Code(Recorded):
     def message_size(
         self, p: int, dtype: DTypeLike = np.float64, message_dtype: DTypeLike | None = None
     ) -> int:
-        """Number of elements of a message, for gradients of p elements of this dtype.
+        """Return the number of elements in a message, for gradients of p elements of this dtype.
 
-        float16 messages have one element more than others. It holds the power of two that they are
-        scaled by.
+        float16 messages have one more element, the power of two that they are scaled by.
         """
         return self.scheme.format(p, dtype, message_dtype).message_size
 
@@ -256,29 +255,29 @@ class Code(Recorded):
         index: int = 0,
         message_dtype: DTypeLike | None = None,
     ) -> NDArray[Any]:
-        """Message of a worker: its linear combination of its partial gradients.
+        """Return the message of a worker: a linear combination of its partial gradients.
 
         Codes with integer coefficients (`Scheme.integral`) also take integers, here and wherever
         gradients or messages are given. Messages and gradients then have the same dtype and are
-        never rounded. Sums wrap around without a warning, as NumPy's do: a gradient that fits in
-        the dtype is exact, whatever overflowed on the way; any other is exact modulo 2^bits.
+        never rounded. Sums wrap around without a warning, as in NumPy. So a gradient that fits in
+        the dtype is exact, even if sums on the way overflowed; any other is exact modulo 2^bits.
 
         Parameters
         ----------
         worker : int
         partials : (w, p) array or sequence of w arrays of shape (p,)
             Partial gradients on ``partitions(worker, index)``, in that order: float16, bfloat16,
-            float32, float64, complex64 or complex128, or integers if coefficients are. Separate
-            arrays are not copied into one.
+            float32, float64, complex64 or complex128, or integers if coefficients are integers.
+            Separate arrays are not copied into one.
         out : (message_size(p),) array, optional
             Contiguous and writable, of ``message_dtype``.
         index : int, default 0
-            Which of its messages, if it sends several.
+            Which of the worker's messages, if it sends several.
         message_dtype : numpy dtype, optional
             Dtype of real messages: float16, bfloat16 (from ml_dtypes), float32 or float64. A
-            message is rounded to it once. Messages that are more precise than the partial gradients
-            help codes whose decoding loses digits: for float64 gradients "float64x2", pairs of
-            float64 (`ReedSolomon`). Default: the dtype of the partial gradients.
+            message is rounded to it once. If decoding loses digits, it helps to send messages that
+            are more precise than the partial gradients. For float64 gradients that is "float64x2",
+            pairs of float64 (`ReedSolomon`). Default: the dtype of the partial gradients.
 
         Returns
         -------
@@ -316,9 +315,9 @@ class Code(Recorded):
         index: int = 0,
         message_dtype: DTypeLike | None = None,
     ) -> Encoder:
-        """Streaming encoder of one message, which stores one sum instead of w partial gradients.
+        """Return an encoder that adds one partial gradient at a time, and stores only their sum.
 
-        `dtype` is the dtype of the partial gradients; other parameters are as in `encode`.
+        `dtype` is the dtype of the partial gradients. Other parameters are as in `encode`.
         """
         return Encoder(self.scheme, worker, p, dtype, out, index, message_dtype)
 
@@ -360,7 +359,7 @@ class Code(Recorded):
     # ---------------------------------------------------------------------------- decoding
 
     def decodable(self, survivors: ArrayLike) -> bool:
-        """Whether these messages, given as numbers or booleans, suffice: see `Scheme.rule`."""
+        """Return whether these messages suffice to decode the gradient (`Scheme.rule`)."""
         return not self.scheme.rule.missing(self.scheme.check_survivors(survivors))
 
     def decoding_vector(
@@ -372,31 +371,31 @@ class Code(Recorded):
         message_dtype: DTypeLike = np.float64,
         log: bool = False,
     ) -> NDArray[Any]:
-        """Decoding vector a_F: ``a_F @ B[survivors] = 1``.
+        """Return the decoding vector a_F of survivors: ``a_F @ B[survivors] = 1``.
 
         Parameters
         ----------
         survivors : (f,) integer array, or (N,) bool array
-            Distinct messages (workers, if each sends one), in any order; or for each of the N
-            messages whether it came, which stands for the numbers in ascending order.
+            Distinct messages (workers, if each sends one), in any order; or, for each of the N
+            messages, whether it came. Booleans stand for the numbers in ascending order.
         method : str, default "auto"
-            How to compute it, if the scheme has several methods (see the class).
+            How to compute the vector, if the scheme has several methods (see the class).
         out : (f,) array, optional
             complex128, or float64 for real codes.
         message_dtype : numpy dtype, default float64
-            Dtype of the messages: the more they are rounded, the shorter the best vector is.
-            `decode` and rounds take it from the messages. For "float64x2" the vector consists of
-            pairs.
+            Dtype of the messages. The more they are rounded, the shorter the best vector is.
+            `decode` and rounds know the dtype from the messages. For "float64x2" the vector
+            consists of pairs.
         log : bool, default False
-            Return the logarithms of the exact vector instead, which exist even for coefficients
-            beyond float64: ``log|a_i|``, with the angle, in (-pi, pi], as imaginary part. Takes
-            neither `out` nor `method`.
+            Return the logarithms of the exact vector instead, even of coefficients beyond float64:
+            ``log|a_i|``, with the angle, in (-pi, pi], as imaginary part. Takes neither `out` nor
+            `method`.
 
         Returns
         -------
         (f,) complex128 or float64 array
             One coefficient for each survivor, in the order given; with `log` always complex128.
-            For float64x2 messages its shape is (f, 2): each coefficient, and its rounding error.
+            For float64x2 messages the shape is (f, 2): each coefficient, and its rounding error.
 
         Raises
         ------
@@ -440,7 +439,7 @@ class Code(Recorded):
         undecodable: Literal["raise", "nan"] = "raise",
         message_dtype: DTypeLike = np.float64,
     ) -> NDArray[Any]:
-        """Decoding vectors of many rounds in one call, as simulations need them.
+        """Return decoding vectors of many rounds in one call, for simulations.
 
         Parameters
         ----------
@@ -449,8 +448,8 @@ class Code(Recorded):
         method : str, default "auto"
             As in `decoding_vector`.
         undecodable : {"raise", "nan"}
-            What to do about rounds whose messages do not suffice or whose coefficients are beyond
-            float64: raise the error, or fill the round's row with NaN.
+            What to do if a round's messages do not suffice or its coefficients are beyond float64:
+            raise the error, or fill the round's row with NaN.
         message_dtype : numpy dtype, default float64
             As in `decoding_vector`.
 
@@ -462,7 +461,7 @@ class Code(Recorded):
         Raises
         ------
         NotDecodableError, OverflowError
-            As `decoding_vector`, for the first such round; a note says which.
+            As in `decoding_vector`, for the first such round; a note says which.
         TypeError, ValueError
             If the masks are not boolean, or not of this shape.
         """
@@ -497,7 +496,7 @@ class Code(Recorded):
         partial: Partial = "best",
         message_dtype: DTypeLike = np.float64,
     ) -> tuple[NDArray[Any], float]:
-        """The vector nearest to a decoding vector, when too few messages came.
+        """Return the vector nearest to a decoding vector, for when too few messages came.
 
         Parameters
         ----------
@@ -524,9 +523,9 @@ class Code(Recorded):
         return nearest_vector(self.scheme, checked, unit, partial)[:2]
 
     def decoder(self, message_dtype: DTypeLike = np.float64) -> Decoder:
-        """`decoding_vector` for hot loops: buffers and pointers are made once.
+        """Return `decoding_vector` for hot loops, with buffers and pointers made once.
 
-        `message_dtype` as in `decoding_vector`.
+        `message_dtype` is as in `decoding_vector`.
         """
         return Decoder(self.scheme, self.scheme.unit_of(message_dtype))
 
@@ -570,7 +569,7 @@ class Code(Recorded):
         check_finite: bool = True,
         tracker: Watch | None = None,
     ) -> NDArray[Any] | Approximation:
-        """The gradient, decoded from any messages that determine it.
+        """Decode the gradient from any messages that determine it.
 
         Parameters
         ----------
@@ -587,12 +586,12 @@ class Code(Recorded):
         method : str, default "auto"
             As in `decoding_vector`.
         partial : "best" or "unbiased", optional
-            If the messages do not suffice, return an approximation and its residual instead of
-            raising NotDecodableError. "best": by least squares, which is too short on average.
-            "unbiased": scaled so that it is not; see `best_vector`.
+            Return an approximation and its residual, instead of raising NotDecodableError if the
+            messages do not suffice. "best": by least squares, too short on average. "unbiased":
+            scaled so that it is not; see `best_vector`.
         check_finite : bool, default True
-            Look for NaN and Inf in the messages that are combined, which are those with a
-            coefficient other than 0. This takes no extra time.
+            Look for NaN and Inf in the messages that are combined: those with a coefficient other
+            than 0. This takes no extra time.
         tracker : StabilityTracker, optional
             Records how precise the gradient is, as `trust` predicts it.
 
@@ -642,7 +641,7 @@ class Code(Recorded):
         p: int | None = None,
         check_finite: bool = True,
     ) -> NDArray[Any]:
-        """The messages' linear combination by any vector that you give.
+        """Return the linear combination of messages by any vector.
 
         Parameters
         ----------
@@ -654,7 +653,7 @@ class Code(Recorded):
         Raises
         ------
         NonFiniteMessageError, TypeError, ValueError
-            As `decode`.
+            As in `decode`.
         """
         checked = self.scheme.check_survivors(survivors)
         plan, given = Plan.of_thread(self.scheme, checked, messages, out, p, check_finite)
@@ -675,8 +674,8 @@ class Code(Recorded):
         Parameters
         ----------
         messages : (message_count, message_size) array
-            Not a list. Row m holds message m whenever m is a survivor. Rows must be contiguous;
-            they are read in place.
+            Not a list. Row m holds message m when m is a survivor. Rows must be contiguous; they
+            are read in place.
         out : (p,) array, optional
             Where each call writes the gradient: contiguous, writable, with the gradient's dtype.
         p : int, optional
@@ -721,7 +720,7 @@ class Code(Recorded):
         device: Any = None,
         partial_dtype: DTypeLike | None = None,
     ) -> Round:
-        """One iteration at the master: messages in, gradient out; reusable.
+        """Make a round, one iteration at the master: messages in, gradient out; reusable.
 
         Parameters
         ----------
@@ -734,12 +733,12 @@ class Code(Recorded):
         tracker : StabilityTracker, optional
             Records how precise each gradient is, and may ask for more messages.
         verify : bool or int, default False
-            Wait for spare messages, and look for corrupt messages of at most so many workers: see
+            Wait for spare messages, and find corrupt messages of at most so many workers: see
             `Round`.
         check_finite : bool, default True
             Look for NaN and Inf in each message as it comes: see `Round`.
         device : torch.device or str, optional
-            Where the messages are, if they are tensors on another device than the CPU.
+            The device of the messages, if they are tensors that are not on the CPU.
         partial_dtype : numpy dtype, optional
             Dtype of the workers' partial gradients, if messages are less precise: see `Round`.
         """
@@ -760,17 +759,17 @@ class Code(Recorded):
         dtype: DTypeLike = np.float64,
         message_dtype: DTypeLike | None = None,
     ) -> Trust:
-        """How far to trust a gradient decoded from these survivors, before any message has come.
+        """Predict how far to trust a gradient decoded from these survivors, without messages.
 
-        It assumes partial gradients of `dtype` with equal norms and random directions, and messages
-        of `message_dtype` made by `encode`. The error is relative to the expected norm of the
-        gradient. `Round.trust` uses the messages that came, and the norm of the decoded gradient.
+        Partial gradients of `dtype` are assumed to have equal norms and random directions, and
+        messages of `message_dtype` to be made by `encode`. The error is relative to the gradient's
+        expected norm. `Round.trust` uses the messages that came, and the decoded gradient's norm.
         """
         checked = self.scheme.check_survivors(survivors)
         return expected_trust(self.scheme, checked, dtype, message_dtype)
 
     def residual(self, survivors: ArrayLike, vector: NDArray[Any] | None = None) -> float:
-        """How far ``a_F B_F`` is from 1, computed: what decoding leaves out, plus rounding.
+        """Compute how far ``a_F B_F`` is from 1: what decoding leaves out, plus rounding.
 
         Parameters
         ----------
@@ -782,22 +781,22 @@ class Code(Recorded):
         Returns
         -------
         float
-            ``||a_F B_F - 1|| / sqrt(k)``. This is the expected error relative to the gradient's
-            expected norm, if partial gradients have equal norms and random directions.
+            ``||a_F B_F - 1|| / sqrt(k)``. If partial gradients have equal norms and random
+            directions, this is the expected error relative to the gradient's expected norm.
         """
         return self.scheme.residual(survivors, vector)
 
     def residuals(
         self, workers: int | None = None, *, sets: int = 2000, seed: int = 0
     ) -> Residuals:
-        """Mean and worst residual over the sets of so many workers, with all their messages.
+        """Find the mean and worst residual over sets of workers that send all their messages.
 
         Parameters
         ----------
         workers : int, optional
             How many workers respond. Default: `Scheme.awaited`, or all if that is unknown.
         sets : int, default 2000
-            Look at all sets of workers if there are no more than this, otherwise at so many random
+            Examine all sets of workers if there are no more than this, otherwise so many random
             ones.
         seed : int
             Seed of the random sets.
@@ -816,9 +815,9 @@ class Code(Recorded):
         return approximation.residuals(self.scheme, f, sets, seed)
 
     def recovery(self, trials: int = 1000, seed: int = 0) -> Recovery:
-        """What a round needs on average when messages arrive in random order.
+        """Simulate what a round needs on average when messages arrive in random order.
 
-        All orders are equally likely in which each worker's own messages come in order.
+        Each worker's own messages come in order. All such orders are equally likely.
 
         Parameters
         ----------
@@ -837,11 +836,11 @@ class Code(Recorded):
     # ----------------------------------------------------------------------- who does whose work
 
     def placed(self, domains: Domains, *, strict: bool = False) -> Placed:
-        """The same code with its workers assigned to domains so that any one domain may be lost.
+        """Return this code with its workers assigned to domains so that any one may be lost.
 
         A domain is a node or a zone, whose workers die together. Which workers share a domain
-        decides whether the others suffice; choosing them well costs nothing. The workers keep the
-        order of their numbers if that suffices. Otherwise the order comes from theory, from trying
+        decides whether the others suffice. Choosing them well costs nothing. If the order of the
+        workers' numbers suffices, they keep it. Otherwise the order comes from theory, from trying
         all orders (up to 12 workers), or from a search.
 
         Parameters
@@ -896,7 +895,7 @@ class Code(Recorded):
     # ------------------------------------------------------------------------------ to look at
 
     def table(self, workers: Iterable[int] | None = None, digits: int = 3) -> str:
-        """The encoding matrix B as text to print: what each worker computes and sends.
+        """Return the encoding matrix B as text to print: what each worker computes and sends.
 
         Numbers are rounded, and a real or imaginary part that is negligible beside the other is
         left out. `matrix` has the exact numbers that the kernels use.
@@ -911,7 +910,7 @@ class Code(Recorded):
         Returns
         -------
         str
-            A line for each message. Up to 16 partitions have a column each.
+            A line for each message. If there are at most 16 partitions, each has a column.
 
         Raises
         ------
@@ -932,12 +931,12 @@ class Code(Recorded):
         return display.table(self.scheme, workers, digits)
 
     def _repr_html_(self) -> str:
-        """What notebooks show: parameters, and who computes what."""
+        """Return what notebooks show: parameters, and who computes what."""
         return display.html_of(self.scheme)
 
 
 class _RowScheme(Scheme):
-    """The scheme of a code that is a `row`, and some numbers."""
+    """The scheme of a code whose class defines only `row` and some numbers."""
 
     def __init__(self, code: Code) -> None:
         kind = type(code)
@@ -950,7 +949,7 @@ class _RowScheme(Scheme):
             )
         self._made_as(code._made_by, code._made_with)
         for name in ("n", "k", "load", "stragglers", "wait"):
-            # what the code's class or constructor sets; a name of the base's own is not set
+            # Copy what the code's class or constructor sets, not what it inherits from `Code`.
             if name in vars(code) or getattr(kind, name, None) is not getattr(Code, name, None):
                 setattr(self, name, getattr(code, name))
         self._row = code.row  # type: ignore[attr-defined]
@@ -959,7 +958,7 @@ class _RowScheme(Scheme):
         return self._row(worker)  # type: ignore[no-any-return]
 
 
-# Names by which a scheme says something that a code says by its scheme alone.
+# Hooks that a scheme may define, and that a code leaves to its scheme.
 _HOOKS = {name for name in dir(Scheme) if not name.startswith("_")} - {*dir(Code), "row", "wait"}
 
 
@@ -984,7 +983,7 @@ class Placed(Code):
     domains : dict
         The workers of each label.
     survived : tuple of labels
-        Domains of which any one may be lost with all its workers.
+        Any one of these domains may be lost with all its workers.
     losses : str
         The same in a sentence.
 

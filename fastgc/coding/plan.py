@@ -1,12 +1,16 @@
-"""One plan for all that is done with messages: made once, bound to arrays, executed.
+"""Plans: how messages of one format are decoded and made, prepared once and executed often.
 
-`Plan` decodes messages of one format, `EncodingPlan` makes them of partial gradients. The verbs of
-`fastgc.coding.code.Code` make, bind and execute these: `decode` keeps one for each format, `bind`
-and `bind_encoder` return one that is bound to arrays, a `Round` has one for the messages it gets.
+`Plan` decodes messages, and `EncodingPlan` makes them from partial gradients. The verbs of
+`fastgc.coding.code.Code` keep plans: `decode` one for each thread and format, `encode` one for each
+message and format. `bind` and `bind_encoder` return decoders and encoders that are bound to arrays.
 
-Most calls bring contiguous arrays that fit, and need one combination of them. C does such a call at
-once, looks at the arrays itself, and refuses what is not like that: see `Decoders` and `Encoders`.
-Where it does not, `Plan.run` is what the kernels prepare. All else goes through `Plan.combine`.
+Most calls bring contiguous arrays that fit, and need one combination of them. A call takes the
+first of three ways that does not refuse it:
+
+1. C checks the array objects and does the whole call: `Decoders`, `Encoders`.
+2. A prepared kernel checks where the rows lie, and combines them: `Plan.run`, `EncodingPlan.run`.
+3. Python checks everything, says what is wrong, and does the rest: `Plan.decode`,
+   `EncodingPlan.encode`.
 """
 
 from __future__ import annotations
@@ -79,10 +83,10 @@ _INT64 = np.dtype(np.int64)
 
 
 class Decoders(dict[Backend | None, DecodeObjects | None]):
-    """What decodes arrays that nobody has looked at, by backend; None if nothing does.
+    """Functions that decode unchecked arrays in one call, by backend; None if there are none.
 
-    Only where a vector is one computation, and a gradient one combination: not of schemes that look
-    vectors up, or warn of doubt.
+    There are none for schemes without `Scheme.jit_rule`, nor for schemes that look vectors up in a
+    cache, may warn of doubt, or decode in pieces.
     """
 
     def __init__(self, scheme: Scheme) -> None:
@@ -98,7 +102,7 @@ class Decoders(dict[Backend | None, DecodeObjects | None]):
         if rule is not None:
             dtypes = []
             for dtype in GRADIENT_DTYPES:
-                with suppress(TypeError):  # real messages, of a code that sends complex ones
+                with suppress(TypeError):  # a real dtype, but the code sends complex messages
                     form = _format_of(scheme, np.empty(2, dtype), None)
                     kinds = form.message_dtype, form.gradient_dtype
                     dtypes.append(_dtypes(*kinds, form.decode_mode))
@@ -119,18 +123,19 @@ class Plan:
     scheme : Scheme
     form : Format
     vector : array
-        Buffer for decoding vectors, as long as a round has messages.
+        Buffer for decoding vectors, with an entry for each message of a round.
     check_finite : bool
         Look for NaN and Inf in gradients.
 
     Attributes
     ----------
     run : Combinations or None
-        Combines messages that lie anywhere by ``vector[:f]``. None where decoding takes more than
-        one combination, or a warning: use `combine`.
+        Combines messages, wherever they lie, by ``vector[:f]``. None if decoding takes more than
+        one combination, or may warn: use `decode` or `combine`.
     at_once : tuple or None
-        Of a plan that a thread keeps, where `run` is enough: a memoryview of survivors, what fills
-        the vector of so many of them, `run`, and dtype and shape of gradients.
+        What `decode` needs of a thread's plan that has `run`: a memoryview of the thread's
+        survivors; a function ``fill(f, method)``, which writes the vector of the first f; `run`;
+        dtype and shape of gradients. None for other plans.
     """
 
     __slots__ = ("at_once", "check", "form", "run", "scheme", "shape")
@@ -157,7 +162,7 @@ class Plan:
         p: int | None,
         check_finite: bool,
     ) -> tuple[Plan, Any]:
-        """The plan that this thread keeps for messages like these, and these as rows."""
+        """Return this thread's plan for such messages, and the messages as rows."""
         given = as_rows("the messages", messages)
         if len(given) != survivors.size:
             raise ValueError(f"{survivors.size} survivors, but {len(given)} messages")
@@ -172,7 +177,7 @@ class Plan:
         device = first.device if lies_elsewhere(first) else None
         active = kernels.choice.active or kernels.choice.load()
         key: Any = active, kind.dtype, kind.size, size, check_finite
-        if device is not None:
+        if device is not None:  # the keys of `decode`, which takes arrays on the host, have none
             key += (device,)
         own = scheme._thread_own
         known: dict[Any, Plan] = vars(own).setdefault("plans", {})
@@ -199,7 +204,7 @@ class Plan:
         partial: Any,
         tracker: Any,
     ) -> Any:
-        """`Code.decode`, whatever there is to do."""
+        """Decode as `Code.decode` does, with every option and check."""
         scheme, form = self.scheme, self.form
         residual, mean = 0.0, 1.0
         if partial is None:
@@ -218,7 +223,7 @@ class Plan:
         return gradient if partial is None else Approximation(gradient, residual, mean)
 
     def checked_vector(self, vector: ArrayLike, size: int) -> NDArray[Any]:
-        """A copy of a vector for so many messages, or an error."""
+        """Return a copy of a user's vector for `size` messages; ValueError if it does not fit."""
         wanted = self.scheme._empty_vector(size, self.form.unit)
         given = as_array("vector", vector)
         if given.shape != wanted.shape or given.dtype != wanted.dtype:
@@ -232,7 +237,7 @@ class Plan:
     def combine(
         self, vector: NDArray[Any], survivors: NDArray[np.int64], messages: Any, out: Output | None
     ) -> Any:
-        """The combination of messages by a vector; `out`, or a new array.
+        """Combine messages by a vector. Returns `out`, or a new array.
 
         Raises
         ------
@@ -244,7 +249,7 @@ class Plan:
         form = self.form
         target = None if out is None else form.output(out)
         rows, scales = form.messages(_senders(self.scheme, survivors), messages, vector)
-        # Where `out` lies in a message, that is still to be read.
+        # An `out` that overlaps a message is written only after all messages have been read.
         private = target is None or rows.overlap(target)
         gradient = form.output(None) if private else target
         if not form.combine(rows, vector, gradient, self.check, scales):
@@ -265,7 +270,7 @@ def decode(
     check_finite: bool,
     tracker: Any,
 ) -> Any:
-    """`Code.decode`: without checks that the thread's plan, if it is known, leaves to kernels."""
+    """Decode as `Code.decode` does: by `at_once` of the thread's plan, or else step by step."""
     came: NDArray[np.int64]
     if type(survivors) is np.ndarray and survivors.dtype is _INT64 and survivors.ndim == 1:
         came = survivors
@@ -278,7 +283,7 @@ def decode(
     elif type(messages) is list and messages and type(messages[0]) is np.ndarray:
         dtype, length = messages[0].dtype, messages[0].size
     if out is not None:
-        size = out.size if p is None and type(out) is np.ndarray else -1
+        size = out.size if p is None and type(out) is np.ndarray else -1  # -1 is in no plan's key
     fits = dtype is not None and (size is None or type(size) is int)
     if fits and partial is None and tracker is None:
         try:
@@ -295,7 +300,7 @@ def decode(
             if target is not None:
                 try:
                     buffer[:f] = came
-                except ValueError:  # which a memoryview raises for an array that is not aligned
+                except ValueError:  # a memoryview refuses arrays that are not aligned
                     buffer[:f] = came.copy()
                 fill(f, method)
                 if not (run.stacked if stacked else run.objects)(messages, target, f):
@@ -308,7 +313,7 @@ def decode(
 
 
 def fitting(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any] | None:
-    """`out` if results can be written to it as it is, a new array for None; else None."""
+    """Return `out` if a kernel can write to it as it is, a new array for None, otherwise None."""
     if out is None:
         return np.empty(shape, dtype)
     if type(out) is np.ndarray and out.dtype is dtype and out.shape == shape and out.flags.carray:
@@ -327,7 +332,7 @@ class Decoder:
     vector : (N,) complex128 or float64 array, or (N, 2) of pairs
         Buffers that each call overwrites; N is the number of messages in a round.
     fill_vector : callable
-        ``fill_vector(f, method)``: as `fill`, without checking f; returns nothing.
+        ``fill_vector(f, method)``: `fill`, but f is not checked, and nothing is returned.
     """
 
     __slots__ = ("_buffer", "backend", "fill_vector", "scheme", "survivors", "vector")
@@ -335,23 +340,23 @@ class Decoder:
     def __init__(self, scheme: Scheme, unit: float = DOUBLE) -> None:
         self.scheme = scheme
         self.survivors = np.empty(scheme.message_count, dtype=np.int64)
-        self._buffer: Any = self.survivors.data  # a memoryview: assigned to in half the time
+        self._buffer: Any = self.survivors.data  # assigning to a memoryview takes half the time
         self.vector = scheme._empty_vector(scheme.message_count, unit)
         self.fill_vector = scheme.bind_vector(self.survivors, self.vector, unit)
-        self.backend = kernels.choice.active  # which now is loaded
+        self.backend = kernels.choice.active  # not None: the line above has loaded one
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.scheme!r}>"
 
     def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
-        """Decoding vector for `survivors`: a view of `vector`, valid until the next call.
+        """Return the decoding vector of `survivors`: a view of `vector`, valid until the next call.
 
-        Survivors and errors as in `Code.decoding_vector`.
+        Survivors and errors are as in `Code.decoding_vector`.
         """
         return self.vector[: self._compute(survivors, method)]
 
     def _compute(self, survivors: ArrayLike, method: str) -> int:
-        """Write `vector`; how many survivors there are."""
+        """Write `vector`. Returns the number of survivors."""
         checked: NDArray[np.int64]
         if type(survivors) is np.ndarray and survivors.dtype is _INT64 and survivors.ndim == 1:
             checked = survivors
@@ -362,13 +367,13 @@ class Decoder:
             self.scheme.check_survivors(checked)
         try:
             self._buffer[:f] = checked
-        except ValueError:  # which a memoryview raises for an array that is not aligned
+        except ValueError:  # a memoryview refuses arrays that are not aligned
             self._buffer[:f] = checked.copy()
         self.fill_vector(f, method)
         return f
 
     def fill(self, f: int, method: str = "auto") -> NDArray[Any]:
-        """Decoding vector for ``self.survivors[:f]``; ValueError if there are fewer."""
+        """Return the decoding vector of ``self.survivors[:f]``; ValueError if there are fewer."""
         if not 0 <= f <= self.survivors.size:
             raise ValueError(f"f must be in 0 .. {self.survivors.size}, not {f}")
         self.fill_vector(f, method)
@@ -435,10 +440,10 @@ class BoundDecoder:
         self.gradient: Any = target if out is None else out
         self._rows, self._whole, self._target = rows, whole, target
         self._decoder = decoder = Decoder(scheme, form.unit)
-        # The last piece may be longer than what is left of the gradient.
+        # The last piece may go beyond the gradient's end.
         padded = device is None and form.pieces > 1 and form.pieces * form.length > target.size
         self._sums = form.empty(form.pieces * form.length, target.dtype) if padded else target
-        # What messages are multiplied by: of those that are scaled, not the vector itself.
+        # Coefficients of messages: the vector, or a buffer for its product with messages' scales.
         self._coefficients = np.empty_like(decoder.vector) if form.scaled else decoder.vector
         self._passes: list[Callable[[int], int]] = []
         if not (form.paired or device is not None):
@@ -455,7 +460,7 @@ class BoundDecoder:
         self._once = self._passes[0] if simple else None
         self._at_once: Any = None
         if simple and objects and form.message_dtype in GRADIENT_DTYPES:
-            # as the arrays that C knows: of no subclass, nor of a dtype that was unpickled
+            # C knows types and dtypes by address: neither a subclass nor an unpickled dtype.
             all_, sums = (np.asarray(each).view(each.dtype.char) for each in (whole, target))
             self._arrays, flags = (all_, sums), CHOSEN + (CHECK if check_finite else 0)
             self._at_once = partial(objects.decode, id(all_), id(sums), flags)
@@ -465,7 +470,7 @@ class BoundDecoder:
         return f"<{type(self).__name__} of {self.scheme!r}: {size} elements a gradient>"
 
     def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
-        """The gradient from the rows of `survivors`.
+        """Return the gradient from the rows of `survivors`.
 
         Parameters
         ----------
@@ -487,10 +492,10 @@ class BoundDecoder:
             If a message holds NaN or Inf, unless `check_finite` is off; says whose. What
             `gradient` holds then is undefined.
         TypeError, ValueError
-            If a survivor is named twice or does not exist. In every other case nothing has been
-            written.
+            If a survivor is named twice or does not exist. `gradient` is unchanged after any error
+            but NonFiniteMessageError.
         """
-        at_once = self._at_once  # what it does not do is done, or told, step by step
+        at_once = self._at_once  # the steps below do what it refuses, or say what is wrong
         if (
             at_once is not None
             and type(survivors) is np.ndarray
@@ -507,7 +512,7 @@ class BoundDecoder:
         return self.gradient  # type: ignore[no-any-return]
 
     def _step_by_step(self, f: int) -> int:
-        """A call where there is more to do than one combination; its status."""
+        """Decode where that takes more than one combination. Returns a status."""
         form, scheme, target = self.form, self.scheme, self._target
         numbers, vector = self._decoder.survivors[:f], self._decoder.vector[:f]
         if self._gated:
@@ -533,7 +538,7 @@ class BoundDecoder:
 
 
 def _size_of(out: Output | None, p: int | None) -> int | None:
-    """The gradient dimension that is asked for: p, or the size of `out`."""
+    """Return the gradient dimension that a caller gives: p, or the size of `out`, or None."""
     if p is not None or out is None:
         return p if p is None else check_integer("the gradient dimension p", p)
     size: int = (kind_of if lies_elsewhere(out) else view_of)("out", out).size
@@ -541,7 +546,7 @@ def _size_of(out: Output | None, p: int | None) -> int | None:
 
 
 def _format_of(scheme: Scheme, message: NDArray[Any], p: int | None) -> Format:
-    """Format of messages like this one, for a gradient of p elements."""
+    """Return the format of messages like this one, for a gradient of p elements."""
     dtype, sent = message.dtype, None
     if is_pairs(dtype):
         dtype, sent = np.dtype(np.float64), dtype
@@ -573,7 +578,7 @@ def blame(
 
 
 def _senders(scheme: Scheme, survivors: NDArray[np.int64]) -> Iterator[int]:
-    """Workers of these messages, which need not exist."""
+    """Yield the worker that sends each message. If workers send one each, none is checked."""
     one = scheme.messages_per_worker == 1
     for number in survivors.tolist():
         yield number if one else scheme.sender(number)[0]
@@ -582,7 +587,7 @@ def _senders(scheme: Scheme, survivors: NDArray[np.int64]) -> Iterator[int]:
 def warn_of_doubt(
     scheme: Scheme, survivors: NDArray[np.int64], vector: NDArray[Any], form: Format
 ) -> None:
-    """Warn where a gradient is imprecise that these messages are decoded to all the same."""
+    """Warn if the gradient decoded from these messages is imprecise by `Scheme.doubt`."""
     if scheme.gated and (error := scheme.doubt(survivors, vector, form)):
         warn_caller(
             f"the gradient decoded from these {survivors.size} messages has a relative error of "
@@ -592,12 +597,12 @@ def warn_of_doubt(
 
 
 def jit(code: Coded) -> JittedCode:
-    """A code for ``@njit`` functions, which encode and decode by it without Python.
+    """Convert a code for ``@njit`` functions, which then encode and decode without Python.
 
     ``fastgc.kernels.numba.encode(code, worker, partials, out)`` and ``decode(code, survivors,
-    messages, out)`` take it as `code`. They compute what `encode` and `decode` do, of float32,
-    float64, complex64 and complex128, by C's kernels if those are in use when this is called.
-    Numba is loaded only with ``fastgc.kernels.numba``.
+    messages, out)`` take the result as `code`. They do what the code's own `encode` and `decode`
+    do, in float32, float64, complex64 and complex128. They call C's kernels if these are in use
+    when `jit` is called. Numba is loaded only with ``fastgc.kernels.numba``.
 
     Parameters
     ----------
@@ -606,14 +611,14 @@ def jit(code: Coded) -> JittedCode:
     Returns
     -------
     JittedCode
-        A named tuple of arrays. It holds all of B that is not zero.
+        A named tuple of arrays. It holds all nonzero entries of B.
 
     Raises
     ------
     TypeError
-        If no compiled function computes the code's decoding vectors: all but Reed-Solomon and
-        graph codes, and those whose messages are plain sums and that decode exactly. The
-        message says what to do instead.
+        If no compiled function computes the code's decoding vectors; says what to do instead. There
+        are such functions for Reed-Solomon codes, for graph codes, and for codes that decode
+        exactly and whose messages are plain sums.
 
     Examples
     --------
@@ -643,9 +648,9 @@ def jit(code: Coded) -> JittedCode:
 
 
 class Encoders(dict[tuple[Backend | None, int, int], EncodeObjects | None]):
-    """What encodes arrays that nobody has looked at, by backend, worker and index; None if nothing.
+    """Functions that encode unchecked arrays in one call, by backend, worker and index of message.
 
-    Only where a message is one combination, in which no coefficient is zero.
+    None if a message has pieces or a coefficient that is 0, or if the backend has no such function.
     """
 
     def __init__(self, scheme: Scheme) -> None:
@@ -657,7 +662,7 @@ class Encoders(dict[tuple[Backend | None, int, int], EncodeObjects | None]):
             return self[kernels.choice.load(), worker, index]
         self._scheme.message_number(worker, index)
         coef = np.ascontiguousarray(self._scheme.coefficients(worker, index))
-        whole = coef.ndim == 1 and coef.all()  # else a partial gradient would not be read
+        whole = coef.ndim == 1 and coef.all()  # C would not read a partial gradient times 0
         found = bind_encode_objects(coef, self._dtypes) if whole else None
         if len(self) >= ROWS_KEPT:
             self.clear()
@@ -676,19 +681,20 @@ class Encoders(dict[tuple[Backend | None, int, int], EncodeObjects | None]):
 
 
 class EncodingPlan:
-    """How one of a worker's messages is made of its partial gradients, of one format.
+    """How one of a worker's messages is made from its partial gradients, for one format.
 
     Attributes
     ----------
     coef : (w,) or (w, pieces) array
     pairs : (w, 2) array or None
-        The same, for messages of float64x2.
+        The coefficients for messages of float64x2.
     form : Format
     whole : bool
-        Whether that takes one combination of partial gradients as they are, into the message.
+        Whether the message is one combination of the partial gradients as they are.
     run : Combinations or None
-        That combination, of partial gradients that lie anywhere; None where there is more to do, or
-        a coefficient is 0, so that what a partial gradient holds would not be seen: use `encode`.
+        Computes that combination, wherever the partial gradients lie. None if encoding takes more,
+        or if a coefficient is 0: `run` would not read that partial gradient, and NaN in it would be
+        lost. Use `encode` then.
     """
 
     __slots__ = ("coef", "form", "pairs", "run", "shape", "whole")
@@ -704,7 +710,7 @@ class EncodingPlan:
     def of(
         cls, scheme: Scheme, worker: int, index: int, given: Any, message_dtype: DTypeLike | None
     ) -> EncodingPlan:
-        """The plan for partial gradients like these, which `encode` finds next time."""
+        """Make the plan for such partial gradients, and keep it for the next call of `encode`."""
         scheme.message_number(worker, index)
         coef = scheme.coefficients(worker, index)
         if len(given) != len(coef):
@@ -728,7 +734,7 @@ class EncodingPlan:
         return plan
 
     def encode(self, given: Any, out: Output | None) -> Any:
-        """`Code.encode`, whatever there is to do."""
+        """Encode as `Code.encode` does, with every check."""
         form, coef, mode = self.form, self.coef, self.form.encode_mode
         what, kind, size = "partial gradient", form.partial_dtype, form.gradient_size
         rows = form.rows(what, range(len(coef)), given, kind, size, mode)
@@ -762,7 +768,7 @@ def encode(
     index: Any,
     message_dtype: DTypeLike | None,
 ) -> Any:
-    """`Code.encode`: without checks that the plan, if it is known, leaves to kernels."""
+    """Encode as `Code.encode` does: by `run` of a plan that is kept, or else step by step."""
     dtype, stacked = None, type(partials) is np.ndarray
     if stacked:
         if partials.ndim == 2 and partials.flags.c_contiguous:
@@ -774,7 +780,7 @@ def encode(
         try:
             key = kernels.choice.active, worker, index, count, dtype, length, message_dtype
             plan = scheme._made_encodings[key]
-        except (KeyError, TypeError):  # the latter: of what is no dtype
+        except (KeyError, TypeError):  # TypeError: message_dtype cannot be hashed
             plan = None
         if plan is not None and plan.run is None:
             return plan.encode(partials, out)
@@ -789,7 +795,7 @@ def encode(
 
 
 def _partial_format(scheme: Scheme, first: NDArray[Any], message_dtype: DTypeLike | None) -> Format:
-    """Format of messages of partial gradients like this one."""
+    """Return the format of messages that are made from partial gradients like this one."""
     dtype = check_dtype(first.dtype, halves=True, integers=True)
     if scheme.layout == "complex data" and not (is_half(dtype) or is_integer(dtype)):
         dtype = real_of(dtype, "partial gradients")
@@ -804,7 +810,7 @@ def _bind(
     out: tuple[np.dtype[Any], int],
     check: bool = False,
 ) -> kernels.unchecked.Combinations:
-    """Combinations of arrays of a dtype and size to one of another."""
+    """Prepare combinations of rows to an output; `row` and `out` are (dtype, elements)."""
     (dtype, length), (_, size) = (
         (reals, count * kind.itemsize // reals.itemsize)
         for kind, count in (row, out)
@@ -814,7 +820,7 @@ def _bind(
 
 
 class BoundEncoder:
-    """Encodes messages from the rows of one array, with everything prepared: `Code.bind_encoder`.
+    """Encodes from the rows of one array, with everything prepared: see `Code.bind_encoder`.
 
     Two threads must not use it at the same time.
 
@@ -856,8 +862,8 @@ class BoundEncoder:
         return f"<BoundEncoder of worker {self.worker}: {len(self.message)} elements a message>"
 
     def __call__(self) -> NDArray[Any]:
-        """The message of the partial gradients that are there now: `message`."""
-        found = self._run()  # a message, or a kernel's status
+        """Write the message of the present partial gradients to `message`, and return it."""
+        found = self._run()  # a message from a plan, or a status from a kernel
         if isinstance(found, int) and found == kernels.Status.NO_MEMORY:
             raise MemoryError("no memory for the addresses of what is combined")
         return self.message  # type: ignore[no-any-return]
@@ -866,9 +872,9 @@ class BoundEncoder:
 class Encoder:
     """A message that is built up while its partial gradients are computed.
 
-    It stores one sum, the message itself (``c += B_ij * g_j``), instead of w gradients. If the
-    message is less precise than the gradients, the sum has their precision and is rounded at the
-    end. A float32 sum has the error of w roundings, whereas `Code.encode` rounds once.
+    It stores one sum (``c += B_ij * g_j``) instead of w gradients. The sum is the message, unless
+    the message is less precise than the gradients. Then the sum has their precision, and is rounded
+    at the end. A float32 sum has the error of w roundings, whereas `Code.encode` rounds once.
     """
 
     def __init__(
@@ -938,19 +944,19 @@ class Encoder:
 
     @property
     def out(self) -> NDArray[Any]:
-        """Where the message is written to."""
+        """The array that the message is written to."""
         return self._message
 
     @property
     def sums(self) -> NDArray[Any]:
-        """The sum, which is the message itself or is rounded to it at the end."""
+        """The sum so far: the message itself, or what is rounded to the message at the end."""
         return self._sums
 
     def add(self, partition: int, g: ArrayLike, cancelled: float = 0.0) -> None:
         """Add the partial gradient of one partition, a (p,) array of the encoder's dtype.
 
-        `cancelled` is the squared norm of what cancelled in it while it was computed, if this is
-        due to the code (`fastgc.codes.Scheme.cancelling`).
+        `cancelled` is the squared norm of the terms that cancelled while it was computed, if the
+        code is the cause (`fastgc.codes.Scheme.cancelling`).
         """
         form = self._form
         at = self._at.get(partition)
@@ -962,7 +968,7 @@ class Encoder:
         if partition in self._added:
             raise ValueError(f"partition {partition} was added already")
         partial = check_vector("the partial gradient", g, form.partial_dtype, form.gradient_size)
-        # what is added where the message lies is told by the kernel
+        # A kernel that adds directly to the message finds an overlap itself, by addresses alone.
         shared = not self._direct and np.may_share_memory(partial, self._message)
         if self._wide is not None and not shared:
             self._wide[:] = partial
@@ -974,7 +980,7 @@ class Encoder:
         self._added.add(partition)
 
     def _add_pieces(self, partial: NDArray[Any], at: int, accumulate: bool) -> int:
-        """What ``kernels.unchecked.bind_add`` prepares, of a gradient cut into pieces."""
+        """Add a gradient in pieces, as what ``kernels.unchecked.bind_add`` returns does."""
         form, rows = self._form, self._rows
         rows.clear()
         for piece in form.cut(partial):
@@ -984,7 +990,7 @@ class Encoder:
         return kernels.Status.OK
 
     def _add_pairs(self, partial: NDArray[Any], at: int, accumulate: bool) -> int:
-        """The same of a message of float64x2."""
+        """Add a gradient to a message of float64x2, likewise."""
         rows, sums = self._rows, self._form.reals(self._sums, self._form.encode_mode)
         rows.clear()
         rows.append(self._form.reals(partial, self._form.encode_mode))
@@ -994,7 +1000,7 @@ class Encoder:
         return kernels.Status.OK
 
     def message(self) -> NDArray[Any]:
-        """The finished message (`out`, if given); ValueError if a partition is missing."""
+        """Return the finished message, in `out` if given; ValueError if a partition is missing."""
         if len(self._added) < len(self._at):
             missing = sorted(self._at.keys() - self._added)
             raise ValueError(f"worker {self.worker}'s message still lacks partitions {missing}")
@@ -1005,8 +1011,8 @@ class Encoder:
     def energy(self) -> float:
         """``sum_j |B_ij|^2 ||g_j||^2`` of what was added, plus what cancelled, for `Round.receive`.
 
-        The message's squared norm does not show cancellation inside it. NaN if a term is NaN or Inf
-        times 0; Inf if it is beyond float64.
+        It shows cancellation inside the message, which the message's norm does not. NaN if a term
+        is NaN, or is Inf times 0; Inf if the sum is beyond float64.
         """
         return float(self._energy[0])
 

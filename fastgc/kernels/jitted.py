@@ -1,4 +1,4 @@
-"""Codes as named tuples of arrays, for compiled functions: see `fastgc.codes.jit`."""
+"""Codes as named tuples of arrays, for compiled functions (`fastgc.codes.jit`) and for C."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class CyclicRule(NamedTuple):
     method : int
         ``LOCATOR`` or ``SPREAD``.
     longest : (2,) float64 array
-        Squared norm up to which vectors are precise enough, for messages of float32 and of float64.
+        Largest squared norm of vectors that are precise enough, for float32 and float64 messages.
     factors : int
-        With at least so many stragglers and survivors, transforms are faster than `method`.
+        With at least so many stragglers and so many survivors, transforms are faster than `method`.
     """
 
     tables: CyclicTables
@@ -49,12 +49,12 @@ class CyclicRule(NamedTuple):
 
 
 class PlacedRule(NamedTuple):
-    """Decoding vectors of a code whose workers have other numbers.
+    """Decoding vectors of a code that is another code with its workers renumbered.
 
     Attributes
     ----------
     number : (M,) int64 array
-        The number of each message in the code of `inner`.
+        The number that each message has in that other code, for `inner`.
     inner : CyclicRule, CellsPlan, TilingPlan or EdgesPlan
     """
 
@@ -98,7 +98,7 @@ def jitted_code(
     partitions: NDArray[np.int64],
     coefficients: NDArray[Any],
 ) -> JittedCode:
-    """Make a `JittedCode`. Compiled functions call the backend that is in use now."""
+    """Make a `JittedCode`. Compiled functions then call the backend that is in use now."""
     return JittedCode(rule, first, partitions, coefficients, addresses_in_c(rule))
 
 
@@ -114,11 +114,12 @@ class Dtypes(NamedTuple):
     Attributes
     ----------
     rows, out : numpy dtype
-        Of floats, doubles, or complex numbers of these.
+        float32, float64, complex64 or complex128.
     mode : int
         As in `fastgc.kernels.combine`.
     padded : int
-        1 where messages are of pairs, and so one longer than gradients of odd length; else 0.
+        1 if real messages stand for complex pairs, and so are one longer than gradients of odd
+        length; otherwise 0.
     """
 
     rows: np.dtype[Any]
@@ -128,22 +129,22 @@ class Dtypes(NamedTuple):
 
 
 class DecodeObjects(NamedTuple):
-    """Decode unchecked arrays, which are given by their ``id``.
+    """Functions that decode unchecked arrays, which are given by their ``id``.
 
-    The functions check the arrays themselves, and threads may call them at the same time. Any
-    status but ``Status.OK`` means only that the caller must decode step by step, which says what is
-    wrong. Nothing has been written then, except with ``Status.NOT_FINITE``.
+    They check the arrays, and threads may call them at the same time. Any status but ``Status.OK``
+    means only that the caller must decode step by step, to say what is wrong if anything is.
+    Nothing has been written then, except with ``Status.NOT_FINITE``.
 
     Attributes
     ----------
     decode : callable
         ``decode(id(messages), id(out), flags, id(survivors))``. Flags: `CHECK` looks for numbers
-        that are not finite; `CHOSEN` says that `messages` has a row for each message of a round,
-        and not only for each survivor.
+        that are not finite; with `CHOSEN`, `messages` has a row for each message of a round,
+        otherwise for each survivor.
     vector : callable
-        ``vector(id(out), id(survivors))``, for messages of float64.
+        ``vector(id(out), id(survivors))``: writes the decoding vector for float64 messages.
     vectors : numpy dtype
-        Of decoding vectors.
+        Dtype of decoding vectors.
     dtypes : dict
         `Dtypes` by the dtype of messages.
     """
@@ -155,7 +156,7 @@ class DecodeObjects(NamedTuple):
 
 
 class EncodeObjects(NamedTuple):
-    """Encode unchecked arrays; as `DecodeObjects`.
+    """A function that encodes unchecked arrays, under the rules of `DecodeObjects`.
 
     Attributes
     ----------
@@ -174,14 +175,18 @@ CHECK, CHOSEN = 2, 16  # csrc/fastgc.h's flags
 
 @kernel
 def bind_decode(rule: VectorRule, dtypes: tuple[Dtypes, ...]) -> DecodeObjects | None:
-    """Prepare to decode messages of these dtypes.
+    """Prepare functions that decode messages of these dtypes.
 
-    None for a `PlacedRule`, and where C does not read array objects.
+    Returns None for a `PlacedRule`, and in backends and interpreters where C reads no array
+    objects.
     """
     return None
 
 
 @kernel
 def bind_encode_objects(coef: NDArray[Any], dtypes: tuple[Dtypes, ...]) -> EncodeObjects | None:
-    """Prepare to encode partial gradients of these dtypes, likewise; `coef` is contiguous."""
+    """Prepare to encode partial gradients of these dtypes; None if C reads no array objects.
+
+    `coef` must be contiguous.
+    """
     return None

@@ -35,12 +35,12 @@ __all__ = [
     "combine_pairs",
 ]
 
-# What is written, by the kind of rows.
+# The type of outputs, by the kind of rows.
 _WRITTEN = {"float": "float[]", "double": "double[]", "half": "float[]", "bfloat": "float[]"}
 
 
 def _functions(*names):
-    """For each kind of rows what is written, and functions of these names."""
+    """Return, by the kind of rows, the type of outputs and the functions of these names."""
     return {
         kind: (written, *(getattr(lib, f"fgc_{name}_{kind}") for name in names))
         for kind, written in _WRITTEN.items()
@@ -85,7 +85,7 @@ def bind_combine(mode, rows, numbers, coef, out, accumulate=False, check=False):
         accumulate + 2 * check,  # FGC_ACCUMULATE, FGC_CHECK
         ffi.from_buffer(kind, out, require_writable=True),
     )
-    vars(call)["rows"] = rows  # the addresses' arrays, which pointers do not keep alive
+    vars(call)["rows"] = rows  # the rows must live as long as the call, which has their addresses
     return call
 
 
@@ -135,7 +135,10 @@ def combine_pairs(rows, coef, out, *, paired, rounded=False, accumulate=False, c
 
 
 def _known_layout():
-    """Whether arrays are laid out as csrc/fastgc.h has them: as in all NumPy of CPython so far."""
+    """Return whether array objects have the layout of csrc/fastgc.h, as on CPython so far.
+
+    The probe is a view that is not contiguous: base, strides and flags are not the usual ones.
+    """
     probe = np.empty((3, 4))[:, 1:]
     if sys.implementation.name != "cpython":
         return False
@@ -178,7 +181,7 @@ def bind_apart(mode, coef, length, dtype, size, check=False):
     def separate(rows, out, count):
         try:
             addresses = new(pointers, list(map(buffer, rows)))
-        except ValueError:  # one is not contiguous
+        except ValueError:  # some row is not contiguous
             return misplaced
         return function(anywhere, addresses, buffer(real, out), count)
 
@@ -191,8 +194,8 @@ def bind_apart(mode, coef, length, dtype, size, check=False):
     def objects(arrays, out, count):
         if not _KNOWN_LAYOUT:
             return separate(arrays, out, count) if alike(arrays) else misplaced
-        # An array of objects holds their addresses; what each of them tells takes Python as long
-        # as it takes C to combine them.
+        # An array of objects holds their addresses. C reads the rest from the objects: Python would
+        # take as long for this as C takes to combine the rows.
         table = np.fromiter(arrays, object, count)
         return function(given, buffer(ids, table), buffer(real, out), count)
 
@@ -222,7 +225,7 @@ def bind_add(mode, coef, weights, length, dtype, out, energy):
 
 @lru_cache(maxsize=16)
 def _known(dtypes):
-    """Arrays of these dtypes as C knows them, and as `DecodeObjects` does."""
+    """Return an ``fgc_known`` of these dtypes, and `DecodeObjects.dtypes`."""
     table = ffi.new("fgc_dtypes[]", len(dtypes))
     for struct, each in zip(table, dtypes, strict=True):
         doubled = each.mode in (REAL, PACKED) and each.rows.kind == "c"

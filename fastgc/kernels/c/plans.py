@@ -41,7 +41,7 @@ pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def struct_of(name: str, **fields: Any) -> Any:
-    """Make a struct of numbers, pointers and arrays. It keeps the arrays alive."""
+    """Make a struct from numbers, pointers and arrays. It keeps the arrays alive."""
     values = {
         field: ffi.from_buffer(_C_TYPES.get(value.dtype.char, "int64_t[]"), value)
         if isinstance(value, np.ndarray)
@@ -59,11 +59,11 @@ _CALLED = "fgc_combine_float", "fgc_combine_double", "fgc_decoding_vector"
 
 
 def addresses_in_c(rule):
-    if ffi.sizeof("uintptr_t") != 8:  # an fgc_cyclic is not an array of int64
+    if ffi.sizeof("uintptr_t") != 8:  # then an array of int64 cannot stand for an fgc_cyclic
         return None
     found = [int(ffi.cast("uintptr_t", ffi.addressof(lib, name))) for name in _CALLED]
     inner = rule.inner if isinstance(rule, PlacedRule) else rule
-    if isinstance(inner, CyclicRule):  # fgc_cyclic has the tables in this order
+    if isinstance(inner, CyclicRule):  # in the order of fgc_cyclic's fields
         tables = inner.tables
         found += [int(tables.start[-1]), tables.q.size, *map(address, tables)]
     return np.array(found, np.int64)
@@ -71,7 +71,7 @@ def addresses_in_c(rule):
 
 # --------------------------------------------------------------------------- messages as they come
 
-_kinds = {  # C's constant, and bytes of a real
+_kinds = {  # C's constant, and the bytes of a real
     "float": (lib.FGC_FLOAT, 4),
     "double": (lib.FGC_DOUBLE, 8),
     "half": (lib.FGC_HALF, 2),
@@ -88,7 +88,7 @@ def bind_arrivals(rows, arrays, check):
         **arrays._asdict(),
         addresses=ffi.from_buffer("uintptr_t[]", rows.addresses),
         messages=arrays.numbers.size,
-        length=rows.nbytes // size,  # in reals, two for each complex number
+        length=rows.nbytes // size,  # in reals: a complex number counts as two
         kind=kind,
         check=check,
     )
@@ -167,7 +167,7 @@ def bind_edges(plan, survivors, out):
 
 
 def rule_struct(rule):
-    """What decoding vectors follow from: how, the plan, messages of a round, bytes to work in."""
+    """Return C's rule, its plan, the messages of a round, and the bytes of work space."""
     fields = rule._asdict()
     if isinstance(rule, CyclicRule):
         plan = CyclicPlan(rule.tables)
@@ -226,7 +226,7 @@ def bind_functional(nodes, points, chosen, out):
 
 
 def plan_struct(plan):
-    """The plan's tables as C's struct, made once."""
+    """Return the plan's tables as C's struct, which is made once."""
     if plan.c is None:
         sizes = {"workers": plan.workers, "blocks": len(plan.tables.q)}
         plan.c = struct_of("fgc_cyclic", **plan.tables._asdict(), **sizes)
@@ -234,7 +234,7 @@ def plan_struct(plan):
 
 
 def work_space(plan):
-    """Work space for decoding vectors."""
+    """Allocate work space for decoding vectors."""
     return ffi.from_buffer(np.empty(plan.workers * lib.FGC_WORK, dtype=np.uint8))
 
 
@@ -243,7 +243,7 @@ def bind_decoding_vector(plan, survivors, out, longest=math.inf):
     survivors_ = ffi.from_buffer("int64_t[]", survivors)
     out_ = ffi.from_buffer("double[]", out, require_writable=True)
     where = ffi.new("int64_t *")
-    # a partial adds no Python frame to the call
+    # Unlike a function, a partial adds no Python frame to the call.
     decode = partial(
         lib.fgc_decoding_vector, struct, survivors_, out_, where, work_space(plan), longest
     )

@@ -1,4 +1,4 @@
-"""Encoding and decoding in compiled functions, by a `JittedCode`."""
+"""Encoding and decoding in compiled functions, with a `JittedCode`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _write_vector_impl(rule, survivors, out, wide, c):
 
 
 def _mode_of(coef, rows, out):
-    """The mode in which rows are combined, by their dtypes."""
+    """Return the mode that the dtypes of coefficients, rows and output imply."""
 
 
 @overload(_mode_of)
@@ -83,7 +83,7 @@ def _mode_of_impl(coef, rows, out):
 
 
 def _numbers(survivors):
-    """Survivors as contiguous int64, which C reads."""
+    """Return the survivors as contiguous int64, for C."""
 
 
 @overload(_numbers)
@@ -98,7 +98,7 @@ def _data(context, builder, kind, value):
 
 
 def _called(builder, address, values):
-    """Call C's function at an address. Returns its int as an int64."""
+    """Emit a call of the C function at an address. Returns its int as an int64."""
     kind = ir.FunctionType(ir.IntType(32), [each.type for each in values]).as_pointer()
     returned = builder.call(builder.inttoptr(address, kind), values)
     return builder.zext(returned, ir.IntType(64))
@@ -142,7 +142,7 @@ def _call_vector(typingctx, c, survivors, out, work, longest, method, f):
 
 
 def _is_wide(array):
-    """1 if the array's reals are float64, else 0."""
+    """Return 1 if the array's reals are float64, else 0."""
 
 
 @overload(_is_wide)
@@ -153,7 +153,7 @@ def _is_wide_impl(array):
 
 @register_jitable(inline="always")
 def _lengths(mode, rows, out, encoding):
-    """Elements of a row and of the output, as the mode counts them; ValueError if they misfit."""
+    """Return the lengths of a row and of the output in the mode's units; check that they fit."""
     if rows.shape[1] > 1 and rows.strides[1] != rows.itemsize:
         raise ValueError("rows must be contiguous")
     if out.size > 1 and out.strides[0] != out.itemsize:
@@ -220,7 +220,7 @@ def encode(code, message, partials, out):
         complex128. Only the message's own partitions are read.
     out : (message_size,) array
         Of the same dtype; complex for codes that send complex messages for real gradients.
-        Contiguous; shares no memory with `partials`.
+        It must be contiguous, and share no memory with `partials`.
 
     Raises
     ------
@@ -230,7 +230,7 @@ def encode(code, message, partials, out):
     _encode(code.first, code.partitions, code.coefficients, code.c, message, partials, out)
 
 
-@overload(encode, inline="always")  # passing a tuple of arrays takes longer than encoding
+@overload(encode, inline="always")  # passing a tuple of arrays would take longer than encoding
 def _encode_impl(code, message, partials, out):
     return lambda code, message, partials, out: _encode(
         code.first, code.partitions, code.coefficients, code.c, message, partials, out
@@ -251,16 +251,16 @@ def decode(code, survivors, messages, out):
         Message m is row m; rows are contiguous. Only the survivors' rows are read, and of these
         only those that are needed.
     out : (p,) array
-        The gradient; contiguous; shares no memory with `messages`.
+        The gradient. It must be contiguous, and share no memory with `messages`.
 
     Returns
     -------
     int
         A `fastgc.kernels.Status`. 0: the gradient is in `out`. ``IMPRECISE``: it is in `out`, but
         the decoding vector is so long that rounding errors may matter; `fastgc.Code.decode` would
-        have taken a near-exact one. ``NOT_FINITE``: a message that is read is not finite, and `out`
-        means nothing. Otherwise nothing is written: ``TOO_FEW``, ``OUT_OF_RANGE``, ``DUPLICATE``,
-        ``OVERFLOW``.
+        have used a near-exact vector. ``NOT_FINITE``: a message that is read is not finite, and
+        `out` means nothing. ``TOO_FEW``, ``OUT_OF_RANGE``, ``DUPLICATE``, ``OVERFLOW``: nothing is
+        written.
 
     Raises
     ------
