@@ -113,8 +113,8 @@ class Fault(NamedTuple):
         The step in which it was found.
     rank : int
         The rank whose gradient or parameters differed from those of others.
-        True if the rank was left out, because it had erred before. False if only its share of this
-        step was left out.
+    left_out : bool
+        True if the rank was left out. False if only its share of this step was left out.
     """
 
     step: int
