@@ -333,6 +333,8 @@ class Members:
             and not any(life in dead for life in record.members)
         )
         newest: tuple[int, ...]
+        # Quiet: `decide` can only wait or build. The members' own numbers may stand for the newest
+        # lives, because a newer life of a member begins a change itself.
         if quiet:
             assert record is not None
             newest = tuple(
@@ -490,7 +492,7 @@ class _Board:
 
     def __init__(self, store: Any) -> None:
         self._store = store
-        self._spare: list[Any] = []  # connections of past groups, for the next ones
+        self._spare: list[Any] = []  # stores of groups that are built, for the next ones
         self._epoch, self._there = -1, set[str]()  # the last epoch, and the keys found in it
 
     def start(self, rank: int, address: _Address) -> Life:
@@ -601,7 +603,7 @@ class _Lines:
         # Lives that closed a connection and refused the next, each with the epoch in which this was
         # noticed (inf: in none yet).
         self._dead: dict[Life, float] = {}
-        # Lives that refuse a first connection (gone, or behind a firewall), and since when.
+        # Lives that refuse a connection but closed none (gone, or behind a firewall): since when.
         self._refused: dict[Life, float] = {}
         self._cut: dict[Life, str] = {}  # lives that this rank cannot reach, and why
         self._of_groups: set[Socket] = set()
@@ -648,7 +650,7 @@ class _Lines:
                 self._ear.recv(1)
 
     def _events(self, seconds: float) -> bool:
-        """Wait for events of sockets, and handle them; return whether this rank is called."""
+        """Handle sockets' first events within `seconds`; return whether this rank is called."""
         called = False
         for key, events in self._selector.select(seconds):
             if key.data is None:
@@ -667,7 +669,7 @@ class _Lines:
                 self._connect(life, found)
 
     def dead(self, answers: Collection[Life] = (), epoch: int | None = None) -> frozenset[Life]:
-        """Return the lives whose process has ended, or that left.
+        """Return the lives that died or left, and those that are `refusing`.
 
         A life that died may have answered to the epoch in which it died, but to no later one. So a
         life that refuses connections, and answers to a later epoch, is alive.
@@ -694,12 +696,10 @@ class _Lines:
     def cut_off(self, count: int, answers: Collection[Life], grouped: bool) -> tuple[Life, ...]:
         """Return the lives that this rank cannot reach: all, if it cannot open `count` sockets.
 
-        A life that refuses connections is included before it answers. So a rank that reads both
-        answers knows that these two cannot reach each other. A dead life gives no answer, and then
-        its inclusion changes nothing.
-
-        A lack of file descriptors is remembered until this rank is `grouped`: an attempt to make a
-        group may have failed for the lack, and then freed descriptors.
+        A life that refuses connections is included before it answers, so that a rank that reads
+        both answers knows of the cut. If it is dead, it gives no answer, and its inclusion changes
+        nothing. A lack of file descriptors is remembered until this rank is `grouped`: an attempt
+        to make a group may have failed for the lack, and then freed descriptors.
         """
         others = set(self._sockets) | set(self._cut)
         if grouped:
@@ -743,6 +743,7 @@ class _Lines:
             self._cut[life] = error.strerror or str(error)
             return
         made.setblocking(False)
+        # A host that vanishes without closing its sockets is noticed after about 6 seconds.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (("TCP_KEEPIDLE", 1), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 5)):
             if hasattr(socket, option):
@@ -778,6 +779,8 @@ class _Lines:
             self._selector.modify(made, selectors.EVENT_READ, life)
 
     def _fail(self, life: Life, code: int) -> None:
+        # A closed connection is made once more. If that is refused, the life is dead; a refusal
+        # without a closed connection may be a firewall's. Other errors cut it off, for now.
         if code == errno.ECONNREFUSED and life in self._closed:
             self._dead[life] = math.inf
             self._cut.pop(life, None)
