@@ -585,7 +585,7 @@ class CodedAllReduce:
         view.sum(self._next.flat, self._patience(view))
 
     def _sum(self, view: View, own: float, sums: Sequence[float]) -> None:
-        """Sum what all ranks have; this rank's share is multiplied by `own`."""
+        """Sum the messages of all ranks; this rank's gradient and sums are multiplied by `own`."""
         self._next.take(own, 1 / len(view.ranks), sums)
         view.sum(self._next.flat, self._patience(view))
 
@@ -615,7 +615,7 @@ class CodedAllReduce:
         return None if self._pace is None else self._pace.patience(view.number)
 
     def _sum_once(self, view: View, reactive: _Reactive) -> None:
-        """Sum what ranks have, and what they compute for others, until each partition counts once.
+        """Sum the gradients that ranks have, or compute for others, each partition once.
 
         All members see the same sums, so all do the same. In a new view, members tell which
         partitions they have. They also do so after a sum that does not count each partition once:
@@ -1194,7 +1194,7 @@ def _check_replica(
 
 
 class _Reactive:
-    """Who owns which partitions, and which gradients are in this rank's ``.grad`` in this step.
+    """The owners of partitions, and the gradients that are in this rank's ``.grad`` in this step.
 
     `done` are the partitions whose gradients are in ``.grad``, and `sums` the call's further sums
     over the samples of these.

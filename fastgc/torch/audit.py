@@ -98,8 +98,8 @@ Compute = Callable[[list[int]], tuple[torch.Tensor, bool]]
 def in_half(gradients: Iterable[torch.Tensor | None]) -> bool:
     """Whether more than one in 16 of the gradients' numbers were computed in bfloat16 or float16.
 
-    The last 8 bits of such a float32 are 0, also after a sum of a few; otherwise they are 0 in one
-    of 256 numbers. Of a large tensor, a sample of the numbers is looked at.
+    A float32 number that was computed so has zeros in its last 8 bits, also after a sum of a few.
+    Of other numbers, one in 256 has. Of a large tensor, only a sample of the numbers is read.
     """
     zero = there = 0
     for grad in gradients:
@@ -115,7 +115,7 @@ def in_half(gradients: Iterable[torch.Tensor | None]) -> bool:
 
 
 class Fingerprint:
-    """A 64-bit number that tells whether lists of vectors on the CPU differ in any bit.
+    """A 64-bit hash that tells whether lists of vectors on the CPU differ in any bit.
 
     Two different lists of vectors of the same lengths, with less than 2^26 numbers, have the same
     fingerprint with probability 2^-30 at most, over the keys that `seed` draws. Every 4096 words of
