@@ -114,10 +114,7 @@ def members_of(labels: Sequence[Hashable]) -> dict[Hashable, list[int]]:
 
 
 def check_order(order: ArrayLike, n: int) -> Workers:
-    """Return an order of n workers as a new int64 array; raise an error if it is none.
-
-    It is a TypeError if `order` is not n integers, a ValueError if it does not name each once.
-    """
+    """Return an order of n workers as a new int64 array; raise TypeError or ValueError if not."""
     given = as_array("order", order)
     if given.dtype.kind not in "iu" or given.shape != (n,):
         raise TypeError(

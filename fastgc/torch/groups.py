@@ -114,10 +114,7 @@ def sockets_open() -> set[Socket]:
 
 
 def handle_of(each: Socket) -> socket.socket | None:
-    """Return another handle of a socket, or None if the socket was closed.
-
-    Its descriptor may then be another file's.
-    """
+    """Return another handle of a socket, or None if another file, or none, has its descriptor."""
     try:
         fd = os.dup(each[0])
     except OSError:
