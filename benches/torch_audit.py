@@ -2,16 +2,17 @@
 
     python benches/torch_audit.py [--quick] [--every 50] [--width 3000] [--faulty 20]
 
-Processes have one thread each, and train a multilayer perceptron by SGD with momentum. The cost of
-an audit is the median time of an audited step less that of another one, in a run in which every
-third step is audited, spread over ``--every`` steps. Proactive redundancy compares copies in each
-step. If ranks share cores, the time in which they compute tells more than the time that passes.
+Each process has one thread, and trains a multilayer perceptron by SGD with momentum. The cost of an
+audit is the median time of an audited step less that of another step, in a run in which every third
+step is audited. With reactive redundancy it is then spread over ``--every`` steps; with proactive
+redundancy, which compares copies in each step, it is not. If ranks share cores, the time in which
+they compute tells more than the time that passes.
 
-In runs with a fault and reactive redundancy, a random rank computes a number of its gradients
-wrongly from a random step on, for any purpose: times 1.5, with another sign, with the highest or
-lowest bit of the exponent turned, as NaN; or all numbers a hundredth too large; or it errs in one
-step alone. With proactive redundancy and four copies, or two pairs, one bit of a number is turned
-in one step of a random rank, each bit in turn.
+In runs with a fault and reactive redundancy, a random rank computes wrong gradients from a random
+step on, its own as well as those of audits. One number is multiplied by 1.5, changes its sign, has
+the highest or lowest bit of its exponent turned, or is NaN; or all numbers are a hundredth too
+large; or the rank errs in one step alone. With proactive redundancy there are four copies, or two
+pairs. One bit of a number is turned in one step of a random rank, each bit in turn.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ TURNED = {f"bit {bit}": flip(bit) for bit in range(32)}
 
 
 def trained(rank, port, jobs, found):
-    """Run one training after the other on a rank."""
+    """Run one training after another on a rank."""
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
     found.put((rank, [train(rank, store, *job) for job in jobs]))
@@ -72,7 +73,7 @@ def train(rank, store, redundancy, stragglers, width, steps, every, faults):
     """Train; return the times of steps, and the faults seen: (step, rank, whether left out).
 
     Return None if this rank was left out. `faults` has entries (name, rank, first step, end). With
-    pairs of copies, both ranks of a pair are suspects; the step is computed again without a fault.
+    pairs of copies, both ranks of a pair are suspects, and compute the step again without a fault.
     """
     module, data = network(width), samples()
     code = fastgc.BinaryCode(RANKS, stragglers=stragglers)
@@ -151,7 +152,7 @@ def cost(redundancy, width, steps, every):
 
 
 def turned(often):
-    """Return rows: bits turned in one step, those found in that step, and other ranks accused."""
+    """Return rows: bits turned in one step, how many were found then, and other ranks accused."""
     rng, rows, faults = np.random.default_rng(1), [], []
     for number in range(32 * often):
         since = 2 + 5 * number  # far enough apart that a rank that erred once is forgiven

@@ -2,16 +2,17 @@
 
     python benches/torch_deaths.py [--quick] [--steps 300] [--deaths 20] [--width 3000]
 
-Processes have one thread each, and train a multilayer perceptron by SGD with momentum. Without
-faults, all ranks compute equally many samples in a step; in a second table they also sleep, as if
-each rank were a machine. With proactive redundancy the batch is then half as large, because the
-load is 2. With reactive redundancy it is the whole batch, as with DDP, for any number of stragglers
+Each process has one thread, and trains a multilayer perceptron by SGD with momentum. Without
+faults, all ranks compute equally many samples in a step. In a second table they also sleep, as if
+each rank were a machine. With proactive redundancy the batch is half as large as with DDP, because
+the load is 2. With reactive redundancy it is as large as with DDP, for any number of stragglers
 that the code tolerates.
 
 With faults, random ranks are killed at random instants: one, two at once, or a second one while the
-others regroup. New ranks replace them. All steps of all ranks are compared to the whole batch's
-gradient. Most ranks compute at such an instant, and find the new group ready. So ranks also die
-while all others wait for them in the sum, which shows the whole time until there is a new sum.
+others regroup. New ranks replace them. The gradients of all ranks in all steps are compared to
+those of the whole batch. At such an instant, most ranks compute, and later find the new group
+ready. So a further table has ranks that die while all others wait for them in the sum. It shows the
+whole time until there is a new sum.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from fastgc.progress import markdown_table
 from fastgc.torch import CodedAllReduce, CodedSampler
 
 RANKS, OWN, INPUTS = 6, 8, 256  # OWN: samples of a rank in a step
-# Ways to time: redundancy, and stragglers that the code tolerates.
+# Ways to time: the redundancy, and the number of stragglers that the code tolerates.
 WAYS = (("proactive", 1), ("reactive", 1), ("reactive", 2), ("reactive", 4))
 DEADLY = (("proactive", 2), ("reactive", 2))  # with faults
 SAMPLES = 1200
 SLEEP = 0.3  # seconds that a rank sleeps in a step, as if it were a machine
-PAUSE = 0.15  # the same in runs with faults, so that new ranks start in time
-REGROUPING = 0.02  # seconds after a death, when the others regroup
+PAUSE = 0.15  # the same in runs with faults; it gives new ranks time to start
+REGROUPING = 0.02  # seconds from a death to a second one, while the others regroup
 APART = 12  # steps from one death in the sum to the next
 LATE = 0.2  # seconds by which a rank that dies in the sum is later than the others
 
@@ -61,7 +62,7 @@ def flat(tensors):
 
 
 def work(module, batch, divisor, seconds):
-    """Add a gradient to `.grad`, and sleep `seconds` for a rank's own number of samples."""
+    """Add a gradient to `.grad`, and sleep: `seconds` for OWN samples, in proportion for others."""
     found = loss(module, batch) / divisor
     time.sleep(seconds * len(batch[0]) / OWN)
     found.backward()
@@ -89,7 +90,7 @@ def ddp(rank, port, width, steps, sleep, found):
 def coded(rank, port, width, steps, sleep, way, stragglers, truth, found, dies=False):
     """Run a rank; with `truth`, compare its gradients to those of the whole batch.
 
-    With `dies`, one rank after the other dies while the others wait for it in the sum.
+    With `dies`, one rank after another dies while the others wait for it in the sum.
     """
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
@@ -97,7 +98,7 @@ def coded(rank, port, width, steps, sleep, way, stragglers, truth, found, dies=F
     code = fastgc.BinaryCode(RANKS, stragglers=stragglers)
     optimizer, batch = optimizer_of(module), batch_of(way, stragglers)
     compute = lambda samples: work(module, data[samples], batch, sleep)  # noqa: E731
-    # How long others' samples take is not of interest where ranks wait for a death.
+    # With `dies`, the time of others' samples would add to the time until a new sum.
     recompute = (lambda lost: work(module, data[lost], batch, 0)) if dies else compute
     sampler = CodedSampler(data, code, batch, rank)
     everything = CodedSampler(data, fastgc.Uncoded(1), batch, 0)
@@ -144,7 +145,7 @@ def coded(rank, port, width, steps, sleep, way, stragglers, truth, found, dies=F
 
 
 def batch_of(way, stragglers):
-    """Return the samples of a step with which each rank computes OWN."""
+    """Return the number of samples of a step in which each rank computes OWN."""
     return RANKS * OWN // (1 + stragglers if way == "proactive" else 1)
 
 
@@ -216,7 +217,7 @@ def coded_run(width, steps, sleep, way, stragglers, deaths=0):
 
 
 def struck_run(width, way, stragglers, deaths):
-    """What ranks tell of deaths for which they waited in the sum."""
+    """Run ranks that die while the others wait for them in the sum; return all results."""
     context, steps = starter(), APART * (deaths + 1)
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     found = context.Manager().Queue()
@@ -231,7 +232,7 @@ def struck_run(width, way, stragglers, deaths):
     while any(process.exitcode != 0 for process in processes):
         for rank, process in enumerate(processes):
             if process.exitcode == -signal.SIGKILL:
-                time.sleep(LATE)  # to start a process would take the others' cores
+                time.sleep(LATE)  # a process that starts now would take the others' cores
                 processes[rank] = start(rank)
         time.sleep(0.01)
     return [found.get() for _ in range(found.qsize())]
@@ -295,7 +296,7 @@ def timed(way, times, others):
 
 
 def struck(width, way, stragglers, deaths):
-    """A row of how long ranks waited for a new sum after another one's end."""
+    """Return a row of how long ranks waited for a new sum after a death."""
     results = struck_run(width, way, stragglers, deaths)
     lost = [seconds for r in results for _, ranks, seconds in r[4] if ranks < RANKS]
     waited = [seconds for r in results for seconds in r[6]]

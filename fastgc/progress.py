@@ -97,7 +97,11 @@ def task_bar(name: str, total: int) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def share_bar(name: str, total: int) -> Iterator[Callable[[int, float, float], None]]:
-    """Like `task_bar` for long parts: call with parts done, and steps done and all of the next."""
+    """Show a bar for long parts, as `task_bar` does for short ones.
+
+    The function to call takes the number of parts done, and of the next part the steps done and all
+    its steps.
+    """
     with _bar(name, total) as show:
         yield lambda parts, done, steps: show(parts + done / steps)
 
@@ -124,7 +128,7 @@ def _bar(name: str, total: int) -> Iterator[Callable[[float], None]]:
 
 
 def _width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Of a table whose headings are in lines as they say."""
+    """Return the width of a table whose headings break only at their own newlines."""
     cells = [[*heading.split("\n"), *column] for heading, *column in zip(head, *rows, strict=True)]
     return sum(2 + max(map(len, column)) for column in cells)
 
@@ -170,7 +174,7 @@ def markdown_table(
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{each: rf"\{each}" for each in "&%$#_{}"},
-    # what fonts of LaTeX's first encoding, the default, have otherwise
+    # LaTeX's default encoding of fonts (OT1) prints other characters for these.
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
@@ -209,7 +213,7 @@ def latex_table(
             return rf"${power[1]} \cdot 10^{{{int(power[2])}}}${power[3] or ''}"
         return re.sub(r"^-(?=[\d.])", "$-$", latex_text(cell))
 
-    # a row that begins with these would be taken for an argument of the line break before
+    # After a line break, LaTeX takes "[" or "*" for the line break's argument.
     lines = [rf"{' & '.join(map(escaped, line))} \\" for line in (head, *rows)]
     lines = [re.sub(r"^(?=[\[*])", "{}", line) for line in lines]
     inside = [r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
@@ -228,7 +232,7 @@ def latex_table(
 
 
 class Shown(NamedTuple):
-    """A table of texts, the first column of which has names; rich prints it.
+    """A table of text that rich prints; its first column has names.
 
     Attributes
     ----------
@@ -297,7 +301,7 @@ def comparison_table(histories: Sequence[History], target: float) -> Shown:
 
 
 def loss_table(histories: Sequence[History]) -> Shown:
-    """The training loss of runs at equal times, beside their loads and what they left out.
+    """Return a table of the training loss of runs at equal times, their loads and residuals.
 
     The times are a quarter, a half, and all of the shortest run's. The last column is the loss
     after all of a run's own rounds.
@@ -354,5 +358,5 @@ def _measured(error: float, measure: str) -> str:
 
 
 def _seconds(time: float) -> str:
-    """Return seconds with two digits or more, from 10 on with tenths."""
+    """Return seconds as text: with two digits below 10, with tenths from 10 on."""
     return f"{time:.1f}" if time >= 10 else f"{time:.2g}"

@@ -1,7 +1,8 @@
 """Which ranks take part: the protocol in all interleavings of few ranks, and its implementation.
 
-The model is `tests/membership_model.py`. Here random schedules drive `Members`, with a store in
-memory, a clock that a schedule moves, and groups that are lists of what their members gave.
+The model of the protocol is `tests/membership_model.py`. Here random schedules drive `Members`.
+Their store is in memory, a schedule moves their clock, and a group is a list of what its members
+gave.
 """
 
 import contextlib
@@ -54,7 +55,7 @@ def test_in_all_interleavings(ranks, faults, eager):
 
 
 def test_on_ways_drawn_at_random():
-    """Random ways cover more ranks and faults than can be enumerated."""
+    """Ways drawn at random cover more ranks and faults than can be enumerated."""
     for seed in range(much(3000, 20)):
         assert model.walk(4, 3, seed) > 20
 
@@ -62,7 +63,7 @@ def test_on_ways_drawn_at_random():
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize("faults", [1, 3])
 def test_worlds_of_other_names_go_the_same_ways(ranks, faults):
-    """What `normal` leaves out or renames does not change what happens later."""
+    """`normal` leaves out and renames parts of a world, which does not change later moves."""
     orders = list(itertools.permutations(range(ranks)))
 
     def names(world):
@@ -90,7 +91,7 @@ def undecided():
 
 
 def test_the_model_finds_the_old_rule_at_fault(monkeypatch, undecided):
-    """The fault: any ranks that answer form a group, also beside those that hold the state."""
+    """The fault: any ranks that answer form a group, also beside ranks that hold the state."""
     monkeypatch.setattr(agreement, "_may_replace", model.any_may_replace)
     monkeypatch.setattr(agreement, "_is_lost", lambda record, seen: False)
     with pytest.raises(model.Wrong, match="progress is lost"):
@@ -98,7 +99,7 @@ def test_the_model_finds_the_old_rule_at_fault(monkeypatch, undecided):
 
 
 def test_the_model_finds_a_state_that_nobody_wrote_down(monkeypatch, undecided):
-    """The fault: ranks go on as soon as they have compared the states they begin with."""
+    """The fault: ranks go on before a record says that they hold the state they begin with."""
     mains = model.mains
 
     def goes_on(world, process):
@@ -112,7 +113,7 @@ def test_the_model_finds_a_state_that_nobody_wrote_down(monkeypatch, undecided):
 
 
 def test_the_model_finds_that_who_refuses_connections_may_be_alive(monkeypatch, undecided):
-    """The fault: a rank that all refuse takes them for dead, and the state for lost."""
+    """The fault: a rank whose connections all others refuse says that the state is lost."""
 
     def look(record, begun, newest, answers, dead, refusing, *passed):
         return Seen(record, begun, newest, answers, dead, (), *passed)
@@ -123,7 +124,10 @@ def test_the_model_finds_that_who_refuses_connections_may_be_alive(monkeypatch, 
 
 
 def test_those_who_reach_each_other():
-    """By brute force: the ranks left are connected, and no further rank could be added."""
+    """For all sets of cuts, the lives that stay reach each other, and a needed one stays.
+
+    If several cuts have one life in common, it alone is left out, unless only it is needed.
+    """
     lives = [Life(rank, 1) for rank in range(4)]
     pairs = list(itertools.combinations(lives, 2))
     for number in range(2 ** len(pairs)):
@@ -142,7 +146,7 @@ def test_those_who_reach_each_other():
 
 
 def test_who_says_that_another_refuses_it_stays():
-    """The other rank may have answered, and died before there was a connection."""
+    """The other rank may have died after its answer, before there was a connection."""
     low, high = Life(0, 1), Life(1, 1)
     assert agreement.reachable([low, high], {high: [low]}, []) == {high}
     assert agreement.reachable([low, high], {high: [low], low: [high]}, []) == {low}
@@ -150,7 +154,7 @@ def test_who_says_that_another_refuses_it_stays():
 
 
 def test_who_has_no_file_descriptors_is_left_out_before_others():
-    """The rank reports this itself: with one other rank, cuts do not tell whose fault it is."""
+    """It reports itself, because cuts between two ranks do not tell whose fault they are."""
     low, high, third = (Life(rank, 1) for rank in range(3))
     own_fault = {low: [low, high, third]}
     for needed in ([], [high], [low, high], [low, high, third]):
@@ -233,7 +237,7 @@ def test_who_replaces_the_record_and_when():
     assert decide(Own(c), dead, all_enough) == agreement.Wait()
     assert decide(Own(c), dead._replace(over=True), all_enough) is End.LOST
 
-    # Ranks wait for a silent one until the deadline; if one waited in vain, `settle` seconds.
+    # Ranks wait for a silent member until the deadline; if one waited in vain, `settle` seconds.
     in_vain = Answer(holds=True, in_vain=True)
     own = Own(a, holds=True, answer=Answer(in_vain=True))
     silent = seen._replace(answers={a: in_vain, c: Answer()})
@@ -248,7 +252,7 @@ def test_who_replaces_the_record_and_when():
     late = silent._replace(answers={a: in_vain, b: idle, c: Answer()})
     assert decide(own, late, all_enough) == without
 
-    # It is not if that other is still to join: it may have been stopped meanwhile.
+    # It is not late if that other one only joins: a joining rank may have been stopped.
     answers = {a: Answer(holds=True), b: idle, c: Answer(in_vain=True)}
     joins = seen._replace(answers=answers, settled=True)
     assert decide(Own(a, holds=True), joins, all_enough) == agreement.Replace(following)
@@ -261,7 +265,7 @@ def test_who_replaces_the_record_and_when():
 
 
 def lines_between(count):
-    """Return lines between some ranks, and the ranks' lives."""
+    """Return the connected lines of `count` ranks, by their lives."""
     lines = {Life(r, 1): membership._Lines(5.0) for r in range(count)}
     for own, each in lines.items():
         each.watch(set(lines) - {own}, lambda life: lines[life].address)
@@ -277,7 +281,7 @@ def until(there, seconds=5.0):
 
 
 def test_a_connection_that_breaks_is_no_death():
-    """Otherwise the two would shut out each other, and ranks would never agree on a group."""
+    """Otherwise the two ranks would shut out each other, and never agree on a group."""
     lines = lines_between(2)
     (_, mine), (b, theirs) = lines.items()
     try:
@@ -295,7 +299,7 @@ def test_a_connection_that_breaks_is_no_death():
 
 
 def waits(lines):
-    """A thread in which they wait for something to look at; it ends when they are called."""
+    """Return a thread that ends when these lines are called."""
     thread = threading.Thread(target=lines.wait, args=(60.0,), daemon=True)
     thread.start()
     return thread
@@ -307,7 +311,7 @@ def test_who_is_called_looks_at_once():
     try:
         for end in (
             lambda: mine.call([b]),
-            lambda: mine.call([a, c, b]),  # itself has no need to be
+            lambda: mine.call([a, c, b]),  # a call of itself does no harm
             mine.call,
             theirs.wake,
             lambda: (theirs.wake(), theirs.wake(), mine.call()),
@@ -316,11 +320,11 @@ def test_who_is_called_looks_at_once():
             end()
             waiting.join(30.0)
             assert not waiting.is_alive()
-            theirs.wait(0.001)  # other calls are over with that
+            theirs.wait(0.001)  # takes the other calls
             assert not theirs._selector.select(0)
         waiting = waits(mine)
-        third.call([b])  # and no one else
-        third.close()  # by a death, too
+        third.call([b])  # this does not call `mine`
+        third.close()  # a death does
         waiting.join(30.0)
         assert not waiting.is_alive()
         assert mine.dead() == {c}
@@ -333,7 +337,7 @@ def test_who_is_called_looks_at_once():
 
 
 def test_what_called_while_a_rank_looked_is_not_forgotten():
-    """It looks for deaths twice in a look, and reads the store in between."""
+    """A look handles events, too. A call that it sees must still end the next wait."""
     lines = lines_between(2)
     (_, mine), (b, theirs) = lines.items()
     try:
@@ -349,7 +353,7 @@ def test_what_called_while_a_rank_looked_is_not_forgotten():
 
 
 def test_a_connection_that_is_refused_calls_nobody():
-    """The next look connects again, and is refused: it would never end."""
+    """Each look connects again. If a refusal ended the wait, looks would follow without a pause."""
     lines = lines_between(2)
     mine, b = lines[Life(0, 1)], Life(1, 1)
     try:
@@ -370,7 +374,7 @@ def test_a_connection_that_is_refused_calls_nobody():
 
 
 def test_a_group_is_let_go_while_gloo_closes_its_sockets(monkeypatch):
-    """It takes 10 ms for each peer, in which the rank is to say who is left."""
+    """Gloo takes 10 ms for each peer, and meanwhile the rank must agree on the next group."""
     may_close, closed = threading.Event(), threading.Event()
 
     class Slow:
@@ -407,7 +411,7 @@ def test_a_group_is_let_go_while_gloo_closes_its_sockets(monkeypatch):
 
 
 def connections(count):
-    """As many, and the other ends of them."""
+    """Return `count` connections, and their other ends."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         ends = [socket.create_connection(server.getsockname()) for _ in range(count)]
         others = [server.accept()[0] for _ in range(count)]
@@ -420,7 +424,10 @@ def identity(each):
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_who_waits_in_a_group_that_is_let_go_hears_of_it(monkeypatch, more):
-    """At once, also while gloo still closes other sockets; not what may be of somebody else."""
+    """The known connections of a group are shut down at once, while gloo still closes sockets.
+
+    If there are more than the group has, some are of somebody else, and none is shut down.
+    """
 
     class Made:
         _Options = SimpleNamespace
@@ -466,7 +473,7 @@ def no_more_threads(thread):
 
 
 def test_one_connection_to_the_store_builds_group_after_group():
-    """The server of a TCPStore may ask a name server about each."""
+    """The server of a TCPStore may ask a name server about each connection."""
 
     class Cloned(Store):
         clones = 0
@@ -484,12 +491,12 @@ def test_one_connection_to_the_store_builds_group_after_group():
     board.give_back(first)
     assert board.lend(1.0) is first
     assert store.clones == 1
-    assert board.lend(1.0) is not first  # by which another one is still being built, or failed
+    assert board.lend(1.0) is not first  # a group still uses the first, or could not be built
     assert store.clones == 2
 
 
 def test_what_ranks_wrote_is_read():
-    """Also where only some have, and after the record was replaced."""
+    """Ranks read also if only some have written, and after the record was replaced."""
     store = Store()
     boards = [membership._Board(store) for _ in range(3)]
     lives = [board.start(r, ("", 1, 2)) for r, board in enumerate(boards[:2])]
@@ -501,7 +508,7 @@ def test_what_ranks_wrote_is_read():
     for board in boards:
         assert board.answers(0, lives) == {lives[0]: said}
     boards[1].answer(0, lives[1], Answer())
-    boards[0].answer(0, lives[0], Answer())  # another one
+    boards[0].answer(0, lives[0], Answer())  # replaces the first answer
     assert boards[2].answers(0, lives) == dict.fromkeys(lives, Answer())
     boards[0].replace(None, Record(1, tuple(lives)))
     boards[1].replace(None, Record(1, ()))
@@ -515,14 +522,14 @@ def test_what_ranks_wrote_is_read():
 
 
 def test_who_answers_behind_a_wall_is_not_dead(monkeypatch):
-    """Its connections are closed and refused: it cannot be in a group, but it lives."""
+    """A rank whose connections are closed and refused cannot be in a group, but may be alive."""
     lines = lines_between(2)
     (_, mine), (b, theirs) = lines.items()
     try:
         monkeypatch.setattr(socket.socket, "connect_ex", lambda *_: errno.ECONNREFUSED)
         mine._sockets[b].shutdown(socket.SHUT_RDWR)
         until(mine.dead)
-        # It may have died after its answer, but not if it answers something that begins later.
+        # It may have died after its answer to epoch 3. But one to epoch 4 shows that it lives.
         assert mine.dead([b], 3) == mine.dead([b], 3) == {b}
         assert mine.dead([], 4) == {b}
         assert mine.dead([b], 4) == frozenset()
@@ -572,7 +579,7 @@ class NotYet(Exception):
 
 
 class Lines:
-    """Connections: which lives exist, and which pairs of ranks cannot reach each other."""
+    """A rank's lines in a world, which knows who is alive and which pairs are cut."""
 
     host, address, lacks_files = "", ("", 0, 0), False
 
@@ -624,7 +631,7 @@ class Driven(Members):
 
     def _start(self):
         self._begin()
-        self._thread = True  # as if its thread had not ended
+        self._thread = True  # as if its thread ran
         self.world.alive[self._own.life] = self
 
     def _await(self, found, otherwise):
@@ -644,7 +651,7 @@ class Group:
 
 
 class Rank:
-    """A life: the thread of its `Members`, and its main thread's work with groups."""
+    """A life: the thread of its `Members`, and the work of its main thread with groups."""
 
     def __init__(self, world, rank):
         self.world, self.fresh, self.history = world, True, ()
@@ -808,7 +815,7 @@ class World:
         raise AssertionError("no end")
 
     def rejoin(self, rank):
-        """A rank that was left out comes back."""
+        """Let a rank that was left out join again."""
         if isinstance(rank.ended, LeftOutError) and "join()" in str(rank.ended):
             assert rank.life in self.at_fault, "a healthy rank was left out"
             self.ranks.remove(rank)
@@ -832,7 +839,10 @@ def one_schedule(seed, monkeypatch, kind=World, faults=None):
 
 
 class AllStopped(World):
-    """All ranks are stopped, and wake up one by one: none takes its own sleep for others'."""
+    """All ranks are stopped, and wake one by one: none may take its own sleep for others' silence.
+
+    So no rank is left out.
+    """
 
     def mishap(self):
         for rank in self.ranks:

@@ -322,7 +322,7 @@ _COLUMNS = [
     _Column("error", "error", lambda c: f"{c.error:.0e}" + ("" if c.trustworthy else " !")),
 ]
 
-# This column is shown if some code leaves out part of the gradient.
+# This column is shown if a code may leave out part of the gradient.
 _LEFT = _Column("left", "left out", lambda c: left_out(c.residual) + ("" if c.near else " !"))
 
 
@@ -486,7 +486,7 @@ def sweep(context: typer.Context, asked: Asked) -> None:
     asked.check()
     check_pictures(asked.width, asked.plot)
     cells: list[Cell] = []
-    shown: list[Callable[[int, float, float], None]] = []  # once there is a bar
+    shown: list[Callable[[int, float, float], None]] = []  # the bar's function, once there is a bar
 
     def told(done: float, total: float) -> None:
         shown[0](len(cells), done, total)
@@ -583,7 +583,7 @@ def _written(
 
 
 def _reasons(cells: Sequence[Cell]) -> list[str]:
-    """Return the reasons why numbers are missing, each once, with its cells."""
+    """Return each reason why numbers are missing, with its cells."""
     where: dict[str, list[str]] = {}
     for cell in cells:
         if cell.reason:

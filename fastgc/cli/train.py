@@ -63,7 +63,7 @@ METHODS = {
 }
 ADAPTIVE = ("cada", "gcada")
 PARTIALS = ("raise", "best", "unbiased")
-MANY = 4  # with fewer samples per class on average, labels may be meant as numbers
+MANY = 4  # with fewer samples per class on average, labels may be numbers to predict
 CODE = "Code and workers"  # a panel of the help with two classes of options
 
 
@@ -409,7 +409,7 @@ def _ranks(context: typer.Context, asked: Asked) -> Iterator[tuple[Callable[[], 
         yield serve, _job(context, asked)
     except BaseException as error:
         if MPI.COMM_WORLD.rank != 0:
-            time.sleep(1.0)  # the master mostly fails with the same error: let it report first
+            time.sleep(1.0)  # mostly the master fails with the same error: let it report first
         set_abort_status(status_of(error))
         raise
 
@@ -567,7 +567,7 @@ def _runs(job: _Job) -> dict[str, _Run]:
             made = _grouped(text, n, k, s, groups or fours, seed)
         else:
             made = catalogue.make(text, n, k, n // 5 if s is None else s, seed)
-        unscaled = not (isinstance(made, Uncoded) and made.rescale)  # rescaled ones are unbiased
+        unscaled = not (isinstance(made, Uncoded) and made.rescale)  # a rescaled sum is unbiased
         if made.scheme.approximate and unscaled and len(partials) > 1:
             runs |= {f"{name} {each}": _Run(how, made, each) for each in partials}
         else:

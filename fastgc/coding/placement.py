@@ -1,8 +1,8 @@
-"""Which worker does whose work, so that a whole node or zone may be lost.
+"""The order of a code's workers in which a whole node or zone may be lost.
 
 Workers of one domain (a node or zone) die together. Whether the others suffice depends on which
-workers share a domain. In a binary code the copies are on neighbouring workers, in fractional
-repetition on workers far apart. Either code is as good in any other order of its workers.
+workers share a domain. In a binary code neighbouring workers have the copies; in fractional
+repetition, workers far apart. Either code is as good in any other order of its workers.
 `placement` looks for an order in which any one domain may be lost.
 """
 
@@ -50,8 +50,8 @@ Workers = NDArray[np.int64]
 
 ALL_TRIED = 12  # largest number of workers for which all orders are tried
 
-# For more workers, a random search: most sets of workers whose loss is computed, strides at which
-# workers are dealt out at first, and how many of these orders are then improved.
+# More workers take a random search. It begins with STRIDES orders at most, and improves the
+# IMPROVED best of them, for which it computes the loss of about LOOKED_AT sets of workers.
 LOOKED_AT, STRIDES, IMPROVED = 2000, 64, 4
 
 
@@ -114,7 +114,7 @@ def members_of(labels: Sequence[Hashable]) -> dict[Hashable, list[int]]:
 
 
 def check_order(order: ArrayLike, n: int) -> Workers:
-    """Return an order of n workers as a new array of int64; raise TypeError or ValueError else."""
+    """Return an order of n workers as a new int64 array; raise TypeError or ValueError if not."""
     given = as_array("order", order)
     if given.dtype.kind not in "iu" or given.shape != (n,):
         raise TypeError(
@@ -138,7 +138,7 @@ class Placement(NamedTuple):
     survived : tuple of labels
         Labels of the domains any one of which may be lost.
     why : str
-        What is known about why not all of them are; empty if all are.
+        Why other domains may not be lost, as far as it is known; empty if any domain may.
     """
 
     order: Workers
@@ -149,8 +149,9 @@ class Placement(NamedTuple):
 def placement(scheme: Scheme, labels: Sequence[Hashable]) -> Placement:
     """Return an order of the workers in which any one domain may be lost, or as many as were found.
 
-    If the order of the numbers will do, it is taken. Otherwise theory gives an order for rules of
-    copies or of two paths; all orders of few workers are tried; more workers take a search.
+    Take the order of the numbers if it will do. Otherwise theory may give an order for rules of
+    copies or of two paths. If it does not, try all orders of up to `ALL_TRIED` workers, or search
+    for an order of more workers.
     """
     members = members_of(labels)
     sets = _found(scheme, _Loss(scheme), list(members.values()))
@@ -171,7 +172,7 @@ def survived(
 
 
 def losses(members: Mapping[Hashable, Sequence[int]], survived: Sequence[Hashable]) -> str:
-    """Say in a sentence which domains may be lost."""
+    """Return a sentence that says which domains may be lost."""
     sizes = sorted({len(ranks) for ranks in members.values()})
     of = f"{sizes[0]} to {sizes[-1]} workers" if sizes[1:] else plural(sizes[0], "worker")
     if len(survived) == len(members):
@@ -187,7 +188,7 @@ def losses(members: Mapping[Hashable, Sequence[int]], survived: Sequence[Hashabl
 
 
 def what_would_do(members: Mapping[Hashable, Sequence[int]]) -> str:
-    """Name codes for which any one of these domains may be lost."""
+    """Return a sentence that names a code for which any one of these domains may be lost."""
     sizes = {len(ranks) for ranks in members.values()}
     if len(sizes) == 1 and len(members) > 1:
         # Each group has one worker of each domain, so it loses one.
@@ -210,10 +211,10 @@ def warn_of_machines(
     outage: str = "is lost, the others cannot go on",
     remedy: str,
 ) -> None:
-    """Warn of machines that the others cannot spare, in a sentence.
+    """Warn of machines without which the other machines cannot go on, in one sentence.
 
-    Nothing is said of a machine with all workers, or one: its loss is then that of any one; nor of
-    a machine no worker of which can be spared.
+    Another order of the workers is to help. So the warning leaves out a machine with all workers, a
+    machine with one worker, and a machine none of whose workers can be spared alone.
 
     Parameters
     ----------
@@ -221,15 +222,15 @@ def warn_of_machines(
     n : int
         Number of workers.
     machines : mapping
-        Of each name, the workers that are there.
+        The workers on each machine, by the machine's name.
     enough : callable
-        Whether these workers can go on.
+        ``enough(workers)`` says whether these workers can go on without the others.
     what : str
-        What workers are called.
+        The word for workers.
     outage : str
-        What happens to a machine, and to the others.
+        The words for what happens to a machine, and to the others.
     remedy : str
-        Where the workers are to be dealt out, and the domains.
+        The end of the sentence: how to deal out the workers.
     """
 
     def spared(gone: Iterable[int]) -> bool:
@@ -250,17 +251,17 @@ def warn_of_machines(
 
 
 class _Sets(NamedTuple):
-    """The workers of each domain, and why not any domain may be lost (empty if any may)."""
+    """The workers of each domain, and why some domain may not be lost (empty if any may)."""
 
     sets: Sequence[Sequence[int]]
     why: str
 
 
 class _Loss:
-    """Least number of messages that are missing if these workers are lost; 0: it decodes.
+    """The least number of messages that are missing if some workers are lost; 0: none is missing.
 
-    For a code that waits for some workers and decodes whatever came, it is the number of messages
-    missing for the exact gradient.
+    A code that waits for some workers decodes whatever came. For such a code it is the number of
+    messages that are missing for the exact gradient.
     """
 
     def __init__(self, scheme: Scheme) -> None:
@@ -269,7 +270,7 @@ class _Loss:
         self.rule: Rule = rule.rule if exact and isinstance(rule, Waiting) else rule
         self._counts = np.array(scheme.message_counts, dtype=np.int64)
         self._known: dict[tuple[int, ...], int] = {}
-        self.looked = 0  # number of different sets computed
+        self.looked = 0  # number of different sets that were computed
 
     def __call__(self, workers: Iterable[int]) -> int:
         key = tuple(sorted(workers))
@@ -282,7 +283,7 @@ class _Loss:
 
 
 def _found(scheme: Scheme, loss: _Loss, domains: Sequence[Sequence[int]]) -> _Sets:
-    """Return workers for each of these domains of ranks."""
+    """Return the workers that take the ranks of each domain."""
     sizes = [len(ranks) for ranks in domains]
     if not any(loss(ranks) for ranks in domains):
         return _Sets(domains, "")
@@ -310,11 +311,11 @@ def _found(scheme: Scheme, loss: _Loss, domains: Sequence[Sequence[int]]) -> _Se
 
 
 def _by_copies(rule: Rule, sizes: Sequence[int]) -> tuple[list[list[int]], str]:
-    """Deal out workers if each block of them may miss so many: no domain gets more of a block.
+    """Deal out the workers of a rule of blocks, each of which may miss some of its workers.
 
-    The workers of each block go to the domains with most room left, to each no more than may be
-    lost. This leaves rooms as even as possible, and even rooms are the best for the next blocks. So
-    it finds an order if there is one.
+    The workers of each block go to the domains with the most room left. No domain gets more of a
+    block than the block may miss. This leaves rooms as even as possible, which is best for the next
+    blocks. So it finds an order if there is one.
 
     Returns
     -------
@@ -386,10 +387,10 @@ def _strands(rule: Tiling) -> tuple[NDArray[np.int64], Workers]:
 
 
 def _by_paths(rule: Rule, sizes: Sequence[int]) -> tuple[list[list[int]], str]:
-    """Deal out workers if the sum is that of either of two disjoint paths: a domain within a path.
+    """Deal out the workers of a rule of two disjoint paths, either of which gives the sum.
 
     This is the rule of a binary code with two classes whose blocks have no inner end in common. A
-    domain may be lost if and only if all its workers are of one class. Results as in `_by_copies`.
+    domain may be lost if and only if all its workers are on one path. Results as in `_by_copies`.
     """
     if not isinstance(rule, Tiling):
         return [], ""
@@ -424,7 +425,7 @@ def _by_paths(rule: Rule, sizes: Sequence[int]) -> tuple[list[list[int]], str]:
 
 
 def _never(loss: _Loss, n: int) -> str:
-    """Name the workers that cannot be lost, alone or with others."""
+    """Say that all workers do not suffice, or which cannot be lost even alone; "" if neither."""
     if loss(()):
         return "the messages of all its workers do not suffice"
     needed = [worker for worker in range(n) if loss((worker,))]
@@ -432,7 +433,7 @@ def _never(loss: _Loss, n: int) -> str:
 
 
 def _too_large(scheme: Scheme, largest: int) -> str:
-    """Say why a domain of `largest` workers cannot be lost, if it follows from the loads."""
+    """Say why a domain of `largest` workers cannot be lost, if loads tell; "" if they do not."""
     if scheme.approximate or scheme.wait is not None or scheme.codes_data:
         return ""
     left = np.sort(scheme.loads)[::-1][: scheme.n - largest]
@@ -450,8 +451,8 @@ def _too_large(scheme: Scheme, largest: int) -> str:
 def _by_trying_all(loss: _Loss, sizes: Sequence[int]) -> list[list[int]]:
     """Return the workers of each domain; as many domains as possible may be lost, each alone."""
     n = sum(sizes)
-    # By the set of workers that the first domains have: the largest number of these domains that
-    # may be lost, and the last one's workers.
+    # One dictionary for each number of first domains. For each set of workers (as bits) that these
+    # domains can have together: how many of them may be lost at most, and the last one's workers.
     found: list[dict[int, tuple[int, tuple[int, ...]]]] = [{0: (0, ())}]
     for size in sizes:
         more: dict[int, tuple[int, tuple[int, ...]]] = {}
@@ -476,9 +477,9 @@ def _by_search(
 ) -> tuple[list[list[int]], int]:
     """Search for the workers of each domain; also return how many orders were tried.
 
-    Workers are dealt to the domains at all strides. The best orders are then improved: two workers
-    are exchanged as long as this does not make it worse. The search ends once at most `lost`
-    domains cannot be lost, which is the best there can be.
+    Deal workers to the domains at each of the first `STRIDES` strides. Then improve the best
+    orders: exchange two workers at random, and take that back if it is worse. The search ends once
+    at most `lost` domains cannot be lost, which is the best there can be.
     """
     n, tried = sum(map(len, domains)), 0
     ranked: list[tuple[tuple[int, int], int, list[list[int]]]] = []

@@ -1,7 +1,7 @@
-"""Reactive redundancy: many hold a share of the work, one computes it (Gupta, Vaidya 2019).
+"""Reactive redundancy: many workers hold a share of the work, one computes it (Gupta, Vaidya 2019).
 
 Each worker's message is its share of the gradient. Other workers hold the data of this share, too.
-If the worker is late or dead, the master asks one of them that is done to compute the share.
+If the worker is late or dead, the master asks one that has sent its own share to compute this one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def check_deadline(deadline: Deadline) -> Deadline:
 
 
 class Dues:
-    """Which shares of a round are missing, and whom to ask for them: the rule without messages.
+    """Which shares of a round are missing, and which holders to ask for them. It sees no messages.
 
     Parameters
     ----------
@@ -74,13 +74,15 @@ class Dues:
 
     Notes
     -----
-    A share is asked for once its owner is dead or the deadline has passed. If its owner was late at
-    the end of the last round, it is asked for at once. A holder can be asked if it is alive, its
-    own share has come, and it owes no other. Shares that are asked for at the same time go to
-    holders by the least makespan (`owners`). A holder may take as long to answer as the round had
-    taken when it was asked, but at least until the deadline. Then another one is asked as well, and
-    the first answer counts. No holder is asked for a share twice, so a round calls `elapse` at most
-    as often as workers hold shares of others.
+    A share is asked for once its owner is dead or the deadline has passed. If its owner had not
+    sent it when the last round ended, it is asked for at once. A holder can be asked if it is
+    alive, its own share has come, and it owes no other. Shares that are asked for at the same time
+    go to holders by the least makespan (`owners`).
+
+    A holder has as long to answer as the round had taken when it was asked, but at least as long as
+    the deadline. Then another holder is asked as well, and the first answer counts. No holder is
+    asked for a share twice in a round. So a round calls `elapse` at most as often as workers hold
+    shares of others.
     """
 
     def __init__(self, holders: Sequence[Sequence[int]], deadline: Deadline) -> None:
@@ -90,19 +92,20 @@ class Dues:
             for worker in each:
                 if worker != share:
                     self._others[worker].add(share)
-        # All shares but as many as workers may fail: one less than a share has holders.
+        # The number of shares that set the pace: all but as many as workers may fail, which is one
+        # less than the least number of holders.
         self._usual = max(1, len(holders) + 1 - min(map(len, holders)))
-        self._recent: deque[float] = deque(maxlen=_RECENT)
-        self._pace = math.nan  # seconds until the usual number of shares had come, in this round
-        self._own: set[int] = set()  # workers that have sent their own shares
+        self._recent: deque[float] = deque(maxlen=_RECENT)  # paces of the last rounds
+        self._pace = math.nan  # seconds until this round's `_usual` shares had come
+        self._own: set[int] = set()  # workers that have sent their own shares in this round
         self._absent: set[int] = set()  # workers that had not when the last round ended
-        self._span = self._least = math.inf
+        self._span = self._least = math.inf  # seconds to this round's deadline; its least value
         self.missing: set[int] = set()
         self.begin(0.0, asks=False)
 
     @property
     def seconds(self) -> float:
-        """Seconds from a round's beginning to its deadline; inf: none is known yet."""
+        """Seconds from a round's beginning to its deadline; inf if none is known yet."""
         if self._deadline != "auto":
             return self._deadline
         return self._after(median(self._recent)) if self._recent else math.inf
@@ -111,9 +114,9 @@ class Dues:
         return max(_FACTOR * pace, self._least)
 
     def in_time(self, times: Sequence[float]) -> bool:
-        """Say whether a round that has just begun asks nobody if shares come at `times`.
+        """Return whether a round that has just begun asks nobody; if so, record it as over.
 
-        `times` are those of all shares, ascending. If it asks nobody, it is recorded as over.
+        `times` are those at which all shares come, ascending.
         """
         pace = times[self._usual - 1] - self._begun
         span = self._after(pace) if self._span == math.inf == self.seconds else self._span
@@ -134,23 +137,23 @@ class Dues:
         self.missing, self._own = set(workers), set()
         self._dead: set[int] = set()
         self._late = False  # whether the deadline has passed
-        self._open: dict[int, Share] = {}  # by workers that owe an answer
-        self._until: dict[int, float] = {}  # the times at which others are to be asked as well
-        self._before: set[tuple[int, int]] = set()  # worker and share: not to be asked again
-        self._askers: dict[int, list[int]] = {}  # by share, all workers that were asked for it
-        self._at: set[int] = set()  # shares that a worker computes whose time is not up
-        self._new: list[tuple[int, Share]] = []  # not yet told by `questions`
-        # Late or lost shares that no worker computes in time.
+        self._open: dict[int, Share] = {}  # by worker: the share that it owes
+        self._until: dict[int, float] = {}  # by worker: when its time to answer is up
+        self._before: set[tuple[int, int]] = set()  # worker and share of all questions
+        self._askers: dict[int, list[int]] = {}  # by share: all workers that were asked for it
+        self._at: set[int] = set()  # shares asked of a worker whose time is not up
+        self._new: list[tuple[int, Share]] = []  # questions that `questions` has not returned
+        # Missing shares that are late or lost, and not in `_at`.
         self._wanted = set(self._absent) if asks else set()
         self.asked = 0
         self._span = self.seconds
 
     @property
     def due(self) -> float:
-        """Time at which to call `elapse`; inf: not until something happens."""
+        """Time at which to call `elapse`; inf if only an event can change something."""
         if not (self._asks and self.missing):
             return math.inf
-        first = next(iter(self._until.values()), math.inf)  # the first one asked has the least
+        first = next(iter(self._until.values()), math.inf)  # later questions have later times
         return first if self._late else min(first, self._begun + self._span)
 
     @property
@@ -164,9 +167,9 @@ class Dues:
         return self._open
 
     def came(self, worker: int, now: float) -> bool:
-        """Note that a worker has sent its own share, even if late: it can be asked from now on.
+        """Note that a worker has sent its own share, in time or late: from now on it can be asked.
 
-        Returns whether there are `questions`, or `due` is earlier than before.
+        Return whether there are `questions`, or `due` is earlier than before.
         """
         self._own.add(worker)
         self._dead.discard(worker)
@@ -200,13 +203,13 @@ class Dues:
         self._want(share)
 
     def _want(self, share: int) -> None:
-        """Want a share if it is late or lost, and no worker computes it in time."""
+        """Want a missing share if it is late or lost, and not in `_at`."""
         gone = self._late or share in self._dead or share in self._absent
         if self._asks and gone and share in self.missing and share not in self._at:
             self._wanted.add(share)
 
     def dies(self, worker: int, now: float) -> None:
-        """Note that a worker is dead, and ask others for what it owes."""
+        """Note that a worker is dead, and ask others for the shares that it owes."""
         self._dead.add(worker)
         self._close(worker)
         self._want(worker)
@@ -248,7 +251,7 @@ class Dues:
         return new
 
     def _ask_one(self, worker: int, now: float) -> None:
-        """Ask a worker that has just become free, for one share; no other worker is newly free."""
+        """Ask a worker that has just become free for one share; no other has become free."""
         if worker in self._open:
             return
         for share in sorted(self._wanted & self._others[worker]):
@@ -266,12 +269,12 @@ class Dues:
         self._new.append((worker, what))
 
     def _ask(self, now: float) -> None:
-        """Ask workers that are done for late or lost shares that nobody computes in time."""
+        """Ask free workers for the shares in `_wanted`."""
         if not self._wanted:
             return
         idle = self._own - self._dead - self._open.keys()
         left = sorted(self._wanted)
-        while left and idle:  # at most as many shares at a time as there are workers
+        while left and idle:  # at a time, no more shares than workers
             some, left = left[: len(idle)], left[len(idle) :]
             able = {}
             for share in some:
@@ -284,12 +287,12 @@ class Dues:
             idle -= self._open.keys()
 
     def _patience(self, now: float) -> float:
-        """Seconds that a worker asked now has: no less than the round took, nor than its span."""
+        """Seconds that a worker asked now has: the round's time so far, or `_span` if longer."""
         span = self._span if self._span < math.inf else self._least
         return max(now - self._begun, span)
 
     def lost(self, messages: Collection[int]) -> list[int]:
-        """Return shares that nobody can send if only `messages` have come or still can."""
+        """Return shares that nobody can send if only `messages` have come or can still come."""
         alive = {m for m in messages if m in self.missing or m not in self._dead}
         return [
             share
@@ -301,9 +304,9 @@ class Dues:
 class ReactiveRound(Round):
     """A round whose master asks other holders for the shares of late or dead workers.
 
-    It is ready when every worker's share has come, from itself or from another holder. The first to
-    come is used, and the other is dropped. Both give the same gradient to the last bit, because
-    holders encode a share as its owner does.
+    It is ready when every worker's share has come, from the worker itself or from another holder.
+    The first copy of a share is used, and a later one is dropped. Both give the same gradient to
+    the last bit, because holders encode a share as its owner does.
 
     Parameters
     ----------
@@ -352,12 +355,12 @@ class ReactiveRound(Round):
         super().__init__(code, p, dtype, message_dtype, tracker, partial_dtype=partial_dtype)
 
     def reset(self) -> None:
-        """Forget all messages, but not how long rounds took."""
+        """Forget all messages, but keep the times that past rounds took."""
         self._begin(None)
         super().reset()
 
     def begin(self, host: Host) -> None:
-        """Begin a round; if the host can ask, holders are asked."""
+        """Begin a round, which asks holders if the host can ask."""
         self._begin(host)
 
     def _begin(self, host: Host | None) -> None:
@@ -366,11 +369,11 @@ class ReactiveRound(Round):
         asks, least = (False, 0.0) if host is None else (host.asks, host.least_wait)
         self._dues.begin(self._begun, asks=asks, least=least if least < math.inf else 0.0)
         self._told: dict[tuple[int, int], float] = {}  # when each worker was asked for each share
-        self._came_from: dict[int, int] = {}  # by shares that other workers sent: who did
+        self._came_from: dict[int, int] = {}  # by share: the other worker that sent it
 
     @property
     def due(self) -> float:  # type: ignore[override]
-        """Time of the deadline, or at which another holder is to be asked as well."""
+        """Time of the deadline, or of asking another holder as well."""
         return self._dues.due
 
     @property
@@ -385,7 +388,7 @@ class ReactiveRound(Round):
 
     @property
     def stood_in(self) -> tuple[tuple[int, int, float], ...]:  # type: ignore[override]
-        """As in `Gathering`: shares that others sent, who did, and when they were asked."""
+        """As in `Gathering`: shares that others sent, their senders, and when these were asked."""
         return tuple(
             (share, worker, self._told[worker, share]) for share, worker in self._came_from.items()
         )
@@ -398,16 +401,17 @@ class ReactiveRound(Round):
         *,
         energy: float = math.nan,
     ) -> bool:
-        """Take a worker's message, as in `Round`; drop it if another has sent its share."""
+        """Take a worker's message, as in `Round`; drop it if another worker has sent the share."""
         if worker not in self._came_from:
             super().receive(worker, message, index, energy=energy)
         self._dues.came(int(worker), self._clock())
         return self.ready
 
     def intake(self, when: NDArray[np.float64]) -> kernels.unchecked.Arrivals | None:
-        """As in `Round`; None once somebody is dead or late, so that workers are asked when done.
+        """As in `Round`, but None once a worker is dead or late, or one has sent another's share.
 
-        Also None once another worker has sent a share, which its owner's must not replace.
+        From then on each message is looked at as it comes: its worker may be free to be asked, or
+        its share may have come from another worker.
         """
         return super().intake(when) if self._dues.calm and not self._came_from else None
 
@@ -419,7 +423,7 @@ class ReactiveRound(Round):
         return numbers
 
     def straggles(self, worker: int) -> None:
-        """Note that a worker has died; others are asked for its share."""
+        """Note that a worker has died, and ask others for its share."""
         super().straggles(worker)
         self._dues.dies(check_index("worker", worker, self.scheme.n), self._clock())
 
@@ -438,9 +442,10 @@ class ReactiveRound(Round):
     def hear(
         self, worker: int, what: Any, answer: NDArray[Any] | None, *, energy: float = math.nan
     ) -> NDArray[np.int64]:
-        """Take the share that a worker was asked for, or None if it cannot compute it.
+        """Take a worker's `answer` to the question `what`; None if it cannot compute the share.
 
-        Return the share's number; none if it comes too late or does not fit.
+        Return the share's number in an array, which is empty if the answer comes too late or does
+        not fit.
         """
         form = self.form
         fits = (

@@ -77,7 +77,7 @@ _BUFFERS = (
     ": forward changes them by what a rank computes on, as BatchNorm does: take GroupNorm or "
     'LayerNorm, put such modules in eval(), or take the mean of them: buffers="mean"'
 )
-_count = itertools.count()  # numbers these objects: all ranks run the same program
+_count = itertools.count()  # numbers these objects, alike on all ranks, which run one program
 
 
 _running: weakref.WeakSet[CodedAllReduce] = weakref.WeakSet()
@@ -113,8 +113,8 @@ class Fault(NamedTuple):
         The step in which it was found.
     rank : int
         The rank whose gradient or parameters differed from those of others.
-        True if the rank was left out, because it had erred before. False if only its share of this
-        step was left out.
+    left_out : bool
+        True if the rank was left out. False if only its share of this step was left out.
     """
 
     step: int
@@ -420,7 +420,7 @@ class CodedAllReduce:
 
     def _join(self) -> None:
         self._fresh, self._aligned, self._compared, self._tried = True, 0, 0, False
-        # In which view ranks have told what `_of_sampler` says, and what that was.
+        # The view in which ranks last told each other `_of_sampler`, and what they told.
         self._told_before: tuple[int, list[list[int]]] = -1, []
         if self._sampler is not None and self._position is not None:
             self.step = self._sampler.step // self._accumulate
@@ -545,7 +545,7 @@ class CodedAllReduce:
     def _in_some_view(self, work: Callable[[View], None]) -> View | None:
         """Do `work` in a view, and again in the next one if the view breaks.
 
-        Returns the view, or None if this rank took the step's result from another member.
+        Return the view, or None if this rank took the step's result from another member.
         """
         while True:
             view = self._members.view()
@@ -585,7 +585,7 @@ class CodedAllReduce:
         view.sum(self._next.flat, self._patience(view))
 
     def _sum(self, view: View, own: float, sums: Sequence[float]) -> None:
-        """Sum what all ranks have; this rank's share is multiplied by `own`."""
+        """Sum the messages of all ranks; this rank's gradient and sums are multiplied by `own`."""
         self._next.take(own, 1 / len(view.ranks), sums)
         view.sum(self._next.flat, self._patience(view))
 
@@ -615,11 +615,11 @@ class CodedAllReduce:
         return None if self._pace is None else self._pace.patience(view.number)
 
     def _sum_once(self, view: View, reactive: _Reactive) -> None:
-        """Sum what ranks have, and what they compute for others, until each partition counts once.
+        """Sum the gradients that ranks have, or compute for others, each partition once.
 
-        All members see the same sums, so all do the same. Members tell which partitions they have
-        in a new view, and whenever a sum does not count each partition once: a loader had taken
-        batches ahead, before the partitions changed owners.
+        All members see the same sums, so all do the same. In a new view, members tell which
+        partitions they have. They also do so after a sum that does not count each partition once:
+        a loader may have taken batches ahead, before partitions changed owners.
         """
         audit = self._audit if self._audit is not None and self._audit.due(self.step) else None
         if view.number == self._compared and audit is None:
@@ -774,7 +774,7 @@ class CodedAllReduce:
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Raise RuntimeError if ranks have taken different batches.
 
-        Returns a row for each partition, which is 1 for each rank that has it (`done`), and a row
+        Return a row for each partition, which is 1 for each rank that has it (`done`), and a row
         for each number of `more`, with all ranks' values.
         """
         number, told = self._told_before
@@ -787,7 +787,7 @@ class CodedAllReduce:
         return had, rest
 
     def _of_sampler(self) -> list[int]:
-        """What this rank tells of its sampler, and which partitions it has."""
+        """Return the numbers that tell this rank's sampler, and which partitions it has."""
         if self._sampler is None:
             return []
         state = repr(sorted(self._sampler.state_dict().items()))
@@ -849,7 +849,7 @@ class CodedAllReduce:
     # ------------------------------------------------------------------------------- after changes
 
     def _align(self, view: View) -> bool:
-        """Bring a new view to one step. True if this rank took the step's result from another."""
+        """Bring a new view to one step; return whether this rank took its result from another."""
         own = fingerprint(self._parameters) if self._fresh else 0
         size = self._next.gradient.numel()
         drawn = int.from_bytes(os.urandom(4), "little")
@@ -876,7 +876,7 @@ class CodedAllReduce:
             if any(fresh):
                 self._hand_over(view, source)
         self._members.hold(view)
-        # Who goes on with the step in which a rank died need not ask for this again.
+        # Ranks that go on with the step in which a rank died need not tell their samplers again.
         again = not any(fresh) and len({steps[r] for r in view.ranks}) == 1
         self._told_before = (view.number, samplers) if again else (-1, [])
         gone = [rank for rank in self.ranks if rank not in view.ranks]
@@ -1031,7 +1031,7 @@ class _Message:
     ) -> None:
         """Take the gradients of some parameters times `coefficient`.
 
-        `hashed` adds the gradients, before the product, while they are in the caches.
+        `hashed` takes the gradients themselves, while they are in the caches.
         """
         if hashed is not None:
             for read, mine in self._vectors(of):
@@ -1056,9 +1056,9 @@ class _Message:
         return self.gradient[self._ends[first] : self._ends[last]]
 
     def _vectors(self, of: slice) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield flat gradients, and where they go.
+        """Yield pairs of a flat gradient, and the part of the message where it goes.
 
-        Small gradients are first copied there together: each call of PyTorch takes microseconds.
+        Small gradients are joined there first, because each call of PyTorch takes microseconds.
         """
         first, last, _ = of.indices(len(self._parameters))
         while first < last:
@@ -1156,7 +1156,7 @@ def _check_redundancy(
 
 
 def _rank_of(code: Code, group: Any, rank: int | None) -> int:
-    """The rank of this process; raises ValueError if there are not as many ranks as workers."""
+    """Return the rank of this process; raise ValueError unless there is a rank for each worker."""
     rank, world = place_of(group, rank)
     if isinstance(code, Code) and world not in (None, code.n):
         raise ValueError(
@@ -1194,7 +1194,7 @@ def _check_replica(
 
 
 class _Reactive:
-    """Who owns which partitions, and which gradients are in this rank's ``.grad`` in this step.
+    """The owners of partitions, and the gradients that are in this rank's ``.grad`` in this step.
 
     `done` are the partitions whose gradients are in ``.grad``, and `sums` the call's further sums
     over the samples of these.
@@ -1220,12 +1220,12 @@ class _Reactive:
         self._batches: list[int] = []
 
     def enough(self, ranks: Iterable[int]) -> bool:
-        """Whether `ranks` hold all partitions."""
+        """Return whether `ranks` hold all partitions."""
         there = set(ranks)
         return all(not there.isdisjoint(each) for each in self._holders)
 
     def own(self, ranks: list[int]) -> None:
-        """Let the sampler give the partitions that this rank owns among `ranks`."""
+        """Let the sampler give this rank the partitions that it owns if `ranks` take part."""
         if self.enough(ranks):
             of = owners(self._holders, ranks)
             own = [j for j, r in enumerate(of) if r == self._rank]
@@ -1382,13 +1382,16 @@ def _states(given: Iterable[Any]) -> list[Any]:
 
 
 def _store(store: Any, group: Any, replica: Any, number: int) -> Any:
-    """The store in which ranks of one `CodedAllReduce` meet; of replicas, those with one part."""
+    """Return the store in which the ranks of one `CodedAllReduce` meet.
+
+    With replicas, ranks that hold the same part of the module meet.
+    """
     store = own_store() if store is None else store
     # A clone has its own connection: its waits do not block other users of the store.
     store = store.clone() if hasattr(store, "clone") else store
     restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     who = "world" if group is None else str(group.group_name)
-    if replica is not None:  # which torchrun may have restarted, by itself
+    if replica is not None:  # torchrun may have restarted this replica alone
         restarts, who = "replicas", f"part{dist.get_rank(replica)}"
     return dist.PrefixStore(f"fastgc/all_reduce/{restarts}/{who}/{number}", store)
 

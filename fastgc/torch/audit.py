@@ -3,15 +3,15 @@
 A device may compute some number wrongly each time, without an error. It cannot find that itself: a
 replay gives the same. So in every m-th step each rank computes, besides the share of the batch that
 it owns, the share of another owner. Both send a few random projections of their gradients. This
-takes 1/m of the computing time, and a few passes over the gradients. All shares are audited at
-once: ranks that waited for one audit would wait for all of them.
+takes 1/m of the computing time, and a few passes over the gradients. All shares are audited in the
+same step, because ranks that wait for one audit may as well wait for all.
 
 Audits compare the very gradient that will be summed, as the loop computed it. The auditor calls the
 loop's `recompute` with the same samples in the same order.
 
-- Who audits whom: each audit puts the ranks on a ring, in random order. A secret draws the order,
-  and the random signs of the projections. Each rank adds a random number to the secret when it has
-  its gradient. By then all ranks know it, so it protects from machines that err, not from an
+- Who audits whom: each audit puts the ranks on a ring, in random order. A secret is the seed of the
+  order, and of the random signs of the projections. It is the sum of random numbers that ranks tell
+  each other once they have their gradients. So it protects from machines that err, but not from an
   attacker who controls a rank.
 - What differs: gradients whose difference, estimated from the projections, is above a limit
   relative to their norm: `SAME`, or `SAME_HALF` if they were computed in bfloat16 or float16. Two
@@ -36,8 +36,8 @@ loop's `recompute` with the same samples in the same order.
 With proactive redundancy, ranks compute nothing more. Ranks with equal rows, copies, have the same
 gradient, and with the same arithmetic the same bits of it.
 
-- The message that is summed contains the fingerprints of all gradients, at no message of their own.
-  If all copies have the same fingerprint, the step is done.
+- The message that is summed also contains the fingerprints of all gradients. If all copies have the
+  same fingerprint, the step is done.
 - If some differ, projections tell by how much. Ranks also compare parameters, since wrong
   parameters would explain wrong gradients. Copies that had the same bits before agree up to
   `ROUNDED`, because some kernels add in any order. Others, whose machines may round differently,
@@ -84,10 +84,10 @@ ROUNDED = 1e-5  # the same for copies that had the same bits before
 _ADDED = 1e-4  # largest error of a sum, relative to the sum of the norms
 _PROJECTIONS = 8
 _WIDTH = 3 + _PROJECTIONS  # numbers of a sketch
-_CLEAR = 8.0
+_CLEAR = 8.0  # least distance of an outvoted gradient from others, relative to theirs
 _AGAIN = 3  # steps that are audited after one in which a rank was outvoted
-_RISE = 10.0
-_COLUMNS = 4096
+_RISE = 10.0  # largest ratio of two steps' sums of norms without an audit
+_COLUMNS = 4096  # numbers in a row of a vector, for `Signs`
 _SAMPLE = 1 << 15  # about how many numbers of a tensor `in_half` looks at
 _WORDS = 4096  # words of 64 bits that are hashed to one
 
@@ -98,8 +98,8 @@ Compute = Callable[[list[int]], tuple[torch.Tensor, bool]]
 def in_half(gradients: Iterable[torch.Tensor | None]) -> bool:
     """Whether more than one in 16 of the gradients' numbers were computed in bfloat16 or float16.
 
-    The last 8 bits of such a float32 are 0, also after a sum of a few; otherwise they are 0 in one
-    of 256 numbers. Of a large tensor, a sample of the numbers is looked at.
+    A float32 number that was computed so has zeros in its last 8 bits, also after a sum of a few.
+    Of other numbers, one in 256 has. Of a large tensor, only a sample of the numbers is read.
     """
     zero = there = 0
     for grad in gradients:
@@ -115,7 +115,7 @@ def in_half(gradients: Iterable[torch.Tensor | None]) -> bool:
 
 
 class Fingerprint:
-    """A 64-bit number that tells whether lists of vectors on the CPU differ in any bit.
+    """A 64-bit hash that tells whether lists of vectors on the CPU differ in any bit.
 
     Two different lists of vectors of the same lengths, with less than 2^26 numbers, have the same
     fingerprint with probability 2^-30 at most, over the keys that `seed` draws. Every 4096 words of
@@ -196,11 +196,11 @@ def copies(code: Code) -> list[list[int]]:
 
 
 class Signs:
-    """Random signs, and the projections of a vector on them.
+    """Vectors of random signs, and the projections of a vector of `size` numbers on them.
 
-    Each of them is the outer product of two vectors of signs, so that few signs are drawn and one
-    pass reads a vector of `size` numbers. The mean square of the projections is on average the
-    squared norm of the vector; for a vector with a single nonzero number it is exactly that.
+    Each vector of signs is the outer product of two shorter ones. So few signs are drawn, and one
+    pass over a vector gives all its projections. Their mean square is on average the squared norm
+    of the vector, and exactly that if a single number of the vector is not 0.
     """
 
     def __init__(self, size: int, seed: int) -> None:
@@ -341,12 +341,13 @@ class Audit:
 
         From now on, `secret` draws the keys of fingerprints.
         """
+        # Further steps to audit, and steps in a row in which one of two gradients overflowed.
         self._again = self._overflows = 0
         self._secret, self._seen = secret, False  # _seen: copies were compared before
         self._rounding: set[tuple[int, int]] = set()  # pairs that agreed, but not in all bits
         self._outvoted: set[int] = set()
-        self._told: tuple[Signs, list[Sketch]] | None = None
-        self._norms: float | None = None
+        self._told: tuple[Signs, list[Sketch]] | None = None  # of the last audit, for `adds_up`
+        self._norms: float | None = None  # the last step's sum of norms, for `rises`
 
     def due(self, step: int) -> bool:
         """Whether a step is to be audited."""
@@ -551,7 +552,7 @@ class Audit:
         )
 
     def _among(self, ranks: Sequence[int]) -> list[list[int]]:
-        """The groups' ranks that are among `ranks`, for groups with two or more of them."""
+        """Return the members of each group that are among `ranks`, if there are two or more."""
         there = set(ranks)
         left = ([r for r in group if r in there] for group in self._groups)
         return [group for group in left if len(group) > 1]
@@ -560,7 +561,7 @@ class Audit:
         return [pair for group in self._among(ranks) for pair in combinations(group, 2)]
 
     def _limit(self, pair: tuple[int, int], a: Sketch, b: Sketch) -> float:
-        """The largest distance at which a pair agrees."""
+        """Return the largest distance at which a pair agrees."""
         if a.half or b.half or not self._seen or pair in self._rounding:
             return _limit(a, b)
         return ROUNDED
@@ -597,8 +598,8 @@ def _all_unlike(three: Sequence[Sketch]) -> bool:
 def _arbiters(ring: list[int], auditor: dict[int, int], differing: list[int]) -> dict[int, int]:
     """Choose a third rank for each owner whose gradient is in question.
 
-    Prefer ranks that agree with all others. If there are none, take the owner's successor in the
-    ring. It is at odds with a rank, too, but if one rank is to blame, it is not this one.
+    Prefer ranks that are at odds with nobody. If there are none, take the owner's successor in the
+    ring. It is at odds with a rank, too; but if a single rank is to blame, it is not the successor.
     """
     at_odds = {*differing, *(auditor[r] for r in differing)}
     free = [r for r in ring if r not in at_odds]

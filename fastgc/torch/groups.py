@@ -1,7 +1,8 @@
-"""Process groups of gloo: how one is made, summed with, and let go.
+"""Process groups of gloo: how one is made, used for sums, and closed.
 
-Each is made from scratch, in 3 ms for five ranks of one machine. Tried: PyTorch 2.14 can make an
-existing one anew (`torch.distributed._reconfigure`), in 23 ms, since it closes the old one first.
+A group is made from scratch, in 3 ms for five ranks of one machine. Tried: PyTorch 2.14 can remake
+an existing group (`torch.distributed._reconfigure`). That takes 23 ms, because it closes the old
+group first.
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ import torch.distributed
 
 __all__ = ["Group", "Socket", "handle_of", "peer_of", "sockets_open"]
 
-dist: Any = torch.distributed  # which exports less than it documents, for type checkers
+dist: Any = torch.distributed  # type checkers do not see all that it exports
 
-Socket = tuple[int, int]  # its number, and that of its inode, which no later one has
+Socket = tuple[int, int]  # its descriptor, and its inode's number, which no later socket has
 
 
 class Group:
-    """A gloo group of its own, beside those of torch.distributed.
+    """A gloo group apart from those of torch.distributed.
 
-    Without references it closes its sockets. Gloo takes 10 ms for each, so that a thread does it:
-    the rank is to agree with others on the next group. These may wait for this rank in the old one,
-    so connections that are known (`note`) are shut down at once.
+    It closes its sockets when the last reference to it goes. Gloo takes 10 ms for each socket, so a
+    thread closes them, while the rank agrees with others on the next group. Others may still wait
+    for this rank in the old group. So the connections that `note` found are shut down at once.
 
     Parameters
     ----------
     store : torch.distributed.Store
-        By which the members find each other; no other group uses it.
+        The store through which members find each other; no other group uses it.
     rank, size : int
     host : str
         The address at which this rank listens.
     seconds : float
-        For each wait while the group is made.
+        Limit of each wait while the group is made.
 
     Raises
     ------
@@ -56,15 +57,16 @@ class Group:
         self._others, self._lines = size - 1, list[Socket]()
 
     def note(self, opened: Iterable[Socket]) -> None:
-        """Tell it which sockets were opened while it was made; others may be among them.
+        """Find the group's connections among the sockets `opened` while it was made.
 
-        If there are as many connections as other members, they are its own.
+        Other sockets may be among them. If there are as many connections as other members, these
+        are the group's; otherwise none is known.
         """
         connected = [each for each in opened if peer_of(each) is not None]
         self._lines = connected if len(connected) == self._others else []
 
     def sum(self, tensor: torch.Tensor, seconds: float) -> None:
-        """Sum over all members, in place; others' data are waited for so long, each time.
+        """Sum over all members, in place; each wait for others' data takes at most `seconds`.
 
         Raises
         ------
@@ -76,7 +78,7 @@ class Group:
         self._held[0].allreduce([tensor], options).wait()
 
     def copy(self, tensor: torch.Tensor, root: int, seconds: float) -> None:
-        """Copy one member's tensor to all. Raises as `sum` does."""
+        """Copy the tensor of member `root` to all. Raises as `sum` does."""
         options = dist.BroadcastOptions()
         options.rootRank, options.rootTensor = root, 0
         options.timeout = timedelta(seconds=seconds)
@@ -84,14 +86,14 @@ class Group:
 
     def __del__(self) -> None:
         held = getattr(self, "_held", None)
-        if not held:  # it could not be made
+        if not held:  # the group could not be made
             return
         for each in self._lines:
             if (found := handle_of(each)) is not None:
-                with found, contextlib.suppress(OSError):  # the other one has closed it
+                with found, contextlib.suppress(OSError):  # the other end has closed it
                     found.shutdown(socket.SHUT_RDWR)
-        # The interpreter may not end while gloo closes sockets. So it waits for this thread, no
-        # daemon; and where it waits for threads no more, none is started.
+        # The interpreter must not end while gloo closes sockets. So the thread is no daemon, and
+        # the interpreter waits for it. Once it waits for threads no more, none is started.
         if threading.main_thread().is_alive():
             with contextlib.suppress(RuntimeError):  # no more threads can be started
                 threading.Thread(target=held.clear, name="fastgc-closes", daemon=False).start()
@@ -100,7 +102,7 @@ class Group:
 
 
 def sockets_open() -> set[Socket]:
-    """Sockets of this process; none where that cannot be told."""
+    """Return the open sockets of this process; none if the system does not list them."""
     found = set()
     with contextlib.suppress(OSError):
         for name in os.listdir("/dev/fd"):
@@ -112,7 +114,7 @@ def sockets_open() -> set[Socket]:
 
 
 def handle_of(each: Socket) -> socket.socket | None:
-    """Another handle of a socket; None if it was closed: the number may be another file's."""
+    """Return another handle of a socket, or None if another file, or none, has its descriptor."""
     try:
         fd = os.dup(each[0])
     except OSError:
@@ -127,7 +129,7 @@ def handle_of(each: Socket) -> socket.socket | None:
 
 
 def peer_of(each: Socket) -> str | None:
-    """The address of the host that a socket is connected to; None if it is to none."""
+    """Return the address of the host that a socket is connected to, or None."""
     found = handle_of(each)
     if found is None:
         return None

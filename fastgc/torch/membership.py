@@ -1,17 +1,19 @@
 """Views: sets of ranks that take part, each with a process group that they share.
 
-`agreement` decides who does. A thread of each rank looks at the store and at the other ranks'
-sockets, and carries out what `agreement.decide` says; another one builds groups. So a rank answers
-also while its main thread computes, or while a group is built in vain. When a main thread wants to
-all-reduce, it finds the group ready. No step uses the store. Whoever has written to it calls the
-others by an empty datagram, so that they look at once, or a little later where that is lost.
+`agreement` decides who takes part. One thread of each rank looks at the store and at the other
+ranks' sockets, and carries out what `agreement.decide` returns; a second thread builds groups. So a
+rank also answers while its main thread computes, or while a group is built in vain. When the main
+thread wants to all-reduce, the group is ready. No step uses the store. A rank that has written to
+the store sends the others an empty datagram, so that they look at once. If the datagram is lost,
+they look a little later.
 
-How a rank knows that another is gone: each listens, and every other holds an idle connection to it.
-The kernel keeps it open while a process is stopped or holds the GIL, and closes it when the process
-ends. A connection may also break by itself: so whoever sees that it was closed connects again, and
-only if that is refused takes the other for dead. Gloo's own sockets close as well: whoever sees
-that drops the group, which closes its sockets too, so that nobody goes on waiting for data. Forks
-of a rank, such as the workers of a DataLoader, let go of all these sockets: they may outlive it.
+How a rank knows that another is gone: each rank listens, and every other rank holds an idle
+connection to it. The kernel keeps the connection open while the process is stopped or holds the
+GIL, and closes it when the process ends. A connection may also break by itself. So a rank whose
+connection was closed connects again, and takes the other rank for dead only if that is refused.
+Gloo's own sockets close as well. A rank that sees this drops the group, which closes its own
+sockets, too, so that nobody goes on waiting for data. Forks of a rank, such as the workers of a
+DataLoader, let go of all these sockets, because they may outlive the rank.
 """
 
 from __future__ import annotations
@@ -53,24 +55,24 @@ from .groups import Group, Socket, handle_of, sockets_open
 
 __all__ = ["BrokenGroupError", "Members", "View"]
 
-dist: Any = torch.distributed  # which exports less than it documents, for type checkers
+dist: Any = torch.distributed  # type checkers do not see all that it exports
 
-_LOOK = 0.03  # seconds between looks, where nothing changes
-_LATE = 0.9  # share of the deadline: a rank that waited so long has waited in vain
-_AWAY = 1.0  # seconds between looks after which this process itself was away
-_BUILD = 10.0  # seconds for a step of building a group: it is a matter of milliseconds
-_REACH = 5.0  # seconds for a connection
+_LOOK = 0.03  # seconds between looks while nothing changes
+_LATE = 0.9  # after this share of its patience, a rank has waited in vain
+_AWAY = 1.0  # if more seconds pass between looks, this process itself was stopped or held
+_BUILD = 10.0  # most seconds for each wait while a group is built, which takes milliseconds
+_REACH = 5.0  # most seconds for a connection
 
 
 class BrokenGroupError(Exception):
-    """A member is gone or late: a new view will come."""
+    """A member is gone or late: a new view follows."""
 
 
 class View:
-    """Ranks that take part, ascending, and what they reduce by.
+    """The ranks that take part, ascending, and their group.
 
-    The `number` counts views. `seconds` went by from when this rank knew of the change until the
-    group was there.
+    `number` is the epoch of the view's record. `seconds` is the time from when this rank knew of
+    the change until the group was ready.
     """
 
     def __init__(
@@ -80,14 +82,14 @@ class View:
         self._group, self._members = group, members
 
     def sum(self, tensor: torch.Tensor, patience: float | None = None) -> None:
-        """Sum over all ranks, in place. All get the same bits: one rank sums each number.
+        """Sum over all ranks, in place. All get the same bits, because one rank sums each number.
 
-        Others are waited for `patience` seconds at most, by default the deadline.
+        Wait for others for `patience` seconds at most, but not beyond the deadline (the default).
         """
         self._do(lambda group, seconds: group.sum(tensor, seconds), patience)
 
     def copy(self, tensor: torch.Tensor, rank: int) -> None:
-        """Copy `rank`'s tensor to all."""
+        """Copy `rank`'s tensor to all ranks."""
         root = self.ranks.index(rank)
         self._do(lambda group, seconds: group.copy(tensor, root, seconds))
 
@@ -107,9 +109,9 @@ class View:
 class Members:
     """A rank's part in the agreement on who takes part.
 
-    The `store` is for this object alone. Of `count` ranks, ``enough(ranks)`` says whether the
-    others are dispensable. A rank that is alive but silent is waited for `deadline` seconds, or
-    for `settle` seconds if somebody has waited for it that long already.
+    Nothing else uses the `store`. ``enough(ranks)`` says whether these ranks, of all `count`, can
+    do without the others. Ranks wait `deadline` seconds for a rank that is alive but silent. If one
+    of them has already waited that long, the others wait only `settle` seconds more.
     """
 
     def __init__(
@@ -124,7 +126,7 @@ class Members:
         self.deadline, self._settle = deadline, settle
         # When the main thread began to wait for others; None while it does something else.
         self.since: float | None = None
-        self._patience = deadline  # seconds from then on
+        self._patience = deadline  # seconds of that wait
         self._board = _Board(store)
         self._rank, self._count, self._enough = rank, count, enough
         self._changed = threading.Condition()
@@ -133,7 +135,7 @@ class Members:
         self._builder: threading.Thread | None = None
 
     def join(self) -> None:
-        """Ask to take part from the next view on."""
+        """Ask to take part, from the next view on."""
         self.close()
         self._lines = _Lines(min(_REACH, self.deadline / 3))
         self._own: Own | None = None
@@ -141,10 +143,10 @@ class Members:
         self._view: View | None = None
         self._error: Exception | None = None
         self._made: tuple[int, Any] | None = None
-        self._unrest: float | None = time.monotonic()  # since when there is no group
-        self._answered = (-1, 0.0)  # the epoch that was first answered to, and when
+        self._unrest: float | None = time.monotonic()  # since when this rank has no group
+        self._answered = (-1, 0.0)  # the last epoch with an answer, and the first answer's time
         self._looked = time.monotonic()
-        self._away = 0.0  # seconds in which this process was stopped, or its interpreter held
+        self._away = 0.0  # seconds for which this process was stopped, or its interpreter held
         self._over.clear()
         self._start()
 
@@ -159,7 +161,7 @@ class Members:
             self._lines.wake()
         for thread in (self._thread, self._builder):
             if thread is not None:
-                thread.join(1.0)  # longer only where the store, or a peer, does not answer
+                thread.join(1.0)  # it lives on only if the store, or a peer, does not answer
         if self._thread is not None:
             self._lines.close()
         with self._changed:
@@ -168,25 +170,26 @@ class Members:
         self.since = None
 
     def wait_for_others(self, seconds: float) -> None:
-        """Begin to wait for them, for so long."""
+        """Begin a wait for other ranks, of at most `seconds`."""
         self._patience, self.since = seconds, self.clock()
 
     def clock(self) -> float:
-        """Seconds, by which others are waited for: without those in which this process was away.
+        """Return the time that counts as waiting, in seconds: without that of being away.
 
-        It cannot know whether others were silent then: they may have been stopped as well.
+        A process that was stopped cannot know whether others were silent then: they may have been
+        stopped as well.
         """
         return time.monotonic() - self._away
 
     def failed(self, number: int) -> None:
-        """Say that a view's group is broken."""
+        """Tell the agreement that the group of view `number` is broken."""
         with self._changed:
             if self._own is not None:
                 self._own = self._own._replace(broken=max(self._own.broken, number))
         self._lines.wake()
 
     def view(self) -> View:
-        """The view that is, or the next one, if that is broken.
+        """Return the present view, or the next one if the present one is broken.
 
         Raises
         ------
@@ -209,12 +212,14 @@ class Members:
         return view
 
     def hold(self, view: View) -> None:
-        """Say that this rank holds the state: it got it, or began with what all begin with.
+        """Tell the agreement that this rank holds the state, and wait until the record says so.
+
+        The rank got the state from another, or found that all ranks begin with the same.
 
         Raises
         ------
         BrokenGroupError
-            If the view was replaced before anybody said so: ranks are still to begin.
+            If the view was replaced before the record named carriers: training has not begun.
         """
         with self._changed:
             if self._own is not None and self._record is not None:
@@ -233,7 +238,7 @@ class Members:
         self._await(known, "nobody could write down that training begins")
 
     def finish(self, step: int) -> None:
-        """Say that the run has ended.
+        """Tell the agreement that the run has ended, and wait until the record says so.
 
         Raises
         ------
@@ -250,7 +255,7 @@ class Members:
             self._await(lambda: False, "nobody could write down that the run ended")
 
     def _await(self, found: Callable[[], Any], otherwise: str) -> Any:
-        """What is found, once it is."""
+        """Wait until `found` returns something, and return it; `otherwise` begins the error."""
         until = time.monotonic() + 2 * self.deadline
         with self._changed:
             while not (value := found()):
@@ -278,7 +283,7 @@ class Members:
                 seen = self._move()
                 if seen is not None:
                     lines.wait(_LOOK / 3 if seen.begun else _LOOK)
-        except Exception as error:  # raised by the store: the group does without, while it lasts
+        except Exception as error:  # raised by the store; the present group works without it
             text = (str(error) or type(error).__name__).splitlines()[0]
             with self._changed:
                 self._error = RuntimeError(f"the store by which ranks agree cannot be used: {text}")
@@ -292,7 +297,7 @@ class Members:
             self._own = Own(life)
 
     def _move(self) -> Seen | None:
-        """Look, decide and act. Returns what was seen, if there was nothing to do."""
+        """Look, decide and act. Return what was seen if there was nothing to do."""
         seen = self._look()
         action = decide(self._now(seen), seen, self._enough)
         if isinstance(action, Wait):
@@ -306,7 +311,7 @@ class Members:
         return None
 
     def _look(self) -> Seen:
-        """Read what is needed: where nothing changes, only whether something is to change."""
+        """Return what this rank sees. While nothing changes, read only whether a change began."""
         board, own, record = self._board, self._own, self._record
         assert own is not None
         if (passed := time.monotonic() - self._looked) > _AWAY:
@@ -328,6 +333,8 @@ class Members:
             and not any(life in dead for life in record.members)
         )
         newest: tuple[int, ...]
+        # Quiet: `decide` can only wait or build. The members' own numbers may stand for the newest
+        # lives, because a newer life of a member begins a change itself.
         if quiet:
             assert record is not None
             newest = tuple(
@@ -384,7 +391,7 @@ class Members:
             self._changed.notify_all()
 
     def _now(self, seen: Seen) -> Own:
-        """What this rank knows of itself, and would answer."""
+        """Return what this rank knows of itself, and would answer now."""
         cut_off = self._lines.cut_off(self._count, seen.answers, self._view is not None)
         with self._changed:
             own, since = self._own, self.since
@@ -416,7 +423,7 @@ class Members:
             self._board.answer(seen.epoch, own.life, action.answer)
             members = () if seen.record is None else seen.record.members
             here = (life for life in members if not seen.gone(life))
-            self._lines.call(itertools.islice(here, 1))  # who replaces the record, most often
+            self._lines.call(itertools.islice(here, 1))  # the one that most often replaces it
         elif isinstance(action, Begin):
             self._board.begin(seen.epoch)
             self._lines.call()
@@ -425,16 +432,16 @@ class Members:
             self._lines.call()
 
     def _build(self, record: Record, life: Life) -> None:
-        """Build the group in a thread of its own: it takes long where a member has died."""
+        """Build the group in its own thread, because that takes long if a member has died."""
         lives, lines = list(record.members), self._lines
 
         def build() -> None:
-            # For each wait of gloo's, which tries five times to reach one that does not answer.
+            # The limit of each wait in gloo, which tries five times to reach a silent member.
             seconds = min(_BUILD, self.deadline / 3)
             before = sockets_open()
             try:
                 store = self._board.lend(seconds)
-                before = sockets_open()  # of which a new connection to the store is none
+                before = sockets_open()  # now with the connection to the store, if it is new
                 apart = dist.PrefixStore(f"group/{record.epoch}", store)
                 group = Group(apart, lives.index(life), len(lives), lines.host, seconds)
                 self._board.give_back(store)
@@ -452,7 +459,7 @@ class Members:
         self._builder.start()
 
     def _explained(self, end: End, seen: Seen) -> Exception:
-        """Why this rank takes part no longer, for its user."""
+        """Return the exception that tells the user why this rank takes part no longer."""
         record, rank = seen.record, self._rank
         if end is End.LEFT_OUT:
             return LeftOutError(
@@ -481,12 +488,12 @@ class Members:
 
 
 class _Board:
-    """What ranks write into the store."""
+    """The keys of the store that ranks write and read."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
-        self._spare: list[Any] = []  # stores by which no group is being built
-        self._epoch, self._there = -1, set[str]()  # keys found while that was the epoch
+        self._spare: list[Any] = []  # stores of groups that are built, for the next ones
+        self._epoch, self._there = -1, set[str]()  # the last epoch, and the keys found in it
 
     def start(self, rank: int, address: _Address) -> Life:
         life = Life(rank, int(self._store.add(f"lives/{rank}", 1)))
@@ -496,7 +503,7 @@ class _Board:
     def newest(self, count: int) -> tuple[int, ...]:
         keys = [f"lives/{rank}" for rank in range(count)]
         for key in set(keys) - self._there:
-            self._store.add(key, 0)  # so that it can be read
+            self._store.add(key, 0)  # create it: reading a missing key would block
         self._there.update(keys)
         return tuple(map(int, self._store.multi_get(keys)))
 
@@ -537,7 +544,7 @@ class _Board:
         self._store.compare_set("record", expected, json.dumps(new))
 
     def lend(self, seconds: float) -> Any:
-        """A store by which a group is built; its waits do not block this one."""
+        """Return a store to build a group with; its waits do not block this one."""
         if self._spare:
             store = self._spare.pop()
         else:
@@ -546,11 +553,11 @@ class _Board:
         return store
 
     def give_back(self, store: Any) -> None:
-        """The group is built: the next one needs no further connection."""
+        """Keep the store of a group that is built, so that the next one needs no new connection."""
         self._spare.append(store)
 
     def _read(self, keys: list[str]) -> list[Any]:
-        """What these hold, None if nothing is written there yet."""
+        """Return what the `keys` hold; None for a key that is not written yet."""
         self._there.update(k for k in keys if k not in self._there and self._store.check([k]))
         there = [key for key in keys if key in self._there]
         found = dict(zip(there, self._store.multi_get(there), strict=True)) if there else {}
@@ -566,10 +573,10 @@ def _lives(found: Iterable[Any]) -> tuple[Life, ...]:
 
 
 class _Lines:
-    """Idle connections to the other ranks' lives, by which the kernel says who is gone.
+    """Idle connections to the other ranks' lives, by which the kernel tells who is gone.
 
-    Nobody accepts them: the kernel completes a connection by itself, and keeps it in the queue of
-    the one who listens. So they need nothing of a rank that is busy, stopped or out of file
+    Nobody accepts the connections. The kernel completes each one by itself, and keeps it in the
+    listener's queue. So they need nothing from a rank that is busy, stopped or out of file
     descriptors.
     """
 
@@ -590,61 +597,60 @@ class _Lines:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._ear, selectors.EVENT_READ)
         self._sockets: dict[Life, socket.socket] = {}
-        self._begun: dict[Life, float] = {}  # when a connection was begun that is not there yet
+        self._begun: dict[Life, float] = {}  # when each pending connection was begun
         self._addresses: dict[Life, _Address] = {}
-        self._closed: set[Life] = set()  # whose connection was closed, until there is another
-        # Who refuses another, and in which epoch that was noticed; inf: in none yet.
+        self._closed: set[Life] = set()  # lives whose connection closed, until a new one is made
+        # Lives that closed a connection and refused the next, each with the epoch in which this was
+        # noticed (inf: in none yet).
         self._dead: dict[Life, float] = {}
-        self._refused: dict[Life, float] = {}  # who is not there, or behind a wall; since when
-        self._cut: dict[Life, str] = {}  # whom this rank cannot reach, and why
+        # Lives that refuse a connection but closed none (gone, or behind a firewall): since when.
+        self._refused: dict[Life, float] = {}
+        self._cut: dict[Life, str] = {}  # lives that this rank cannot reach, and why
         self._of_groups: set[Socket] = set()
         _all_lines.add(self)
 
     def hold(self, opened: set[Socket]) -> None:
-        """Take note of a group's sockets: of those that were opened while it was made."""
+        """Note a group's sockets: those to other ranks, of all `opened` while it was made."""
         hosts = {self.host, *(host for host, *_ in self._addresses.values())}
         self._of_groups &= sockets_open()
         self._of_groups |= {each for each in opened if _leads_to(each, hosts)}
 
     def let_go(self) -> None:
-        """In a fork: hold nothing by which others would take the rank for alive."""
+        """In a fork: release all sockets by which others would take the rank for alive."""
         held = self._of_groups & sockets_open()
         own = [self._listener, self._ear, *self._sockets.values()]
         null = os.open(os.devnull, os.O_RDWR)
-        # Their numbers stay in use: whoever knows them closes them once more.
+        # Their numbers stay in use, for /dev/null: the objects that own them close them once more.
         for fd in {*(fd for fd, _ in held), *(each.fileno() for each in own)} - {-1}:
             os.dup2(null, fd, inheritable=False)
         os.close(null)
 
     def call(self, lives: Iterable[Life] | None = None) -> None:
-        """Let these lives look at the store, or all that there are."""
+        """Make these lives look at the store; by default all that are watched."""
         for life in list(self._sockets) if lives is None else lives:
             if life in self._addresses:
                 host, _, ear = self._addresses[life]
                 self._send(host, ear)
 
     def wake(self) -> None:
-        """End a wait of this rank's thread, from another one."""
+        """End a wait of this rank's thread, from another thread."""
         self._send(self.host, self.address[2])
 
     def _send(self, host: str, ear: int) -> None:
-        with contextlib.suppress(OSError):  # it is closed, or has no room, and so was called before
+        with contextlib.suppress(OSError):  # closed, or full: then it was called before
             self._ear.sendto(b"", (host, ear))
 
     def wait(self, seconds: float) -> None:
-        """Wait until somebody has died, or this rank is called; at most so long."""
+        """Wait until a life has died or this rank is called, for at most `seconds`."""
         until, dead, called = time.monotonic() + seconds, set(self._dead), False
         while not called and set(self._dead) == dead and (left := until - time.monotonic()) > 0:
             called = self._events(left)
         with contextlib.suppress(OSError):
-            while called:  # by all that have done so
+            while called:  # take all datagrams, until there is none
                 self._ear.recv(1)
 
     def _events(self, seconds: float) -> bool:
-        """Take note of what sockets say, of the first that does within this time.
-
-        Returns whether this rank is called.
-        """
+        """Handle sockets' first events within `seconds`; return whether this rank is called."""
         called = False
         for key, events in self._selector.select(seconds):
             if key.data is None:
@@ -663,9 +669,10 @@ class _Lines:
                 self._connect(life, found)
 
     def dead(self, answers: Collection[Life] = (), epoch: int | None = None) -> frozenset[Life]:
-        """Whose process has ended, or has left; not who refuses connections, but answers.
+        """Return the lives that died or left, and those that are `refusing`.
 
-        Who died may have answered to the epoch in which it did, but to none that begins later.
+        A life that died may have answered to the epoch in which it died, but to no later one. So a
+        life that refuses connections, and answers to a later epoch, is alive.
         """
         self._events(0)
         now = time.monotonic()
@@ -675,25 +682,24 @@ class _Lines:
         if epoch is not None:
             for life, noticed in list(self._dead.items()):
                 self._dead[life] = min(noticed, epoch)
-                if life in answers and epoch > noticed:  # it lives, behind a wall
+                if life in answers and epoch > noticed:  # alive, behind a firewall
                     del self._dead[life]
                     self._closed.discard(life)
         return frozenset(self._dead) | self.refusing(answers)
 
     def refusing(self, answers: Collection[Life] = ()) -> frozenset[Life]:
-        """Who refuses connections for long, was never reached, and does not answer."""
+        """Return lives that were never reached, refuse connections for long, and do not answer."""
         now = time.monotonic()
         refused = {r for r, since in self._refused.items() if now - since > self._patience}
         return frozenset(refused.difference(answers))
 
     def cut_off(self, count: int, answers: Collection[Life], grouped: bool) -> tuple[Life, ...]:
-        """Whom this rank cannot reach: all, if it has no file descriptors for a group.
+        """Return the lives that this rank cannot reach: all, if it cannot open `count` sockets.
 
-        Who refuses connections is among them before it answers: whoever hears both answers then
-        knows. If it is dead, it gives none, and that it is among them changes nothing.
-
-        A lack of them is remembered until this rank is `grouped`: making a group may have failed
-        for it, and freed them.
+        A life that refuses connections is included before it answers, so that a rank that reads
+        both answers knows of the cut. If it is dead, it gives no answer, and its inclusion changes
+        nothing. A lack of file descriptors is remembered until this rank is `grouped`: an attempt
+        to make a group may have failed for the lack, and then freed descriptors.
         """
         others = set(self._sockets) | set(self._cut)
         if grouped:
@@ -717,11 +723,11 @@ class _Lines:
         return not _NO_FILES.isdisjoint(self._cut.values())
 
     def report(self) -> str:
-        """Whom this rank cannot reach, in words."""
+        """Return in words which ranks this rank cannot reach, and why."""
         return "; ".join(f"rank {life.rank}: {why}" for life, why in sorted(self._cut.items()))
 
     def close(self) -> None:
-        """Close all: the others see it. A second call does nothing."""
+        """Close all sockets, which the others see. A second call does nothing."""
         if self._listener.fileno() < 0:
             return
         for life in list(self._sockets):
@@ -737,6 +743,7 @@ class _Lines:
             self._cut[life] = error.strerror or str(error)
             return
         made.setblocking(False)
+        # A host that vanishes without closing its sockets is noticed after about 6 seconds.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (("TCP_KEEPIDLE", 1), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 5)):
             if hasattr(socket, option):
@@ -754,7 +761,7 @@ class _Lines:
         code = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             self._fail(life, code)
-        elif events & selectors.EVENT_READ:  # nothing is ever sent: the end
+        elif events & selectors.EVENT_READ:  # its end: nothing is ever sent
             try:
                 ended = made.recv(1) == b""
             except BlockingIOError:
@@ -764,7 +771,7 @@ class _Lines:
                 return
             if ended:
                 self._fail(life, errno.ECONNRESET)
-        else:  # it is connected
+        else:  # connected
             self._begun.pop(life, None)
             self._cut.pop(life, None)
             self._refused.pop(life, None)
@@ -772,6 +779,8 @@ class _Lines:
             self._selector.modify(made, selectors.EVENT_READ, life)
 
     def _fail(self, life: Life, code: int) -> None:
+        # A closed connection is made once more. If that is refused, the life is dead; a refusal
+        # without a closed connection may be a firewall's. Other errors cut it off, for now.
         if code == errno.ECONNREFUSED and life in self._closed:
             self._dead[life] = math.inf
             self._cut.pop(life, None)
@@ -787,7 +796,7 @@ class _Lines:
             self._lose(life, os.strerror(code))
 
     def _lose(self, life: Life, why: str) -> None:
-        """Not reachable, for now: `watch` tries again."""
+        """Note that a life cannot be reached for now; `watch` tries again."""
         self._cut[life] = why
         self._drop(life)
 
@@ -814,7 +823,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _leads_to(each: Socket, hosts: set[str]) -> bool:
-    """Whether a socket is connected to one of these hosts, or listens for them."""
+    """Return whether a socket is connected to one of `hosts`, or listens at one of them."""
     found = handle_of(each)
     if found is None:
         return False
@@ -832,7 +841,7 @@ def _port_of(bound: socket.socket) -> int:
 
 
 def _own_host() -> tuple[str, socket.AddressFamily]:
-    """The address by which other ranks reach this one, as gloo finds it."""
+    """Return the address by which other ranks reach this one, found as gloo finds it."""
     name = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     if name:
         return _address_of_interface(name), socket.AF_INET
