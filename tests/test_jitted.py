@@ -170,6 +170,14 @@ def test_lengths_are_checked(by):
         encode_all(plan, partials[:5], np.empty((6, P + 1)))
     with pytest.raises(ValueError, match="as long as"):
         encode_all(plan, partials, np.empty((6, P - 1)))
+    if by == "c":
+        shared = np.empty((7, P + 1))
+        with pytest.raises(ValueError, match="share no memory"):
+            encode_all(plan, shared[1:, :P], shared[:6])
+        with pytest.raises(ValueError, match="share no memory"):
+            decode(plan, came, shared[:6], shared.ravel()[3 : P + 3])
+        with pytest.raises(ValueError, match="share no memory"):
+            decode(plan, came, np.lib.stride_tricks.as_strided(shared, (6, P + 1), (0, 8)), out)
 
 
 @compiles

@@ -77,19 +77,23 @@ class JittedCode(NamedTuple):
         ``coefficients``.
     partitions : int64 array
     coefficients : float64 or complex128 array
+    k : int
+        Number of partitions.
     c : (3 or 13,) int64 array or None
-        The addresses in this process of C's ``fgc_combine_float``, ``fgc_combine_double`` and
-        ``fgc_decoding_vector``; then for cyclic codes an ``fgc_cyclic``. None without C.
+        The addresses in this process of C's ``fgc_combine_apart_float``,
+        ``fgc_combine_apart_double`` and ``fgc_decoding_vector``; then for cyclic codes an
+        ``fgc_cyclic``. None without C.
     """
 
     rule: VectorRule
     first: NDArray[np.int64]
     partitions: NDArray[np.int64]
     coefficients: NDArray[Any]
+    k: int
     c: NDArray[np.int64] | None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return jitted_code, self[:-1]  # addresses differ in another process
+        return jitted_code, self[:-2]  # addresses differ in another process
 
 
 def jitted_code(
@@ -99,7 +103,8 @@ def jitted_code(
     coefficients: NDArray[Any],
 ) -> JittedCode:
     """Make a `JittedCode`. Compiled functions then call the backend that is in use now."""
-    return JittedCode(rule, first, partitions, coefficients, addresses_in_c(rule))
+    k = int(partitions.max()) + 1
+    return JittedCode(rule, first, partitions, coefficients, k, addresses_in_c(rule))
 
 
 @kernel

@@ -55,7 +55,7 @@ def struct_of(name: str, **fields: Any) -> Any:
 
 # -------------------------------------------------------------------- what compiled functions call
 
-_CALLED = "fgc_combine_float", "fgc_combine_double", "fgc_decoding_vector"
+_CALLED = "fgc_combine_apart_float", "fgc_combine_apart_double", "fgc_decoding_vector"
 
 
 def addresses_in_c(rule):

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload, register_jitable
 
@@ -57,12 +58,8 @@ def _write_vector_impl(rule, survivors, out, wide, c):
     return lambda rule, survivors, out, wide, c: bind(rule, survivors, out)(survivors.size)
 
 
-def _mode_of(coef, rows, out):
-    """Return the mode that the dtypes of coefficients, rows and output imply."""
-
-
-@overload(_mode_of)
-def _mode_of_impl(coef, rows, out):
+def _mode(coef, rows, out):
+    """Return the mode in which rows of these types are combined."""
     whole, part = (isinstance(each.dtype, types.Complex) for each in (rows, out))
     real = {getattr(each.dtype, "underlying_float", each.dtype) for each in (rows, out)}
     if len(real) > 1 or not real <= {types.float32, types.float64}:
@@ -71,14 +68,22 @@ def _mode_of_impl(coef, rows, out):
             f"of one precision, not of {rows.dtype} and {out.dtype}"
         )
     if whole == part:
-        mode = PACKED if isinstance(coef.dtype, types.Complex) else REAL
-    elif isinstance(coef.dtype, types.Complex):
-        mode = REAL_PART if whole else EXPAND
-    else:
-        raise TypingError(
-            "the coefficients are real: messages and gradients must be of one dtype, not "
-            f"{rows.dtype} and {out.dtype}"
-        )
+        return PACKED if isinstance(coef.dtype, types.Complex) else REAL
+    if isinstance(coef.dtype, types.Complex):
+        return REAL_PART if whole else EXPAND
+    raise TypingError(
+        "the coefficients are real: messages and gradients must be of one dtype, not "
+        f"{rows.dtype} and {out.dtype}"
+    )
+
+
+def _mode_of(coef, rows, out):
+    """Return the mode that the dtypes of coefficients, rows and output imply."""
+
+
+@overload(_mode_of)
+def _mode_of_impl(coef, rows, out):
+    mode = _mode(coef, rows, out)
     return lambda coef, rows, out: np.int64(mode)
 
 
@@ -104,23 +109,114 @@ def _called(builder, address, values):
     return builder.zext(returned, ir.IntType(64))
 
 
+def _fail_if(context, builder, condition, error, *text):
+    """Emit the raising of an error."""
+    with builder.if_then(condition, likely=False):
+        context.call_conv.return_user_exc(builder, error, text)
+
+
+def _emit_combine(context, builder, encoding, mode, function, coef, numbers, count, rows, out):
+    """Emit a call of C's fgc_combine_apart, after checks of lengths. Returns the status.
+
+    `coef` and `numbers` are pointers; `rows` and `out` are pairs of type and value. All is done
+    here, because a function of Numba's counts a reference to each array that it is given: that
+    took twice as long as to encode 64 elements.
+    """
+    word, long = ir.IntType(32), ir.IntType(64)
+
+    fail_if = partial(_fail_if, context, builder)
+
+    def lengths(array, kind, name):
+        """Return its number of rows, their length in the mode's units, and bytes between them."""
+        shape = cgutils.unpack_tuple(builder, array.shape)
+        strides = cgutils.unpack_tuple(builder, array.strides)
+        apart = builder.icmp_signed("!=", strides[-1], array.itemsize)
+        several = builder.icmp_signed(">", shape[-1], long(1))
+        fail_if(builder.and_(apart, several), ValueError, f"{name} must be contiguous")
+        reals = 2 if mode in (REAL, PACKED) and isinstance(kind.dtype, types.Complex) else 1
+        return shape[0], builder.mul(shape[-1], long(reals)), strides[0]
+
+    (kind_of_rows, rows), (kind_of_out, out) = (
+        (kind, context.make_array(kind)(context, builder, value=value))
+        for kind, value in (rows, out)
+    )
+    _, many, stride = lengths(rows, kind_of_rows, "rows")
+    _, few, _ = lengths(out, kind_of_out, "out")
+    message, gradient = (few, many) if encoding else (many, few)
+    fits = builder.icmp_signed("==", message, gradient)
+    extent = many
+    if mode == PACKED:  # of a gradient of odd length, messages may be one longer
+        odd = builder.and_(gradient, long(1))
+        fits = builder.or_(fits, builder.icmp_signed("==", message, builder.add(gradient, odd)))
+        longer = builder.select(builder.icmp_signed(">", many, few), many, few)
+        extent = builder.add(longer, builder.and_(longer, long(1)))
+    unfit = "a message must be as long as a gradient, or one longer where that is odd"
+    fail_if(builder.not_(fits), ValueError, unfit)
+    shared = "out must share no memory with rows, nor these with each other; all must be aligned"
+    fail_if(builder.icmp_signed("==", stride, long(0)), ValueError, shared)
+    # an fgc_apart; 2 is FGC_CHECK
+    values = [word(int(mode)), word(2), coef, stride, word(0), numbers, extent, many, few]
+    plan = cgutils.alloca_once(builder, ir.LiteralStructType([each.type for each in values]))
+    for at, value in enumerate(values):
+        builder.store(value, cgutils.gep_inbounds(builder, plan, 0, at))
+    status = _called(builder, function, [plan, rows.data, out.data, count])
+    misplaced = builder.icmp_signed("==", status, long(int(Status.MISPLACED)))
+    fail_if(misplaced, ValueError, shared)
+    no_memory = builder.icmp_signed("==", status, long(int(Status.NO_MEMORY)))
+    fail_if(no_memory, MemoryError)
+    return status
+
+
 @intrinsic
-def _call_combine(typingctx, function, mode, rows, coef, count, extent, in_len, out_len, out):
-    """Call C's fgc_combine at the address `function`. Returns 0 if all that it writes is finite."""
+def _encode_by_c(typingctx, code, message, partials, out):
+    """Encode with the addresses in ``code.c``. Returns a status."""
+    kinds = dict(zip(code.fields, code.types, strict=True))
+    mode = _mode(kinds["coefficients"], partials, out)
 
     def codegen(context, builder, signature, args):
-        function, mode, rows, coef, *sizes, out = args
-        word, kinds = ir.IntType(32), signature.args
-        rows, coef, out = (
-            _data(context, builder, kinds[at], value)
-            for at, value in ((2, rows), (3, coef), (8, out))
-        )
-        check = ir.Constant(word, 2)  # FGC_CHECK
-        values = [builder.trunc(mode, word), rows, coef, *sizes, check, out]
-        return _called(builder, function, values)
+        long = ir.IntType(64)
 
-    given = types.int64, types.int64, rows, coef, *[types.int64] * 4, out
-    return types.int64(*given), codegen
+        def field(name):
+            return builder.extract_value(args[0], code.fields.index(name))
+
+        def array(name):
+            return context.make_array(kinds[name])(context, builder, value=field(name))
+
+        fail_if = partial(_fail_if, context, builder)
+        first, at = array("first"), args[1]
+        [ends] = cgutils.unpack_tuple(builder, first.shape)
+        # as unsigned numbers: those below zero wrap to large ones
+        none_such = builder.icmp_unsigned(">=", at, builder.sub(ends, long(1)))
+        fail_if(none_such, ValueError, "there is no such message")
+        rows = context.make_array(partials)(context, builder, value=args[2])
+        [count, _] = cgutils.unpack_tuple(builder, rows.shape)
+        few = builder.icmp_signed("<", count, field("k"))
+        fail_if(few, ValueError, "partials must have a row for each partition")
+        lo = builder.load(builder.gep(first.data, [at]))
+        hi = builder.load(builder.gep(first.data, [builder.add(at, long(1))]))
+        coef = builder.gep(array("coefficients").data, [lo])
+        numbers = builder.gep(array("partitions").data, [lo])
+        function = builder.load(builder.gep(array("c").data, [long(_wide(out))]))
+        given = coef, numbers, builder.sub(hi, lo), (partials, args[2]), (out, args[3])
+        return _emit_combine(context, builder, True, mode, function, *given)
+
+    return types.int64(code, types.int64, partials, out), codegen
+
+
+@intrinsic
+def _decode_by_c(typingctx, c, vector, numbers, messages, out):
+    """Combine the messages of these numbers with the addresses in `c`. Returns a status."""
+    mode = _mode(vector, messages, out)
+
+    def codegen(context, builder, signature, args):
+        c, coef, numbers = map(partial(_data, context, builder), signature.args[:3], args[:3])
+        array = context.make_array(signature.args[2])(context, builder, value=args[2])
+        [count] = cgutils.unpack_tuple(builder, array.shape)
+        function = builder.load(builder.gep(c, [ir.IntType(64)(_wide(out))]))
+        given = coef, numbers, count, (messages, args[3]), (out, args[4])
+        return _emit_combine(context, builder, False, mode, function, *given)
+
+    return types.int64(c, vector, numbers, messages, out), codegen
 
 
 @intrinsic
@@ -141,13 +237,18 @@ def _call_vector(typingctx, c, survivors, out, work, longest, method, f):
     return types.int64(*given), codegen
 
 
+def _wide(kind):
+    """Return 1 if the reals of an array of this type are float64, else 0."""
+    return int(getattr(kind.dtype, "underlying_float", kind.dtype) == types.float64)
+
+
 def _is_wide(array):
     """Return 1 if the array's reals are float64, else 0."""
 
 
 @overload(_is_wide)
 def _is_wide_impl(array):
-    wide = int(getattr(array.dtype, "underlying_float", array.dtype) == types.float64)
+    wide = _wide(array)
     return lambda array: wide
 
 
@@ -168,42 +269,45 @@ def _lengths(mode, rows, out, encoding):
     return many, few
 
 
-def _combine_rows(c, coef, rows, addresses, out, encoding):
-    """Combine the rows at these addresses. Returns whether all that is written is finite."""
-
-
-@overload(_combine_rows, inline="always")
-def _combine_rows_impl(c, coef, rows, addresses, out, encoding):
-    def by_c(c, coef, rows, addresses, out, encoding):
-        mode, size = _mode_of(coef, rows, out), coef.size
-        many, few = _lengths(mode, rows, out, encoding)
-        extent = _extent(mode, many, few) if mode == PACKED else many
-        function = c[_is_wide(out)]
-        return _call_combine(function, mode, addresses, coef, size, extent, many, few, out) == 0
-
-    def by_numba(c, coef, rows, addresses, out, encoding):
-        mode, size, to = _mode_of(coef, rows, out), coef.size, _real_parts(out)
-        many, few = _lengths(mode, rows, out, encoding)
-        extent = _extent(mode, many, few) if mode == PACKED else many
-        numbers, add, check = coef.astype(np.complex128), np.bool_(False), np.bool_(True)
-        return _combine(mode, addresses, to, size, numbers, to, many, extent, add, check)
-
-    return by_numba if isinstance(c, types.NoneType) else by_c
+@njit
+def _combine_rows(coef, rows, numbers, out, encoding):
+    """Combine the rows of these numbers. Returns ``OK`` or ``NOT_FINITE``."""
+    mode, to, used = _mode_of(coef, rows, out), _real_parts(out), 0
+    many, few = _lengths(mode, rows, out, encoding)
+    extent = _extent(mode, many, few) if mode == PACKED else many
+    chosen, addresses = np.empty(coef.size, np.complex128), np.empty(coef.size, np.uintp)
+    first, step = np.uintp(rows.ctypes.data), np.uintp(rows.strides[0])
+    for at in range(coef.size):
+        if coef[at] != 0:
+            chosen[used] = coef[at]
+            addresses[used] = first + np.uintp(numbers[at]) * step
+            used += 1
+    add, check = np.bool_(False), np.bool_(True)
+    finite = _combine(mode, addresses, to, used, chosen, to, many, extent, add, check)
+    return np.int64(0 if finite else _NOT_FINITE)
 
 
 @njit
-def _encode(first, partitions, coefficients, c, message, partials, out):
+def _encode(first, partitions, coefficients, k, message, partials, out):
     if not 0 <= message < first.size - 1:
         raise ValueError("there is no such message")
+    if partials.shape[0] < k:
+        raise ValueError("partials must have a row for each partition")
     lo, hi = first[message], first[message + 1]
-    addresses = np.empty(hi - lo, np.uintp)
-    base, step = np.uintp(partials.ctypes.data), np.uintp(partials.strides[0])
-    for r in range(hi - lo):
-        partition = partitions[lo + r]
-        if partition >= partials.shape[0]:
-            raise ValueError("partials must have a row for each partition")
-        addresses[r] = base + np.uintp(partition) * step
-    _combine_rows(c, coefficients[lo:hi], partials, addresses, out, True)
+    _combine_rows(coefficients[lo:hi], partials, partitions[lo:hi], out, True)
+
+
+def _decode(c, vector, numbers, messages, out):
+    """Combine the messages of these numbers. Returns ``OK`` or ``NOT_FINITE``."""
+
+
+@overload(_decode, inline="always")
+def _decode_impl(c, vector, numbers, messages, out):
+    if isinstance(c, types.NoneType):
+        return lambda c, vector, numbers, messages, out: _combine_rows(
+            vector, messages, numbers, out, False
+        )
+    return lambda c, vector, numbers, messages, out: _decode_by_c(c, vector, numbers, messages, out)
 
 
 def encode(code, message, partials, out):
@@ -225,16 +329,24 @@ def encode(code, message, partials, out):
     Raises
     ------
     ValueError
-        If there is no such message, or lengths do not fit.
+        If there is no such message, or lengths do not fit; with C also if memory is shared or not
+        aligned.
     """
-    _encode(code.first, code.partitions, code.coefficients, code.c, message, partials, out)
+    first, partitions, coefficients = code.first, code.partitions, code.coefficients
+    _encode(first, partitions, coefficients, code.k, message, partials, out)
 
 
 @overload(encode, inline="always")  # passing a tuple of arrays would take longer than encoding
 def _encode_impl(code, message, partials, out):
-    return lambda code, message, partials, out: _encode(
-        code.first, code.partitions, code.coefficients, code.c, message, partials, out
-    )
+    if isinstance(code.types[code.fields.index("c")], types.NoneType):
+        return lambda code, message, partials, out: _encode(
+            code.first, code.partitions, code.coefficients, code.k, message, partials, out
+        )
+
+    def encode_by_c(code, message, partials, out):
+        _encode_by_c(code, message, partials, out)
+
+    return encode_by_c
 
 
 @njit
@@ -265,7 +377,7 @@ def decode(code, survivors, messages, out):
     Raises
     ------
     ValueError
-        If lengths do not fit.
+        If lengths do not fit; with C also if memory is shared or not aligned.
     """
     if messages.shape[0] != code.first.size - 1:
         raise ValueError("messages must have a row for each message of the code")
@@ -274,13 +386,5 @@ def decode(code, survivors, messages, out):
     status = _write_vector(code.rule, came, vector, _is_wide(out), code.c)
     if status != 0 and status != _IMPRECISE:
         return status
-    addresses, count = np.empty(vector.size, np.uintp), 0
-    first, step = np.uintp(messages.ctypes.data), np.uintp(messages.strides[0])
-    for at in range(vector.size):
-        if vector[at] != 0:
-            vector[count] = vector[at]
-            addresses[count] = first + np.uintp(came[at]) * step
-            count += 1
-    if not _combine_rows(code.c, vector[:count], messages, addresses, out, False):
-        return _NOT_FINITE
-    return status
+    found = _decode(code.c, vector, came, messages, out)
+    return status if found == 0 else found
