@@ -353,12 +353,13 @@ def test_workers_killed_in_a_round_are_stragglers_and_come_back():
 
 @pytest.mark.parametrize("partial", ["raise", "best"])
 def test_more_deaths_than_stragglers(partial):
-    code = ReedSolomon(3, stragglers=1)
-    out = np.empty(2)
-    with RayCluster(code, [1.0] * 3, np.multiply, 2, patience=0, partial=partial) as cluster:
-        cluster.step(np.ones(2), out)
-        for pid in pids(cluster)[1:]:
-            os.kill(pid, signal.SIGKILL)
+    """In the round, and when the message of the one that is left has come."""
+    code, out = ReedSolomon(3, stragglers=1), np.empty(2)
+    options = {"patience": 0, "partial": partial, "delays": Delays([0.0, ABSENT, ABSENT])}
+    with RayCluster(code, [1.0] * 3, np.multiply, 2, **options) as cluster:
+        killers = [threading.Timer(1.0, os.kill, (p, signal.SIGKILL)) for p in pids(cluster)[1:]]
+        for each in killers:
+            each.start()
         if partial == "best":
             report = cluster.step(np.ones(2), out)
             assert sorted(report.lost) == [1, 2]
