@@ -218,6 +218,26 @@ def test_a_copy_by_pickle_knows_its_own_addresses(by):
     assert copy.c is None or start.ctypes.data in copy.c
 
 
+@compiles
+@pytest.mark.skipif("c" not in BACKENDS, reason="no addresses without C")
+@pytest.mark.parametrize("of", [fastgc.ReedSolomon, fastgc.BinaryCode])
+def test_what_was_compiled_for_another_release_says_so(of):
+    """Numba does not see that fastgc has changed, and calls C at addresses."""
+    code = of(6, stragglers=1)
+    with fastgc.use_backend("c"):
+        plan = fastgc.codes.jit(code)
+    other = plan._replace(c=plan.c + np.eye(1, plan.c.size, plan.c.size - 1, np.int64)[0])
+    partials, out = gradients(code, float), np.full(P, 9.0)
+    messages = sent(code, partials)
+    before = messages.copy()
+    with pytest.raises(RuntimeError, match="another version of fastgc"):
+        encode_all(other, partials, messages)
+    with pytest.raises(RuntimeError, match="another version of fastgc"):
+        decode(other, np.arange(5), messages, out)
+    assert (messages == before).all()
+    assert (out == 9).all()
+
+
 def test_numba_is_loaded_when_asked_for():
     code = "fastgc.BinaryCode(4, stragglers=1)"
     source = f"import sys, fastgc; fastgc.codes.jit({code}); print(*sys.modules)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ __all__ = [
     "bind_decode",
     "bind_encode_objects",
     "jitted_code",
+    "release",
 ]
 
 
@@ -79,10 +81,10 @@ class JittedCode(NamedTuple):
     coefficients : float64 or complex128 array
     k : int
         Number of partitions.
-    c : (3 or 13,) int64 array or None
+    c : (4 or 14,) int64 array or None
         The addresses in this process of C's ``fgc_combine_apart_float``,
         ``fgc_combine_apart_double`` and ``fgc_decoding_vector``; then for cyclic codes an
-        ``fgc_cyclic``. None without C.
+        ``fgc_cyclic``; at last `release`. None without C.
     """
 
     rule: VectorRule
@@ -105,6 +107,17 @@ def jitted_code(
     """Make a `JittedCode`. Compiled functions then call the backend that is in use now."""
     k = int(partitions.max()) + 1
     return JittedCode(rule, first, partitions, coefficients, k, addresses_in_c(rule))
+
+
+def release() -> int:
+    """Return a number for this version of fastgc.
+
+    Numba keeps users' compiled functions on disk, and does not notice that fastgc has changed. They
+    compare this number before they call C at an address.
+    """
+    from .. import __version__
+
+    return zlib.crc32(__version__.encode())
 
 
 @kernel

@@ -15,7 +15,7 @@ import numpy as np
 from .. import numpy as plain
 from .._cffi import ffi, lib
 from ..cyclic import CyclicPlan, Polar, Status, StreamCalls
-from ..jitted import CyclicRule, PlacedRule
+from ..jitted import CyclicRule, PlacedRule, release
 from ..numpy.cover import CellsPlan, TilingPlan
 from ..rows import INTEGER, address
 
@@ -66,7 +66,7 @@ def addresses_in_c(rule):
     if isinstance(inner, CyclicRule):  # in the order of fgc_cyclic's fields
         tables = inner.tables
         found += [int(tables.start[-1]), tables.q.size, *map(address, tables)]
-    return np.array(found, np.int64)
+    return np.array([*found, release()], np.int64)
 
 
 # --------------------------------------------------------------------------- messages as they come

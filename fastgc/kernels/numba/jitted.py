@@ -12,7 +12,7 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload, register_jitable
 
 from ..cyclic import Status
-from ..jitted import CyclicRule, PlacedRule
+from ..jitted import CyclicRule, PlacedRule, release
 from ..numpy.cover import CellsPlan, EdgesPlan, TilingPlan
 from ..rows import EXPAND, PACKED, REAL, REAL_PART
 from .combine import _combine, _extent, _fits, _real_parts
@@ -24,6 +24,7 @@ __all__ = ["decode", "encode"]
 
 _IMPRECISE, _NOT_FINITE = int(Status.IMPRECISE), int(Status.NOT_FINITE)
 _WORK = 25  # csrc/fastgc.h's FGC_WORK
+_RELEASE = release()
 
 
 def _write_vector(rule, survivors, out, wide, c):
@@ -115,6 +116,17 @@ def _fail_if(context, builder, condition, error, *text):
         context.call_conv.return_user_exc(builder, error, text)
 
 
+def _addresses(context, builder, kind, value):
+    """Emit a check that `JittedCode.c` is of this release. Returns its data."""
+    array = context.make_array(kind)(context, builder, value=value)
+    [size] = cgutils.unpack_tuple(builder, array.shape)
+    last = builder.gep(array.data, [builder.sub(size, ir.IntType(64)(1))])
+    other = builder.icmp_signed("!=", builder.load(last), ir.IntType(64)(_RELEASE))
+    stale = "this function was compiled for another version of fastgc: delete Numba's cache of it"
+    _fail_if(context, builder, other, RuntimeError, stale)
+    return array.data
+
+
 def _emit_combine(context, builder, encoding, mode, function, coef, numbers, count, rows, out):
     """Emit a call of C's fgc_combine_apart, after checks of lengths. Returns the status.
 
@@ -196,7 +208,8 @@ def _encode_by_c(typingctx, code, message, partials, out):
         hi = builder.load(builder.gep(first.data, [builder.add(at, long(1))]))
         coef = builder.gep(array("coefficients").data, [lo])
         numbers = builder.gep(array("partitions").data, [lo])
-        function = builder.load(builder.gep(array("c").data, [long(_wide(out))]))
+        c = _addresses(context, builder, kinds["c"], field("c"))
+        function = builder.load(builder.gep(c, [long(_wide(out))]))
         given = coef, numbers, builder.sub(hi, lo), (partials, args[2]), (out, args[3])
         return _emit_combine(context, builder, True, mode, function, *given)
 
@@ -209,7 +222,8 @@ def _decode_by_c(typingctx, c, vector, numbers, messages, out):
     mode = _mode(vector, messages, out)
 
     def codegen(context, builder, signature, args):
-        c, coef, numbers = map(partial(_data, context, builder), signature.args[:3], args[:3])
+        c = _addresses(context, builder, signature.args[0], args[0])
+        coef, numbers = map(partial(_data, context, builder), signature.args[1:3], args[1:3])
         array = context.make_array(signature.args[2])(context, builder, value=args[2])
         [count] = cgutils.unpack_tuple(builder, array.shape)
         function = builder.load(builder.gep(c, [ir.IntType(64)(_wide(out))]))
@@ -225,7 +239,8 @@ def _call_vector(typingctx, c, survivors, out, work, longest, method, f):
 
     def codegen(context, builder, signature, args):
         word, kinds = ir.IntType(32), signature.args
-        c, survivors, out, work = map(partial(_data, context, builder), kinds[:4], args[:4])
+        c = _addresses(context, builder, kinds[0], args[0])
+        survivors, out, work = map(partial(_data, context, builder), kinds[1:4], args[1:4])
         at = [builder.gep(c, [ir.Constant(word, offset)]) for offset in (2, 3)]
         where, rest = work, builder.gep(work, [ir.Constant(word, 1)])
         longest, method, f = args[4:]
