@@ -458,63 +458,109 @@ static FGC_INLINE uint16_t half_of(float x)
 }
 
 #if FGC_VECTOR
-typedef uint32_t word_halves __attribute__((vector_size(FGC_VECTOR)));
-typedef uint64_t many_words __attribute__((vector_size(FGC_VECTOR)));
-
 /* Return the product of the two halves of each word. A product of whole words would take three of these. */
-static FGC_INLINE many_words product_of_halves(many_words x)
+static FGC_INLINE bits_double product_of_halves(bits_double x)
 {
 #if defined(__AVX512F__)
-    return (many_words)_mm512_mul_epu32((__m512i)x, _mm512_srli_epi64((__m512i)x, 32));
+    return (bits_double)_mm512_mul_epu32((__m512i)x, _mm512_srli_epi64((__m512i)x, 32));
 #elif defined(__AVX2__)
-    return (many_words)_mm256_mul_epu32((__m256i)x, _mm256_srli_epi64((__m256i)x, 32));
+    return (bits_double)_mm256_mul_epu32((__m256i)x, _mm256_srli_epi64((__m256i)x, 32));
 #elif defined(__SSE2__)
-    return (many_words)_mm_mul_epu32((__m128i)x, _mm_srli_epi64((__m128i)x, 32));
+    return (bits_double)_mm_mul_epu32((__m128i)x, _mm_srli_epi64((__m128i)x, 32));
 #else
     return (x & 0xFFFFFFFF) * (x >> 32);
 #endif
 }
+#endif
 
-/* Add the hash of as many words as fill whole pairs of vectors to *sum. Returns how many these are. */
-static FGC_INLINE int64_t hash_vectors(const uint64_t *words, const uint64_t *keys, int64_t count,
-                                       uint64_t *sum)
+/* product[i] = x[i] factor, x of `size` bytes a number; 0 if the factor is, also where x[i] is not finite. */
+static FGC_INLINE void scale_bytes(const char *x, int64_t bytes, int size, double factor, char *product)
 {
-    enum { LANES = FGC_VECTOR / sizeof(uint64_t) };
-    many_words sums[2] = {{0}, {0}};
-    int64_t i = 0;
-    for (; i + 2 * LANES <= count; i += 2 * LANES)
+    for (int64_t at = 0; at < bytes; at += size) {
+        if (size == sizeof(float)) {
+            float value;
+            memcpy(&value, x + at, sizeof value);
+            value = factor == 0 ? 0 : value * (float)factor;
+            memcpy(product + at, &value, sizeof value);
+        } else {
+            double value;
+            memcpy(&value, x + at, sizeof value);
+            value = factor == 0 ? 0 : value * factor;
+            memcpy(product + at, &value, sizeof value);
+        }
+    }
+}
+
+/* Return the hash of a block of `bytes` bytes; zeros fill the last word. If `size`, the bytes of a number,
+ * is not 0, also multiply the numbers. Each vector is hashed and multiplied once it is read: two passes
+ * over a block take half as much time again, as keys and block together are larger than the first cache. */
+static FGC_INLINE uint64_t hash_block(const char *x, const uint64_t *keys, int64_t bytes, int size,
+                                      double factor, char *product)
+{
+    int64_t at = 0;
+    uint64_t sum = 0;
+#if FGC_VECTOR
+    bits_double sums[2] = {{0}, {0}};
+    const int zero = factor == 0;
+    for (; at + 2 * FGC_VECTOR <= bytes; at += 2 * FGC_VECTOR)
         for (int t = 0; t < 2; t++) {
-            word_halves word, key;
-            memcpy(&word, words + i + t * LANES, sizeof word);
-            memcpy(&key, keys + i + t * LANES, sizeof key);
-            sums[t] += product_of_halves((many_words)(word + key));
+            const int64_t here = at + t * FGC_VECTOR;
+            bits_float word, key;
+            memcpy(&word, x + here, sizeof word);
+            memcpy(&key, (const char *)keys + here, sizeof key);
+            sums[t] += product_of_halves((bits_double)(word + key));
+            if (size == sizeof(float)) {
+                const vector_float value = zero ? (vector_float){0} : (vector_float)word * (float)factor;
+                memcpy(product + here, &value, sizeof value);
+            } else if (size == sizeof(double)) {
+                const vector_double value = zero ? (vector_double){0} : (vector_double)word * factor;
+                memcpy(product + here, &value, sizeof value);
+            }
         }
     sums[0] += sums[1];
-    for (int t = 0; t < LANES; t++)
-        *sum += sums[0][t];
-    return i;
-}
+    for (int t = 0; t < (int)(FGC_VECTOR / sizeof(uint64_t)); t++)
+        sum += sums[0][t];
 #endif
+    const int64_t vectors = at;
+    for (; at < bytes; at += 8) {
+        uint64_t word = 0, key;
+        memcpy(&word, x + at, (size_t)(bytes - at < 8 ? bytes - at : 8));
+        memcpy(&key, (const char *)keys + at, sizeof key);
+        const uint32_t low = (uint32_t)word + (uint32_t)key;
+        const uint32_t high = (uint32_t)(word >> 32) + (uint32_t)(key >> 32);
+        sum += (uint64_t)low * high;
+    }
+    if (size)
+        scale_bytes(x + vectors, bytes - vectors, size, factor, product + vectors);
+    return sum;
+}
+
+static FGC_INLINE void hash_blocks(const char *x, int64_t bytes, const uint64_t *keys, int64_t keys_len,
+                                   uint64_t *out, int size, double factor, char *product)
+{
+    const int64_t block = 8 * keys_len;
+    for (int64_t at = 0; at < bytes; at += block)
+        *out++ = hash_block(x + at, keys, bytes - at < block ? bytes - at : block, size, factor,
+                            product + (size ? at : 0));
+}
 
 void FGC_AT_LEVEL(fgc_hash_words)(const uint64_t *words, int64_t len, const uint64_t *keys,
                                   int64_t keys_len, uint64_t *out)
 {
-    for (int64_t first = 0; first < len; first += keys_len) {
-        const int64_t count = len - first < keys_len ? len - first : keys_len;
-        uint64_t sum = 0;
-        int64_t i = 0;
-#if FGC_VECTOR
-        i = hash_vectors(words + first, keys, count, &sum);
-#endif
-        for (; i < count; i++) {
-            const uint64_t word = words[first + i], key = keys[i];
-            const uint32_t low = (uint32_t)word + (uint32_t)key;
-            const uint32_t high = (uint32_t)(word >> 32) + (uint32_t)(key >> 32);
-            sum += (uint64_t)low * high;
-        }
-        *out++ = sum;
-    }
+    hash_blocks((const char *)words, 8 * len, keys, keys_len, out, 0, 0, NULL);
 }
+
+#define FGC_HASH_AND_SCALE(real)                                                                   \
+    void FGC_AT_LEVEL(fgc_hash_and_scale_##real)(const real *x, int64_t len, double factor,        \
+                                                 const uint64_t *keys, int64_t keys_len,           \
+                                                 real *product, uint64_t *out)                     \
+    {                                                                                              \
+        hash_blocks((const char *)x, len * (int64_t)sizeof *x, keys, keys_len, out, sizeof *x,     \
+                    factor, (char *)product);                                                      \
+    }
+FGC_HASH_AND_SCALE(float)
+FGC_HASH_AND_SCALE(double)
+#undef FGC_HASH_AND_SCALE
 
 /* Return a double cut off to a float, with the last bit set if that loses anything (Boldo and Melquiond
  * 2008: rounding to odd, with two digits to spare): the float rounds to the same half as the double. */

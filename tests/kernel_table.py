@@ -7,6 +7,7 @@ true result by other means: sums in extended precision, products by definition.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -241,6 +242,40 @@ def _hash_words(keys):
 
     title = f"hash of {keys} words"
     return Kernel(title, make, run, truth, (np.uint64,), bound=lambda arguments: 0)
+
+
+def _hash_and_scale(keys, factor, what):
+    """Hash and multiply a vector, some numbers of which are not finite.
+
+    The true hash is that of bytes, which `struct` reads as words, in Python's integers.
+    """
+
+    def make(rng, size, count, dtype):
+        x = rng.standard_normal(size).astype(dtype)
+        x[3::7] = np.resize(np.array([np.nan, np.inf, 0.0, -0.0], dtype), x[3::7].size)
+        return {"x": x, "keys": rng.integers(2**64, size=keys, dtype=np.uint64)}
+
+    def run(arguments):
+        x = arguments["x"]
+        product = np.full(x.size, 7, x.dtype)
+        out = np.full(-(-x.nbytes // (8 * keys)), 7, np.uint64)
+        kernels.hash_and_scale(x, factor, arguments["keys"], product, out)
+        return out if what == "hash" else product
+
+    def truth(arguments):
+        x, key = arguments["x"], arguments["keys"].tolist()
+        if what == "product":
+            return np.zeros(x.size, WIDE) if factor == 0 else _wide(x * x.dtype.type(factor))
+        octets = x.tobytes() + bytes(-x.nbytes % 8)
+        halves = struct.unpack(f"<{len(octets) // 4}I", octets)
+        sums = [0] * -(-len(halves) // (2 * keys))
+        for at, (low, high) in enumerate(zip(halves[::2], halves[1::2], strict=True)):
+            k = key[at % keys]
+            sums[at // keys] += (low + k) % 2**32 * ((high + (k >> 32)) % 2**32)
+        return np.array([total % 2**64 for total in sums], np.uint64)
+
+    title = f"{what} of a vector times {factor}, {keys} keys"
+    return Kernel(title, make, run, truth, (np.float32, np.float64), bound=lambda arguments: 0)
 
 
 def decoding_truth(blocks, survivors):
@@ -501,6 +536,8 @@ KERNELS = [
     _square_distance(),
     *map(_to_halves, (1.0, 2.0**-113, 2.0**140)),
     *map(_hash_words, (1, 5, 64)),
+    *(_hash_and_scale(5, 1 / 3, what) for what in ("hash", "product")),
+    *(_hash_and_scale(64, factor, what) for factor in (0.0, 1.0) for what in ("hash", "product")),
     _decoding_vector("locator", kernels.unchecked.LOCATOR, _whole),
     _decoding_vector("lookup", kernels.unchecked.LOOKUP, _whole),
     _decoding_vector("fft", None, _whole),

@@ -118,6 +118,10 @@ CASES = {
             np.empty(8),
         ),
     ),
+    "hash_and_scale": lambda rng: (
+        *(rng.random(9).astype(np.float32), 0.3, rng.integers(2**64, size=4, dtype=np.uint64)),
+        *(np.empty(9, np.float32), np.empty(2, np.uint64)),
+    ),
     "hash_words": lambda rng: (
         *(rng.integers(2**64, size=count, dtype=np.uint64) for count in (9, 4)),
         np.empty(3, np.uint64),
@@ -255,6 +259,7 @@ def test_polynomials_in_a_compiled_loop(complex_):
 
 
 def wrong_lengths():
+    word = np.zeros(1, np.uint64)
     one, two, three = np.ones(1), np.ones(2), np.arange(3.0)
     numbers, square = np.arange(3), np.ones((3, 2))
     exponent, far = np.zeros(3, int), np.array([0, 1, 3])
@@ -278,6 +283,8 @@ def wrong_lengths():
         ("a pair for each", nb.ridge_pairs, _pairs(4), numbers[:1], 1, np.ones((3, 2), complex)),
         ("a pair for each", nb.locator_values, _pairs(4), numbers[:1], np.ones((4, 1), complex)),
         ("one word for every", nb.hash_words, *np.zeros((2, 3), np.uint64), np.zeros(2, np.uint64)),
+        ("one word for", nb.hash_and_scale, two, 1.0, word, two, word),
+        ("as long as x", nb.hash_and_scale, two, 1.0, word, three, word),
         ("as long as x", nb.to_halves, three, 1.0, np.zeros(2, np.float16)),
         ("room for f", nb.bind_functional(three, two, numbers, two), 3),
         ("room for f", nb.bind_functional(three, two, numbers, three), 0),

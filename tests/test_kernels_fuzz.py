@@ -50,6 +50,11 @@ def combined(listed, coef=None, out=None, mode=kernels.REAL):
     return kernels.combine(mode, listed, coef, np.zeros(3) if out is None else out)
 
 
+def hashed(product, words=2, x=X):
+    keys, out = np.ones(2, np.uint64), np.empty(words, np.uint64)
+    return kernels.hash_and_scale(x, 0.5, keys, product, out)
+
+
 def nearly(turns=(1, 2), n=6, c=2, unit=2.0**-53):
     return kernels.near_exact(np.array(turns), n, c, unit)
 
@@ -90,6 +95,10 @@ REFUSED = {
         lambda: kernels.to_halves(X, 0.3, np.empty(3, "f2")),
         "factor must be a power of two",
     ),
+    "product, one fewer": (lambda: hashed(np.empty(2)), r"product must have shape \(3,\)"),
+    "product, other dtype": (lambda: hashed(np.empty(3, "f4")), "product must have dtype float64"),
+    "product, overlap": (lambda: hashed(ONE, x=OTHER), "overlap"),
+    "hashes, one more": (lambda: hashed(np.empty(3), words=3), r"out must have shape \(2,\)"),
     "halves, one fewer": (lambda: kernels.to_halves(X, 1.0, np.empty(2, "f2")), "out must have"),
     "no nodes": (lambda: solved(X[:0], nodes=X[:0]), "nodes must not be empty"),
     "no permutation": (lambda: solved(order=np.array([0, 1, 3])), "order must be numbers 0 to 2"),

@@ -63,7 +63,7 @@ _TRIED_EVERY = 1000  # steps
 # seconds. Until there are _STEPS times, it is late after _DEADLINE seconds.
 _DEADLINE, _SHORTEST, _FACTOR, _QUANTILE, _STEPS = 60.0, 1.0, 10.0, 0.95, 20
 _POLL = 0.005  # seconds between looks at the view
-_PIECE = 1 << 17  # numbers: a piece that is multiplied, and then hashed while it is in the caches
+_PIECE = 1 << 17  # numbers: smaller gradients are joined up to this many before they are hashed
 _SUMS = 8  # further sums that fit into a message
 # Advice that follows the error, for each thing in which ranks may differ.
 _START = (
@@ -1031,16 +1031,11 @@ class _Message:
     ) -> None:
         """Take the gradients of some parameters times `coefficient`.
 
-        `hashed` takes the gradients themselves, while they are in the caches.
+        `hashed` takes the gradients themselves.
         """
         if hashed is not None:
             for read, mine in self._vectors(of):
-                if read is mine:
-                    hashed.add(read)
-                    _multiply(read, coefficient, mine)
-                else:
-                    for part in hashed.parts(read, _PIECE):
-                        _multiply(read[part], coefficient, mine[part])
+                hashed.add_multiplied(read, coefficient, mine)
             return
         for grad, mine in zip(gradients(self._parameters[of]), self._tensors[of], strict=True):
             if grad is None:

@@ -49,7 +49,7 @@ gradient, and with the same arithmetic the same bits of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple, Self
 
@@ -129,43 +129,42 @@ class Fingerprint:
 
     def add(self, flat: torch.Tensor) -> None:
         """Hash one more vector, which must be contiguous."""
-        for _ in self.parts(flat, max(len(flat), 1)):
-            pass
-
-    def parts(self, flat: torch.Tensor, size: int) -> Iterator[slice]:
-        """Hash one more vector, each part after the caller has read it.
-
-        A part is then in the caches, which makes hashing three times as fast. The `size` of parts,
-        a multiple of 16384, does not change the fingerprint.
-        """
         aligned = flat if flat.data_ptr() % 8 == 0 else flat.clone()
         octets = aligned.view(torch.uint8).numpy()
-        whole, width = len(octets) // 8, flat.element_size()
-        words = octets[: 8 * whole].view(np.uint64)
-        found = np.empty(-(-whole // _WORDS), dtype=np.uint64)
-        for first in range(0, len(flat), size):
-            yield slice(first, first + size)
-            begin, end = first * width // 8, min((first + size) * width // 8, whole)
-            _hash(words[begin:end], self._keys, found[begin // _WORDS : -(-end // _WORDS)])
-        self._found.append(found)
-        if 8 * whole < len(octets):
+        whole, blocks = len(octets) // 8, -(-len(octets) // (8 * _WORDS))
+        found = np.zeros(blocks, dtype=np.uint64)
+        full = _hashed(octets[: 8 * whole].view(np.uint64), self._keys)
+        found[: len(full)] = full
+        if 8 * whole < len(octets):  # zeros fill the last word
             last = np.zeros(8, dtype=np.uint8)
             last[: len(octets) - 8 * whole] = octets[8 * whole :]
-            self._found.append(last.view(np.uint64))
+            found[-1:] += _hashed(last.view(np.uint64), self._keys[whole % _WORDS :])
+        self._found.append(found)
+
+    def add_multiplied(self, flat: torch.Tensor, coefficient: float, out: torch.Tensor) -> None:
+        """Hash one more vector of float32 or float64, and write it times `coefficient` to `out`.
+
+        This is `add` and a multiplication in one pass. If the coefficient is 0, even NaN becomes 0.
+        """
+        x, product = flat.numpy(), out.numpy()
+        found = np.empty(-(-x.nbytes // (8 * _WORDS)), dtype=np.uint64)
+        if len(x):
+            kernels.unchecked.hash_and_scale(x, coefficient, self._keys, product, found)
+        self._found.append(found)
 
     def value(self) -> int:
         """Return the fingerprint of all vectors so far."""
         words = np.concatenate([*self._found, np.zeros(1, dtype=np.uint64)])
         while len(words) > 1:
-            found = np.empty(-(-len(words) // _WORDS), dtype=np.uint64)
-            _hash(words, _keys(self._rng), found)
-            words = found
+            words = _hashed(words, _keys(self._rng))
         return int(words[0])
 
 
-def _hash(words: NDArray[np.uint64], keys: NDArray[np.uint64], found: NDArray[np.uint64]) -> None:
+def _hashed(words: NDArray[np.uint64], keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    found = np.empty(-(-len(words) // _WORDS), dtype=np.uint64)
     if len(words):
         kernels.unchecked.hash_words(words, keys, found)
+    return found
 
 
 def _keys(rng: np.random.Generator) -> NDArray[np.uint64]:

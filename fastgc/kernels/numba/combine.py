@@ -22,6 +22,7 @@ __all__ = [
     "combine",
     "combine_pairs",
     "combine_rows",
+    "hash_and_scale",
     "hash_words",
     "square_sum",
     "to_halves",
@@ -437,6 +438,29 @@ def hash_words(words, keys, out):
             high = np.uint32(block[i] >> half) + np.uint32(keys[i] >> half)
             total += np.uint64(np.uint32(low)) * np.uint64(np.uint32(high))
         out[at] = total
+
+
+@njit
+def hash_and_scale(x, factor, keys, product, out):
+    """Hash and multiply a vector: see `fastgc.kernels.hash_and_scale`."""
+    halves = x.view(np.uint32)
+    if keys.size == 0 or out.size != (halves.size + 2 * keys.size - 1) // (2 * keys.size):
+        raise ValueError("out must have one word for every keys.size of words")
+    if product.size != x.size:
+        raise ValueError("product must be as long as x")
+    for at in range(out.size):
+        first, total = 2 * at * keys.size, np.uint64(0)
+        for i in range(first, min(first + 2 * keys.size, halves.size), 2):
+            key = keys[(i - first) // 2]
+            low = halves[i] + np.uint32(key)
+            high = np.uint32(key >> np.uint64(32))
+            if i + 1 < halves.size:
+                high += halves[i + 1]
+            total += np.uint64(np.uint32(low)) * np.uint64(np.uint32(high))
+        out[at] = total
+    by = x.dtype.type(factor)
+    for i in range(x.size):
+        product[i] = x[i] * by if by != 0 else 0.0
 
 
 @njit
