@@ -1048,3 +1048,15 @@ def test_bound_encoder_refuses():
         code.bind_encoder(0, partials, partials[1])
     with pytest.raises(ValueError, match="worker 6 does not exist"):
         code.bind_encoder(6, partials)
+
+
+def test_rows_of_many_workers_are_kept_and_long_rows_are_let_go():
+    short, long = ReedSolomon(700, stragglers=1), ReedSolomon(700, stragglers=600)
+    for code in (short, long):
+        for worker in range(700):
+            code.coefficients(worker)
+        kept = code.scheme._checked_rows
+        held = sum(partitions.size for partitions, _ in kept.values())
+        assert (len(kept) == 700) == (code is short)
+        assert held <= 2**18
+        np.testing.assert_array_equal(code.coefficients(0), code.scheme.row(0)[1])

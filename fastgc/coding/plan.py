@@ -56,7 +56,7 @@ from ..kernels.jitted import (
 from ..kernels.rows import DOUBLE, PACKED
 from .approximation import check_partial, nearest_vector
 from .format import Format, real_of, scaled_vector
-from .scheme import FORMATS_KEPT, ROWS_KEPT, Coded, Scheme
+from .scheme import FORMATS_KEPT, Coded, Scheme, make_room
 from .tensors import TensorFormat
 from .trust import Approximation, expected_trust
 
@@ -664,8 +664,7 @@ class Encoders(dict[tuple[Backend | None, int, int], EncodeObjects | None]):
         coef = np.ascontiguousarray(self._scheme.coefficients(worker, index))
         whole = coef.ndim == 1 and coef.all()  # C would not read a partial gradient times 0
         found = bind_encode_objects(coef, self._dtypes) if whole else None
-        if len(self) >= ROWS_KEPT:
-            self.clear()
+        make_room(self, coef.size)
         self[key] = found
         return found
 

@@ -49,7 +49,8 @@ SETS_KEPT = 256  # survivor sets whose shortest vectors are remembered
 
 FORMATS_KEPT = 64  # sizes and dtypes of gradients: making a format takes as long as a small decode
 
-ROWS_KEPT = 256  # rows of B remembered: a worker needs only its own, a simulation needs many
+# What is kept of rows of B: a worker needs only its own, a simulation needs many.
+_ROWS_KEPT, _NUMBERS_KEPT = 256, 1 << 17
 
 DIGESTED = 1 << 16  # entries of B that a fingerprint digests at a time
 
@@ -943,8 +944,7 @@ class Scheme(Recorded, ABC):
         if row is None:
             worker = check_index("worker", worker, self.n)
             row = self._checked_row(worker)
-            if len(self._checked_rows) >= ROWS_KEPT:
-                self._checked_rows.clear()
+            make_room(self._checked_rows, row[0].size)
             self._checked_rows[worker] = row
         return row
 
@@ -1109,6 +1109,12 @@ class Coded(Protocol):
 
     @property
     def scheme(self) -> Scheme: ...
+
+
+def make_room(kept: dict[Any, Any], size: int) -> None:
+    """Empty what is kept of rows of B, of about `size` numbers each, if it holds enough of them."""
+    if len(kept) >= max(_ROWS_KEPT, _NUMBERS_KEPT // max(size, 1)):
+        kept.clear()
 
 
 def _scheme_of(make: Callable[..., Any], arguments: tuple[Any, ...]) -> Scheme:
