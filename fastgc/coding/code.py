@@ -22,8 +22,7 @@ from ..errors import NotDecodableError, warn_caller
 from ..kernels import choice
 from ..kernels.jitted import CHECK
 from ..kernels.rows import DOUBLE
-from . import approximation, display
-from .approximation import Partial, nearest_vector
+from . import display
 from .arguments import Recorded
 from .placement import (
     Domains,
@@ -49,7 +48,16 @@ from .plan import (
 )
 from .round import DeviceRound, Round
 from .scheme import Residuals, Scheme
-from .trust import Approximation, Trust, Watch, expected_trust, warn_of_precision
+from .trust import (
+    Approximation,
+    Partial,
+    Trust,
+    Watch,
+    expected_trust,
+    nearest_vector,
+    residuals,
+    warn_of_precision,
+)
 
 __all__ = ["Code", "Placed", "Recovery"]
 
@@ -812,7 +820,7 @@ class Code(Recorded):
         if not 1 <= f <= self.n:
             raise ValueError(f"workers must be in 1 .. n = {self.n}, not {f}")
         sets, seed = at_least("sets", sets, 1), at_least("seed", seed, 0)
-        return approximation.residuals(self.scheme, f, sets, seed)
+        return residuals(self.scheme, f, sets, seed)
 
     def recovery(self, trials: int = 1000, seed: int = 0) -> Recovery:
         """Simulate what a round needs on average when messages arrive in random order.

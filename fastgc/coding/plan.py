@@ -54,11 +54,9 @@ from ..kernels.jitted import (
     jitted_code,
 )
 from ..kernels.rows import DOUBLE, PACKED
-from .approximation import check_partial, nearest_vector
-from .format import Format, real_of, scaled_vector
+from .format import Format, TensorFormat, real_of, scaled_vector
 from .scheme import FORMATS_KEPT, ROWS_KEPT, Coded, Scheme
-from .tensors import TensorFormat
-from .trust import Approximation, expected_trust
+from .trust import Approximation, check_partial, expected_trust, nearest_vector
 
 __all__ = [
     "BoundDecoder",

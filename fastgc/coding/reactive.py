@@ -18,9 +18,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import kernels
 from .._arrays import check_index, check_real
 from ..errors import NotDecodableError
-from .gathering import Costs, Host
-from .owners import owners
-from .round import Round
+from .graphs import owners
+from .round import Costs, Host, Round
 from .scheme import Coded
 from .trust import Watch
 
@@ -325,7 +324,7 @@ class ReactiveRound(Round):
     >>> import numpy as np, fastgc
     >>> code = fastgc.Reactive(3, holders=2)
     >>> rnd = fastgc.codes.ReactiveRound(code, p=1)
-    >>> from fastgc.coding.gathering import Host
+    >>> from fastgc.coding.round import Host
     >>> rnd.begin(Host(clock=lambda: 0.0))
     >>> rnd.straggles(1)  # it has died
     >>> rnd.receive(0, np.array([1.0])), rnd.receive(2, np.array([4.0]))

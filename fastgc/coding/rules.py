@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from .._arrays import check_integer
-from .edges import Network, parallel
+from .graphs import Network, parallel
 from .solve import SOLVED, Equations
 
 __all__ = [

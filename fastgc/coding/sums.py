@@ -14,8 +14,7 @@ from .._arrays import Output, check_index, check_vector
 from ..errors import NonFiniteMessageError, NotDecodableError
 from .cells import CellScheme
 from .code import Code
-from .gathering import Costs, Gathering, Host
-from .round import Round
+from .round import Costs, Gathering, Host, Round
 from .trust import Trust
 
 __all__ = ["Request", "SumRound"]

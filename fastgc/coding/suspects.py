@@ -19,9 +19,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import check_index, check_integer, unit_roundoff
 from ..errors import CorruptMessageError
 from .format import Format
-from .gathering import Costs, Host
-from .liars import SAFETY
-from .round import Round
+from .parity import SAFETY
+from .round import Costs, Host, Round
 from .scheme import Coded, Scheme
 from .trust import Watch
 from .verify import Finding
