@@ -12,6 +12,7 @@ import heapq
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,11 +24,8 @@ from ..errors import warn_caller
 from ..kernels.jitted import PlacedRule, VectorRule
 from ..kernels.rows import DOUBLE
 from .cache import SurvivorMask, VectorFunction
-from .format import Format, Layout
-from .parity import CHECKS, Parity
 from .rules import Blocks, Cells, Follower, Rule, Tiling, Waiting, renumbered
-from .scheme import Residuals, Row, Scheme
-from .solve import Equations
+from .scheme import Row, Scheme
 
 __all__ = [
     "Domains",
@@ -528,7 +526,8 @@ def _cost(missing: Iterable[int]) -> tuple[int, int]:
 class PlacedScheme(Scheme):
     """A scheme with its workers renumbered: worker i does what worker ``order[i]`` did.
 
-    Every hook calls the inner scheme's, with the inner scheme's numbers.
+    Every hook is the inner scheme's, with the inner scheme's numbers. The tables below the class
+    say how, for hooks that need nothing else.
 
     Parameters
     ----------
@@ -549,97 +548,31 @@ class PlacedScheme(Scheme):
             [np.arange(first[worker], first[worker + 1]) for worker in self.order.tolist()]
         )
 
-    # who sends what
+    def _worker(self, worker: int) -> int:
+        """The inner scheme's number of a worker."""
+        return int(self.order[check_index("worker", worker, self.n)])
 
     def row(self, worker: int) -> Row:
-        return self.inner._whole_row(int(self.order[check_index("worker", worker, self.n)]))
+        return self.inner._whole_row(self._worker(worker))
 
     def pair_row(self, worker: int) -> NDArray[np.complex128]:
-        return self.inner.pair_row(int(self.order[check_index("worker", worker, self.n)]))
-
-    @cached_property
-    def load(self) -> int:
-        return self.inner.load
-
-    @property
-    def loads(self) -> NDArray[np.int64]:
-        return self.inner.loads[self.order]
+        return self.inner.pair_row(self._worker(worker))
 
     @cached_property
     def message_counts(self) -> list[int]:
         return [self.inner.message_counts[worker] for worker in self.order.tolist()]
 
     @property
+    def loads(self) -> NDArray[np.int64]:
+        return self.inner.loads[self.order]
+
+    @property
     def sends_together(self) -> NDArray[np.bool_]:
         return self.inner.sends_together[self.order]
 
     @cached_property
-    def is_complex(self) -> bool:
-        return self.inner.is_complex
-
-    @property
-    def shard_count(self) -> int:
-        return self.inner.shard_count
-
-    def encode_data(
-        self, X: NDArray[Any], y: NDArray[Any]
-    ) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-        return self.inner.encode_data(X, y)
-
-    def cancelling(self, shard: Any) -> Callable[[NDArray[Any]], float] | None:
-        return self.inner.cancelling(shard)
-
-    # what suffices
-
-    @cached_property
-    def stragglers(self) -> int | None:
-        return self.inner.stragglers
-
-    @property
-    def threshold(self) -> int | None:
-        return self.inner.threshold
-
-    @property
-    def awaited(self) -> int | None:
-        return self.inner.awaited
-
-    @cached_property
     def rule(self) -> Rule:
         return renumbered(self.inner.rule, self._number)
-
-    @property
-    def approximate(self) -> bool:
-        return self.inner.approximate
-
-    @property
-    def gated(self) -> bool:
-        return self.inner.gated
-
-    @property
-    def waits(self) -> bool:
-        return self.inner.waits
-
-    def doubt(self, survivors: Workers, vector: NDArray[Any], form: Format) -> float:
-        return self.inner.doubt(self._number[survivors], vector, form)
-
-    def awaits_more(
-        self,
-        survivors: Workers,
-        vector: Callable[[], NDArray[Any]] | None = None,
-        form: Format | None = None,
-    ) -> bool:
-        return self.inner.awaits_more(self._number[survivors], vector, form)
-
-    # vectors
-
-    def vector(self, survivors: Workers) -> NDArray[Any]:
-        return self.inner.vector(self._number[survivors])
-
-    def vector_for(self, survivors: Workers, unit: float) -> NDArray[Any]:
-        return self.inner.vector_for(self._number[survivors], unit)
-
-    def solution(self, survivors: Workers, unit: float = DOUBLE) -> tuple[NDArray[Any], float]:
-        return self.inner.solution(self._number[survivors], unit)
 
     def bind_vector(
         self, survivors: Workers, vector: NDArray[Any], unit: float = DOUBLE
@@ -670,81 +603,58 @@ class PlacedScheme(Scheme):
         inner = self.inner.follower(theirs, vector, unit)
         return None if inner is None else _Follower(inner, self._number, survivors, theirs)
 
-    def log_vector(self, survivors: Workers) -> NDArray[np.complex128]:
-        return self.inner.log_vector(self._number[survivors])
-
-    def equations(self, survivors: Workers) -> Equations:
-        return self.inner.equations(self._number[survivors])
-
     def touched(self, number: int) -> NDArray[np.int64]:
         return self.inner.touched(int(self._number[number]))
-
-    def parity(self, survivors: Workers, most: int = CHECKS) -> Parity:
-        return self.inner.parity(self._number[survivors], most)
-
-    # precision
-
-    def deviation(self, survivors: Workers, vector: NDArray[Any]) -> NDArray[Any]:
-        return self.inner.deviation(self._number[survivors], vector)
-
-    def left_out(self, survivors: Workers, vector: NDArray[Any]) -> float:
-        return self.inner.left_out(self._number[survivors], vector)
-
-    def vector_errors(self, survivors: Workers, vector: NDArray[Any]) -> NDArray[np.float64] | None:
-        return self.inner.vector_errors(self._number[survivors], vector)
 
     @property
     def copies(self) -> Workers | None:
         copies = self.inner.copies
         return None if copies is None else copies[self._number]
 
-    @property
-    def message_roundings(self) -> float:
-        return self.inner.message_roundings
-
-    @property
-    def data_roundings(self) -> float:
-        return self.inner.data_roundings
-
-    @property
-    def wanted(self) -> int:
-        return self.inner.wanted
-
-    def computation_roundings(self, terms: int) -> int:
-        return self.inner.computation_roundings(terms)
-
-    @cached_property
-    def row_norms(self) -> NDArray[np.float64]:
-        return self.inner.row_norms[self._number]
-
-    @cached_property
-    def row_sums(self) -> NDArray[np.float64]:
-        return self.inner.row_sums[self._number]
-
-    @cached_property
-    def log_row_sums(self) -> NDArray[np.float64]:
-        return self.inner.log_row_sums[self._number]
-
-    def typical_error(self) -> float | None:
-        return self.inner.typical_error()
-
-    def known_residuals(self, workers: int) -> Residuals | None:
-        return self.inner.known_residuals(workers)
-
     def rings(self) -> list[Workers]:
         new = np.argsort(self.order)
         return [new[ring] for ring in self.inner.rings()]
 
-    @property
-    def layout(self) -> Layout:
-        return self.inner.layout
 
-
-# Attributes of a scheme that are the same in any order.
+# Attributes of a scheme that are the same in any order: those that are known when it is made, and
+# those, and methods, that are not looked up before they are asked for.
 _THE_SAME = (
     *("n", "k", "pieces", "wait", "codes_data", "packed", "integral", "exact", "unbiased"),
     *("cache", "methods", "on_request"),
 )
+_THE_SAME_LATER = (
+    *("load", "is_complex", "shard_count", "layout", "stragglers", "threshold", "awaited"),
+    *("wanted", "approximate", "gated", "waits", "message_roundings", "data_roundings"),
+    *("encode_data", "cancelling", "computation_roundings", "typical_error", "known_residuals"),
+)
+# Arrays with an entry for each message.
+_OF_MESSAGES = ("row_norms", "row_sums", "log_row_sums")
+# Methods whose first argument is survivors.
+_OF_SURVIVORS = (
+    *("vector", "vector_for", "log_vector", "solution", "equations", "parity", "deviation"),
+    *("left_out", "vector_errors", "doubt", "awaits_more"),
+)
+
+
+def _of_messages(name: str) -> cached_property[NDArray[Any]]:
+    found = cached_property(lambda placed: getattr(placed.inner, name)[placed._number])
+    found.__set_name__(PlacedScheme, name)
+    return found
+
+
+def _of_survivors(name: str) -> Callable[..., Any]:
+    def call(placed: PlacedScheme, survivors: Workers, *args: Any, **named: Any) -> Any:
+        return getattr(placed.inner, name)(placed._number[survivors], *args, **named)
+
+    return call
+
+
+for _name in _THE_SAME_LATER:
+    setattr(PlacedScheme, _name, property(attrgetter(f"inner.{_name}")))
+for _name in _OF_MESSAGES:
+    setattr(PlacedScheme, _name, _of_messages(_name))
+for _name in _OF_SURVIVORS:
+    setattr(PlacedScheme, _name, _of_survivors(_name))
 
 
 class _Follower:

@@ -41,6 +41,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -999,30 +1000,11 @@ class Chosen(Gathering):
         """Whether all chosen messages came."""
         return not self._missing
 
-    @property
-    def decodable(self) -> bool:
-        """As for the inner round."""
-        return self._round.decodable
-
-    @property
-    def corrupt(self) -> list[int]:
-        """As for the inner round."""
-        return self._round.corrupt
-
-    @property
-    def verifies(self) -> bool:  # type: ignore[override]
-        """As for the inner round."""
-        return self._round.verifies
-
-    @property
-    def verified(self) -> bool:  # type: ignore[override]
-        """As for the inner round."""
-        return self._round.verified
-
-    @property
-    def survivors(self) -> NDArray[np.int64]:
-        """The chosen messages, once all came; none before."""
-        return self._round.survivors
+    # As for the inner round. It has the chosen messages once all came, and none before.
+    decodable, corrupt, verifies, verified, survivors = (
+        property(attrgetter(f"_round.{name}"))
+        for name in ("decodable", "corrupt", "verifies", "verified", "survivors")
+    )
 
     def straggles(self, worker: int) -> None:
         """As for the inner round."""
