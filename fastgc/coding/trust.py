@@ -20,12 +20,12 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import combinations
-from typing import Any, Literal, NamedTuple, Protocol, Self, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._arrays import is_half, is_integer, is_pairs, least_number, unit_roundoff
+from .._arrays import is_half, is_integer, least_number, unit_roundoff
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
 from ..kernels.choice import folds_floats
 from ..kernels.rows import DOUBLE, ROUNDING, of_groups, sums_of
@@ -82,68 +82,6 @@ class Trust(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Trust(relative_error={self.relative_error:.3g}, growth={self.growth:.3g})"
-
-    @classmethod
-    def of(
-        cls,
-        growth_squared: float,
-        inside: float,
-        terms: int,
-        added: float,
-        steps: float,
-        partial_steps: float,
-        wrong: float,
-        form: Format,
-        rounded: bool = True,
-    ) -> Self:
-        """Estimate from the messages combined, the roundings in each, and the vector's own error.
-
-        `growth_squared` is the sum of the messages' squared norms, times their squared
-        coefficients, over the gradient's. `inside` is the same for the partial gradients in the
-        messages. It is NaN if unknown; if it is known, encoders built up each message by adding
-        `added` partial gradients one by one. `steps` counts the roundings of sums, `partial_steps`
-        those of the partial gradients before. `rounded` is False if each message is a partial
-        gradient exactly as computed.
-        """
-        if not growth_squared < np.inf or inside == np.inf:  # beyond float64
-            return cls(np.inf, np.inf)
-        # Rounding errors add up like a random walk. Those in messages are amplified. The gradient
-        # adds one error of the size of a partial sum for each sum (on average a third of the whole,
-        # squared, as sums grow), and one for the last rounding.
-        gradient_dtype, message_dtype = form.gradient_dtype, form.message_dtype
-        if is_integer(gradient_dtype):  # nothing is rounded
-            return cls(wrong, float(np.sqrt(max(growth_squared, inside, 0.0))))
-        gradient, message = unit_roundoff(gradient_dtype), unit_roundoff(message_dtype)
-        sums = unit_roundoff(np.dtype(np.float32 if is_half(message_dtype) else np.float64))
-        if is_pairs(message_dtype):
-            sums = message
-        amplified, known = growth_squared, inside >= 0
-        if known:
-            growth_squared = max(growth_squared, inside)
-        # Messages may be sums of higher precision than the sum over messages.
-        inner = min(sums, unit_roundoff(form.sum_dtype))
-        squared = inner**2 * growth_squared * steps + sums**2 * (sums_of(terms) / 3 + 1)
-        if inner < sums:
-            squared += sums**2 * amplified
-        squared += unit_roundoff(form.partial_dtype) ** 2 * growth_squared * partial_steps
-        if known and rounded:
-            # Each sum was rounded; on average partial sums are half as large as the whole.
-            each = unit_roundoff(form.sum_dtype)
-            squared += each**2 * inside * (added / 2 + 1) / 3
-        # Floats are added as floats in groups whose sums are added in float64, or all in float64.
-        if message > sums and not is_half(message_dtype) and folds_floats():
-            squared += (
-                message**2
-                * amplified
-                * (of_groups(terms) + (rounded and not known) * of_groups(added))
-            )
-        # Results of lower precision than the sums: each element is rounded once.
-        if message > sums and rounded:
-            squared += ROUNDING * message**2 * amplified
-        if gradient > sums:
-            squared += ROUNDING * gradient**2
-        error = float(np.hypot(np.sqrt(squared), wrong))
-        return cls(error, float(np.sqrt(growth_squared)))
 
 
 class Approximation(NamedTuple):
@@ -223,30 +161,73 @@ def trust_of(
     """Return how far to trust what this vector decodes to, given by how much it amplifies errors.
 
     All squares here are relative to the squared norm of the gradient. `squares` are the messages'
-    squared norms. `inside` is as in `Trust.of`. `energies` are the squared norms of the partial
-    gradients in each message, times its squared coefficients; None before messages have come, when
-    partial gradients are taken to have equal norms and random directions. `lost` is the square of
-    what underflow lost.
+    squared norms, and `growth_squared` is their sum, times their squared coefficients. `inside` is
+    the same for the partial gradients in the messages; it is NaN if unknown. `energies` are the
+    squared norms of the partial gradients in each message, times its squared coefficients; None
+    before messages have come, when partial gradients are taken to have equal norms and random
+    directions. `lost` is the square of what underflow lost.
     """
+    if not growth_squared < math.inf or inside == math.inf:  # beyond float64
+        return Trust(math.inf, math.inf)
     wrong = scheme.left_out(survivors, vector)
     if energies is not None and 0 < wrong < math.inf:
         wrong = _missing(scheme, wrong, _scatter(scheme, survivors, energies))
-    if growth_squared < math.inf:
-        errors = scheme.vector_errors(survivors, vector)
-        if errors is not None:
-            wrong = math.hypot(wrong, math.sqrt(float(errors @ squares)))
-        wrong = math.hypot(wrong, math.sqrt(lost))
-    return Trust.of(
-        growth_squared,
-        inside,
-        int(np.count_nonzero(vector[:, 0] if form.paired else vector)) // scheme.pieces,
-        scheme.load * scheme.pieces / scheme.messages_per_worker,
-        scheme.message_roundings,
-        scheme.data_roundings,
-        wrong,
-        form,
-        not _copied(scheme, survivors, form),
-    )
+    errors = scheme.vector_errors(survivors, vector)
+    if errors is not None:
+        wrong = math.hypot(wrong, math.sqrt(float(errors @ squares)))
+    wrong = math.hypot(wrong, math.sqrt(lost))
+    larger = max(growth_squared, inside) if inside >= 0 else growth_squared
+    squared = 0.0
+    if not is_integer(form.gradient_dtype):  # integers are not rounded
+        terms = int(np.count_nonzero(vector[:, 0] if form.paired else vector)) // scheme.pieces
+        rounded = not _copied(scheme, survivors, form)
+        squared = _rounding(scheme, growth_squared, inside, larger, terms, form, rounded)
+    return Trust(float(np.hypot(np.sqrt(squared), wrong)), float(np.sqrt(larger)))
+
+
+def _rounding(
+    scheme: Scheme,
+    amplified: float,
+    inside: float,
+    larger: float,
+    terms: int,
+    form: Format,
+    rounded: bool,
+) -> float:
+    """Expected square of the rounding errors in a sum of `terms` messages, as in `trust_of`.
+
+    `larger` is the larger of `amplified`, the growth squared, and `inside`. If `inside` is known,
+    encoders built up each message by adding partial gradients one by one. `rounded` is False if
+    each message is a partial gradient exactly as computed.
+    """
+    # Rounding errors add up like a random walk. Those in messages are amplified. The gradient adds
+    # one error of the size of a partial sum for each sum (on average a third of the whole, squared,
+    # as sums grow), and one for the last rounding.
+    message, known = unit_roundoff(form.message_dtype), inside >= 0
+    added = scheme.load * scheme.pieces / scheme.messages_per_worker
+    sums = unit_roundoff(np.dtype(np.float32 if is_half(form.message_dtype) else np.float64))
+    if form.paired:
+        sums = message
+    # Messages may be sums of higher precision than the sum over messages.
+    each = unit_roundoff(form.sum_dtype)
+    inner = min(sums, each)
+    squared = inner**2 * larger * scheme.message_roundings + sums**2 * (sums_of(terms) / 3 + 1)
+    if inner < sums:
+        squared += sums**2 * amplified
+    squared += unit_roundoff(form.partial_dtype) ** 2 * larger * scheme.data_roundings
+    if known and rounded:
+        # Each sum was rounded; on average partial sums are half as large as the whole.
+        squared += each**2 * inside * (added / 2 + 1) / 3
+    # Floats are added as floats in groups whose sums are added in float64, or all in float64.
+    if message > sums and not is_half(form.message_dtype) and folds_floats():
+        groups = of_groups(terms) + (rounded and not known) * of_groups(added)
+        squared += message**2 * amplified * groups
+    # Results of lower precision than the sums: each element is rounded once.
+    if message > sums and rounded:
+        squared += ROUNDING * message**2 * amplified
+    if unit_roundoff(form.gradient_dtype) > sums:
+        squared += ROUNDING * unit_roundoff(form.gradient_dtype) ** 2
+    return squared
 
 
 def _copied(scheme: Scheme, survivors: NDArray[np.int64], form: Format) -> bool:
