@@ -82,15 +82,17 @@ def adjacency(edges: Edges, vertices: int) -> NDArray[np.float64]:
     return found
 
 
-def components(edges: Edges, vertices: int) -> int:
-    """Return the number of components."""
-    label, before = np.arange(vertices), -1
-    while (now := int(label.sum())) != before:
-        before = now
-        np.minimum.at(label, edges[:, 0], label[edges[:, 1]])
-        np.minimum.at(label, edges[:, 1], label[edges[:, 0]])
-        label = label[label]
-    return int(np.unique(label).size)
+def components(edges: Edges, vertices: int) -> NDArray[np.int64]:
+    """Return the component of each vertex, named by its least vertex."""
+    least = np.arange(vertices)
+    while True:
+        one, other = least[edges[:, 0]], least[edges[:, 1]]
+        low, high = np.minimum(one, other), np.maximum(one, other)
+        if (low == high).all():
+            return least
+        np.minimum.at(least, high, low)
+        while ((further := least[least]) != least).any():
+            least = further
 
 
 def edge_connectivity(edges: Edges, vertices: int) -> int:
@@ -129,12 +131,8 @@ def random(vertices: int, count: int, seed: int) -> Edges:
     """Return a random connected simple graph of `count` edges, whose degrees differ by at most one.
 
     Half-edges are paired at random. Half-edges that make a loop or a double edge change partners
-    with random others, until there are none.
-
-    Raises
-    ------
-    ValueError
-        If there is no such graph, or none is found.
+    with random others, until there are none. ValueError if there is no such graph, or none is
+    found.
     """
     most = vertices * (vertices - 1) // 2
     if not vertices - 1 <= count <= most:
@@ -152,7 +150,7 @@ def random(vertices: int, count: int, seed: int) -> Edges:
             edges = np.stack([u, v], axis=1)[kept[u, v]]
         else:
             edges = _paired(rng, vertices, count, high=True)
-        if components(edges, vertices) == 1:
+        if not components(edges, vertices).any():
             return edges
     raise ValueError(
         f"none of {TRIES} random graphs of {vertices} vertices and {count} edges is connected: "
@@ -185,11 +183,7 @@ def cayley(vertices: int, degree: int, seed: int) -> Edges:
 
     Vertex v meets v + t and v - t for each t of a set. The best graph is connected and has the
     smallest second eigenvalue, in absolute value. Eigenvalues are Fourier transforms of the set.
-
-    Raises
-    ------
-    ValueError
-        If there is no such graph.
+    ValueError if there is no such graph.
     """
     half = (vertices - 1) // 2
     if not 2 <= degree <= vertices - 1 or (degree % 2 and vertices % 2):
@@ -225,12 +219,8 @@ def complete(vertices: int) -> Edges:
 def paley(q: int) -> Edges:
     """Return the Paley graph: elements of the field of q, joined if they differ by a square.
 
-    Its degree is (q - 1) / 2; all other eigenvalues are (-1 +- sqrt(q)) / 2.
-
-    Raises
-    ------
-    ValueError
-        Unless q is a power of a prime and 1 modulo 4.
+    Its degree is (q - 1) / 2; all other eigenvalues are (-1 +- sqrt(q)) / 2. ValueError unless q is
+    a power of a prime and 1 modulo 4.
     """
     if q % 4 != 1 or prime_power(q) is None:
         near = [i for i in range(5, 2 * q + 9) if i % 4 == 1 and prime_power(i)]
@@ -253,15 +243,8 @@ def lps(p: int, q: int) -> Edges:
     parts. Its degree is p + 1. All eigenvalues but +-(p + 1) are at most 2 sqrt(p), the least bound
     that large graphs can have. It has q (q^2 - 1) / 2 vertices, or, if bipartite, twice as many.
 
-    Parameters
-    ----------
-    p, q : int
-        Distinct primes, 1 modulo 4. The graph is simple because q > 2 sqrt(p).
-
-    Raises
-    ------
-    ValueError
-        If p and q do not fulfil this.
+    ValueError unless p and q are distinct primes, 1 modulo 4, and q > 2 sqrt(p), which makes the
+    graph simple.
     """
     for name, prime in ("p", p), ("q", q):
         if check_integer(name, prime) % 4 != 1 or not is_prime(prime):
@@ -322,10 +305,7 @@ KINDS = ("random", "cayley", "paley", "lps", "complete")
 def regular(kind: str, vertices: int, degree: int, seed: int) -> Edges:
     """Return the graph of this kind in which all vertices have this degree.
 
-    Raises
-    ------
-    ValueError
-        If there is none; the message says which exist.
+    ValueError if there is none; the message says which exist.
     """
     if kind not in KINDS:
         raise ValueError(f"graph must be one of {', '.join(KINDS)} or edges, not {kind!r}")
@@ -342,19 +322,15 @@ def regular(kind: str, vertices: int, degree: int, seed: int) -> Edges:
         return random(vertices, vertices * degree // 2, seed)
     if kind == "cayley":
         return cayley(vertices, degree, seed)
-    if kind == "complete":
-        _require(degree, vertices - 1, f"the complete graph of {vertices} vertices")
-        return complete(vertices)
-    if kind == "paley":
-        edges = paley(vertices)
-        _require(degree, (vertices - 1) // 2, f"the Paley graph of {vertices} vertices")
-        return edges
-    return _lps_of(vertices, degree)
-
-
-def _require(degree: int, right: int, what: str) -> None:
-    if degree != right:
-        raise ValueError(f"{what} has degree {right}, not {degree}")
+    if kind == "lps":
+        return _lps_of(vertices, degree)
+    edges = complete(vertices) if kind == "complete" else paley(vertices)
+    if 2 * len(edges) != vertices * degree:
+        what, right = {"complete": "complete", "paley": "Paley"}[kind], 2 * len(edges) // vertices
+        raise ValueError(
+            f"the {what} graph of {vertices} vertices has degree {right}, not {degree}"
+        )
+    return edges
 
 
 def _lps_of(vertices: int, degree: int) -> Edges:
@@ -388,10 +364,7 @@ def max_degree(count: int) -> int:
 def with_edges(kind: str, count: int, degree: int | None, seed: int) -> Edges:
     """Return the graph of this kind with `count` edges; random ones are as regular as possible.
 
-    Raises
-    ------
-    ValueError
-        If there is none; the message says which exist.
+    ValueError if there is none; the message says which exist.
     """
     if kind in ("complete", "paley") and degree is None:
         # The count is vertices (vertices - 1), over 2 or 4.
@@ -460,11 +433,6 @@ class Field(NamedTuple):
     def squares(self) -> NDArray[np.int64]:
         """Return the squares other than 0."""
         return np.unique(np.diag(self.times)[1:])
-
-    def minus(self) -> NDArray[np.int64]:
-        """Return the negative of each element."""
-        found: NDArray[np.int64] = self.plus.argmin(axis=1)
-        return found
 
 
 def is_prime(number: int) -> bool:

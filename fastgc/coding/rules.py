@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from .._arrays import check_integer
-from .graphs import Network, parallel
+from .graphs import Network, components, parallel
 from .solve import SOLVED, Equations
 
 __all__ = [
@@ -257,15 +257,14 @@ class Tiling(NamedTuple):
         return found
 
     def missing(self, survivors: Numbers) -> int:
-        if survivors.size > _MANY and _joined(self.start[survivors], self.stop[survivors], self.k):
+        ends = np.stack([self.start, self.stop], axis=1)
+        if survivors.size > _MANY and not components(ends[survivors], self.k + 1)[self.k]:
             return 0
         # The shortest path if messages at hand cost nothing, and any others cost 1.
         price = np.ones(self.start.size, dtype=np.int64)
         price[survivors] = 0
         edges: dict[int, list[tuple[int, int]]] = {}
-        for start, stop, cost in zip(
-            self.start.tolist(), self.stop.tolist(), price.tolist(), strict=True
-        ):
+        for (start, stop), cost in zip(ends.tolist(), price.tolist(), strict=True):
             edges.setdefault(start, []).append((stop, cost))
             edges.setdefault(stop, []).append((start, cost))
         done: dict[int, int] = {}
@@ -289,19 +288,6 @@ class Tiling(NamedTuple):
 
     def tally(self) -> Tally:
         return _TilingTally(self.start.tolist(), self.stop.tolist(), self.k)
-
-
-def _joined(start: Numbers, stop: Numbers, k: int) -> bool:
-    """Whether edges connect point 0 and point k: components, each named by its least point."""
-    least = np.arange(k + 1)
-    while least[k]:
-        low, high = np.sort([least[start], least[stop]], axis=0)
-        if (low == high).all():
-            return False
-        np.minimum.at(least, high, low)
-        while ((further := least[least]) != least).any():
-            least = further
-    return True
 
 
 class _TilingTally:
