@@ -189,9 +189,7 @@ class ShownRound:
 
     def _came(self) -> list[int]:
         """Return the workers of which a message came, ascending."""
-        heard = np.asarray(self._arrivals.heard, dtype=bool)
-        senders = np.repeat(np.arange(self.scheme.n), self.scheme.message_counts)
-        return np.unique(senders[heard[: senders.size]]).tolist()  # type: ignore[no-any-return]
+        return self.scheme.senders(np.flatnonzero(self._arrivals.heard)).tolist()  # type: ignore[no-any-return]
 
     def _state(self) -> str:
         if self._decodable:

@@ -136,26 +136,11 @@ class Format:
         pieces: int = 1,
     ) -> Format:
         """The format for p elements, of partial gradients of `dtype`."""
-        if not isinstance(dtype, np.dtype):
-            dtype = check_dtype(dtype, halves=True, integers=True)
-        if message_dtype is not None and not isinstance(message_dtype, np.dtype):
-            message_dtype = check_dtype(message_dtype, halves=True, integers=True, pairs=True)
-        p = check_integer("the gradient dimension p", p)
-        return cls._of(layout, p, dtype, message_dtype, pieces)
-
-    @classmethod
-    def _of(
-        cls,
-        layout: Layout,
-        p: int,
-        dtype: np.dtype[Any],
-        message_dtype: np.dtype[Any] | None,
-        pieces: int,
-    ) -> Format:
         dtype = check_dtype(dtype, halves=True, integers=True)
         message = dtype
         if message_dtype is not None:
             message = check_dtype(message_dtype, halves=True, integers=True, pairs=True)
+        p = check_integer("the gradient dimension p", p)
         if p < 1:
             raise ValueError(f"the gradient dimension p must be at least 1, not {p}")
         if is_integer(dtype) or is_integer(message):
@@ -174,7 +159,13 @@ class Format:
                 )
             return cls(dtype, p, dtype, PAIRS, PAIRS, p + p % 2, PACKED, PACKED)
         if layout in ("integer", "real", "packed"):
-            _check_message(message, dtype)
+            both = message.kind == dtype.kind == "c" and message.itemsize >= dtype.itemsize
+            if "c" in (message.kind, dtype.kind) and not both:
+                raise TypeError(
+                    f"messages of {dtype} partial gradients must be {dtype}, not {message}; "
+                    "complex gradients can be sent less precisely as reals, "
+                    "gradient.view(np.float32)"
+                )
             sums = np.result_type(dtype, np.float32)
             gradient = np.result_type(message, np.float32)
             if gradient.itemsize > sums.itemsize:
@@ -258,10 +249,7 @@ class Format:
     def scale(self, worker: int, message: NDArray[Any]) -> float:
         """The factor to multiply a checked message by.
 
-        Raises
-        ------
-        NonFiniteMessageError
-            If its last element is not one that `finish` writes.
+        NonFiniteMessageError if its last element is not one that `finish` writes.
         """
         return _scale(message[-1:].view(np.uint16)[0], worker) if self.scaled else 1.0
 
@@ -270,13 +258,8 @@ class Format:
     ) -> list[float]:
         """The factors to multiply messages with these last elements by.
 
-        The factor is 0 for messages whose coefficients are 0, which are not read. ``sender(at)``
-        gives the worker of a message, for errors.
-
-        Raises
-        ------
-        NonFiniteMessageError
-            As `scale` does.
+        The factor is 0 for messages whose coefficients are 0, which are not read. Errors are those
+        of `scale`; ``sender(at)`` gives the worker of a message for them.
         """
         used = (vector != 0).reshape(len(ends), -1).any(axis=1)
         bits = ends.view(np.uint16).tolist()
@@ -344,22 +327,14 @@ class Format:
         return kernels.Rows.of(reals, reals.shape[1], reals.dtype)
 
     def ends(self, messages: Any, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        """The scales of these messages: the last elements of their rows."""
+        """The scales of these messages: the last elements of their rows, on the host."""
         found: NDArray[Any] = messages[numbers, -1]
         return found
 
     def messages(
         self, numbers: Iterable[int], arrays: Any, vector: NDArray[Any]
     ) -> tuple[Any, list[float] | None]:
-        """Checked messages of these workers as rows to combine, and their scales if they have any.
-
-        The scale is 0 for messages whose coefficients are 0, which are not read.
-
-        Raises
-        ------
-        NonFiniteMessageError
-            If a scale is not valid.
-        """
+        """Checked messages of these workers as rows to combine, and their `scales` if any."""
         numbers = numbers if not self.scaled else list(numbers)
         what, mode = "message of worker", self.decode_mode
         rows = self.rows(what, numbers, arrays, self.message_dtype, self.message_size, mode)
@@ -511,15 +486,6 @@ def square_norm(vector: NDArray[Any]) -> float:
     return kernels.unchecked.square_sum(vector)
 
 
-def _check_message(message: np.dtype[Any], partial: np.dtype[Any]) -> None:
-    both = message.kind == partial.kind == "c" and message.itemsize >= partial.itemsize
-    if "c" in (message.kind, partial.kind) and not both:
-        raise TypeError(
-            f"messages of {partial} partial gradients must be {partial}, not {message}; complex "
-            "gradients can be sent less precisely as reals, gradient.view(np.float32)"
-        )
-
-
 def real_of(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
     """The real dtype that belongs to the complex `dtype`; TypeError if `dtype` is not complex."""
     if dtype.kind != "c":
@@ -532,10 +498,6 @@ def real_of(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
 
 def _torch() -> Any:
     return sys.modules["torch"]
-
-
-def _dtype(dtype: np.dtype[Any]) -> Any:
-    return getattr(_torch(), dtype.name)
 
 
 class TensorRows:
@@ -570,12 +532,7 @@ def _extent(tensor: Tensor) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class TensorFormat(Format):
-    """`Format` for gradients and messages that are tensors on a device.
-
-    Attributes
-    ----------
-    device : torch.device
-    """
+    """`Format` for gradients and messages that are tensors on a `device`, a torch.device."""
 
     device: Any = None
 
@@ -595,7 +552,7 @@ class TensorFormat(Format):
             raise TypeError(f"{what} requires grad: use tensor.detach()")
         if tensor.layout is not torch.strided:
             raise TypeError(f"{what} must be a dense tensor, not {tensor.layout}: use to_dense()")
-        if tensor.dtype != _dtype(dtype):
+        if tensor.dtype != getattr(torch, dtype.name):
             raise TypeError(f"{what} must have dtype {dtype}, not {tensor.dtype}")
         if tuple(tensor.shape) != (size,):
             raise ValueError(f"{what} must have shape {(size,)}, not {tuple(tensor.shape)}")
@@ -610,22 +567,18 @@ class TensorFormat(Format):
         size: int,
         mode: int,
     ) -> Any:
-        """Check vectors and return them as rows."""
         named = zip(numbers, arrays, strict=True)
         return TensorRows([self.checked(f"{what} {at}", row, dtype, size) for at, row in named])
 
     def matrix(self, messages: Tensor) -> Any:
-        """Return the rows of a matrix of messages, one for each message of a round."""
         self.checked("messages", messages[0], self.message_dtype, self.message_size)
         return TensorRows(messages[:, : self.length])
 
     def ends(self, messages: Tensor, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the last elements of these rows, on the host."""
         found: NDArray[Any] = messages[numbers.tolist(), -1].cpu().numpy()
         return found
 
     def output(self, out: Tensor | None) -> Tensor:
-        """Return `out`, checked, or a new tensor for a gradient."""
         if out is None:
             return self.empty(self.gradient_size, self.gradient_dtype)
         target = self.checked("out", out, self.gradient_dtype, self.gradient_size)
@@ -634,15 +587,13 @@ class TensorFormat(Format):
         return target
 
     def shared(self, out: Tensor, messages: Tensor) -> bool:
-        """Say whether a gradient shares memory with a matrix of messages."""
         return TensorRows([messages]).overlap(out)
 
     def empty(self, size: int, dtype: np.dtype[Any]) -> Tensor:
-        """Return a new vector, uninitialized."""
-        return _torch().empty(size, dtype=_dtype(dtype), device=self.device)
+        torch = _torch()
+        return torch.empty(size, dtype=getattr(torch, dtype.name), device=self.device)
 
     def add_up(self, rows: TensorRows, coef: NDArray[Any], out: Tensor, check: bool) -> bool:
-        """Combine the rows of one piece into `out`; with `check`, say whether it is finite."""
         torch, mode, size = _torch(), self.decode_mode, self.length
         whole = out if len(out) == size else out.new_empty(size)
         sums = whole
@@ -673,15 +624,12 @@ class TensorFormat(Format):
         return not check or is_integer(self.message_dtype) or bool(out.isfinite().all())
 
     def rescale(self, array: Tensor, unit: float) -> None:
-        """Multiply by a power of two."""
         array.mul_(unit)
 
     def store(self, array: Tensor, out: Tensor) -> None:
-        """Copy to `out`, rounding to its dtype."""
         out.copy_(array)
 
     def require_finite(self, worker: int, row: Tensor) -> None:
-        """Raise NonFiniteMessageError if a message, apart from its scale, holds NaN or Inf."""
         finite = row.isfinite()
         if not bool(finite.all()):
             at = int((~finite).nonzero()[0])

@@ -64,27 +64,15 @@ MOMENTS = 1e-9
 
 
 class Parity(NamedTuple):
-    """Checks ``sum_i h_i c_i = 0`` of some messages, by the coefficients h_i that are not 0.
+    """Checks ``sum_i h_i c_i = 0`` of some messages, by the coefficients h_i that are not 0."""
 
-    Attributes
-    ----------
-    first : (m,) int64 array
-        Index in `position` and `coefficient` of each check's first entry.
-    position : (entries,) int64 array
-        Position of the entry's message among those that came.
-    coefficient : (entries,) float64 or complex128 array
-    error : (m,) float64 array
-        Norm of ``h B_F``, which is not quite zero because h is rounded.
-    ends : (f, 2) int64 array or None
-        The two points, where each message is the difference between what they stand for: where it
-        begins and ends. -1 for other messages. The checks of messages with points are circles, and
-        all of their circles are here.
-    """
-
-    first: Numbers
-    position: Numbers
-    coefficient: NDArray[Any]
-    error: NDArray[np.float64]
+    first: Numbers  # index of each check's first entry in the next two
+    position: Numbers  # position of each entry's message among those that came
+    coefficient: NDArray[Any]  # float64 or complex128
+    error: NDArray[np.float64]  # for each check the norm of h B_F, not quite 0 because h is rounded
+    # (f, 2): the two points, where each message is the difference between what they stand for:
+    # where it begins and ends. -1 for other messages. The checks of messages with points are
+    # circles, and all of their circles are here.
     ends: Ends | None = None
 
     @classmethod
@@ -165,54 +153,29 @@ Votes = dict[Pair, list[tuple[int, int]]]
 
 
 class Failure(NamedTuple):
-    """A set of checks, some of which failed.
-
-    Attributes
-    ----------
-    parity : Parity
-    senders : (f,) int64 array
-        The worker of each message.
-    values : (f,) array
-        The projections of the messages.
-    squares : (f,) float64 array
-        Squares of the typical rounding errors of `values`.
-    sums : (m,) array
-        Results of the checks, which should be 0.
-    bound : (m,) float64 array
-        Rounding bounds of `sums`.
-    failed : (m,) bool array
-    spare : (f,) int64 array
-        Messages to spare in the block of each message, if any others than these determine all of
-        the block; 0: unknown.
-    """
+    """A set of m checks of f messages, some of which failed."""
 
     parity: Parity
-    senders: Numbers
-    values: NDArray[Any]
-    squares: NDArray[np.float64]
-    sums: NDArray[Any]
-    bound: NDArray[np.float64]
+    senders: Numbers  # the worker of each message
+    values: NDArray[Any]  # the projections of the messages
+    squares: NDArray[np.float64]  # of the typical rounding errors of `values`
+    sums: NDArray[Any]  # results of the checks, which should be 0
+    bound: NDArray[np.float64]  # rounding bounds of `sums`
     failed: NDArray[np.bool_]
+    # Messages to spare in the block of each message, if any others than these determine all of the
+    # block; 0: unknown.
     spare: Numbers
 
 
 class Blame(NamedTuple):
-    """What failed checks prove.
+    """What failed checks prove."""
 
-    Attributes
-    ----------
-    corrupt : list of int
-        Workers that must be corrupt.
-    suspects : list of tuple of int or None
-        An entry for each group of checks that proves nobody corrupt: the workers of all sets that
-        explain it; empty, if more workers must lie than may; None, if that is unknown.
-    more : int
-        Least number of further messages with which each of these groups can prove somebody corrupt,
-        unless others are named before.
-    """
-
-    corrupt: list[int]
+    corrupt: list[int]  # workers that must be corrupt
+    # For each group of checks that proves nobody corrupt: the workers of all sets that explain it;
+    # empty, if more workers must lie than may; None, if that is unknown.
     suspects: list[tuple[int, ...] | None]
+    # Least number of further messages with which each of these groups can prove somebody corrupt,
+    # unless others are named before.
     more: int
 
 
@@ -360,13 +323,7 @@ def _outvoted_by_paths(
 
 
 class _Problem:
-    """Checks of one group as a matrix, in units of their rounding bounds.
-
-    Attributes
-    ----------
-    workers : list of int
-        The workers in these checks.
-    """
+    """Checks of one group, of some `workers`, as a matrix in units of their rounding bounds."""
 
     def __init__(self, failure: Failure, checks: NDArray[np.bool_]) -> None:
         parity = failure.parity

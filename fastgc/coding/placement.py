@@ -56,10 +56,8 @@ LOOKED_AT, STRIDES, IMPROVED = 2000, 64, 4
 def labels_of(domains: Domains, n: int | None = None) -> list[Hashable]:
     """Return the label of each worker's domain.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If `domains` are not those of n workers (default: any number), each in one domain.
+    TypeError or ValueError if `domains` are not those of n workers (default: any number), each in
+    one domain.
     """
     if isinstance(domains, Mapping):
         return _labels_of_mapping(domains, n)
@@ -127,21 +125,11 @@ def check_order(order: ArrayLike, n: int) -> Workers:
 
 
 class Placement(NamedTuple):
-    """An order of a code's workers.
+    """An order of a code's workers."""
 
-    Attributes
-    ----------
-    order : (n,) int64 array
-        The worker whose work each rank does.
-    survived : tuple of labels
-        Labels of the domains any one of which may be lost.
-    why : str
-        Why other domains may not be lost, as far as it is known; empty if any domain may.
-    """
-
-    order: Workers
-    survived: tuple[Hashable, ...]
-    why: str
+    order: Workers  # the worker whose work each rank does
+    survived: tuple[Hashable, ...]  # labels of the domains any one of which may be lost
+    why: str  # why others may not be, as far as it is known; empty if any may
 
 
 def placement(scheme: Scheme, labels: Sequence[Hashable]) -> Placement:

@@ -367,20 +367,10 @@ def check_wait(wait: int | None, n: int) -> int | None:
 
 
 class Waiting(NamedTuple):
-    """Met if `rule` is, or if all messages of any `wait` workers came.
-
-    Attributes
-    ----------
-    rule : Rule
-        Says which messages suffice before.
-    sender : (messages,) int64 array
-        The worker of each message.
-    wait : int
-        Largest number of workers to wait for.
-    """
+    """Met if `rule` is, or if all messages of any `wait` workers came."""
 
     rule: Rule
-    sender: Numbers
+    sender: Numbers  # the worker of each message
     wait: int
 
     def missing(self, survivors: Numbers) -> int:
@@ -509,21 +499,14 @@ CLEAR = 1e-5
 class Span(NamedTuple):
     """Met if the rows that came span the target.
 
-    Attributes
-    ----------
-    equations : function
-        Returns the equations of some messages.
-    residual : function
-        Returns what is left of the target if these messages are combined as well as possible.
-    messages : int
-        Number of messages of the code.
-    touched : function, optional
-        Returns the columns in which a message's row is not 0. Default: taken from `equations`.
+    `residual` returns what is left of the target if these messages are combined as well as
+    possible, and `touched` the columns in which a message's row is not 0 (default: taken from
+    `equations`).
     """
 
     equations: Callable[[Numbers], Equations]
     residual: Callable[[Numbers], float]
-    messages: int
+    messages: int  # of the code
     touched: Callable[[int], Numbers] | None = None
 
     def columns(self, message: int) -> Numbers:

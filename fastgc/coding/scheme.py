@@ -183,6 +183,16 @@ class Scheme(Recorded, ABC):
     spare: int = 0
     deadline: float | Literal["auto"] = "auto"
 
+    # What a scheme remembers: see also `fastgc.coding.plan` and `fastgc.coding.trust`.
+    _checked_rows = cached_property(lambda scheme: dict[int, Row]())
+    _known_solutions = cached_property(
+        lambda scheme: SurvivorCache[tuple[NDArray[Any], float]](SETS_KEPT)
+    )
+    _made_formats = cached_property(lambda scheme: dict[Any, Format]())
+    _made_encodings = cached_property(lambda scheme: dict[Any, Any]())
+    _known_precisions = cached_property(lambda scheme: dict[Any, float]())
+    _thread_own = cached_property(lambda scheme: threading.local())
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # A subclass that overrides `vector` must not inherit its base's faster paths.
@@ -347,8 +357,7 @@ class Scheme(Recorded, ABC):
         """`rule`, but all messages of `awaited` workers, whichever they are, suffice, too."""
         if self.awaited is None:
             return rule
-        sender = np.repeat(np.arange(self.n), self.message_counts)
-        return Waiting(rule, sender, self.awaited)
+        return Waiting(rule, self._sender_of, self.awaited)
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
         """Decoding vector of checked survivors; NotDecodableError if they are too few.
@@ -664,10 +673,6 @@ class Scheme(Recorded, ABC):
     def _shortest_residual(self, survivors: NDArray[np.int64]) -> float:
         return self._shortest_solution(survivors)[1]
 
-    @cached_property
-    def _known_solutions(self) -> SurvivorCache[tuple[NDArray[Any], float]]:
-        return SurvivorCache(SETS_KEPT)
-
     def solution(
         self, survivors: NDArray[np.int64], unit: float = DOUBLE
     ) -> tuple[NDArray[Any], float]:
@@ -684,7 +689,9 @@ class Scheme(Recorded, ABC):
                 return least_squares(self.equations(checked))[1]
             else:
                 vector = self._vector_by(checked)
-        lacking = self.deviation(checked, np.asarray(vector))
+        return self._residual_of(self.deviation(checked, np.asarray(vector)))
+
+    def _residual_of(self, lacking: NDArray[Any]) -> float:
         kind = np.complex128 if lacking.dtype.kind == "c" else np.float64
         with np.errstate(over="ignore", invalid="ignore"):
             size = float(np.linalg.norm(lacking.astype(kind)))
@@ -732,10 +739,6 @@ class Scheme(Recorded, ABC):
         own.bound[unit] = bound = active, own.survivors.data, vector, fill
         return bound
 
-    @cached_property
-    def _thread_own(self) -> threading.local:
-        return threading.local()
-
     def _empty_vector(self, size: int, unit: float = DOUBLE) -> NDArray[Any]:
         """Room for decoding vectors of `size` messages, contiguous for each of the `pieces`."""
         if unit < DOUBLE:
@@ -760,18 +763,6 @@ class Scheme(Recorded, ABC):
             self._made_formats.clear()
         self._made_formats[key] = found
         return found
-
-    @cached_property
-    def _made_formats(self) -> dict[Any, Format]:
-        return {}
-
-    @cached_property
-    def _made_encodings(self) -> dict[Any, Any]:
-        return {}  # see `fastgc.coding.plan`
-
-    @cached_property
-    def _known_precisions(self) -> dict[Any, float]:
-        return {}  # see `fastgc.coding.trust`
 
     def unit_of(self, message_dtype: DTypeLike) -> float:
         """Unit roundoff of messages of this dtype, or TypeError."""
@@ -947,10 +938,6 @@ class Scheme(Recorded, ABC):
                 self._checked_rows.clear()
             self._checked_rows[worker] = row
         return row
-
-    @cached_property
-    def _checked_rows(self) -> dict[int, Row]:
-        return {}
 
     def _checked_row(self, worker: int) -> Row:
         held, values = self.row(worker)

@@ -432,16 +432,7 @@ _NOTHING = 1e-12
 
 
 class Nearest(NamedTuple):
-    """The vector nearest to a decoding vector, and how near it comes.
-
-    Attributes
-    ----------
-    vector : (f,) or (f, pieces) array
-    residual : float
-        As in `Approximation`.
-    mean : float
-        Mean of the coefficients on the partial gradients.
-    """
+    """The vector nearest to a decoding vector, and how near it comes: see `Approximation`."""
 
     vector: NDArray[Any]
     residual: float
@@ -493,12 +484,10 @@ def _assess(
     """Return a vector's residual, and the mean coefficient that it gives each piece."""
     lacking = scheme.deviation(survivors, vector)
     with np.errstate(over="ignore", invalid="ignore"):
-        kind = np.complex128 if lacking.dtype.kind == "c" else np.float64
-        residual = float(np.linalg.norm(lacking.astype(kind))) / math.sqrt(scheme.wanted)
         # Coded data: each block with itself is a partition. Pieces: each in its own place.
         own = lacking if lacking.ndim == 1 else np.diagonal(lacking, axis1=-2, axis2=-1)
         means = own.real.astype(np.float64).reshape(-1, scheme.pieces).mean(axis=0) + 1
-    return residual, means
+    return scheme._residual_of(lacking), means
 
 
 # Most entries of a matrix that takes messages to partial gradients, for many sets at once, and of

@@ -213,10 +213,7 @@ def check_rounded(form: Format, verify: bool | int | None, tracker: object) -> N
 def liars_of(verify: bool | int) -> int:
     """Return how many liars an option `verify` asks to look for.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If it is neither a bool nor a number of liars in 0 .. `MOST_LIARS`.
+    TypeError or ValueError if it is neither a bool nor a number of liars in 0 .. `MOST_LIARS`.
     """
     if isinstance(verify, bool | np.bool_):
         return int(verify)
@@ -232,28 +229,14 @@ def _workers(count: int) -> str:
 
 
 class Finding(NamedTuple):
-    """The result of the parity checks of some messages.
+    """The result of the parity checks of some messages; the last three fields are those of `Blame`.
 
-    Attributes
-    ----------
-    covered : (f,) bool array
-        For each message, whether checks would have noticed another of its size in its place,
-        whichever other workers lie with it. All False if messages contradict each other.
-    holds : bool
-        Whether all checks hold.
-    corrupt : list of int
-        Workers whose messages must be corrupt.
-    suspects : list of tuple of int or None
-        An entry for each group of failed checks that does not tell who is corrupt: the workers of
-        all sets that explain it; empty, if more workers must be corrupt than may lie; None, if that
-        is unknown, too.
-    more : int
-        Least number of further messages after which failed checks can hold, unless a worker is
-        named before.
+    A message is `covered` if checks would have noticed another of its size in its place, whichever
+    other workers lie with it; none is if messages contradict each other.
     """
 
     covered: NDArray[np.bool_]
-    holds: bool
+    holds: bool  # whether all checks hold
     corrupt: list[int]
     suspects: list[tuple[int, ...] | None]
     more: int = 1
@@ -508,7 +491,9 @@ class Inspector:
                 inside = self._believed(survivors, inside)
             elif told.any():
                 overstated = self._overstated(survivors, np.where(told, inside, sizes))
-                if overstated.any() and told.all() and self._tells(survivors):
+                # Without any 2e workers, e + 1 honest copies must be left.
+                tells = overstated.any() and told.all()
+                if tells and self.withstands(survivors, 2 * self.liars) >= 2 * self.liars:
                     named = np.unique(self._senders[survivors[overstated]]).tolist()
                     return Finding(np.zeros(survivors.size, dtype=np.bool_), False, named, [])
             if told.any():
@@ -571,10 +556,6 @@ class Inspector:
             if norm:
                 least = min(least, float(values[values > 0].min()) / norm)
         return (1 + 1e-6) / least
-
-    def _tells(self, survivors: Numbers) -> bool:
-        """Say whether any 2e workers can be taken away, so that e + 1 honest copies are left."""
-        return self.withstands(survivors, 2 * self.liars) >= 2 * self.liars
 
     def _spare(self, survivors: Numbers) -> Numbers:
         """Return how many messages each message's block has to spare; 0: unknown."""
