@@ -942,12 +942,8 @@ def pair_vector(
     """Return an exact or near-exact vector of survivors that suffice, in pairs. (f, 2).
 
     With "auto" a cluster's vector is near-exact if it is expected to lose fewer digits than the
-    exact one, and that would lose three eighths of them.
-
-    Raises
-    ------
-    OverflowError
-        If no vector is within float64's range.
+    exact one, and that would lose three eighths of them. OverflowError if no vector is within
+    float64's range.
     """
     vector = np.empty((survivors.size, 2), dtype=np.complex128)
     for c, at, turns in split(clusters, survivors):

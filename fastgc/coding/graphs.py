@@ -464,13 +464,7 @@ def parallel(ends: Ends, kept: NDArray[np.int64]) -> dict[Pair, NDArray[np.int64
 
 
 class Network:
-    """Points joined by edges.
-
-    Parameters
-    ----------
-    strands : mapping
-        The edges between two points; the lower point is named first.
-    """
+    """Points joined by edges: `strands` maps two points, the lower first, to those between them."""
 
     def __init__(self, strands: Mapping[Pair, Sequence[int] | NDArray[np.int64]]) -> None:
         self._strands = strands
@@ -492,23 +486,10 @@ class Network:
     ) -> tuple[int, dict[Pair, int]]:
         """Return how many edge-disjoint paths lead from `source` to `target`, up to `most`.
 
-        Parameters
-        ----------
-        source, target, most : int
-        without : pair of int, optional
-            Leave out the edges between these points; the lower point is named first.
-
-        Returns
-        -------
-        found : int
-        along : dict
-            How many of the paths pass from one point to the next, for each pair; the negative of
-            that for the pair reversed.
-
-        Notes
-        -----
-        Ford and Fulkerson's algorithm (1956) with shortest paths, as in Edmonds and Karp's (1972).
-        Each path is taken as often as its edges allow.
+        Edges between the points `without`, the lower first, are left out. Also return for each pair
+        of points how many of the paths pass from one to the other, less those that come back. This
+        is Ford and Fulkerson's algorithm (1956) with shortest paths, as in Edmonds and Karp's
+        (1972). Each path is taken as often as its edges allow.
         """
         room = self._room.copy()
         if without in room:
@@ -545,12 +526,8 @@ class Network:
     ) -> list[list[tuple[int, int]]]:
         """Return up to `most` edge-disjoint paths; of parallel edges, the first are used first.
 
-        Parameters are those of `flow`.
-
-        Returns
-        -------
-        list of list of (edge, sign)
-            Sign 1 if the edge is passed from its lower end to the higher, else -1.
+        Arguments are those of `flow`. A path consists of edges, each with a sign: 1 if it is passed
+        from its lower end to the higher, else -1.
         """
         found, along = self.flow(source, target, most, without=without)
         next_of: dict[int, list[int]] = {}
@@ -579,23 +556,11 @@ class Network:
 def owners(holders: Sequence[Sequence[int]], ranks: Iterable[int]) -> list[int]:
     """Return one holder for each partition, so that the largest number at one rank is least.
 
-    Parameters
-    ----------
-    holders : sequence of sequences of int
-        For each partition, the ranks that hold it.
-    ranks : iterable of int
-        The ranks that are there.
-
-    Raises
-    ------
-    NotDecodableError
-        If none of `ranks` holds some partition.
-
-    Notes
-    -----
-    It is a bipartite matching by augmenting paths. Each rank has one place at first, and one more
-    whenever partitions are left over. So as many ranks as possible own something. Equal sets of
-    ranks give the same owners, in whatever order they are given.
+    `holders` are the ranks that hold each partition, and `ranks` those that are there;
+    NotDecodableError if none of them holds some partition. It is a bipartite matching by augmenting
+    paths. Each rank has one place at first, and one more whenever partitions are left over. So as
+    many ranks as possible own something. Equal sets of ranks give the same owners, in whatever
+    order they are given.
     """
     there = set(ranks)
     able = [sorted(there.intersection(each)) for each in holders]

@@ -201,22 +201,9 @@ def warn_of_machines(
 
     Another order of the workers is to help. So the warning leaves out a machine with all workers, a
     machine with one worker, and a machine none of whose workers can be spared alone.
-
-    Parameters
-    ----------
-    code : Code
-    n : int
-        Number of workers.
-    machines : mapping
-        The workers on each machine, by the machine's name.
-    enough : callable
-        ``enough(workers)`` says whether these workers can go on without the others.
-    what : str
-        The word for workers.
-    outage : str
-        The words for what happens to a machine, and to the others.
-    remedy : str
-        The end of the sentence: how to deal out the workers.
+    ``enough(workers)`` says whether these workers of the code can go on without the others. In the
+    sentence, `what` is the word for workers, `outage` what happens to a machine and to the others,
+    and `remedy` how to deal out the workers.
     """
 
     def spared(gone: Iterable[int]) -> bool:
@@ -301,14 +288,8 @@ def _by_copies(rule: Rule, sizes: Sequence[int]) -> tuple[list[list[int]], str]:
 
     The workers of each block go to the domains with the most room left. No domain gets more of a
     block than the block may miss. This leaves rooms as even as possible, which is best for the next
-    blocks. So it finds an order if there is one.
-
-    Returns
-    -------
-    sets : list of lists of int
-        The workers of each domain; empty if there is no such order, or the rule is another.
-    why : str
-        Why there is no such order; empty if the rule is another.
+    blocks. So it finds an order if there is one. Return the workers of each domain, or none and why
+    there is no such order; no reason if the rule is another.
     """
     blocks = _blocks_of(rule)
     if blocks is None:

@@ -116,14 +116,8 @@ def _dtypes(rows: np.dtype[Any], out: np.dtype[Any], mode: int) -> Dtypes:
 class Plan:
     """How messages of one format are decoded, with everything prepared.
 
-    Parameters
-    ----------
-    scheme : Scheme
-    form : Format
-    vector : array
-        Buffer for decoding vectors, with an entry for each message of a round.
-    check_finite : bool
-        Look for NaN and Inf in gradients.
+    `vector` is a buffer for decoding vectors, with an entry for each message of a round. With
+    `check_finite` gradients are searched for NaN and Inf.
 
     Attributes
     ----------
@@ -235,15 +229,7 @@ class Plan:
     def combine(
         self, vector: NDArray[Any], survivors: NDArray[np.int64], messages: Any, out: Output | None
     ) -> Any:
-        """Combine messages by a vector. Returns `out`, or a new array.
-
-        Raises
-        ------
-        NonFiniteMessageError
-            If a message that is read is not finite; says whose.
-        TypeError, ValueError
-            If something does not fit; nothing has been written then.
-        """
+        """Combine messages by a vector, as `Code.combine` does. Returns `out`, or a new array."""
         form = self.form
         target = None if out is None else form.output(out)
         rows, scales = form.messages(_senders(self.scheme, survivors), messages, vector)
@@ -686,22 +672,18 @@ class EncodingPlan:
     coef : (w,) or (w, pieces) array
     pairs : (w, 2) array or None
         The coefficients for messages of float64x2.
-    form : Format
-    whole : bool
-        Whether the message is one combination of the partial gradients as they are.
     run : Combinations or None
         Computes that combination, wherever the partial gradients lie. None if encoding takes more,
         or if a coefficient is 0: `run` would not read that partial gradient, and NaN in it would be
         lost. Use `encode` then.
     """
 
-    __slots__ = ("coef", "form", "pairs", "run", "shape", "whole")
+    __slots__ = ("coef", "form", "pairs", "run", "shape")
 
     def __init__(self, scheme: Scheme, worker: int, coef: NDArray[Any], form: Format) -> None:
         self.coef, self.form = np.ascontiguousarray(coef), form
         self.pairs = scheme.pair_row(worker) if form.paired else None
         self.shape = (form.message_size,)
-        self.whole = form.adds_up
         self.run: kernels.unchecked.Combinations | None = None
 
     @classmethod
@@ -723,7 +705,7 @@ class EncodingPlan:
         form = _partial_format(scheme, first, message_dtype)
         plan = cls(scheme, worker, coef, form)
         row, message = (form.partial_dtype, first.size), (form.message_dtype, *plan.shape)
-        if plan.whole and coef.all():
+        if form.adds_up and coef.all():
             plan.run = _bind(form, form.encode_mode, plan.coef, row, message)
         known = scheme._made_encodings
         if len(known) >= FORMATS_KEPT:
@@ -848,7 +830,7 @@ class BoundEncoder:
         plan = EncodingPlan.of(scheme, worker, index, rows, message_dtype)
         written = self.message if out is None else view_of("out", out)
         self._run: Callable[[], object] = partial(plan.encode, rows, written)
-        if plan.whole and rows.strides[1] == rows.itemsize and rows.flags.aligned:
+        if plan.form.adds_up and rows.strides[1] == rows.itemsize and rows.flags.aligned:
             mode = plan.form.encode_mode
             reals = plan.form.reals(rows, mode)
             listed = kernels.Rows.of(reals, reals.shape[1], reals.dtype)

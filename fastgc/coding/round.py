@@ -882,13 +882,9 @@ class Round(ShownRound, Gathering):
 
 
 class DeviceRound(Round):
-    """`Round` of tensors on another device. They stay there; only their norms come to the host.
+    """`Round` of tensors on another `device`. They stay there; only their norms come to the host.
 
-    Parameters
-    ----------
-    device : torch.device or str
-    code, p, dtype, message_dtype, tracker, check_finite
-        As in `Round`. `verify` is not available here.
+    `verify` is not available here.
     """
 
     def __init__(
@@ -954,25 +950,10 @@ class DeviceRound(Round):
 class Chosen(Gathering):
     """A round that takes exactly the messages that were chosen beforehand.
 
-    It decodes them in the chosen order, so sums round exactly as when they came in this order.
-
-    Parameters
-    ----------
-    rnd : Gathering
-        The round that takes the messages, once all have come.
-    numbers : array_like
-        Numbers of the messages, or a boolean for each message of the code.
-    asked : frozenset of int
-        Workers that take part.
-    partial : "raise", "best" or "unbiased"
-        As in `fastgc.engines.RoundOptions`: with "raise" the messages must suffice.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If there is no such message, one is named twice, or its worker takes no part in the round.
-    NotDecodableError
-        If the messages must suffice and do not.
+    It decodes them in the chosen order, so sums round exactly as when they came in this order. The
+    round `rnd` takes the messages, once all have come. `numbers` are theirs, or a boolean for each
+    message of the code, and their workers must be among those `asked`. If `partial` is "raise",
+    they must suffice, as in `fastgc.engines.RoundOptions`; otherwise NotDecodableError is raised.
     """
 
     linger = None

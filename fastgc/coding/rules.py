@@ -33,7 +33,6 @@ __all__ = [
     "Tiling",
     "Waiting",
     "check_wait",
-    "first_positions",
     "renumbered",
     "side_by_side",
     "tolerated",
@@ -41,15 +40,6 @@ __all__ = [
 ]
 
 Numbers = NDArray[np.int64]
-
-
-def first_positions(kind: Numbers, kinds: int) -> Numbers:
-    """Return the position of the first entry of each of `kinds` kinds, -1 for a missing kind."""
-    position = np.empty(kinds, dtype=np.int64)
-    position.fill(-1)
-    # The last assignment to an entry stays; going backwards, that is the first position.
-    position[kind[::-1]] = np.arange(kind.size - 1, -1, -1)
-    return position
 
 
 class Tally(Protocol):
@@ -110,7 +100,6 @@ class Blocks(NamedTuple):
         return _BlocksTally(self.block.tolist(), self.need.tolist())
 
     def renumbered(self, number: Numbers) -> Blocks:
-        """As the function `renumbered`."""
         return self._replace(block=self.block[number])
 
     def enough(self) -> kernels.unchecked.Enough:
@@ -143,7 +132,10 @@ class Cells(NamedTuple):
 
     def first(self, survivors: Numbers) -> Numbers:
         """Return the position of each cell's first message, -1 for a cell without any."""
-        return first_positions(self.cell[survivors], self.weight.size)
+        position = np.full(self.weight.size, -1, dtype=np.int64)
+        # The last assignment to an entry stays; going backwards, that is the first position.
+        position[self.cell[survivors[::-1]]] = np.arange(survivors.size - 1, -1, -1)
+        return position
 
     def came(self, survivors: Numbers) -> NDArray[np.bool_]:
         """Return for each cell whether any of its messages came."""
@@ -163,7 +155,6 @@ class Cells(NamedTuple):
         return _CellsTally(self.cell.tolist(), self.weight.tolist(), self.need)
 
     def renumbered(self, number: Numbers) -> Cells:
-        """As the function `renumbered`."""
         return self._replace(cell=self.cell[number])
 
     def enough(self) -> kernels.unchecked.Enough:
@@ -207,12 +198,8 @@ class Tiling(NamedTuple):
         """Return a basis of the combinations of messages with coefficients 1 and -1 that are zero.
 
         Each further copy of an edge forms a cycle with the first copy. Each edge outside a spanning
-        forest closes a cycle with the shortest paths in the forest to its ends.
-
-        Returns
-        -------
-        list of (positions, signs)
-            Cycles of one length each: positions of their messages, a row a cycle, and coefficients.
+        forest closes a cycle with the shortest paths in the forest to its ends. Each entry of the
+        list has cycles of one length: positions of their messages, a row a cycle, and coefficients.
         """
         ends = np.stack([self.start, self.stop], axis=1)[survivors]
         strands = parallel(ends, np.arange(survivors.size))
@@ -283,7 +270,6 @@ class Tiling(NamedTuple):
         return done[self.k]
 
     def renumbered(self, number: Numbers) -> Tiling:
-        """As the function `renumbered`."""
         return self._replace(start=self.start[number], stop=self.stop[number])
 
     def tally(self) -> Tally:
@@ -383,7 +369,6 @@ class Waiting(NamedTuple):
         return min(self.rule.missing(survivors), rest)
 
     def renumbered(self, number: Numbers) -> Waiting:
-        """As the function `renumbered`."""
         return Waiting(renumbered(self.rule, number), self.sender[number], self.wait)
 
     def tally(self) -> Tally:
@@ -445,12 +430,7 @@ def renumbered(rule: Rule, number: Numbers) -> Rule:
 def side_by_side(rules: Sequence[Rule], first: Sequence[int]) -> Rule:
     """Return a rule met if all `rules` are: of their own kind, which simulations know, if possible.
 
-    Parameters
-    ----------
-    rules : sequence of Rule
-        The rule of each group.
-    first : sequence of int
-        The number of each group's first message, and of all messages.
+    `first` are the numbers of each group's first message, and of all messages.
     """
     blocks = [rule for rule in rules if isinstance(rule, Blocks)]
     if len(blocks) == len(rules):
@@ -527,7 +507,6 @@ class Span(NamedTuple):
         return max(1, -(-int(lacking.sum()) // max(int(largest), 1)))
 
     def renumbered(self, number: Numbers) -> Span:
-        """As the function `renumbered`."""
         return Span(
             lambda came: self.equations(number[came]),
             lambda came: self.residual(number[came]),
@@ -541,13 +520,9 @@ class Span(NamedTuple):
         Let a be the shortest vector of all messages, and N a basis of what can be added to it. The
         others suffice if there is a y with ``a_S + N_S y = 0``. The first column here is a, scaled
         to a largest entry of 1; the other columns are N, which is orthonormal. So the others
-        suffice if, in the rows S, the first column is a combination of the other columns.
-
-        Returns
-        -------
-        (messages, q + 1) float64 array or None
-            None if rows are complex, too many, or so nearly dependent that their rank is unclear.
-            If even all messages do not suffice, a column of ones: none can be spared.
+        suffice if, in the rows S, the first column is a combination of the other columns. If even
+        all messages do not suffice, return a column of ones: none can be spared. Return None if
+        rows are complex, too many, or so nearly dependent that their rank is unclear.
         """
         given = self.equations(np.arange(0))
         if given.target.ndim > 1 or self.messages * len(given.target) > SPARED:
@@ -668,20 +643,9 @@ SETS_TAKEN_AWAY = 500
 def withstands(rule: Rule, survivors: Numbers, sender: Numbers, most: int) -> int:
     """Return how many workers can be taken away, whichever they are, so that the others suffice.
 
-    Parameters
-    ----------
-    rule : Rule
-    survivors : (f,) int64 array
-    sender : (messages,) int64 array
-        The worker of each message of the code.
-    most : int
-        The result is at most this.
-
-    Returns
-    -------
-    int
-        -1 if even all survivors do not suffice. A lower bound if the rule is a `Span` or unknown,
-        or workers share edges of a `Tiling`, and there are too many sets to try.
+    Return `most` at most, and -1 if even all survivors do not suffice. It is a lower bound if the
+    rule is a `Span` or unknown, or workers share edges of a `Tiling`, and there are too many sets
+    to try. `sender` is the worker of each message of the code.
     """
     if isinstance(rule, Waiting):
         return withstands(rule.rule, survivors, sender, most)

@@ -498,25 +498,12 @@ _SMALL = 1 << 13  # most entries of a set's rows for which many sets are solved 
 
 
 def residual_of_each(scheme: Scheme, masks: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """`Scheme.residual` of many sets of messages, for a code that waits for some workers.
+    """`Scheme.residual` of many sets of messages, for a code whose `wait` is set.
 
-    Parameters
-    ----------
-    scheme : Scheme
-        Its `wait` is set.
-    masks : (sets, messages) bool array
-        True for messages that came.
-
-    Returns
-    -------
-    (sets,) float64 array
+    `masks`, of shape (sets, messages), are True for messages that came.
     """
-    if (
-        scheme.is_complex
-        or scheme.pieces > 1
-        or scheme.codes_data
-        or scheme.message_count * scheme.k > _DENSE
-    ):
+    real = not (scheme.is_complex or scheme.pieces > 1 or scheme.codes_data)
+    if not real or scheme.message_count * scheme.k > _DENSE:
         return np.array([scheme.residual(mask) for mask in masks])
     vectors = np.zeros(masks.shape)
     if type(scheme).vector is not Scheme.vector:

@@ -117,14 +117,8 @@ class Projection:
     multiplied by random numbers again. `renew` draws the vector. Its factors have random signs and
     moduli between 1 and 2 (over their root mean square), so that none hides an element.
 
-    Parameters
-    ----------
-    form : Format
-        The format of the messages.
-    paired : bool
-        Whether two reals stand for a complex number, as in codes with complex coefficients.
-    rng : numpy.random.Generator, optional
-        The source of the vector. Default: one with a secret seed.
+    With `paired` two reals stand for a complex number, as in codes with complex coefficients. The
+    source of the vector, `rng`, has a secret seed by default.
 
     Attributes
     ----------
@@ -253,17 +247,7 @@ class Inspector:
     shrink with the messages, which are residuals of an ever better fit. So for these codes the
     largest ratio also includes all earlier rounds that held, of messages that were covered.
 
-    Parameters
-    ----------
-    scheme : Scheme
-    form : Format
-    liars : int
-        Number of workers that may be corrupt, e.
-
-    Attributes
-    ----------
-    liars : int
-        Number of workers that may be corrupt, beside those found so far.
+    `liars` is the number of workers that may be corrupt, e, beside those found so far.
     """
 
     def __init__(self, scheme: Scheme, form: Format, liars: int = 1) -> None:
