@@ -140,13 +140,13 @@ def placement(scheme: Scheme, labels: Sequence[Hashable]) -> Placement:
     for an order of more workers.
     """
     members = members_of(labels)
-    sets = _found(scheme, _Loss(scheme), list(members.values()))
+    sets, why = _found(scheme, _Loss(scheme), list(members.values()))
     order = np.empty(scheme.n, dtype=np.int64)
-    for ranks, workers in zip(members.values(), sets.sets, strict=True):
+    for ranks, workers in zip(members.values(), sets, strict=True):
         order[ranks] = sorted(workers)
     order.flags.writeable = False
     found = survived(scheme, members, order)
-    return Placement(order, found, "" if len(found) == len(members) else sets.why)
+    return Placement(order, found, "" if len(found) == len(members) else why)
 
 
 def survived(
@@ -223,13 +223,6 @@ def warn_of_machines(
         )
 
 
-class _Sets(NamedTuple):
-    """The workers of each domain, and why some domain may not be lost (empty if any may)."""
-
-    sets: Sequence[Sequence[int]]
-    why: str
-
-
 class _Loss:
     """The least number of messages that are missing if some workers are lost; 0: none is missing.
 
@@ -255,11 +248,13 @@ class _Loss:
         return self._known[key]
 
 
-def _found(scheme: Scheme, loss: _Loss, domains: Sequence[Sequence[int]]) -> _Sets:
-    """Return the workers that take the ranks of each domain."""
+def _found(
+    scheme: Scheme, loss: _Loss, domains: Sequence[Sequence[int]]
+) -> tuple[Sequence[Sequence[int]], str]:
+    """Return who takes the ranks of each domain, and why some may not be lost, if so."""
     sizes = [len(ranks) for ranks in domains]
     if not any(loss(ranks) for ranks in domains):
-        return _Sets(domains, "")
+        return domains, ""
     why = ""
     if len(sizes) == 1:
         why = "all workers are in one domain"
@@ -267,7 +262,7 @@ def _found(scheme: Scheme, loss: _Loss, domains: Sequence[Sequence[int]]) -> _Se
         for theory in _by_copies, _by_paths:
             sets, why = theory(loss.rule, sizes)
             if sets:
-                return _Sets(sets, "")
+                return sets, ""
             if why:
                 break
     why = why or _never(loss, scheme.n) or _too_large(scheme, max(sizes))
@@ -277,7 +272,7 @@ def _found(scheme: Scheme, loss: _Loss, domains: Sequence[Sequence[int]]) -> _Se
     else:
         sets, tried = _by_search(loss, domains, lost=bool(why))
         why = why or f"none was found among {tried}"
-    return _Sets(sets, why)
+    return sets, why
 
 
 # ------------------------------------------------------------------------------------- by theory

@@ -456,28 +456,8 @@ class BoundDecoder:
     def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
         """Return the gradient from the rows of `survivors`.
 
-        Parameters
-        ----------
-        survivors : (f,) integer array, or (message_count,) bool array
-            As in `Code.decoding_vector`.
-        method : str, default "auto"
-            As in `Code.decoding_vector`.
-
-        Returns
-        -------
-        (p,) array
-            `gradient`.
-
-        Raises
-        ------
-        NotDecodableError
-            If more messages are needed; says how many.
-        NonFiniteMessageError
-            If a message holds NaN or Inf, unless `check_finite` is off; says whose. What
-            `gradient` holds then is undefined.
-        TypeError, ValueError
-            If a survivor is named twice or does not exist. `gradient` is unchanged after any error
-            but NonFiniteMessageError.
+        Arguments and errors are those of `Code.decode`. `gradient` is unchanged after any error but
+        NonFiniteMessageError, after which its contents are undefined.
         """
         at_once = self._at_once  # the steps below do what it refuses, or say what is wrong
         if (

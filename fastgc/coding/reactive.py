@@ -19,7 +19,7 @@ from .. import kernels
 from .._arrays import check_index, check_real
 from ..errors import NotDecodableError
 from .graphs import owners
-from .round import Costs, Host, Round
+from .round import NOBODY, Costs, Host, Round
 from .scheme import Coded
 from .trust import Watch
 
@@ -350,23 +350,18 @@ class ReactiveRound(Round):
         if not scheme.spare:
             raise TypeError(f"workers of {code!r} hold nothing of what others compute")
         self._dues = Dues([scheme.holders_of(i) for i in range(scheme.n)], scheme.deadline)
-        self._clock: Any = _no_clock
         super().__init__(code, p, dtype, message_dtype, tracker, partial_dtype=partial_dtype)
 
     def reset(self) -> None:
         """Forget all messages, but keep the times that past rounds took."""
-        self._begin(None)
+        self.begin(NOBODY)
         super().reset()
 
     def begin(self, host: Host) -> None:
         """Begin a round, which asks holders if the host can ask."""
-        self._begin(host)
-
-    def _begin(self, host: Host | None) -> None:
-        self._clock = _no_clock if host is None else host.clock
-        self._begun = self._clock()
-        asks, least = (False, 0.0) if host is None else (host.asks, host.least_wait)
-        self._dues.begin(self._begun, asks=asks, least=least if least < math.inf else 0.0)
+        self._clock, self._begun = host.clock, host.clock()
+        least = host.least_wait if host.least_wait < math.inf else 0.0
+        self._dues.begin(self._begun, asks=host.asks, least=least)
         self._told: dict[tuple[int, int], float] = {}  # when each worker was asked for each share
         self._came_from: dict[int, int] = {}  # by share: the other worker that sent it
 
@@ -393,12 +388,7 @@ class ReactiveRound(Round):
         )
 
     def receive(
-        self,
-        worker: int,
-        message: ArrayLike,
-        index: int | None = None,
-        *,
-        energy: float = math.nan,
+        self, worker: int, message: ArrayLike, index: int | None = None, *, energy: float = math.nan
     ) -> bool:
         """Take a worker's message, as in `Round`; drop it if another worker has sent the share."""
         if worker not in self._came_from:
@@ -469,7 +459,3 @@ class ReactiveRound(Round):
             raise NotDecodableError(
                 f"no worker is left that holds the partitions of workers {lost}", len(lost)
             )
-
-
-def _no_clock() -> float:
-    return 0.0

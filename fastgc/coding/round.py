@@ -49,24 +49,18 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
 from .._arrays import Output, check_index, check_vector, check_workers
-from ..errors import CorruptMessageError, NotDecodableError
+from .._shown import facts, listed, plural
+from ..errors import CorruptMessageError, NotDecodableError, UnverifiedError
 from ..kernels import Status
-from .display import ShownRound
-from .format import (
-    Format,
-    TensorFormat,
-    TensorRows,
-    scale_of,
-    square_norm,
-    square_norm_of,
-)
+from .display import strip
+from .format import Format, TensorFormat, TensorRows, scale_of, square_norm, square_norm_of
 from .plan import Decoder, Plan, fitting, warn_of_doubt
 from .rules import Blocks, Cells
 from .scheme import Coded
 from .trust import Approximation, Partial, Trust, Watch, nearest_vector, trust_of_sums
 from .verify import Finding, Inspector, check_rounded, liars_of
 
-__all__ = ["Chosen", "Costs", "DeviceRound", "Gathering", "Host", "Round"]
+__all__ = ["NOBODY", "Chosen", "Costs", "DeviceRound", "Gathering", "Host", "Round"]
 
 _NO_MESSAGES = np.empty(0, dtype=np.int64)
 
@@ -118,6 +112,10 @@ class Host(NamedTuple):
     answer_timeout: float = math.inf
     least_wait: float = math.inf
     deadline: float = math.inf
+
+
+# The host of a round that no host has begun: no time passes.
+NOBODY = Host(lambda: 0.0, asks=False)
 
 
 class Gathering:
@@ -266,7 +264,7 @@ class Gathering:
         return []
 
 
-class Round(ShownRound, Gathering):
+class Round(Gathering):
     """One iteration at the master: messages in, gradient out.
 
     A round keeps references to the messages, not copies. Do not change them until `gradient` has
@@ -289,7 +287,7 @@ class Round(ShownRound, Gathering):
     p : int
         The gradient dimension.
     dtype : numpy dtype
-        Dtype of the gradient.
+        Dtype of the gradient: float32 if `message_dtype` is float16 or bfloat16.
     message_dtype : numpy dtype, optional
         Dtype of the messages. For float32 gradients it may be float16 or bfloat16, which are
         shorter, or float64, which is more precise. Default: `dtype`.
@@ -419,12 +417,47 @@ class Round(ShownRound, Gathering):
         self._lapsed = why
 
     @property
+    def message_size(self) -> int:
+        """Number of elements of a message."""
+        return self.form.message_size
+
+    def _state(self) -> str:
+        if self._decodable:
+            return "ready" if self._ready else "decodable, waits for more messages"
+        return "not decodable yet"
+
+    def __repr__(self) -> str:
+        came, form = int(np.count_nonzero(self._arrivals.heard)), self.form
+        said = [f"{came} of {plural(self.scheme.message_count, 'message')}", self._state()]
+        if self.corrupt:
+            said.append(f"corrupt: workers {listed(self.corrupt)}")
+        return (
+            f"<{type(self).__name__} of {self.scheme!r}, {form.gradient_size} elements of "
+            f"{form.gradient_dtype}: {', '.join(said)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks: whose messages came, and whether they suffice."""
+        heard, scheme, form = np.flatnonzero(self._arrivals.heard), self.scheme, self.form
+        came = scheme.senders(heard).tolist()
+        told: list[tuple[str, object]] = [
+            ("gradient", f"{form.gradient_size} elements of {form.gradient_dtype}"),
+            ("messages", f"{heard.size} of {scheme.message_count}"),
+            ("workers heard from", listed(came, 16) or "none"),
+            ("state", self._state()),
+        ]
+        if self.corrupt:
+            told.append(("corrupt", f"workers {listed(self.corrupt)}"))
+        picture = strip(scheme.n, came, self.corrupt)
+        return f"<div>{facts(f'round of {scheme!r}', told)}{picture}</div>"
+
+    @property
     def survivors(self) -> NDArray[np.int64]:
         """Numbers of the messages so far, in order of arrival."""
         return self._decoder.survivors[: self._rows.count].copy()
 
     @property
-    def corrupt(self) -> list[int]:  # type: ignore[override]
+    def corrupt(self) -> list[int]:
         """Workers whose messages this round found to be corrupt, and dropped."""
         return self._corrupt
 
@@ -507,12 +540,7 @@ class Round(ShownRound, Gathering):
             self._follower.straggles(worker)
 
     def receive(
-        self,
-        worker: int,
-        message: ArrayLike,
-        index: int | None = None,
-        *,
-        energy: float = math.nan,
+        self, worker: int, message: ArrayLike, index: int | None = None, *, energy: float = math.nan
     ) -> bool:
         """Take a worker's message.
 
@@ -746,20 +774,17 @@ class Round(ShownRound, Gathering):
 
     def _require_sound(self) -> None:
         """Raise CorruptMessageError if messages contradict each other."""
-        if self._inspector is None:
-            return
-        finding = self._inspect()
-        if finding.holds:
-            return
-        raise self._inspector.contradiction(finding, self._first_worker, self._complete)
+        if self._inspector is not None and not (finding := self._inspect()).holds:
+            raise self._inspector.contradiction(finding, self._first_worker, self._complete)
 
     def _require_verified(self) -> None:
         """Raise UnverifiedError if the checks could not have seen lies in what is decoded."""
-        if self._inspector is None or self.verified:
-            return
-        used = self._used()
+        if self._inspector is not None and not self.verified:
+            raise self._unverified(self._inspector, self._used())
+
+    def _unverified(self, inspector: Inspector, used: NDArray[np.bool_]) -> UnverifiedError:
         unseen = self.survivors[used & ~self._inspect().covered]
-        raise self._inspector.unverified(self.survivors, unseen, self._first_worker)
+        return inspector.unverified(self.survivors, unseen, self._first_worker)
 
     def gradient(self, out: Output | None = None, method: str = "auto") -> NDArray[Any]:
         """Decode from every message received.
@@ -839,8 +864,7 @@ class Round(ShownRound, Gathering):
             vector = self._inspector.heed(self.survivors, vector.copy())
             used = self._inspector.matter(self.survivors, vector)
             if not self._covers(used):
-                unseen = self.survivors[used & ~self._inspect().covered]
-                raise self._inspector.unverified(self.survivors, unseen, self._first_worker)
+                raise self._unverified(self._inspector, used)
         self._combine(vector, target)
         return Approximation(target if out is None else out, found.residual, found.mean)
 
@@ -917,12 +941,7 @@ class DeviceRound(Round):
         self._received = TensorRows([])
 
     def receive(
-        self,
-        worker: int,
-        message: Any,
-        index: int | None = None,
-        *,
-        energy: float = math.nan,
+        self, worker: int, message: Any, index: int | None = None, *, energy: float = math.nan
     ) -> bool:
         """Take a worker's message, a tensor on the device; as in `Round`."""
         form, named = self.form, self._first_worker + int(worker)

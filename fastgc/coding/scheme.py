@@ -22,14 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import data, kernels
-from .._arrays import (
-    as_array,
-    check_dtype,
-    check_index,
-    check_workers,
-    is_pairs,
-    unit_roundoff,
-)
+from .._arrays import as_array, check_dtype, check_index, check_workers, is_pairs, unit_roundoff
 from ..errors import NotDecodableError
 from ..kernels.jitted import VectorRule
 from ..kernels.rows import DOUBLE, sums_of

@@ -59,19 +59,15 @@ class Equations(NamedTuple):
     target: NDArray[np.float64]
     real_part: bool = False
 
-    def reals(self) -> NDArray[np.number]:
-        """Return rows to be combined with numbers of their own kind: real for a real part."""
-        if not self.real_part:
-            return self.rows
-        return np.concatenate([self.rows.real, -self.rows.imag])
-
 
 def least_squares(given: Equations) -> tuple[NDArray[np.number], float]:
     """Return the shortest vector that minimises ``||vector @ rows - target||``, and the residual.
 
     The vector is of shape (f,) or (f, m), and the residual is relative to the target's norm.
     """
-    rows = given.reals()
+    rows = given.rows
+    if given.real_part:  # rows to be combined with real numbers
+        rows = np.concatenate([rows.real, -rows.imag])
     vector = np.linalg.lstsq(rows.T, given.target)[0]
     left = np.linalg.norm(rows.T @ vector - given.target) / np.linalg.norm(given.target)
     if given.real_part:
@@ -250,10 +246,7 @@ def sparse_solution(
 
 
 def _ridge(
-    rows: NDArray[np.number],
-    sizes: NDArray[np.float64],
-    target: NDArray[np.number],
-    unit: float,
+    rows: NDArray[np.number], sizes: NDArray[np.float64], target: NDArray[np.number], unit: float
 ) -> NDArray[np.number]:
     """Return the vector of least ``||rows.T @ vector - target||^2 + ||2 unit sizes * vector||^2``.
 

@@ -20,7 +20,7 @@ from .._arrays import check_index, check_integer, unit_roundoff
 from ..errors import CorruptMessageError
 from .format import Format
 from .parity import SAFETY
-from .round import Costs, Host, Round
+from .round import NOBODY, Costs, Host, Round
 from .scheme import Coded, Scheme
 from .trust import Watch
 from .verify import Finding
@@ -139,7 +139,7 @@ class AskingRound(Round):
         self._sampling: _Sampling | None = None
         self._before: set[int] = set()  # workers whose messages had come when it was drawn
         self.costs, self.silent = Costs(), list[int]()
-        self._host: Host | None = None  # if set, contradictions are settled as they come
+        self._host = NOBODY  # if it computes, contradictions are settled as they come
         self._case: _Case | None = None  # the contradiction being settled
         self._open: dict[int, int] = {}  # workers that owe an answer, and the seed of the question
         self._said: dict[int, ArrayLike | None] = {}
@@ -251,7 +251,7 @@ class AskingRound(Round):
 
     def begin(self, host: Host) -> None:
         """Begin a round; if the host computes, contradictions are settled as they come."""
-        self._host = host if host.compute is not None else None
+        self._host = host
 
     @property
     def ready(self) -> bool:
@@ -264,12 +264,7 @@ class AskingRound(Round):
         return self._open
 
     def receive(
-        self,
-        worker: int,
-        message: ArrayLike,
-        index: int | None = None,
-        *,
-        energy: float = math.nan,
+        self, worker: int, message: ArrayLike, index: int | None = None, *, energy: float = math.nan
     ) -> bool:
         """Take a worker's message, as in `Round`."""
         super().receive(worker, message, index, energy=energy)
@@ -277,8 +272,7 @@ class AskingRound(Round):
         if self._case is not None:
             if not self.contradicted:  # this message settled it: no answers are needed
                 self._go_on()
-        elif host is not None and self._decodable and self.contradicted:
-            assert host.compute is not None
+        elif host.compute is not None and self._decodable and self.contradicted:
             self._case = self._settling(host.compute, host.asks)
             self._ask(next(self._case, []))
         return self.ready
@@ -298,7 +292,6 @@ class AskingRound(Round):
         if not asked:
             self._case, self._open, self._new, self.due = None, {}, [], math.inf
             return
-        assert self._host is not None
         assert self._sampling is not None
         seed = self._sampling.seed
         new = [(worker, seed) for worker in asked if self._open.get(worker) != seed]

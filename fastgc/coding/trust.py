@@ -114,10 +114,7 @@ class Approximation(NamedTuple):
 
 
 def expected_trust(
-    scheme: Scheme,
-    survivors: NDArray[np.int64],
-    dtype: DTypeLike,
-    message_dtype: DTypeLike | None,
+    scheme: Scheme, survivors: NDArray[np.int64], dtype: DTypeLike, message_dtype: DTypeLike | None
 ) -> Trust:
     """Return how far to trust what checked survivors decode to, before any message has come."""
     form = scheme.format(1, dtype, message_dtype)
