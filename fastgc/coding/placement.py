@@ -331,21 +331,16 @@ def _blocks_of(rule: Rule) -> tuple[Workers, Workers] | None:
     if isinstance(rule, Cells) and int(rule.weight.sum()) == rule.need:
         rule = Blocks(rule.cell, np.ones_like(rule.weight))
     if isinstance(rule, Tiling):
-        ends, strand = _strands(rule)
+        # The different intervals, ascending, and for each worker which of them it has.
+        both = np.stack([rule.start, rule.stop], axis=1)
+        ends, strand = np.unique(both, axis=0, return_inverse=True)
         chain = np.array_equal(ends[:-1, 1], ends[1:, 0]) and not ends[0, 0]
         if not chain or ends[-1, 1] != rule.k:
             return None
-        rule = Blocks(strand, np.ones(len(ends), dtype=np.int64))
+        rule = Blocks(strand.reshape(-1), np.ones(len(ends), dtype=np.int64))
     if not isinstance(rule, Blocks):
         return None
     return rule.block, np.bincount(rule.block, minlength=rule.need.size) - rule.need
-
-
-def _strands(rule: Tiling) -> tuple[NDArray[np.int64], Workers]:
-    """Return the different intervals, ascending, and for each worker which of them it has."""
-    ends = np.stack([rule.start, rule.stop], axis=1)
-    different, strand = np.unique(ends, axis=0, return_inverse=True)
-    return different, strand.reshape(-1)
 
 
 def _by_paths(rule: Rule, sizes: Sequence[int]) -> tuple[list[list[int]], str]:
@@ -492,11 +487,6 @@ class PlacedScheme(Scheme):
 
     Every hook is the inner scheme's, with the inner scheme's numbers. The tables below the class
     say how, for hooks that need nothing else.
-
-    Parameters
-    ----------
-    scheme : Scheme
-    order : (n,) int64 array
     """
 
     def __init__(self, scheme: Scheme, order: Workers) -> None:

@@ -57,22 +57,10 @@ def check_deadline(deadline: Deadline) -> Deadline:
 class Dues:
     """Which shares of a round are missing, and which holders to ask for them. It sees no messages.
 
-    Parameters
-    ----------
-    holders : sequence of n sequences of int
-        For each worker's share, the workers that hold it, the worker itself included.
-    deadline : float or "auto"
-        As in `fastgc.Reactive`.
+    `holders` are, for each worker's share, the workers that hold it, the worker itself included;
+    `deadline` is as in `fastgc.Reactive`. `missing` are the shares that have not come yet, and
+    `asked` is the number of questions in this round.
 
-    Attributes
-    ----------
-    missing : set of int
-        Shares that have not come yet.
-    asked : int
-        Number of questions in this round.
-
-    Notes
-    -----
     A share is asked for once its owner is dead or the deadline has passed. If its owner had not
     sent it when the last round ended, it is asked for at once. A holder can be asked if it is
     alive, its own share has come, and it owes no other. Shares that are asked for at the same time

@@ -97,7 +97,7 @@ class Blocks(NamedTuple):
         return int(np.maximum(self.need - heard, 0).sum())
 
     def tally(self) -> Tally:
-        return _BlocksTally(self.block.tolist(), self.need.tolist())
+        return _CountingTally(self.enough())
 
     def renumbered(self, number: Numbers) -> Blocks:
         return self._replace(block=self.block[number])
@@ -107,20 +107,22 @@ class Blocks(NamedTuple):
         return kernels.unchecked.Enough.of_blocks(self.block, self.need)
 
 
-class _BlocksTally:
-    def __init__(self, block: list[int], need: list[int]) -> None:
-        self._block, self._need = block, need
+class _CountingTally:
+    def __init__(self, enough: kernels.unchecked.Enough) -> None:
+        self._block, self._need, self._weight = (each.tolist() for each in enough[:3])
+        self._total = enough.total
         self.reset()
 
     def reset(self) -> None:
-        self._lacking = self._need.copy()
-        self._open = sum(need > 0 for need in self._need)  # blocks that need further messages
+        self._due = self._need.copy()
+        self._lacking = self._total
 
     def add(self, message: int) -> bool:
         b = self._block[message]
-        self._lacking[b] -= 1
-        self._open -= self._lacking[b] == 0
-        return self._open == 0
+        self._due[b] -= 1
+        if self._due[b] == 0:
+            self._lacking -= self._weight[b]
+        return self._lacking <= 0
 
 
 class Cells(NamedTuple):
@@ -152,7 +154,7 @@ class Cells(NamedTuple):
         return int(np.searchsorted(np.cumsum(heaviest), lacking)) + 1
 
     def tally(self) -> Tally:
-        return _CellsTally(self.cell.tolist(), self.weight.tolist(), self.need)
+        return _CountingTally(self.enough())
 
     def renumbered(self, number: Numbers) -> Cells:
         return self._replace(cell=self.cell[number])
@@ -162,23 +164,6 @@ class Cells(NamedTuple):
         return kernels.unchecked.Enough(
             self.cell, np.ones_like(self.weight), self.weight, self.need
         )
-
-
-class _CellsTally:
-    def __init__(self, cell: list[int], weight: list[int], need: int) -> None:
-        self._cell, self._weight, self._need = cell, weight, need
-        self.reset()
-
-    def reset(self) -> None:
-        self._came = bytearray(len(self._weight))
-        self._lacking = self._need
-
-    def add(self, message: int) -> bool:
-        c = self._cell[message]
-        if not self._came[c]:
-            self._came[c] = 1
-            self._lacking -= self._weight[c]
-        return self._lacking <= 0
 
 
 class Tiling(NamedTuple):
@@ -480,20 +465,13 @@ class Span(NamedTuple):
     """Met if the rows that came span the target.
 
     `residual` returns what is left of the target if these messages are combined as well as
-    possible, and `touched` the columns in which a message's row is not 0 (default: taken from
-    `equations`).
+    possible, and `touched` the columns in which a message's row is not 0.
     """
 
     equations: Callable[[Numbers], Equations]
     residual: Callable[[Numbers], float]
     messages: int  # of the code
-    touched: Callable[[int], Numbers] | None = None
-
-    def columns(self, message: int) -> Numbers:
-        """Return the columns in which a message's row is not 0."""
-        if self.touched is not None:
-            return self.touched(message)
-        return np.flatnonzero(self.equations(np.array([message])).rows[0])
+    touched: Callable[[int], Numbers]
 
     def missing(self, survivors: Numbers) -> int:
         if survivors.size and self.residual(survivors) <= SOLVED:
@@ -511,7 +489,7 @@ class Span(NamedTuple):
             lambda came: self.equations(number[came]),
             lambda came: self.residual(number[came]),
             self.messages,
-            lambda message: self.columns(int(number[message])),
+            lambda message: self.touched(int(number[message])),
         )
 
     def spare(self) -> NDArray[np.float64] | None:
@@ -577,7 +555,7 @@ class _SpanTally:
             return True
         self._ahead.append(message)
         if self._open:
-            columns = self._rule.columns(message)
+            columns = self._rule.touched(message)
             self._open -= int(np.count_nonzero(self._lacking[columns]))
             self._lacking[columns] = False
         if self._open:

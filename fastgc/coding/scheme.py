@@ -621,8 +621,8 @@ class Scheme(Recorded, ABC):
 
     def expects_more(self, survivors: NDArray[np.int64]) -> bool:
         """Whether fewer workers than `awaited` have sent all their messages."""
-        senders = np.searchsorted(self.first_messages, survivors, side="right") - 1
-        whole = np.bincount(senders, minlength=self.n) == self.message_counts
+        sent = np.bincount(self._sender_of[survivors], minlength=self.n)
+        whole = sent == self.message_counts
         return int(whole.sum()) < (self.n if self.awaited is None else self.awaited)
 
     # --------------------------------------------------------- hooks: where the data are coded
@@ -886,11 +886,6 @@ class Scheme(Recorded, ABC):
         return np.flatnonzero(sent)
 
     @cached_property
-    def _one_each(self) -> bool:
-        """Whether each worker sends one message."""
-        return all(count == 1 for count in self.message_counts)
-
-    @cached_property
     def _sender_of(self) -> NDArray[np.int64]:
         """The worker of each message."""
         return np.repeat(np.arange(self.n), self.message_counts)
@@ -904,7 +899,7 @@ class Scheme(Recorded, ABC):
             heard[workers] = True
         else:
             heard[[check_index("worker", worker, self.n) for worker in workers]] = True
-        if not self._one_each:
+        if self.messages_per_worker > 1 or self.message_count < self.n:
             heard = np.repeat(heard, self.message_counts)
         return np.flatnonzero(heard)
 

@@ -324,7 +324,7 @@ class SumRound(Gathering):
         vector = self.code.decoding_vector(reported)
         read = np.flatnonzero(vector)
         self._used, self._vector = reported[read], vector[read]
-        sender = np.searchsorted(self.scheme.first_messages, self._used, side="right") - 1
+        sender = self.scheme._sender_of[self._used]
         for worker in np.unique(sender).tolist():
             mine = np.flatnonzero(sender == worker)
             mine = mine[np.argsort(self._used[mine])]

@@ -114,6 +114,8 @@ class AskingRound(Round):
     ([4], True)
     """
 
+    _sampling: _Sampling  # drawn anew in each round before a worker is asked
+
     def __init__(
         self,
         code: Coded,
@@ -136,7 +138,6 @@ class AskingRound(Round):
         """Forget all messages, and all who lied."""
         self._claims: dict[int, NDArray[Any]] = {}  # workers' answers
         self._truth: dict[int, NDArray[Any]] = {}  # partitions' answers that the master computed
-        self._sampling: _Sampling | None = None
         self._before: set[int] = set()  # workers whose messages had come when it was drawn
         self.costs, self.silent = Costs(), list[int]()
         self._host = NOBODY  # if it computes, contradictions are settled as they come
@@ -242,7 +243,6 @@ class AskingRound(Round):
             asked = next(case)
             while True:
                 assert ask is not None
-                assert self._sampling is not None
                 self._count(asks=len(asked))
                 said = ask(asked, self._sampling.seed)
                 asked = case.send({worker: said.get(worker) for worker in asked})
@@ -292,7 +292,6 @@ class AskingRound(Round):
         if not asked:
             self._case, self._open, self._new, self.due = None, {}, [], math.inf
             return
-        assert self._sampling is not None
         seed = self._sampling.seed
         new = [(worker, seed) for worker in asked if self._open.get(worker) != seed]
         self._open = dict.fromkeys(asked, seed)
@@ -416,7 +415,6 @@ class AskingRound(Round):
         return found
 
     def _true(self, partition: int, compute: Compute) -> NDArray[Any]:
-        assert self._sampling is not None
         if partition not in self._truth:
             self._truth[partition] = self._sampling.of_partial(np.asarray(compute(partition)))
             self._count(computed=1)
@@ -424,7 +422,6 @@ class AskingRound(Round):
 
     def _contradicts_itself(self, worker: int) -> bool:
         """Say whether a worker's claims do not add up to its message."""
-        assert self._sampling is not None
         message = self._rows.arrays[int(np.flatnonzero(self.survivors == worker)[0])]
         sent, size = self._sampling.of_message(message)
         coefficients = self.scheme.coefficients(worker).reshape(-1, self.scheme.pieces)
@@ -453,7 +450,6 @@ class AskingRound(Round):
         claimed = self._claimed(suspects)
         if wrong or not claimed:
             return wrong
-        assert self._sampling is not None
         apart = {
             j: max(self._sampling.apart(claim, claims[0][1]) for _, claim in claims)
             for j, claims in claimed.items()
@@ -472,7 +468,6 @@ class AskingRound(Round):
         self, partition: int, claims: list[tuple[int, NDArray[Any]]], compute: Compute
     ) -> list[int]:
         """Compute a partition's gradient, and return the workers whose claims differ from it."""
-        assert self._sampling is not None
         truth = self._true(partition, compute)
         return [i for i, claim in claims if self._sampling.apart(truth, claim) > _OFF]
 

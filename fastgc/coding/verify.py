@@ -253,7 +253,7 @@ class Inspector:
     def __init__(self, scheme: Scheme, form: Format, liars: int = 1) -> None:
         self._scheme, self._all_liars = scheme, liars
         self._projection = projection = Projection(form, scheme.is_complex)
-        self._senders = np.repeat(np.arange(scheme.n), scheme.message_counts)
+        self._senders = scheme._sender_of
         rounding, sums = unit_roundoff(form.message_dtype), unit_roundoff(form.sum_dtype)
         steps, before = scheme.load / scheme.messages_per_worker + 2, scheme.data_roundings
         partial = unit_roundoff(form.partial_dtype)
