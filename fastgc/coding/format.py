@@ -21,8 +21,8 @@ from .. import kernels
 from .._arrays import (
     PAIRS,
     Output,
+    at_least,
     check_dtype,
-    check_integer,
     check_vector,
     is_half,
     is_integer,
@@ -140,24 +140,12 @@ class Format:
         message = dtype
         if message_dtype is not None:
             message = check_dtype(message_dtype, halves=True, integers=True, pairs=True)
-        p = check_integer("the gradient dimension p", p)
-        if p < 1:
-            raise ValueError(f"the gradient dimension p must be at least 1, not {p}")
+        p = at_least("the gradient dimension p", p, 1)
         if is_integer(dtype) or is_integer(message):
             return cls._of_integers(layout, p, dtype, message)
         piece = -(-p // pieces)
         if is_pairs(message):
-            if layout != "packed" or pieces > 1:
-                raise TypeError(
-                    "messages of float64x2 need a code with packed complex messages, such as "
-                    "ReedSolomon"
-                )
-            if dtype != np.float64:
-                raise TypeError(
-                    f"messages of float64x2 need float64 gradients, not {dtype}; complex gradients "
-                    "can be sent as reals, gradient.view(np.float64)"
-                )
-            return cls(dtype, p, dtype, PAIRS, PAIRS, p + p % 2, PACKED, PACKED)
+            return cls._of_pairs(layout, p, dtype, pieces)
         if layout in ("integer", "real", "packed"):
             both = message.kind == dtype.kind == "c" and message.itemsize >= dtype.itemsize
             if "c" in (message.kind, dtype.kind) and not both:
@@ -190,6 +178,20 @@ class Format:
         if layout == "complex":
             return cls(dtype, p, dtype, expanded, expanded, piece, EXPAND, REAL_PART, pieces)
         return cls(dtype, p, partial, expanded, expanded, piece, REAL, REAL_PART, pieces)
+
+    @classmethod
+    def _of_pairs(cls, layout: Layout, p: int, dtype: np.dtype[Any], pieces: int) -> Format:
+        if layout != "packed" or pieces > 1:
+            raise TypeError(
+                "messages of float64x2 need a code with packed complex messages, such as "
+                "ReedSolomon"
+            )
+        if dtype != np.float64:
+            raise TypeError(
+                f"messages of float64x2 need float64 gradients, not {dtype}; complex gradients can "
+                "be sent as reals, gradient.view(np.float64)"
+            )
+        return cls(dtype, p, dtype, PAIRS, PAIRS, p + p % 2, PACKED, PACKED)
 
     @classmethod
     def _of_integers(
