@@ -201,7 +201,7 @@ def span_of(rows):
     def equations(messages):
         return Equations(rows[messages], np.ones(rows.shape[1]))
 
-    return Span(equations, residual, len(rows))
+    return Span(equations, residual, len(rows), lambda message: np.flatnonzero(rows[message]))
 
 
 @pytest.mark.parametrize(

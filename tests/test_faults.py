@@ -25,7 +25,7 @@ from fastgc import (
     ReedSolomon,
     Uncoded,
 )
-from fastgc.coding.gathering import Gathering
+from fastgc.coding.round import Gathering
 from fastgc.engines import LocalCluster, SimulatedCluster, local, master
 from fastgc.engines.interface import Event, Kind, Task
 from fastgc.engines.master import Master

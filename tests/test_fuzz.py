@@ -1169,7 +1169,6 @@ REASONS = {
     "GroupedRound.residual": "takes nothing",
     "codes.names": "takes nothing",
     "codes.register": "for the whole process: test_own_codes.py, test_registry.py",
-    "Trust.of": "made by Code.trust and Round.trust",
     "delays.register": "takes a function: test_strange_delays.py",
     "History": "made by fastgc.train",
     "History.residual": "takes nothing",

@@ -37,7 +37,7 @@ def test_fields_are_fields(q):
         np.testing.assert_array_equal(operation[operation], operation[:, operation])
     np.testing.assert_array_equal(times[:, plus], plus[times[:, :, None], times[:, None, :]])
     assert (np.sort(times[1:, 1:], axis=1) == each[1:]).all()  # each element has an inverse
-    assert (plus[each, Field.of(q).minus()] == 0).all()
+    assert (np.sort(plus, axis=1) == each).all()  # and a negative
 
 
 def test_powers_of_primes():
@@ -61,14 +61,14 @@ def test_random_graphs_are_simple_connected_and_even(vertices, data):
     edges = graphs.random(vertices, count, data.draw(st.integers(0, 9)))
     assert len(edges) == count
     assert simple(edges)
-    assert graphs.components(edges, vertices) == 1
+    assert not graphs.components(edges, vertices).any()
     assert np.ptp(np.bincount(edges.ravel(), minlength=vertices)) <= 1
 
 
 def test_sparse_random_graphs_are_connected():
     # At degree 2, graphs are circles: most pairings give several circles.
     for seed in range(20):
-        assert graphs.components(graphs.random(9, 9, seed), 9) == 1
+        assert not graphs.components(graphs.random(9, 9, seed), 9).any()
 
 
 def test_random_graphs_differ_by_seed():
@@ -85,7 +85,7 @@ def test_cayley_graphs(vertices, degree):
     edges = graphs.cayley(vertices, degree, 0)
     assert simple(edges)
     assert (np.bincount(edges.ravel()) == degree).all()
-    assert graphs.components(edges, vertices) == 1
+    assert not graphs.components(edges, vertices).any()
     turned = graphs.adjacency((edges + 1) % vertices, vertices)
     np.testing.assert_array_equal(turned, graphs.adjacency(edges, vertices))
     others = [graphs.cayley(vertices, degree, seed) for seed in range(3)]

@@ -21,8 +21,8 @@ from fastgc import (
     Uncoded,
     YeAbbe,
 )
-from fastgc.coding import liars
-from fastgc.coding.edges import Network, parallel
+from fastgc.coding import parity as parities
+from fastgc.coding.graphs import Network, parallel
 from fastgc.coding.round import Round
 from fastgc.coding.rules import Tiling
 
@@ -212,13 +212,13 @@ def test_no_faster_way_names_who_all_sets_do_not(code, e, monkeypatch):
         if isinstance(code, ReedSolomon | CyclicRepetition | YeAbbe):
             block, need = scheme.rule
             spare = (np.bincount(block[survivors], minlength=need.size) - need)[block[survivors]]
-        failure = liars.Failure(
+        failure = parities.Failure(
             parity, senders[survivors], sent, squares, sums, bound, failed, spare
         )
-        monkeypatch.setattr(liars, "FEW_SETS", -1)
-        fast = liars.blame(failure, e).corrupt
-        monkeypatch.setattr(liars, "FEW_SETS", 10**9)
-        slow = liars.blame(failure._replace(parity=parity._replace(ends=None)), e).corrupt
+        monkeypatch.setattr(parities, "FEW_SETS", -1)
+        fast = parities.blame(failure, e).corrupt
+        monkeypatch.setattr(parities, "FEW_SETS", 10**9)
+        slow = parities.blame(failure._replace(parity=parity._replace(ends=None)), e).corrupt
         monkeypatch.undo()
         assert set(fast) <= set(slow) <= set(bad)
         named += len(fast)

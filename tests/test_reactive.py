@@ -11,8 +11,8 @@ from strength import much
 
 import fastgc
 from fastgc.codes import ReactiveRound, Share
-from fastgc.coding.gathering import Host
 from fastgc.coding.reactive import Dues
+from fastgc.coding.round import Host
 from fastgc.delays import Empirical, Exponential, Mixture, Pareto, ShiftedExponential
 from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.errors import NotDecodableError

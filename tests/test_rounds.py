@@ -16,8 +16,7 @@ from fastgc import (
     Uncoded,
 )
 from fastgc.codes import AskingRound, SumRound
-from fastgc.coding.gathering import Gathering, Host
-from fastgc.coding.round import Chosen
+from fastgc.coding.round import Chosen, Gathering, Host
 from fastgc.engines import LocalCluster, SimulatedCluster
 
 pytestmark = pytest.mark.any_backend

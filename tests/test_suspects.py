@@ -22,7 +22,7 @@ from fastgc import (
     YeAbbe,
 )
 from fastgc.codes import AskingRound, Costs
-from fastgc.coding.gathering import Host
+from fastgc.coding.round import Host
 from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.engines.interface import Kind
 

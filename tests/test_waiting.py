@@ -21,8 +21,8 @@ from fastgc import (
     Uncoded,
 )
 from fastgc.codes import Scheme
-from fastgc.coding.approximation import residual_of_each
 from fastgc.coding.rules import Blocks, Waiting
+from fastgc.coding.trust import residual_of_each
 from fastgc.delays import Exponential
 from fastgc.engines import LocalCluster
 from fastgc.errors import NotDecodableError

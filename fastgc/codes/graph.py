@@ -189,7 +189,7 @@ class GraphScheme(IncidenceScheme):
         eigenvalue of D - A.
         """
         if s == 0:
-            return graphs.components(self._ends, self._blocks) == 1
+            return not graphs.components(self._ends, self._blocks).any()
         larger = (s + 2) * (self._blocks - s - 2) / self._blocks
         if A.max() <= 1 and larger * float(np.linalg.eigvalsh(D - A)[1]) > s + 1e-6:
             return True

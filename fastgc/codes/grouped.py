@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import Output, check_index, check_integer, check_vector, check_workers
 from .._shown import listed
 from ..coding.code import Code
-from ..coding.gathering import Gathering, Host
 from ..coding.parity import CHECKS, Parity
-from ..coding.round import Round
+from ..coding.round import Gathering, Host, Round
 from ..coding.rules import Rule, side_by_side
 from ..coding.scheme import Scheme
 from ..coding.trust import DOUBLE

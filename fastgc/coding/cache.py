@@ -135,16 +135,9 @@ class SurvivorCache(Generic[T]):
 
 
 class SurvivorMask:
-    """Sets of numbers in a fixed buffer: checks, and keys for a `SurvivorCache`.
+    """Sets of numbers below `count` in a fixed buffer: checks, and keys for a `SurvivorCache`.
 
     Not for use by two threads at once.
-
-    Parameters
-    ----------
-    count : int
-        Upper bound of the numbers, exclusive.
-    survivors : int64 array
-        The buffer.
     """
 
     __slots__ = ("_bits", "_mask")

@@ -32,27 +32,16 @@ def _partitions_of(cuts: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray
     return np.concatenate([np.arange(cuts[c], cuts[c + 1]) for c in cells])
 
 
-def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where parts of these sizes begin, one after the other."""
-    return np.cumsum(counts) - counts
-
-
 def entries_of(
     cuts: NDArray[np.int64],
     first: NDArray[np.int64],
     cells: NDArray[np.int64],
     values: NDArray[Any],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
-    """Return `Scheme.entries` of messages that are given by cells.
+    """Return `Scheme.entries` of messages that are given by cells, cut as in `CellScheme`.
 
-    Parameters
-    ----------
-    cuts : (cells + 1,) int64 array
-    first : (messages + 1,) int64 array
-        Where each message begins in `cells` and `values`, and the end.
-    cells : (m,) int64 array
-    values : (m,) or (m, pieces) array
-        The coefficients of all partitions of each cell.
+    `first`, (messages + 1,), is where each message begins in `cells`, and the end. `values`, (m,)
+    or (m, pieces), are the coefficients of all partitions of each of the m cells listed.
     """
     sizes = np.diff(cuts)[cells]
     ends = np.append(0, np.cumsum(sizes))
@@ -262,7 +251,8 @@ class IncidenceScheme(Scheme):
         first, cells = self._held
         count = np.diff(first)[survivors]
         line = np.repeat(np.arange(survivors.size), count)
-        column = cells[np.arange(line.size) + np.repeat(first[survivors] - _starts(count), count)]
+        starts = np.cumsum(count) - count
+        column = cells[np.arange(line.size) + np.repeat(first[survivors] - starts, count)]
         weight = np.sqrt(self.sizes)
         shape = survivors.size, weight.size
         found = sparse_solution(shape, line, column, weight[column], weight, unit)

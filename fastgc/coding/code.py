@@ -14,6 +14,7 @@ from .._arrays import (
     at_least,
     check_integer,
     check_output,
+    check_word,
     check_workers,
     view_of,
 )
@@ -22,8 +23,7 @@ from ..errors import NotDecodableError, warn_caller
 from ..kernels import choice
 from ..kernels.jitted import CHECK
 from ..kernels.rows import DOUBLE
-from . import approximation, display
-from .approximation import Partial, nearest_vector
+from . import display
 from .arguments import Recorded
 from .placement import (
     Domains,
@@ -49,7 +49,16 @@ from .plan import (
 )
 from .round import DeviceRound, Round
 from .scheme import Residuals, Scheme
-from .trust import Approximation, Trust, Watch, expected_trust, warn_of_precision
+from .trust import (
+    Approximation,
+    Partial,
+    Trust,
+    Watch,
+    expected_trust,
+    nearest_vector,
+    residuals,
+    warn_of_precision,
+)
 
 __all__ = ["Code", "Placed", "Recovery"]
 
@@ -465,8 +474,7 @@ class Code(Recorded):
         TypeError, ValueError
             If the masks are not boolean, or not of this shape.
         """
-        if undecodable not in ("raise", "nan"):
-            raise ValueError(f'undecodable must be "raise" or "nan", not {undecodable!r}')
+        check_word("undecodable", undecodable, "raise", "nan")
         given = view_of("masks", masks)
         if given.dtype != np.bool_:
             raise TypeError(f"masks must be boolean, not {given.dtype}: give came == 1, say")
@@ -676,12 +684,8 @@ class Code(Recorded):
         messages : (message_count, message_size) array
             Not a list. Row m holds message m when m is a survivor. Rows must be contiguous; they
             are read in place.
-        out : (p,) array, optional
-            Where each call writes the gradient: contiguous, writable, with the gradient's dtype.
-        p : int, optional
-            The gradient dimension, if there is no `out`, as in `decode`.
-        check_finite : bool, default True
-            Look for NaN and Inf, as in `decode`.
+        out, p, check_finite
+            As in `decode`; each call writes the gradient to `out`.
 
         Returns
         -------
@@ -724,23 +728,10 @@ class Code(Recorded):
 
         Parameters
         ----------
-        p : int
-            The gradient dimension.
-        dtype : numpy dtype
-            Dtype of the gradient: float32 if `message_dtype` is float16 or bfloat16.
-        message_dtype : numpy dtype, optional
-            Dtype of the messages. Default: `dtype`.
-        tracker : StabilityTracker, optional
-            Records how precise each gradient is, and may ask for more messages.
-        verify : bool or int, default False
-            Wait for spare messages, and find corrupt messages of at most so many workers: see
-            `Round`.
-        check_finite : bool, default True
-            Look for NaN and Inf in each message as it comes: see `Round`.
+        p, dtype, message_dtype, tracker, verify, check_finite, partial_dtype
+            As in `Round`.
         device : torch.device or str, optional
             The device of the messages, if they are tensors that are not on the CPU.
-        partial_dtype : numpy dtype, optional
-            Dtype of the workers' partial gradients, if messages are less precise: see `Round`.
         """
         named: Any = {"tracker": tracker, "verify": verify, "check_finite": check_finite}
         named["partial_dtype"] = partial_dtype
@@ -812,7 +803,7 @@ class Code(Recorded):
         if not 1 <= f <= self.n:
             raise ValueError(f"workers must be in 1 .. n = {self.n}, not {f}")
         sets, seed = at_least("sets", sets, 1), at_least("seed", seed, 0)
-        return approximation.residuals(self.scheme, f, sets, seed)
+        return residuals(self.scheme, f, sets, seed)
 
     def recovery(self, trials: int = 1000, seed: int = 0) -> Recovery:
         """Simulate what a round needs on average when messages arrive in random order.

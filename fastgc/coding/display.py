@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import at_least, check_index
-from .._shown import facts, listed, plural, short
-from ..kernels.unchecked import Arrivals
-from .format import Format
+from .._shown import facts, short
 from .scheme import Scheme
 
-__all__ = ["ShownRound", "colours", "evenly", "grid", "html_of", "hue", "strength", "svg", "table"]
+__all__ = ["colours", "evenly", "grid", "html_of", "hue", "strength", "strip", "svg", "table"]
 
 _LISTED = 20  # most workers that a table lists by default
 _COLUMNS = 16  # most partitions that have a column each
@@ -162,73 +160,20 @@ def html_of(scheme: Scheme) -> str:
     if scheme.message_count != scheme.n:
         told.append(("messages of a round", scheme.message_count))
     kind = "complex" if scheme.is_complex else "integers" if scheme.integral else "real"
-    told += [
-        ("message, in gradients", short(scheme.message_weight)),
-        ("coefficients", kind),
-    ]
+    told += [("message, in gradients", short(scheme.message_weight)), ("coefficients", kind)]
     return (
         '<div style="display:flex;gap:1.5em;align-items:center">'
         f"{facts(repr(scheme), told)}{svg(scheme)}</div>"
     )
 
 
-class ShownRound:
-    """What people see of a round at the master."""
+def strip(n: int, came: list[int], corrupt: list[int]) -> str:
+    """Return an SVG with a cell for each worker: dark if a message came, pale if not.
 
-    scheme: Scheme
-    form: Format
-    corrupt: list[int]
-    _arrivals: Arrivals
-    _decodable: bool
-    _ready: bool
-
-    @property
-    def message_size(self) -> int:
-        """Number of elements of a message."""
-        return self.form.message_size
-
-    def _came(self) -> list[int]:
-        """Return the workers of which a message came, ascending."""
-        heard = np.asarray(self._arrivals.heard, dtype=bool)
-        senders = np.repeat(np.arange(self.scheme.n), self.scheme.message_counts)
-        return np.unique(senders[heard[: senders.size]]).tolist()  # type: ignore[no-any-return]
-
-    def _state(self) -> str:
-        if self._decodable:
-            return "ready" if self._ready else "decodable, waits for more messages"
-        return "not decodable yet"
-
-    def __repr__(self) -> str:
-        came = int(np.count_nonzero(self._arrivals.heard))
-        said = [f"{came} of {plural(self.scheme.message_count, 'message')}", self._state()]
-        if self.corrupt:
-            said.append(f"corrupt: workers {listed(self.corrupt)}")
-        kind = self.form.gradient_dtype
-        return (
-            f"<{type(self).__name__} of {self.scheme!r}, {self.form.gradient_size} elements of "
-            f"{kind}: {', '.join(said)}>"
-        )
-
-    def _repr_html_(self) -> str:
-        """Return HTML for notebooks: whose messages came, and whether they suffice."""
-        came = self._came()
-        told: list[tuple[str, object]] = [
-            ("gradient", f"{self.form.gradient_size} elements of {self.form.gradient_dtype}"),
-            (
-                "messages",
-                f"{int(np.count_nonzero(self._arrivals.heard))} of {self.scheme.message_count}",
-            ),
-            ("workers heard from", listed(came, 16) or "none"),
-            ("state", self._state()),
-        ]
-        if self.corrupt:
-            told.append(("corrupt", f"workers {listed(self.corrupt)}"))
-        picture = _strip(self.scheme.n, came, self.corrupt) if self.scheme.n <= _STRIP else ""
-        return f"<div>{facts(f'round of {self.scheme!r}', told)}{picture}</div>"
-
-
-def _strip(n: int, came: list[int], corrupt: list[int]) -> str:
-    """Return an SVG with a cell for each worker: dark if a message came, pale if not."""
+    Return no picture of very many workers.
+    """
+    if n > _STRIP:
+        return ""
     across = min(n, 32)
     fills = [_AWAITED] * n
     for worker in came:

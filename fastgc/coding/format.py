@@ -1,10 +1,16 @@
-"""How gradients and messages are laid out, and which kernel mode goes from one to the other."""
+"""How gradients and messages are laid out, and which kernel mode goes from one to the other.
+
+`TensorFormat` is for tensors on another device, where PyTorch does the arithmetic. The vector comes
+from the kernels here; what is combined is never copied to the host. PyTorch is not imported,
+because whoever passes tensors has imported it.
+"""
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
 
@@ -15,8 +21,8 @@ from .. import kernels
 from .._arrays import (
     PAIRS,
     Output,
+    at_least,
     check_dtype,
-    check_integer,
     check_vector,
     is_half,
     is_integer,
@@ -27,9 +33,20 @@ from .._arrays import (
 from ..errors import NonFiniteMessageError
 from ..kernels.rows import DOUBLE, EXPAND, PACKED, REAL, REAL_PART
 
-__all__ = ["Format", "Layout", "not_finite", "real_of", "scaled_vector", "square_norm"]
+__all__ = [
+    "Format",
+    "Layout",
+    "TensorFormat",
+    "TensorRows",
+    "real_of",
+    "scale_of",
+    "scaled_vector",
+    "square_norm",
+    "square_norm_of",
+]
 
 Layout = Literal["integer", "real", "packed", "complex", "complex data"]
+Tensor = Any  # torch.Tensor
 
 # The last element of a scaled message is a NaN with payload exponent + 256, for exponents from -255
 # to 255. So a plain message is never taken for a scaled one, nor a scaled one for a plain one.
@@ -119,45 +136,24 @@ class Format:
         pieces: int = 1,
     ) -> Format:
         """The format for p elements, of partial gradients of `dtype`."""
-        if not isinstance(dtype, np.dtype):
-            dtype = check_dtype(dtype, halves=True, integers=True)
-        if message_dtype is not None and not isinstance(message_dtype, np.dtype):
-            message_dtype = check_dtype(message_dtype, halves=True, integers=True, pairs=True)
-        p = check_integer("the gradient dimension p", p)
-        return cls._of(layout, p, dtype, message_dtype, pieces)
-
-    @classmethod
-    def _of(
-        cls,
-        layout: Layout,
-        p: int,
-        dtype: np.dtype[Any],
-        message_dtype: np.dtype[Any] | None,
-        pieces: int,
-    ) -> Format:
         dtype = check_dtype(dtype, halves=True, integers=True)
         message = dtype
         if message_dtype is not None:
             message = check_dtype(message_dtype, halves=True, integers=True, pairs=True)
-        if p < 1:
-            raise ValueError(f"the gradient dimension p must be at least 1, not {p}")
+        p = at_least("the gradient dimension p", p, 1)
         if is_integer(dtype) or is_integer(message):
             return cls._of_integers(layout, p, dtype, message)
         piece = -(-p // pieces)
         if is_pairs(message):
-            if layout != "packed" or pieces > 1:
-                raise TypeError(
-                    "messages of float64x2 need a code with packed complex messages, such as "
-                    "ReedSolomon"
-                )
-            if dtype != np.float64:
-                raise TypeError(
-                    f"messages of float64x2 need float64 gradients, not {dtype}; complex gradients "
-                    "can be sent as reals, gradient.view(np.float64)"
-                )
-            return cls(dtype, p, dtype, PAIRS, PAIRS, p + p % 2, PACKED, PACKED)
+            return cls._of_pairs(layout, p, dtype, pieces)
         if layout in ("integer", "real", "packed"):
-            _check_message(message, dtype)
+            both = message.kind == dtype.kind == "c" and message.itemsize >= dtype.itemsize
+            if "c" in (message.kind, dtype.kind) and not both:
+                raise TypeError(
+                    f"messages of {dtype} partial gradients must be {dtype}, not {message}; "
+                    "complex gradients can be sent less precisely as reals, "
+                    "gradient.view(np.float32)"
+                )
             sums = np.result_type(dtype, np.float32)
             gradient = np.result_type(message, np.float32)
             if gradient.itemsize > sums.itemsize:
@@ -182,6 +178,20 @@ class Format:
         if layout == "complex":
             return cls(dtype, p, dtype, expanded, expanded, piece, EXPAND, REAL_PART, pieces)
         return cls(dtype, p, partial, expanded, expanded, piece, REAL, REAL_PART, pieces)
+
+    @classmethod
+    def _of_pairs(cls, layout: Layout, p: int, dtype: np.dtype[Any], pieces: int) -> Format:
+        if layout != "packed" or pieces > 1:
+            raise TypeError(
+                "messages of float64x2 need a code with packed complex messages, such as "
+                "ReedSolomon"
+            )
+        if dtype != np.float64:
+            raise TypeError(
+                f"messages of float64x2 need float64 gradients, not {dtype}; complex gradients can "
+                "be sent as reals, gradient.view(np.float64)"
+            )
+        return cls(dtype, p, dtype, PAIRS, PAIRS, p + p % 2, PACKED, PACKED)
 
     @classmethod
     def _of_integers(
@@ -241,10 +251,7 @@ class Format:
     def scale(self, worker: int, message: NDArray[Any]) -> float:
         """The factor to multiply a checked message by.
 
-        Raises
-        ------
-        NonFiniteMessageError
-            If its last element is not one that `finish` writes.
+        NonFiniteMessageError if its last element is not one that `finish` writes.
         """
         return _scale(message[-1:].view(np.uint16)[0], worker) if self.scaled else 1.0
 
@@ -253,13 +260,8 @@ class Format:
     ) -> list[float]:
         """The factors to multiply messages with these last elements by.
 
-        The factor is 0 for messages whose coefficients are 0, which are not read. ``sender(at)``
-        gives the worker of a message, for errors.
-
-        Raises
-        ------
-        NonFiniteMessageError
-            As `scale` does.
+        The factor is 0 for messages whose coefficients are 0, which are not read. Errors are those
+        of `scale`; ``sender(at)`` gives the worker of a message for them.
         """
         used = (vector != 0).reshape(len(ends), -1).any(axis=1)
         bits = ends.view(np.uint16).tolist()
@@ -327,22 +329,14 @@ class Format:
         return kernels.Rows.of(reals, reals.shape[1], reals.dtype)
 
     def ends(self, messages: Any, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        """The scales of these messages: the last elements of their rows."""
+        """The scales of these messages: the last elements of their rows, on the host."""
         found: NDArray[Any] = messages[numbers, -1]
         return found
 
     def messages(
         self, numbers: Iterable[int], arrays: Any, vector: NDArray[Any]
     ) -> tuple[Any, list[float] | None]:
-        """Checked messages of these workers as rows to combine, and their scales if they have any.
-
-        The scale is 0 for messages whose coefficients are 0, which are not read.
-
-        Raises
-        ------
-        NonFiniteMessageError
-            If a scale is not valid.
-        """
+        """Checked messages of these workers as rows to combine, and their `scales` if any."""
         numbers = numbers if not self.scaled else list(numbers)
         what, mode = "message of worker", self.decode_mode
         rows = self.rows(what, numbers, arrays, self.message_dtype, self.message_size, mode)
@@ -494,17 +488,166 @@ def square_norm(vector: NDArray[Any]) -> float:
     return kernels.unchecked.square_sum(vector)
 
 
-def _check_message(message: np.dtype[Any], partial: np.dtype[Any]) -> None:
-    both = message.kind == partial.kind == "c" and message.itemsize >= partial.itemsize
-    if "c" in (message.kind, partial.kind) and not both:
-        raise TypeError(
-            f"messages of {partial} partial gradients must be {partial}, not {message}; complex "
-            "gradients can be sent less precisely as reals, gradient.view(np.float32)"
-        )
-
-
 def real_of(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
     """The real dtype that belongs to the complex `dtype`; TypeError if `dtype` is not complex."""
     if dtype.kind != "c":
         raise TypeError(f"{what} of this code must be complex, not {dtype}")
     return np.empty(0, dtype).real.dtype
+
+
+# ------------------------------------------------------------------------------- on a device
+
+
+def _torch() -> Any:
+    return sys.modules["torch"]
+
+
+class TensorRows:
+    """`fastgc.kernels.Rows` for tensors: separate vectors, or the rows of a matrix."""
+
+    def __init__(self, arrays: Any) -> None:
+        self.arrays = arrays
+
+    def select(self, which: NDArray[np.int64]) -> TensorRows:
+        """Return the rows `which`, in this order."""
+        return TensorRows([self.arrays[at] for at in which.tolist()])
+
+    def shortened(self, length: int) -> TensorRows:
+        """Return the first `length` elements of each row."""
+        return TensorRows([row[:length] for row in self.arrays])
+
+    def last(self) -> NDArray[Any]:
+        """Return the last element of each row, on the host."""
+        return np.concatenate([scale_of(row) for row in self.arrays])
+
+    def overlap(self, tensor: Tensor) -> bool:
+        """Say whether a contiguous tensor shares memory with a row."""
+        begin, end = _extent(tensor)
+        return any(begin < last and first < end for first, last in map(_extent, self.arrays))
+
+
+def _extent(tensor: Tensor) -> tuple[int, int]:
+    begin = tensor.data_ptr()
+    span = sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    return begin, begin + span * tensor.element_size() if begin else begin  # 0: it has no memory
+
+
+@dataclass(frozen=True)
+class TensorFormat(Format):
+    """`Format` for gradients and messages that are tensors on a `device`, a torch.device."""
+
+    device: Any = None
+
+    @classmethod
+    def on(cls, device: Any, form: Format) -> TensorFormat:
+        """Return the same format for tensors on this device."""
+        said = {field.name: getattr(form, field.name) for field in fields(Format)}
+        return cls(**said, device=device)
+
+    def checked(self, what: str, tensor: Tensor, dtype: np.dtype[Any], size: int) -> Tensor:
+        """Return `tensor` if it is a vector of this dtype and size on the device, or raise."""
+        torch, device = _torch(), self.device
+        if not isinstance(tensor, torch.Tensor) or tensor.device != device:
+            where = tensor.device if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+            raise TypeError(f"{what} must be a tensor on {device}, as the others are, not {where}")
+        if tensor.requires_grad:
+            raise TypeError(f"{what} requires grad: use tensor.detach()")
+        if tensor.layout is not torch.strided:
+            raise TypeError(f"{what} must be a dense tensor, not {tensor.layout}: use to_dense()")
+        if tensor.dtype != getattr(torch, dtype.name):
+            raise TypeError(f"{what} must have dtype {dtype}, not {tensor.dtype}")
+        if tuple(tensor.shape) != (size,):
+            raise ValueError(f"{what} must have shape {(size,)}, not {tuple(tensor.shape)}")
+        return tensor
+
+    def rows(
+        self,
+        what: str,
+        numbers: Iterable[int],
+        arrays: Iterable[Tensor],
+        dtype: np.dtype[Any],
+        size: int,
+        mode: int,
+    ) -> Any:
+        named = zip(numbers, arrays, strict=True)
+        return TensorRows([self.checked(f"{what} {at}", row, dtype, size) for at, row in named])
+
+    def matrix(self, messages: Tensor) -> Any:
+        self.checked("messages", messages[0], self.message_dtype, self.message_size)
+        return TensorRows(messages[:, : self.length])
+
+    def ends(self, messages: Tensor, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        found: NDArray[Any] = messages[numbers.tolist(), -1].cpu().numpy()
+        return found
+
+    def output(self, out: Tensor | None) -> Tensor:
+        if out is None:
+            return self.empty(self.gradient_size, self.gradient_dtype)
+        target = self.checked("out", out, self.gradient_dtype, self.gradient_size)
+        if not target.is_contiguous():
+            raise ValueError(f"out must be contiguous: it has strides {target.stride()}")
+        return target
+
+    def shared(self, out: Tensor, messages: Tensor) -> bool:
+        return TensorRows([messages]).overlap(out)
+
+    def empty(self, size: int, dtype: np.dtype[Any]) -> Tensor:
+        torch = _torch()
+        return torch.empty(size, dtype=getattr(torch, dtype.name), device=self.device)
+
+    def add_up(self, rows: TensorRows, coef: NDArray[Any], out: Tensor, check: bool) -> bool:
+        torch, mode, size = _torch(), self.decode_mode, self.length
+        whole = out if len(out) == size else out.new_empty(size)
+        sums = whole
+        if mode == PACKED and not whole.is_complex():
+            sums = whole.view(-1, 2)
+            if sums.storage_offset() % 2:  # complex views must begin at an even offset
+                sums = sums.clone()
+            sums = torch.view_as_complex(sums)
+        sums.zero_()
+        for row, a in zip(rows.arrays, coef.tolist(), strict=True):
+            if a == 0:
+                continue
+            if mode == REAL_PART:
+                row = torch.view_as_real(row.resolve_conj())
+                sums.add_(row[:, 0], alpha=a.real).add_(row[:, 1], alpha=-a.imag)
+                continue
+            if mode == PACKED and not row.is_complex():
+                pairs = row.to(whole.dtype).contiguous().view(-1, 2)
+                row = torch.view_as_complex(pairs.clone() if pairs.storage_offset() % 2 else pairs)
+            exact = not (sums.is_complex() or sums.is_floating_point())
+            sums.add_(row, alpha=int(a) if exact else a)
+        if mode == PACKED and not whole.is_complex():
+            written = torch.view_as_real(sums).view(-1)
+            if written.data_ptr() != whole.data_ptr():
+                whole.copy_(written)
+        if whole is not out:
+            out.copy_(whole[: len(out)])
+        return not check or is_integer(self.message_dtype) or bool(out.isfinite().all())
+
+    def rescale(self, array: Tensor, unit: float) -> None:
+        array.mul_(unit)
+
+    def store(self, array: Tensor, out: Tensor) -> None:
+        out.copy_(array)
+
+    def require_finite(self, worker: int, row: Tensor) -> None:
+        finite = row.isfinite()
+        if not bool(finite.all()):
+            at = int((~finite).nonzero()[0])
+            raise not_finite(worker, at, row[at].item())
+
+
+def scale_of(message: Tensor) -> NDArray[Any]:
+    """Return the last element of a message, on the host."""
+    found: NDArray[Any] = message[-1:].cpu().numpy()
+    return found
+
+
+def square_norm_of(tensor: Tensor) -> float:
+    """Return the squared 2-norm, summed in float64."""
+    torch = _torch()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+    norm = torch.linalg.vector_norm(tensor.reshape(-1), dtype=torch.float64)
+    return float(norm) ** 2

@@ -1,11 +1,19 @@
-"""Graphs and designs that codes are made of: random graphs, explicit expanders, finite fields.
+"""Graphs: those that codes are made of, paths between messages, and matchings of work to ranks.
 
-A graph is an (edges, 2) array of edges, each with the smaller vertex first, in ascending order.
+A graph that a code is made of is an (edges, 2) array of edges, each with the smaller vertex first,
+in ascending order. It is random or an explicit expander; finite fields help to make it.
+
+A message is an edge if it is the difference of what two points stand for: a sum over an interval is
+the difference of two partial sums. Every path between its ends is another way to compute it
+(`Network`). By Menger's theorem, the largest number of paths without a common edge is the least
+number of edges that cut the ends apart.
 """
 
 from __future__ import annotations
 
-from itertools import product
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise, product
 from math import isqrt
 from typing import NamedTuple
 
@@ -13,9 +21,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import as_array, check_integer
+from ..errors import NotDecodableError
 
 __all__ = [
+    "Ends",
     "Field",
+    "Network",
+    "Pair",
     "adjacency",
     "cayley",
     "check_edges",
@@ -25,7 +37,9 @@ __all__ = [
     "is_prime",
     "lps",
     "max_degree",
+    "owners",
     "paley",
+    "parallel",
     "prime_power",
     "random",
     "regular",
@@ -33,6 +47,8 @@ __all__ = [
 ]
 
 Edges = NDArray[np.int64]
+Ends = NDArray[np.int64]  # (messages, 2)
+Pair = tuple[int, int]
 
 TRIES = 100  # random graphs until one is connected, and random sets for a Cayley graph
 
@@ -66,15 +82,17 @@ def adjacency(edges: Edges, vertices: int) -> NDArray[np.float64]:
     return found
 
 
-def components(edges: Edges, vertices: int) -> int:
-    """Return the number of components."""
-    label, before = np.arange(vertices), -1
-    while (now := int(label.sum())) != before:
-        before = now
-        np.minimum.at(label, edges[:, 0], label[edges[:, 1]])
-        np.minimum.at(label, edges[:, 1], label[edges[:, 0]])
-        label = label[label]
-    return int(np.unique(label).size)
+def components(edges: Edges, vertices: int) -> NDArray[np.int64]:
+    """Return the component of each vertex, named by its least vertex."""
+    least = np.arange(vertices)
+    while True:
+        one, other = least[edges[:, 0]], least[edges[:, 1]]
+        low, high = np.minimum(one, other), np.maximum(one, other)
+        if (low == high).all():
+            return least
+        np.minimum.at(least, high, low)
+        while ((further := least[least]) != least).any():
+            least = further
 
 
 def edge_connectivity(edges: Edges, vertices: int) -> int:
@@ -113,12 +131,8 @@ def random(vertices: int, count: int, seed: int) -> Edges:
     """Return a random connected simple graph of `count` edges, whose degrees differ by at most one.
 
     Half-edges are paired at random. Half-edges that make a loop or a double edge change partners
-    with random others, until there are none.
-
-    Raises
-    ------
-    ValueError
-        If there is no such graph, or none is found.
+    with random others, until there are none. ValueError if there is no such graph, or none is
+    found.
     """
     most = vertices * (vertices - 1) // 2
     if not vertices - 1 <= count <= most:
@@ -136,7 +150,7 @@ def random(vertices: int, count: int, seed: int) -> Edges:
             edges = np.stack([u, v], axis=1)[kept[u, v]]
         else:
             edges = _paired(rng, vertices, count, high=True)
-        if components(edges, vertices) == 1:
+        if not components(edges, vertices).any():
             return edges
     raise ValueError(
         f"none of {TRIES} random graphs of {vertices} vertices and {count} edges is connected: "
@@ -169,11 +183,7 @@ def cayley(vertices: int, degree: int, seed: int) -> Edges:
 
     Vertex v meets v + t and v - t for each t of a set. The best graph is connected and has the
     smallest second eigenvalue, in absolute value. Eigenvalues are Fourier transforms of the set.
-
-    Raises
-    ------
-    ValueError
-        If there is no such graph.
+    ValueError if there is no such graph.
     """
     half = (vertices - 1) // 2
     if not 2 <= degree <= vertices - 1 or (degree % 2 and vertices % 2):
@@ -209,12 +219,8 @@ def complete(vertices: int) -> Edges:
 def paley(q: int) -> Edges:
     """Return the Paley graph: elements of the field of q, joined if they differ by a square.
 
-    Its degree is (q - 1) / 2; all other eigenvalues are (-1 +- sqrt(q)) / 2.
-
-    Raises
-    ------
-    ValueError
-        Unless q is a power of a prime and 1 modulo 4.
+    Its degree is (q - 1) / 2; all other eigenvalues are (-1 +- sqrt(q)) / 2. ValueError unless q is
+    a power of a prime and 1 modulo 4.
     """
     if q % 4 != 1 or prime_power(q) is None:
         near = [i for i in range(5, 2 * q + 9) if i % 4 == 1 and prime_power(i)]
@@ -237,15 +243,8 @@ def lps(p: int, q: int) -> Edges:
     parts. Its degree is p + 1. All eigenvalues but +-(p + 1) are at most 2 sqrt(p), the least bound
     that large graphs can have. It has q (q^2 - 1) / 2 vertices, or, if bipartite, twice as many.
 
-    Parameters
-    ----------
-    p, q : int
-        Distinct primes, 1 modulo 4. The graph is simple because q > 2 sqrt(p).
-
-    Raises
-    ------
-    ValueError
-        If p and q do not fulfil this.
+    ValueError unless p and q are distinct primes, 1 modulo 4, and q > 2 sqrt(p), which makes the
+    graph simple.
     """
     for name, prime in ("p", p), ("q", q):
         if check_integer(name, prime) % 4 != 1 or not is_prime(prime):
@@ -306,10 +305,7 @@ KINDS = ("random", "cayley", "paley", "lps", "complete")
 def regular(kind: str, vertices: int, degree: int, seed: int) -> Edges:
     """Return the graph of this kind in which all vertices have this degree.
 
-    Raises
-    ------
-    ValueError
-        If there is none; the message says which exist.
+    ValueError if there is none; the message says which exist.
     """
     if kind not in KINDS:
         raise ValueError(f"graph must be one of {', '.join(KINDS)} or edges, not {kind!r}")
@@ -326,19 +322,15 @@ def regular(kind: str, vertices: int, degree: int, seed: int) -> Edges:
         return random(vertices, vertices * degree // 2, seed)
     if kind == "cayley":
         return cayley(vertices, degree, seed)
-    if kind == "complete":
-        _require(degree, vertices - 1, f"the complete graph of {vertices} vertices")
-        return complete(vertices)
-    if kind == "paley":
-        edges = paley(vertices)
-        _require(degree, (vertices - 1) // 2, f"the Paley graph of {vertices} vertices")
-        return edges
-    return _lps_of(vertices, degree)
-
-
-def _require(degree: int, right: int, what: str) -> None:
-    if degree != right:
-        raise ValueError(f"{what} has degree {right}, not {degree}")
+    if kind == "lps":
+        return _lps_of(vertices, degree)
+    edges = complete(vertices) if kind == "complete" else paley(vertices)
+    if 2 * len(edges) != vertices * degree:
+        what, right = {"complete": "complete", "paley": "Paley"}[kind], 2 * len(edges) // vertices
+        raise ValueError(
+            f"the {what} graph of {vertices} vertices has degree {right}, not {degree}"
+        )
+    return edges
 
 
 def _lps_of(vertices: int, degree: int) -> Edges:
@@ -372,10 +364,7 @@ def max_degree(count: int) -> int:
 def with_edges(kind: str, count: int, degree: int | None, seed: int) -> Edges:
     """Return the graph of this kind with `count` edges; random ones are as regular as possible.
 
-    Raises
-    ------
-    ValueError
-        If there is none; the message says which exist.
+    ValueError if there is none; the message says which exist.
     """
     if kind in ("complete", "paley") and degree is None:
         # The count is vertices (vertices - 1), over 2 or 4.
@@ -445,11 +434,6 @@ class Field(NamedTuple):
         """Return the squares other than 0."""
         return np.unique(np.diag(self.times)[1:])
 
-    def minus(self) -> NDArray[np.int64]:
-        """Return the negative of each element."""
-        found: NDArray[np.int64] = self.plus.argmin(axis=1)
-        return found
-
 
 def is_prime(number: int) -> bool:
     """Say whether a number is prime."""
@@ -463,3 +447,160 @@ def prime_power(q: int) -> tuple[int, int] | None:
     while p > 1 and p**m < q:
         m += 1
     return (p, m) if p > 1 and p**m == q else None
+
+
+def parallel(ends: Ends, kept: NDArray[np.int64]) -> dict[Pair, NDArray[np.int64]]:
+    """Group the messages `kept` by their ends, the lower end first."""
+    if not kept.size:
+        return {}
+    low, high = np.sort(ends[kept], axis=1).T
+    order = np.lexsort((high, low))
+    new = np.ones(order.size, dtype=np.bool_)
+    new[1:] = (np.diff(low[order]) != 0) | (np.diff(high[order]) != 0)
+    first = np.flatnonzero(new)
+    strands = np.split(kept[order], first[1:])
+    at = order[first]
+    return dict(zip(zip(low[at].tolist(), high[at].tolist(), strict=True), strands, strict=True))
+
+
+class Network:
+    """Points joined by edges: `strands` maps two points, the lower first, to those between them."""
+
+    def __init__(self, strands: Mapping[Pair, Sequence[int] | NDArray[np.int64]]) -> None:
+        self._strands = strands
+        self._near: dict[int, list[int]] = {}
+        self._room: dict[Pair, int] = {}  # each way
+        for (u, v), edges in strands.items():
+            if u != v and len(edges):
+                self._near.setdefault(u, []).append(v)
+                self._near.setdefault(v, []).append(u)
+                self._room[u, v] = self._room[v, u] = len(edges)
+
+    def others(self, pair: Pair) -> int:
+        """Bound the number of edge-disjoint paths between two points, direct edges left out."""
+        direct = self._room.get(pair, 0)
+        return min(sum(self._room[u, v] for v in self._near.get(u, ())) for u in pair) - direct
+
+    def flow(
+        self, source: int, target: int, most: int, *, without: Pair | None = None
+    ) -> tuple[int, dict[Pair, int]]:
+        """Return how many edge-disjoint paths lead from `source` to `target`, up to `most`.
+
+        Edges between the points `without`, the lower first, are left out. Also return for each pair
+        of points how many of the paths pass from one to the other, less those that come back. This
+        is Ford and Fulkerson's algorithm (1956) with shortest paths, as in Edmonds and Karp's
+        (1972). Each path is taken as often as its edges allow.
+        """
+        room = self._room.copy()
+        if without in room:
+            u, v = without
+            room[u, v] = room[v, u] = 0
+        whole = room.copy()
+        found = 0
+        while found < most:
+            came_from = {source: source}
+            ahead = deque([source])
+            while ahead and target not in came_from:
+                here = ahead.popleft()
+                for there in self._near.get(here, ()):
+                    if there not in came_from and room[here, there]:
+                        came_from[there] = here
+                        ahead.append(there)
+            if target not in came_from:
+                break
+            steps, here = [], target
+            while here != source:
+                steps.append((came_from[here], here))
+                here = came_from[here]
+            wide = min(most - found, *(room[step] for step in steps))
+            for u, v in steps:
+                room[u, v] -= wide
+                room[v, u] += wide
+            found += wide
+        return found, {
+            pair: whole[pair] - left for pair, left in room.items() if left != whole[pair]
+        }
+
+    def disjoint_paths(
+        self, source: int, target: int, most: int, *, without: Pair | None = None
+    ) -> list[list[tuple[int, int]]]:
+        """Return up to `most` edge-disjoint paths; of parallel edges, the first are used first.
+
+        Arguments are those of `flow`. A path consists of edges, each with a sign: 1 if it is passed
+        from its lower end to the higher, else -1.
+        """
+        found, along = self.flow(source, target, most, without=without)
+        next_of: dict[int, list[int]] = {}
+        for (u, v), passing in along.items():
+            next_of.setdefault(u, []).extend([v] * passing)
+        taken: dict[Pair, int] = {}
+        paths = []
+        for _ in range(found):
+            points = [source]
+            while points[-1] != target:
+                there = next_of[points[-1]].pop()
+                if there in points:  # a circle, which leads nowhere
+                    del points[points.index(there) + 1 :]
+                else:
+                    points.append(there)
+            path = []
+            for u, v in pairwise(points):
+                pair = (u, v) if u < v else (v, u)
+                number = taken.get(pair, 0)
+                path.append((self._strands[pair][number], 1 if u < v else -1))
+                taken[pair] = number + 1
+            paths.append(path)
+        return paths
+
+
+def owners(holders: Sequence[Sequence[int]], ranks: Iterable[int]) -> list[int]:
+    """Return one holder for each partition, so that the largest number at one rank is least.
+
+    `holders` are the ranks that hold each partition, and `ranks` those that are there;
+    NotDecodableError if none of them holds some partition. It is a bipartite matching by augmenting
+    paths. Each rank has one place at first, and one more whenever partitions are left over. So as
+    many ranks as possible own something. Equal sets of ranks give the same owners, in whatever
+    order they are given.
+    """
+    there = set(ranks)
+    able = [sorted(there.intersection(each)) for each in holders]
+    if lost := [j for j, each in enumerate(able) if not each]:
+        raise NotDecodableError(f"no rank is left that holds partitions {lost}", 1)
+    own: dict[int, set[int]] = {r: set() for r in there}
+    of: list[int] = [-1] * len(able)
+    left, places = list(range(len(able))), 0
+    while left:
+        places += 1
+        left = [j for j in left if not _place_by_path(j, able, own, of, places)]
+    return of
+
+
+def _place_by_path(
+    j: int, able: list[list[int]], own: dict[int, set[int]], of: list[int], places: int
+) -> bool:
+    """Give a partition to a rank with a free place, moving others for it; False if none is free."""
+    first = min(able[j], key=lambda r: len(own[r]))
+    if len(own[first]) < places:
+        own[first].add(j)
+        of[j] = first
+        return True
+    # By rank: the partition that would move there, and the rank it would leave.
+    came_from: dict[int, tuple[int, int]] = {}
+    ahead = deque([(j, -1)])
+    while ahead:
+        part, here = ahead.popleft()
+        for r in sorted(able[part], key=lambda r: len(own[r])):
+            if r in came_from:
+                continue
+            came_from[r] = part, here
+            if len(own[r]) < places:
+                while r >= 0:
+                    part, here = came_from[r]
+                    if here >= 0:
+                        own[here].discard(part)
+                    own[r].add(part)
+                    of[part] = r
+                    r = here
+                return True
+            ahead.extend((other, r) for other in sorted(own[r]))
+    return False

@@ -1,49 +1,78 @@
-"""Parity checks: combinations of messages that must be zero.
+"""Parity checks: combinations of messages that must be zero, and who lies if they are not.
 
 Correct messages are c_F = B_F g, so h c_F = 0 for every h with h B_F = 0. Such h exist once more
 messages came than are needed. `fastgc.coding.verify` compares messages by them.
+
+A set of workers *explains* failed checks if other messages of theirs would make all of them hold.
+At most e workers lie, so the liars are such a set, and a worker in all such sets lies. Two methods
+find it in time polynomial in e and in the number of workers n.
+
+- A majority, where messages are edges of a graph, as copies and sums over intervals are. An honest
+  worker disagrees only with paths that contain a liar. So a worker lies that disagrees with more
+  than e others, or with more than e paths of which no two share a message. By Menger's theorem,
+  t liars are named as soon as e + t + 1 messages would have to lie together to be believed.
+- An error locator, where any so many messages determine all others. In Reed-Solomon codes the
+  checks are moments ``sum_i d_i x_i^l`` of the corruptions d at the workers' roots x. The liars'
+  roots are those of the polynomial whose coefficients annihilate the moments' Hankel matrix (Prony
+  1795; Peterson 1960; for gradient codes Chen, Wang, Charles, Papailiopoulos 2018, "Draco"). For
+  other codes, sets are grown worker by worker. The checks judge every proposed set. With checks for
+  at least e + t messages, no other set of e workers explains what t liars do.
+
+Neither can tell apart sets that explain the checks to within rounding: in floating-point numbers, e
+neighbours on the circle can imitate one worker between them. The smallest set is named; if another
+set is as small, nobody is.
+
+If there are few sets, all are tried one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import combinations, islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .edges import Ends
+from .graphs import Ends, Network, Pair, parallel
 
-__all__ = ["CHECKS", "Numbers", "Parity"]
+__all__ = ["CHECKS", "SAFETY", "Failure", "Numbers", "Parity", "blame"]
 
 Numbers = NDArray[np.int64]
 
 # Checks asked of messages that have more to spare, at least: they notice any 8 corrupt messages.
 CHECKS = 8
 
+# Rounding bounds, in units of typical rounding errors. The projection of an error is distributed
+# normally, or more narrowly: it exceeds such a bound once in 1e23 times.
+SAFETY = 10.0
+
+# Try all sets one by one up to FEW_SETS first of all, because nothing else is exact; up to
+# SETS_LOOKED_AT, about a second, if nothing else is known of the code.
+FEW_SETS, SETS_LOOKED_AT, SETS_AT_A_TIME = 2_000, 10_000, 1_000
+
+# Sets that are kept at each size while sets are grown.
+SETS_KEPT = 200
+
+# Workers to each side that are tried in place of the one nearest to a polynomial's root.
+NEIGHBOURS = 6
+
+# Checks are moments if they differ from exact ones by no more than this.
+MOMENTS = 1e-9
+
 
 class Parity(NamedTuple):
-    """Checks ``sum_i h_i c_i = 0`` of some messages, by the coefficients h_i that are not 0.
+    """Checks ``sum_i h_i c_i = 0`` of some messages, by the coefficients h_i that are not 0."""
 
-    Attributes
-    ----------
-    first : (m,) int64 array
-        Index in `position` and `coefficient` of each check's first entry.
-    position : (entries,) int64 array
-        Position of the entry's message among those that came.
-    coefficient : (entries,) float64 or complex128 array
-    error : (m,) float64 array
-        Norm of ``h B_F``, which is not quite zero because h is rounded.
-    ends : (f, 2) int64 array or None
-        The two points, where each message is the difference between what they stand for: where it
-        begins and ends. -1 for other messages. The checks of messages with points are circles, and
-        all of their circles are here.
-    """
-
-    first: Numbers
-    position: Numbers
-    coefficient: NDArray[Any]
-    error: NDArray[np.float64]
+    first: Numbers  # index of each check's first entry in the next two
+    position: Numbers  # position of each entry's message among those that came
+    coefficient: NDArray[Any]  # float64 or complex128
+    error: NDArray[np.float64]  # for each check the norm of h B_F, not quite 0 because h is rounded
+    # (f, 2): the two points, where each message is the difference between what they stand for:
+    # where it begins and ends. -1 for other messages. The checks of messages with points are
+    # circles, and all of their circles are here.
     ends: Ends | None = None
 
     @classmethod
@@ -117,3 +146,426 @@ class Parity(NamedTuple):
         if not self.first.size:
             return entries[:0]
         return np.add.reduceat(entries, self.first)
+
+
+# For each pair of ends, its copies in ascending order: how many others disagree, and the message.
+Votes = dict[Pair, list[tuple[int, int]]]
+
+
+class Failure(NamedTuple):
+    """A set of m checks of f messages, some of which failed."""
+
+    parity: Parity
+    senders: Numbers  # the worker of each message
+    values: NDArray[Any]  # the projections of the messages
+    squares: NDArray[np.float64]  # of the typical rounding errors of `values`
+    sums: NDArray[Any]  # results of the checks, which should be 0
+    bound: NDArray[np.float64]  # rounding bounds of `sums`
+    failed: NDArray[np.bool_]
+    # Messages to spare in the block of each message, if any others than these determine all of the
+    # block; 0: unknown.
+    spare: Numbers
+
+
+class Blame(NamedTuple):
+    """What failed checks prove."""
+
+    corrupt: list[int]  # workers that must be corrupt
+    # For each group of checks that proves nobody corrupt: the workers of all sets that explain it;
+    # empty, if more workers must lie than may; None, if that is unknown.
+    suspects: list[tuple[int, ...] | None]
+    # Least number of further messages with which each of these groups can prove somebody corrupt,
+    # unless others are named before.
+    more: int
+
+
+class _Verdict(NamedTuple):
+    """The `Blame` of one group of checks: who is corrupt, and who may be if nobody is named."""
+
+    surely: set[int]
+    perhaps: set[int] | None
+    more: int = 1
+
+
+def blame(failure: Failure, most: int) -> Blame:
+    """Return who must be corrupt, and for checks that do not tell, who may be.
+
+    Checks that share workers, directly or through others, form a group. In each group at most
+    `most` workers lie.
+    """
+    found = Blame([], [], 1)
+    for checks in _together(failure.parity, failure.senders, failure.failed):
+        surely, perhaps, more = _blame_by(failure, checks, most)
+        if surely:
+            found.corrupt.extend(sorted(surely))
+        else:
+            found.suspects.append(None if perhaps is None else tuple(sorted(perhaps)))
+            found = found._replace(more=max(found.more, more))
+    return found
+
+
+def _together(
+    parity: Parity, senders: Numbers, failed: NDArray[np.bool_]
+) -> Iterator[NDArray[np.bool_]]:
+    """Yield the groups of checks that share workers, directly or not, and of which one failed."""
+    row, worker = parity.row, senders[parity.position]
+    left = failed.copy()
+    while left.any():
+        checks = np.zeros_like(left)
+        grown = np.arange(left.size) == np.argmax(left)
+        holds = np.zeros(int(worker.max()) + 1, dtype=np.bool_)
+        while (grown != checks).any():
+            checks = grown
+            holds[worker[checks[row]]] = True
+            grown = np.zeros_like(left)
+            grown[row[holds[worker]]] = True
+        left &= ~checks
+        yield checks
+
+
+def _blame_by(failure: Failure, checks: NDArray[np.bool_], most: int) -> _Verdict:
+    """Return who is corrupt, and who may be, by the checks of one group."""
+    parity = failure.parity
+    used = np.unique(parity.position[checks[parity.row]])
+    workers = np.unique(failure.senders[used])
+    sets = sum(math.comb(workers.size, size) for size in range(1, most + 1))
+    more = 1
+    if parity.ends is not None and (parity.ends[used] >= 0).all():
+        named, more = _outvoted(failure, used, most)
+        if named:
+            return _Verdict(named if len(named) <= most else set(), set())
+        pairs = np.sort(parity.ends[used], axis=1)
+        copies = workers.size == used.size and bool((pairs == pairs[0]).all())
+        if copies or sets > FEW_SETS:  # with copies, the majority names whom all sets would name
+            return _Verdict(set(), set(workers.tolist()), more)
+    problem = _Problem(failure, checks)
+    if most > 1 and sets > FEW_SETS and problem.determined:
+        return problem.located(most)
+    if most > 1 and sets > SETS_LOOKED_AT:
+        return _Verdict(set(), None)
+    found = problem.explaining(most)
+    surely = set(found[0]).intersection(*found[1:]) if found else set[int]()
+    return _Verdict(surely, set().union(*found))
+
+
+# -------------------------------------------------------------------------- edges of a graph
+
+
+def _outvoted(failure: Failure, used: Numbers, most: int) -> tuple[set[int], int]:
+    """Return workers whose messages disagree with more than `most` copies, or disjoint paths.
+
+    Also return the least number of further messages with which one could: each that comes adds one
+    disagreement at most.
+    """
+    ends = failure.parity.ends
+    assert ends is not None
+    sender = failure.senders
+    values = failure.values.copy()  # each is turned to lead from the lower end to the higher
+    values[used[ends[used, 0] > ends[used, 1]]] *= -1
+    votes: Votes = {}
+    for pair, copies in parallel(ends, used).items():
+        value, square = values[copies], failure.squares[copies]
+        apart = np.abs(value[:, None] - value) > SAFETY * np.sqrt(square[:, None] + square)
+        against = apart.sum(axis=1).tolist()
+        votes[pair] = sorted(zip(against, copies.tolist(), strict=True))
+    against_most = max(copies[-1][0] for copies in votes.values())
+    named = {at for copies in votes.values() for against, at in copies if against > most}
+    if not named and np.unique(sender[used]).size == used.size:
+        named, against_most = _outvoted_by_paths(values, failure, votes, most)
+    return set(sender[list(named)].tolist()), most + 1 - against_most
+
+
+def _outvoted_by_paths(
+    values: NDArray[Any], failure: Failure, votes: Votes, most: int
+) -> tuple[set[int], int]:
+    """Return messages that disagree with more than `most` disjoint paths between their ends.
+
+    Copies count as paths. Messages that at least half of their copies contradict are tried first,
+    and the others if none of these is named. Also return the largest number of disagreements with
+    one message.
+    """
+    network = Network({pair: [at for _, at in copies] for pair, copies in votes.items()})
+    value, square = values.tolist(), failure.squares.tolist()
+    named: set[int] = set()
+    against_most = 0
+    for doubted in (True, False):
+        for pair, copies in votes.items():
+            size = len(copies)
+            asked = [
+                (against, at)
+                for against, at in copies
+                if (2 * against >= size) == doubted and size - against <= most + 1
+            ]
+            if not asked:
+                continue
+            possible = asked[-1][0] + network.others(pair)
+            if possible <= most:
+                against_most = max(against_most, possible)
+                continue
+            paths = network.disjoint_paths(*pair, 2 * most + 2, without=pair)
+            told = [
+                (sum(sign * value[edge] for edge, sign in path), sum(square[e] for e, _ in path))
+                for path in paths
+            ]
+            for against, at in asked:
+                for total, rounding in told:
+                    within = SAFETY * math.sqrt(rounding + square[at])
+                    against += abs(value[at] - total) > within
+                against_most = max(against_most, against)
+                if against > most:
+                    named.add(at)
+        if named:
+            break
+    return named, against_most
+
+
+# ------------------------------------------------------------------------ any other checks
+
+
+class _Problem:
+    """Checks of one group, of some `workers`, as a matrix in units of their rounding bounds."""
+
+    def __init__(self, failure: Failure, checks: NDArray[np.bool_]) -> None:
+        parity = failure.parity
+        row = parity.row
+        entries = np.flatnonzero(checks[row])
+        used, column = np.unique(parity.position[entries], return_inverse=True)
+        place = np.cumsum(checks) - 1
+        H = np.zeros((int(checks.sum()), used.size), dtype=parity.coefficient.dtype)
+        H[place[row[entries]], column] = parity.coefficient[entries]
+        self._nodes = _nodes(H)
+        self._moments = failure.sums[checks]
+        self._wrong = self._moments / failure.bound[checks]
+        self._most_rounded = float(failure.bound[checks].max())
+        H /= failure.bound[checks][:, None]
+        lengths = np.abs(H).max(axis=0)  # a liar's change may have any size
+        self._H = H / np.where(lengths > 0, lengths, 1)
+        senders = failure.senders[used]
+        workers, first = np.unique(senders, return_index=True)
+        self.workers: list[int] = workers.tolist()
+        self._single = len(workers) == used.size
+        if self._single:  # columns in the order of workers
+            self._H = self._H[:, first]
+            self._nodes = None if self._nodes is None else self._nodes[first]
+            senders = senders[first]
+        self._senders = senders
+        spare = failure.spare[used]
+        self._whole = self._single and bool((spare == len(H)).all())
+
+    @cached_property
+    def _columns(self) -> list[Numbers]:
+        """The columns of each worker."""
+        order = np.argsort(self._senders, kind="stable")
+        return np.split(order, np.flatnonzero(np.diff(self._senders[order])) + 1)
+
+    @property
+    def determined(self) -> bool:
+        """Whether any so many messages as there are checks can be told from the others."""
+        return self._whole or self._nodes is not None
+
+    def _explains(self, columns: list[int]) -> bool:
+        mine = self._H[:, columns]
+        change = np.linalg.lstsq(mine, self._wrong)[0]
+        return bool(np.linalg.norm(self._wrong - mine @ change) <= math.sqrt(self._wrong.size))
+
+    def _left_by_each(self) -> NDArray[np.float64]:
+        """What each column leaves of the checks if it alone explains what it can."""
+        H, wrong = self._H, self._wrong
+        squares = (np.abs(H) ** 2).sum(axis=0)
+        change = (H.conj().T @ wrong) / np.where(squares > 0, squares, 1)
+        left: NDArray[np.float64] = np.linalg.norm(wrong[:, None] - H * change, axis=0)
+        return left
+
+    # All sets, one by one
+
+    def explaining(self, most: int) -> list[tuple[int, ...]]:
+        """Return all minimal sets of at most `most` workers that explain the checks."""
+        found: list[tuple[int, ...]] = []
+        enough = math.sqrt(self._wrong.size)
+        for size in range(1, min(most, len(self.workers)) + 1):
+            if size == 1 and self._single:
+                found = [(at,) for at in np.flatnonzero(self._left_by_each() <= enough).tolist()]
+                continue
+            sets = combinations(range(len(self.workers)), size)
+            while some := list(islice(sets, SETS_AT_A_TIME)):
+                new = [each for each in some if not any(set(one) <= set(each) for one in found)]
+                for group, left in self._left_by(new):
+                    found += [
+                        each for each, rest in zip(group, left, strict=True) if rest <= enough
+                    ]
+        return [tuple(self.workers[i] for i in each) for each in found]
+
+    def _left_by(
+        self, sets: list[tuple[int, ...]]
+    ) -> Iterator[tuple[list[tuple[int, ...]], NDArray[np.float64]]]:
+        """Yield sets with equally many messages together, and what each leaves of the checks."""
+        columns = [np.concatenate([self._columns[i] for i in each]) for each in sets]
+        sizes = np.array([each.size for each in columns])
+        for size in np.unique(sizes).tolist():
+            which = np.flatnonzero(sizes == size).tolist()
+            mine = self._H[:, np.stack([columns[at] for at in which])].swapaxes(0, 1)
+            left, values, _ = np.linalg.svd(mine, full_matrices=False)
+            least = max(mine.shape[1:]) * np.finfo(np.float64).eps
+            left = np.where((values > least * values[:, :1])[:, None, :], left, 0)
+            change = left.conj().swapaxes(1, 2) @ self._wrong
+            rest = self._wrong - (left @ change[:, :, None])[:, :, 0]
+            yield [sets[at] for at in which], np.linalg.norm(rest, axis=1)
+
+    # An error locator
+
+    def located(self, most: int) -> _Verdict:
+        """Return who is corrupt, and who may be, where messages are `determined` by the others."""
+        checks = len(self._H)
+        # If a larger set were found, another set of at most `most` could explain the checks, too.
+        found = self._located(min(most, checks - most)) if checks > most else None
+        if found is None:
+            everyone = None if checks >= 2 * most else set(self.workers)
+            return _Verdict(set(), everyone, max(1, most + self._least - checks))
+        named = {self.workers[at] for at in found}
+        rivals = {self.workers[at] for at in self._rivals(found)}
+        return _Verdict(set(), named | rivals) if rivals else _Verdict(named, set())
+
+    @cached_property
+    def _least(self) -> int:
+        """Least number of liars.
+
+        The moments of t corruptions form a Hankel matrix of rank t at most. Rounding changes a
+        singular value by no more than the norm of the rounding errors.
+        """
+        if self._nodes is None:
+            return 1
+        size = (len(self._moments) + 1) // 2
+        hankel = np.lib.stride_tricks.sliding_window_view(self._moments, size)
+        values = np.linalg.svd(hankel, compute_uv=False)
+        rounding = math.sqrt(size * self._wrong.size) * self._most_rounded
+        return max(1, int((values > rounding).sum()))
+
+    def _rivals(self, found: list[int]) -> list[int]:
+        """Return columns that explain the checks in place of one of those found.
+
+        p_i is the part of the found column i that the other found columns cannot give. P_j is the
+        part of any column j that all found columns cannot give. If column j replaces i, whose
+        share is x_i, it leaves ``|x_i| |p_i| |P_j|`` over the length of
+        ``P_j + <p_i, h_j> p_i / |p_i|^2``.
+        """
+        H, mine = self._H, self._H[:, found]
+        inverse = np.linalg.pinv(mine, rcond=1e-15)
+        part = np.abs(inverse @ self._wrong)
+        lengths = 1 / np.linalg.norm(inverse, axis=1)  # |p_i|
+        along = np.abs(inverse @ H) * lengths[:, None]
+        Q, _ = np.linalg.qr(mine)
+        apart = np.linalg.norm(H - Q @ (Q.conj().T @ H), axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            left = (part * lengths)[:, None] * (apart / np.hypot(apart, along))
+        rivals = (left <= math.sqrt(self._wrong.size)).any(axis=0)
+        rivals[found] = False
+        return np.flatnonzero(rivals).tolist()
+
+    def _located(self, most: int) -> list[int] | None:
+        """Return the columns of the smallest set that is found to explain the checks, or None."""
+        left = self._left_by_each()
+        if left.min() <= math.sqrt(self._wrong.size):
+            return [int(left.argmin())]
+        if self._nodes is None:
+            return self._grown(most)
+        for size in range(max(2, self._least), most + 1):
+            if (found := self._by_moments(size)) is not None:
+                return found
+        return None
+
+    def _by_moments(self, size: int) -> list[int] | None:
+        """Return `size` columns, nearest to the roots of the polynomial that annihilates moments.
+
+        Return None if no polynomial does. Rounding changes singular values of the Hankel matrix by
+        at most the norm of the rounding errors of its entries.
+        """
+        nodes = self._nodes
+        assert nodes is not None
+        hankel = np.lib.stride_tricks.sliding_window_view(self._moments, size + 1)
+        values = np.linalg.svd(hankel, compute_uv=False)
+        rounding = math.sqrt((size + 1) * self._wrong.size) * self._most_rounded
+        if values.size == size + 1 and values[-1] > rounding:
+            return None
+        found: list[int] = []
+        moments, free = self._moments, np.ones(nodes.size, dtype=np.bool_)
+        for left in range(size, 0, -1):
+            hankel = np.lib.stride_tricks.sliding_window_view(moments, left + 1)
+            roots = np.roots(np.linalg.svd(hankel)[2][-1].conj()[::-1])
+            if not roots.size:
+                return None
+            # The root nearest to a node most likely belongs to the largest corruption. Taking the
+            # node for it, which is exact, makes the other roots more precise.
+            far = np.abs(nodes - roots[:, None]) + np.where(free, 0, np.inf)
+            at = int(far.min(axis=0).argmin())
+            found.append(at)
+            free[at] = False
+            moments = moments[1:] - nodes[at] * moments[:-1]
+        return self._improved(found)
+
+    def _improved(self, found: list[int]) -> list[int] | None:
+        """Replace columns by neighbours on the circle while more is explained, until all is."""
+        if self._explains(found):
+            return found
+        assert self._nodes is not None
+        order = np.argsort(np.angle(self._nodes))
+        place = np.empty_like(order)
+        place[order] = np.arange(order.size)
+        least = math.inf
+        while True:
+            before = least
+            for turn in range(len(found)):
+                others = found[:turn] + found[turn + 1 :]
+                around = np.arange(-NEIGHBOURS, NEIGHBOURS + 1)
+                near = order[np.unique((place[found[turn]] + around) % order.size)]
+                near = near[~np.isin(near, others)]
+                Q, _ = np.linalg.qr(self._H[:, others])
+                mine = self._H[:, near]
+                mine = mine - Q @ (Q.conj().T @ mine)
+                wrong = self._wrong - Q @ (Q.conj().T @ self._wrong)
+                lengths = np.linalg.norm(mine, axis=0)
+                mine /= np.where(lengths > 0, lengths, 1)
+                left = np.linalg.norm(wrong[:, None] - mine * (mine.conj().T @ wrong), axis=0)
+                if left.min() < least:
+                    least = float(left.min())
+                    found = [*found[:turn], int(near[left.argmin()]), *found[turn + 1 :]]
+                    if least <= math.sqrt(self._wrong.size) and self._explains(found):
+                        return found
+            if least > 0.99 * before:
+                return None
+
+    def _grown(self, most: int) -> list[int] | None:
+        """Grow the best sets column by column, and return the first that explains the checks."""
+        H, wrong = self._H, self._wrong
+        squares = (np.abs(H) ** 2).sum(axis=0)
+        best = [()]
+        for size in range(1, most + 1):
+            sets = np.array(best, dtype=np.int64).reshape(len(best), size - 1)
+            Q, _ = np.linalg.qr(H[:, sets].swapaxes(0, 1))
+            rest = wrong - (Q @ (Q.conj().swapaxes(1, 2) @ wrong)[:, :, None])[:, :, 0]
+            apart = squares - (np.abs(Q.conj().swapaxes(1, 2) @ H) ** 2).sum(axis=1)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                gain = np.where(apart > 1e-12 * squares, np.abs(rest.conj() @ H) ** 2 / apart, 0)
+            np.put_along_axis(gain, sets, 0, axis=1)
+            left = (np.abs(rest) ** 2).sum(axis=1)[:, None] - gain
+            likely = np.argsort(left, axis=None)[: 2 * size * SETS_KEPT]
+            which, column = np.divmod(likely, len(squares))
+            new = dict.fromkeys(
+                tuple(sorted((*best[s], j)))
+                for s, j in zip(which.tolist(), column.tolist(), strict=True)
+            )
+            best = list(new)[:SETS_KEPT]
+            for each in best[:8]:
+                if self._explains(list(each)):
+                    return list(each)
+        return None
+
+
+def _nodes(H: NDArray[Any]) -> NDArray[Any] | None:
+    """Return x of each column, if every column is ``c (1, x, x^2, ...)`` for some c; else None."""
+    if len(H) < 2 or H.dtype.kind != "c" or not H.all():
+        return None
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        nodes = H[1] / H[0]
+        off = np.abs(H[2:] - H[1:-1] * nodes) / np.abs(H[0])
+        good = np.abs(np.abs(nodes) - 1).max() <= MOMENTS and (off <= MOMENTS).all()
+    return nodes if good else None

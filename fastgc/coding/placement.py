@@ -12,6 +12,7 @@ import heapq
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,11 +24,8 @@ from ..errors import warn_caller
 from ..kernels.jitted import PlacedRule, VectorRule
 from ..kernels.rows import DOUBLE
 from .cache import SurvivorMask, VectorFunction
-from .format import Format, Layout
-from .parity import CHECKS, Parity
 from .rules import Blocks, Cells, Follower, Rule, Tiling, Waiting, renumbered
-from .scheme import Residuals, Row, Scheme
-from .solve import Equations
+from .scheme import Row, Scheme
 
 __all__ = [
     "Domains",
@@ -58,10 +56,8 @@ LOOKED_AT, STRIDES, IMPROVED = 2000, 64, 4
 def labels_of(domains: Domains, n: int | None = None) -> list[Hashable]:
     """Return the label of each worker's domain.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If `domains` are not those of n workers (default: any number), each in one domain.
+    TypeError or ValueError if `domains` are not those of n workers (default: any number), each in
+    one domain.
     """
     if isinstance(domains, Mapping):
         return _labels_of_mapping(domains, n)
@@ -129,21 +125,11 @@ def check_order(order: ArrayLike, n: int) -> Workers:
 
 
 class Placement(NamedTuple):
-    """An order of a code's workers.
+    """An order of a code's workers."""
 
-    Attributes
-    ----------
-    order : (n,) int64 array
-        The worker whose work each rank does.
-    survived : tuple of labels
-        Labels of the domains any one of which may be lost.
-    why : str
-        Why other domains may not be lost, as far as it is known; empty if any domain may.
-    """
-
-    order: Workers
-    survived: tuple[Hashable, ...]
-    why: str
+    order: Workers  # the worker whose work each rank does
+    survived: tuple[Hashable, ...]  # labels of the domains any one of which may be lost
+    why: str  # why others may not be, as far as it is known; empty if any may
 
 
 def placement(scheme: Scheme, labels: Sequence[Hashable]) -> Placement:
@@ -154,13 +140,13 @@ def placement(scheme: Scheme, labels: Sequence[Hashable]) -> Placement:
     for an order of more workers.
     """
     members = members_of(labels)
-    sets = _found(scheme, _Loss(scheme), list(members.values()))
+    sets, why = _found(scheme, _Loss(scheme), list(members.values()))
     order = np.empty(scheme.n, dtype=np.int64)
-    for ranks, workers in zip(members.values(), sets.sets, strict=True):
+    for ranks, workers in zip(members.values(), sets, strict=True):
         order[ranks] = sorted(workers)
     order.flags.writeable = False
     found = survived(scheme, members, order)
-    return Placement(order, found, "" if len(found) == len(members) else sets.why)
+    return Placement(order, found, "" if len(found) == len(members) else why)
 
 
 def survived(
@@ -215,22 +201,9 @@ def warn_of_machines(
 
     Another order of the workers is to help. So the warning leaves out a machine with all workers, a
     machine with one worker, and a machine none of whose workers can be spared alone.
-
-    Parameters
-    ----------
-    code : Code
-    n : int
-        Number of workers.
-    machines : mapping
-        The workers on each machine, by the machine's name.
-    enough : callable
-        ``enough(workers)`` says whether these workers can go on without the others.
-    what : str
-        The word for workers.
-    outage : str
-        The words for what happens to a machine, and to the others.
-    remedy : str
-        The end of the sentence: how to deal out the workers.
+    ``enough(workers)`` says whether these workers of the code can go on without the others. In the
+    sentence, `what` is the word for workers, `outage` what happens to a machine and to the others,
+    and `remedy` how to deal out the workers.
     """
 
     def spared(gone: Iterable[int]) -> bool:
@@ -248,13 +221,6 @@ def warn_of_machines(
             f"its workers out to the machines{remedy}",
             UserWarning,
         )
-
-
-class _Sets(NamedTuple):
-    """The workers of each domain, and why some domain may not be lost (empty if any may)."""
-
-    sets: Sequence[Sequence[int]]
-    why: str
 
 
 class _Loss:
@@ -282,11 +248,13 @@ class _Loss:
         return self._known[key]
 
 
-def _found(scheme: Scheme, loss: _Loss, domains: Sequence[Sequence[int]]) -> _Sets:
-    """Return the workers that take the ranks of each domain."""
+def _found(
+    scheme: Scheme, loss: _Loss, domains: Sequence[Sequence[int]]
+) -> tuple[Sequence[Sequence[int]], str]:
+    """Return who takes the ranks of each domain, and why some may not be lost, if so."""
     sizes = [len(ranks) for ranks in domains]
     if not any(loss(ranks) for ranks in domains):
-        return _Sets(domains, "")
+        return domains, ""
     why = ""
     if len(sizes) == 1:
         why = "all workers are in one domain"
@@ -294,7 +262,7 @@ def _found(scheme: Scheme, loss: _Loss, domains: Sequence[Sequence[int]]) -> _Se
         for theory in _by_copies, _by_paths:
             sets, why = theory(loss.rule, sizes)
             if sets:
-                return _Sets(sets, "")
+                return sets, ""
             if why:
                 break
     why = why or _never(loss, scheme.n) or _too_large(scheme, max(sizes))
@@ -304,7 +272,7 @@ def _found(scheme: Scheme, loss: _Loss, domains: Sequence[Sequence[int]]) -> _Se
     else:
         sets, tried = _by_search(loss, domains, lost=bool(why))
         why = why or f"none was found among {tried}"
-    return _Sets(sets, why)
+    return sets, why
 
 
 # ------------------------------------------------------------------------------------- by theory
@@ -315,14 +283,8 @@ def _by_copies(rule: Rule, sizes: Sequence[int]) -> tuple[list[list[int]], str]:
 
     The workers of each block go to the domains with the most room left. No domain gets more of a
     block than the block may miss. This leaves rooms as even as possible, which is best for the next
-    blocks. So it finds an order if there is one.
-
-    Returns
-    -------
-    sets : list of lists of int
-        The workers of each domain; empty if there is no such order, or the rule is another.
-    why : str
-        Why there is no such order; empty if the rule is another.
+    blocks. So it finds an order if there is one. Return the workers of each domain, or none and why
+    there is no such order; no reason if the rule is another.
     """
     blocks = _blocks_of(rule)
     if blocks is None:
@@ -369,21 +331,16 @@ def _blocks_of(rule: Rule) -> tuple[Workers, Workers] | None:
     if isinstance(rule, Cells) and int(rule.weight.sum()) == rule.need:
         rule = Blocks(rule.cell, np.ones_like(rule.weight))
     if isinstance(rule, Tiling):
-        ends, strand = _strands(rule)
+        # The different intervals, ascending, and for each worker which of them it has.
+        both = np.stack([rule.start, rule.stop], axis=1)
+        ends, strand = np.unique(both, axis=0, return_inverse=True)
         chain = np.array_equal(ends[:-1, 1], ends[1:, 0]) and not ends[0, 0]
         if not chain or ends[-1, 1] != rule.k:
             return None
-        rule = Blocks(strand, np.ones(len(ends), dtype=np.int64))
+        rule = Blocks(strand.reshape(-1), np.ones(len(ends), dtype=np.int64))
     if not isinstance(rule, Blocks):
         return None
     return rule.block, np.bincount(rule.block, minlength=rule.need.size) - rule.need
-
-
-def _strands(rule: Tiling) -> tuple[NDArray[np.int64], Workers]:
-    """Return the different intervals, ascending, and for each worker which of them it has."""
-    ends = np.stack([rule.start, rule.stop], axis=1)
-    different, strand = np.unique(ends, axis=0, return_inverse=True)
-    return different, strand.reshape(-1)
 
 
 def _by_paths(rule: Rule, sizes: Sequence[int]) -> tuple[list[list[int]], str]:
@@ -528,12 +485,8 @@ def _cost(missing: Iterable[int]) -> tuple[int, int]:
 class PlacedScheme(Scheme):
     """A scheme with its workers renumbered: worker i does what worker ``order[i]`` did.
 
-    Every hook calls the inner scheme's, with the inner scheme's numbers.
-
-    Parameters
-    ----------
-    scheme : Scheme
-    order : (n,) int64 array
+    Every hook is the inner scheme's, with the inner scheme's numbers. The tables below the class
+    say how, for hooks that need nothing else.
     """
 
     def __init__(self, scheme: Scheme, order: Workers) -> None:
@@ -549,97 +502,31 @@ class PlacedScheme(Scheme):
             [np.arange(first[worker], first[worker + 1]) for worker in self.order.tolist()]
         )
 
-    # who sends what
+    def _worker(self, worker: int) -> int:
+        """The inner scheme's number of a worker."""
+        return int(self.order[check_index("worker", worker, self.n)])
 
     def row(self, worker: int) -> Row:
-        return self.inner._whole_row(int(self.order[check_index("worker", worker, self.n)]))
+        return self.inner._whole_row(self._worker(worker))
 
     def pair_row(self, worker: int) -> NDArray[np.complex128]:
-        return self.inner.pair_row(int(self.order[check_index("worker", worker, self.n)]))
-
-    @cached_property
-    def load(self) -> int:
-        return self.inner.load
-
-    @property
-    def loads(self) -> NDArray[np.int64]:
-        return self.inner.loads[self.order]
+        return self.inner.pair_row(self._worker(worker))
 
     @cached_property
     def message_counts(self) -> list[int]:
         return [self.inner.message_counts[worker] for worker in self.order.tolist()]
 
     @property
+    def loads(self) -> NDArray[np.int64]:
+        return self.inner.loads[self.order]
+
+    @property
     def sends_together(self) -> NDArray[np.bool_]:
         return self.inner.sends_together[self.order]
 
     @cached_property
-    def is_complex(self) -> bool:
-        return self.inner.is_complex
-
-    @property
-    def shard_count(self) -> int:
-        return self.inner.shard_count
-
-    def encode_data(
-        self, X: NDArray[Any], y: NDArray[Any]
-    ) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-        return self.inner.encode_data(X, y)
-
-    def cancelling(self, shard: Any) -> Callable[[NDArray[Any]], float] | None:
-        return self.inner.cancelling(shard)
-
-    # what suffices
-
-    @cached_property
-    def stragglers(self) -> int | None:
-        return self.inner.stragglers
-
-    @property
-    def threshold(self) -> int | None:
-        return self.inner.threshold
-
-    @property
-    def awaited(self) -> int | None:
-        return self.inner.awaited
-
-    @cached_property
     def rule(self) -> Rule:
         return renumbered(self.inner.rule, self._number)
-
-    @property
-    def approximate(self) -> bool:
-        return self.inner.approximate
-
-    @property
-    def gated(self) -> bool:
-        return self.inner.gated
-
-    @property
-    def waits(self) -> bool:
-        return self.inner.waits
-
-    def doubt(self, survivors: Workers, vector: NDArray[Any], form: Format) -> float:
-        return self.inner.doubt(self._number[survivors], vector, form)
-
-    def awaits_more(
-        self,
-        survivors: Workers,
-        vector: Callable[[], NDArray[Any]] | None = None,
-        form: Format | None = None,
-    ) -> bool:
-        return self.inner.awaits_more(self._number[survivors], vector, form)
-
-    # vectors
-
-    def vector(self, survivors: Workers) -> NDArray[Any]:
-        return self.inner.vector(self._number[survivors])
-
-    def vector_for(self, survivors: Workers, unit: float) -> NDArray[Any]:
-        return self.inner.vector_for(self._number[survivors], unit)
-
-    def solution(self, survivors: Workers, unit: float = DOUBLE) -> tuple[NDArray[Any], float]:
-        return self.inner.solution(self._number[survivors], unit)
 
     def bind_vector(
         self, survivors: Workers, vector: NDArray[Any], unit: float = DOUBLE
@@ -670,81 +557,58 @@ class PlacedScheme(Scheme):
         inner = self.inner.follower(theirs, vector, unit)
         return None if inner is None else _Follower(inner, self._number, survivors, theirs)
 
-    def log_vector(self, survivors: Workers) -> NDArray[np.complex128]:
-        return self.inner.log_vector(self._number[survivors])
-
-    def equations(self, survivors: Workers) -> Equations:
-        return self.inner.equations(self._number[survivors])
-
     def touched(self, number: int) -> NDArray[np.int64]:
         return self.inner.touched(int(self._number[number]))
-
-    def parity(self, survivors: Workers, most: int = CHECKS) -> Parity:
-        return self.inner.parity(self._number[survivors], most)
-
-    # precision
-
-    def deviation(self, survivors: Workers, vector: NDArray[Any]) -> NDArray[Any]:
-        return self.inner.deviation(self._number[survivors], vector)
-
-    def left_out(self, survivors: Workers, vector: NDArray[Any]) -> float:
-        return self.inner.left_out(self._number[survivors], vector)
-
-    def vector_errors(self, survivors: Workers, vector: NDArray[Any]) -> NDArray[np.float64] | None:
-        return self.inner.vector_errors(self._number[survivors], vector)
 
     @property
     def copies(self) -> Workers | None:
         copies = self.inner.copies
         return None if copies is None else copies[self._number]
 
-    @property
-    def message_roundings(self) -> float:
-        return self.inner.message_roundings
-
-    @property
-    def data_roundings(self) -> float:
-        return self.inner.data_roundings
-
-    @property
-    def wanted(self) -> int:
-        return self.inner.wanted
-
-    def computation_roundings(self, terms: int) -> int:
-        return self.inner.computation_roundings(terms)
-
-    @cached_property
-    def row_norms(self) -> NDArray[np.float64]:
-        return self.inner.row_norms[self._number]
-
-    @cached_property
-    def row_sums(self) -> NDArray[np.float64]:
-        return self.inner.row_sums[self._number]
-
-    @cached_property
-    def log_row_sums(self) -> NDArray[np.float64]:
-        return self.inner.log_row_sums[self._number]
-
-    def typical_error(self) -> float | None:
-        return self.inner.typical_error()
-
-    def known_residuals(self, workers: int) -> Residuals | None:
-        return self.inner.known_residuals(workers)
-
     def rings(self) -> list[Workers]:
         new = np.argsort(self.order)
         return [new[ring] for ring in self.inner.rings()]
 
-    @property
-    def layout(self) -> Layout:
-        return self.inner.layout
 
-
-# Attributes of a scheme that are the same in any order.
+# Attributes of a scheme that are the same in any order: those that are known when it is made, and
+# those, and methods, that are not looked up before they are asked for.
 _THE_SAME = (
     *("n", "k", "pieces", "wait", "codes_data", "packed", "integral", "exact", "unbiased"),
     *("cache", "methods", "on_request"),
 )
+_THE_SAME_LATER = (
+    *("load", "is_complex", "shard_count", "layout", "stragglers", "threshold", "awaited"),
+    *("wanted", "approximate", "gated", "waits", "message_roundings", "data_roundings"),
+    *("encode_data", "cancelling", "computation_roundings", "typical_error", "known_residuals"),
+)
+# Arrays with an entry for each message.
+_OF_MESSAGES = ("row_norms", "row_sums", "log_row_sums")
+# Methods whose first argument is survivors.
+_OF_SURVIVORS = (
+    *("vector", "vector_for", "log_vector", "solution", "equations", "parity", "deviation"),
+    *("left_out", "vector_errors", "doubt", "awaits_more"),
+)
+
+
+def _of_messages(name: str) -> cached_property[NDArray[Any]]:
+    found = cached_property(lambda placed: getattr(placed.inner, name)[placed._number])
+    found.__set_name__(PlacedScheme, name)
+    return found
+
+
+def _of_survivors(name: str) -> Callable[..., Any]:
+    def call(placed: PlacedScheme, survivors: Workers, *args: Any, **named: Any) -> Any:
+        return getattr(placed.inner, name)(placed._number[survivors], *args, **named)
+
+    return call
+
+
+for _name in _THE_SAME_LATER:
+    setattr(PlacedScheme, _name, property(attrgetter(f"inner.{_name}")))
+for _name in _OF_MESSAGES:
+    setattr(PlacedScheme, _name, _of_messages(_name))
+for _name in _OF_SURVIVORS:
+    setattr(PlacedScheme, _name, _of_survivors(_name))
 
 
 class _Follower:

@@ -54,11 +54,9 @@ from ..kernels.jitted import (
     jitted_code,
 )
 from ..kernels.rows import DOUBLE, PACKED
-from .approximation import check_partial, nearest_vector
-from .format import Format, real_of, scaled_vector
+from .format import Format, TensorFormat, real_of, scaled_vector
 from .scheme import FORMATS_KEPT, Coded, Scheme, make_room
-from .tensors import TensorFormat
-from .trust import Approximation, expected_trust
+from .trust import Approximation, check_partial, expected_trust, nearest_vector
 
 __all__ = [
     "BoundDecoder",
@@ -118,14 +116,8 @@ def _dtypes(rows: np.dtype[Any], out: np.dtype[Any], mode: int) -> Dtypes:
 class Plan:
     """How messages of one format are decoded, with everything prepared.
 
-    Parameters
-    ----------
-    scheme : Scheme
-    form : Format
-    vector : array
-        Buffer for decoding vectors, with an entry for each message of a round.
-    check_finite : bool
-        Look for NaN and Inf in gradients.
+    `vector` is a buffer for decoding vectors, with an entry for each message of a round. With
+    `check_finite` gradients are searched for NaN and Inf.
 
     Attributes
     ----------
@@ -237,15 +229,7 @@ class Plan:
     def combine(
         self, vector: NDArray[Any], survivors: NDArray[np.int64], messages: Any, out: Output | None
     ) -> Any:
-        """Combine messages by a vector. Returns `out`, or a new array.
-
-        Raises
-        ------
-        NonFiniteMessageError
-            If a message that is read is not finite; says whose.
-        TypeError, ValueError
-            If something does not fit; nothing has been written then.
-        """
+        """Combine messages by a vector, as `Code.combine` does. Returns `out`, or a new array."""
         form = self.form
         target = None if out is None else form.output(out)
         rows, scales = form.messages(_senders(self.scheme, survivors), messages, vector)
@@ -472,28 +456,8 @@ class BoundDecoder:
     def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
         """Return the gradient from the rows of `survivors`.
 
-        Parameters
-        ----------
-        survivors : (f,) integer array, or (message_count,) bool array
-            As in `Code.decoding_vector`.
-        method : str, default "auto"
-            As in `Code.decoding_vector`.
-
-        Returns
-        -------
-        (p,) array
-            `gradient`.
-
-        Raises
-        ------
-        NotDecodableError
-            If more messages are needed; says how many.
-        NonFiniteMessageError
-            If a message holds NaN or Inf, unless `check_finite` is off; says whose. What
-            `gradient` holds then is undefined.
-        TypeError, ValueError
-            If a survivor is named twice or does not exist. `gradient` is unchanged after any error
-            but NonFiniteMessageError.
+        Arguments and errors are those of `Code.decode`. `gradient` is unchanged after any error but
+        NonFiniteMessageError, after which its contents are undefined.
         """
         at_once = self._at_once  # the steps below do what it refuses, or say what is wrong
         if (
@@ -687,22 +651,18 @@ class EncodingPlan:
     coef : (w,) or (w, pieces) array
     pairs : (w, 2) array or None
         The coefficients for messages of float64x2.
-    form : Format
-    whole : bool
-        Whether the message is one combination of the partial gradients as they are.
     run : Combinations or None
         Computes that combination, wherever the partial gradients lie. None if encoding takes more,
         or if a coefficient is 0: `run` would not read that partial gradient, and NaN in it would be
         lost. Use `encode` then.
     """
 
-    __slots__ = ("coef", "form", "pairs", "run", "shape", "whole")
+    __slots__ = ("coef", "form", "pairs", "run", "shape")
 
     def __init__(self, scheme: Scheme, worker: int, coef: NDArray[Any], form: Format) -> None:
         self.coef, self.form = np.ascontiguousarray(coef), form
         self.pairs = scheme.pair_row(worker) if form.paired else None
         self.shape = (form.message_size,)
-        self.whole = form.adds_up
         self.run: kernels.unchecked.Combinations | None = None
 
     @classmethod
@@ -724,7 +684,7 @@ class EncodingPlan:
         form = _partial_format(scheme, first, message_dtype)
         plan = cls(scheme, worker, coef, form)
         row, message = (form.partial_dtype, first.size), (form.message_dtype, *plan.shape)
-        if plan.whole and coef.all():
+        if form.adds_up and coef.all():
             plan.run = _bind(form, form.encode_mode, plan.coef, row, message)
         known = scheme._made_encodings
         if len(known) >= FORMATS_KEPT:
@@ -849,7 +809,7 @@ class BoundEncoder:
         plan = EncodingPlan.of(scheme, worker, index, rows, message_dtype)
         written = self.message if out is None else view_of("out", out)
         self._run: Callable[[], object] = partial(plan.encode, rows, written)
-        if plan.whole and rows.strides[1] == rows.itemsize and rows.flags.aligned:
+        if plan.form.adds_up and rows.strides[1] == rows.itemsize and rows.flags.aligned:
             mode = plan.form.encode_mode
             reals = plan.form.reals(rows, mode)
             listed = kernels.Rows.of(reals, reals.shape[1], reals.dtype)

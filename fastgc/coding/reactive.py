@@ -18,9 +18,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import kernels
 from .._arrays import check_index, check_real
 from ..errors import NotDecodableError
-from .gathering import Costs, Host
-from .owners import owners
-from .round import Round
+from .graphs import owners
+from .round import NOBODY, Costs, Host, Round
 from .scheme import Coded
 from .trust import Watch
 
@@ -58,22 +57,10 @@ def check_deadline(deadline: Deadline) -> Deadline:
 class Dues:
     """Which shares of a round are missing, and which holders to ask for them. It sees no messages.
 
-    Parameters
-    ----------
-    holders : sequence of n sequences of int
-        For each worker's share, the workers that hold it, the worker itself included.
-    deadline : float or "auto"
-        As in `fastgc.Reactive`.
+    `holders` are, for each worker's share, the workers that hold it, the worker itself included;
+    `deadline` is as in `fastgc.Reactive`. `missing` are the shares that have not come yet, and
+    `asked` is the number of questions in this round.
 
-    Attributes
-    ----------
-    missing : set of int
-        Shares that have not come yet.
-    asked : int
-        Number of questions in this round.
-
-    Notes
-    -----
     A share is asked for once its owner is dead or the deadline has passed. If its owner had not
     sent it when the last round ended, it is asked for at once. A holder can be asked if it is
     alive, its own share has come, and it owes no other. Shares that are asked for at the same time
@@ -325,7 +312,7 @@ class ReactiveRound(Round):
     >>> import numpy as np, fastgc
     >>> code = fastgc.Reactive(3, holders=2)
     >>> rnd = fastgc.codes.ReactiveRound(code, p=1)
-    >>> from fastgc.coding.gathering import Host
+    >>> from fastgc.coding.round import Host
     >>> rnd.begin(Host(clock=lambda: 0.0))
     >>> rnd.straggles(1)  # it has died
     >>> rnd.receive(0, np.array([1.0])), rnd.receive(2, np.array([4.0]))
@@ -351,23 +338,18 @@ class ReactiveRound(Round):
         if not scheme.spare:
             raise TypeError(f"workers of {code!r} hold nothing of what others compute")
         self._dues = Dues([scheme.holders_of(i) for i in range(scheme.n)], scheme.deadline)
-        self._clock: Any = _no_clock
         super().__init__(code, p, dtype, message_dtype, tracker, partial_dtype=partial_dtype)
 
     def reset(self) -> None:
         """Forget all messages, but keep the times that past rounds took."""
-        self._begin(None)
+        self.begin(NOBODY)
         super().reset()
 
     def begin(self, host: Host) -> None:
         """Begin a round, which asks holders if the host can ask."""
-        self._begin(host)
-
-    def _begin(self, host: Host | None) -> None:
-        self._clock = _no_clock if host is None else host.clock
-        self._begun = self._clock()
-        asks, least = (False, 0.0) if host is None else (host.asks, host.least_wait)
-        self._dues.begin(self._begun, asks=asks, least=least if least < math.inf else 0.0)
+        self._clock, self._begun = host.clock, host.clock()
+        least = host.least_wait if host.least_wait < math.inf else 0.0
+        self._dues.begin(self._begun, asks=host.asks, least=least)
         self._told: dict[tuple[int, int], float] = {}  # when each worker was asked for each share
         self._came_from: dict[int, int] = {}  # by share: the other worker that sent it
 
@@ -394,12 +376,7 @@ class ReactiveRound(Round):
         )
 
     def receive(
-        self,
-        worker: int,
-        message: ArrayLike,
-        index: int | None = None,
-        *,
-        energy: float = math.nan,
+        self, worker: int, message: ArrayLike, index: int | None = None, *, energy: float = math.nan
     ) -> bool:
         """Take a worker's message, as in `Round`; drop it if another worker has sent the share."""
         if worker not in self._came_from:
@@ -470,7 +447,3 @@ class ReactiveRound(Round):
             raise NotDecodableError(
                 f"no worker is left that holds the partitions of workers {lost}", len(lost)
             )
-
-
-def _no_clock() -> float:
-    return 0.0

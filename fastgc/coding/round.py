@@ -1,41 +1,270 @@
-"""One iteration at the master: messages in, gradient out.
+"""One iteration at the master: messages go in, what it waits for and the gradient come out.
 
-`Round` takes any messages that come. `Chosen` takes exactly the messages of an earlier run, and so
-decodes the same bits again.
+A transport carries and decides nothing. A master decides which worker gets what and carries
+nothing. A round says what it waits for. A new kind of round is a subclass of `Gathering`, in one
+file; masters and engines need not know it. Two kinds are here: `Round` takes any messages that
+come, and `Chosen` exactly the messages of an earlier run, so that it decodes the same bits again.
+
+*Events.* Whoever runs a round calls `begin`, and then one method for each event, from one thread:
+
+=============  ====================================================================
+`receive`      a worker has sent a message
+`report`       a worker has computed a message, and keeps it (where the round `keeps`)
+`hear`         a worker has answered a question, or cannot
+`straggles`    a worker has died, or was dead when the round began
+`elapse`       the time `due` has come
+=============  ====================================================================
+
+*States.* After each event the round says where it stands:
+
+- `ready`: it needs nothing more, and is over. If it has `linger`, it still takes messages for a
+  while.
+- `questions`: what to ask which workers. Whoever runs the round asks them. A round is not ready
+  while it awaits answers (`awaited`).
+- `due`: when to call `elapse`, if nothing else happens before.
+- Otherwise it waits for messages. If no more can come, it is over, too. Whoever runs it uses what
+  came if the round is `decodable`, and else raises what `require` raises.
+
+*Invariants.*
+
+1. A round that is ready gets nothing more, unless it lingers.
+2. It gets each message once, and none of a worker that it does not want (`wants`).
+3. A worker that was asked owes an answer to the last question only. A worker that has died, or that
+   `elapse` passed over, owes none. An answer that is not owed changes nothing.
+4. `elapse` moves `due` to a later time, or ends the wait for answers. So each round ends, whoever
+   is silent.
+5. `survivors` are among the messages that the round got (`taken`), each once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
 from .._arrays import Output, check_index, check_vector, check_workers
-from ..errors import CorruptMessageError, NotDecodableError
+from .._shown import facts, listed, plural
+from ..errors import CorruptMessageError, NotDecodableError, UnverifiedError
 from ..kernels import Status
-from .approximation import Partial, nearest_vector
-from .display import ShownRound
-from .format import Format, square_norm
-from .gathering import Gathering
+from .display import strip
+from .format import Format, TensorFormat, TensorRows, scale_of, square_norm, square_norm_of
 from .plan import Decoder, Plan, fitting, warn_of_doubt
 from .rules import Blocks, Cells
 from .scheme import Coded
-from .tensors import TensorFormat, TensorRows, scale_of, square_norm_of
-from .trust import Approximation, Trust, Watch, trust_of_sums
+from .trust import Approximation, Partial, Trust, Watch, nearest_vector, trust_of_sums
 from .verify import Finding, Inspector, check_rounded, liars_of
 
-__all__ = ["Chosen", "DeviceRound", "Round"]
+__all__ = ["NOBODY", "Chosen", "Costs", "DeviceRound", "Gathering", "Host", "Round"]
+
+_NO_MESSAGES = np.empty(0, dtype=np.int64)
 
 # Statuses by which `Arrivals` says that it took a message. As ints they compare in half the time.
 _TAKEN = _TOO_FEW, _ENOUGH = int(Status.TOO_FEW), int(Status.OK)
 
 
-class Round(ShownRound, Gathering):
+class Costs(NamedTuple):
+    """What a round cost beside its messages.
+
+    Attributes
+    ----------
+    asks : int
+        Number of questions to workers.
+    numbers : int
+        Real numbers in the answers of suspects.
+    computed : int
+        Partial gradients that the master computed.
+    """
+
+    asks: int = 0
+    numbers: int = 0
+    computed: int = 0
+
+
+class Host(NamedTuple):
+    """What whoever runs a round offers it.
+
+    Attributes
+    ----------
+    clock : callable
+        ``clock()`` returns the seconds by which rounds are timed.
+    compute : callable, optional
+        ``compute(partition)`` lets the master compute a partial gradient of this round. If None,
+        the round does not settle contradictions by itself.
+    asks : bool
+        Whether workers answer questions.
+    answer_timeout : float
+        Seconds that a suspect has to answer.
+    least_wait : float
+        Seconds that an answer may take, at least, before others are asked instead.
+    deadline : float
+        Time on the clock at which the round ends at the latest.
+    """
+
+    clock: Callable[[], float]
+    compute: Callable[[int], NDArray[Any]] | None = None
+    asks: bool = True
+    answer_timeout: float = math.inf
+    least_wait: float = math.inf
+    deadline: float = math.inf
+
+
+# The host of a round that no host has begun: no time passes.
+NOBODY = Host(lambda: 0.0, asks=False)
+
+
+class Gathering:
+    """A round: it takes the messages of workers, and says what it waits for.
+
+    `Cluster.collect` runs it. Your own subclass defines `ready`, `survivors`, `receive` and
+    `require`, and sets `code` and `form`; everything else has a default. Messages are overwritten
+    in the next round: copy what you keep.
+
+    Attributes
+    ----------
+    code : Code
+        The code of the cluster.
+    form : Format
+        The format of the cluster's rounds, with its size and dtypes.
+    linger : float or None
+        A round that is `ready` takes more messages until all have come, or until (1 + linger) times
+        as long has passed as until the first one came. None: it takes no more.
+    verified : bool
+        As `Round.verified`.
+    verifies : bool
+        Whether it compares messages with each other. If workers could change messages afterwards,
+        it gets copies.
+    keeps : bool
+        Whether workers keep their messages and only `report` them until they are asked.
+    replaceable : bool
+        Whether other messages can replace one that is not finite, if messages are verified.
+        Otherwise its error ends the round.
+    due : float
+        Time on the `Host`'s clock at which to call `elapse`; inf: not until something happens.
+    costs : Costs
+        The costs of this round so far.
+    stood_in : tuple of (int, int, float)
+        For each message that a worker computed for its owner: the message, that worker, and when
+        it was asked, in seconds since the round began.
+    """
+
+    code: Coded
+    form: Format
+    linger: float | None = 0.0
+    verified: bool = False
+    verifies: bool = False
+    keeps: bool = False
+    replaceable: bool = True
+    due: float = math.inf
+    costs: Costs = Costs()
+    stood_in: tuple[tuple[int, int, float], ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        """Whether no more messages need come."""
+        raise NotImplementedError
+
+    @property
+    def decodable(self) -> bool:
+        """Whether the messages so far suffice if no more come. Default: whether it is ready."""
+        return self.ready
+
+    @property
+    def survivors(self) -> NDArray[np.int64]:
+        """Numbers of the messages used, in order of arrival."""
+        raise NotImplementedError
+
+    @property
+    def taken(self) -> NDArray[np.int64]:
+        """Numbers of the messages that came, used or not. Default: the survivors."""
+        return self.survivors
+
+    @property
+    def corrupt(self) -> list[int]:
+        """Workers whose messages are no longer taken. Default: none."""
+        return []
+
+    @property
+    def awaited(self) -> Collection[int]:
+        """Workers that owe an answer. Default: none."""
+        return ()
+
+    @property
+    def least(self) -> int:
+        """The smallest number of messages that may suffice. Default: 1."""
+        return 1
+
+    def begin(self, host: Host) -> None:
+        """Begin, with what the `Host` offers. Default: do nothing."""
+
+    def receive(
+        self,
+        worker: int,
+        message: NDArray[Any],
+        index: int | None = None,
+        *,
+        energy: float = math.nan,
+    ) -> bool:
+        """Take a message, as `Round.receive`; return whether the round is ready."""
+        raise NotImplementedError
+
+    def report(self, worker: int, index: int) -> bool:
+        """Note that a worker has computed a message and keeps it, if the round `keeps`."""
+        raise NotImplementedError
+
+    def questions(self) -> Sequence[tuple[int, Any]]:
+        """Return workers to ask, and what to ask them. Each question is returned once.
+
+        A question is a `fastgc.codes.Request` for a sum, a `fastgc.codes.Share` of another worker,
+        or the seed for `fastgc.codes.AskingRound.answer`. Default: none.
+        """
+        return ()
+
+    def hear(
+        self, worker: int, what: Any, answer: NDArray[Any] | None, *, energy: float = math.nan
+    ) -> NDArray[np.int64]:
+        """Take a worker's answer to a question, None if it has none.
+
+        Return the numbers of the messages that come with it: those in the sum. Default: none.
+        """
+        return _NO_MESSAGES
+
+    def straggles(self, worker: int) -> None:
+        """Note that no further message of this worker will come. Default: do nothing."""
+
+    def elapse(self) -> None:
+        """Stop waiting for what was `due`. Default: nothing is."""
+
+    def require(self, messages: NDArray[np.int64]) -> None:
+        """Raise NotDecodableError unless these messages alone would suffice."""
+        raise NotImplementedError
+
+    def wants(self, worker: int) -> bool:
+        """Whether messages of this worker are of use. Default: True."""
+        return True
+
+    def lapse(self, why: str) -> None:
+        """Note that the messages have been overwritten. Default: nobody reads them."""
+
+    def intake(self, when: NDArray[np.float64]) -> Any:
+        """Return an object that takes messages where they lie, as `Round.intake`, or None.
+
+        It is asked for again while it is in use; once the answer is None, each message is received.
+        Default: None.
+        """
+        return None
+
+    def follow(self) -> list[int]:
+        """Note the messages that `intake` took, and return their numbers. Default: none."""
+        return []
+
+
+class Round(Gathering):
     """One iteration at the master: messages in, gradient out.
 
     A round keeps references to the messages, not copies. Do not change them until `gradient` has
@@ -58,7 +287,7 @@ class Round(ShownRound, Gathering):
     p : int
         The gradient dimension.
     dtype : numpy dtype
-        Dtype of the gradient.
+        Dtype of the gradient: float32 if `message_dtype` is float16 or bfloat16.
     message_dtype : numpy dtype, optional
         Dtype of the messages. For float32 gradients it may be float16 or bfloat16, which are
         shorter, or float64, which is more precise. Default: `dtype`.
@@ -188,12 +417,47 @@ class Round(ShownRound, Gathering):
         self._lapsed = why
 
     @property
+    def message_size(self) -> int:
+        """Number of elements of a message."""
+        return self.form.message_size
+
+    def _state(self) -> str:
+        if self._decodable:
+            return "ready" if self._ready else "decodable, waits for more messages"
+        return "not decodable yet"
+
+    def __repr__(self) -> str:
+        came, form = int(np.count_nonzero(self._arrivals.heard)), self.form
+        said = [f"{came} of {plural(self.scheme.message_count, 'message')}", self._state()]
+        if self.corrupt:
+            said.append(f"corrupt: workers {listed(self.corrupt)}")
+        return (
+            f"<{type(self).__name__} of {self.scheme!r}, {form.gradient_size} elements of "
+            f"{form.gradient_dtype}: {', '.join(said)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks: whose messages came, and whether they suffice."""
+        heard, scheme, form = np.flatnonzero(self._arrivals.heard), self.scheme, self.form
+        came = scheme.senders(heard).tolist()
+        told: list[tuple[str, object]] = [
+            ("gradient", f"{form.gradient_size} elements of {form.gradient_dtype}"),
+            ("messages", f"{heard.size} of {scheme.message_count}"),
+            ("workers heard from", listed(came, 16) or "none"),
+            ("state", self._state()),
+        ]
+        if self.corrupt:
+            told.append(("corrupt", f"workers {listed(self.corrupt)}"))
+        picture = strip(scheme.n, came, self.corrupt)
+        return f"<div>{facts(f'round of {scheme!r}', told)}{picture}</div>"
+
+    @property
     def survivors(self) -> NDArray[np.int64]:
         """Numbers of the messages so far, in order of arrival."""
         return self._decoder.survivors[: self._rows.count].copy()
 
     @property
-    def corrupt(self) -> list[int]:  # type: ignore[override]
+    def corrupt(self) -> list[int]:
         """Workers whose messages this round found to be corrupt, and dropped."""
         return self._corrupt
 
@@ -276,12 +540,7 @@ class Round(ShownRound, Gathering):
             self._follower.straggles(worker)
 
     def receive(
-        self,
-        worker: int,
-        message: ArrayLike,
-        index: int | None = None,
-        *,
-        energy: float = math.nan,
+        self, worker: int, message: ArrayLike, index: int | None = None, *, energy: float = math.nan
     ) -> bool:
         """Take a worker's message.
 
@@ -515,20 +774,17 @@ class Round(ShownRound, Gathering):
 
     def _require_sound(self) -> None:
         """Raise CorruptMessageError if messages contradict each other."""
-        if self._inspector is None:
-            return
-        finding = self._inspect()
-        if finding.holds:
-            return
-        raise self._inspector.contradiction(finding, self._first_worker, self._complete)
+        if self._inspector is not None and not (finding := self._inspect()).holds:
+            raise self._inspector.contradiction(finding, self._first_worker, self._complete)
 
     def _require_verified(self) -> None:
         """Raise UnverifiedError if the checks could not have seen lies in what is decoded."""
-        if self._inspector is None or self.verified:
-            return
-        used = self._used()
+        if self._inspector is not None and not self.verified:
+            raise self._unverified(self._inspector, self._used())
+
+    def _unverified(self, inspector: Inspector, used: NDArray[np.bool_]) -> UnverifiedError:
         unseen = self.survivors[used & ~self._inspect().covered]
-        raise self._inspector.unverified(self.survivors, unseen, self._first_worker)
+        return inspector.unverified(self.survivors, unseen, self._first_worker)
 
     def gradient(self, out: Output | None = None, method: str = "auto") -> NDArray[Any]:
         """Decode from every message received.
@@ -608,8 +864,7 @@ class Round(ShownRound, Gathering):
             vector = self._inspector.heed(self.survivors, vector.copy())
             used = self._inspector.matter(self.survivors, vector)
             if not self._covers(used):
-                unseen = self.survivors[used & ~self._inspect().covered]
-                raise self._inspector.unverified(self.survivors, unseen, self._first_worker)
+                raise self._unverified(self._inspector, used)
         self._combine(vector, target)
         return Approximation(target if out is None else out, found.residual, found.mean)
 
@@ -651,13 +906,9 @@ class Round(ShownRound, Gathering):
 
 
 class DeviceRound(Round):
-    """`Round` of tensors on another device. They stay there; only their norms come to the host.
+    """`Round` of tensors on another `device`. They stay there; only their norms come to the host.
 
-    Parameters
-    ----------
-    device : torch.device or str
-    code, p, dtype, message_dtype, tracker, check_finite
-        As in `Round`. `verify` is not available here.
+    `verify` is not available here.
     """
 
     def __init__(
@@ -690,12 +941,7 @@ class DeviceRound(Round):
         self._received = TensorRows([])
 
     def receive(
-        self,
-        worker: int,
-        message: Any,
-        index: int | None = None,
-        *,
-        energy: float = math.nan,
+        self, worker: int, message: Any, index: int | None = None, *, energy: float = math.nan
     ) -> bool:
         """Take a worker's message, a tensor on the device; as in `Round`."""
         form, named = self.form, self._first_worker + int(worker)
@@ -723,25 +969,10 @@ class DeviceRound(Round):
 class Chosen(Gathering):
     """A round that takes exactly the messages that were chosen beforehand.
 
-    It decodes them in the chosen order, so sums round exactly as when they came in this order.
-
-    Parameters
-    ----------
-    rnd : Gathering
-        The round that takes the messages, once all have come.
-    numbers : array_like
-        Numbers of the messages, or a boolean for each message of the code.
-    asked : frozenset of int
-        Workers that take part.
-    partial : "raise", "best" or "unbiased"
-        As in `fastgc.engines.RoundOptions`: with "raise" the messages must suffice.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If there is no such message, one is named twice, or its worker takes no part in the round.
-    NotDecodableError
-        If the messages must suffice and do not.
+    It decodes them in the chosen order, so sums round exactly as when they came in this order. The
+    round `rnd` takes the messages, once all have come. `numbers` are theirs, or a boolean for each
+    message of the code, and their workers must be among those `asked`. If `partial` is "raise",
+    they must suffice, as in `fastgc.engines.RoundOptions`; otherwise NotDecodableError is raised.
     """
 
     linger = None
@@ -769,30 +1000,11 @@ class Chosen(Gathering):
         """Whether all chosen messages came."""
         return not self._missing
 
-    @property
-    def decodable(self) -> bool:
-        """As for the inner round."""
-        return self._round.decodable
-
-    @property
-    def corrupt(self) -> list[int]:
-        """As for the inner round."""
-        return self._round.corrupt
-
-    @property
-    def verifies(self) -> bool:  # type: ignore[override]
-        """As for the inner round."""
-        return self._round.verifies
-
-    @property
-    def verified(self) -> bool:  # type: ignore[override]
-        """As for the inner round."""
-        return self._round.verified
-
-    @property
-    def survivors(self) -> NDArray[np.int64]:
-        """The chosen messages, once all came; none before."""
-        return self._round.survivors
+    # As for the inner round. It has the chosen messages once all came, and none before.
+    decodable, corrupt, verifies, verified, survivors = (
+        property(attrgetter(f"_round.{name}"))
+        for name in ("decodable", "corrupt", "verifies", "verified", "survivors")
+    )
 
     def straggles(self, worker: int) -> None:
         """As for the inner round."""

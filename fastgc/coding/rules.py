@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from .._arrays import check_integer
-from .edges import Network, parallel
+from .graphs import Network, components, parallel
 from .solve import SOLVED, Equations
 
 __all__ = [
@@ -33,7 +33,6 @@ __all__ = [
     "Tiling",
     "Waiting",
     "check_wait",
-    "first_positions",
     "renumbered",
     "side_by_side",
     "tolerated",
@@ -41,15 +40,6 @@ __all__ = [
 ]
 
 Numbers = NDArray[np.int64]
-
-
-def first_positions(kind: Numbers, kinds: int) -> Numbers:
-    """Return the position of the first entry of each of `kinds` kinds, -1 for a missing kind."""
-    position = np.empty(kinds, dtype=np.int64)
-    position.fill(-1)
-    # The last assignment to an entry stays; going backwards, that is the first position.
-    position[kind[::-1]] = np.arange(kind.size - 1, -1, -1)
-    return position
 
 
 class Tally(Protocol):
@@ -107,10 +97,9 @@ class Blocks(NamedTuple):
         return int(np.maximum(self.need - heard, 0).sum())
 
     def tally(self) -> Tally:
-        return _BlocksTally(self.block.tolist(), self.need.tolist())
+        return _CountingTally(self.enough())
 
     def renumbered(self, number: Numbers) -> Blocks:
-        """As the function `renumbered`."""
         return self._replace(block=self.block[number])
 
     def enough(self) -> kernels.unchecked.Enough:
@@ -118,20 +107,22 @@ class Blocks(NamedTuple):
         return kernels.unchecked.Enough.of_blocks(self.block, self.need)
 
 
-class _BlocksTally:
-    def __init__(self, block: list[int], need: list[int]) -> None:
-        self._block, self._need = block, need
+class _CountingTally:
+    def __init__(self, enough: kernels.unchecked.Enough) -> None:
+        self._block, self._need, self._weight = (each.tolist() for each in enough[:3])
+        self._total = enough.total
         self.reset()
 
     def reset(self) -> None:
-        self._lacking = self._need.copy()
-        self._open = sum(need > 0 for need in self._need)  # blocks that need further messages
+        self._due = self._need.copy()
+        self._lacking = self._total
 
     def add(self, message: int) -> bool:
         b = self._block[message]
-        self._lacking[b] -= 1
-        self._open -= self._lacking[b] == 0
-        return self._open == 0
+        self._due[b] -= 1
+        if self._due[b] == 0:
+            self._lacking -= self._weight[b]
+        return self._lacking <= 0
 
 
 class Cells(NamedTuple):
@@ -143,7 +134,10 @@ class Cells(NamedTuple):
 
     def first(self, survivors: Numbers) -> Numbers:
         """Return the position of each cell's first message, -1 for a cell without any."""
-        return first_positions(self.cell[survivors], self.weight.size)
+        position = np.full(self.weight.size, -1, dtype=np.int64)
+        # The last assignment to an entry stays; going backwards, that is the first position.
+        position[self.cell[survivors[::-1]]] = np.arange(survivors.size - 1, -1, -1)
+        return position
 
     def came(self, survivors: Numbers) -> NDArray[np.bool_]:
         """Return for each cell whether any of its messages came."""
@@ -160,10 +154,9 @@ class Cells(NamedTuple):
         return int(np.searchsorted(np.cumsum(heaviest), lacking)) + 1
 
     def tally(self) -> Tally:
-        return _CellsTally(self.cell.tolist(), self.weight.tolist(), self.need)
+        return _CountingTally(self.enough())
 
     def renumbered(self, number: Numbers) -> Cells:
-        """As the function `renumbered`."""
         return self._replace(cell=self.cell[number])
 
     def enough(self) -> kernels.unchecked.Enough:
@@ -171,23 +164,6 @@ class Cells(NamedTuple):
         return kernels.unchecked.Enough(
             self.cell, np.ones_like(self.weight), self.weight, self.need
         )
-
-
-class _CellsTally:
-    def __init__(self, cell: list[int], weight: list[int], need: int) -> None:
-        self._cell, self._weight, self._need = cell, weight, need
-        self.reset()
-
-    def reset(self) -> None:
-        self._came = bytearray(len(self._weight))
-        self._lacking = self._need
-
-    def add(self, message: int) -> bool:
-        c = self._cell[message]
-        if not self._came[c]:
-            self._came[c] = 1
-            self._lacking -= self._weight[c]
-        return self._lacking <= 0
 
 
 class Tiling(NamedTuple):
@@ -207,12 +183,8 @@ class Tiling(NamedTuple):
         """Return a basis of the combinations of messages with coefficients 1 and -1 that are zero.
 
         Each further copy of an edge forms a cycle with the first copy. Each edge outside a spanning
-        forest closes a cycle with the shortest paths in the forest to its ends.
-
-        Returns
-        -------
-        list of (positions, signs)
-            Cycles of one length each: positions of their messages, a row a cycle, and coefficients.
+        forest closes a cycle with the shortest paths in the forest to its ends. Each entry of the
+        list has cycles of one length: positions of their messages, a row a cycle, and coefficients.
         """
         ends = np.stack([self.start, self.stop], axis=1)[survivors]
         strands = parallel(ends, np.arange(survivors.size))
@@ -257,15 +229,14 @@ class Tiling(NamedTuple):
         return found
 
     def missing(self, survivors: Numbers) -> int:
-        if survivors.size > _MANY and _joined(self.start[survivors], self.stop[survivors], self.k):
+        ends = np.stack([self.start, self.stop], axis=1)
+        if survivors.size > _MANY and not components(ends[survivors], self.k + 1)[self.k]:
             return 0
         # The shortest path if messages at hand cost nothing, and any others cost 1.
         price = np.ones(self.start.size, dtype=np.int64)
         price[survivors] = 0
         edges: dict[int, list[tuple[int, int]]] = {}
-        for start, stop, cost in zip(
-            self.start.tolist(), self.stop.tolist(), price.tolist(), strict=True
-        ):
+        for (start, stop), cost in zip(ends.tolist(), price.tolist(), strict=True):
             edges.setdefault(start, []).append((stop, cost))
             edges.setdefault(stop, []).append((start, cost))
         done: dict[int, int] = {}
@@ -284,24 +255,10 @@ class Tiling(NamedTuple):
         return done[self.k]
 
     def renumbered(self, number: Numbers) -> Tiling:
-        """As the function `renumbered`."""
         return self._replace(start=self.start[number], stop=self.stop[number])
 
     def tally(self) -> Tally:
         return _TilingTally(self.start.tolist(), self.stop.tolist(), self.k)
-
-
-def _joined(start: Numbers, stop: Numbers, k: int) -> bool:
-    """Whether edges connect point 0 and point k: components, each named by its least point."""
-    least = np.arange(k + 1)
-    while least[k]:
-        low, high = np.sort([least[start], least[stop]], axis=0)
-        if (low == high).all():
-            return False
-        np.minimum.at(least, high, low)
-        while ((further := least[least]) != least).any():
-            least = further
-    return True
 
 
 class _TilingTally:
@@ -381,20 +338,10 @@ def check_wait(wait: int | None, n: int) -> int | None:
 
 
 class Waiting(NamedTuple):
-    """Met if `rule` is, or if all messages of any `wait` workers came.
-
-    Attributes
-    ----------
-    rule : Rule
-        Says which messages suffice before.
-    sender : (messages,) int64 array
-        The worker of each message.
-    wait : int
-        Largest number of workers to wait for.
-    """
+    """Met if `rule` is, or if all messages of any `wait` workers came."""
 
     rule: Rule
-    sender: Numbers
+    sender: Numbers  # the worker of each message
     wait: int
 
     def missing(self, survivors: Numbers) -> int:
@@ -407,7 +354,6 @@ class Waiting(NamedTuple):
         return min(self.rule.missing(survivors), rest)
 
     def renumbered(self, number: Numbers) -> Waiting:
-        """As the function `renumbered`."""
         return Waiting(renumbered(self.rule, number), self.sender[number], self.wait)
 
     def tally(self) -> Tally:
@@ -469,12 +415,7 @@ def renumbered(rule: Rule, number: Numbers) -> Rule:
 def side_by_side(rules: Sequence[Rule], first: Sequence[int]) -> Rule:
     """Return a rule met if all `rules` are: of their own kind, which simulations know, if possible.
 
-    Parameters
-    ----------
-    rules : sequence of Rule
-        The rule of each group.
-    first : sequence of int
-        The number of each group's first message, and of all messages.
+    `first` are the numbers of each group's first message, and of all messages.
     """
     blocks = [rule for rule in rules if isinstance(rule, Blocks)]
     if len(blocks) == len(rules):
@@ -523,28 +464,14 @@ CLEAR = 1e-5
 class Span(NamedTuple):
     """Met if the rows that came span the target.
 
-    Attributes
-    ----------
-    equations : function
-        Returns the equations of some messages.
-    residual : function
-        Returns what is left of the target if these messages are combined as well as possible.
-    messages : int
-        Number of messages of the code.
-    touched : function, optional
-        Returns the columns in which a message's row is not 0. Default: taken from `equations`.
+    `residual` returns what is left of the target if these messages are combined as well as
+    possible, and `touched` the columns in which a message's row is not 0.
     """
 
     equations: Callable[[Numbers], Equations]
     residual: Callable[[Numbers], float]
-    messages: int
-    touched: Callable[[int], Numbers] | None = None
-
-    def columns(self, message: int) -> Numbers:
-        """Return the columns in which a message's row is not 0."""
-        if self.touched is not None:
-            return self.touched(message)
-        return np.flatnonzero(self.equations(np.array([message])).rows[0])
+    messages: int  # of the code
+    touched: Callable[[int], Numbers]
 
     def missing(self, survivors: Numbers) -> int:
         if survivors.size and self.residual(survivors) <= SOLVED:
@@ -558,12 +485,11 @@ class Span(NamedTuple):
         return max(1, -(-int(lacking.sum()) // max(int(largest), 1)))
 
     def renumbered(self, number: Numbers) -> Span:
-        """As the function `renumbered`."""
         return Span(
             lambda came: self.equations(number[came]),
             lambda came: self.residual(number[came]),
             self.messages,
-            lambda message: self.columns(int(number[message])),
+            lambda message: self.touched(int(number[message])),
         )
 
     def spare(self) -> NDArray[np.float64] | None:
@@ -572,13 +498,9 @@ class Span(NamedTuple):
         Let a be the shortest vector of all messages, and N a basis of what can be added to it. The
         others suffice if there is a y with ``a_S + N_S y = 0``. The first column here is a, scaled
         to a largest entry of 1; the other columns are N, which is orthonormal. So the others
-        suffice if, in the rows S, the first column is a combination of the other columns.
-
-        Returns
-        -------
-        (messages, q + 1) float64 array or None
-            None if rows are complex, too many, or so nearly dependent that their rank is unclear.
-            If even all messages do not suffice, a column of ones: none can be spared.
+        suffice if, in the rows S, the first column is a combination of the other columns. If even
+        all messages do not suffice, return a column of ones: none can be spared. Return None if
+        rows are complex, too many, or so nearly dependent that their rank is unclear.
         """
         given = self.equations(np.arange(0))
         if given.target.ndim > 1 or self.messages * len(given.target) > SPARED:
@@ -633,7 +555,7 @@ class _SpanTally:
             return True
         self._ahead.append(message)
         if self._open:
-            columns = self._rule.columns(message)
+            columns = self._rule.touched(message)
             self._open -= int(np.count_nonzero(self._lacking[columns]))
             self._lacking[columns] = False
         if self._open:
@@ -699,20 +621,9 @@ SETS_TAKEN_AWAY = 500
 def withstands(rule: Rule, survivors: Numbers, sender: Numbers, most: int) -> int:
     """Return how many workers can be taken away, whichever they are, so that the others suffice.
 
-    Parameters
-    ----------
-    rule : Rule
-    survivors : (f,) int64 array
-    sender : (messages,) int64 array
-        The worker of each message of the code.
-    most : int
-        The result is at most this.
-
-    Returns
-    -------
-    int
-        -1 if even all survivors do not suffice. A lower bound if the rule is a `Span` or unknown,
-        or workers share edges of a `Tiling`, and there are too many sets to try.
+    Return `most` at most, and -1 if even all survivors do not suffice. It is a lower bound if the
+    rule is a `Span` or unknown, or workers share edges of a `Tiling`, and there are too many sets
+    to try. `sender` is the worker of each message of the code.
     """
     if isinstance(rule, Waiting):
         return withstands(rule.rule, survivors, sender, most)

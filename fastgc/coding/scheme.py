@@ -22,14 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import data, kernels
-from .._arrays import (
-    as_array,
-    check_dtype,
-    check_index,
-    check_workers,
-    is_pairs,
-    unit_roundoff,
-)
+from .._arrays import as_array, check_dtype, check_index, check_workers, is_pairs, unit_roundoff
 from ..errors import NotDecodableError
 from ..kernels.jitted import VectorRule
 from ..kernels.rows import DOUBLE, sums_of
@@ -183,6 +176,16 @@ class Scheme(Recorded, ABC):
     on_request: bool = False
     spare: int = 0
     deadline: float | Literal["auto"] = "auto"
+
+    # What a scheme remembers: see also `fastgc.coding.plan` and `fastgc.coding.trust`.
+    _checked_rows = cached_property(lambda scheme: dict[int, Row]())
+    _known_solutions = cached_property(
+        lambda scheme: SurvivorCache[tuple[NDArray[Any], float]](SETS_KEPT)
+    )
+    _made_formats = cached_property(lambda scheme: dict[Any, Format]())
+    _made_encodings = cached_property(lambda scheme: dict[Any, Any]())
+    _known_precisions = cached_property(lambda scheme: dict[Any, float]())
+    _thread_own = cached_property(lambda scheme: threading.local())
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -348,8 +351,7 @@ class Scheme(Recorded, ABC):
         """`rule`, but all messages of `awaited` workers, whichever they are, suffice, too."""
         if self.awaited is None:
             return rule
-        sender = np.repeat(np.arange(self.n), self.message_counts)
-        return Waiting(rule, sender, self.awaited)
+        return Waiting(rule, self._sender_of, self.awaited)
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
         """Decoding vector of checked survivors; NotDecodableError if they are too few.
@@ -620,8 +622,8 @@ class Scheme(Recorded, ABC):
 
     def expects_more(self, survivors: NDArray[np.int64]) -> bool:
         """Whether fewer workers than `awaited` have sent all their messages."""
-        senders = np.searchsorted(self.first_messages, survivors, side="right") - 1
-        whole = np.bincount(senders, minlength=self.n) == self.message_counts
+        sent = np.bincount(self._sender_of[survivors], minlength=self.n)
+        whole = sent == self.message_counts
         return int(whole.sum()) < (self.n if self.awaited is None else self.awaited)
 
     # --------------------------------------------------------- hooks: where the data are coded
@@ -665,10 +667,6 @@ class Scheme(Recorded, ABC):
     def _shortest_residual(self, survivors: NDArray[np.int64]) -> float:
         return self._shortest_solution(survivors)[1]
 
-    @cached_property
-    def _known_solutions(self) -> SurvivorCache[tuple[NDArray[Any], float]]:
-        return SurvivorCache(SETS_KEPT)
-
     def solution(
         self, survivors: NDArray[np.int64], unit: float = DOUBLE
     ) -> tuple[NDArray[Any], float]:
@@ -685,7 +683,9 @@ class Scheme(Recorded, ABC):
                 return least_squares(self.equations(checked))[1]
             else:
                 vector = self._vector_by(checked)
-        lacking = self.deviation(checked, np.asarray(vector))
+        return self._residual_of(self.deviation(checked, np.asarray(vector)))
+
+    def _residual_of(self, lacking: NDArray[Any]) -> float:
         kind = np.complex128 if lacking.dtype.kind == "c" else np.float64
         with np.errstate(over="ignore", invalid="ignore"):
             size = float(np.linalg.norm(lacking.astype(kind)))
@@ -733,10 +733,6 @@ class Scheme(Recorded, ABC):
         own.bound[unit] = bound = active, own.survivors.data, vector, fill
         return bound
 
-    @cached_property
-    def _thread_own(self) -> threading.local:
-        return threading.local()
-
     def _empty_vector(self, size: int, unit: float = DOUBLE) -> NDArray[Any]:
         """Room for decoding vectors of `size` messages, contiguous for each of the `pieces`."""
         if unit < DOUBLE:
@@ -761,18 +757,6 @@ class Scheme(Recorded, ABC):
             self._made_formats.clear()
         self._made_formats[key] = found
         return found
-
-    @cached_property
-    def _made_formats(self) -> dict[Any, Format]:
-        return {}
-
-    @cached_property
-    def _made_encodings(self) -> dict[Any, Any]:
-        return {}  # see `fastgc.coding.plan`
-
-    @cached_property
-    def _known_precisions(self) -> dict[Any, float]:
-        return {}  # see `fastgc.coding.trust`
 
     def unit_of(self, message_dtype: DTypeLike) -> float:
         """Unit roundoff of messages of this dtype, or TypeError."""
@@ -903,11 +887,6 @@ class Scheme(Recorded, ABC):
         return np.flatnonzero(sent)
 
     @cached_property
-    def _one_each(self) -> bool:
-        """Whether each worker sends one message."""
-        return all(count == 1 for count in self.message_counts)
-
-    @cached_property
     def _sender_of(self) -> NDArray[np.int64]:
         """The worker of each message."""
         return np.repeat(np.arange(self.n), self.message_counts)
@@ -921,7 +900,7 @@ class Scheme(Recorded, ABC):
             heard[workers] = True
         else:
             heard[[check_index("worker", worker, self.n) for worker in workers]] = True
-        if not self._one_each:
+        if self.messages_per_worker > 1 or self.message_count < self.n:
             heard = np.repeat(heard, self.message_counts)
         return np.flatnonzero(heard)
 
@@ -947,10 +926,6 @@ class Scheme(Recorded, ABC):
             make_room(self._checked_rows, row[0].size)
             self._checked_rows[worker] = row
         return row
-
-    @cached_property
-    def _checked_rows(self) -> dict[int, Row]:
-        return {}
 
     def _checked_row(self, worker: int) -> Row:
         held, values = self.row(worker)

@@ -59,23 +59,15 @@ class Equations(NamedTuple):
     target: NDArray[np.float64]
     real_part: bool = False
 
-    def reals(self) -> NDArray[np.number]:
-        """Return rows to be combined with numbers of their own kind: real for a real part."""
-        if not self.real_part:
-            return self.rows
-        return np.concatenate([self.rows.real, -self.rows.imag])
-
 
 def least_squares(given: Equations) -> tuple[NDArray[np.number], float]:
     """Return the shortest vector that minimises ``||vector @ rows - target||``, and the residual.
 
-    Returns
-    -------
-    (f,) or (f, m) array
-    float
-        The residual relative to the target's norm.
+    The vector is of shape (f,) or (f, m), and the residual is relative to the target's norm.
     """
-    rows = given.reals()
+    rows = given.rows
+    if given.real_part:  # rows to be combined with real numbers
+        rows = np.concatenate([rows.real, -rows.imag])
     vector = np.linalg.lstsq(rows.T, given.target)[0]
     left = np.linalg.norm(rows.T @ vector - given.target) / np.linalg.norm(given.target)
     if given.real_part:
@@ -112,11 +104,10 @@ def near_exact_vector(
     solve : function
         Returns the vector for a target, up to rounding: the shortest, if each entry is multiplied
         by the size of its row.
-    rows : (f, unknowns) array
+    rows, target
+        Those of `Equations`.
     sizes : (f,) array
         The rows' 2-norms, or other numbers to which roundings of messages are proportional.
-    target : (unknowns,) or (unknowns, m) array
-        One column for each of m pieces of the gradient.
     unit : float, optional
         Unit roundoff of the messages.
 
@@ -146,14 +137,8 @@ def near_exact_of(
 ) -> tuple[NDArray[np.number], float]:
     """As `near_exact_vector`, for rows that are not held as a matrix.
 
-    Parameters
-    ----------
-    solve, sizes, target, unit
-        As in `near_exact_vector`.
-    combine : function
-        Returns ``vector @ rows``.
-    regress : function
-        Returns the vector of the ridge regression, or one close to it.
+    `combine` returns ``vector @ rows``, and `regress` the vector of the ridge regression, or one
+    close to it.
     """
     whole = float(np.linalg.norm(target))
 
@@ -209,16 +194,9 @@ def sparse_solution(
     """Return the shortest vector by conjugate gradients, if rows are sparse and these converge.
 
     Return None if a decomposition would be better: if rows are few or not sparse, if it takes too
-    many steps, or if the bias exceeds rounding, but is so small that it may be rounding.
-
-    Parameters
-    ----------
-    shape : (f, unknowns)
-    line, column, entries : (m,) array
-        The nonzero entries of real rows.
-    target : (unknowns,) array
-    unit : float, optional
-        Unit roundoff of the messages.
+    many steps, or if the bias exceeds rounding, but is so small that it may be rounding. Rows are
+    real and of this shape, (f, unknowns); `entries` are those that are not zero, each at a `line`
+    and a `column`. Other arguments are those of `near_exact_vector`.
     """
     f, unknowns = shape
     if f * unknowns < _LARGE or line.size > f * unknowns * _DENSE:
@@ -268,10 +246,7 @@ def sparse_solution(
 
 
 def _ridge(
-    rows: NDArray[np.number],
-    sizes: NDArray[np.float64],
-    target: NDArray[np.number],
-    unit: float,
+    rows: NDArray[np.number], sizes: NDArray[np.float64], target: NDArray[np.number], unit: float
 ) -> NDArray[np.number]:
     """Return the vector of least ``||rows.T @ vector - target||^2 + ||2 unit sizes * vector||^2``.
 

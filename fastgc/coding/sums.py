@@ -14,8 +14,7 @@ from .._arrays import Output, check_index, check_vector
 from ..errors import NonFiniteMessageError, NotDecodableError
 from .cells import CellScheme
 from .code import Code
-from .gathering import Costs, Gathering, Host
-from .round import Round
+from .round import NOBODY, Costs, Gathering, Host, Round
 from .trust import Trust
 
 __all__ = ["Request", "SumRound"]
@@ -128,7 +127,7 @@ class SumRound(Gathering):
         self._aside: list[int] = []  # messages of workers that were passed over
         self._overdue = False
         self.due, self.costs = math.inf, Costs()
-        self.begin(_NOBODY)
+        self.begin(NOBODY)
 
     def begin(self, host: Host) -> None:
         """Begin a round for this host."""
@@ -325,7 +324,7 @@ class SumRound(Gathering):
         vector = self.code.decoding_vector(reported)
         read = np.flatnonzero(vector)
         self._used, self._vector = reported[read], vector[read]
-        sender = np.searchsorted(self.scheme.first_messages, self._used, side="right") - 1
+        sender = self.scheme._sender_of[self._used]
         for worker in np.unique(sender).tolist():
             mine = np.flatnonzero(sender == worker)
             mine = mine[np.argsort(self._used[mine])]
@@ -343,12 +342,7 @@ class SumRound(Gathering):
         self._sums = Code(shares).round(self.form.gradient_size, self.form.gradient_dtype)
 
     def receive(
-        self,
-        worker: int,
-        message: ArrayLike,
-        index: int | None = None,
-        *,
-        energy: float = math.nan,
+        self, worker: int, message: ArrayLike, index: int | None = None, *, energy: float = math.nan
     ) -> bool:
         """Take the sum that a worker was asked for; return whether the round is `ready`.
 
@@ -415,7 +409,3 @@ class SumRound(Gathering):
     def trust(self) -> Trust:
         """How far to trust the gradient, as `Round.trust`."""
         return self._answered().trust()
-
-
-# The host of a round that no host has begun: no time passes.
-_NOBODY = Host(lambda: 0.0)

@@ -19,9 +19,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import check_index, check_integer, unit_roundoff
 from ..errors import CorruptMessageError
 from .format import Format
-from .gathering import Costs, Host
-from .liars import SAFETY
-from .round import Round
+from .parity import SAFETY
+from .round import NOBODY, Costs, Host, Round
 from .scheme import Coded, Scheme
 from .trust import Watch
 from .verify import Finding
@@ -115,6 +114,8 @@ class AskingRound(Round):
     ([4], True)
     """
 
+    _sampling: _Sampling  # drawn anew in each round before a worker is asked
+
     def __init__(
         self,
         code: Coded,
@@ -137,10 +138,9 @@ class AskingRound(Round):
         """Forget all messages, and all who lied."""
         self._claims: dict[int, NDArray[Any]] = {}  # workers' answers
         self._truth: dict[int, NDArray[Any]] = {}  # partitions' answers that the master computed
-        self._sampling: _Sampling | None = None
         self._before: set[int] = set()  # workers whose messages had come when it was drawn
         self.costs, self.silent = Costs(), list[int]()
-        self._host: Host | None = None  # if set, contradictions are settled as they come
+        self._host = NOBODY  # if it computes, contradictions are settled as they come
         self._case: _Case | None = None  # the contradiction being settled
         self._open: dict[int, int] = {}  # workers that owe an answer, and the seed of the question
         self._said: dict[int, ArrayLike | None] = {}
@@ -243,7 +243,6 @@ class AskingRound(Round):
             asked = next(case)
             while True:
                 assert ask is not None
-                assert self._sampling is not None
                 self._count(asks=len(asked))
                 said = ask(asked, self._sampling.seed)
                 asked = case.send({worker: said.get(worker) for worker in asked})
@@ -252,7 +251,7 @@ class AskingRound(Round):
 
     def begin(self, host: Host) -> None:
         """Begin a round; if the host computes, contradictions are settled as they come."""
-        self._host = host if host.compute is not None else None
+        self._host = host
 
     @property
     def ready(self) -> bool:
@@ -265,12 +264,7 @@ class AskingRound(Round):
         return self._open
 
     def receive(
-        self,
-        worker: int,
-        message: ArrayLike,
-        index: int | None = None,
-        *,
-        energy: float = math.nan,
+        self, worker: int, message: ArrayLike, index: int | None = None, *, energy: float = math.nan
     ) -> bool:
         """Take a worker's message, as in `Round`."""
         super().receive(worker, message, index, energy=energy)
@@ -278,8 +272,7 @@ class AskingRound(Round):
         if self._case is not None:
             if not self.contradicted:  # this message settled it: no answers are needed
                 self._go_on()
-        elif host is not None and self._decodable and self.contradicted:
-            assert host.compute is not None
+        elif host.compute is not None and self._decodable and self.contradicted:
             self._case = self._settling(host.compute, host.asks)
             self._ask(next(self._case, []))
         return self.ready
@@ -299,8 +292,6 @@ class AskingRound(Round):
         if not asked:
             self._case, self._open, self._new, self.due = None, {}, [], math.inf
             return
-        assert self._host is not None
-        assert self._sampling is not None
         seed = self._sampling.seed
         new = [(worker, seed) for worker in asked if self._open.get(worker) != seed]
         self._open = dict.fromkeys(asked, seed)
@@ -424,7 +415,6 @@ class AskingRound(Round):
         return found
 
     def _true(self, partition: int, compute: Compute) -> NDArray[Any]:
-        assert self._sampling is not None
         if partition not in self._truth:
             self._truth[partition] = self._sampling.of_partial(np.asarray(compute(partition)))
             self._count(computed=1)
@@ -432,7 +422,6 @@ class AskingRound(Round):
 
     def _contradicts_itself(self, worker: int) -> bool:
         """Say whether a worker's claims do not add up to its message."""
-        assert self._sampling is not None
         message = self._rows.arrays[int(np.flatnonzero(self.survivors == worker)[0])]
         sent, size = self._sampling.of_message(message)
         coefficients = self.scheme.coefficients(worker).reshape(-1, self.scheme.pieces)
@@ -461,7 +450,6 @@ class AskingRound(Round):
         claimed = self._claimed(suspects)
         if wrong or not claimed:
             return wrong
-        assert self._sampling is not None
         apart = {
             j: max(self._sampling.apart(claim, claims[0][1]) for _, claim in claims)
             for j, claims in claimed.items()
@@ -480,7 +468,6 @@ class AskingRound(Round):
         self, partition: int, claims: list[tuple[int, NDArray[Any]]], compute: Compute
     ) -> list[int]:
         """Compute a partition's gradient, and return the workers whose claims differ from it."""
-        assert self._sampling is not None
         truth = self._true(partition, compute)
         return [i for i, claim in claims if self._sampling.apart(truth, claim) > _OFF]
 

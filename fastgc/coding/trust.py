@@ -1,31 +1,53 @@
-"""How far to trust what was or will be decoded, and warnings if that is not enough."""
+"""How near a decoded gradient is to the true one, if messages do not suffice, and after rounding.
+
+Least squares brings the coefficients v = a_F B_F on the partial gradients as near to 1 as possible.
+That v is biased towards 0: it is the projection of 1 on the span of the rows, so its mean is
+1 - r^2, where r is the residual ``||v - 1|| / sqrt(k)``. Divided by its mean, v is the nearest to 1
+of all vectors with the mean 1, and its residual is r / sqrt(1 - r^2). Such a gradient is unbiased
+
+- over all orders in which the data may lie in the partitions, whoever the survivors are;
+- over random survivors, for each partition, if the code treats all partitions alike.
+
+The factor is computed from the rows of the survivors at hand. No law of delays is assumed, and
+nothing is simulated. (Glasgow and Wootters 2021, section I, divide by the mean over all sets of
+survivors, for the same purpose.) The residual of an unbiased gradient is the standard deviation of
+its coefficients over partitions.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol, Self
+from itertools import combinations
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._arrays import is_half, is_integer, is_pairs, least_number, unit_roundoff
+from .._arrays import is_half, is_integer, least_number, unit_roundoff
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
 from ..kernels.choice import folds_floats
 from ..kernels.rows import DOUBLE, ROUNDING, of_groups, sums_of
 from .arguments import made_before, nobody_asks
 from .format import Format
-from .scheme import Scheme
+from .scheme import Residuals, Scheme
+from .solve import SOLVED, least_squares
 
 __all__ = [
     "DOUBLE",
     "UNSTABLE",
     "Approximation",
+    "Nearest",
+    "Partial",
     "Trust",
     "Watch",
+    "check_partial",
     "check_stability",
     "expected_trust",
+    "nearest_vector",
+    "residual_of_each",
+    "residuals",
     "trust_by_rows",
     "trust_of",
     "trust_of_sums",
@@ -35,6 +57,8 @@ __all__ = [
 
 # Relative error from which a code counts as unstable: half of float64's digits are lost.
 UNSTABLE = 2.0**-26
+
+Partial = Literal["best", "unbiased"]
 
 
 class Trust(NamedTuple):
@@ -58,68 +82,6 @@ class Trust(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Trust(relative_error={self.relative_error:.3g}, growth={self.growth:.3g})"
-
-    @classmethod
-    def of(
-        cls,
-        growth_squared: float,
-        inside: float,
-        terms: int,
-        added: float,
-        steps: float,
-        partial_steps: float,
-        wrong: float,
-        form: Format,
-        rounded: bool = True,
-    ) -> Self:
-        """Estimate from the messages combined, the roundings in each, and the vector's own error.
-
-        `growth_squared` is the sum of the messages' squared norms, times their squared
-        coefficients, over the gradient's. `inside` is the same for the partial gradients in the
-        messages. It is NaN if unknown; if it is known, encoders built up each message by adding
-        `added` partial gradients one by one. `steps` counts the roundings of sums, `partial_steps`
-        those of the partial gradients before. `rounded` is False if each message is a partial
-        gradient exactly as computed.
-        """
-        if not growth_squared < np.inf or inside == np.inf:  # beyond float64
-            return cls(np.inf, np.inf)
-        # Rounding errors add up like a random walk. Those in messages are amplified. The gradient
-        # adds one error of the size of a partial sum for each sum (on average a third of the whole,
-        # squared, as sums grow), and one for the last rounding.
-        gradient_dtype, message_dtype = form.gradient_dtype, form.message_dtype
-        if is_integer(gradient_dtype):  # nothing is rounded
-            return cls(wrong, float(np.sqrt(max(growth_squared, inside, 0.0))))
-        gradient, message = unit_roundoff(gradient_dtype), unit_roundoff(message_dtype)
-        sums = unit_roundoff(np.dtype(np.float32 if is_half(message_dtype) else np.float64))
-        if is_pairs(message_dtype):
-            sums = message
-        amplified, known = growth_squared, inside >= 0
-        if known:
-            growth_squared = max(growth_squared, inside)
-        # Messages may be sums of higher precision than the sum over messages.
-        inner = min(sums, unit_roundoff(form.sum_dtype))
-        squared = inner**2 * growth_squared * steps + sums**2 * (sums_of(terms) / 3 + 1)
-        if inner < sums:
-            squared += sums**2 * amplified
-        squared += unit_roundoff(form.partial_dtype) ** 2 * growth_squared * partial_steps
-        if known and rounded:
-            # Each sum was rounded; on average partial sums are half as large as the whole.
-            each = unit_roundoff(form.sum_dtype)
-            squared += each**2 * inside * (added / 2 + 1) / 3
-        # Floats are added as floats in groups whose sums are added in float64, or all in float64.
-        if message > sums and not is_half(message_dtype) and folds_floats():
-            squared += (
-                message**2
-                * amplified
-                * (of_groups(terms) + (rounded and not known) * of_groups(added))
-            )
-        # Results of lower precision than the sums: each element is rounded once.
-        if message > sums and rounded:
-            squared += ROUNDING * message**2 * amplified
-        if gradient > sums:
-            squared += ROUNDING * gradient**2
-        error = float(np.hypot(np.sqrt(squared), wrong))
-        return cls(error, float(np.sqrt(growth_squared)))
 
 
 class Approximation(NamedTuple):
@@ -152,10 +114,7 @@ class Approximation(NamedTuple):
 
 
 def expected_trust(
-    scheme: Scheme,
-    survivors: NDArray[np.int64],
-    dtype: DTypeLike,
-    message_dtype: DTypeLike | None,
+    scheme: Scheme, survivors: NDArray[np.int64], dtype: DTypeLike, message_dtype: DTypeLike | None
 ) -> Trust:
     """Return how far to trust what checked survivors decode to, before any message has come."""
     form = scheme.format(1, dtype, message_dtype)
@@ -199,30 +158,73 @@ def trust_of(
     """Return how far to trust what this vector decodes to, given by how much it amplifies errors.
 
     All squares here are relative to the squared norm of the gradient. `squares` are the messages'
-    squared norms. `inside` is as in `Trust.of`. `energies` are the squared norms of the partial
-    gradients in each message, times its squared coefficients; None before messages have come, when
-    partial gradients are taken to have equal norms and random directions. `lost` is the square of
-    what underflow lost.
+    squared norms, and `growth_squared` is their sum, times their squared coefficients. `inside` is
+    the same for the partial gradients in the messages; it is NaN if unknown. `energies` are the
+    squared norms of the partial gradients in each message, times its squared coefficients; None
+    before messages have come, when partial gradients are taken to have equal norms and random
+    directions. `lost` is the square of what underflow lost.
     """
+    if not growth_squared < math.inf or inside == math.inf:  # beyond float64
+        return Trust(math.inf, math.inf)
     wrong = scheme.left_out(survivors, vector)
     if energies is not None and 0 < wrong < math.inf:
         wrong = _missing(scheme, wrong, _scatter(scheme, survivors, energies))
-    if growth_squared < math.inf:
-        errors = scheme.vector_errors(survivors, vector)
-        if errors is not None:
-            wrong = math.hypot(wrong, math.sqrt(float(errors @ squares)))
-        wrong = math.hypot(wrong, math.sqrt(lost))
-    return Trust.of(
-        growth_squared,
-        inside,
-        int(np.count_nonzero(vector[:, 0] if form.paired else vector)) // scheme.pieces,
-        scheme.load * scheme.pieces / scheme.messages_per_worker,
-        scheme.message_roundings,
-        scheme.data_roundings,
-        wrong,
-        form,
-        not _copied(scheme, survivors, form),
-    )
+    errors = scheme.vector_errors(survivors, vector)
+    if errors is not None:
+        wrong = math.hypot(wrong, math.sqrt(float(errors @ squares)))
+    wrong = math.hypot(wrong, math.sqrt(lost))
+    larger = max(growth_squared, inside) if inside >= 0 else growth_squared
+    squared = 0.0
+    if not is_integer(form.gradient_dtype):  # integers are not rounded
+        terms = int(np.count_nonzero(vector[:, 0] if form.paired else vector)) // scheme.pieces
+        rounded = not _copied(scheme, survivors, form)
+        squared = _rounding(scheme, growth_squared, inside, larger, terms, form, rounded)
+    return Trust(float(np.hypot(np.sqrt(squared), wrong)), float(np.sqrt(larger)))
+
+
+def _rounding(
+    scheme: Scheme,
+    amplified: float,
+    inside: float,
+    larger: float,
+    terms: int,
+    form: Format,
+    rounded: bool,
+) -> float:
+    """Expected square of the rounding errors in a sum of `terms` messages, as in `trust_of`.
+
+    `larger` is the larger of `amplified`, the growth squared, and `inside`. If `inside` is known,
+    encoders built up each message by adding partial gradients one by one. `rounded` is False if
+    each message is a partial gradient exactly as computed.
+    """
+    # Rounding errors add up like a random walk. Those in messages are amplified. The gradient adds
+    # one error of the size of a partial sum for each sum (on average a third of the whole, squared,
+    # as sums grow), and one for the last rounding.
+    message, known = unit_roundoff(form.message_dtype), inside >= 0
+    added = scheme.load * scheme.pieces / scheme.messages_per_worker
+    sums = unit_roundoff(np.dtype(np.float32 if is_half(form.message_dtype) else np.float64))
+    if form.paired:
+        sums = message
+    # Messages may be sums of higher precision than the sum over messages.
+    each = unit_roundoff(form.sum_dtype)
+    inner = min(sums, each)
+    squared = inner**2 * larger * scheme.message_roundings + sums**2 * (sums_of(terms) / 3 + 1)
+    if inner < sums:
+        squared += sums**2 * amplified
+    squared += unit_roundoff(form.partial_dtype) ** 2 * larger * scheme.data_roundings
+    if known and rounded:
+        # Each sum was rounded; on average partial sums are half as large as the whole.
+        squared += each**2 * inside * (added / 2 + 1) / 3
+    # Floats are added as floats in groups whose sums are added in float64, or all in float64.
+    if message > sums and not is_half(form.message_dtype) and folds_floats():
+        groups = of_groups(terms) + (rounded and not known) * of_groups(added)
+        squared += message**2 * amplified * groups
+    # Results of lower precision than the sums: each element is rounded once.
+    if message > sums and rounded:
+        squared += ROUNDING * message**2 * amplified
+    if unit_roundoff(form.gradient_dtype) > sums:
+        squared += ROUNDING * unit_roundoff(form.gradient_dtype) ** 2
+    return squared
 
 
 def _copied(scheme: Scheme, survivors: NDArray[np.int64], form: Format) -> bool:
@@ -418,3 +420,129 @@ def check_stability(
         if strict:
             raise UnstableCodeError(text)
         warnings.warn(text, InstabilityWarning, stacklevel=3)
+
+
+# ------------------------------------------------------------------- if messages do not suffice
+
+# Mean coefficient up to which messages hold nothing of the gradient but rounding.
+_NOTHING = 1e-12
+
+
+class Nearest(NamedTuple):
+    """The vector nearest to a decoding vector, and how near it comes: see `Approximation`."""
+
+    vector: NDArray[Any]
+    residual: float
+    mean: float
+
+
+def check_partial(partial: str | None, *others: str | None) -> None:
+    """Raise ValueError unless `partial` is a way to approximate, or one of `others`."""
+    known = [*others, *get_args(Partial)]
+    if partial not in known:
+        said = [f'"{each}"' if each else str(each) for each in known]
+        what = f"{', '.join(said[:-1])} or {said[-1]}"
+        raise ValueError(f"partial must be {what}, not {partial!r}")
+
+
+def nearest_vector(
+    scheme: Scheme, survivors: NDArray[np.int64], unit: float, partial: Partial
+) -> Nearest:
+    """Return the vector nearest to a decoding vector, for checked survivors.
+
+    Raise NotDecodableError if it is to be unbiased and the messages hold nothing of the gradient.
+    """
+    check_partial(partial)
+    pairs = False
+    if scheme.wait is not None:
+        vector = scheme.vector_for(survivors, unit)
+    elif scheme.rule.missing(survivors):
+        vector, pairs = least_squares(scheme.equations(survivors))[0], unit < DOUBLE
+    else:
+        vector = scheme._vector_by(survivors, unit=unit)
+    residual, means = _assess(scheme, survivors, vector)
+    if partial == "unbiased" and residual > SOLVED:
+        if not means.min() > _NOTHING:
+            raise NotDecodableError(
+                f"no combination of these {survivors.size} messages is unbiased: they hold nothing "
+                "of the gradient",
+                max(1, scheme.rule.missing(survivors)),
+            )
+        vector = vector / (means if scheme.pieces > 1 else means[0])
+        residual, means = _assess(scheme, survivors, vector)
+    if pairs:
+        vector = np.stack([vector, np.zeros_like(vector)], axis=-1)
+    return Nearest(vector, residual, float(means.mean()))
+
+
+def _assess(
+    scheme: Scheme, survivors: NDArray[np.int64], vector: NDArray[Any]
+) -> tuple[float, NDArray[np.float64]]:
+    """Return a vector's residual, and the mean coefficient that it gives each piece."""
+    lacking = scheme.deviation(survivors, vector)
+    with np.errstate(over="ignore", invalid="ignore"):
+        # Coded data: each block with itself is a partition. Pieces: each in its own place.
+        own = lacking if lacking.ndim == 1 else np.diagonal(lacking, axis1=-2, axis2=-1)
+        means = own.real.astype(np.float64).reshape(-1, scheme.pieces).mean(axis=0) + 1
+    return scheme._residual_of(lacking), means
+
+
+# Most entries of a matrix that takes messages to partial gradients, for many sets at once, and of
+# the rows of these sets together.
+_DENSE, _TOGETHER = 1 << 20, 1 << 20
+
+_SMALL = 1 << 13  # most entries of a set's rows for which many sets are solved together
+
+
+def residual_of_each(scheme: Scheme, masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """`Scheme.residual` of many sets of messages, for a code whose `wait` is set.
+
+    `masks`, of shape (sets, messages), are True for messages that came.
+    """
+    real = not (scheme.is_complex or scheme.pieces > 1 or scheme.codes_data)
+    if not real or scheme.message_count * scheme.k > _DENSE:
+        return np.array([scheme.residual(mask) for mask in masks])
+    vectors = np.zeros(masks.shape)
+    if type(scheme).vector is not Scheme.vector:
+        enough = scheme.fill_vectors(masks, "auto", vectors)
+    else:
+        enough = np.ones(len(masks), dtype=np.bool_)
+        _fill_shortest(scheme, masks, vectors)
+    lacking = np.linalg.norm(vectors @ scheme.matrix() - 1, axis=1)
+    left: NDArray[np.float64] = lacking / math.sqrt(scheme.wanted)
+    left[~enough] = [scheme.residual(mask) for mask in masks[~enough]]
+    return left
+
+
+def _fill_shortest(scheme: Scheme, masks: NDArray[np.bool_], out: NDArray[np.float64]) -> None:
+    """Fill in the shortest vectors of least residual, all sets of one size together."""
+    rows, target, _ = scheme.equations(np.arange(scheme.message_count))
+    sizes = masks.sum(axis=1)
+    for f in np.unique(sizes).tolist():
+        alike = np.flatnonzero(sizes == f)
+        if f * target.size > _SMALL:  # one by one, sparse equations are solved faster
+            for at in alike.tolist():
+                those = np.flatnonzero(masks[at])
+                out[at, those] = scheme.vector(those)
+            continue
+        step = max(1, _TOGETHER // max(1, f * target.size))
+        for at in range(0, alike.size, step):
+            some = alike[at : at + step]
+            came = np.nonzero(masks[some])[1].reshape(some.size, f)
+            cut = max(f, target.size) * np.finfo(np.float64).eps
+            out[some[:, None], came] = target @ np.linalg.pinv(rows[came], rcond=cut)
+
+
+def residuals(scheme: Scheme, workers: int, sets: int, seed: int) -> Residuals:
+    """Return `fastgc.Code.residuals`, for checked arguments."""
+    known = scheme.known_residuals(workers)
+    if known is not None:
+        return known
+    exhaustive = math.comb(scheme.n, workers) <= sets
+    rng = np.random.default_rng(seed)
+    drawn: Any = (rng.permutation(scheme.n)[:workers] for _ in range(sets))
+    if exhaustive:
+        drawn = map(np.array, combinations(range(scheme.n), workers))
+    left = np.array([scheme.residual(scheme.messages_of(heard)) for heard in drawn])
+    mean = float(np.sqrt(np.mean(left**2)))
+    return Residuals(workers, mean, float(left.max()), left.size, exhaustive)

@@ -25,7 +25,7 @@ messages to spare even when all have come is refused, and an unverified gradient
 
 Proof of 2 and 3. A set of workers explains failed checks if other messages of theirs would make all
 checks hold. Accused are the workers that are in every explaining set of at most e workers; the set
-T of the liars is one of these sets. `fastgc.coding.liars` says how they are found. Another set S
+T of the liars is one of these sets. `fastgc.coding.parity` says how they are found. Another set S
 explains the checks only if changes of messages of S and T alone can keep all checks true. In the
 first case that takes more workers than there are messages to spare; in the second it takes all
 copies. Both are more than the e + t workers of S and T.
@@ -82,8 +82,7 @@ from .. import kernels
 from .._arrays import is_integer, least_number, unit_roundoff
 from ..errors import CorruptMessageError, UnverifiedError
 from .format import Format
-from .liars import SAFETY, Failure, blame
-from .parity import CHECKS, Numbers, Parity
+from .parity import CHECKS, SAFETY, Failure, Numbers, Parity, blame
 from .rules import Blocks, withstands
 from .scheme import Scheme
 
@@ -118,14 +117,8 @@ class Projection:
     multiplied by random numbers again. `renew` draws the vector. Its factors have random signs and
     moduli between 1 and 2 (over their root mean square), so that none hides an element.
 
-    Parameters
-    ----------
-    form : Format
-        The format of the messages.
-    paired : bool
-        Whether two reals stand for a complex number, as in codes with complex coefficients.
-    rng : numpy.random.Generator, optional
-        The source of the vector. Default: one with a secret seed.
+    With `paired` two reals stand for a complex number, as in codes with complex coefficients. The
+    source of the vector, `rng`, has a secret seed by default.
 
     Attributes
     ----------
@@ -214,10 +207,7 @@ def check_rounded(form: Format, verify: bool | int | None, tracker: object) -> N
 def liars_of(verify: bool | int) -> int:
     """Return how many liars an option `verify` asks to look for.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If it is neither a bool nor a number of liars in 0 .. `MOST_LIARS`.
+    TypeError or ValueError if it is neither a bool nor a number of liars in 0 .. `MOST_LIARS`.
     """
     if isinstance(verify, bool | np.bool_):
         return int(verify)
@@ -233,28 +223,14 @@ def _workers(count: int) -> str:
 
 
 class Finding(NamedTuple):
-    """The result of the parity checks of some messages.
+    """The result of the parity checks of some messages; the last three fields are those of `Blame`.
 
-    Attributes
-    ----------
-    covered : (f,) bool array
-        For each message, whether checks would have noticed another of its size in its place,
-        whichever other workers lie with it. All False if messages contradict each other.
-    holds : bool
-        Whether all checks hold.
-    corrupt : list of int
-        Workers whose messages must be corrupt.
-    suspects : list of tuple of int or None
-        An entry for each group of failed checks that does not tell who is corrupt: the workers of
-        all sets that explain it; empty, if more workers must be corrupt than may lie; None, if that
-        is unknown, too.
-    more : int
-        Least number of further messages after which failed checks can hold, unless a worker is
-        named before.
+    A message is `covered` if checks would have noticed another of its size in its place, whichever
+    other workers lie with it; none is if messages contradict each other.
     """
 
     covered: NDArray[np.bool_]
-    holds: bool
+    holds: bool  # whether all checks hold
     corrupt: list[int]
     suspects: list[tuple[int, ...] | None]
     more: int = 1
@@ -271,23 +247,13 @@ class Inspector:
     shrink with the messages, which are residuals of an ever better fit. So for these codes the
     largest ratio also includes all earlier rounds that held, of messages that were covered.
 
-    Parameters
-    ----------
-    scheme : Scheme
-    form : Format
-    liars : int
-        Number of workers that may be corrupt, e.
-
-    Attributes
-    ----------
-    liars : int
-        Number of workers that may be corrupt, beside those found so far.
+    `liars` is the number of workers that may be corrupt, e, beside those found so far.
     """
 
     def __init__(self, scheme: Scheme, form: Format, liars: int = 1) -> None:
         self._scheme, self._all_liars = scheme, liars
         self._projection = projection = Projection(form, scheme.is_complex)
-        self._senders = np.repeat(np.arange(scheme.n), scheme.message_counts)
+        self._senders = scheme._sender_of
         rounding, sums = unit_roundoff(form.message_dtype), unit_roundoff(form.sum_dtype)
         steps, before = scheme.load / scheme.messages_per_worker + 2, scheme.data_roundings
         partial = unit_roundoff(form.partial_dtype)
@@ -509,7 +475,9 @@ class Inspector:
                 inside = self._believed(survivors, inside)
             elif told.any():
                 overstated = self._overstated(survivors, np.where(told, inside, sizes))
-                if overstated.any() and told.all() and self._tells(survivors):
+                # Without any 2e workers, e + 1 honest copies must be left.
+                tells = overstated.any() and told.all()
+                if tells and self.withstands(survivors, 2 * self.liars) >= 2 * self.liars:
                     named = np.unique(self._senders[survivors[overstated]]).tolist()
                     return Finding(np.zeros(survivors.size, dtype=np.bool_), False, named, [])
             if told.any():
@@ -572,10 +540,6 @@ class Inspector:
             if norm:
                 least = min(least, float(values[values > 0].min()) / norm)
         return (1 + 1e-6) / least
-
-    def _tells(self, survivors: Numbers) -> bool:
-        """Say whether any 2e workers can be taken away, so that e + 1 honest copies are left."""
-        return self.withstands(survivors, 2 * self.liars) >= 2 * self.liars
 
     def _spare(self, survivors: Numbers) -> Numbers:
         """Return how many messages each message's block has to spare; 0: unknown."""

@@ -21,7 +21,7 @@ from .._arrays import at_least
 from .._shown import duration, listed, plural
 from ..codes import Code, Request, Share
 from ..coding.format import Format
-from ..coding.gathering import Gathering
+from ..coding.round import Gathering
 from ..delays import DelayModel
 from ..delays.interface import per_of, sample
 from ..kernels.unchecked import Arrivals

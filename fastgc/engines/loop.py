@@ -1,6 +1,6 @@
 """The loop of a round, the same for real workers and for simulated ones.
 
-`RoundLoop` runs any `Gathering` (`fastgc.coding.gathering`): it brings events to the round, puts
+`RoundLoop` runs any `Gathering` (`fastgc.coding.round`): it brings events to the round, puts
 the round's questions to workers, and ends it. Its subclasses say what happens, and when: in
 `Master` workers are processes elsewhere, in `SimulatedCluster` they take simulated time.
 """
@@ -19,8 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from .._arrays import check_dtype, check_index, check_vector
 from ..codes import AskingRound, Code, ReactiveRound, Round, SumRound
-from ..coding.gathering import Gathering, Host
-from ..coding.round import Chosen
+from ..coding.round import Chosen, Gathering, Host
 from ..delays.interface import per_of
 from ..errors import NonFiniteMessageError
 from .interface import (

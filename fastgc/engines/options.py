@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from numpy.typing import ArrayLike, DTypeLike
 
 from .._arrays import at_least, check_dtype, check_real
-from ..coding.approximation import check_partial
+from ..coding.trust import check_partial
 from ..coding.verify import liars_of
 from ..delays import DelayModel
 from ..delays.interface import check_model

@@ -18,10 +18,10 @@ from .._arrays import as_array, at_least, check_cost, check_real, check_reals
 from .._shown import duration, plural, short
 from ..codes import Code
 from ..codes.graph import Parts
-from ..coding.approximation import residual_of_each
 from ..coding.rules import Blocks, Cells, Span, Tiling, Waiting
 from ..coding.scheme import Scheme
 from ..coding.solve import SOLVED
+from ..coding.trust import residual_of_each
 from ..delays import (
     DelayModel,
     Distribution,

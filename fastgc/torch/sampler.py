@@ -12,7 +12,7 @@ from torch.utils.data import Sampler
 
 from .._arrays import at_least, check_index
 from ..codes import Code
-from ..coding.owners import owners
+from ..coding.graphs import owners
 from .batches import Batches, Indices, edges
 from .place import own_rank
 
