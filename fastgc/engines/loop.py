@@ -356,9 +356,7 @@ class RoundLoop:
                 self._take(run, event)
             elif rnd.due == limit < math.inf:
                 rnd.elapse()
-            else:
-                if not ready:
-                    self._give_up(run)
+            elif ready or self._give_up(run):
                 break
             while questions := rnd.questions():
                 asked = dict(enumerate(questions, self._questions))
@@ -498,8 +496,8 @@ class RoundLoop:
         """End a round for which no more can come, or raise; False: more may come yet."""
         raise NotImplementedError
 
-    def _give_up(self, run: Run) -> None:
-        """End a round whose time or patience is out, or raise."""
+    def _give_up(self, run: Run) -> bool:
+        """End a round whose time or patience is out, or raise; False: it still waits."""
         raise NotImplementedError
 
 

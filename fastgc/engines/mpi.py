@@ -138,7 +138,7 @@ class MPICluster(Master):
         self._job = _job(comm)
         super().__init__(code, shards, gradient, size, dtype, options=options, **keywords)
 
-    _outage = "is late, the others wait"  # a rank that dies ends the job
+    _outage = "late", "the others wait"  # a rank that dies ends the job
     _domains = "comm.allgather(MPI.Get_processor_name())[1:]"
 
     def _open(self, task: Task) -> _Ranks:

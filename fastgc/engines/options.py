@@ -76,9 +76,10 @@ class RoundOptions:
         0: workers are not restarted.
     partial : "raise", "best" or "unbiased"
         What to do when the patience or the timeout is over: raise, or use the best approximation of
-        the gradient (`fastgc.Round.best`), or the best unbiased one. Without any message it always
-        raises. With codes that are `approximate`, all rounds use the best approximation, or with
-        "unbiased" the best unbiased one.
+        the gradient (`fastgc.Round.best`), or the best unbiased one. Without any message it raises;
+        if the patience is over, once no worker is left that may send one. With codes that are
+        `approximate`, all rounds use the best approximation, or with "unbiased" the best unbiased
+        one.
     verify : bool or int
         Compare messages with each other by the code's parity checks, and wait for the spare
         messages that this takes (`fastgc.Round`). The number is the most workers that may be

@@ -218,14 +218,15 @@ class SimulatedCluster(RoundLoop):
             run.rnd.require(run.rnd.taken)
         return True
 
-    def _give_up(self, run: Run) -> None:
+    def _give_up(self, run: Run) -> bool:
         if not self._at_work(run):
-            self._exhausted(run)
-        elif not self._enough(run.rnd):
+            return self._exhausted(run)
+        if not self._enough(run.rnd):
             run.rnd.require(self._code.scheme.messages_of(run.asked))
             raise TimeoutError(
                 f"round {self._number} was not decodable after {self._timeout} simulated s"
             )
+        return True
 
     def _over(self) -> None:
         self._elapsed = 0.0  # the next round begins at 0

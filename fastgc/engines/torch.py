@@ -92,7 +92,7 @@ class TorchCluster(Master):
     ...         report = cluster.step(theta, out=g)
     """
 
-    _outage = "is late, the others wait"  # a rank that dies ends the job
+    _outage = "late", "the others wait"  # a rank that dies ends the job
     _domains = "fastgc.torch.hosts()[1:]"
 
     def _open(self, task: Task) -> _Ranks:
