@@ -30,20 +30,6 @@ from .history import APPROXIMATE, MISCLASSIFIED
 if TYPE_CHECKING:
     from .history import History, Record
 
-__all__ = [
-    "Shown",
-    "comparison_table",
-    "latex_table",
-    "latex_text",
-    "loss_table",
-    "markdown_table",
-    "rich_table",
-    "share_bar",
-    "spending_table",
-    "task_bar",
-    "training_bar",
-]
-
 # Longest name in the first column for which it is not wrapped.
 LONGEST_NAME = 30
 
@@ -263,14 +249,7 @@ def latex_table(
 
 
 class Shown(NamedTuple):
-    """A table of text that rich prints; its first column has names.
-
-    Attributes
-    ----------
-    title : str
-    head : list of str
-    rows : list of lists of str
-    """
+    """A table of text that rich prints; its first column has names."""
 
     title: str
     head: list[str]

@@ -19,18 +19,6 @@ from .. import kernels
 from ..codes import AskingRound, Request, Share
 from .interface import Gradient, Kind, Messages, Question, Task
 
-__all__ = [
-    "TRACEBACK_BYTES",
-    "Orders",
-    "Reply",
-    "Worker",
-    "as_process",
-    "asked_of",
-    "failure",
-    "partial_gradient",
-    "reply",
-]
-
 Array = NDArray[Any]
 
 TRACEBACK_BYTES = 1 << 14  # the longest text of an exception that a worker sends
@@ -140,20 +128,12 @@ class _Alone(NamedTuple):
 
 
 class Orders(Protocol):
-    """What a worker knows of its master's orders while it is at a round.
+    """What a worker knows of its master's orders while it is at a round."""
 
-    Attributes
-    ----------
-    round, first, delay
-        The round that it was handed, its first message to send, and the seconds to sleep.
-    newest : int
-        The newest round that it knows of.
-    """
-
-    round: int
-    first: int
-    delay: float
-    newest: int
+    round: int  # that it was handed
+    first: int  # its first message to send
+    delay: float  # seconds to sleep
+    newest: int  # the newest round that it knows of
 
     def look(self) -> bool:
         """Look for news of the master; False: the worker must end."""
@@ -235,14 +215,10 @@ class Worker:
         """Compute a message of a round; return it, and its energy.
 
         `theta` is a read-only array. A worker that sends its messages together computes them all
-        before it returns the first.
+        before it returns the first. A worker that may be asked keeps its messages.
         """
-        if self._asked:
-            return self._kept_message(theta, index, round)
-        return self._message(theta, index, round)
-
-    def _kept_message(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
-        """Compute a message, and keep it for questions."""
+        if not self._asked:
+            return self._message(theta, index, round)
         with self._computing:
             if round != self._round:
                 self._round, self._theta, self._kept = round, theta, {}
@@ -286,16 +262,9 @@ class Worker:
     def answer(self, question: Question, out: Array | None = None) -> tuple[Array, float] | None:
         """Answer a question, from any thread, also while messages are computed.
 
-        Parameters
-        ----------
-        question : Question
-        out : ndarray, optional
-            Where to write the answer, as `Task.answer_form` says. Default: a new array.
-
-        Returns
-        -------
-        The answer, and the energy of a sum or message. None if the worker is at another round, has
-        not computed what is asked for, or does not hold it.
+        Return the answer, and the energy of a sum or message. The answer is written to `out`, which
+        is as `Task.answer_form` says (default: a new array). None if the worker is at another
+        round, has not computed what is asked for, or does not hold it.
         """
         kept = self._kept
         if question.round != self._round:
@@ -445,52 +414,31 @@ class _Encoded:
         return self._task.gradient(theta, part, out, **{name: told[name] for name in self._asked})
 
     def _parts(self, index: int) -> Iterator[tuple[int, Any]]:
-        batch = self._task.batch
         for partition, shard in self._data[index]:
             self.partition = partition
-            yield partition, shard if batch is None else batch(shard, partition, self._round)
+            yield partition, self._task.part(partition, shard, self._round)
 
-    def partials(self, theta: Array, round: int) -> Iterator[Array]:
-        """The partial gradients of the worker's only message, one by one, in the same memory."""
-        self._round = round
-        for partition, part in self._parts(0):
-            partial_gradient(
-                self._task.gradient, theta, part, self._partial, partition=partition, round=round
-            )
+    def partials(self, theta: Array, round: int, index: int = 0) -> Iterator[Array]:
+        """The partial gradients of a message, one by one, in the same memory."""
+        self._round, gradient = round, self._task.gradient
+        for partition, part in self._parts(index):
+            partial_gradient(gradient, theta, part, self._partial, partition=partition, round=round)
             yield self._partial
         self.partition = -1
 
     def _find_unwritten(self, theta: Array, index: int) -> None:
         """Compute a message's partial gradients again, to name one that was not written whole."""
-        for partition, part in self._parts(index):
-            partial_gradient(
-                self._task.gradient,
-                theta,
-                part,
-                self._partial,
-                partition=partition,
-                round=self._round,
-            )
+        for _ in self.partials(theta, self._round, index):
+            pass
 
 
 class Reply(NamedTuple):
-    """What a transport sends after a question.
+    """What a transport sends after a question."""
 
-    Attributes
-    ----------
-    kind : Kind
-        ANSWER; LEFT if the worker has no answer; FAILED if it raised.
-    answer : ndarray or None
-    energy : float
-        Of a sum or message.
-    text : bytes
-        The traceback, if it raised.
-    """
-
-    kind: Kind
+    kind: Kind  # ANSWER; LEFT if the worker has no answer; FAILED if it raised
     answer: Array | None = None
-    energy: float = math.nan
-    text: bytes = b""
+    energy: float = math.nan  # of a sum or message
+    text: bytes = b""  # the traceback, if it raised
 
 
 def reply(worker: Worker, question: Question, out: Array | None = None) -> Reply:
