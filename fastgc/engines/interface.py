@@ -586,8 +586,8 @@ class Transport(Protocol):
     Attributes
     ----------
     ahead : int
-        Rounds that a worker may have in hand at a time. It is 1; or 2, if a worker that is handed a
-        newer round leaves the older one between two messages.
+        Rounds that a worker may have in hand at a time. It is 1, the default; or 2, if a worker
+        that is handed a newer round leaves the older one between two messages.
     exposed : bool, optional
         Whether workers can still write to a message after they sent it. A round that verifies then
         gets copies. Default: False.

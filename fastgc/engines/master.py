@@ -34,6 +34,8 @@ _TAKEN = Event(Kind.MESSAGE, -1)
 _COMPUTED = Kind.MESSAGE, Kind.COMPUTED
 _SENT = (Kind.MESSAGE,), _COMPUTED  # those a round is told of; indexed by `Gathering.keeps`
 
+_CHANGES = Kind.DIED, Kind.JOINED  # events that change which workers there are
+
 _NOBODY = -1, None  # stands for a question that was never asked
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0  # seconds; doubled with each death without a message
@@ -113,6 +115,9 @@ class Master(RoundLoop):
         self._inbox: deque[Event] = deque()
         self._message_shape = (self._form.message_size,)
         self._message_dtype = self._form.message_dtype
+        # Whether each message may show that the lost are needed in place of the corrupt, or that an
+        # approximation does without them.
+        self._hopes_anew = bool(self._options.verify) or self._options.partial != "raise"
         self.transport = self._open(self._task)
         self._can_ask = getattr(self.transport, "asks", False)
         self._exposed = getattr(self.transport, "exposed", False)
@@ -260,10 +265,7 @@ class Master(RoundLoop):
                 self._heard.difference_update(range(*self._first[worker : worker + 2]))
         elif worker in run.asked:  # it sent an older round's message, left one, or joined
             self._hand(run, worker)
-        # A message may show that the lost are needed in place of the corrupt, or may do for an
-        # approximation without them.
-        minds = self._options.verify or self._options.partial != "raise"
-        if kind in (Kind.DIED, Kind.JOINED) or (self._lost and minds):
+        if kind in _CHANGES or (self._lost and self._hopes_anew):
             run.hope = self._hope(run)
 
     def _at_work(self, run: Run) -> bool:
@@ -450,7 +452,7 @@ class Master(RoundLoop):
 
     def _give_up(self, run: Run) -> bool:
         if run.hope <= run.deadline:
-            if self._awaits_first(run):
+            if self._awaits_first(run):  # its message ends the round: no patience is left
                 self._left, run.hope = 0.0, math.inf
                 return False
             patience = self._options.patience

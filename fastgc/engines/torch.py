@@ -160,7 +160,7 @@ class _Wire:
         self._sending = threading.Lock()
 
     def send(
-        self, kind: int, number: int, index: int, value: float, payload: Array | bytes | None = b""
+        self, kind: int, number: int, index: int, value: float, payload: Array | bytes | None = None
     ) -> None:
         if not isinstance(payload, np.ndarray):
             payload = np.frombuffer(bytearray(payload or b""), np.uint8)  # which can be written
