@@ -234,7 +234,7 @@ class _Ranks(Answering):
         self._buffers = Buffers()
         self._thetas: list[Array] = []
         self._births = [0] * code.n
-        self._links: list[_Link | None] = [None] * code.n
+        self._links: dict[int, _Link] = {}
         self._number = _NONE
         self.asks = task.asks
         job.store.set("fastgc/newest", str(job.clusters))
@@ -245,7 +245,7 @@ class _Ranks(Answering):
     @property
     def hosts(self) -> list[str]:
         own = os.uname().nodename
-        said = ["" if link is None else link.host for link in self._links]
+        said = [self._links[worker].host for worker in range(self._task.code.n)]
         return ["" if host == own else host for host in said]
 
     def restart(self, worker: int) -> None:
@@ -265,21 +265,17 @@ class _Ranks(Answering):
         self._theta = self._thetas[buffer]
         self._theta[:] = theta
         if self._task.code.scheme.messages_per_worker > 1:
-            for link in self._links:
-                assert link is not None
+            for link in self._links.values():
                 link.orders.put((_NEWS, number, 0, 0.0, None))
 
     def hand(self, workers: Sequence[int], first: int, delays: Sequence[float]) -> None:
+        kind = _KEPT_ROUND if self.keeping else _ROUND
         for worker, delay in zip(workers, delays, strict=True):
-            link = self._links[worker]
-            assert link is not None
-            kind = _KEPT_ROUND if self.keeping else _ROUND
-            link.orders.put((kind, self._number, first, delay, self._theta))
+            order = kind, self._number, first, delay, self._theta
+            self._links[worker].orders.put(order)
 
     def ask(self, worker: int, question: Question) -> None:
-        link = self._links[worker]
-        assert link is not None
-        link.ask(question)
+        self._links[worker].ask(question)
 
     def listen(self, seconds: float) -> list[Event]:
         events: list[Event] = []
@@ -290,7 +286,7 @@ class _Ranks(Answering):
         return events
 
     def close(self) -> None:
-        links = [link for link in self._links if link is not None]
+        links = list(self._links.values())
         for link in links:
             link.over = True
             link.orders.put((_END, _NONE, 0, 0.0, None))

@@ -188,14 +188,11 @@ class Worker:
         self._computed: dict[tuple[int, int], tuple[Array, float]] = {}
         # The number of equal parts in which a delay is slept.
         self._parts = self.message_count if task.spread and not self._together else 1
-        own = getattr(task.gradient, "worker", None)
-        if own is None and data:
+        if data and not hasattr(task.gradient, "worker"):
             # A backend may load its kernels at their first call: load them now, before a round.
             alike = replace(task, size=1, gradient=_zero, batch=None)
             _Encoded(number, alike, data[:1], None)(np.zeros(1), 0, 0)
-        self._compute: Messages = (
-            _Encoded(number, task, data, out) if own is None else own(number, task, out)
-        )
+        self._compute = _messages(number, task, data, out)
 
     @property
     def partition(self) -> int:
@@ -266,37 +263,33 @@ class Worker:
         is as `Task.answer_form` says (default: a new array). None if the worker is at another
         round, has not computed what is asked for, or does not hold it.
         """
-        kept = self._kept
+        kept, what = self._kept, question.what
         if question.round != self._round:
             return None
-        if isinstance(question.what, Share):
-            return self._share(question.what.worker, out)
-        if not isinstance(question.what, Request):
-            return self._claims(question.what, out)
-        if not all(index in kept for index in question.what.indices.tolist()):
-            return None
-        return question.what.sum_of([kept[i] for i in question.what.indices.tolist()], out)
+        if isinstance(what, Request):
+            numbers = what.indices.tolist()
+            if not all(index in kept for index in numbers):
+                return None
+            return what.sum_of([kept[index] for index in numbers], out)
+        found = self._share(what.worker) if isinstance(what, Share) else self._claims(what)
+        if found is None or out is None:
+            return found
+        out[:] = found[0]
+        return out, found[1]
 
-    def _share(self, owner: int, out: Array | None) -> tuple[Array, float] | None:
+    def _share(self, owner: int) -> tuple[Array, float] | None:
         """Another worker's message, computed as that worker computes it."""
         if owner not in self._others:
             return None
         with self._computing:
             theta, round = self._theta.copy(), self._round  # the next round may overwrite it
             if owner not in self._instead:
-                own = getattr(self._task.gradient, "worker", None)
-                self._instead[owner] = (
-                    _Encoded(owner, self._task, [self._others[owner]], None)
-                    if own is None
-                    else own(owner, self._task, None)
-                )
+                data = [self._others[owner]]
+                self._instead[owner] = _messages(owner, self._task, data, None)
             theta.flags.writeable = False
-            message, energy = self._instead[owner](theta, 0, round)
-        if out is not None:
-            out[:] = message
-        return message if out is None else out, energy
+            return self._instead[owner](theta, 0, round)
 
-    def _claims(self, seed: int, out: Array | None) -> tuple[Array, float]:
+    def _claims(self, seed: int) -> tuple[Array, float]:
         """What its partial gradients contribute (`AskingRound.answer`), computed once more."""
         task, compute = self._task, self._compute
         assert isinstance(compute, _Encoded)
@@ -309,9 +302,15 @@ class Worker:
                 dtype=task.dtype,
                 message_dtype=task.message_dtype,
             )
-        if out is not None:
-            out[:] = claims
-        return claims if out is None else out, math.nan
+        return claims, math.nan
+
+
+def _messages(
+    number: int, task: Task, data: list[list[tuple[int, Any]]], out: Sequence[Array] | None
+) -> Messages:
+    """What computes a worker's messages: its gradient itself, or an encoder of its gradients."""
+    own = getattr(task.gradient, "worker", None)
+    return _Encoded(number, task, data, out) if own is None else own(number, task, out)
 
 
 def _zero(theta: Array, shard: Any, out: Array) -> None:
