@@ -457,9 +457,9 @@ def as_process(number: int) -> None:
     kernels.threads.set_num_threads(1)
 
 
-def failure(worker: Worker | None, nbytes: int = TRACEBACK_BYTES) -> bytes:
+def failure(worker: Worker | None) -> bytes:
     """Text about the exception being handled: the partition, and the end of the traceback."""
     at = -1 if worker is None else worker.partition
     where = b":\n" if at < 0 else f" on partition {at}:\n".encode()
     text = traceback.format_exc().encode(errors="replace")
-    return where + text[-(nbytes - len(where)) :]
+    return where + text[-(TRACEBACK_BYTES - len(where)) :]
