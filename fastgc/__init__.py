@@ -23,7 +23,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from ._library import get_include, get_library
+    from ._extras import get_include, get_library
     from .codes import (
         BernoulliCode,
         BIBDCode,
@@ -86,8 +86,8 @@ _LAZY = {
     "YeAbbe": "codes",
     "backend": "kernels",
     "backends": "kernels",
-    "get_include": "_library",
-    "get_library": "_library",
+    "get_include": "_extras",
+    "get_library": "_extras",
     "use_backend": "kernels",
     "train": "training",
 }

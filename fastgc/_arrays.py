@@ -15,38 +15,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ._extras import pip_install
 
-__all__ = [
-    "GRADIENT_DTYPES",
-    "PAIRS",
-    "Output",
-    "as_array",
-    "as_rows",
-    "at_least",
-    "check_cost",
-    "check_dtype",
-    "check_finite",
-    "check_index",
-    "check_integer",
-    "check_line",
-    "check_numbers",
-    "check_output",
-    "check_real",
-    "check_reals",
-    "check_vector",
-    "check_workers",
-    "gradient_dtype_of",
-    "is_half",
-    "is_integer",
-    "is_pairs",
-    "kind_of",
-    "lies_elsewhere",
-    "name_of",
-    "refuse_masks",
-    "store",
-    "unit_roundoff",
-    "view_of",
-]
-
 # Results are written to and returned as a NumPy array, or anything whose memory NumPy can view.
 Output: TypeAlias = Any
 

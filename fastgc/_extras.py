@@ -1,14 +1,16 @@
-"""Load optional dependencies on use; if one is missing, say how to install it."""
+"""What is installed beside Python's files: optional packages, and the library in C.
+
+Optional packages are loaded on use. If one is missing, the error says how to install it.
+"""
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-__all__ = ["one_thread_of_blas", "parquet", "pip_install", "ray", "scipy"]
 
 DISTRIBUTION = "gradient-coding"
 
@@ -76,3 +78,59 @@ def scipy(module: str) -> Any:
         return importlib.import_module(f"scipy.{module}")
     except ImportError as error:
         raise ImportError(f"closed forms need SciPy: {pip_install('planning')}") from error
+
+
+def get_include() -> str:
+    """Return the folder of ``fastgc.h``, for a C compiler's option ``-I``.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    FileNotFoundError
+        If fastgc was installed without the extension.
+
+    Examples
+    --------
+    >>> import os
+    >>> import fastgc
+    >>> os.listdir(fastgc.get_include())  # doctest: +SKIP
+    ['fastgc.h', 'kernels.def']
+    """
+    return str(_installed("include/fastgc.h").parent)
+
+
+def get_library() -> str:
+    """Return the path of the static library ``libfastgc.a``, which needs no Python.
+
+    Link programs with ``-lm -pthread`` as well. For ``pkg-config``, the folder ``pkgconfig`` beside
+    the library holds ``fastgc.pc``.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    FileNotFoundError
+        If fastgc was installed without the extension.
+    """
+    return str(_installed("lib/libfastgc.a", "lib/fastgc.lib"))  # fastgc.lib: on Windows
+
+
+def _installed(*names: str) -> Path:
+    """Return the first of these files that exists.
+
+    An editable installation has two folders, of sources and of build results.
+    """
+    folders = [Path(folder) for folder in sys.modules["fastgc"].__path__]
+    for folder in folders:
+        for name in names:
+            if (folder / name).is_file():
+                return folder / name
+    raise FileNotFoundError(
+        f"this installation of fastgc has no {names[0]}, which is built with the extension in C: "
+        f"looked in {', '.join(map(str, folders))}; install fastgc again"
+    )

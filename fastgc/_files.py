@@ -23,17 +23,6 @@ from numpy.typing import NDArray
 
 from ._extras import parquet
 
-__all__ = [
-    "opened",
-    "read_bytes",
-    "read_json",
-    "read_npy",
-    "read_npz",
-    "read_parquet",
-    "read_text",
-    "refusing",
-]
-
 Name = str | os.PathLike[str]
 
 _MIB = 2**20
@@ -54,14 +43,8 @@ _KINDS = (
 def refusing(path: Name, what: str, error: type[ValueError] = ValueError) -> Iterator[None]:
     """Raise one error that names the file, whatever its content makes parsers raise.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    what : str
-        What it should be, as in "... is no readable .npy file".
-    error : type
-        The error to raise. Errors of the disk keep their type, and get the file's name.
+    `what` says what the file should be, as in "... is no readable .npy file". Errors of the disk
+    keep their type, and get the file's name.
     """
     try:
         yield
@@ -86,23 +69,9 @@ def opened(
 ) -> Iterator[BinaryIO]:
     """Open a file for reading, if it is a file and not too large, and use `refusing` meanwhile.
 
-    Parameters
-    ----------
-    path, what, error
-        As in `refusing`.
-    limit : int, optional
-        The most bytes that the file may have. Default: half of this machine's memory.
-    links : bool
-        Whether to follow a link.
-
-    Raises
-    ------
-    ValueError
-        Or `error`: if it is a folder, a pipe, a device or too large.
-    OSError
-        If it is not there, or cannot be read.
-    TypeError
-        If `path` is no path.
+    It may have `limit` bytes (default: half of this machine's memory), and `links` says whether to
+    follow a link. Raises `error` if it is a folder, a pipe, a device or too large, OSError if it is
+    not there or cannot be read, and TypeError if `path` is no path.
     """
     os.fspath(path)  # raises for a number, which would name an open file
     most = _memory() if limit is None else limit
@@ -166,12 +135,7 @@ def read_npz(
 ) -> dict[str, NDArray[Any]]:
     """Return some arrays of an ``.npz`` file, read-only, by their names.
 
-    Parameters
-    ----------
-    path, what
-        As in `refusing`.
-    choose : callable
-        Takes the list of names in the file, and returns those of the arrays to read.
+    `choose` takes the list of names in the file, and returns those of the arrays to read.
     """
     with opened(path, what) as file, zipfile.ZipFile(file) as archive:
         entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
@@ -187,13 +151,7 @@ def read_npz(
 
 
 def read_parquet(path: Name, what: str) -> Any:
-    """Return the table of a parquet file.
-
-    Raises
-    ------
-    ImportError
-        If PyArrow is not installed.
-    """
+    """Return the table of a parquet file; raise ImportError if PyArrow is not installed."""
     reader = parquet()
     with opened(path, what) as file:
         held = reader.ParquetFile(file)

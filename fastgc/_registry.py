@@ -11,22 +11,12 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-
-__all__ = [
-    "Found",
-    "Registry",
-    "keywords",
-    "load_object",
-    "read_arguments",
-    "read_value",
-    "split_arguments",
-]
 
 Factory = Callable[..., Any]
 
@@ -67,24 +57,11 @@ class Registry:
     def register(
         self, name: str, factory: Factory, title: str | None = None, replace: bool = False
     ) -> None:
-        """Register a factory under a name.
+        """Register a factory, a class or a function that returns an instance, under a name.
 
-        Parameters
-        ----------
-        name : str
-        factory : callable
-            A class, or a function that returns an instance.
-        title : str, optional
-            Name for tables and plots. Default: `name`.
-        replace : bool
-            Whether to replace another factory of this name.
-
-        Raises
-        ------
-        ValueError
-            If another factory has the name and `replace` is False, or if `name` is no name.
-        TypeError
-            If an argument has a wrong type.
+        `title` is its name in tables and plots (default: `name`). Raises ValueError if another
+        factory has the name and `replace` is False, or if `name` is no name, and TypeError if an
+        argument has a wrong type.
         """
         if not isinstance(name, str):
             raise TypeError(f"the name of a {self.kind} is a text, not {name!r}")
@@ -110,12 +87,8 @@ class Registry:
     def get(self, name: str) -> Factory:
         """Return the factory of a name.
 
-        Raises
-        ------
-        ValueError
-            If no factory has the name; the error lists all names.
-        ImportError
-            If its entry point cannot be loaded.
+        Raises ValueError, with a list of all names, if no factory has the name, and ImportError if
+        its entry point cannot be loaded.
         """
         return self._entry(name)[0]
 
@@ -136,20 +109,10 @@ class Registry:
     def resolve(self, text: str) -> Found:
         """Return the factory that a text names, and the text of its arguments, not read yet.
 
-        Parameters
-        ----------
-        text : str
-            ``"name"``, ``"name:key=value,..."``, ``"module:Class"`` or
-            ``"module:Class:key=value,..."``.
-
-        Raises
-        ------
-        ValueError
-            If the text names nothing known, and no existing module.
-        ImportError
-            If an entry point or an existing module cannot be loaded, or has no such class.
-        TypeError
-            If it is no text.
+        The text is ``"name"`` or ``"module:Class"``, and may go on as in ``":key=value,..."``.
+        Raises ValueError if it names nothing known and no existing module, ImportError if an entry
+        point or an existing module cannot be loaded or has no such class, and TypeError if it is no
+        text.
         """
         if not isinstance(text, str):
             raise TypeError(f"a {self.kind} is named by a text, not {text!r}")
@@ -239,14 +202,8 @@ def _package(entry_point: EntryPoint) -> str:
 def load_object(path: str) -> Any:
     """Return what ``"module:Class"`` names; the class may be ``Outer.Inner``, or any attribute.
 
-    Raises
-    ------
-    ValueError
-        If the text has another form.
-    ModuleNotFoundError
-        If there is no such module.
-    ImportError
-        If the module raises when it is imported, or has no such attribute.
+    Raises ValueError if the text has another form, ModuleNotFoundError if there is no such module,
+    and ImportError if the module raises when it is imported, or has no such attribute.
     """
     name, colon, attribute = path.partition(":")
     if not (colon and is_path(name) and is_path(attribute)):
@@ -276,19 +233,21 @@ def is_path(text: str) -> bool:
     return _PATH.fullmatch(text) is not None
 
 
+def _items(listed: str) -> Iterator[list[str]]:
+    """Yield each item of a list, its key, the sign ``=`` or nothing, and its value."""
+    for item in filter(str.strip, listed.split(",")):
+        yield [part.strip() for part in (item, *item.partition("="))]
+
+
 def split_arguments(listed: str) -> dict[str, str]:
     """Return keys and values of a list ``"key=value,key=value"``, as texts.
 
-    Raises
-    ------
-    ValueError
-        If an item has no key or no ``=``, or if a key occurs twice.
+    Raises ValueError if an item has no key or no ``=``, or if a key occurs twice.
     """
     given: dict[str, str] = {}
-    for item in filter(str.strip, listed.split(",")):
-        key, equals, value = (part.strip() for part in item.partition("="))
+    for item, key, equals, value in _items(listed):
         if not equals or not key:
-            raise ValueError(f"expected key=value, not {item.strip()!r}")
+            raise ValueError(f"expected key=value, not {item!r}")
         if key in given:
             raise ValueError(f"{key} is given twice")
         given[key] = value
@@ -298,42 +257,27 @@ def split_arguments(listed: str) -> dict[str, str]:
 def read_arguments(
     factory: Factory, listed: str, what: str, given: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return the arguments that a text lists for a factory, read by its signature.
+    """Return the keyword arguments that a text lists for a factory, read by its signature.
 
-    Parameters
-    ----------
-    factory : callable
-        Only parameters that can be given by keyword count. One with ``**options`` takes any key.
-    listed : str
-        ``"key=value,key=value"``. Keys may have capitals. `read_value` reads the values, except
-        that parameters annotated as ``float`` take a number.
-    what : str
-        Begins the errors: what takes these arguments.
-    given : iterable of str
-        Parameters that the caller gives, so that the text must not.
+    The text is ``"key=value,key=value"``, and keys may have capitals. Only parameters that can be
+    given by keyword count, except those that the caller has `given`; a factory with ``**options``
+    takes any key. `read_value` reads the values, but parameters annotated as ``float`` take a
+    number.
 
-    Returns
-    -------
-    dict
-        Keyword arguments for the factory.
-
-    Raises
-    ------
-    ValueError
-        If a key is unknown or occurs twice, a parameter without a default is missing, or a value
-        should be a number and is not. The error says what the factory takes.
+    Raises ValueError, which begins with `what`, if a key is unknown or occurs twice, a parameter
+    without a default is missing, or a value should be a number and is not. The error says what the
+    factory takes.
     """
     parameters, anything = keywords(factory, frozenset(given))
     needed = [name for name, each in parameters.items() if each.default is each.empty]
     canonical = {name.lower(): name for name in parameters}
     values: dict[str, Any] = {}
-    for item in filter(str.strip, listed.split(",")):
-        key, equals, value = (part.strip() for part in item.partition("="))
+    for item, key, equals, value in _items(listed):
         key = canonical.get(key.lower(), key)
         known = key in parameters
         number = known and parameters[key].annotation in (float, "float")
         if not key or key in values or not (known or anything) or not (equals or number):
-            raise ValueError(f"{what}: it takes {_takes(parameters, needed)}; got {item.strip()!r}")
+            raise ValueError(f"{what}: it takes {_takes(parameters, needed)}; got {item!r}")
         try:
             values[key] = float(value) if number else read_value(value)
         except ValueError:

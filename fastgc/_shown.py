@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
-__all__ = ["duration", "facts", "html_table", "listed", "listing", "plural", "short"]
-
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import sys
@@ -29,20 +30,6 @@ from .history import APPROXIMATE, MISCLASSIFIED
 if TYPE_CHECKING:
     from .history import History, Record
 
-__all__ = [
-    "Shown",
-    "comparison_table",
-    "latex_table",
-    "latex_text",
-    "loss_table",
-    "markdown_table",
-    "rich_table",
-    "share_bar",
-    "spending_table",
-    "task_bar",
-    "training_bar",
-]
-
 # Longest name in the first column for which it is not wrapped.
 LONGEST_NAME = 30
 
@@ -57,14 +44,18 @@ def training_bar(
     """Show a bar for a run; yield the function to call with each record.
 
     The bar shows the round, the last evaluated training loss and test error (`History.measure`),
-    the number of workers waited for, and the time of decoding.
+    the number of workers waited for, and the time of decoding. What fastgc logs meanwhile, also as
+    information, stands above the bar.
     """
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
         TextColumn("{task.completed}/{task.total}  {task.fields[state]}"),
     )
-    with Progress(*columns, console=Console(stderr=True), expand=True) as progress:
+    with (
+        Progress(*columns, console=Console(stderr=True), expand=True) as progress,
+        _logged_above(progress.console),
+    ):
         task = progress.add_task(name, total=rounds, completed=done, state="starting workers")
 
         known = ""  # loss and error of the last evaluated round
@@ -82,6 +73,32 @@ def training_bar(
             progress.update(task, advance=1, state=state)
 
         yield show
+
+
+class _Above(logging.Handler):
+    """Prints what is logged above a bar of this console."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self.format(record)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _logged_above(console: Console) -> Iterator[None]:
+    log, handler = logging.getLogger("fastgc"), _Above(console)
+    level = log.level
+    log.addHandler(handler)
+    if level == logging.NOTSET:  # else the program has chosen what it wants to see
+        log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
 
 
 @contextmanager
@@ -232,14 +249,7 @@ def latex_table(
 
 
 class Shown(NamedTuple):
-    """A table of text that rich prints; its first column has names.
-
-    Attributes
-    ----------
-    title : str
-    head : list of str
-    rows : list of lists of str
-    """
+    """A table of text that rich prints; its first column has names."""
 
     title: str
     head: list[str]

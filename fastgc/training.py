@@ -20,7 +20,7 @@ from .checkpoint import Checkpoint, describe, digest
 from .codes import Code, Grouped, GroupedRound
 from .delays.interface import described
 from .engines import ENGINES, Cluster, RoundReport, find_engine
-from .engines.options import RoundOptions, SharedKeywords, Survivors, check_names
+from .engines.interface import RoundOptions, SharedKeywords, Survivors, check_names
 from .engines.worker import partial_gradient
 from .errors import CheckpointError, warn_caller
 from .history import (

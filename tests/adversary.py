@@ -232,7 +232,7 @@ def keep_on():
             attempt(spoil, file)
         time.sleep(0.001)
 rings = me["rings"]
-news = rings._arrays.news[me["number"]]
+news = rings._news[me["number"]]
 what = rng.choice([*range(12), 10, 10, 10, 10])  # the 10th takes time to be seen
 if what == 0:
     news[0] = rng.choice([0, -1, 2**62, 2**63 - 1, int(news[0]) + rng.randrange(5)])

@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import logging
 import os
 import re
 import signal
@@ -37,6 +38,7 @@ from fastgc.engines import LocalCluster, SimulatedCluster, local
 from fastgc.engines.interface import sample_delays
 from fastgc.errors import NonFiniteMessageError, NotDecodableError, WorkerFailedError
 from fastgc.models import LeastSquares
+from fastgc.progress import training_bar
 from fastgc.stability import StabilityTracker
 
 pytestmark = pytest.mark.any_backend  # one test below asks what backend workers use
@@ -1001,6 +1003,40 @@ def said_of_machines(code, hosts, **options):
         with Elsewhere(code, range(code.k), np.multiply, size=1, **options) as cluster:
             assert cluster.hosts == hosts
     return [str(each.message) for each in caught]
+
+
+def test_what_may_be_lost_is_said_where_all_is_well(caplog, capsys):
+    """One sentence, shown only beside a bar; none where a machine ends training, or is alone."""
+    caplog.set_level(logging.INFO, "fastgc")
+    spare, exact = ReedSolomon(6, stragglers=2), Uncoded(6)
+    copies = Grouped([RandomAssignment(3, load=2, seed=1)] * 2)  # its workers send two messages
+    for code, hosts, says in (
+        (spare, ["a", "a", "b", "b", "c", "c"], "Any one of 3 machines may be lost, of 2 workers"),
+        (spare, ["a", "b", "b", "c", "", ""], "Any one of 3 other machines may be lost, of 1 to 2"),
+        (spare, ["a", "", "", "", "", ""], "1 other machine may be lost, of 1 worker"),
+        (spare, ["a", "a", "a", "", "", ""], None),
+        (spare, ["a"] * 6, None),
+        (spare, [""] * 6, None),
+        (exact, ["a", "a", "b", "b", "c", "c"], None),
+        (BinaryCode(6, stragglers=1), ["a", "a", "b", "b", "", ""], None),  # it is warned of
+        (copies, ["a", "", "", "", "", ""], "1 other machine may be lost"),
+        (Reactive(6, holders=3), ["a", "a", "b", "b", "", ""], "Any one of 2 other machines"),
+    ):
+        caplog.clear()
+        said_of_machines(code, hosts)
+        told = [record.getMessage() for record in caplog.records if record.name == "fastgc"]
+        assert len(told) == (says is not None), (code, hosts, told)
+        assert not told or told[0].startswith(says), told
+    assert capsys.readouterr().err == ""
+    logging.getLogger("fastgc").setLevel(logging.NOTSET)  # as for who has set nothing
+    hosts = ["a", "a", "b", "b", "c", "c"]
+    said_of_machines(spare, hosts)
+    assert capsys.readouterr().err == ""
+    with training_bar("x", 5, 6):
+        said_of_machines(spare, hosts)
+    assert "Any one of 3 machines may be lost, of 2 workers\n" in capsys.readouterr().err
+    assert logging.getLogger("fastgc").level == logging.NOTSET
+    assert not logging.getLogger("fastgc").handlers
 
 
 def test_machines_that_the_others_cannot_spare_are_warned_of():

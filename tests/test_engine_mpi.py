@@ -353,12 +353,12 @@ def test_nobody_waits_for_the_answers_of_a_rank_that_only_says_goodbye(tmp_path)
         questions = bytearray(1000)
         for number in range(2):
             asked.ask(Question(number, 0, 0))
-        asked.end()
+        asked.send(None)
         for left in (2, 1):
-            assert not asked.ended() and len(asked._due) == left
+            assert not asked.ended() and len(asked.due) == left
             comm.Recv(questions, 0, 20 + _QUESTION)
             comm.Send(_HEADER.pack(77, 0, 0, 0.0), 0, 20 + _ANSWER)
-        while asked._due:
+        while asked.due:
             asked.ended()
         comm.Recv(questions, 0, 20 + _QUESTION)
         while not asked.ended():

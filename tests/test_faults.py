@@ -204,6 +204,27 @@ def test_without_any_message_there_is_no_best(tmp_path):
         cluster.step(np.ones(2), np.empty(2))
 
 
+def test_the_first_message_may_come_after_the_deaths(tmp_path):
+    """It does for an approximation, also where a transport's memory takes it directly."""
+    doomed = tmp_path / "doomed"
+    doomed.write_text("4.0")
+
+    class Late:
+        per = "round"
+
+        def sample(self, round, workers, seed):
+            return np.array([60.0, 0.3, 0.0])
+
+    options = {"patience": 0, "partial": "best", "delays": Late()}
+    with LocalCluster(Uncoded(3), [1.0, 2.0, 4.0], fatal(doomed), 2, **options) as cluster:
+        for _ in range(2):  # worker 2 has died before the second round
+            out = np.empty(2)
+            report = cluster.step(np.ones(2), out)
+            np.testing.assert_array_equal(out, 2.0)
+            assert (report.survivors.tolist(), report.lost) == ([1], (2,))
+            assert report.wait_seconds < 50.0, "it waited for who is late"
+
+
 def test_who_comes_back_goes_on_with_what_it_had_not_sent():
     """The messages it had sent lie in memory that the round still reads."""
     code, out = Uncoded(2, load=2), np.empty(1)
@@ -624,6 +645,36 @@ def test_patience_begins_with_the_first_death_that_matters(passing):
         cluster.step(np.ones(1), np.empty(1))
     assert now[0] == pytest.approx(12.0)
     assert caught.value.missing == 2
+
+
+def test_one_message_is_waited_for_if_an_approximation_may_do(passing):
+    """Patience is over, or there is none, but a worker that lives may send the first message."""
+    died, options = [Event(Kind.DIED, 0)], {"partial": "best", "timeout": 60.0}
+    for patience in (0.0, 5.0):
+        for gone in (died, [*died, Event(Kind.DIED, 1)]):
+            told = [NOTHING, gone, 20.0, [message(2, 0)], 90.0]
+            cluster, now = passing(script(Uncoded(4), told, patience=patience, **options))
+            start, out = now[0], np.empty(1)
+            report = cluster.step(np.ones(1), out)
+            assert now[0] - start == pytest.approx(20.0)  # worker 3 is not waited for
+            assert (out[0], report.survivors.tolist(), len(report.lost)) == (1.0, [2], len(gone))
+        # The others die as well, or are silent until the time is out.
+        told = [NOTHING, died, 20.0, [Event(Kind.DIED, 1)], 90.0]
+        cluster, now = passing(script(Uncoded(2), told, patience=patience, **options))
+        start = now[0]
+        with pytest.raises(NotDecodableError, match=r"^workers \[0, 1\] have died"):
+            cluster.step(np.ones(1), np.empty(1))
+        assert now[0] - start == pytest.approx(20.0)
+        told = [NOTHING, died, 90.0]
+        cluster, now = passing(script(Uncoded(2), told, patience=patience, **options))
+        with pytest.raises(TimeoutError, match=r"not heard from workers \[1\], lost workers \[0\]"):
+            cluster.step(np.ones(1), np.empty(1))
+    # A worker whose message was found corrupt sends none that would do.
+    told = [NOTHING, died, [message(1, 0, np.nan)], 90.0]
+    code = FractionalRepetition(2, 2, stragglers=1)
+    cluster, _ = passing(script(code, told, patience=0.0, verify=True, **options))
+    with pytest.raises(NotDecodableError):
+        cluster.step(np.ones(1), np.empty(1))
 
 
 def test_each_round_has_its_patience(passing):

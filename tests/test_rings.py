@@ -458,10 +458,10 @@ def test_a_count_that_cannot_be_is_told_once(count):
     """A ring holds three news: then the worker is ignored until another takes its place."""
     with Sides(3, 3) as sides:
         liar, honest = sides.workers[1], sides.workers[2]
-        liar._arrays.news[1][0] = count
+        liar._news[1][0] = count
         honest.tell(2, 7, 0, 0.5)
         assert without_times(sides.master.take()) == [(1, -1, -2, 0.0), (2, 7, 0, 0.5)]
-        liar._arrays.news[1][0] = 5
+        liar._news[1][0] = 5
         assert sides.master.want(1) == []
         sides.renew(1)
         liar.tell(1, 8, 1, 0.25)
@@ -484,7 +484,7 @@ def test_there_are_no_more_news_than_orders_allow():
 def test_no_news_are_of_times_to_come():
     with Sides(1) as sides:
         sides.workers[0].tell(0, 0, 0, 0.0)
-        sides.workers[0]._arrays.record(0, 0)[0] = 2**62
+        sides.workers[0]._news[0][8] = 2**62
         [(when, *_)] = sides.master.take()
         assert when <= time.perf_counter_ns()
 

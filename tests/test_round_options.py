@@ -10,7 +10,7 @@ import pytest
 
 import fastgc
 from fastgc.delays import Pareto
-from fastgc.engines import LocalCluster, RoundOptions, SimulatedCluster, options
+from fastgc.engines import LocalCluster, RoundOptions, SimulatedCluster, interface
 from fastgc.engines.master import Master
 from fastgc.stability import StabilityTracker
 from fastgc.training import TrainingKeywords
@@ -49,8 +49,8 @@ def toy():
 
 def test_every_option_is_named_checked_and_explained_once():
     assert list(OTHER) == NAMES
-    assert set(options.RoundKeywords.__annotations__) == set(NAMES)
-    shared = set(options.SharedKeywords.__annotations__) | {"survivors"}
+    assert set(interface.RoundKeywords.__annotations__) == set(NAMES)
+    shared = set(interface.SharedKeywords.__annotations__) | {"survivors"}
     assert set(TrainingKeywords.__annotations__) == shared
     text = inspect.getdoc(RoundOptions)
     for name in NAMES:

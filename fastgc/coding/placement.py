@@ -157,19 +157,24 @@ def survived(
     return tuple(label for label, ranks in members.items() if not loss(order[ranks].tolist()))
 
 
-def losses(members: Mapping[Hashable, Sequence[int]], survived: Sequence[Hashable]) -> str:
-    """Return a sentence that says which domains may be lost."""
+def losses(
+    members: Mapping[Hashable, Sequence[int]],
+    survived: Sequence[Hashable],
+    domain: str = "domain",
+    lost: str = "lost",
+) -> str:
+    """Return a sentence that says which domains may be lost, with these words for both."""
     sizes = sorted({len(ranks) for ranks in members.values()})
     of = f"{sizes[0]} to {sizes[-1]} workers" if sizes[1:] else plural(sizes[0], "worker")
     if len(survived) == len(members):
         one = "any one of " if len(members) > 1 else ""
-        return f"{one}{plural(len(members), 'domain')} may be lost, of {of}"
+        return f"{one}{plural(len(members), domain)} may be {lost}, of {of}"
     if not survived:
-        return f"none of {plural(len(members), 'domain')} may be lost, of {of}"
-    lost = [label for label in members if label not in set(survived)]
+        return f"none of {plural(len(members), domain)} may be {lost}, of {of}"
+    others = [label for label in members if label not in set(survived)]
     return (
-        f"any one of {len(survived)} of {len(members)} domains may be lost, of {of}; "
-        f"not {listed(lost)}"
+        f"any one of {len(survived)} of {len(members)} {domain}s may be {lost}, of {of}; "
+        f"not {listed(others)}"
     )
 
 

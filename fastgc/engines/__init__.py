@@ -5,9 +5,8 @@ from collections.abc import Callable
 
 from .. import _extras
 from .._shown import listing
-from .interface import Cluster, RoundReport, Task
+from .interface import Cluster, RoundOptions, RoundReport, Task
 from .local import LocalCluster
-from .options import RoundOptions
 from .ray import RayCluster
 from .simulated import SimulatedCluster
 

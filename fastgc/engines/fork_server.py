@@ -30,8 +30,6 @@ from pathlib import Path
 
 from .._registry import load_object
 
-__all__ = ["NONE", "THREADS", "Connection", "connect", "end_with", "serve"]
-
 _NUMBERS = 6  # numbers in a record, besides its ticket
 _ORDER = struct.Struct(f"={1 + _NUMBERS}q")  # a ticket, and the numbers for the child
 _ANSWER = struct.Struct("=qq")  # a ticket, and a process id
@@ -56,17 +54,7 @@ serve(int(arguments[0]), int(arguments[1]), arguments[2], arguments[3:])
 
 
 class Connection:
-    """Asks the server for forks, and takes its answers. Only one thread may use it.
-
-    Attributes
-    ----------
-    deadline : float
-        When, by ``time.monotonic()``, the next answer is due; inf: none is.
-    ready : bool
-        Whether the server has ever answered.
-    lost : bool
-        Whether it will never answer again.
-    """
+    """Asks the server for forks, and takes its answers. Only one thread may use it."""
 
     def __init__(self, server: _Server) -> None:
         self._server = server
@@ -74,10 +62,11 @@ class Connection:
         self._socket.setblocking(False)
         self._tickets: list[int] = []
         self._given = 0
-        self.ready = False
+        self.ready = False  # whether the server has ever answered
+        # When, by time.monotonic(), the next answer is due; inf: none is.
         self.deadline = time.monotonic() + self._patience()
         with theirs:
-            self.lost = not server.introduce(theirs)
+            self.lost = not server.introduce(theirs)  # whether it will never answer again
 
     def fileno(self) -> int:
         """The file that can be read once there is an answer, or the server is dead."""
@@ -209,15 +198,9 @@ _lock = threading.Lock()
 def connect(entry: str, modules: Sequence[str], required: Sequence[str] = ()) -> Connection:
     """Connect to the program's server; start one if there is none.
 
-    Parameters
-    ----------
-    entry : str
-        ``"module:function"``: the function that children call, with their numbers and files.
-    modules : sequence of str
-        Modules that the server imports, if it is started now.
-    required : sequence of str
-        Modules that the server must have imported. A server that has not stays with its clusters,
-        and a new one takes its place.
+    Children call the function `entry`, ``"module:function"``, with their numbers and files. A
+    server that is started now imports the `modules`. One that has not imported the `required` ones
+    stays with its clusters, and a new one takes its place.
     """
     global _server
     with _lock:

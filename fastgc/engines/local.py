@@ -30,14 +30,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import spawn
 from multiprocessing.connection import wait
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
 from . import fork_server
-from .interface import Buffers, Event, Kind, Question, Task
+from .interface import Answering, Buffers, Event, Kind, Question, Task
 from .master import Master
 from .memory import Memory, main_is_importable
 from .rings import Rings
@@ -89,7 +89,7 @@ class LocalCluster(Master):
         return _Processes(task)
 
 
-class _Processes:
+class _Processes(Answering):
     """Worker processes, and the memory shared with them."""
 
     def __init__(self, task: Task) -> None:
@@ -103,25 +103,14 @@ class _Processes:
         # may have two rounds in hand: it leaves the older one when it sees the newer one.
         self.ahead = 1 if code.scheme.messages_per_worker == 1 else 2
         self.exposed = True
-        self.wanted = 1
-        self.intake: kernels.unchecked.Arrivals | None = None
         # Messages always lie in shared memory, so keeping them changes nothing.
-        self.asks, self.keeping = task.asks, False
+        self.asks = task.asks
         self._master = os.getpid()
         self._task = task
         self._first = list(code.scheme.first_messages)
         self._number = _NONE
         self._buffers = Buffers()
-        self._layout = _Layout(
-            code.n,
-            self.ahead,
-            code.scheme.messages_per_worker,
-            task.parameters,
-            task.dtype,
-            task.message_size,
-            task.message_dtype,
-            task.answer_bytes,
-        )
+        self._layout = _Layout(task, self.ahead)
         self._births = [0] * code.n
         self._pids: dict[int, int] = {}
         # Orders that are not given yet: workers, their first messages, and delays.
@@ -522,53 +511,31 @@ def _is_whole(line: socket.socket) -> bool:
         return False
 
 
-class _Layout(NamedTuple):
+class _Layout:
     """The layout of shared memory: what the master, all processes, and one worker write."""
 
-    workers: int
-    rounds: int  # that a worker may have in hand at a time
-    messages_each: int  # of one worker, at most
-    parameters: int
-    dtype: np.dtype[Any]
-    message_size: int
-    message_dtype: np.dtype[Any]
-    answer_bytes: int  # 0: nobody is asked
+    def __init__(self, task: Task, rounds: int) -> None:
+        """`rounds` is how many a worker may have in hand at a time."""
+        n, messages = task.code.n, task.code.scheme.messages_per_worker
+        # Most news of a worker at a time: each message of its rounds, and leaving each round.
+        self.capacity = rounds * (messages + 1)
+        byte, shapes = np.dtype(np.uint8), Rings.shapes(n, self.capacity)
 
-    @property
-    def told(self) -> _Blocks:
-        """Written by the master: parameters, the newest round, and orders."""
-        # Each busy worker may still read one buffer per round, and the newest parameters need
-        # another one. Pages of a buffer that is never used are never allocated.
-        buffers = self.workers * self.rounds + 1
-        return _Blocks([(buffers, self.parameters, self.dtype), *self._rings("newest", "orders")])
+        def ring(name: str) -> tuple[int, int, np.dtype[Any]]:
+            rows, numbers = (1, *shapes[name])[-2:]
+            return rows, numbers, np.dtype(np.int64)
 
-    @property
-    def wanted(self) -> _Blocks:
-        """Written by all: the number of news that the master sleeps for; workers count it down."""
-        return _Blocks(self._rings("wanted"))
-
-    @property
-    def sent(self) -> _Blocks:
-        """Written by one worker: messages, traceback, answer, and news."""
-        byte = np.dtype(np.uint8)
-        return _Blocks(
-            [
-                (self.messages_each, self.message_size, self.message_dtype),
-                (1, TRACEBACK_BYTES, byte),
-                (1, self.answer_bytes, byte),
-                *self._rings("news"),
-            ]
-        )
-
-    @property
-    def capacity(self) -> int:
-        """Most news of a worker at a time: each message of its rounds, and leaving each round."""
-        return self.rounds * (self.messages_each + 1)
-
-    def _rings(self, *names: str) -> list[tuple[int, int, np.dtype[Any]]]:
-        shapes = Rings.shapes(self.workers, self.capacity)
-        rows_and_numbers = [(1, *shapes[name])[-2:] for name in names]
-        return [(rows, numbers, np.dtype(np.int64)) for rows, numbers in rows_and_numbers]
+        # Written by the master: parameters, the newest round, and orders. Each busy worker may
+        # still read one buffer of parameters per round, and the newest ones need another one. Pages
+        # of a buffer that is never used are never allocated.
+        parameters = n * rounds + 1, task.parameters, task.dtype
+        self.told = _Blocks([parameters, ring("newest"), ring("orders")])
+        # Written by all: the number of news that the master sleeps for; workers count it down.
+        self.wanted = _Blocks([ring("wanted")])
+        # Written by one worker: messages, traceback, answer (if anybody is asked), and news.
+        own = messages, task.message_size, task.message_dtype
+        texts = [(1, TRACEBACK_BYTES, byte), (1, task.answer_bytes, byte)]
+        self.sent = _Blocks([own, *texts, ring("news")])
 
 
 class _Blocks:

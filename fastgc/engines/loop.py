@@ -26,16 +26,15 @@ from .interface import (
     Event,
     Gradient,
     Kind,
+    RoundKeywords,
+    RoundOptions,
     RoundReport,
     Task,
     check_cluster,
     parameters_of,
     sample_delays,
 )
-from .options import RoundKeywords, RoundOptions
 from .worker import asked_of, partial_gradient
-
-__all__ = ["RoundLoop", "Run"]
 
 Array = NDArray[Any]
 
@@ -44,53 +43,23 @@ _ANSWER = Kind.ANSWER
 
 @dataclass(slots=True)
 class Run:
-    """The state of a round while it runs.
-
-    Attributes
-    ----------
-    rnd : Gathering
-    asked : frozenset of int
-        Workers that take part.
-    when : ndarray
-        Seconds from the round's start until each message came, by message number; NaN: not yet.
-    delays : list of float
-        Seconds that each worker sleeps.
-    start : float
-        When the parameters were handed out, by the loop's clock.
-    deadline : float
-        When, by the loop's clock, the round times out.
-    hope : float
-        Until when dead workers are waited for; inf: the others suffice.
-    until : float
-        Until when a round that is ready goes on taking messages; -inf: not at all.
-    least : int
-        The smallest number of messages that may suffice.
-    single : bool
-        Whether each worker sends one message, and none of this round came before it began.
-    messages : int
-        Messages that came.
-    bad : list of int
-        Workers whose messages are not finite.
-    last : float
-        When the last message came, in seconds from the round's start.
-    wait : float
-        Seconds until the round was over.
-    """
+    """The state of a round while it runs; times are those of the loop's clock."""
 
     rnd: Gathering
-    asked: frozenset[int]
+    asked: frozenset[int]  # workers that take part
+    # Seconds from the round's start until each message came, by message number; NaN: not yet.
     when: NDArray[np.float64]
-    delays: list[float]
-    least: int
-    start: float = 0.0
-    deadline: float = math.inf
-    hope: float = math.inf
-    until: float = -math.inf
-    single: bool = False
-    messages: int = 0
-    bad: list[int] = field(default_factory=list)
-    last: float = 0.0
-    wait: float = 0.0
+    delays: list[float]  # seconds that each worker sleeps
+    least: int  # the smallest number of messages that may suffice
+    start: float = 0.0  # when the parameters were handed out
+    deadline: float = math.inf  # when the round times out
+    hope: float = math.inf  # until when dead workers are waited for; inf: the others suffice
+    until: float = -math.inf  # until when a ready round goes on taking messages; -inf: not at all
+    single: bool = False  # each worker sends one message; none of this round came before it began
+    messages: int = 0  # that came
+    bad: list[int] = field(default_factory=list)  # workers whose messages are not finite
+    last: float = 0.0  # seconds from the round's start to its last message
+    wait: float = 0.0  # seconds until the round was over
 
     @property
     def corrupt(self) -> list[int]:
@@ -135,9 +104,7 @@ class RoundLoop:
         self._questions = 0  # asked so far
         # Questions without an answer, by number: the worker asked, and what it was asked.
         self._asked: dict[int, tuple[int, Any]] = {}
-        self._when = np.empty(
-            code.scheme.message_count
-        )  # seconds from the round's start to each message
+        self._when = np.empty(code.scheme.message_count)  # `Run.when`
         self._last: weakref.ref[Gathering] | None = None  # whose messages lie in our memory
         self._copies: Array | None = None  # of messages, for rounds that verify
         self._form = sent = code.scheme.format(self._size, self._dtype, run.message_dtype)
@@ -291,25 +258,22 @@ class RoundLoop:
 
     def _host(self, theta: Array) -> Host:
         """What the loop offers a round that begins now, at the parameters `theta`."""
-        options, now = self._options, self._now()
-        compute = None
+        options, compute = self._options, None
         if options.ask and options.survivors is None:
             read = theta.view()
             read.flags.writeable = False
             compute = partial(self._compute, read)
         within, wait = options.answer_timeout, self._least_wait
-        return Host(self._now, compute, self._can_ask, within, wait, now + self._timeout)
+        until = self._now() + self._timeout
+        return Host(self._now, compute, self._can_ask, within, wait, until)
 
     def _compute(self, theta: Array, partition: int) -> Array:
         """A partial gradient of this round at `theta`, computed by the master."""
-        task, number = self._task, self._number
-        shard = task.shards[partition]
-        if task.batch is not None:
-            shard = task.batch(shard, partition, number)
+        task, number, asked = self._task, self._number, self._asked_keywords
+        part = task.part(partition, task.shards[partition], number)
         out = np.empty(task.size, self._form.partial_dtype)
-        asked = self._asked_keywords
         partial_gradient(
-            task.gradient, theta, shard, out, partition=partition, round=number, asked=asked
+            task.gradient, theta, part, out, partition=partition, round=number, asked=asked
         )
         return out
 
@@ -355,9 +319,7 @@ class RoundLoop:
                 self._take(run, event)
             elif rnd.due == limit < math.inf:
                 rnd.elapse()
-            else:
-                if not ready:
-                    self._give_up(run)
+            elif ready or self._give_up(run):
                 break
             while questions := rnd.questions():
                 asked = dict(enumerate(questions, self._questions))
@@ -497,8 +459,8 @@ class RoundLoop:
         """End a round for which no more can come, or raise; False: more may come yet."""
         raise NotImplementedError
 
-    def _give_up(self, run: Run) -> None:
-        """End a round whose time or patience is out, or raise."""
+    def _give_up(self, run: Run) -> bool:
+        """End a round whose time or patience is out, or raise; False: it still waits."""
         raise NotImplementedError
 
 

@@ -7,7 +7,7 @@ import math
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .. import kernels
 from .._shown import listed, plural
 from ..codes import Round, SumRound
-from ..coding.placement import members_of, warn_of_machines
+from ..coding.placement import losses, members_of, warn_of_machines
 from ..errors import NotDecodableError, WorkerFailedError
 from .interface import Event, Kind, Question, Task, Transport
 from .loop import RoundLoop, Run
@@ -33,6 +33,8 @@ _TAKEN = Event(Kind.MESSAGE, -1)
 # Events that report a finished message: sent, or kept at the worker.
 _COMPUTED = Kind.MESSAGE, Kind.COMPUTED
 _SENT = (Kind.MESSAGE,), _COMPUTED  # those a round is told of; indexed by `Gathering.keeps`
+
+_CHANGES = Kind.DIED, Kind.JOINED  # events that change which workers there are
 
 _NOBODY = -1, None  # stands for a question that was never asked
 
@@ -99,7 +101,7 @@ class Master(RoundLoop):
 
     _least_wait = 0.1
     # Where machines are named: what an outage of one does, and the domains of `Code.placed`.
-    _outage = "is lost, the others cannot go on"
+    _outage = "lost", "the others cannot go on"
     _domains = "cluster.hosts, if workers start on the same machines again"
 
     def _start_workers(self) -> None:
@@ -113,6 +115,9 @@ class Master(RoundLoop):
         self._inbox: deque[Event] = deque()
         self._message_shape = (self._form.message_size,)
         self._message_dtype = self._form.message_dtype
+        # Whether each message may show that the lost are needed in place of the corrupt, or that an
+        # approximation does without them.
+        self._hopes_anew = bool(self._options.verify) or self._options.partial != "raise"
         self.transport = self._open(self._task)
         self._can_ask = getattr(self.transport, "asks", False)
         self._exposed = getattr(self.transport, "exposed", False)
@@ -123,7 +128,7 @@ class Master(RoundLoop):
         self._close = weakref.finalize(self, _end, self._round, self.transport)
         try:
             self._await_all()
-            self._warn_of_machines()
+            self._tell_of_machines()
         except BaseException:
             self.close()
             raise
@@ -143,20 +148,36 @@ class Master(RoundLoop):
         """
         return list(getattr(self.transport, "hosts", [""] * self._code.n))
 
-    def _warn_of_machines(self) -> None:
-        """Warn of machines that the others cannot spare; with the master's own all is lost."""
-        machines = {str(host): on for host, on in members_of(self.hosts).items() if host}
+    def _tell_of_machines(self) -> None:
+        """Log that any one machine may be lost, or warn of those that the others cannot spare.
+
+        With the master's own all is lost.
+        """
+        code, on = self._code, members_of(self.hosts)
+        machines = {host: workers for host, workers in on.items() if host}
         if not machines or self._options.partial != "raise":
             return
-        code = self._code
-        enough = self._all_held if self._can_ask and code.scheme.spare else code.decodable
-        remedy = f": code.placed({self._domains})"
-        warn_of_machines(code, code.n, machines, enough, outage=self._outage, remedy=remedy)
+        if all(self._can_spare(workers) for workers in machines.values()):
+            machine = "machine" if len(machines) == len(on) else "other machine"
+            said = losses(machines, list(machines), machine, self._outage[0])
+            _LOG.info("%s%s", said[0].upper(), said[1:])
+        else:
+            warn_of_machines(
+                code,
+                code.n,
+                {str(host): workers for host, workers in machines.items()},
+                lambda workers: self._can_spare(self._everyone.difference(workers)),
+                outage=f"is {', '.join(self._outage)}",
+                remedy=f": code.placed({self._domains})",
+            )
 
-    def _all_held(self, workers: Sequence[int]) -> bool:
-        """Whether these workers hold the shares of all."""
+    def _can_spare(self, workers: Iterable[int]) -> bool:
+        """Whether the other workers can go on without these."""
         scheme = self._code.scheme
-        return not any(set(workers).isdisjoint(scheme.holders_of(i)) for i in range(scheme.n))
+        others = self._everyone.difference(workers)
+        if self._can_ask and scheme.spare:  # others compute what is missing
+            return not any(others.isdisjoint(scheme.holders_of(i)) for i in range(scheme.n))
+        return self._code.decodable(scheme.messages_of(others))
 
     def _open(self, task: Task) -> Transport:
         """Start the workers of a task."""
@@ -238,17 +259,14 @@ class Master(RoundLoop):
             run.messages += self._follow(run)
         elif (event.round == self._number and kind in _SENT[rnd.keeps]) or kind == Kind.ANSWER:
             self._bring(run, event)
-            if self._lost and self._options.verify:  # the lost may be needed to replace the corrupt
-                run.hope = self._hope(run)
         elif kind == Kind.DIED:
             rnd.straggles(worker)
             if rnd.keeps:  # its kept messages are gone: it must compute them again
                 self._heard.difference_update(range(*self._first[worker : worker + 2]))
-            run.hope = self._hope(run)
         elif worker in run.asked:  # it sent an older round's message, left one, or joined
             self._hand(run, worker)
-            if kind == Kind.JOINED:
-                run.hope = self._hope(run)
+        if kind in _CHANGES or (self._lost and self._hopes_anew):
+            run.hope = self._hope(run)
 
     def _at_work(self, run: Run) -> bool:
         return not run.asked.isdisjoint(self._busy) or bool(run.rnd.awaited)
@@ -432,8 +450,11 @@ class Master(RoundLoop):
         self._make_do(run, said)
         return True
 
-    def _give_up(self, run: Run) -> None:
+    def _give_up(self, run: Run) -> bool:
         if run.hope <= run.deadline:
+            if self._awaits_first(run):  # its message ends the round: no patience is left
+                self._left, run.hope = 0.0, math.inf
+                return False
             patience = self._options.patience
             waited = f" and were waited for {patience} s" if patience else ""
             self._make_do(run, f"workers {self._lost} have died{waited}, and the others")
@@ -445,6 +466,14 @@ class Master(RoundLoop):
                 f"round {self._number} was not decodable after {self._options.timeout} s; "
                 f"{told or 'all workers were heard'}"
             )
+        return True
+
+    def _awaits_first(self, run: Run) -> bool:
+        """Whether one message would do for an approximation, and a living worker may send it."""
+        rnd = run.rnd
+        if self._options.partial == "raise" or not rnd.replaceable or self._enough(rnd):
+            return False
+        return not (run.asked & self._busy.keys()) <= set(run.corrupt)
 
     def _make_do(self, run: Run, why: str) -> None:
         """Raise NotDecodableError unless what came suffices, alone or as an approximation.

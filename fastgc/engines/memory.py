@@ -22,8 +22,6 @@ from typing import Any, Literal, Self
 from .. import kernels
 from .interface import Task
 
-__all__ = ["Memory", "main_is_importable", "packed", "packed_for_ranks"]
-
 _COUNT = struct.Struct("=q")  # number of parts: a pickle, and the buffers kept out of it
 _PART = struct.Struct("=qq")  # where a part begins, its bytes
 _ALIGNED = 64  # parts begin at multiples of this many bytes
@@ -36,18 +34,9 @@ def packed(thing: Any, apart: list[memoryview] | None = None) -> bytes:
 
     Functions and classes are pickled by name if that process can import them. Others are pickled by
     value if cloudpickle is installed: those of an interactive session, of a notebook, of a program
-    without a file, and of the inside of a function.
-
-    Parameters
-    ----------
-    thing : object
-    apart : list, optional
-        Larger arrays are kept out of the pickle; their memory is appended here.
-
-    Raises
-    ------
-    TypeError
-        If it cannot be pickled; the error says what can.
+    without a file, and of the inside of a function. If nothing can pickle it, TypeError says what
+    can be pickled. With a list `apart`, larger arrays are kept out of the pickle, and their memory
+    is appended there.
     """
     has_cloudpickle = importlib.util.find_spec("cloudpickle") is not None
     interactive = hasattr(sys, "ps1")  # at a prompt of Python or IPython
@@ -104,16 +93,9 @@ def main_is_importable() -> bool:
 def packed_for_ranks(task: Task, ranks: int, command: str, busy: bool) -> tuple[bytes, list[bytes]]:
     """Pack what all workers start with, and the data of each worker, to be sent to their ranks.
 
-    All is pickled before anything is sent: an error leaves the ranks as they are.
-
-    Raises
-    ------
-    ValueError
-        Unless there is a rank for each worker and the master; the error shows the right `command`.
-    RuntimeError
-        If the ranks are busy with another cluster.
-    TypeError
-        As `packed` does.
+    All is pickled before anything is sent: an error leaves the ranks as they are. Raises ValueError
+    unless there is a rank for each worker and the master, RuntimeError if the ranks are busy with
+    another cluster, and TypeError as `packed` does.
     """
     n = task.code.n
     if ranks != n + 1:
@@ -132,7 +114,7 @@ class Memory:
 
     It has no name in the file system. So it ends with its processes, however they end, and the size
     of /dev/shm does not bound it. On Linux it is sealed: no process can change its size, which
-    would kill others that read it, and no other process can write to memory that is `alone`.
+    would kill others that read it.
 
     Parameters
     ----------
@@ -143,12 +125,6 @@ class Memory:
         With "copy", other processes do not see what is written here; only then is a page copied.
     alone : bool
         Whether only this process may ever write to new memory. Linux enforces that from 5.1 on.
-
-    Attributes
-    ----------
-    fd : int
-    nbytes : int
-    map : mmap
     """
 
     def __init__(

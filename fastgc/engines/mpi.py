@@ -30,10 +30,21 @@ from .. import kernels
 from .._extras import pip_install
 from .._shown import listed
 from ..codes import Code
-from .interface import NONSENSE, Buffers, Event, Gradient, Kind, Question, Task, can_be_told
+from .interface import (
+    NONSENSE,
+    Answering,
+    Buffers,
+    Event,
+    Gradient,
+    Kind,
+    Question,
+    RoundKeywords,
+    RoundOptions,
+    Task,
+    can_be_told,
+)
 from .master import Master
 from .memory import packed_for_ranks
-from .options import RoundKeywords, RoundOptions
 from .worker import TRACEBACK_BYTES, Worker, failure, reply
 
 try:
@@ -138,7 +149,7 @@ class MPICluster(Master):
         self._job = _job(comm)
         super().__init__(code, shards, gradient, size, dtype, options=options, **keywords)
 
-    _outage = "is late, the others wait"  # a rank that dies ends the job
+    _outage = "late", "the others wait"  # a rank that dies ends the job
     _domains = "comm.allgather(MPI.Get_processor_name())[1:]"
 
     def _open(self, task: Task) -> _Ranks:
@@ -193,26 +204,10 @@ def _check_comm(comm: MPI.Intracomm | None) -> MPI.Intracomm:
 
 
 class _Job:
-    """What the clusters on one communicator share.
-
-    Attributes
-    ----------
-    comm : mpi4py.MPI.Intracomm
-        A copy of the communicator, which nobody else uses.
-    clusters : int
-        How many clusters there were so far.
-    open : bool
-        Whether a cluster is open.
-    dismisses : bool
-        Whether the other ranks wait for clusters until they hear that there are no more.
-    late : list of _Link
-        Links to workers that did not answer when their cluster was closed.
-    hosts : list of str
-        The machine of each worker; "" for the master's.
-    """
+    """What the clusters on one communicator share."""
 
     def __init__(self, comm: MPI.Intracomm) -> None:
-        self.comm, copying = comm.Idup()
+        self.comm, copying = comm.Idup()  # nobody else uses this copy
         _wait(copying)
         here = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
         if here.size > _processors():
@@ -220,9 +215,10 @@ class _Job:
         here.Free()
         master, *names = self.comm.allgather(_machine())
         self.hosts = ["" if name == master else name for name in names]
-        self.clusters = 0
-        self.open = self.dismisses = False
-        self.late: list[_Link] = []
+        self.clusters, self.open = 0, False  # how many there were; whether one is open
+        # Whether the other ranks wait for clusters until they hear that there are no more.
+        self.dismisses = False
+        self.late: list[_Link] = []  # to workers that did not answer when their cluster was closed
         # Finalizers run in reverse order of their making: this one after those of clusters.
         weakref.finalize(self, _leave, self.late)
 
@@ -276,15 +272,12 @@ def _leave(late: list[_Link]) -> None:
         set_abort_status(1)
 
 
-class _Ranks:
-    """The master's side of a cluster."""
+class _Ranks(Answering):
+    """The master's side of a cluster.
 
-    # A worker at an older round hears that there is a newer one, and asks for it. It then gets the
-    # newest, so parameters need not be sent ahead.
-    ahead = 1
-    wanted = 1
-    intake: kernels.unchecked.Arrivals | None = None
-    keeping = False
+    A worker at an older round hears that there is a newer one, and asks for it. It then gets the
+    newest, so parameters need not be sent ahead.
+    """
 
     def __init__(self, job: _Job, task: Task) -> None:
         self.asks = task.asks and MPI.Query_thread() == MPI.THREAD_MULTIPLE
@@ -295,7 +288,8 @@ class _Ranks:
         self._nbytes = _LINE + task.parameters * task.dtype.itemsize
         job.open = True
         job.clusters += 1
-        tag = _tag(job.clusters)
+        # The first of the cluster's tags, to which `_NEWS`, `_QUESTION` and `_ANSWER` are added.
+        tag = _START + 1 + (1 + _ANSWER) * (job.clusters % _TAGS)
         _settle(job.late, 0.0)
         late = {link.worker for link in job.late}
         # Whatever is sent to a late rank waits for it: it counts as a slow worker that has joined.
@@ -382,11 +376,8 @@ class _Ranks:
 class _Link:
     """The master's connection to one worker of a cluster.
 
-    Attributes
-    ----------
-    worker : int
-    receive : mpi4py.MPI.Prequest
-        Receives the next message. It is not active while the worker has nothing to send.
+    `receive` is the request of the next message. It is not active while the worker has nothing to
+    send.
     """
 
     def __init__(
@@ -448,7 +439,7 @@ class _Link:
     def sources(self) -> list[int]:
         """Return the source of each message that has come and was not taken yet."""
         awaited = [self.receive] if self._posted else []
-        if self.asked is not None and self.asked.is_due():
+        if self.asked is not None and self.asked.due:
             awaited.append(self.asked.receive)
         status = MPI.Status()
         return [status.Get_source() for receive in awaited if receive.Get_status(status)]
@@ -489,7 +480,7 @@ class _Link:
         self._once.append(self._comm.Isend(order, self._rank, self._tag))
         self._once.append(self._comm.Isend(news, self._rank, self._tag + _NEWS))
         if self.asked is not None:
-            self.asked.end()
+            self.asked.send(None)  # ends the worker's thread that answers
         if not self._posted:
             self._post(0)
 
@@ -525,10 +516,7 @@ class _Link:
 class _Asked:
     """The questions that the master asks one worker, and their answers.
 
-    Attributes
-    ----------
-    receive : mpi4py.MPI.Prequest
-        Receives the next answer; not active while none is due.
+    `receive` is the request of the next answer. It is not active while none is `due`.
     """
 
     def __init__(self, comm: MPI.Intracomm, worker: int, tag: int, task: Task) -> None:
@@ -536,46 +524,38 @@ class _Asked:
         self._worker, self._task = worker, task
         self._slot = _answer(task)
         self.receive = comm.Recv_init(self._slot, worker + 1, tag + _ANSWER)
-        self._due: deque[Question] = deque()
+        self.due: deque[Question] = deque()
         self._sends: list[MPI.Request] = []
 
     def ask(self, question: Question) -> None:
-        self._send(question)
-        self._due.append(question)
-        if len(self._due) == 1:
+        self.send(question)
+        self.due.append(question)
+        if len(self.due) == 1:
             self.receive.Start()
 
-    def _send(self, question: Question | None) -> None:
+    def send(self, question: Question | None) -> None:
         self._sends = [send for send in self._sends if not send.Test()]
         packed = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
         send = self._comm.Isend([packed, MPI.BYTE], self._worker + 1, self._tag + _QUESTION)
         self._sends.append(send)
 
     def take(self) -> Event:
-        question = self._due.popleft()
+        question = self.due.popleft()
         kind, number, size, energy = _HEADER.unpack_from(self._slot.data)
         text, answer = "", None
         if kind == Kind.FAILED:
             text = self._slot[_LINE:][:size].tobytes().decode(errors="replace")
         elif kind == Kind.ANSWER:
             answer = self._task.answer_in(self._slot, self._worker, question, _LINE)
-        if self._due:  # a newer question was asked: nobody needs this answer
+        if self.due:  # a newer question was asked: nobody needs this answer
             self.receive.Start()
         if kind == Kind.FAILED:
             return Event(Kind.FAILED, self._worker, question.round, text=text)
         return Event(Kind.ANSWER, self._worker, question.round, number, answer, energy=energy)
 
-    def is_due(self) -> bool:
-        """Whether an answer is to be received."""
-        return bool(self._due)
-
-    def end(self) -> None:
-        """Begin to end the worker's thread that answers."""
-        self._send(None)
-
     def ended(self) -> bool:
         """Whether the worker has taken and answered all questions; if so, no request is left."""
-        while self._due:
+        while self.due:
             if not self.receive.Test():
                 return False
             self.take()
@@ -646,7 +626,8 @@ def _serve(comm: MPI.Intracomm) -> bool:
             worker.send_all(theta, orders, send_message, lambda: tell(Kind.LEFT))
     except BaseException:
         tell(Kind.FAILED, failure(worker))
-        orders.wait_for_end()
+        while orders.wait():  # until the end
+            pass
     if answers is not None:
         answers.join()
     elif asks:  # the worker failed before: take the message that would end the thread
@@ -683,26 +664,14 @@ class _Answers(threading.Thread):
 
 
 class _Orders:
-    """A worker's view of what the master wants.
-
-    Attributes
-    ----------
-    parameters : (bytes,) array of uint8
-    round, first, delay
-        Of the order that came with the parameters.
-    keeping : bool
-        Whether messages of the round are kept.
-    newest : int
-        The newest round that the master told of.
-    """
-
-    keeping = False
+    """A worker's view of what the master wants (`fastgc.engines.worker.Orders`)."""
 
     def __init__(self, comm: MPI.Intracomm, tag: int, nbytes: int) -> None:
         self._memory = _aligned(nbytes)
-        self.parameters = self._memory[_LINE:]
+        self.parameters = self._memory[_LINE:]  # bytes
         self.round = self.newest = _NONE
         self.first, self.delay = 0, 0.0
+        self.keeping = False  # whether messages of the round are kept
         self._order = comm.Recv_init(self._memory, 0, tag)
         self._posted = self._ended = False
         self._told = np.zeros(1, np.int64)
@@ -733,11 +702,6 @@ class _Orders:
             while self.look():  # news announce the end, too
                 pause()
             return False
-
-    def wait_for_end(self) -> None:
-        """Let all rounds pass until the end."""
-        while self.wait():
-            pass
 
     def look(self) -> bool:
         """Take news; False: the worker must end."""
@@ -840,15 +804,10 @@ class _Pause:
         return True
 
 
-def _wait(request: MPI.Request, share: float = _SHARE, longest: float = _LONGEST) -> None:
-    pause = _Pause(math.inf, share, longest)
+def _wait(request: MPI.Request) -> None:
+    pause = _Pause()
     while not request.Test():
         pause()
-
-
-def _tag(cluster: int) -> int:
-    """The first of a cluster's tags; `_NEWS`, `_QUESTION` and `_ANSWER` are added to it."""
-    return _START + 1 + (1 + _ANSWER) * (cluster % _TAGS)
 
 
 def _aligned(nbytes: int) -> Array:

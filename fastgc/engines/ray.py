@@ -27,9 +27,18 @@ from numpy.typing import DTypeLike, NDArray
 from .. import _extras, kernels
 from .._arrays import check_real
 from ..codes import Code
-from .interface import NONSENSE, Event, Gradient, Kind, Question, Task
+from .interface import (
+    NONSENSE,
+    Answering,
+    Event,
+    Gradient,
+    Kind,
+    Question,
+    RoundKeywords,
+    RoundOptions,
+    Task,
+)
 from .master import Master
-from .options import RoundKeywords, RoundOptions
 from .worker import Worker, failure
 
 __all__ = ["RayCluster"]
@@ -63,9 +72,7 @@ class RayCluster(Master):
         The Ray cluster to connect to, as ``ray.init`` takes it: ``"host:6379"``, or ``"auto"``.
         Default: the Ray that your program has initialised; otherwise the cluster that the
         environment variable ``RAY_ADDRESS`` names; otherwise a new one on this machine.
-    Options of the actors, as ``ray.remote`` takes them, for instance ``{"num_cpus": 1}`` or
-    ``resources``. By default actors use none of Ray's CPUs, so that any number of them fits on any
-    machine, and Ray spreads them over the machines.
+    actor_options : mapping, optional
         Options of the actors, as ``ray.remote`` takes them, for instance ``{"num_cpus": 1}`` or
         ``resources``. By default actors use none of Ray's CPUs, so that any number fits on any
         machine, and are spread over the machines.
@@ -141,16 +148,13 @@ class _Call(NamedTuple):
     question: int = _NONE
 
 
-class _Actors:
+class _Actors(Answering):
     """The actors, and their calls that have not ended. An actor has one for start or messages."""
 
     def __init__(
         self, task: Task, address: str | None, options: dict[str, Any], start_timeout: float
     ) -> None:
-        self.ahead = 1
-        self.wanted = 1
-        self.intake: kernels.unchecked.Arrivals | None = None
-        self.asks, self.keeping = task.asks, False
+        self.asks = task.asks
         self._ray = ray = _extras.ray()
         self._messages = task.code.scheme.message_counts
         self._start_timeout = start_timeout

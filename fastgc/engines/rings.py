@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,44 +48,6 @@ _ORDER_OF = struct.Struct("=qqqd")
 News = tuple[int, int, int, int, float]
 
 
-class _Arrays(NamedTuple):
-    """Shared memory, as fgc_rings of csrc/fastgc.h describes it, and arrays of the master alone."""
-
-    newest: Array
-    orders: Array
-    wanted: Array
-    news: list[Array]  # each worker's ring
-    places: NDArray[np.uintp]  # addresses of the rings of news
-    taken: Array  # of each worker: how many of its news were taken
-    found: NDArray[Any]  # room for news that one call takes
-
-    @property
-    def capacity(self) -> int:
-        """The number of news that a worker's ring holds."""
-        return int(self.news[0].size - _LINE) // _NEWS
-
-    def record(self, worker: int, number: int) -> Array:
-        """The record of a worker's news of this number, counted from 0."""
-        found: Array = self.news[worker][_LINE:].reshape(-1, _NEWS)[number % self.capacity]
-        return found
-
-    def place(self, worker: int, news: Array) -> None:
-        self.news[worker], self.places[worker] = news, kernels.unchecked.address(news)
-
-
-class _Calls(NamedTuple):
-    """The methods of `Rings`, by either way of waiting."""
-
-    hand: Callable[[list[int], list[int], list[float], int, int], None]
-    admit: Callable[[int, int], None]
-    wait: Callable[[int, int, int, float], int]
-    tell: Callable[[int, int, int, float], None]
-    take: Callable[[], list[News]]
-    want: Callable[[int], list[News]]
-    gather: Callable[[Arrivals, Sequence[NDArray[Any]], int, int, float], list[News]] | None
-    look: Callable[[int, int], list[News] | None] | None
-
-
 class Rings:
     """Orders and news of the workers of one machine, in shared memory that is zero at first.
 
@@ -97,8 +59,6 @@ class Rings:
     ----------
     futex : bool
         Whether workers sleep on a word; otherwise they wait at their files.
-    place : callable
-        ``place(worker, news)`` sets where a worker's news lie. For the worker.
     hand : callable
         ``hand(workers, first, delay, round, buffer)`` gives an order to each of these workers; the
         first three are lists. A worker may have two orders that it has not read.
@@ -147,6 +107,15 @@ class Rings:
         That file, for a worker.
     """
 
+    hand: Callable[[list[int], list[int], list[float], int, int], None]
+    admit: Callable[[int, int], None]
+    wait: Callable[[int, int, int, float], int]
+    tell: Callable[[int, int, int, float], None]
+    take: Callable[[], list[News]]
+    want: Callable[[int], list[News]]
+    gather: Callable[[Arrivals, Sequence[NDArray[Any]], int, int, float], list[News]] | None = None
+    look: Callable[[int, int], list[News] | None] | None = None
+
     def __init__(
         self,
         newest: Array,
@@ -157,21 +126,19 @@ class Rings:
         rouse: Callable[[int], object] | None = None,
         inbox: int = -1,
     ) -> None:
-        n = len(orders)
-        found = np.zeros(max(n, _LEAST), _FOUND)
+        n, address = len(orders), kernels.unchecked.address
+        self._newest, self._orders, self._wanted = newest, orders, wanted
+        self._capacity = capacity
         nowhere = np.zeros(self.shapes(n, capacity)["news"], np.int64)  # until `renew` or `place`
-        places = np.full(n, kernels.unchecked.address(nowhere), np.uintp)
-        taken = np.zeros(n, np.int64)
-        self._arrays = _Arrays(newest, orders, wanted, [nowhere] * n, places, taken, found)
-        self.place = self._arrays.place
+        self._news = [nowhere] * n  # each worker's ring
+        self._places = np.full(n, address(nowhere), np.uintp)  # addresses of these rings
+        self._taken = np.zeros(n, np.int64)  # of each worker: how many of its news were taken
+        self._bytes = memoryview(orders.data).cast("B")
         self.futex = sys.platform == "linux" and kernels.backend() == "c"
         if self.futex:
-            calls = _by_futex(self._arrays, bell)
+            self._sleep_on_a_word(bell)
         else:
-            calls = _by_files(self._arrays, bell, rouse, inbox)
-        self.hand, self.admit, self.wait, self.tell, self.take, self.want = calls[:6]
-        self.gather, self.look = calls[6:]
-        self._bytes = memoryview(orders.data).cast("B")
+            self._wait_at_files(bell, rouse, inbox)
 
     @staticmethod
     def shapes(workers: int, capacity: int) -> dict[str, tuple[int, ...]]:
@@ -188,88 +155,161 @@ class Rings:
 
         `news` has the shape of `shapes` and is zero; the worker must `place` its news there.
         """
-        taken = self._arrays.taken
+        taken = self._taken
         taken[worker] = max(taken[worker], ~taken[worker])
         news[0] = taken[worker]
         self.place(worker, news)
 
+    def place(self, worker: int, news: Array) -> None:
+        """Set where a worker's news lie. For the worker."""
+        self._news[worker], self._places[worker] = news, kernels.unchecked.address(news)
+
     def given(self, worker: int) -> int:
         """The number of orders that a worker has been given so far."""
-        return int(self._arrays.orders[worker, 0])
+        return int(self._orders[worker, 0])
 
     def order(self, worker: int, number: int) -> tuple[int, int, int, float]:
         """The last order of a worker, or the one before it: round, buffer, first, delay."""
         at = 8 * (_ORDERS * worker + _LINE + _ORDER * (number % 2))
         return _ORDER_OF.unpack_from(self._bytes, at)
 
+    def _wait_at_files(self, bell: int, rouse: Callable[[int], object] | None, inbox: int) -> None:
+        """Set the functions of csrc/ring.c, with files to wait at; system calls order writes."""
+        orders, wanted, news, taken = self._orders, self._wanted, self._news, self._taken
+        capacity = self._capacity
 
-def _by_files(
-    arrays: _Arrays, bell: int, rouse: Callable[[int], object] | None, inbox: int
-) -> _Calls:
-    """The functions of csrc/ring.c, with files to wait at; system calls keep writes in order."""
-    _, orders, wanted, news, _, taken, _ = arrays
+        def record_of(worker: int, number: int) -> Array:
+            """The record of a worker's news of this number, counted from 0."""
+            found: Array = news[worker][_LINE:].reshape(-1, _NEWS)[number % capacity]
+            return found
 
-    def hand(
-        workers: list[int], first: list[int], delay: list[float], round: int, buffer: int
-    ) -> None:
-        assert rouse is not None
-        for worker, begin, seconds in zip(workers, first, delay, strict=True):
-            given = int(orders[worker, 0]) + 1
-            order = orders[worker, _LINE:].reshape(-1, _ORDER)[given % 2]
-            order[:-1] = round, buffer, begin
-            order[-1:].view(np.float64)[0] = seconds
-            orders[worker, 0] = given
+        def hand(
+            workers: list[int], first: list[int], delay: list[float], round: int, buffer: int
+        ) -> None:
+            assert rouse is not None
+            for worker, begin, seconds in zip(workers, first, delay, strict=True):
+                given = int(orders[worker, 0]) + 1
+                order = orders[worker, _LINE:].reshape(-1, _ORDER)[given % 2]
+                order[:-1] = round, buffer, begin
+                order[-1:].view(np.float64)[0] = seconds
+                orders[worker, 0] = given
+                rouse(worker)
+
+        def admit(worker: int, birth: int) -> None:
+            assert rouse is not None
+            orders[worker, 1] = birth
             rouse(worker)
 
-    def admit(worker: int, birth: int) -> None:
-        assert rouse is not None
-        orders[worker, 1] = birth
-        rouse(worker)
+        def wait(worker: int, birth: int, seen: int, seconds: float) -> int:
+            until = time.monotonic() + seconds
+            while True:
+                if orders[worker, 1] != birth:
+                    return -1
+                given, left = int(orders[worker, 0]), min(until - time.monotonic(), _MOST_PAUSE)
+                if given != seen or left <= 0:
+                    return given
+                if select.select([inbox], [], [], left)[0] and not os.read(inbox, 4096):
+                    return -1  # the master is gone
 
-    def wait(worker: int, birth: int, seen: int, seconds: float) -> int:
-        until = time.monotonic() + seconds
-        while True:
-            if orders[worker, 1] != birth:
-                return -1
-            given, left = int(orders[worker, 0]), min(until - time.monotonic(), _MOST_PAUSE)
-            if given != seen or left <= 0:
-                return given
-            if select.select([inbox], [], [], left)[0] and not os.read(inbox, 4096):
-                return -1  # the master is gone
+        def tell(worker: int, round: int, index: int, energy: float) -> None:
+            told = int(news[worker][0])
+            record = record_of(worker, told)
+            record[:-1] = time.perf_counter_ns(), round, index
+            record[-1:].view(np.float64)[0] = energy
+            news[worker][0] = told + 1
+            with contextlib.suppress(BlockingIOError):  # the pipe is full: the master will wake
+                os.write(bell, b"\0")
 
-    def tell(worker: int, round: int, index: int, energy: float) -> None:
-        told = int(news[worker][0])
-        record = arrays.record(worker, told)
-        record[:-1] = time.perf_counter_ns(), round, index
-        record[-1:].view(np.float64)[0] = energy
-        news[worker][0] = told + 1
-        with contextlib.suppress(BlockingIOError):  # the pipe is full: the master will wake
-            os.write(bell, b"\0")
+        def take() -> list[News]:
+            found: list[News] = []
+            counts = [int(each[0]) for each in news]
+            for worker in np.flatnonzero((np.array(counts) != taken) & (taken >= 0)).tolist():
+                before, end = int(taken[worker]), counts[worker]
+                most = min(before + capacity, int(orders[worker, 0]) * capacity)
+                if not before <= end <= most:
+                    found.append((0, worker, -1, _NONSENSE, 0.0))
+                    taken[worker] = ~before
+                    continue
+                latest = time.perf_counter_ns()
+                for told in range(before, end):
+                    record = record_of(worker, told)
+                    when, round, index = record[:-1].tolist()
+                    energy = float(record[-1:].view(np.float64)[0])
+                    found.append((min(when, latest), worker, round, index, energy))
+                taken[worker] = end
+            return sorted(found, key=lambda each: each[0])
 
-    def take() -> list[News]:
-        found: list[News] = []
-        counts = [int(each[0]) for each in news]
-        for worker in np.flatnonzero((np.array(counts) != taken) & (taken >= 0)).tolist():
-            before, end = int(taken[worker]), counts[worker]
-            most = min(before + arrays.capacity, int(orders[worker, 0]) * arrays.capacity)
-            if not before <= end <= most:
-                found.append((0, worker, -1, _NONSENSE, 0.0))
-                taken[worker] = ~before
-                continue
-            latest = time.perf_counter_ns()
-            for told in range(before, end):
-                record = arrays.record(worker, told)
-                when, round, index = record[:-1].tolist()
-                energy = float(record[-1:].view(np.float64)[0])
-                found.append((min(when, latest), worker, round, index, energy))
-            taken[worker] = end
-        return sorted(found, key=lambda each: each[0])
+        def want(count: int) -> list[News]:
+            wanted[0, 0] = count
+            return take()
 
-    def want(count: int) -> list[News]:
-        wanted[0, 0] = count
-        return take()
+        self.hand, self.admit, self.wait, self.tell = hand, admit, wait, tell
+        self.take, self.want = take, want
 
-    return _Calls(hand, admit, wait, tell, take, want, None, None)
+    def _sleep_on_a_word(self, bell: int) -> None:
+        """Set the functions of csrc/ring.c, for workers that sleep on a word that all share."""
+        from ..kernels._cffi import ffi, lib  # imported only if there is C
+        from ..kernels.c.plans import struct_of
+
+        found = np.zeros(max(len(self._orders), _LEAST), _FOUND)  # room for news that a call takes
+        rings = struct_of(
+            "fgc_rings",
+            newest=self._newest,
+            orders=self._orders,
+            wanted=self._wanted,
+            news=self._places,
+            workers=len(self._orders),
+            capacity=self._capacity,
+        )
+        taken = ffi.from_buffer("int64_t[]", self._taken)
+        out = ffi.from_buffer("fgc_news[]", found)
+        hand_out, take_all, take_more = lib.fgc_rings_hand, lib.fgc_rings_take, lib.fgc_rings_want
+
+        def hand(
+            workers: list[int], first: list[int], delay: list[float], round: int, buffer: int
+        ) -> None:
+            hand_out(rings, workers, first, delay, round, buffer, len(workers))
+
+        def take() -> list[News]:
+            news: list[News] = found[: take_all(rings, taken, out, found.size)].tolist()
+            return news
+
+        def want(count: int) -> list[News]:
+            news: list[News] = found[: take_more(rings, taken, out, found.size, count)].tolist()
+            return news
+
+        last: tuple[Any, ...] = ()  # what `gather` took into last, and its struct in C
+
+        def gather(
+            arrivals: Arrivals,
+            slots: Sequence[NDArray[Any]],
+            files: int,
+            heard: int,
+            seconds: float,
+        ) -> list[News]:
+            nonlocal last
+            if (
+                not last
+                or last[0] is not arrivals
+                or last[1] is not arrivals.when
+                or last[2] is not slots
+            ):
+                last = arrivals, arrivals.when, slots, _intake(arrivals, slots, files, heard)
+            start, before = arrivals.start, arrivals.count
+            left = lib.fgc_rings_gather(rings, taken, out, found.size, last[3], start, seconds)
+            if arrivals.count > before:
+                arrivals.pending, arrivals.slots = True, slots
+            return found[:left].tolist() if left else []
+
+        def look(files: int, heard: int) -> list[News] | None:
+            number = lib.fgc_rings_look(rings, taken, out, found.size, files, heard)
+            return found[:number].tolist() if number > 0 else [] if number == 0 else None
+
+        self.admit = partial(lib.fgc_rings_admit, rings)
+        self.wait = partial(lib.fgc_rings_wait, rings)
+        self.tell = partial(lib.fgc_rings_tell, rings, bell)
+        self.hand, self.take, self.want = hand, take, want
+        self.gather, self.look = gather, look
 
 
 def _intake(arrivals: Arrivals, slots: Sequence[NDArray[Any]], files: int, heard: int) -> Any:
@@ -286,57 +326,3 @@ def _intake(arrivals: Arrivals, slots: Sequence[NDArray[Any]], files: int, heard
         files=files,
         bell=heard,
     )
-
-
-def _by_futex(arrays: _Arrays, bell: int) -> _Calls:
-    """The functions of csrc/ring.c, for workers that sleep on a word that all processes share."""
-    from ..kernels._cffi import ffi, lib  # imported only if there is C
-    from ..kernels.c.plans import struct_of
-
-    shared = {name: getattr(arrays, name) for name in ("newest", "orders", "wanted")}
-    shared["news"] = arrays.places
-    sizes = {"workers": len(arrays.orders), "capacity": arrays.capacity}
-    rings = struct_of("fgc_rings", **shared, **sizes)
-    taken = ffi.from_buffer("int64_t[]", arrays.taken)
-    found, out = arrays.found, ffi.from_buffer("fgc_news[]", arrays.found)
-    hand_out, take_all, take_more = lib.fgc_rings_hand, lib.fgc_rings_take, lib.fgc_rings_want
-
-    def hand(
-        workers: list[int], first: list[int], delay: list[float], round: int, buffer: int
-    ) -> None:
-        hand_out(rings, workers, first, delay, round, buffer, len(workers))
-
-    def take() -> list[News]:
-        news: list[News] = found[: take_all(rings, taken, out, found.size)].tolist()
-        return news
-
-    def want(count: int) -> list[News]:
-        news: list[News] = found[: take_more(rings, taken, out, found.size, count)].tolist()
-        return news
-
-    last: tuple[Any, ...] = ()  # what `gather` took into last, and its struct in C
-
-    def gather(
-        arrivals: Arrivals, slots: Sequence[NDArray[Any]], files: int, heard: int, seconds: float
-    ) -> list[News]:
-        nonlocal last
-        if (
-            not last
-            or last[0] is not arrivals
-            or last[1] is not arrivals.when
-            or last[2] is not slots
-        ):
-            last = arrivals, arrivals.when, slots, _intake(arrivals, slots, files, heard)
-        start, before = arrivals.start, arrivals.count
-        left = lib.fgc_rings_gather(rings, taken, out, found.size, last[3], start, seconds)
-        if arrivals.count > before:
-            arrivals.pending, arrivals.slots = True, slots
-        return found[:left].tolist() if left else []
-
-    def look(files: int, heard: int) -> list[News] | None:
-        number = lib.fgc_rings_look(rings, taken, out, found.size, files, heard)
-        return found[:number].tolist() if number > 0 else [] if number == 0 else None
-
-    admit, wait = partial(lib.fgc_rings_admit, rings), partial(lib.fgc_rings_wait, rings)
-    tell = partial(lib.fgc_rings_tell, rings, bell)
-    return _Calls(hand, admit, wait, tell, take, want, gather, look)

@@ -15,9 +15,8 @@ from .._arrays import check_cost, check_real
 from .._shown import duration, plural
 from ..codes import AskingRound, Code, Encoder, Request, Share
 from ..delays.interface import per_of
-from .interface import Event, Gradient, Kind, RoundReport
+from .interface import Event, Gradient, Kind, RoundKeywords, RoundOptions, RoundReport
 from .loop import RoundLoop, Run
-from .options import RoundKeywords, RoundOptions
 from .worker import Cancelling
 
 __all__ = ["SimulatedCluster"]
@@ -218,14 +217,15 @@ class SimulatedCluster(RoundLoop):
             run.rnd.require(run.rnd.taken)
         return True
 
-    def _give_up(self, run: Run) -> None:
+    def _give_up(self, run: Run) -> bool:
         if not self._at_work(run):
-            self._exhausted(run)
-        elif not self._enough(run.rnd):
+            return self._exhausted(run)
+        if not self._enough(run.rnd):
             run.rnd.require(self._code.scheme.messages_of(run.asked))
             raise TimeoutError(
                 f"round {self._number} was not decodable after {self._timeout} simulated s"
             )
+        return True
 
     def _over(self) -> None:
         self._elapsed = 0.0  # the next round begins at 0
@@ -276,12 +276,9 @@ class SimulatedCluster(RoundLoop):
         return self._partials[partition]
 
     def _cancelled_in(self, partition: int) -> float:
-        task = self._task
-        if not task.code.scheme.codes_data:
+        if not self._code.scheme.codes_data:
             return 0.0
-        part = task.shards[partition]
-        if task.batch is not None:
-            part = task.batch(part, partition, self._number)
+        part = self._task.part(partition, self._task.shards[partition], self._number)
         return self._cancelled(self._theta, partition, part)
 
     def _encoder(self, worker: int, index: int) -> Encoder:

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 from .. import kernels
 from .._extras import pip_install
 from .fork_server import end_with
-from .interface import NONSENSE, Buffers, Event, Kind, Question, Task, can_be_told
+from .interface import NONSENSE, Answering, Buffers, Event, Kind, Question, Task, can_be_told
 from .master import Master
 from .memory import packed_for_ranks
 from .worker import TRACEBACK_BYTES, Worker, as_process, failure, reply
@@ -45,11 +46,12 @@ __all__ = ["TorchCluster"]
 dist: Any = torch.distributed  # exports less than it documents, for type checkers
 
 Array = NDArray[Any]
+# What the master sends: kind, round, first message, delay, and what follows the header.
+_Order = tuple[int, int, int, float, Array | bytes | None]
 
 _LINE = 64  # bytes of a header
-_HEADER = struct.Struct(
-    "=qqqqd"
-)  # kind, round, first message or index, bytes that follow, a number
+# Kind; round; first message or index; bytes that follow; a number.
+_HEADER = struct.Struct("=qqqqd")
 _NONE = -1
 _ROUND, _NEWS, _END = range(100, 103)  # kinds of orders, besides those of Kind
 _START, _BYE = 103, 104
@@ -92,7 +94,7 @@ class TorchCluster(Master):
     ...         report = cluster.step(theta, out=g)
     """
 
-    _outage = "is late, the others wait"  # a rank that dies ends the job
+    _outage = "late", "the others wait"  # a rank that dies ends the job
     _domains = "fastgc.torch.hosts()[1:]"
 
     def _open(self, task: Task) -> _Ranks:
@@ -137,10 +139,10 @@ def _place() -> tuple[int, int]:
     return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
-def _store() -> Any:
+def _store(keep: bool = False) -> Any:
     """A new connection to the job's store: waiting on it does not delay others."""
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    return dist.TCPStore(address, port, None, False, _LONG, wait_for_workers=False)
+    return dist.TCPStore(address, port, None, keep, _LONG, wait_for_workers=False)
 
 
 def _pair(store: Any, cluster: int, worker: int, birth: int, side: int) -> Any:
@@ -158,14 +160,14 @@ class _Wire:
         self._sending = threading.Lock()
 
     def send(
-        self, kind: int, number: int, index: int, value: float, payload: Array | None = None
+        self, kind: int, number: int, index: int, value: float, payload: Array | bytes | None = None
     ) -> None:
-        nbytes = 0 if payload is None else payload.nbytes
+        if not isinstance(payload, np.ndarray):
+            payload = np.frombuffer(bytearray(payload or b""), np.uint8)  # which can be written
         with self._sending:
-            _HEADER.pack_into(self._sent.data, 0, kind, number, index, nbytes, value)
+            _HEADER.pack_into(self._sent.data, 0, kind, number, index, payload.nbytes, value)
             self._group.send([torch.from_numpy(self._sent)], self._other, 0).wait()
-            if nbytes:
-                assert payload is not None
+            if payload.nbytes:
                 self._group.send([_bytes(payload)], self._other, 0).wait()
 
     def header(self) -> tuple[int, int, int, int, float]:
@@ -173,7 +175,9 @@ class _Wire:
         kind, number, index, nbytes, value = _HEADER.unpack_from(self._header.numpy().data)
         return kind, number, index, nbytes, value
 
-    def payload(self, memory: Array) -> Array:
+    def payload(self, to: Array | int) -> Array:
+        """Receive what follows a header, to an array or to so many new bytes."""
+        memory = np.empty(to, np.uint8) if isinstance(to, int) else to
         if memory.nbytes:
             self._group.recv([_bytes(memory)], self._other, 0).wait()
         return memory
@@ -194,11 +198,8 @@ class _Job:
         self.open = False
         self.links: list[_Link] = []
         self.connections: queue.SimpleQueue[Any] = queue.SimpleQueue()  # to the store, in no use
-        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or dist.is_initialized():
-            self.store = _store()
-        else:  # nobody else keeps a store
-            address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-            self.store = dist.TCPStore(address, port, None, True, _LONG, wait_for_workers=False)
+        agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        self.store = _store(keep=not (agents or dist.is_initialized()))  # if nobody else does
         atexit.register(self.dismiss)
 
     def dismiss(self) -> None:
@@ -214,21 +215,13 @@ class _Job:
             sys.stderr.write(f"fastgc: ranks {names} hang, and are killed at the end\n")
 
 
-_job: _Job | None = None
-
-
+@cache
 def _the_job() -> _Job:
-    global _job
-    if _job is None:
-        _job = _Job()
-    return _job
+    return _Job()
 
 
-class _Ranks:
+class _Ranks(Answering):
     """The master's side of a cluster."""
-
-    ahead = wanted = 1
-    intake: kernels.unchecked.Arrivals | None = None
 
     def __init__(self, task: Task) -> None:
         self._job = job = _the_job()
@@ -241,9 +234,9 @@ class _Ranks:
         self._buffers = Buffers()
         self._thetas: list[Array] = []
         self._births = [0] * code.n
-        self._links: list[_Link | None] = [None] * code.n
+        self._links: dict[int, _Link] = {}
         self._number = _NONE
-        self.asks, self.keeping = task.asks, False
+        self.asks = task.asks
         job.store.set("fastgc/newest", str(job.clusters))
         job.store.set(f"fastgc/{job.clusters}", b"go")
         for worker in range(code.n):
@@ -252,7 +245,7 @@ class _Ranks:
     @property
     def hosts(self) -> list[str]:
         own = os.uname().nodename
-        said = ["" if link is None else link.host for link in self._links]
+        said = [self._links[worker].host for worker in range(self._task.code.n)]
         return ["" if host == own else host for host in said]
 
     def restart(self, worker: int) -> None:
@@ -272,21 +265,17 @@ class _Ranks:
         self._theta = self._thetas[buffer]
         self._theta[:] = theta
         if self._task.code.scheme.messages_per_worker > 1:
-            for link in self._links:
-                assert link is not None
+            for link in self._links.values():
                 link.orders.put((_NEWS, number, 0, 0.0, None))
 
     def hand(self, workers: Sequence[int], first: int, delays: Sequence[float]) -> None:
+        kind = _KEPT_ROUND if self.keeping else _ROUND
         for worker, delay in zip(workers, delays, strict=True):
-            link = self._links[worker]
-            assert link is not None
-            kind = _KEPT_ROUND if self.keeping else _ROUND
-            link.orders.put((kind, self._number, first, delay, self._theta))
+            order = kind, self._number, first, delay, self._theta
+            self._links[worker].orders.put(order)
 
     def ask(self, worker: int, question: Question) -> None:
-        link = self._links[worker]
-        assert link is not None
-        link.ask(question)
+        self._links[worker].ask(question)
 
     def listen(self, seconds: float) -> list[Event]:
         events: list[Event] = []
@@ -297,7 +286,7 @@ class _Ranks:
         return events
 
     def close(self) -> None:
-        links = [link for link in self._links if link is not None]
+        links = list(self._links.values())
         for link in links:
             link.over = True
             link.orders.put((_END, _NONE, 0, 0.0, None))
@@ -321,9 +310,7 @@ class _Link:
         events: queue.SimpleQueue[Event],
     ) -> None:
         self.worker, self.over = worker, False
-        self.orders: queue.SimpleQueue[tuple[int, int, int, float, Array | None]] = (
-            queue.SimpleQueue()
-        )
+        self.orders: queue.SimpleQueue[_Order] = queue.SimpleQueue()
         self._task, self._cluster, self._birth, self._start = task, cluster, birth, start
         self._events = events
         self._pid, self.host = 0, ""
@@ -337,7 +324,7 @@ class _Link:
     def ask(self, question: Question) -> None:
         """Send a question."""
         self._questions[question.number] = question
-        packed = np.frombuffer(pickle.dumps(question, pickle.HIGHEST_PROTOCOL), np.uint8).copy()
+        packed = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
         self.orders.put((_QUESTION, question.round, 0, 0.0, packed))
 
     def late(self) -> bool:
@@ -398,12 +385,11 @@ class _Link:
     def _send(self, wire: _Wire) -> None:
         with contextlib.suppress(RuntimeError):  # the receiver reports the death
             for part in self._start:
-                wire.send(_START, _NONE, 0, 0.0, np.frombuffer(part, np.uint8).copy())
-            while True:
-                kind, number, first, delay, theta = self.orders.get()
-                wire.send(kind, number, first, delay, theta)
-                if kind == _END:
-                    return
+                wire.send(_START, _NONE, 0, 0.0, part)
+            kind = _START
+            while kind != _END:
+                kind, number, first, delay, follows = self.orders.get()
+                wire.send(kind, number, first, delay, follows)
 
     def _take(self, wire: _Wire) -> bool:
         """Take what comes next; False at the end."""
@@ -426,14 +412,14 @@ class _Link:
             event = Event(Kind.COMPUTED, self.worker, number, index)
         elif kind == Kind.ANSWER:
             question = self._questions.pop(index, None)
-            payload, answer = wire.payload(np.empty(nbytes, np.uint8)), None
+            payload, answer = wire.payload(nbytes), None
             if question is not None:
                 shape, dtype = self._task.answer_form(self.worker, question)
                 fits = nbytes == math.prod(shape) * dtype.itemsize
                 answer = payload.view(dtype).reshape(shape) if fits else None
             event = Event(Kind.ANSWER, self.worker, number, index, answer, energy=value)
         else:
-            text = wire.payload(np.empty(nbytes, np.uint8)).tobytes().decode(errors="replace")
+            text = wire.payload(nbytes).tobytes().decode(errors="replace")
             if kind == Kind.JOINED and not self._pid:
                 self._pid, self.host, text = index, text, ""
             event = Event(Kind(kind), self.worker, number, text=text)
@@ -496,7 +482,7 @@ def _serve(store: Any, cluster: int, number: int) -> None:
             return
         time.sleep(_LOOK)
     wire = _Wire(_pair(store, cluster, number, birth, 1), 0)
-    common, data = (wire.payload(np.empty(wire.header()[3], np.uint8)).tobytes() for _ in range(2))
+    common, data = (wire.payload(wire.header()[3]).tobytes() for _ in range(2))
     orders = worker = None
     try:
         backend, task = pickle.loads(common)
@@ -507,13 +493,12 @@ def _serve(store: Any, cluster: int, number: int) -> None:
         orders = _Orders(wire, np.empty(task.parameters, task.dtype), slots)
         if task.asks:
             threading.Thread(target=orders.answer, args=(worker,), daemon=True).start()
-        host = np.frombuffer(os.uname().nodename.encode(), np.uint8).copy()
-        wire.send(Kind.JOINED, _NONE, os.getpid(), 0.0, host)
+        wire.send(Kind.JOINED, _NONE, os.getpid(), 0.0, os.uname().nodename.encode())
         for _ in orders:
             worker.send_all(orders.theta, orders, orders.send, orders.leave)
     except BaseException:
-        text = np.frombuffer(failure(worker), np.uint8).copy()
-        wire.send(Kind.FAILED, _NONE if orders is None else orders.round, 0, 0.0, text)
+        round = _NONE if orders is None else orders.round
+        wire.send(Kind.FAILED, round, 0, 0.0, failure(worker))
         for _ in orders or _Orders(wire, np.empty(0), []):
             pass
     with contextlib.suppress(RuntimeError):  # the master may not wait for it
@@ -542,11 +527,10 @@ class _Orders:
                 if kind == _END:
                     break
                 if kind == _QUESTION:
-                    packed = self._wire.payload(np.empty(nbytes, np.uint8))
-                    self._questions.put(pickle.loads(packed.tobytes()))
+                    self._questions.put(pickle.loads(self._wire.payload(nbytes).tobytes()))
                 elif kind in (_ROUND, _KEPT_ROUND):
                     fits = nbytes == self._memory.nbytes  # else the worker failed before it knew it
-                    self._wire.payload(self._memory if fits else np.empty(nbytes, np.uint8))
+                    self._wire.payload(self._memory if fits else nbytes)
                     self._rounds.put((number, first, delay, kind == _KEPT_ROUND))
                 self.newest = max(self.newest, number)
         self.ended = True
@@ -565,8 +549,7 @@ class _Orders:
             while (question := self._questions.get()) is not None:
                 kind, answer, energy, text = reply(worker, question)
                 if kind == Kind.FAILED:
-                    told = np.frombuffer(text, np.uint8).copy()
-                    self._wire.send(kind, question.round, 0, 0.0, told)
+                    self._wire.send(kind, question.round, 0, 0.0, text)
                     return
                 self._wire.send(Kind.ANSWER, question.round, question.number, energy, answer)
 

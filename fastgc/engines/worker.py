@@ -19,18 +19,6 @@ from .. import kernels
 from ..codes import AskingRound, Request, Share
 from .interface import Gradient, Kind, Messages, Question, Task
 
-__all__ = [
-    "TRACEBACK_BYTES",
-    "Orders",
-    "Reply",
-    "Worker",
-    "as_process",
-    "asked_of",
-    "failure",
-    "partial_gradient",
-    "reply",
-]
-
 Array = NDArray[Any]
 
 TRACEBACK_BYTES = 1 << 14  # the longest text of an exception that a worker sends
@@ -140,20 +128,12 @@ class _Alone(NamedTuple):
 
 
 class Orders(Protocol):
-    """What a worker knows of its master's orders while it is at a round.
+    """What a worker knows of its master's orders while it is at a round."""
 
-    Attributes
-    ----------
-    round, first, delay
-        The round that it was handed, its first message to send, and the seconds to sleep.
-    newest : int
-        The newest round that it knows of.
-    """
-
-    round: int
-    first: int
-    delay: float
-    newest: int
+    round: int  # that it was handed
+    first: int  # its first message to send
+    delay: float  # seconds to sleep
+    newest: int  # the newest round that it knows of
 
     def look(self) -> bool:
         """Look for news of the master; False: the worker must end."""
@@ -208,14 +188,11 @@ class Worker:
         self._computed: dict[tuple[int, int], tuple[Array, float]] = {}
         # The number of equal parts in which a delay is slept.
         self._parts = self.message_count if task.spread and not self._together else 1
-        own = getattr(task.gradient, "worker", None)
-        if own is None and data:
+        if data and not hasattr(task.gradient, "worker"):
             # A backend may load its kernels at their first call: load them now, before a round.
             alike = replace(task, size=1, gradient=_zero, batch=None)
             _Encoded(number, alike, data[:1], None)(np.zeros(1), 0, 0)
-        self._compute: Messages = (
-            _Encoded(number, task, data, out) if own is None else own(number, task, out)
-        )
+        self._compute = _messages(number, task, data, out)
 
     @property
     def partition(self) -> int:
@@ -235,14 +212,10 @@ class Worker:
         """Compute a message of a round; return it, and its energy.
 
         `theta` is a read-only array. A worker that sends its messages together computes them all
-        before it returns the first.
+        before it returns the first. A worker that may be asked keeps its messages.
         """
-        if self._asked:
-            return self._kept_message(theta, index, round)
-        return self._message(theta, index, round)
-
-    def _kept_message(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
-        """Compute a message, and keep it for questions."""
+        if not self._asked:
+            return self._message(theta, index, round)
         with self._computing:
             if round != self._round:
                 self._round, self._theta, self._kept = round, theta, {}
@@ -286,48 +259,37 @@ class Worker:
     def answer(self, question: Question, out: Array | None = None) -> tuple[Array, float] | None:
         """Answer a question, from any thread, also while messages are computed.
 
-        Parameters
-        ----------
-        question : Question
-        out : ndarray, optional
-            Where to write the answer, as `Task.answer_form` says. Default: a new array.
-
-        Returns
-        -------
-        The answer, and the energy of a sum or message. None if the worker is at another round, has
-        not computed what is asked for, or does not hold it.
+        Return the answer, and the energy of a sum or message. The answer is written to `out`, which
+        is as `Task.answer_form` says (default: a new array). None if the worker is at another
+        round, has not computed what is asked for, or does not hold it.
         """
-        kept = self._kept
+        kept, what = self._kept, question.what
         if question.round != self._round:
             return None
-        if isinstance(question.what, Share):
-            return self._share(question.what.worker, out)
-        if not isinstance(question.what, Request):
-            return self._claims(question.what, out)
-        if not all(index in kept for index in question.what.indices.tolist()):
-            return None
-        return question.what.sum_of([kept[i] for i in question.what.indices.tolist()], out)
+        if isinstance(what, Request):
+            numbers = what.indices.tolist()
+            if not all(index in kept for index in numbers):
+                return None
+            return what.sum_of([kept[index] for index in numbers], out)
+        found = self._share(what.worker) if isinstance(what, Share) else self._claims(what)
+        if found is None or out is None:
+            return found
+        out[:] = found[0]
+        return out, found[1]
 
-    def _share(self, owner: int, out: Array | None) -> tuple[Array, float] | None:
+    def _share(self, owner: int) -> tuple[Array, float] | None:
         """Another worker's message, computed as that worker computes it."""
         if owner not in self._others:
             return None
         with self._computing:
             theta, round = self._theta.copy(), self._round  # the next round may overwrite it
             if owner not in self._instead:
-                own = getattr(self._task.gradient, "worker", None)
-                self._instead[owner] = (
-                    _Encoded(owner, self._task, [self._others[owner]], None)
-                    if own is None
-                    else own(owner, self._task, None)
-                )
+                data = [self._others[owner]]
+                self._instead[owner] = _messages(owner, self._task, data, None)
             theta.flags.writeable = False
-            message, energy = self._instead[owner](theta, 0, round)
-        if out is not None:
-            out[:] = message
-        return message if out is None else out, energy
+            return self._instead[owner](theta, 0, round)
 
-    def _claims(self, seed: int, out: Array | None) -> tuple[Array, float]:
+    def _claims(self, seed: int) -> tuple[Array, float]:
         """What its partial gradients contribute (`AskingRound.answer`), computed once more."""
         task, compute = self._task, self._compute
         assert isinstance(compute, _Encoded)
@@ -340,9 +302,15 @@ class Worker:
                 dtype=task.dtype,
                 message_dtype=task.message_dtype,
             )
-        if out is not None:
-            out[:] = claims
-        return claims if out is None else out, math.nan
+        return claims, math.nan
+
+
+def _messages(
+    number: int, task: Task, data: list[list[tuple[int, Any]]], out: Sequence[Array] | None
+) -> Messages:
+    """What computes a worker's messages: its gradient itself, or an encoder of its gradients."""
+    own = getattr(task.gradient, "worker", None)
+    return _Encoded(number, task, data, out) if own is None else own(number, task, out)
 
 
 def _zero(theta: Array, shard: Any, out: Array) -> None:
@@ -445,52 +413,31 @@ class _Encoded:
         return self._task.gradient(theta, part, out, **{name: told[name] for name in self._asked})
 
     def _parts(self, index: int) -> Iterator[tuple[int, Any]]:
-        batch = self._task.batch
         for partition, shard in self._data[index]:
             self.partition = partition
-            yield partition, shard if batch is None else batch(shard, partition, self._round)
+            yield partition, self._task.part(partition, shard, self._round)
 
-    def partials(self, theta: Array, round: int) -> Iterator[Array]:
-        """The partial gradients of the worker's only message, one by one, in the same memory."""
-        self._round = round
-        for partition, part in self._parts(0):
-            partial_gradient(
-                self._task.gradient, theta, part, self._partial, partition=partition, round=round
-            )
+    def partials(self, theta: Array, round: int, index: int = 0) -> Iterator[Array]:
+        """The partial gradients of a message, one by one, in the same memory."""
+        self._round, gradient = round, self._task.gradient
+        for partition, part in self._parts(index):
+            partial_gradient(gradient, theta, part, self._partial, partition=partition, round=round)
             yield self._partial
         self.partition = -1
 
     def _find_unwritten(self, theta: Array, index: int) -> None:
         """Compute a message's partial gradients again, to name one that was not written whole."""
-        for partition, part in self._parts(index):
-            partial_gradient(
-                self._task.gradient,
-                theta,
-                part,
-                self._partial,
-                partition=partition,
-                round=self._round,
-            )
+        for _ in self.partials(theta, self._round, index):
+            pass
 
 
 class Reply(NamedTuple):
-    """What a transport sends after a question.
+    """What a transport sends after a question."""
 
-    Attributes
-    ----------
-    kind : Kind
-        ANSWER; LEFT if the worker has no answer; FAILED if it raised.
-    answer : ndarray or None
-    energy : float
-        Of a sum or message.
-    text : bytes
-        The traceback, if it raised.
-    """
-
-    kind: Kind
+    kind: Kind  # ANSWER; LEFT if the worker has no answer; FAILED if it raised
     answer: Array | None = None
-    energy: float = math.nan
-    text: bytes = b""
+    energy: float = math.nan  # of a sum or message
+    text: bytes = b""  # the traceback, if it raised
 
 
 def reply(worker: Worker, question: Question, out: Array | None = None) -> Reply:
@@ -510,9 +457,9 @@ def as_process(number: int) -> None:
     kernels.threads.set_num_threads(1)
 
 
-def failure(worker: Worker | None, nbytes: int = TRACEBACK_BYTES) -> bytes:
+def failure(worker: Worker | None) -> bytes:
     """Text about the exception being handled: the partition, and the end of the traceback."""
     at = -1 if worker is None else worker.partition
     where = b":\n" if at < 0 else f" on partition {at}:\n".encode()
     text = traceback.format_exc().encode(errors="replace")
-    return where + text[-(nbytes - len(where)) :]
+    return where + text[-(TRACEBACK_BYTES - len(where)) :]

@@ -13,8 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from .._arrays import at_least, check_dtype, check_real, check_vector
 from ..codes import Code, Encoder, Round, Uncoded
 from ..engines import Cluster, RoundReport, find_engine
-from ..engines.interface import Gathering, Gradient
-from ..engines.options import Batch, RoundOptions
+from ..engines.interface import Batch, Gathering, Gradient, RoundOptions
 from ..engines.worker import partial_gradient
 from ..errors import NotDecodableError
 from .scheme import Schedule, SequentialScheme, Tasks, check_scheme

@@ -25,6 +25,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ from ..coding.solve import SOLVED, least_squares
 from ..coding.trust import UNSTABLE
 from ..data import Dataset
 from ..delays import Exponential
-from ..engines import LocalCluster, SimulatedCluster
+from ..engines import find_engine
 from ..errors import CorruptMessageError, InstabilityWarning, NotDecodableError
 from ..models import LeastSquares, least_squares_gradient
 from ..simulation import simulate
@@ -105,11 +106,9 @@ class Subject:
 
     def left_by(self, survivors: Numbers, vector: NDArray[Any]) -> float:
         """Return the share of the gradient that a vector leaves out."""
-        code = self.code
-        rows = self._matrix[survivors].reshape(survivors.size, -1)
-        target = np.tile(np.eye(code.scheme.pieces), (code.k, 1))
+        rows, target = self._system(survivors)
         lacking = rows.T @ vector.reshape(survivors.size, -1) - target
-        if code.scheme.layout == "complex":
+        if self.code.scheme.layout == "complex":
             lacking = lacking.real
         return float(np.linalg.norm(lacking) / np.linalg.norm(target))
 
@@ -118,6 +117,7 @@ class Subject:
         return self.code.matrix()
 
     def _system(self, survivors: Numbers) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Return the rows of messages, and what they are to span."""
         rows = self._matrix[survivors].reshape(survivors.size, -1)
         return rows, np.tile(np.eye(self.code.scheme.pieces), (self.code.k, 1))
 
@@ -169,24 +169,16 @@ def alike(found: NDArray[Any], expected: NDArray[Any], what: str, tolerance: flo
     require(off <= tolerance, f"{what} is off by {off:.2g}")
 
 
-class raises:
-    """Expect an error of a kind, which has a message."""
-
-    def __init__(self, kind: type[Exception], what: str) -> None:
-        self._kind, self._what = kind, what
-
-    def __enter__(self) -> list[Exception]:
-        self._caught: list[Exception] = []
-        return self._caught
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> bool:
-        name = self._kind.__name__
-        require(error is not None, f"{self._what} raises no {name}")
-        if not isinstance(error, self._kind):
-            return False
-        require(bool(str(error)), f"{self._what} raises {name} without a word")
-        self._caught.append(error)
-        return True
+@contextmanager
+def raises(kind: type[Exception], what: str) -> Iterator[list[Any]]:
+    """Expect an error of a kind, which has a message; the list then holds it."""
+    caught: list[Any] = []
+    try:
+        yield caught
+    except kind as error:
+        require(bool(str(error)), f"{what} raises {kind.__name__} without a word")
+        caught.append(error)
+    require(bool(caught), f"{what} raises no {kind.__name__}")
 
 
 ENGINES = ("simulated", "local", "mpi", "ray")
@@ -204,7 +196,7 @@ def engines_run_it(subject: Subject, engines: Sequence[str]) -> str:
         if name == "mpi":
             _under_mpiexec(subject)
         else:
-            _run(subject, _engine(name))
+            _run(subject, find_engine(name))
         ran.append(name)
     said = f"{', '.join(ran)}; messages of {code.scheme.message_weight:g} gradients"
     return said + (f"; not {', '.join(left_out)}" if left_out else "")
@@ -224,14 +216,6 @@ def _missing(engine: str) -> str:
 def _mpiexec() -> str | None:
     beside = Path(sys.executable).with_name("mpiexec")
     return str(beside) if beside.exists() else shutil.which("mpiexec")
-
-
-def _engine(name: str) -> Callable[..., Any]:
-    if name == "ray":
-        from ..engines.ray import RayCluster
-
-        return RayCluster
-    return LocalCluster if name == "local" else SimulatedCluster
 
 
 def _gradient(theta: NDArray[Any], shard: Any, out: NDArray[Any]) -> None:
@@ -354,7 +338,7 @@ def too_few_are_refused(subject: Subject) -> str:
     for F in subject.some([F for F in subject.sets if not code.decodable(F)], 50):
         with raises(NotDecodableError, f"decoding from {F.tolist()}") as caught:
             code.decoding_vector(F)
-        missing = caught[0].missing  # type: ignore[attr-defined]
+        missing = caught[0].missing
         require(missing >= 1, f"{F.tolist()} do not suffice, but {missing} are said to be missing")
         refused += 1
         near, residual = code.best_vector(F)
@@ -439,11 +423,8 @@ def verbs_agree(subject: Subject) -> str:
         alike(code.decode(F[::-1], table[F[::-1]], p=P), gradient, "in another order", 1e-6)
         received.reset()
         for number in F.tolist():
-            received.receive(
-                code.scheme.sender(number)[0],
-                subject.messages[number],
-                code.scheme.sender(number)[1],
-            )
+            worker, index = code.scheme.sender(number)
+            received.receive(worker, subject.messages[number], index)
         require(received.decodable, f"a round that received {F.tolist()} cannot be decoded")
         alike(received.gradient(), gradient, f"a round's gradient from {F}", subject.expected(F))
     masks = np.zeros((len(chosen), code.scheme.message_count), dtype=bool)
@@ -637,7 +618,6 @@ def check(
     seed : int
         Seed of the data, orders and sets.
     report : callable
-        Gets a line for each check that holds.
         Gets a line for each check that holds.
 
     Raises

@@ -13,7 +13,7 @@ from torch.utils.data import default_collate
 from .._arrays import at_least, check_dtype, check_word, is_half
 from ..codes import BinaryCode, Code
 from ..engines import Cluster, RoundReport, find_engine
-from ..engines.options import RoundKeywords, check_names
+from ..engines.interface import RoundKeywords, check_names
 from ..errors import CorruptMessageError
 from .batches import Batches, Feed, Indices
 from .job import CHANGES, Job, Layout, Loss, losses, moved, plainly, weights_losses
