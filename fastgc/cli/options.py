@@ -165,7 +165,8 @@ def latex() -> Any:
     """A file of tables for LaTeX."""
     return option(
         None,
-        "Also write the tables to this file, for LaTeX with the package booktabs.",
+        "Also write the tables to this file, for LaTeX with the package booktabs, and longtable if "
+        "one has over 40 rows.",
         metavar="FILE",
     )
 
