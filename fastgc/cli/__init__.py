@@ -2,7 +2,6 @@
 
 from . import (  # noqa: F401  (add commands)
     codes,
-    info,
     plan,
     reproduce,
     sequential,

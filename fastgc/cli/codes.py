@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +12,10 @@ import typer
 from ..codes import Code, catalogue
 from ..history import APPROXIMATE
 from . import options
-from .common import CHOOSING, Options, command, echo, is_given, option
+from .common import CHOOSING, command, echo, is_given, option
 from .options import named
 from .output import Heading, Tables, check_pictures, draw
-from .sizes import Size, size_of
-from .times import Source, read_recorded
+from .values import Size, Source, read_recorded, size_of
 
 if TYPE_CHECKING:
     from ..stability.survey import Figures
@@ -29,9 +27,8 @@ _ROUNDS, _MANY, _FEWEST = 200, 5_000, 5
 APPROXIMATIONS = "Codes whose gradients may be approximations"
 
 
-@dataclass(frozen=True)
-class Compared(Size):
-    """The codes to compare, and their size."""
+class Asked(Size):
+    """The codes to compare, the order in which messages come, and the picture."""
 
     names: list[str] | None = options.codes("Codes, such as rs bcc:load=5.")
     partitions: int | None = options.partitions()
@@ -40,41 +37,23 @@ class Compared(Size):
         "Rounds to average over. Default: 200, but of over 5,000 workers 1,000,000 / n.",
         min=1,
     )
-
-    def rounds(self, n: int) -> int:
-        """Return the number of rounds to average over for n workers."""
-        if self.trials is not None:
-            return self.trials
-        return min(_ROUNDS, max(_FEWEST, _ROUNDS * _MANY // n))
-
     seed: int = options.seed("Seed of data, orders and random codes.")
-
-
-@dataclass(frozen=True)
-class Orders(Options):
-    """The order in which messages come."""
-
     recorded: Path | None = options.recorded(
         "Let messages come in the order that these times give them, instead of a random one"
     )
     unit: str = options.unit()
     per: str = options.per()
     cost: float = options.cost("With --recorded, of a table: seconds to compute one partition.")
-
-
-@dataclass(frozen=True)
-class Picture(Options):
-    """The picture to draw."""
-
     plot: Path | None = options.picture(
         "Plot the workers waited for, and the error, against the load to this file."
     )
     width: str = options.width()
 
-
-@dataclass(frozen=True)
-class Asked(Compared, Orders, Picture):
-    """All options of the command but those of its output."""
+    def rounds(self, n: int) -> int:
+        """Return the number of rounds to average over for n workers."""
+        if self.trials is not None:
+            return self.trials
+        return min(_ROUNDS, max(_FEWEST, _ROUNDS * _MANY // n))
 
 
 @command(CHOOSING, "fastgc codes rs binary bcc:load=5 -n 12 -s 3")
@@ -104,8 +83,7 @@ def codes(context: typer.Context, what: Asked, output: Tables) -> None:
         f"n={n} workers, s={s} stragglers, k={what.partitions or n} partitions; {trials} "
         f"rounds, messages {orders}, seed {what.seed}"
     )
-    if what.plot is not None:
-        draw(lambda: plotting.cost_curves(figures, caption=title), what.plot, what.width)
+    draw(lambda: plotting.cost_curves(figures, caption=title), what.plot, what.width)
     held = {name: found._asdict() for name, found in figures.items()}
     if output.write(held, [{"code": name, **each} for name, each in held.items()]):
         return
@@ -147,14 +125,11 @@ def _made(what: Asked, n: int, s: int) -> tuple[dict[str, Code], list[str]]:
                 made[name] = code = catalogue.make(name, n, what.partitions, s, what.seed)
                 said = catalogue.remark(name, code)
                 notes += [said] if said else []
-            except ValueError as error:
+            except (ValueError, MemoryError) as error:  # or a matrix of n by n numbers is too large
                 if asked:
                     raise
-                refused[name] = str(error)
-            except MemoryError as error:  # a code that needs a matrix of n by n numbers
-                if asked:
-                    raise
-                refused[name] = f"too large for memory: {error}"
+                large = "too large for memory: " * isinstance(error, MemoryError)
+                refused[name] = f"{large}{error}"
     notes += reasons(refused)
     if not made:
         raise ValueError(f"no code fits: {'; '.join(notes)}")

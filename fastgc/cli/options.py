@@ -124,7 +124,7 @@ def processors(more: str = "") -> Any:
 
 
 def recorded(help: str = "Take the times in this file instead of --delays") -> Any:
-    """Recorded times, as `fastgc.cli.times.read_recorded` reads them."""
+    """Recorded times, as `fastgc.cli.values.read_recorded` reads them."""
     return option(
         None,
         f"{help}: what plan --record wrote, or a table of rounds and workers (csv, txt, npy, npz, "
@@ -144,14 +144,6 @@ def per() -> Any:
         "What a time in a table measures: a worker's whole round (round), or the computation of "
         "one partition (computation).",
     )
-
-
-def json(help: str = "") -> Any:
-    return figures("json", help)
-
-
-def csv(help: str = "") -> Any:
-    return figures("csv", help)
 
 
 def figures(kind: str, help: str = "") -> Any:

@@ -7,10 +7,9 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.console import Console
 
@@ -32,6 +31,10 @@ class Output(Options):
     csv_file: Path | None = None
     latex: Path | None = None
     markdown: bool = False
+    suffixed: ClassVar[tuple[str, ...]] = (
+        "json",
+        "csv",
+    )  # files whose names must end in .json, .csv
 
     @cached_property
     def _written(self) -> list[str]:
@@ -48,7 +51,7 @@ class Output(Options):
         for kind, path in (("json", self.json_file), ("csv", self.csv_file)):
             if path is None or path == PRINTED:
                 continue
-            if path.suffix.lower() != f".{kind}":
+            if kind in self.suffixed and path.suffix.lower() != f".{kind}":
                 raise ValueError(
                     f"--{kind} {path}: a file's name must end in .{kind}; --{kind} - prints"
                 )
@@ -64,23 +67,18 @@ class Output(Options):
             raise ValueError("--json and --csv cannot both be printed: name a file for one of them")
 
     def write(self, held: object, rows: Sequence[Mapping[str, Any]] = ()) -> bool:
-        """Write figures; return whether they were printed instead of a table.
-
-        Parameters
-        ----------
-        held : object
-            The content of JSON.
-        rows : sequence of mappings
-            The lines of CSV, with the keys of the first as columns. Numbers are written in full,
-            and unknown ones are left empty.
-        """
+        """Write what JSON and CSV hold; return whether they were printed instead of a table."""
         if self.json_file is not None:
             write_text(self.json_file, json_text(held))
+        self.write_csv(rows)
+        return self.printed
+
+    def write_csv(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write the lines of CSV, with the keys of the first as columns."""
         if self.csv_file is not None:
             head = list(rows[0]) if rows else []
             lines = [head, *([row[name] for name in head] for row in rows)]
             write_text(self.csv_file, "".join(map(csv_line, lines)))
-        return self.printed
 
     def show(
         self,
@@ -93,21 +91,9 @@ class Output(Options):
     ) -> None:
         """Print a table, and write it for LaTeX if there is a file for that.
 
-        A table in Markdown has long headings, and names of codes in words.
-
-        Parameters
-        ----------
-        title : str
-        columns : sequence of str, or of pairs of them
-            Headings. In a pair, the first is for a terminal, the second for Markdown.
-        rows : iterable of sequences of str
-            Cells; the first cell of each row is a name.
-        describe : callable
-            Returns a name in words.
-        several : bool
-            Whether it is one of several tables, which Markdown needs empty lines between.
-        text : int
-            The number of first columns that are texts, not numbers.
+        A table in Markdown has long headings; `describe` returns the name in the first cell of a
+        row in words. With `several` tables, Markdown needs empty lines between. The first `text`
+        columns are texts, not numbers.
         """
         from ..progress import latex_table, markdown_table, rich_table
 
@@ -147,12 +133,11 @@ class Output(Options):
             echo(f"Codes: {', '.join(map(catalogue.describe, names))}.")
 
 
-@dataclass(frozen=True)
 class Tables(Output):
     """Figures as CSV or JSON, or tables of Markdown or LaTeX."""
 
-    csv_file: Path | None = options.csv()
-    json_file: Path | None = options.json()
+    csv_file: Path | None = options.figures("csv")
+    json_file: Path | None = options.figures("json")
     latex: Path | None = options.latex()
     markdown: bool = options.markdown()
 
@@ -172,13 +157,13 @@ def csv_line(values: Iterable[Any]) -> str:
     return text.getvalue()
 
 
-def write_text(path: Path, text: str, what: str = "figures") -> None:
-    """Write a text to a file and say so, or print it."""
+def write_text(path: Path, text: str) -> None:
+    """Write figures to a file and say so, or print them."""
     if path == PRINTED:
         echo(text, nl=False)
     else:
         path.write_text(text, encoding="utf-8", newline="")
-        echo(f"{what} written to {path}", err=True)
+        echo(f"figures written to {path}", err=True)
 
 
 def check_files(*paths: Path | None) -> None:
@@ -210,8 +195,10 @@ def check_drawn(names: Sequence[str], instead: str) -> None:
         )
 
 
-def draw(make: Callable[[], Any], path: Path, width: str, what: str = "plot") -> None:
-    """Make a picture of this width, write it to a file, and say so."""
+def draw(make: Callable[[], Any], path: Path | None, width: str, what: str = "plot") -> None:
+    """Make a picture of this width, write it to a file if there is one, and say so."""
+    if path is None:
+        return
     from matplotlib import rc_context
 
     from .. import plotting

@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,16 +31,17 @@ from .output import (
     milliseconds,
 )
 from .simulate import left_out
-from .sizes import pairs, size_of
-from .times import (
+from .values import (
     Recorded,
     Simulated,
     Source,
+    pairs,
     processors_of,
     processors_said,
     read_recorded,
     refuse_recorded,
     say_unknown,
+    size_of,
     source_of,
 )
 
@@ -52,13 +52,11 @@ if TYPE_CHECKING:
 COMPARED = 3  # the best codes, which --live runs
 
 
-@dataclass(frozen=True)
 class Sought(Options):
     """The codes to choose among, and the number of workers."""
 
     names: list[str] | None = options.codes(
-        "Codes to choose among, such as rs binary.",
-        "all that give the exact gradient of any model",
+        "Codes to choose among, such as rs binary.", "all that give the exact gradient of any model"
     )
     workers: str = options.workers()
     stragglers: str | None = options.stragglers(
@@ -68,9 +66,8 @@ class Sought(Options):
     delays: str = options.delays(DELAYS)
 
 
-@dataclass(frozen=True)
-class Limits(Options):
-    """Further conditions of the plan."""
+class Search(Sought, Simulated, Recorded):
+    """All options of ``fastgc plan`` but those of its output."""
 
     size: int = option(1000, "Elements of the gradient.", "--size", "-p", min=1)
     bandwidth: float = option(math.inf, "Bytes per second that the master receives.")
@@ -98,11 +95,6 @@ class Limits(Options):
         "Plot time and amplification of rounding errors against load to this file."
     )
     width: str = options.width()
-
-
-@dataclass(frozen=True)
-class Search(Sought, Simulated, Recorded, Limits):
-    """All options of ``fastgc plan`` but those of its output."""
 
 
 class _Times(NamedTuple):
@@ -137,9 +129,8 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
     found = _found(what, times)
     best = found.by_code()
     measured = {} if times.run is None else _measured(what, times, best)
-    if what.plot is not None:
-        about = f"n = {n}; {source.text}"
-        draw(lambda: plotting.load_curves(found, caption=about), what.plot, what.width)
+    about = f"n = {n}; {source.text}"
+    draw(lambda: plotting.load_curves(found, caption=about), what.plot, what.width)
     say_unknown(source.model, ((choice.name, choice.simulation) for choice in found.choices))
     shown = found.choices if what.all_loads else best
     listed = [{**_figures(choice), "measured": measured.get(choice)} for choice in shown]
@@ -410,7 +401,6 @@ def _crowded(found: Plan, workers: int, processors: Any) -> str | None:
 SWEPT = "rs binary uncoded"
 
 
-@dataclass(frozen=True)
 class Grid(Options, panel="The grid"):
     """The codes, workers, stragglers and delays of cells, and the partitions they share."""
 
@@ -427,9 +417,8 @@ class Grid(Options, panel="The grid"):
     partitions: int | None = options.partitions(min=1)
 
 
-@dataclass(frozen=True)
-class Work(Options):
-    """Further conditions of the rounds in each cell."""
+class Rounds(Simulated, Recorded, panel="Rounds"):
+    """The rounds in each cell."""
 
     work: float = options.cost(
         "Instead of --cost: seconds to compute the partial gradients of all partitions once. Use "
@@ -444,16 +433,7 @@ class Work(Options):
     )
 
 
-@dataclass(frozen=True)
-class Rounds(Simulated, Recorded, Work, panel="Rounds"):
-    """The rounds in each cell."""
-
-
-RESULTS = "What is shown and written"
-
-
-@dataclass(frozen=True)
-class Picture(Options, panel=RESULTS):
+class Picture(Options):
     """The picture to draw."""
 
     plot: Path | None = options.picture(
@@ -462,13 +442,11 @@ class Picture(Options, panel=RESULTS):
     width: str = options.width()
 
 
-@dataclass(frozen=True)
-class Figures(Tables, panel=RESULTS):
-    """The figures to write."""
+class Results(Picture, Tables, panel="What is shown and written"):
+    """The picture to draw, and the figures to write."""
 
 
-@dataclass(frozen=True)
-class Asked(Grid, Rounds, Picture, Figures):
+class Asked(Grid, Rounds, Results):
     """All options of ``fastgc sweep``."""
 
 
@@ -482,24 +460,20 @@ def sweep(context: typer.Context, asked: Asked) -> None:
     computed so far are written.
     """
     from .. import plotting
+    from ..progress import share_bar
 
     asked.check()
     check_pictures(asked.width, asked.plot)
     cells: list[Cell] = []
-    shown: list[Callable[[int, float, float], None]] = []  # the bar's function, once there is a bar
-
-    def told(done: float, total: float) -> None:
-        shown[0](len(cells), done, total)
-
-    grid = _grid(context, asked, told)
-    with _written(cells, asked, len(grid), shown) as take:
+    grid = _grid(context, asked, lambda done, total: show(len(cells), done, total))
+    with _written(cells, asked, len(grid)) as take, share_bar("sweeping", len(grid)) as show:
         for cell in grid:
             take(cell)
+            show(len(cells), 0, 1)
     found = [cell for cell in cells if not math.isnan(cell.seconds)]
     if not found:
         raise ValueError("no cell of the grid can be: " + "; ".join(_reasons(cells)))
-    if asked.plot is not None:
-        draw(lambda: plotting.sweep_curves(cells), asked.plot, asked.width)
+    draw(lambda: plotting.sweep_curves(cells), asked.plot, asked.width)
     if not asked.printed:
         how = f"{asked.rounds} rounds each, seed {asked.seed}"
         _show_cells(found, asked, how, live=asked.live > 0)
@@ -538,12 +512,9 @@ def _grid(context: typer.Context, asked: Asked, told: Callable[[float, float], N
 
 
 @contextmanager
-def _written(
-    cells: list[Any], asked: Asked, total: int, shown: list[Callable[[int, float, float], None]]
-) -> Iterator[Any]:
-    """Show a bar, and write cells as they come; an interrupt keeps the cells computed so far."""
+def _written(cells: list[Any], asked: Asked, total: int) -> Iterator[Callable[[Cell], None]]:
+    """Write cells as they come; an interrupt keeps the cells computed so far."""
     from ..planning import Cell
-    from ..progress import share_bar
 
     csv_file, json_file = asked.csv_file, asked.json_file
     stream: Any = None
@@ -558,17 +529,13 @@ def _written(
             stream.write(text)
             stream.flush()
 
+    def take(cell: Cell) -> None:
+        cells.append(cell)
+        line(cell)
+
     try:
         line(Cell._fields)
-        with share_bar("sweeping", total) as show:
-            shown.append(show)
-
-            def take(cell: Cell) -> None:
-                cells.append(cell)
-                line(cell)
-                show(len(cells), 0, 1)
-
-            yield take
+        yield take
     finally:
         if stream is not None:
             stream.close()
@@ -638,7 +605,6 @@ def _show_cells(cells: Sequence[Cell], asked: Asked, how: str, live: bool) -> No
     )
 
 
-@dataclass(frozen=True)
 class Fitted(Options):
     """The times to which models are fitted."""
 
@@ -663,9 +629,8 @@ def fit(what: Fitted, output: Tables) -> None:
     check_pictures(what.width, what.plot)
     times = _recorded(what.file, what.unit)
     fits = fit_models(times)
-    if what.plot is not None:
-        about = f"{times.size} times of {what.file.name}"
-        draw(lambda: plotting.fit_curves(times, fits, caption=about), what.plot, what.width)
+    about = f"{times.size} times of {what.file.name}"
+    draw(lambda: plotting.fit_curves(times, fits, caption=about), what.plot, what.width)
     figures = [{**found._asdict(), "model": written(found.model)} for found in fits]
     if output.write(figures, figures):
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,8 +13,7 @@ from . import options
 from .common import CHOOSING, Options, command, echo, numbers, option
 from .options import DELAYS, completes, named
 from .output import Heading, Tables, check_pictures, draw, milliseconds
-from .sizes import one_count
-from .times import read_recorded
+from .values import one_count, read_recorded
 
 if TYPE_CHECKING:
     from ..planning import Recording
@@ -30,7 +28,6 @@ def _names() -> list[str]:
     return [*sequential.names(), *catalogue.names()]
 
 
-@dataclass(frozen=True)
 class Schemes(Options):
     """The schemes to compare, and the rounds."""
 
@@ -82,8 +79,7 @@ class _Times(NamedTuple):
 
 
 @command(
-    CHOOSING,
-    "fastgc sequential m-sgc sr-sgc binary -n 12 --cost 0.8 --delays exponential:mean=0.1",
+    CHOOSING, "fastgc sequential m-sgc sr-sgc binary -n 12 --cost 0.8 --delays exponential:mean=0.1"
 )
 def sequential(context: typer.Context, what: Schemes, output: Tables) -> None:
     """Compare coding across rounds, for several models in turn, with coding each round by itself.
@@ -117,9 +113,8 @@ def sequential(context: typer.Context, what: Schemes, output: Tables) -> None:
         progress=True,
     )
     n = times.seconds.shape[1]
-    if what.plot is not None:
-        about = f"n = {n}; {source}"
-        draw(lambda: plotting.sequential_curves(found, caption=about), what.plot, what.width)
+    about = f"n = {n}; {source}"
+    draw(lambda: plotting.sequential_curves(found, caption=about), what.plot, what.width)
     figures = [_figures(each) for each in found]
     if not output.write(figures, figures):
         _show(found, figures, f"n={n} workers, {what.models} models; {source}", output)

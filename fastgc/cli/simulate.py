@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,25 +14,24 @@ import typer
 from ..codes import catalogue
 from ..delays.interface import sample
 from . import options
-from .common import CHOOSING, Options, command, echo, option
+from .common import CHOOSING, command, echo, option
 from .options import DELAYS, named
-from .output import (
-    DRAWN,
-    Heading,
-    Tables,
-    check_drawn,
-    check_pictures,
-    draw,
-    milliseconds,
+from .output import DRAWN, Heading, Tables, check_drawn, check_pictures, draw, milliseconds
+from .values import (
+    Recorded,
+    Simulated,
+    Size,
+    Source,
+    processors_said,
+    say_unknown,
+    size_of,
+    source_of,
 )
-from .sizes import Size, size_of
-from .times import Recorded, Simulated, Source, processors_said, say_unknown, source_of
 
 if TYPE_CHECKING:
     from ..simulation import Followed, Simulation
 
 
-@dataclass(frozen=True)
 class Codes(Size):
     """The codes to simulate, their size, and the delays."""
 
@@ -42,9 +40,8 @@ class Codes(Size):
     delays: str = options.delays(DELAYS)
 
 
-@dataclass(frozen=True)
-class Shown(Options):
-    """Further conditions of the rounds, and pictures."""
+class Rounds(Codes, Simulated, Recorded):
+    """All options of the command but those of its output."""
 
     receive: float = options.receive()
     request: float = option(
@@ -58,11 +55,6 @@ class Shown(Options):
     plot: Path | None = options.picture("Plot the distribution of the rounds' times to this file.")
     timeline: Path | None = options.timeline("code")
     width: str = options.width()
-
-
-@dataclass(frozen=True)
-class Rounds(Codes, Simulated, Recorded, Shown):
-    """All options of the command but those of its output."""
 
 
 class _Case(NamedTuple):
@@ -88,12 +80,10 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
     found, followed, loads, impossible = _simulate_each(what, case)
     if not found:
         raise ValueError(f"no code fits: {'; '.join(reasons(impossible))}")
-    if what.plot is not None:
-        about = f"n = {case.n}, s = {case.s}; {source.said}"
-        draw(lambda: plotting.time_curves(found, caption=about), what.plot, what.width)
-    if what.timeline is not None:
-        shown = {catalogue.describe(name): each for name, each in followed.items()}
-        draw(lambda: plotting.timeline_figure(shown), what.timeline, what.width, "timeline")
+    about = f"n = {case.n}, s = {case.s}; {source.said}"
+    draw(lambda: plotting.time_curves(found, caption=about), what.plot, what.width)
+    shown = {catalogue.describe(name): each for name, each in followed.items()}
+    draw(lambda: plotting.timeline_figure(shown), what.timeline, what.width, "timeline")
     for line in reasons(impossible):
         echo(line, err=True)
     say_unknown(source.model, found.items())

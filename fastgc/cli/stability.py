@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, product
 from pathlib import Path
@@ -18,7 +17,7 @@ from . import options
 from .common import PRECISION, Options, command, echo, option
 from .options import named
 from .output import Heading, Tables, check_pictures, draw
-from .sizes import pairs
+from .values import pairs
 
 MEASURED = (
     "rs:root=1 rs@spread rs rs-clustered cyclic binary lcc lcc:nodes=roots rs@natural rs@leja "
@@ -27,7 +26,6 @@ MEASURED = (
 EIGHTH = "0.125"  # default part of the workers that straggle
 
 
-@dataclass(frozen=True)
 class Measured(Options):
     """The codes, sizes and patterns to measure."""
 
@@ -88,11 +86,9 @@ def stability(what: Measured, output: Tables) -> None:
     around: Any = None if what.circle is None else survey.around(*sizes[0])
     survey.run(sizes)
     rows = survey.rows
-    if what.circle is not None:
-        draw(lambda: plotting.circle_curves(around), what.circle, what.width)
-    if what.plot is not None:
-        named = [row._replace(code=catalogue.describe(row.code)) for row in rows]
-        draw(lambda: plotting.stability_figure(named, survey.asked), what.plot, what.width)
+    draw(lambda: plotting.circle_curves(around), what.circle, what.width)
+    named = [row._replace(code=catalogue.describe(row.code)) for row in rows]
+    draw(lambda: plotting.stability_figure(named, survey.asked), what.plot, what.width)
     figures = [row._asdict() for row in rows]
     if output.write(figures, figures):
         return
@@ -291,15 +287,6 @@ def _show_errors(rows: list[Any], what: Measured, output: Tables) -> None:
 SEARCHED, SPARE = "rs@locator rs@near-exact rs rs-clustered", "rs"
 
 
-def _dtype_option() -> Any:
-    return option("float64", "Type of the messages.")
-
-
-def _seed_option() -> Any:
-    return options.seed("Seed of sets, data and random codes.")
-
-
-@dataclass(frozen=True)
 class Searched(Options):
     """The codes and sizes to search, and the limits of the search."""
 
@@ -308,22 +295,21 @@ class Searched(Options):
     )
     workers: str = options.workers("64/16,256/32", several=True)
     stragglers: str | None = options.stragglers(EIGHTH, several=True)
-    dtype: str = _dtype_option()
+    dtype: str = option("float64", "Type of the messages.")
     steps: int = option(1000, "Steps of the search: random sets, windows, and exchanges.", min=0)
     seconds: float | None = option(None, "Time limit for each code and size, in seconds.")
-    seed: int = _seed_option()
+    seed: int = options.seed("Seed of sets, data and random codes.")
     plot: Path | None = options.picture("Plot the errors against the workers to this file.")
     width: str = options.width()
 
 
-@dataclass(frozen=True)
 class Spared(Options):
     """The codes and sizes, and the spare stragglers or messages to try."""
 
     names: list[str] | None = options.codes("Codes, as for fastgc worst.", SPARE)
     workers: str = options.workers("256/32", several=True)
     stragglers: str | None = options.stragglers(EIGHTH, several=True)
-    dtype: str = _dtype_option()
+    dtype: str = option("float64", "Type of the messages.")
     more: str = option(
         "0,1,2,4,8,16", "How many stragglers to tolerate beyond s, or more messages to wait for."
     )
@@ -331,7 +317,7 @@ class Spared(Options):
         None, "Say which load, and which wait, reaches this error for the worst set found."
     )
     sets: int = options.rounds(100, "Random sets to try, and steps of the search.")
-    seed: int = _seed_option()
+    seed: int = options.seed("Seed of sets, data and random codes.")
     plot: Path | None = options.picture(
         "Plot the worst error against what there is more of to this file."
     )
@@ -359,8 +345,7 @@ def worst(what: Searched, output: Tables) -> None:
     if not rows:
         raise ValueError("nothing to search: " + "; ".join(reasons(refused)))
     title = f"worst stragglers found, {what.dtype}, seed {what.seed}"
-    if what.plot is not None:
-        draw(lambda: plotting.worst_curves(rows, caption=title), what.plot, what.width)
+    draw(lambda: plotting.worst_curves(rows, caption=title), what.plot, what.width)
     if not output.write(rows, rows):
         cells = [
             [
@@ -447,9 +432,8 @@ def spare(what: Spared, output: Tables) -> None:
             )
             curves[f"{catalogue.describe(text)}, {n}/{s}"] = found
             rows += [{"code": text, "dtype": what.dtype, **row._asdict()} for row in found]
-    if what.plot is not None:
-        about = f"{what.dtype}, {what.sets} sets, seed {what.seed}"
-        draw(lambda: plotting.spare_curves(curves, caption=about), what.plot, what.width)
+    about = f"{what.dtype}, {what.sets} sets, seed {what.seed}"
+    draw(lambda: plotting.spare_curves(curves, caption=about), what.plot, what.width)
     if output.write(rows, rows):
         return
     _show_spared(what, rows, output)
@@ -462,11 +446,7 @@ def _show_spared(what: Spared, rows: Sequence[dict[str, Any]], output: Tables) -
     keys = ("n", "way", "more", "load", "silent")
     errors = ("random", "random_worst", "contiguous", "worst")
     cells = [
-        [
-            row["code"],
-            *(str(row[key]) for key in keys),
-            *(f"{row[key]:.0e}" for key in errors),
-        ]
+        [row["code"], *(str(row[key]) for key in keys), *(f"{row[key]:.0e}" for key in errors)]
         for row in rows
     ]
     head = ["code", "n", "way", "more", "load", "silent", "random", "max", "arc", "worst"]

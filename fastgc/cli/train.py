@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial as bind
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -19,28 +19,10 @@ from .._registry import read_arguments
 from ..codes import Code, Grouped, Uncoded, catalogue
 from ..coding.verify import MOST_LIARS
 from . import options
-from .common import (
-    TRAINING,
-    Options,
-    check_one_of,
-    command,
-    echo,
-    is_given,
-    option,
-    status_of,
-)
+from .common import TRAINING, Options, check_one_of, command, echo, is_given, option, status_of
 from .options import complete_codes, named
-from .output import (
-    PRINTED,
-    Output,
-    check_drawn,
-    check_files,
-    check_pictures,
-    draw,
-    json_text,
-)
-from .sizes import Size, size_of
-from .times import Recorded, Source, source_of
+from .output import PRINTED, Output, check_drawn, check_files, check_pictures, draw, json_text
+from .values import Recorded, Size, Source, size_of, source_of
 
 if TYPE_CHECKING:
     from ..data import Dataset
@@ -77,7 +59,6 @@ def _complete_engines(incomplete: str) -> list[str]:
     return [name for name in ENGINES if name.startswith(incomplete)]
 
 
-@dataclass(frozen=True)
 class Codes(Options, panel=CODE):
     """The codes to train with."""
 
@@ -96,7 +77,6 @@ class Codes(Options, panel=CODE):
     )
 
 
-@dataclass(frozen=True)
 class Workers(Size, panel=CODE):
     """The numbers of workers, stragglers, partitions and groups."""
 
@@ -109,7 +89,6 @@ class Workers(Size, panel=CODE):
     )
 
 
-@dataclass(frozen=True)
 class Data(Options, panel="Data and model"):
     """The data, and the model."""
 
@@ -143,7 +122,6 @@ class Data(Options, panel="Data and model"):
     bias: bool = option(True, "Whether the model adds a bias to its scores.", "--bias/--no-bias")
 
 
-@dataclass(frozen=True)
 class Method(Options, panel="Optimizer"):
     """The optimizer."""
 
@@ -177,7 +155,6 @@ class Method(Options, panel="Optimizer"):
     )
 
 
-@dataclass(frozen=True)
 class Engine(Options, panel="Engine, delays and messages"):
     """The workers, their delays and messages."""
 
@@ -204,12 +181,10 @@ class Engine(Options, panel="Engine, delays and messages"):
     )
 
 
-@dataclass(frozen=True)
 class Times(Recorded, panel="Recorded times"):
     """Recorded times."""
 
 
-@dataclass(frozen=True)
 class Faults(Options, panel="Workers that die or compute wrongly"):
     """The treatment of dead, corrupt and lying workers."""
 
@@ -246,7 +221,6 @@ class Faults(Options, panel="Workers that die or compute wrongly"):
     )
 
 
-@dataclass(frozen=True)
 class Shown(Options, panel="What is shown and drawn"):
     """The results to show and draw."""
 
@@ -257,8 +231,7 @@ class Shown(Options, panel="What is shown and drawn"):
         min=0.0,
     )
     evaluate_every: int = options.rounds(
-        1,
-        "Compute loss and test error once in so many rounds, and after the last.",
+        1, "Compute loss and test error once in so many rounds, and after the last."
     )
     plot: Path | None = options.picture(
         "Plot test error or RMSE against time to this file. Approximate codes add losses, and what "
@@ -269,19 +242,20 @@ class Shown(Options, panel="What is shown and drawn"):
     width: str = options.width()
 
 
-@dataclass(frozen=True)
 class Histories(Output, panel="What is written"):
     """The files to write."""
 
-    json_file: Path | None = options.json("Write the history of every round to this file")
-    csv_file: Path | None = options.csv(
-        "Write a line for every round, of times, losses and residuals, to this file as CSV"
+    suffixed = ("csv",)  # a JSON file may have any name, as in earlier versions
+    json_file: Path | None = options.figures(
+        "json", "Write the history of every round to this file"
+    )
+    csv_file: Path | None = options.figures(
+        "csv", "Write a line for every round, of times, losses and residuals, to this file as CSV"
     )
     latex: Path | None = options.latex()
     markdown: bool = options.markdown()
 
 
-@dataclass(frozen=True)
 class Repeating(Options, panel="Going on, and decoding as before"):
     """Checkpoints to resume from, or a history to repeat."""
 
@@ -298,7 +272,6 @@ class Repeating(Options, panel="Going on, and decoding as before"):
     )
 
 
-@dataclass(frozen=True)
 class Tracking(Options, panel="Precision of gradients"):
     """Tracking of the precision of gradients."""
 
@@ -318,7 +291,6 @@ class Tracking(Options, panel="Precision of gradients"):
     )
 
 
-@dataclass(frozen=True)
 class Asked(
     Codes, Workers, Data, Method, Engine, Times, Faults, Shown, Histories, Repeating, Tracking
 ):
@@ -366,10 +338,8 @@ def train(context: typer.Context, asked: Asked) -> None:
         _write(asked, histories)
         if asked.plot is not None:
             _plot(job, asked.plot, runs, histories, model, dataset)
-        if asked.timeline is not None:
-            shown = {_shown(each.name): each for each in histories}
-            picture = bind(plotting.timeline_figure, shown)
-            draw(picture, asked.timeline, asked.width, "timeline")
+        shown = {_shown(each.name): each for each in histories}
+        draw(bind(plotting.timeline_figure, shown), asked.timeline, asked.width, "timeline")
         if asked.plot is not None and asked.track is not None:
             beside = asked.plot.with_stem(f"{asked.plot.stem}-precision")
             draw(bind(plotting.tracking_curves, trackers), beside, asked.width)
@@ -458,11 +428,8 @@ def _place(engine: str) -> tuple[int, int]:
 
 def _check_files(asked: Asked) -> None:
     """Raise ValueError unless all files asked for can be written."""
-    for path in (asked.json_file, asked.track):
-        if path != PRINTED:
-            check_files(path)
-    # A JSON file may have any name, as in earlier versions.
-    replace(asked, json_file=PRINTED if asked.json_file == PRINTED else None).check()
+    asked.check()
+    check_files(asked.track)
     check_pictures(asked.width, asked.plot, asked.timeline)
 
 
@@ -846,8 +813,7 @@ def _write(asked: Asked, histories: list[History]) -> None:
     elif asked.json_file is not None:
         write_json(histories, asked.json_file)
         echo(f"history written to {asked.json_file}", err=True)
-    if asked.csv_file is not None:
-        replace(asked, json_file=None).write(None, list(round_rows(histories)))
+    asked.write_csv(list(round_rows(histories)))
 
 
 def _plot(

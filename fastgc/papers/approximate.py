@@ -32,41 +32,21 @@ from ..codes.raptor import degrees
 from ..delays import Exponential
 from ..plotting.panels import Line, Panel
 from ..simulation import simulate
-from .figure import ROUNDS, Part, Row, Track, figure, positive, random_sets
-
-__all__ = [
-    "charles",
-    "curves",
-    "erasurehead",
-    "glasgow",
-    "isolated_first",
-    "kadhe",
-    "left_by_components",
-    "missing_blocks",
-    "missing_by_density_evolution",
-    "raviv",
-    "uncovered",
-    "variance_of_blocks",
-    "wang",
-]
+from .figure import ROUNDS, Array, Part, Row, Track, figure, positive, random_sets
 
 SETS = 2_000  # sets of survivors for each point, at most
 ERROR = "square of the residual"
 
 
 def _errors(
-    code: Code,
-    f: int,
-    count: int,
-    rng: np.random.Generator,
-    coefficient: float | None = None,
-) -> NDArray[np.float64]:
+    code: Code, f: int, count: int, rng: np.random.Generator, coefficient: float | None = None
+) -> Array:
     """Return errors for random sets: by least squares, or with one coefficient for all messages."""
     came = np.zeros((count, code.n), dtype=bool)
     for mask, survivors in zip(came, random_sets(code.n, f, count, rng), strict=True):
         mask[survivors] = True
     vectors = code.decoding_vectors(came) if coefficient is None else coefficient * came
-    squares: NDArray[np.float64] = np.mean((vectors @ code.matrix() - 1) ** 2, axis=1)
+    squares: Array = np.mean((vectors @ code.matrix() - 1) ** 2, axis=1)
     return squares
 
 

@@ -20,18 +20,10 @@ from ..data import Dataset
 from ..delays import Pareto
 from ..models import SoftmaxRegression
 from ..optimizers import Nesterov
-from ..planning.optimum import (
-    DecodeCost,
-    Optimum,
-    limit_time,
-    optimal_fraction,
-    optimal_threshold,
-)
+from ..planning.optimum import DecodeCost, Optimum, limit_time, optimal_fraction, optimal_threshold
 from ..plotting.panels import Line, Panel
 from ..simulation import simulate
-from .figure import ROUNDS, Part, Row, Track, figure, median_seconds, times_alone
-
-__all__ = ["DecodingTimes", "Ran", "Scheme", "Training", "drawn", "figure_2", "figure_3"]
+from .figure import ROUNDS, Array, Part, Row, Track, figure, median_seconds, times_alone
 
 N = 80  # workers, and partitions
 DELAYS = Pareto(0.001, 1.1)
@@ -53,7 +45,6 @@ CHECKED = 3  # the first rounds of a run, whose gradients are also decoded
 
 SECOND, THIRD = partial(Row, "halbawi2017 figure 2"), partial(Row, "halbawi2017 figure 3")
 
-Array = NDArray[np.float64]
 Theta = NDArray[np.float32]
 
 
@@ -410,13 +401,7 @@ class Training:
         theta = theta.astype(np.float64)
         return np.array([self._model.gradient(theta, X, y) for X, y in self._parts])
 
-    def _compare(
-        self,
-        scheme: Scheme,
-        decoded: Array,
-        wanted: Array,
-        used: Theta,
-    ) -> None:
+    def _compare(self, scheme: Scheme, decoded: Array, wanted: Array, used: Theta) -> None:
         """Raise ArithmeticError unless the decoded and the used gradient are near `wanted`."""
         size = np.linalg.norm(wanted)
         error, rounded = (float(np.linalg.norm(each - wanted) / size) for each in (decoded, used))

@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..codes import Code, CyclicRepetition, LagrangeCode, Uncoded
 from ..coding.rules import Cells
@@ -23,9 +22,7 @@ from ..simulation import (
     covered_messages,
     simulate,
 )
-from .figure import ROUNDS, SIMULATED, Part, Row, Track, figure, median_seconds, times_alone
-
-__all__ = ["figure_1", "figure_2"]
+from .figure import ROUNDS, SIMULATED, Array, Part, Row, Track, figure, median_seconds, times_alone
 
 DELAYS = ShiftedExponential(shift=0.01, rate=10)  # time of a computation: α and μ of eq. (12)
 LOADS = tuple(range(1, 41))  # loads in figure 2
@@ -39,7 +36,7 @@ NO_LAW = "the paper has no closed form of it"
 
 SECOND = partial(Row, "ozfatura2018 figure 2")
 
-Times = NDArray[np.float64]
+Times = Array
 Figures = dict[str, dict[int, float]]  # by scheme and load
 Runs = dict[str, dict[int, Simulation]]
 

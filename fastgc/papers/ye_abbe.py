@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._extras import scipy
 from ..codes import YeAbbe
 from ..delays import ShiftedExponential
 from ..plotting.panels import Panel
 from ..simulation import simulate
-from .figure import ROUNDS, Part, Row, Track, compared, figure
-
-__all__ = ["link", "table"]
+from .figure import ROUNDS, Array, Part, Row, Track, compared, figure
 
 N = 8
 
@@ -35,7 +32,6 @@ PRINTED = {(1, 1): 36.1138, (8, 1): 24.1063, (4, 3): 21.3697}
 ENOUGH = 100_000  # rounds of a point
 REGRET = 0.01  # relative excess allowed of the best shape's time over the least simulated mean
 
-Array = NDArray[np.float64]
 Times = dict[tuple[int, int], float]  # by load d and pieces m
 
 
