@@ -14,7 +14,7 @@ from ..history import APPROXIMATE
 from . import options
 from .common import CHOOSING, command, echo, is_given, option
 from .options import named
-from .output import Heading, Tables, check_pictures, draw
+from .output import Column, Tables, check_pictures, draw, microseconds
 from .values import Size, Source, read_recorded, size_of
 
 if TYPE_CHECKING:
@@ -85,10 +85,10 @@ def codes(context: typer.Context, what: Asked, output: Tables) -> None:
     )
     draw(lambda: plotting.cost_curves(figures, caption=title), what.plot, what.width)
     held = {name: found._asdict() for name, found in figures.items()}
-    if output.write(held, [{"code": name, **each} for name, each in held.items()]):
+    rows = [{"code": name, **each} for name, each in held.items()]
+    if output.write(held, rows):
         return
-    _show(title, figures, output)
-    _show_approximations(figures, output)
+    _show(title, rows, output)
     output.explain(codes=figures)
     if apart := _loads_apart(figures):
         echo(f"\n{apart}" if output.markdown else apart)
@@ -136,77 +136,63 @@ def _made(what: Asked, n: int, s: int) -> tuple[dict[str, Code], list[str]]:
     return made, notes
 
 
-def _show(title: str, figures: Mapping[str, Figures], output: Tables) -> None:
-    columns: list[Heading] = [
-        "code",
-        ("load", "load, largest"),
-        ("mean", "load, mean"),
-        ("worst", "messages needed, worst case"),
-        ("waits", "workers waited for, mean"),
-        ("sent", "gradients received, mean"),
-        ("size", "message, gradients"),
-        ("µs", "decoding vector, µs"),
-        ("error", "error, median"),
-        ("max", "error, worst"),
-    ]
-    rows = [
-        [
-            name,
-            str(found.load),
-            f"{found.mean_load:.3g}",
-            f"{'?' if found.threshold is None else found.threshold}/{found.messages}",
-            f"{found.mean_workers:.1f}",
-            f"{found.communication_load:.1f}",
-            f"{found.message_size:g}",
-            f"{1e6 * found.decode_seconds:.1f}",
-            f"{found.error:.0e}",
-            f"{found.worst_error:.0e}",
-        ]
-        for name, found in figures.items()
-    ]
-    output.show(title, columns, rows)
+def _worst(row: Mapping[str, Any]) -> str:
+    return f"{'?' if row['threshold'] is None else row['threshold']}/{row['messages']}"
+
+
+def _left(residual: float) -> str:
+    """Write a residual; if it is only rounding, its order of magnitude."""
+    return f"{residual:.2g}" if residual > APPROXIMATE or not residual else f"{residual:.0e}"
+
+
+def _left_at_worst(row: Mapping[str, Any]) -> str:
+    return f"{'' if row['worst_is_known'] else '≥ '}{_left(row['worst_residual'])}"
+
+
+_COSTS = [
+    Column("code", "code", "code"),
+    Column("load", "load, largest", "load"),
+    Column("mean", "load, mean", "mean_load", ".3g"),
+    Column("worst", "messages needed, worst case", "", _worst),
+    Column("waits", "workers waited for, mean", "mean_workers", ".1f"),
+    Column("sent", "gradients received, mean", "communication_load", ".1f"),
+    Column("size", "message, gradients", "message_size", "g"),
+    Column("µs", "decoding vector, µs", "decode_seconds", microseconds),
+    Column("error", "error, median", "error", ".0e"),
+    Column("max", "error, worst", "worst_error", ".0e"),
+]
+_RESIDUALS = [
+    Column("code", "code", "code"),
+    Column("load, mean", "load, mean", "mean_load", ".3g"),
+    Column("waits", "workers waited for, mean", "mean_workers", ".1f"),
+    Column("left out, mean", "left out, root mean square", "residual", _left),
+    Column("at worst", "left out, worst", "", _left_at_worst),
+]
+
+
+def _show(title: str, rows: list[dict[str, Any]], output: Tables) -> None:
+    """Print costs, and residuals of the codes that may leave out part of the gradient."""
+    output.table(title, _COSTS, rows)
     output.explain(
         "load: partitions of the worker that has most; mean: partitions per worker; worst: "
         "messages needed in the worst case, of all; waits: workers waited for, mean; sent: "
         "gradients received, mean; size: of a message, in gradients; µs: time of a decoding "
         "vector; error: relative error of the gradient, median; max: the largest"
     )
-
-
-def _show_approximations(figures: Mapping[str, Figures], output: Tables) -> None:
-    """Print residuals of the codes that may leave out part of the gradient."""
-    rows = [
-        [
-            name,
-            f"{found.mean_load:.3g}",
-            f"{found.mean_workers:.1f}",
-            _left(found.residual),
-            f"{'' if found.worst_is_known else '≥ '}{_left(found.worst_residual)}",
-        ]
-        for name, found in figures.items()
-        if max(found.residual, found.worst_residual) > APPROXIMATE or not found.worst_is_known
+    rough = [
+        row
+        for row in rows
+        if max(row["residual"], row["worst_residual"]) > APPROXIMATE or not row["worst_is_known"]
     ]
-    if not rows:
+    if not rough:
         return
-    columns: list[Heading] = [
-        "code",
-        "load, mean",
-        ("waits", "workers waited for, mean"),
-        ("left out, mean", "left out, root mean square"),
-        ("at worst", "left out, worst"),
-    ]
     if output.markdown:
         echo()
-    output.show(APPROXIMATIONS, columns, rows)
+    output.table(APPROXIMATIONS, _RESIDUALS, rough)
     output.explain(
         "left out, mean: part of the gradient that is left out, root mean square over random "
         "survivors; at worst: for the worst survivors (≥: at least, as not all were tried)"
     )
-
-
-def _left(residual: float) -> str:
-    """Write a residual; if it is only rounding, its order of magnitude."""
-    return f"{residual:.2g}" if residual > APPROXIMATE or not residual else f"{residual:.0e}"
 
 
 def _loads_apart(figures: Mapping[str, Figures]) -> str:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from rich.console import Console
 
@@ -21,7 +21,19 @@ DRAWN = 3  # rounds of a timeline
 MOST_DRAWN = 8  # codes, or runs, in one picture of timelines, at most
 PRINTED = Path("-")  # stands for printing instead of a file
 
-Heading = str | tuple[str, str]  # a column's heading, or a pair: for a terminal, for Markdown
+
+class Column(NamedTuple):
+    """A column of figures. Where its heading is empty, it is not shown."""
+
+    short: str  # heading in a terminal
+    long: str  # heading in Markdown
+    key: str  # of the figure in a row; "": the row itself
+    form: str | Callable[[Any], str] = ""  # how to write it: a format, or a function
+
+    def text(self, row: Mapping[str, Any]) -> str:
+        """Return the column's text in a row."""
+        value = row[self.key] if self.key else row
+        return self.form(value) if callable(self.form) else format(value, self.form)
 
 
 class Output(Options):
@@ -80,10 +92,18 @@ class Output(Options):
             lines = [head, *([row[name] for name in head] for row in rows)]
             write_text(self.csv_file, "".join(map(csv_line, lines)))
 
+    def table(
+        self, title: str, columns: Iterable[Column], rows: Iterable[Mapping[str, Any]], **how: Any
+    ) -> None:
+        """Show figures as `show` does; Markdown has the long headings."""
+        shown = [each for each in columns if each[self.markdown]]
+        heads = [each.long if self.markdown else each.short for each in shown]
+        self.show(title, heads, [[each.text(row) for each in shown] for row in rows], **how)
+
     def show(
         self,
         title: str,
-        columns: Sequence[Heading],
+        heads: Sequence[str],
         rows: Iterable[Sequence[str]],
         describe: Callable[[str], str] = catalogue.describe,
         several: bool = False,
@@ -91,14 +111,12 @@ class Output(Options):
     ) -> None:
         """Print a table, and write it for LaTeX if there is a file for that.
 
-        A table in Markdown has long headings; `describe` returns the name in the first cell of a
-        row in words. With `several` tables, Markdown needs empty lines between. The first `text`
-        columns are texts, not numbers.
+        In Markdown, `describe` puts the name in the first cell of a row in words, and `several`
+        tables have empty lines between. The first `text` columns are texts, not numbers.
         """
         from ..progress import latex_table, markdown_table, rich_table
 
         rows = list(rows)
-        heads = [each if isinstance(each, str) else each[self.markdown] for each in columns]
         self._write_latex(latex_table(title, heads, rows, text))
         if self.markdown:
             named = [[describe(row[0]), *row[1:]] for row in rows]
@@ -207,6 +225,11 @@ def draw(make: Callable[[], Any], path: Path | None, width: str, what: str = "pl
     with rc_context(settings):
         plotting.save(make(), path)
     echo(f"{what} written to {path}", err=True)
+
+
+def microseconds(seconds: float) -> str:
+    """Write seconds as microseconds, with tenths."""
+    return f"{1e6 * seconds:.1f}"
 
 
 def milliseconds(seconds: float, digits: int = 3) -> str:

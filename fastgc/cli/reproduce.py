@@ -16,7 +16,7 @@ from ..kernels import fourier
 from . import options
 from .common import MORE, Options, argument, command, echo, option
 from .options import named
-from .output import Heading, Output, Tables, check_pictures, draw
+from .output import Output, Tables, check_pictures, draw
 
 if TYPE_CHECKING:
     from ..papers import Figure, Row
@@ -90,9 +90,9 @@ def _show(found: Figure, output: Tables) -> None:
     """Print a figure's table; in a terminal, with its notes below."""
     how: Any = {"describe": str, "several": True}
     if output.markdown:
-        head: list[Heading] = ["figure", "what", "note", "here", "paper", "closed form"]
+        head = ["figure", "what", "note", "here", "paper", "closed form", "difference"]
         lines = [[row.figure, row.what, row.note, *_numbers(row)] for row in found.rows]
-        output.show(f"**{found.title}**", [*head, "difference"], lines, text=3, **how)
+        output.show(f"**{found.title}**", head, lines, text=3, **how)
         return
     notes = list(dict.fromkeys(row.note for row in found.rows if row.note))
     lines = [

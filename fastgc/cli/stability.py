@@ -16,7 +16,7 @@ from ..errors import InstabilityWarning, NotDecodableError
 from . import options
 from .common import PRECISION, Options, command, echo, option
 from .options import named
-from .output import Heading, Tables, check_pictures, draw
+from .output import Column, Tables, check_pictures, draw, microseconds
 from .values import pairs
 
 MEASURED = (
@@ -92,8 +92,7 @@ def stability(what: Measured, output: Tables) -> None:
     figures = [row._asdict() for row in rows]
     if output.write(figures, figures):
         return
-    _show_costs(rows, what.equal, output)
-    _show_errors(rows, what, output)
+    _show(figures, what, output)
     for note in survey.notes:
         echo(note, err=True)
 
@@ -223,64 +222,41 @@ def scheme_of(text: str, n: int, seed: int, s: int) -> tuple[Code, str]:
     return code, method or "auto"
 
 
-def _show_costs(rows: list[Any], equal: str, output: Tables) -> None:
-    """Print the costs of each code, once for all dtypes and patterns."""
-    columns: list[Heading] = [
-        *("code", "n", "s"),
-        ("load", "load, largest"),
-        ("mean", "load, mean"),
-        ("messages", "messages needed, mean"),
-        ("size", "message, gradients"),
-    ]
-    cells = []
-    for _, mine in groupby(rows, key=lambda row: (row.code, row.n, row.stragglers)):
-        row = next(mine)
-        cells.append(
-            [
-                row.code,
-                *(str(each) for each in (row.n, row.stragglers, row.load)),
-                f"{row.mean_load:.4g}",
-                f"{row.messages:.1f}",
-                f"{row.message_size:g}",
-            ]
-        )
-    title = f"loads and messages; equal: {equal.replace('_', ' ')}"
-    output.show(title, columns, cells, several=True)
+_SIZES = [Column("code", "code", "code"), Column("n", "n", "n"), Column("s", "s", "stragglers")]
+_COSTS = [
+    *_SIZES,
+    Column("load", "load, largest", "load"),
+    Column("mean", "load, mean", "mean_load", ".4g"),
+    Column("messages", "messages needed, mean", "messages", ".1f"),
+    Column("size", "message, gradients", "message_size", "g"),
+]
+_ERRORS = [
+    *_SIZES,
+    Column("µs", "decoding vector, µs", "decode_seconds", microseconds),
+    Column("error", "error, median", "error", ".0e"),
+    Column("max", "error, worst", "worst_error", ".0e"),
+    Column("predicted", "predicted, median", "predicted", ".0e"),
+    Column("bound", "bound, worst", "bound", ".0e"),
+    Column("amplif.", "amplification, median", "amplification", ".0e"),
+]
 
 
-def _show_errors(rows: list[Any], what: Measured, output: Tables) -> None:
-    """Print the errors of codes, in one table for each dtype and pattern."""
-    columns: list[Heading] = [
-        *("code", "n", "s"),
-        ("µs", "decoding vector, µs"),
-        ("error", "error, median"),
-        ("max", "error, worst"),
-        ("predicted", "predicted, median"),
-        ("bound", "bound, worst"),
-        ("amplif.", "amplification, median"),
-    ]
-    errors = ("error", "worst_error", "predicted", "bound", "amplification")
-    for kind, pattern in dict.fromkeys((row.dtype, row.pattern) for row in rows):
-        cells = [
-            [
-                row.code,
-                str(row.n),
-                str(row.stragglers),
-                f"{1e6 * row.decode_seconds:.1f}",
-                *(f"{getattr(row, name):.0e}" for name in errors),
-            ]
-            for row in rows
-            if (row.dtype, row.pattern) == (kind, pattern)
-        ]
+def _show(rows: list[dict[str, Any]], what: Measured, output: Tables) -> None:
+    """Print costs once for all dtypes and patterns, and a table of errors for each of these."""
+    of_code = groupby(rows, key=lambda row: [row[key] for key in ("code", "n", "stragglers")])
+    title = f"loads and messages; equal: {what.equal.replace('_', ' ')}"
+    output.table(title, _COSTS, [next(mine) for _, mine in of_code], several=True)
+    for kind, pattern in dict.fromkeys((row["dtype"], row["pattern"]) for row in rows):
+        mine = [row for row in rows if (row["dtype"], row["pattern"]) == (kind, pattern)]
         title = f"{kind}, {pattern} stragglers; up to {what.trials} sets each, seed {what.seed}"
-        output.show(title, columns, cells, several=True)
+        output.table(title, _ERRORS, mine, several=True)
     output.explain(
         "load: partitions of the worker that has most; mean: partitions per worker; messages: "
         "needed in random order, mean; size: of a message, in gradients; µs: time of a decoding "
         "vector, median; error: relative error of the gradient, median; max: the largest; "
         "predicted: error by trust(), median; bound: proven bound of the error, where it is "
         "largest; amplif.: how many times larger rounding errors become, median",
-        codes=[row.code for row in rows],
+        codes=[row["code"] for row in rows],
     )
 
 
@@ -347,18 +323,7 @@ def worst(what: Searched, output: Tables) -> None:
     title = f"worst stragglers found, {what.dtype}, seed {what.seed}"
     draw(lambda: plotting.worst_curves(rows, caption=title), what.plot, what.width)
     if not output.write(rows, rows):
-        cells = [
-            [
-                row["code"],
-                *(str(row[key]) for key in ("n", "stragglers", "load")),
-                *(f"{row[key]:.1e}" for key in ("start_error", "error", "measured")),
-                f"{row['amplification']:.0e}",
-                str(row["sets"]),
-            ]
-            for row in rows
-        ]
-        head = ["code", "n", "s", "load", "start", "worst", "measured", "amplif.", "sets"]
-        output.show(title, head, cells, several=True)
+        output.table(title, _WORST, rows, several=True)
         output.explain(
             "start: relative error of the gradient that trust() predicts for the worst set before "
             "the search exchanges workers; worst: after it; measured: error of random gradients "
@@ -367,6 +332,17 @@ def worst(what: Searched, output: Tables) -> None:
         )
     for line in reasons(refused):
         echo(line, err=True)
+
+
+_WORST = [
+    *_SIZES,
+    Column("load", "load", "load"),
+    Column("start", "start", "start_error", ".1e"),
+    Column("worst", "worst", "error", ".1e"),
+    Column("measured", "measured", "measured", ".1e"),
+    Column("amplif.", "amplif.", "amplification", ".0e"),
+    Column("sets", "sets", "sets"),
+]
 
 
 def _search(
