@@ -185,8 +185,8 @@ _FORMER = {
 class _Command(TyperCommand):
     """A command that accepts ``--json`` and ``--csv`` without a file, and former names of options.
 
-    Its help lists names that installed packages add, in place of the words of `_LISTS`. They are
-    looked up only when the help is shown.
+    Its help lists names that installed packages add, in place of words in braces. They are looked
+    up only when the help is shown.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -216,31 +216,23 @@ class _Command(TyperCommand):
         params: list[Any] = list(self.params)
         said = [(each, each.help) for each in params if getattr(each, "help", None)]
         for each, text in said:
-            for words, names in _LISTS.items():
+            for words in "{other codes}", "{other delays}":
                 if words in text:
-                    each.help = each.help.replace(words, names())
+                    each.help = each.help.replace(words, _also_known(words))
         super().format_help(ctx, formatter)
         for each, text in said:
             each.help = text
 
 
-def _also_known(names: list[str]) -> str:
-    return f"; also known: {', '.join(names)}" if names else ""
-
-
-def _other_delays() -> str:
+def _also_known(words: str) -> str:
+    from ..codes import catalogue
     from ..delays.text import others
 
-    return _also_known(others())
-
-
-def _other_codes() -> str:
-    from ..codes import catalogue
-
-    return _also_known([name for name in catalogue.names() if name not in catalogue.BUILT_IN])
-
-
-_LISTS = {"{other codes}": _other_codes, "{other delays}": _other_delays}
+    if words == "{other delays}":
+        names = others()
+    else:
+        names = [name for name in catalogue.names() if name not in catalogue.BUILT_IN]
+    return f"; also known: {', '.join(names)}" if names else ""
 
 
 def is_given(context: typer.Context, name: str) -> bool:

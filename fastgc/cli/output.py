@@ -133,7 +133,6 @@ class Output(Options):
             self._write_latex(f"[{number}] {latex_text(note)}\n")
 
     def _write_latex(self, text: str) -> None:
-        """Add to the file for LaTeX, if there is one."""
         if self.latex is None:
             return
         self._written.append(text + "\n")

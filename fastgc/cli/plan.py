@@ -330,7 +330,6 @@ _LEFT = Column("left", "left out", "", _marked("residual", left_out, "near"))
 def _show(
     title: str, rows: list[dict[str, Any]], live: bool, approximate: bool, output: Tables
 ) -> None:
-    """Print the table, and explain its columns."""
     columns = _COLUMNS[:4] + _MEASURED * live + _COLUMNS[4:]
     if approximate:  # a terminal then has no room for the amplification
         columns = [e._replace(short="") if e.short == "amplif." else e for e in columns] + [_LEFT]
@@ -552,7 +551,6 @@ def _reasons(cells: Sequence[Cell]) -> list[str]:
 
 
 def _few(names: Sequence[str], most: int = 6) -> str:
-    """Return up to `most` names, and how many more there are."""
     names = list(dict.fromkeys(names))
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -588,7 +586,6 @@ _CELL = [
 
 
 def _show_cells(cells: Sequence[Cell], asked: Asked, how: str, live: bool) -> None:
-    """Print cells in one table for each of the delays."""
     columns = _CELL[:6] + _of_time("real", "measured, ms", "measured") * live + _CELL[6:]
     for delays in dict.fromkeys(cell.delays for cell in cells):
         rows = [cell._asdict() for cell in cells if cell.delays == delays]

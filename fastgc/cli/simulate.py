@@ -207,7 +207,6 @@ _COLUMNS = [
 
 
 def _show(title: str, rows: list[dict[str, Any]], approximate: bool, output: Tables) -> None:
-    """Print the table, and explain its columns."""
     columns = _COLUMNS
     legend = (
         "mean, median, 99%: time of a round, ms (±: standard error of the mean); workers: waited "
@@ -345,7 +344,6 @@ def _drawn(what: Schemes) -> _Times:
 
 
 def _times(recording: Recording) -> _Times:
-    """Return the times of a recording."""
     if recording.per == "computation":
         return _Times(np.zeros_like(recording.times), recording.times, 0.0)
     # A time is at least as long as its computation.

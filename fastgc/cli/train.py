@@ -20,7 +20,7 @@ from ..codes import Code, Grouped, Uncoded, catalogue
 from ..coding.verify import MOST_LIARS
 from . import options
 from .common import TRAINING, Options, check_one_of, command, echo, is_given, option, status_of
-from .options import complete_codes, named
+from .options import complete_codes, completes, named
 from .output import PRINTED, Output, check_drawn, check_files, check_pictures, draw, json_text
 from .values import Recorded, Size, Source, size_of, source_of
 
@@ -49,14 +49,10 @@ MANY = 4  # with fewer samples per class on average, labels may be numbers to pr
 CODE = "Code and workers"  # a panel of the help with two classes of options
 
 
-def _complete_methods(incomplete: str) -> list[str]:
-    return [name for name in METHODS if name.startswith(incomplete)]
-
-
-def _complete_engines(incomplete: str) -> list[str]:
+def _engines() -> Iterable[str]:
     from ..engines import ENGINES
 
-    return [name for name in ENGINES if name.startswith(incomplete)]
+    return ENGINES
 
 
 class Codes(Options, panel=CODE):
@@ -129,7 +125,7 @@ class Method(Options, panel="Optimizer"):
         "nesterov",
         f"One of {', '.join(METHODS)}. adam is AMSGrad. cada and gcada are AMSGrad that asks only "
         "those workers (cada) or groups (gcada) for a new gradient whose last one may be outdated.",
-        autocompletion=_complete_methods,
+        autocompletion=completes(METHODS.keys),
     )
     rounds: int = options.rounds(150, "Gradient steps.")
     lr: float | None = option(
@@ -165,7 +161,7 @@ class Engine(Options, panel="Engine, delays and messages"):
         '"torch": ranks of torchrun, also one more (torchrun --nproc-per-node 21 -m fastgc train '
         '...); "ray": Ray actors, on this machine or the cluster that RAY_ADDRESS names; '
         '"simulated": workers in simulated time, which counts only delays and --cost.',
-        autocompletion=_complete_engines,
+        autocompletion=completes(_engines),
     )
     delays: str = options.delays(
         "pareto:scale=0.005,shape=1.1", "Delays added to each answer, in seconds"
@@ -427,7 +423,6 @@ def _place(engine: str) -> tuple[int, int]:
 
 
 def _check_files(asked: Asked) -> None:
-    """Raise ValueError unless all files asked for can be written."""
     asked.check()
     check_files(asked.track)
     check_pictures(asked.width, asked.plot, asked.timeline)
@@ -483,7 +478,6 @@ def _differ_in_method(runs: Mapping[str, _Run]) -> bool:
 
 
 def _wait_for_some(runs: Mapping[str, _Run]) -> bool:
-    """Whether gradients may be approximations."""
     return any(each.code.scheme.wait is not None for each in runs.values())
 
 
@@ -569,7 +563,6 @@ def _dataset(asked: Asked) -> Dataset:
 
 
 def _model(asked: Asked, dataset: Dataset, runs: Mapping[str, _Run]) -> tuple[str, Trained]:
-    """Return the name of the model, and the model."""
     from ..models import MLP, LeastSquares, LinearRegression, SoftmaxRegression
 
     text, bias = asked.model, asked.bias
@@ -805,7 +798,6 @@ def _show(
 
 
 def _write(asked: Asked, histories: list[History]) -> None:
-    """Write or print the figures of all rounds."""
     from ..history import round_rows, write_json
 
     if asked.json_file == PRINTED:

@@ -464,7 +464,6 @@ def isolated_first(code: Code, s: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=32)
 def _partitions(code: Code) -> list[NDArray[np.int64]]:
-    """Return the partitions of each worker."""
     return [code.partitions(worker) for worker in range(code.n)]
 
 
@@ -538,7 +537,6 @@ def _exhaustively(code: GraphCode) -> Iterator[Row]:
 def _of_graph(
     name: str, code: GraphCode, d: int, rounds: int, rng: np.random.Generator, track: Track
 ) -> Iterator[Part]:
-    """Yield rows and the panel of a graph of degree d."""
     n, blocks, count = code.n, code.blocks, min(rounds, CURVE_SETS[code.n])
     second, decode = _second(code), code.decoder()
 
@@ -597,14 +595,12 @@ def _of_graph(
 
 
 def _second(code: GraphCode) -> float:
-    """Return the second largest eigenvalue of the graph."""
     A = np.zeros((code.blocks, code.blocks))
     np.add.at(A, (code.ends[:, 0], code.ends[:, 1]), 1.0)
     return float(np.linalg.eigvalsh(A + A.T)[-2])
 
 
 def _of_blocks(rounds: int, seed: int, track: Track) -> Iterator[Part]:
-    """Yield rows and the panel of stochastic blocks, over 20 codes."""
     n, rng = 100, np.random.default_rng([seed, 1])
     codes = [
         BernoulliCode(n, load=LOAD, groups=GROUPS, within=WITHIN, wait=1, seed=seed + i)

@@ -390,7 +390,6 @@ class Training:
         return first
 
     def _errors(self, optimizers: list[Nesterov]) -> Array:
-        """Return the test error of each run."""
         tables = [o.theta.reshape(-1, self._model.classes) for o in optimizers]
         scores = (self._test @ np.hstack(tables)).reshape(len(self._test), len(tables), -1)
         wrong = scores.argmax(axis=2) != self._answers[:, np.newaxis]

@@ -30,32 +30,14 @@ from .figure import Array, Part, Row, Track, figure, times_alone
 KRISHNAN, BYTEDANCE = "krishnan2023", "bytedance2025"
 
 
-class _Published(NamedTuple):
-    """Where the times of a paper are, and what `data` names."""
-
-    name: str
-    what: str
-    where: str
-
-    @property
-    def said(self) -> str:
-        return f"{self.name} takes {self.what} of {self.where}"
-
-    def lacking(self) -> ValueError:
-        """Return the error for a figure that got no data."""
-        return ValueError(f"{self.name} needs data=PATH (--data PATH), {self.what} of {self.where}")
-
-
-_KRISHNAN = _Published(
-    KRISHNAN,
-    "the folder delay_profiles, or one in it,",
+_PROFILES, _TRACES = (
     "github.com/mamaj/Sequential-Gradient-Coding-2",
-)
-_BYTEDANCE = _Published(
-    BYTEDANCE,
-    "the folder data, or a trace-*.parquet in it,",
     "github.com/ByteDance-Seed/StragglerAnalysis",
 )
+_TAKES = {
+    KRISHNAN: f"the folder delay_profiles, or one in it, of {_PROFILES}",
+    BYTEDANCE: f"the folder data, or a trace-*.parquet in it, of {_TRACES}",
+}
 
 _CODES = ("rs", "rs-clustered", "binary", "fractional", "bcc")
 _RESAMPLED = 2000
@@ -330,7 +312,7 @@ def read_profile(path: Path) -> Array:
     ValueError
         If the file is not such a profile; the message says why.
     """
-    what = f"delay profile of {_KRISHNAN.where}"
+    what = f"delay profile of {_PROFILES}"
     with opened(path, what) as file:
         held = _Plain(file).load()
         rows = []
@@ -345,16 +327,10 @@ def read_profile(path: Path) -> Array:
     return times
 
 
-class _Experiment(NamedTuple):
-    """Profiles that differ only in the load."""
-
-    name: str
-    files: dict[float, Path]  # by load, as a part of all data
-
-
-def _experiments(data: str | Path | None) -> list[_Experiment]:
+def _experiments(data: str | Path | None) -> dict[str, dict[float, Path]]:
+    """Return the profiles of each experiment, by load as a part of all data."""
     if data is None:
-        raise _KRISHNAN.lacking()
+        raise ValueError(f"{KRISHNAN} needs data=PATH (--data PATH), {_TAKES[KRISHNAN]}")
     folder = Path(data)
     if not folder.exists():
         raise FileNotFoundError(f"there is no folder {folder}")
@@ -367,22 +343,20 @@ def _experiments(data: str | Path | None) -> list[_Experiment]:
         folder_name = path.parent.name
         key = f"{folder_name} {region}, {workers} workers, {rounds} rounds, batch {batch}"
         found.setdefault(key, {})[float(f"{whole}.{part}")] = path
-    usable = [
-        _Experiment(name, files) for name, files in found.items() if 0.0 in files and len(files) > 1
-    ]
+    usable = {name: files for name, files in found.items() if 0.0 in files and len(files) > 1}
     if not usable:
         raise ValueError(
             f"{folder} has no profiles of an empty round and of another load, such as "
-            f"w256-n30-l0_000-b2048-cno_forloop-Canada.pkl: {_KRISHNAN.said}"
+            f"w256-n30-l0_000-b2048-cno_forloop-Canada.pkl: {KRISHNAN} takes {_TAKES[KRISHNAN]}"
         )
     return usable
 
 
-def _recorded(experiment: _Experiment) -> tuple[Recorded, str]:
+def _recorded(experiment: str, files: dict[float, Path]) -> tuple[Recorded, str]:
     """Return times of workers without load, with the time a partition adds, and a note on both."""
-    times = {load: read_profile(path) for load, path in sorted(experiment.files.items())}
+    times = {load: read_profile(path) for load, path in sorted(files.items())}
     if len({each.shape[1] for each in times.values()}) > 1:
-        raise ValueError(f"{experiment.name}: its profiles are of different numbers of workers")
+        raise ValueError(f"{experiment}: its profiles are of different numbers of workers")
     medians = {load: float(np.median(each)) for load, each in times.items()}
     note = _NOTE.format("an empty round")
     loaded = [load for load in times if load > 0]
@@ -397,7 +371,7 @@ def _recorded(experiment: _Experiment) -> tuple[Recorded, str]:
             )
     least = min(times)
     slope = max(_line(list(times), medians)[0], 0.0)
-    name = re.sub("sam-gc-|_profile|_est|, batch.*", "", experiment.name)
+    name = re.sub("sam-gc-|_profile|_est|, batch.*", "", experiment)
     delays = Empirical(np.maximum(times[least] - least * slope, 0.0))
     return Recorded(name, delays, slope / delays.samples.shape[1]), note
 
@@ -416,8 +390,8 @@ def profiles(*, data: str | None = None, seed: int = 0, track: Track = iter) -> 
     the seed of random codes and of the bootstrap.
     """
     found = []
-    for experiment in track(_experiments(data)):
-        recorded, note = _recorded(experiment)
+    for experiment in track(list(_experiments(data).items())):
+        recorded, note = _recorded(*experiment)
         timed = [
             Timed(name, code.load, recorded.seconds(code), note=f"{note} {_OURS}")
             for name, code in coded(recorded.workers, seed)
@@ -495,10 +469,23 @@ def loads() -> Iterator[Part]:
 
 def _authors(recorded: Recorded, note: str) -> Iterator[Timed]:
     """Yield the authors' schemes with the best parameters for each, with and without their rule."""
-    kinds = {"GC": _gc, "SR-SGC": _srsgc, "M-SGC": _msgc}
+    n, codes = recorded.workers, []
+    for s in (s for s in (*_STRAGGLERS, 15) if s < n):
+        codes.append((FractionalRepetition if n % (s + 1) == 0 else ReedSolomon)(n, stragglers=s))
+    some: list[dict[str, Any]] = [
+        {"burst": burst, "window": window, "stragglers": s}
+        for burst, window in _PATTERNS
+        for s in _STRAGGLERS
+        if s <= n
+    ]
+    kinds: dict[str, list[SequentialScheme]] = {
+        "GC": [Independent(code) for code in codes],
+        "SR-SGC": [SRSGC(n, **each) for each in some],
+        "M-SGC": [MSGC(n, **each) for each in some if each["stragglers"] < n],
+    }
     for mu, rule in _RULES.items():
         for name, schemes in kinds.items():
-            runs = ((s, _run(recorded, s, mu)) for s in schemes(recorded.workers))
+            runs = ((scheme, _run(recorded, scheme, mu)) for scheme in schemes)
             tried = [(run.seconds_per_job, scheme.load, run) for scheme, run in runs if run]
             if not tried:
                 continue
@@ -506,24 +493,6 @@ def _authors(recorded: Recorded, note: str) -> Iterator[Timed]:
             said = f"{note} {_THEIRS.format(count=len(tried), rule=rule)}"
             scale = run.rounds.size / run.done.size
             yield Timed(f"{name}{_MU.format(mu)}", load, run.rounds, scale, said, True)
-
-
-def _gc(n: int) -> Iterator[SequentialScheme]:
-    for s in (s for s in (*_STRAGGLERS, 15) if s < n):
-        code = FractionalRepetition if n % (s + 1) == 0 else ReedSolomon
-        yield Independent(code(n, stragglers=s))
-
-
-def _srsgc(n: int) -> Iterator[SequentialScheme]:
-    for burst, window in _PATTERNS:
-        for s in (s for s in _STRAGGLERS if s <= n):
-            yield SRSGC(n, burst=burst, window=window, stragglers=s)
-
-
-def _msgc(n: int) -> Iterator[SequentialScheme]:
-    for burst, window in _PATTERNS:
-        for s in (s for s in _STRAGGLERS if s < n):
-            yield MSGC(n, burst=burst, window=window, stragglers=s)
 
 
 # --------------------------------------------------------------------------- Lin et al. 2025
@@ -617,8 +586,8 @@ def read_trace(path: Path) -> Trace:
     ImportError
         If PyArrow is not installed.
     """
-    wrong = f"{path} is no trace of {_BYTEDANCE.where}"
-    held = read_parquet(path, f"trace of {_BYTEDANCE.where}")
+    wrong = f"{path} is no trace of {_TRACES}"
+    held = read_parquet(path, f"trace of {_TRACES}")
     lacking = [name for name in _COLUMNS if name not in held.column_names]
     if lacking:
         raise ValueError(
@@ -666,15 +635,15 @@ def read_trace(path: Path) -> Trace:
 
 def _files(data: str | None) -> list[Path]:
     if data is None:
-        raise _BYTEDANCE.lacking()
+        raise ValueError(f"{BYTEDANCE} needs data=PATH (--data PATH), {_TAKES[BYTEDANCE]}")
     path = Path(data)
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {path}")
     found = sorted(path.glob("trace-*.parquet")) if path.is_dir() else [path]
     if not found:
-        raise ValueError(f"{path} has no trace-*.parquet: {_BYTEDANCE.said}")
+        raise ValueError(f"{path} has no trace-*.parquet: {BYTEDANCE} takes {_TAKES[BYTEDANCE]}")
     if path.is_file() and path.suffix != ".parquet":
-        raise ValueError(f"{path} is no parquet file: {_BYTEDANCE.said}")
+        raise ValueError(f"{path} is no parquet file: {BYTEDANCE} takes {_TAKES[BYTEDANCE]}")
     return found
 
 

@@ -420,7 +420,6 @@ def _reported(at: int) -> float:
 
 
 def _compared_rows(taken: Sequence[_Taken]) -> Iterator[Row]:
-    """Yield ratios of methods at the level of comparison."""
     problem = (
         "labels by random true parameters, and a random start, as in the first author's script, to "
         f"a mean squared error of {LEVEL:g}: the geometric mean of {_draws(taken)}, in brackets "
@@ -501,8 +500,6 @@ def _standard_error(ratios: Array) -> str:
 
 
 def _run_panels(runs: Sequence[_Run]) -> Iterator[Panel]:
-    """Yield panels of loss, communication and computation against time."""
-
     def panel(y: str, of: Callable[[_Run], Array], log: bool) -> Panel:
         lines = [Line(run.name, 1e3 * run.spent[1], of(run)) for run in runs]
         return Panel("", "time (ms)", y, lines, log_y=log)

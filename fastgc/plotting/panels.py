@@ -52,8 +52,6 @@ def check_path(path: str | os.PathLike[str]) -> None:
     ------
     ValueError
         If the name does not end in ``.png``, ``.svg``, ``.pdf`` or ``.eps``.
-    ImportError
-        If matplotlib is not installed.
     """
     if Path(path).suffix.lower() not in _SUFFIXES:
         raise ValueError(f"{path}: a picture's name must end in {', '.join(_SUFFIXES)}")
@@ -91,8 +89,6 @@ def style(width: str = "double") -> dict[str, Any]:
     ------
     ValueError
         If `width` is unknown.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -182,8 +178,6 @@ def save(picture: Axes | Figure, path: str | os.PathLike[str]) -> None:
     ------
     ValueError
         If the name has another suffix.
-    ImportError
-        If matplotlib is not installed.
     """
     check_path(path)
     from matplotlib import rc_context
@@ -430,7 +424,7 @@ def panel_figure(
     Raises
     ------
     ValueError
-        If there is no panel, or `columns` is not positive.
+        If `columns` is not positive.
     TypeError
         If `columns` is not an integer.
     """
@@ -482,7 +476,6 @@ _Look = Mapping[tuple[str, str], tuple[str, str, str]]  # by label and meaning o
 
 
 def _look(panels: Sequence[Panel]) -> _Look:
-    """Return the colour, dash and marker of each line."""
     lines = [line for panel in panels for line in panel.lines]
     meant = dict(zip(dict.fromkeys(e.dash for e in lines if e.dash), cycle(DASHES), strict=False))
     labels = list(dict.fromkeys(line.label for line in lines))

@@ -286,12 +286,10 @@ def timeline_figure(runs: Mapping[str, Any], rounds: int = 3) -> Figure:
 
 
 def _height(n: int) -> float:
-    """Return the height of a timeline of n workers, in inches."""
     return max(19, 10 + 1.15 * min(n, 40)) * em()
 
 
 def _legend(*axes: Axes) -> None:
-    """Draw one legend of colours for all of these axes, below them."""
     entries: dict[str, Any] = {}
     for ax in axes:
         handles, labels = ax.get_legend_handles_labels()
@@ -301,7 +299,6 @@ def _legend(*axes: Axes) -> None:
 
 
 def _length(shown: list[_Shown]) -> float:
-    """Return the seconds from the beginning of the first round to the end of the last."""
     return shown[-1].end - shown[0].begin
 
 
