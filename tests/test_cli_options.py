@@ -20,8 +20,7 @@ from typer.testing import CliRunner
 import fastgc
 from fastgc import planning, simulation
 from fastgc.cli import app
-from fastgc.cli.options import latex, named
-from fastgc.cli.values import counts, pairs, size_of
+from fastgc.cli.options import counts, latex, named, pairs, size_of
 from fastgc.engines import SimulatedCluster
 from fastgc.progress import PAGE, latex_table, latex_text
 

@@ -13,9 +13,8 @@ from ..codes import Code, catalogue
 from ..history import APPROXIMATE
 from . import options
 from .common import CHOOSING, command, echo, is_given, option
-from .options import named
+from .options import Size, Source, named, read_recorded, size_of
 from .output import Column, Tables, check_pictures, draw, microseconds
-from .values import Size, Source, read_recorded, size_of
 
 if TYPE_CHECKING:
     from ..stability.survey import Figures

@@ -19,7 +19,21 @@ from ..codes import LagrangeCode, catalogue
 from ..coding.arguments import arguments_of
 from . import options
 from .common import CHOOSING, Options, argument, command, echo, numbers, option
-from .options import DELAYS, named
+from .options import (
+    DELAYS,
+    Recorded,
+    Simulated,
+    Source,
+    named,
+    pairs,
+    processors_of,
+    processors_said,
+    read_recorded,
+    refuse_recorded,
+    say_unknown,
+    size_of,
+    source_of,
+)
 from .output import (
     PRINTED,
     Column,
@@ -32,19 +46,6 @@ from .output import (
     milliseconds,
 )
 from .simulate import hint, left_out
-from .values import (
-    Recorded,
-    Simulated,
-    Source,
-    pairs,
-    processors_of,
-    processors_said,
-    read_recorded,
-    refuse_recorded,
-    say_unknown,
-    size_of,
-    source_of,
-)
 
 if TYPE_CHECKING:
     from ..delays import DelayModel

@@ -14,13 +14,14 @@ from ..codes import catalogue
 from ..delays.interface import sample
 from . import options
 from .common import CHOOSING, Options, command, echo, numbers, option
-from .options import DELAYS, completes, named
-from .output import DRAWN, Column, Tables, check_drawn, check_pictures, draw, milliseconds
-from .values import (
+from .options import (
+    DELAYS,
     Recorded,
     Simulated,
     Size,
     Source,
+    completes,
+    named,
     one_count,
     processors_said,
     read_recorded,
@@ -28,6 +29,7 @@ from .values import (
     size_of,
     source_of,
 )
+from .output import DRAWN, Column, Tables, check_drawn, check_pictures, draw, milliseconds
 
 if TYPE_CHECKING:
     from ..planning import Recording

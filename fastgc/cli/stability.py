@@ -15,9 +15,8 @@ from ..codes import Code, catalogue
 from ..errors import InstabilityWarning, NotDecodableError
 from . import options
 from .common import PRECISION, Options, command, echo, option
-from .options import named
+from .options import named, pairs
 from .output import Column, Tables, check_pictures, draw, microseconds
-from .values import pairs
 
 MEASURED = (
     "rs:root=1 rs@spread rs rs-clustered cyclic binary lcc lcc:nodes=roots rs@natural rs@leja "

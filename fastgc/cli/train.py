@@ -20,9 +20,8 @@ from ..codes import Code, Grouped, Uncoded, catalogue
 from ..coding.verify import MOST_LIARS
 from . import options
 from .common import TRAINING, Options, check_one_of, command, echo, is_given, option, status_of
-from .options import complete_codes, completes, named
+from .options import Recorded, Size, Source, complete_codes, completes, named, size_of, source_of
 from .output import PRINTED, Output, check_drawn, check_files, check_pictures, draw, json_text
-from .values import Recorded, Size, Source, size_of, source_of
 
 if TYPE_CHECKING:
     from ..data import Dataset

@@ -195,6 +195,13 @@ def kadhe(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterat
     yield Panel("Largest error of any stragglers, by least squares", "stragglers", ERROR, lines)
 
 
+def _counts(code: GraphCode, came: NDArray[np.int64], vector: Any = None) -> NDArray[Any]:
+    """Return how often each block is counted: with a decoding vector, or with coefficients of 1."""
+    weights = None if vector is None else np.repeat(vector, 2)
+    counts: NDArray[Any] = np.bincount(code.ends[came].ravel(), weights, minlength=code.blocks)
+    return counts
+
+
 @figure("glasgow-random", "Glasgow, Wootters: random stragglers of codes by graphs")
 def glasgow(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
     """Glasgow, Wootters 2021: optimal decoding of codes by graphs, random stragglers.
@@ -215,9 +222,7 @@ def glasgow(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iter
         alone, error, total, fixed = 0, 0.0, 0.0, 0.0
         for _ in range(count):
             came = np.flatnonzero(rng.random(n) >= p)
-            ends = code.ends[came].ravel()
-            counted = np.bincount(ends, np.repeat(decode(came), 2), minlength=blocks)
-            heard = np.bincount(ends, minlength=blocks)
+            counted, heard = _counts(code, came, decode(came)), _counts(code, came)
             alone += int((heard == 0).sum())
             total += float(counted.sum())
             error += float((counted**2).sum())
@@ -542,9 +547,7 @@ def _of_graph(
 
     def squared(came: NDArray[np.int64]) -> float:
         """Return the error by optimal decoding in linear time: the mean of (count - 1)^2."""
-        ends = code.ends[came].ravel()
-        counted = np.bincount(ends, np.repeat(decode(came), 2), minlength=blocks)
-        return float(((counted - 1) ** 2).mean())
+        return float(((_counts(code, came, decode(came)) - 1) ** 2).mean())
 
     lost, found = [round(part * n) for part in FRACTIONS], []
     for part, s in zip(FRACTIONS, track(lost), strict=True):
@@ -552,7 +555,7 @@ def _of_graph(
         for came in random_sets(n, f, count, rng):
             if n <= 24:
                 exact.append(left_by_components(code.ends[came], blocks))
-            heard = np.bincount(code.ends[came].ravel(), minlength=blocks)
+            heard = _counts(code, came)
             best.append(squared(came))
             same.append(float(((heard * n / (d * f) - 1) ** 2).mean()))
         worst = squared(isolated_first(code, s))

@@ -124,14 +124,8 @@ class Experiment(Generic[P]):
     It takes that function's keywords. In all figures, `seed` is the seed of everything random.
     `rounds` is the number of simulated rounds of each point; a figure says how many are enough, and
     simulates no more. `track` wraps the items of a loop, to show progress. `timed` says that some
-    rows are measured times, during which nothing else may run.
-
-    Raises
-    ------
-    ValueError
-        If `rounds` is not at least 1, or if `seed` is negative.
-    TypeError
-        If `rounds` or `seed` is not an integer.
+    rows are measured times, during which nothing else may run. Raises ValueError if `rounds` is not
+    at least 1, or `seed` is negative, and TypeError if one is not an integer.
     """
 
     def __init__(

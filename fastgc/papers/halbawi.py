@@ -443,27 +443,16 @@ def figure_2(
     the fewest rounds that RS does in the budget of any run; schemes that ignore stragglers, within
     the budget of every run. Waiting for all may need more than the budget to reach it.
 
-    Parameters
-    ----------
-    data : str, optional
-        Data, as `fastgc.data.load` takes it: for example, a folder with MNIST's four idx files. Of
-        more than 12,000 training samples, 12,000 are chosen at random. Default:
-        `fastgc.data.glyphs`, 12,000 synthetic images of MNIST's size and 10,000 test images.
-    seed : int
-        Seed of the delays, the order of samples, the glyphs, and the split of data without one.
-    rounds : int
-        Rounds to simulate for the median time of a round.
-    budget : float
-        Simulated seconds of a run. ValueError if RS does no round in this time.
-    runs : int
-        Number of runs, each with its own delays. Rows give medians over runs, with intervals
-        between order statistics. For these data and any distribution, such an interval contains the
-        median with a probability of 95 % or more. It takes at least 6 runs.
+    `data` is as in `fastgc.data.load`: for example, a folder with MNIST's four idx files. Of more
+    than 12,000 training samples, 12,000 are chosen at random. By default it is
+    `fastgc.data.glyphs`, 12,000 synthetic images of MNIST's size and 10,000 test images. `seed` is
+    also that of the order of samples, the glyphs, and the split of data without one. `rounds` are
+    simulated for the median time of a round.
 
-    Raises
-    ------
-    ArithmeticError
-        If a decoded gradient is wrong.
+    Each of the `runs` has its own delays and takes `budget` simulated seconds; in less than RS
+    needs for a round, ValueError is raised. Rows give medians over runs, with intervals between
+    order statistics. For these data and any distribution, such an interval contains the median with
+    a probability of 95 % or more. It takes at least 6 runs. A wrong gradient is an ArithmeticError.
     """
     runs, budget = at_least("runs", runs, 1), check_real("budget", budget, positive=True)
     if data is None:

@@ -305,12 +305,7 @@ def read_profile(path: Path) -> Array:
     """Read the seconds of each worker in each round, (rounds, workers), from a ``.pkl`` file.
 
     They are the raw times from a request to its answer, ``finished - started``. Nothing else in the
-    file is used, and nothing in it is run.
-
-    Raises
-    ------
-    ValueError
-        If the file is not such a profile; the message says why.
+    file is used, and nothing in it is run. Raises ValueError if the file is not such a profile.
     """
     what = f"delay profile of {_PROFILES}"
     with opened(path, what) as file:
@@ -578,13 +573,8 @@ def read_trace(path: Path) -> Trace:
     """Read steps of data-parallel ranks, and durations of their computations, from a parquet file.
 
     The time of a rank is from the first operation of the step to the end of its last computation.
-
-    Raises
-    ------
-    ValueError
-        If the file is not such a trace, or a rank does not compute each microbatch once in a step.
-    ImportError
-        If PyArrow is not installed.
+    Raises ValueError if the file is not such a trace, or a rank does not compute each microbatch
+    once in a step, and ImportError if PyArrow is not installed.
     """
     wrong = f"{path} is no trace of {_TRACES}"
     held = read_parquet(path, f"trace of {_TRACES}")
