@@ -43,10 +43,7 @@ class Output(Options):
     csv_file: Path | None = None
     latex: Path | None = None
     markdown: bool = False
-    suffixed: ClassVar[tuple[str, ...]] = (
-        "json",
-        "csv",
-    )  # files whose names must end in .json, .csv
+    suffixed: ClassVar[tuple[str, ...]] = ("json", "csv")  # names that must end in their kind
 
     @cached_property
     def _written(self) -> list[str]:

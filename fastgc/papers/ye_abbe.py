@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 
@@ -115,12 +114,12 @@ def _parts(
     ours: Times,
     closed: Times,
     note: str,
-    printed: Mapping[tuple[int, int], float] = MappingProxyType({}),
+    printed: Times | None = None,
 ) -> Iterator[Part]:
     """Yield times of all shapes, what the best saves, and the cost of choosing by the formula."""
     for (d, m), exact in closed.items():
         what = f"time of a round (s), d = {d}, m = {m}"
-        yield Row(source, what, ours[d, m], printed.get((d, m)), exact, note)
+        yield Row(source, what, ours[d, m], (printed or {}).get((d, m)), exact, note)
     best, fastest = min(ours, key=ours.__getitem__), min(closed, key=closed.__getitem__)
     whole = [(d, 1) for d in range(1, N + 1)]
     for what, shapes in (("uncoded", whole[:1]), ("full messages (m = 1) of any load", whole)):
