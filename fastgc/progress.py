@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 # Longest name in the first column for which it is not wrapped.
 LONGEST_NAME = 30
 
+# The most rows that fit on a page of LaTeX, with caption and head.
+PAGE = 40
+
 # Without a terminal for a bar: seconds after which a line says how far the work is.
 PATIENCE = 2.0
 
@@ -223,7 +226,10 @@ def latex_text(text: str) -> str:
 def latex_table(
     title: str, head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1
 ) -> str:
-    """Return rows of text as a LaTeX table for booktabs, the first `text` columns left-aligned."""
+    """Return rows of text as a LaTeX table for booktabs, the first `text` columns left-aligned.
+
+    With over `PAGE` rows it is a longtable, which breaks between pages and repeats its head.
+    """
 
     def escaped(cell: str) -> str:
         if power := re.fullmatch(r"(-?\d[\d.]*)e([+-]\d+)( !)?", cell):
@@ -233,19 +239,19 @@ def latex_table(
     # After a line break, LaTeX takes "[" or "*" for the line break's argument.
     lines = [rf"{' & '.join(map(escaped, line))} \\" for line in (head, *rows)]
     lines = [re.sub(r"^(?=[\[*])", "{}", line) for line in lines]
-    inside = [r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
+    caption = rf"\caption{{{escaped(title)}}}"
     columns = "l" * text + "r" * (len(head) - text)
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"  \centering",
-            rf"  \caption{{{escaped(title)}}}",
-            rf"  \begin{{tabular}}{{{columns}}}",
-            *(f"    {line}" for line in inside),
-            r"  \end{tabular}",
-            r"\end{table}",
-        ]
-    )
+    top, below = [r"\toprule", lines[0], r"\midrule"], lines[1:]
+    if len(rows) > PAGE:
+        first = [rf"{caption} \\", *top, r"\endfirsthead"]
+        inside = [*first, *top, r"\endhead", r"\bottomrule", r"\endfoot", *below]
+        begin, end, indent = [rf"\begin{{longtable}}{{{columns}}}"], [r"\end{longtable}"], "  "
+    else:
+        inside = [*top, *below, r"\bottomrule"]
+        begin = [r"\begin{table}", r"  \centering", f"  {caption}"]
+        begin.append(rf"  \begin{{tabular}}{{{columns}}}")
+        end, indent = [r"  \end{tabular}", r"\end{table}"], "    "
+    return "\n".join([*begin, *(indent + line for line in inside), *end])
 
 
 class Shown(NamedTuple):

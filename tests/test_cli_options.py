@@ -20,10 +20,9 @@ from typer.testing import CliRunner
 import fastgc
 from fastgc import planning, simulation
 from fastgc.cli import app
-from fastgc.cli.options import named
-from fastgc.cli.sizes import counts, pairs, size_of
+from fastgc.cli.options import counts, latex, named, pairs, size_of
 from fastgc.engines import SimulatedCluster
-from fastgc.progress import latex_table, latex_text
+from fastgc.progress import PAGE, latex_table, latex_text
 
 pytestmark = pytest.mark.any_backend
 
@@ -374,18 +373,41 @@ def test_latex_compiles(times):
         done(*small(name), "--latex", f"{name}.tex")
     rows = [[each, "–µ²∞≤≥αℓ"] for each in TRICKY]
     (times / "own.tex").write_text(latex_table("50% of c_m, µs", ["a_b", "²"], rows))
-    inputs = "".join(rf"\input{{{name}}}\clearpage" for name in ["own", *names])
+    for name, count in ("page", PAGE), ("pages", 3 * PAGE):  # the longest table, and a longer one
+        rows = [[f"{name} {i}", "0.5"] for i in range(1, count + 1)]
+        (times / f"{name}.tex").write_text(latex_table(name, ["which", "time"], rows))
+    names = ["own", "page", "pages", *names]
+    inputs = "".join(rf"\input{{{name}}}\clearpage" for name in names)
+    packages = r"\usepackage{booktabs}\usepackage{longtable}"
     (times / "all.tex").write_text(
-        rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{inputs}\end{{document}}"
+        rf"\documentclass{{article}}{packages}\begin{{document}}{inputs}\end{{document}}"
     )
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
     ran = subprocess.run(command, cwd=times, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stdout[-2000:]
-    assert "Missing character" not in ran.stdout
+    for wrong in "Missing character", "Float too large", r"Overfull \vbox":
+        assert wrong not in ran.stdout
     if shutil.which("pdftotext"):
         subprocess.run(["pdftotext", "all.pdf"], cwd=times, check=True, timeout=60)
         shown = (times / "all.txt").read_text()
         assert [each for each in EXTRACTED if each not in shown] == []
+        pages = [page for page in shown.split("\f") if "pages 1" in page or f"pages {PAGE}" in page]
+        assert len(pages) > 1
+        assert all("which" in page for page in pages)  # each repeats the head
+        assert f"pages {3 * PAGE}" in shown
+
+
+def test_a_table_beyond_a_page_of_latex_breaks_between_pages():
+    rows = [["a", "1"]] * (PAGE + 1)
+    short, long = latex_table("t", ["x", "y"], rows[1:]), latex_table("t", ["x", "y"], rows)
+    assert short.startswith("\\begin{table}")
+    assert "longtable" not in short
+    assert long.startswith("\\begin{longtable}{lr}\n  \\caption{t} \\\\\n")
+    assert long.endswith("\\end{longtable}")
+    assert "{table}" not in long
+    assert [text.count("a & 1 \\\\") for text in (short, long)] == [PAGE, PAGE + 1]
+    assert [text.count("x & y \\\\") for text in (short, long)] == [1, 2]
+    assert f"over {PAGE} rows" in latex().metadata["told"].help
 
 
 def test_notes_of_papers_are_in_their_latex(times):

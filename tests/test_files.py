@@ -21,7 +21,7 @@ from fastgc import _files, checkpoint, data, history
 from fastgc.codes import catalogue
 from fastgc.delays import Empirical
 from fastgc.errors import CheckpointError
-from fastgc.papers import krishnan
+from fastgc.papers import recorded
 from fastgc.planning import Recording
 
 pytestmark = pytest.mark.any_backend
@@ -89,7 +89,7 @@ READ = [
     ("a.parquet", in_parquet, (Empirical.read, of_fit)),
     ("a-images-idx3-ubyte", lambda: IDX, (data.load, data.read_idx)),
     ("a-images-idx3-ubyte", lambda: gzip.compress(IDX), (data.load, data.read_idx)),
-    ("a.pkl", lambda: pickle.dumps(PROFILE), (krishnan.read_profile,)),
+    ("a.pkl", lambda: pickle.dumps(PROFILE), (recorded.read_profile,)),
 ]
 
 

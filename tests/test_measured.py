@@ -12,8 +12,8 @@ import fastgc
 from fastgc import papers
 from fastgc.cli import app
 from fastgc.delays import Empirical
-from fastgc.papers import bytedance, figure, krishnan
-from fastgc.papers.figure import Recorded, Timed
+from fastgc.papers import recorded
+from fastgc.papers.recorded import Recorded, Timed
 
 pytestmark = pytest.mark.any_backend
 
@@ -58,7 +58,7 @@ def profiles(tmp_path):
 def test_profiles_are_read_raw(profiles):
     folder, times = profiles
     path = next(folder.rglob(name_of(0.5)))
-    np.testing.assert_allclose(krishnan.read_profile(path), times + 0.3)
+    np.testing.assert_allclose(recorded.read_profile(path), times + 0.3)
 
 
 def test_krishnan2023(profiles):
@@ -204,11 +204,11 @@ def test_files_that_are_no_profiles(tmp_path, capsys, held, says):
     path = tmp_path / name_of(0.0)
     path.write_bytes(pickle.dumps(held))
     with pytest.raises(ValueError, match=says):
-        krishnan.read_profile(path)
+        recorded.read_profile(path)
     assert capsys.readouterr().out == ""
     path.write_bytes(b"version https://git-lfs")
     with pytest.raises(ValueError, match="is no delay profile"):
-        krishnan.read_profile(path)
+        recorded.read_profile(path)
 
 
 # ---------------------------------------------------------------------------------- ByteDance
@@ -286,7 +286,7 @@ def test_pipelines_take_as_long_as_their_longest_path(stages, microbatches):
     rng = np.random.default_rng(stages * microbatches)
     forward, backward = rng.exponential(size=(2, 3, 2, stages, microbatches))
     for copies in (1, 2, 3):
-        spans = bytedance.makespan(forward, backward, copies)
+        spans = recorded.makespan(forward, backward, copies)
         assert spans.shape == (3, 2)
         for at in np.ndindex(3, 2):
             repeated = (np.tile(each[at], copies) for each in (forward, backward))
@@ -295,17 +295,17 @@ def test_pipelines_take_as_long_as_their_longest_path(stages, microbatches):
     equal = np.full((stages, microbatches), 2.0), np.full((stages, microbatches), 3.0)
     for copies in (1, 4):
         expected = 5 * (copies * microbatches + stages - 1)
-        assert bytedance.makespan(*equal, copies) == pytest.approx(expected)
+        assert recorded.makespan(*equal, copies) == pytest.approx(expected)
 
 
 def test_partitions_of_pipelines_take_less_than_so_many_times_as_long():
     rng = np.random.default_rng(5)
     took = rng.random((2, 6, 3, 4, 8))
-    trace = bytedance.Trace(1 + bytedance.makespan(*took), *took)
+    trace = recorded.Trace(1 + recorded.makespan(*took), *took)
     seconds = trace.seconds([1, 2, 4])
     np.testing.assert_array_equal(seconds[:, 0], trace.times[:, 0])
     for rank, w in ((1, 2), (2, 4)):
-        expected = 1 + bytedance.makespan(*took, w)[:, rank]
+        expected = 1 + recorded.makespan(*took, w)[:, rank]
         np.testing.assert_allclose(seconds[:, rank], expected, rtol=1e-12)
         assert (seconds[:, rank] < w * trace.times[:, rank]).all()
 
@@ -313,7 +313,7 @@ def test_partitions_of_pipelines_take_less_than_so_many_times_as_long():
 def test_bytedance2025(tmp_path):
     times = 1 + 0.1 * RNG.random((9, 4))
     write_trace(tmp_path / "trace-XX.parquet", times)
-    trace = bytedance.read_trace(tmp_path / "trace-XX.parquet")
+    trace = recorded.read_trace(tmp_path / "trace-XX.parquet")
     np.testing.assert_allclose(trace.times, times, rtol=1e-5)
     assert trace.forward.shape == trace.backward.shape == (9, 4, 2, 1)
     np.testing.assert_allclose(trace.forward, 0.001, rtol=1e-5)
@@ -369,7 +369,7 @@ def test_files_that_are_no_traces(tmp_path, columns, says):
     path = tmp_path / "trace-XX.parquet"
     write_trace(path, np.ones((3, 4)), **columns)
     with pytest.raises(ValueError, match=f"is no trace of github.com/ByteDance-Seed.*{says}"):
-        bytedance.read_trace(path)
+        recorded.read_trace(path)
 
 
 def test_a_single_rank_waits_for_nobody(tmp_path):
@@ -427,7 +427,7 @@ def test_intervals_cover():
     rng = np.random.default_rng(1)
     covered = 0
     for seed in range(200):
-        low, high = figure.interval(rng.exponential(1.0, 40), seed)
+        low, high = recorded.interval(rng.exponential(1.0, 40), seed)
         covered += low <= 1 <= high
     assert 0.86 <= covered / 200 <= 0.99
 
@@ -436,8 +436,8 @@ def test_verdict_pairs_rounds():
     """A code that always takes half the time does so in every resampling."""
     seconds = RNG.exponential(1.0, 20)
     timed = [Timed("uncoded", 1, seconds), Timed("rs", 2, seconds / 2)]
-    row = figure.verdict("x", "y", timed, 0)
+    row = recorded.verdict("x", "y", timed, 0)
     assert row.ours == pytest.approx(0.5)
     assert row.interval == pytest.approx((0.5, 0.5))
-    [row] = figure.overall("x", [timed], 0)
+    [row] = recorded.overall("x", [timed], 0)
     assert row.interval == pytest.approx((0.5, 0.5))

@@ -353,7 +353,7 @@ def test_an_option_is_added_by_the_file_that_the_guide_names(copy):
     """It takes the line that the guide shows, and one that does what the help says."""
     pytest.importorskip("typer")
     assert named("Adding an option") == {
-        f"fastgc/cli/{name}.py" for name in ("stability", "options", "sizes", "times", "output")
+        f"fastgc/cli/{name}.py" for name in ("stability", "options", "output")
     }
     edit(
         copy / "fastgc/cli/stability.py",

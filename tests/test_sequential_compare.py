@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import fastgc
 from fastgc.cli import app
-from fastgc.cli.sequential import hint
+from fastgc.cli.simulate import hint
 from fastgc.engines import SimulatedCluster
 from fastgc.planning import Recording
 from fastgc.sequential import (
@@ -343,7 +343,7 @@ def test_plans_say_where_coding_across_rounds_is_faster(tmp_path, monkeypatch):
     # The same as the command asks for.
     pytest.importorskip("scipy")
     asked = []
-    monkeypatch.setattr("fastgc.cli.sequential.hint", lambda *a: asked.append(a) or "Said so.")
+    monkeypatch.setattr("fastgc.cli.plan.hint", lambda *a: asked.append(a) or "Said so.")
     np.save(tmp_path / "times.npy", times)
     command = ["plan", "rs,uncoded", "--recorded", str(tmp_path / "times.npy"), "--cost", "0.8"]
     result = CliRunner().invoke(app, [*command, "--rounds", "100"])

@@ -323,7 +323,7 @@ def test_errors_are_one_line(arguments, says, tmp_path, monkeypatch):
 
 
 def test_ranges_end_with_their_last():
-    from fastgc.cli.sizes import counts
+    from fastgc.cli.options import counts
 
     assert counts("-s", "0:8:2, 3,10:11") == [0, 2, 4, 6, 8, 3, 10, 11]
     assert counts("-s", "0:7:3") == [0, 3, 6]

@@ -2,10 +2,8 @@
 
 from . import (  # noqa: F401  (add commands)
     codes,
-    info,
     plan,
     reproduce,
-    sequential,
     simulate,
     stability,
     train,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +12,9 @@ import typer
 from ..codes import Code, catalogue
 from ..history import APPROXIMATE
 from . import options
-from .common import CHOOSING, Options, command, echo, is_given, option
-from .options import named
-from .output import Heading, Tables, check_pictures, draw
-from .sizes import Size, size_of
-from .times import Source, read_recorded
+from .common import CHOOSING, command, echo, is_given, option
+from .options import Size, Source, named, read_recorded, size_of
+from .output import Column, Tables, check_pictures, draw, microseconds
 
 if TYPE_CHECKING:
     from ..stability.survey import Figures
@@ -29,9 +26,8 @@ _ROUNDS, _MANY, _FEWEST = 200, 5_000, 5
 APPROXIMATIONS = "Codes whose gradients may be approximations"
 
 
-@dataclass(frozen=True)
-class Compared(Size):
-    """The codes to compare, and their size."""
+class Asked(Size):
+    """The codes to compare, the order in which messages come, and the picture."""
 
     names: list[str] | None = options.codes("Codes, such as rs bcc:load=5.")
     partitions: int | None = options.partitions()
@@ -40,41 +36,23 @@ class Compared(Size):
         "Rounds to average over. Default: 200, but of over 5,000 workers 1,000,000 / n.",
         min=1,
     )
-
-    def rounds(self, n: int) -> int:
-        """Return the number of rounds to average over for n workers."""
-        if self.trials is not None:
-            return self.trials
-        return min(_ROUNDS, max(_FEWEST, _ROUNDS * _MANY // n))
-
     seed: int = options.seed("Seed of data, orders and random codes.")
-
-
-@dataclass(frozen=True)
-class Orders(Options):
-    """The order in which messages come."""
-
     recorded: Path | None = options.recorded(
         "Let messages come in the order that these times give them, instead of a random one"
     )
     unit: str = options.unit()
     per: str = options.per()
     cost: float = options.cost("With --recorded, of a table: seconds to compute one partition.")
-
-
-@dataclass(frozen=True)
-class Picture(Options):
-    """The picture to draw."""
-
     plot: Path | None = options.picture(
         "Plot the workers waited for, and the error, against the load to this file."
     )
     width: str = options.width()
 
-
-@dataclass(frozen=True)
-class Asked(Compared, Orders, Picture):
-    """All options of the command but those of its output."""
+    def rounds(self, n: int) -> int:
+        """Return the number of rounds to average over for n workers."""
+        if self.trials is not None:
+            return self.trials
+        return min(_ROUNDS, max(_FEWEST, _ROUNDS * _MANY // n))
 
 
 @command(CHOOSING, "fastgc codes rs binary bcc:load=5 -n 12 -s 3")
@@ -104,13 +82,12 @@ def codes(context: typer.Context, what: Asked, output: Tables) -> None:
         f"n={n} workers, s={s} stragglers, k={what.partitions or n} partitions; {trials} "
         f"rounds, messages {orders}, seed {what.seed}"
     )
-    if what.plot is not None:
-        draw(lambda: plotting.cost_curves(figures, caption=title), what.plot, what.width)
+    draw(lambda: plotting.cost_curves(figures, caption=title), what.plot, what.width)
     held = {name: found._asdict() for name, found in figures.items()}
-    if output.write(held, [{"code": name, **each} for name, each in held.items()]):
+    rows = [{"code": name, **each} for name, each in held.items()]
+    if output.write(held, rows):
         return
-    _show(title, figures, output)
-    _show_approximations(figures, output)
+    _show(title, rows, output)
     output.explain(codes=figures)
     if apart := _loads_apart(figures):
         echo(f"\n{apart}" if output.markdown else apart)
@@ -147,91 +124,74 @@ def _made(what: Asked, n: int, s: int) -> tuple[dict[str, Code], list[str]]:
                 made[name] = code = catalogue.make(name, n, what.partitions, s, what.seed)
                 said = catalogue.remark(name, code)
                 notes += [said] if said else []
-            except ValueError as error:
+            except (ValueError, MemoryError) as error:  # or a matrix of n by n numbers is too large
                 if asked:
                     raise
-                refused[name] = str(error)
-            except MemoryError as error:  # a code that needs a matrix of n by n numbers
-                if asked:
-                    raise
-                refused[name] = f"too large for memory: {error}"
+                large = "too large for memory: " * isinstance(error, MemoryError)
+                refused[name] = f"{large}{error}"
     notes += reasons(refused)
     if not made:
         raise ValueError(f"no code fits: {'; '.join(notes)}")
     return made, notes
 
 
-def _show(title: str, figures: Mapping[str, Figures], output: Tables) -> None:
-    columns: list[Heading] = [
-        "code",
-        ("load", "load, largest"),
-        ("mean", "load, mean"),
-        ("worst", "messages needed, worst case"),
-        ("waits", "workers waited for, mean"),
-        ("sent", "gradients received, mean"),
-        ("size", "message, gradients"),
-        ("µs", "decoding vector, µs"),
-        ("error", "error, median"),
-        ("max", "error, worst"),
-    ]
-    rows = [
-        [
-            name,
-            str(found.load),
-            f"{found.mean_load:.3g}",
-            f"{'?' if found.threshold is None else found.threshold}/{found.messages}",
-            f"{found.mean_workers:.1f}",
-            f"{found.communication_load:.1f}",
-            f"{found.message_size:g}",
-            f"{1e6 * found.decode_seconds:.1f}",
-            f"{found.error:.0e}",
-            f"{found.worst_error:.0e}",
-        ]
-        for name, found in figures.items()
-    ]
-    output.show(title, columns, rows)
+def _worst(row: Mapping[str, Any]) -> str:
+    return f"{'?' if row['threshold'] is None else row['threshold']}/{row['messages']}"
+
+
+def _left(residual: float) -> str:
+    """Write a residual; if it is only rounding, its order of magnitude."""
+    return f"{residual:.2g}" if residual > APPROXIMATE or not residual else f"{residual:.0e}"
+
+
+def _left_at_worst(row: Mapping[str, Any]) -> str:
+    return f"{'' if row['worst_is_known'] else '≥ '}{_left(row['worst_residual'])}"
+
+
+_COSTS = [
+    Column("code", "code", "code"),
+    Column("load", "load, largest", "load"),
+    Column("mean", "load, mean", "mean_load", ".3g"),
+    Column("worst", "messages needed, worst case", "", _worst),
+    Column("waits", "workers waited for, mean", "mean_workers", ".1f"),
+    Column("sent", "gradients received, mean", "communication_load", ".1f"),
+    Column("size", "message, gradients", "message_size", "g"),
+    Column("µs", "decoding vector, µs", "decode_seconds", microseconds),
+    Column("error", "error, median", "error", ".0e"),
+    Column("max", "error, worst", "worst_error", ".0e"),
+]
+_RESIDUALS = [
+    Column("code", "code", "code"),
+    Column("load, mean", "load, mean", "mean_load", ".3g"),
+    Column("waits", "workers waited for, mean", "mean_workers", ".1f"),
+    Column("left out, mean", "left out, root mean square", "residual", _left),
+    Column("at worst", "left out, worst", "", _left_at_worst),
+]
+
+
+def _show(title: str, rows: list[dict[str, Any]], output: Tables) -> None:
+    """Print costs, and residuals of the codes that may leave out part of the gradient."""
+    output.table(title, _COSTS, rows)
     output.explain(
         "load: partitions of the worker that has most; mean: partitions per worker; worst: "
         "messages needed in the worst case, of all; waits: workers waited for, mean; sent: "
         "gradients received, mean; size: of a message, in gradients; µs: time of a decoding "
         "vector; error: relative error of the gradient, median; max: the largest"
     )
-
-
-def _show_approximations(figures: Mapping[str, Figures], output: Tables) -> None:
-    """Print residuals of the codes that may leave out part of the gradient."""
-    rows = [
-        [
-            name,
-            f"{found.mean_load:.3g}",
-            f"{found.mean_workers:.1f}",
-            _left(found.residual),
-            f"{'' if found.worst_is_known else '≥ '}{_left(found.worst_residual)}",
-        ]
-        for name, found in figures.items()
-        if max(found.residual, found.worst_residual) > APPROXIMATE or not found.worst_is_known
+    rough = [
+        row
+        for row in rows
+        if max(row["residual"], row["worst_residual"]) > APPROXIMATE or not row["worst_is_known"]
     ]
-    if not rows:
+    if not rough:
         return
-    columns: list[Heading] = [
-        "code",
-        "load, mean",
-        ("waits", "workers waited for, mean"),
-        ("left out, mean", "left out, root mean square"),
-        ("at worst", "left out, worst"),
-    ]
     if output.markdown:
         echo()
-    output.show(APPROXIMATIONS, columns, rows)
+    output.table(APPROXIMATIONS, _RESIDUALS, rough)
     output.explain(
         "left out, mean: part of the gradient that is left out, root mean square over random "
         "survivors; at worst: for the worst survivors (≥: at least, as not all were tried)"
     )
-
-
-def _left(residual: float) -> str:
-    """Write a residual; if it is only rounding, its order of magnitude."""
-    return f"{residual:.2g}" if residual > APPROXIMATE or not residual else f"{residual:.0e}"
 
 
 def _loads_apart(figures: Mapping[str, Figures]) -> str:

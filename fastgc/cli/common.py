@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -83,30 +83,26 @@ def echo(text: str = "", nl: bool = True, err: bool = False) -> None:
 # ------------------------------------------------------------------------------------- options
 
 
+@dataclass_transform(frozen_default=True)
+@dataclass(frozen=True)
 class Options:
-    """Options of a command that share a panel of its help: a dataclass, each field an option.
+    """Options of a command that share a panel of its help: each field of a subclass is an option.
 
-    A subclass may name its panel: ``class Data(Options, panel="Data and model")``. Without a name,
-    its options are in the help's general panel.
+    A subclass is a frozen dataclass. It may name its panel: ``class Data(Options, panel="Data and
+    model")``. Without a name, its options are in the help's general panel.
     """
 
     panel: ClassVar[str | None] = None
 
     def __init_subclass__(cls, panel: str | None = None) -> None:
         cls.panel = panel
+        dataclass(frozen=True)(cls)
 
 
 def option(default: Any, help: str, *names: str, **settings: Any) -> Any:
-    """Declare an option: a field of `Options`.
+    """Declare an option, a field of `Options`, by what ``typer.Option`` takes.
 
-    Parameters
-    ----------
-    default : object
-    help : str
-    *names : str
-        Names of the option. Default: the name of the field.
-    **settings
-        As in ``typer.Option``.
+    Its `names` are by default the field's.
     """
     return field(
         default=default, metadata={"told": typer.Option(default, *names, help=help, **settings)}
@@ -123,33 +119,25 @@ def command(panel: str, example: str) -> Callable[[F], F]:
     """Make a function of `Options` a command of the same name; an error ends it with one line.
 
     The command has the options that its parameters' classes declare, in this order. Parameters of
-    other types stay parameters of the command.
-
-    Parameters
-    ----------
-    panel : str
-        Panel of the command in the list of commands.
-    example : str
-        An example at the end of the command's help.
+    other types stay parameters of the command. `panel` is its place in the list of commands,
+    `example` the end of its help.
     """
 
     def added(function: F) -> F:
         hints = get_type_hints(function)
-        groups = {n: hints[n] for n in signature(function).parameters if _declares(hints[n])}
-        parameters = [
-            each
-            for name in signature(function).parameters
-            for each in (
-                _parameters(groups[name])
-                if name in groups
-                else [Parameter(name, Parameter.KEYWORD_ONLY, annotation=hints[name])]
-            )
-        ]
+        groups: dict[str, list[Parameter]] = {}
+        parameters = []
+        for name in signature(function).parameters:
+            if _declares(hints[name]):
+                groups[name] = list(_parameters(hints[name]))
+                parameters += groups[name]
+            else:
+                parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, annotation=hints[name]))
 
         @wraps(function)
         def run(**given: Any) -> None:
             for name, group in groups.items():
-                given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+                given[name] = hints[name](**{each.name: given.pop(each.name) for each in group})
             with clear_errors():
                 function(**given)
 
@@ -175,12 +163,12 @@ def _parameters(group: type[Options], panel: str | None = None) -> Iterator[Para
     panel = group.panel or panel
     for base in filter(_declares, group.__bases__):
         yield from _parameters(base, panel)
-    declared = vars(group).get("__dataclass_fields__", {})
-    for name in filter(declared.__contains__, group.__annotations__):
-        told = copy(declared[name].metadata["told"])
-        if not isinstance(told, typer.models.ArgumentInfo):  # arguments have their own panel
-            told.rich_help_panel = panel
-        yield Parameter(name, Parameter.KEYWORD_ONLY, default=told, annotation=hints[name])
+    declared = {each.name: each.metadata.get("told") for each in fields(group)}
+    for name in group.__annotations__:
+        if told := copy(declared.get(name)):
+            if not isinstance(told, typer.models.ArgumentInfo):  # arguments have their own panel
+                told.rich_help_panel = panel
+            yield Parameter(name, Parameter.KEYWORD_ONLY, default=told, annotation=hints[name])
 
 
 # Former names of options, and their present names; "": the value is now an argument.
@@ -197,8 +185,8 @@ _FORMER = {
 class _Command(TyperCommand):
     """A command that accepts ``--json`` and ``--csv`` without a file, and former names of options.
 
-    Its help lists names that installed packages add, in place of the words of `_LISTS`. They are
-    looked up only when the help is shown.
+    Its help lists names that installed packages add, in place of words in braces. They are looked
+    up only when the help is shown.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -228,31 +216,23 @@ class _Command(TyperCommand):
         params: list[Any] = list(self.params)
         said = [(each, each.help) for each in params if getattr(each, "help", None)]
         for each, text in said:
-            for words, names in _LISTS.items():
+            for words in "{other codes}", "{other delays}":
                 if words in text:
-                    each.help = each.help.replace(words, names())
+                    each.help = each.help.replace(words, _also_known(words))
         super().format_help(ctx, formatter)
         for each, text in said:
             each.help = text
 
 
-def _also_known(names: list[str]) -> str:
-    return f"; also known: {', '.join(names)}" if names else ""
-
-
-def _other_delays() -> str:
+def _also_known(words: str) -> str:
+    from ..codes import catalogue
     from ..delays.text import others
 
-    return _also_known(others())
-
-
-def _other_codes() -> str:
-    from ..codes import catalogue
-
-    return _also_known([name for name in catalogue.names() if name not in catalogue.BUILT_IN])
-
-
-_LISTS = {"{other codes}": _other_codes, "{other delays}": _other_delays}
+    if words == "{other delays}":
+        names = others()
+    else:
+        names = [name for name in catalogue.names() if name not in catalogue.BUILT_IN]
+    return f"; also known: {', '.join(names)}" if names else ""
 
 
 def is_given(context: typer.Context, name: str) -> bool:

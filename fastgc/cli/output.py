@@ -7,10 +7,9 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 from rich.console import Console
 
@@ -22,7 +21,19 @@ DRAWN = 3  # rounds of a timeline
 MOST_DRAWN = 8  # codes, or runs, in one picture of timelines, at most
 PRINTED = Path("-")  # stands for printing instead of a file
 
-Heading = str | tuple[str, str]  # a column's heading, or a pair: for a terminal, for Markdown
+
+class Column(NamedTuple):
+    """A column of figures. Where its heading is empty, it is not shown."""
+
+    short: str  # heading in a terminal
+    long: str  # heading in Markdown
+    key: str  # of the figure in a row; "": the row itself
+    form: str | Callable[[Any], str] = ""  # how to write it: a format, or a function
+
+    def text(self, row: Mapping[str, Any]) -> str:
+        """Return the column's text in a row."""
+        value = row[self.key] if self.key else row
+        return self.form(value) if callable(self.form) else format(value, self.form)
 
 
 class Output(Options):
@@ -32,6 +43,7 @@ class Output(Options):
     csv_file: Path | None = None
     latex: Path | None = None
     markdown: bool = False
+    suffixed: ClassVar[tuple[str, ...]] = ("json", "csv")  # names that must end in their kind
 
     @cached_property
     def _written(self) -> list[str]:
@@ -48,7 +60,7 @@ class Output(Options):
         for kind, path in (("json", self.json_file), ("csv", self.csv_file)):
             if path is None or path == PRINTED:
                 continue
-            if path.suffix.lower() != f".{kind}":
+            if kind in self.suffixed and path.suffix.lower() != f".{kind}":
                 raise ValueError(
                     f"--{kind} {path}: a file's name must end in .{kind}; --{kind} - prints"
                 )
@@ -64,28 +76,31 @@ class Output(Options):
             raise ValueError("--json and --csv cannot both be printed: name a file for one of them")
 
     def write(self, held: object, rows: Sequence[Mapping[str, Any]] = ()) -> bool:
-        """Write figures; return whether they were printed instead of a table.
-
-        Parameters
-        ----------
-        held : object
-            The content of JSON.
-        rows : sequence of mappings
-            The lines of CSV, with the keys of the first as columns. Numbers are written in full,
-            and unknown ones are left empty.
-        """
+        """Write what JSON and CSV hold; return whether they were printed instead of a table."""
         if self.json_file is not None:
             write_text(self.json_file, json_text(held))
+        self.write_csv(rows)
+        return self.printed
+
+    def write_csv(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write the lines of CSV, with the keys of the first as columns."""
         if self.csv_file is not None:
             head = list(rows[0]) if rows else []
             lines = [head, *([row[name] for name in head] for row in rows)]
             write_text(self.csv_file, "".join(map(csv_line, lines)))
-        return self.printed
+
+    def table(
+        self, title: str, columns: Iterable[Column], rows: Iterable[Mapping[str, Any]], **how: Any
+    ) -> None:
+        """Show figures as `show` does; Markdown has the long headings."""
+        shown = [each for each in columns if each[self.markdown]]
+        heads = [each.long if self.markdown else each.short for each in shown]
+        self.show(title, heads, [[each.text(row) for each in shown] for row in rows], **how)
 
     def show(
         self,
         title: str,
-        columns: Sequence[Heading],
+        heads: Sequence[str],
         rows: Iterable[Sequence[str]],
         describe: Callable[[str], str] = catalogue.describe,
         several: bool = False,
@@ -93,26 +108,12 @@ class Output(Options):
     ) -> None:
         """Print a table, and write it for LaTeX if there is a file for that.
 
-        A table in Markdown has long headings, and names of codes in words.
-
-        Parameters
-        ----------
-        title : str
-        columns : sequence of str, or of pairs of them
-            Headings. In a pair, the first is for a terminal, the second for Markdown.
-        rows : iterable of sequences of str
-            Cells; the first cell of each row is a name.
-        describe : callable
-            Returns a name in words.
-        several : bool
-            Whether it is one of several tables, which Markdown needs empty lines between.
-        text : int
-            The number of first columns that are texts, not numbers.
+        In Markdown, `describe` puts the name in the first cell of a row in words, and `several`
+        tables have empty lines between. The first `text` columns are texts, not numbers.
         """
         from ..progress import latex_table, markdown_table, rich_table
 
         rows = list(rows)
-        heads = [each if isinstance(each, str) else each[self.markdown] for each in columns]
         self._write_latex(latex_table(title, heads, rows, text))
         if self.markdown:
             named = [[describe(row[0]), *row[1:]] for row in rows]
@@ -129,7 +130,6 @@ class Output(Options):
             self._write_latex(f"[{number}] {latex_text(note)}\n")
 
     def _write_latex(self, text: str) -> None:
-        """Add to the file for LaTeX, if there is one."""
         if self.latex is None:
             return
         self._written.append(text + "\n")
@@ -147,12 +147,11 @@ class Output(Options):
             echo(f"Codes: {', '.join(map(catalogue.describe, names))}.")
 
 
-@dataclass(frozen=True)
 class Tables(Output):
     """Figures as CSV or JSON, or tables of Markdown or LaTeX."""
 
-    csv_file: Path | None = options.csv()
-    json_file: Path | None = options.json()
+    csv_file: Path | None = options.figures("csv")
+    json_file: Path | None = options.figures("json")
     latex: Path | None = options.latex()
     markdown: bool = options.markdown()
 
@@ -172,13 +171,13 @@ def csv_line(values: Iterable[Any]) -> str:
     return text.getvalue()
 
 
-def write_text(path: Path, text: str, what: str = "figures") -> None:
-    """Write a text to a file and say so, or print it."""
+def write_text(path: Path, text: str) -> None:
+    """Write figures to a file and say so, or print them."""
     if path == PRINTED:
         echo(text, nl=False)
     else:
         path.write_text(text, encoding="utf-8", newline="")
-        echo(f"{what} written to {path}", err=True)
+        echo(f"figures written to {path}", err=True)
 
 
 def check_files(*paths: Path | None) -> None:
@@ -210,8 +209,10 @@ def check_drawn(names: Sequence[str], instead: str) -> None:
         )
 
 
-def draw(make: Callable[[], Any], path: Path, width: str, what: str = "plot") -> None:
-    """Make a picture of this width, write it to a file, and say so."""
+def draw(make: Callable[[], Any], path: Path | None, width: str, what: str = "plot") -> None:
+    """Make a picture of this width, write it to a file if there is one, and say so."""
+    if path is None:
+        return
     from matplotlib import rc_context
 
     from .. import plotting
@@ -220,6 +221,11 @@ def draw(make: Callable[[], Any], path: Path, width: str, what: str = "plot") ->
     with rc_context(settings):
         plotting.save(make(), path)
     echo(f"{what} written to {path}", err=True)
+
+
+def microseconds(seconds: float) -> str:
+    """Write seconds as microseconds, with tenths."""
+    return f"{1e6 * seconds:.1f}"
 
 
 def milliseconds(seconds: float, digits: int = 3) -> str:

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,10 +19,24 @@ from ..codes import LagrangeCode, catalogue
 from ..coding.arguments import arguments_of
 from . import options
 from .common import CHOOSING, Options, argument, command, echo, numbers, option
-from .options import DELAYS, named
+from .options import (
+    DELAYS,
+    Recorded,
+    Simulated,
+    Source,
+    named,
+    pairs,
+    processors_of,
+    processors_said,
+    read_recorded,
+    refuse_recorded,
+    say_unknown,
+    size_of,
+    source_of,
+)
 from .output import (
     PRINTED,
-    Heading,
+    Column,
     Tables,
     check_files,
     check_pictures,
@@ -31,19 +45,7 @@ from .output import (
     json_text,
     milliseconds,
 )
-from .simulate import left_out
-from .sizes import pairs, size_of
-from .times import (
-    Recorded,
-    Simulated,
-    Source,
-    processors_of,
-    processors_said,
-    read_recorded,
-    refuse_recorded,
-    say_unknown,
-    source_of,
-)
+from .simulate import hint, left_out
 
 if TYPE_CHECKING:
     from ..delays import DelayModel
@@ -52,13 +54,11 @@ if TYPE_CHECKING:
 COMPARED = 3  # the best codes, which --live runs
 
 
-@dataclass(frozen=True)
 class Sought(Options):
     """The codes to choose among, and the number of workers."""
 
     names: list[str] | None = options.codes(
-        "Codes to choose among, such as rs binary.",
-        "all that give the exact gradient of any model",
+        "Codes to choose among, such as rs binary.", "all that give the exact gradient of any model"
     )
     workers: str = options.workers()
     stragglers: str | None = options.stragglers(
@@ -68,9 +68,8 @@ class Sought(Options):
     delays: str = options.delays(DELAYS)
 
 
-@dataclass(frozen=True)
-class Limits(Options):
-    """Further conditions of the plan."""
+class Search(Sought, Simulated, Recorded):
+    """All options of ``fastgc plan`` but those of its output."""
 
     size: int = option(1000, "Elements of the gradient.", "--size", "-p", min=1)
     bandwidth: float = option(math.inf, "Bytes per second that the master receives.")
@@ -100,11 +99,6 @@ class Limits(Options):
     width: str = options.width()
 
 
-@dataclass(frozen=True)
-class Search(Sought, Simulated, Recorded, Limits):
-    """All options of ``fastgc plan`` but those of its output."""
-
-
 class _Times(NamedTuple):
     """The times and workers to plan for."""
 
@@ -115,12 +109,6 @@ class _Times(NamedTuple):
     cost: Any  # seconds of a partition, for all workers or for each
     speeds: list[float] | None
     run: Callable[[Choice], float] | None = None  # with --live: measures the time of a code's round
-
-
-class _Column(NamedTuple):
-    short: str  # heading in the terminal; empty: not shown there
-    long: str
-    text: Callable[[Choice], str]
 
 
 @command(CHOOSING, "fastgc plan rs binary -n 12 --memory 4 --delays exponential:mean=0.01")
@@ -137,9 +125,8 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
     found = _found(what, times)
     best = found.by_code()
     measured = {} if times.run is None else _measured(what, times, best)
-    if what.plot is not None:
-        about = f"n = {n}; {source.text}"
-        draw(lambda: plotting.load_curves(found, caption=about), what.plot, what.width)
+    about = f"n = {n}; {source.text}"
+    draw(lambda: plotting.load_curves(found, caption=about), what.plot, what.width)
     say_unknown(source.model, ((choice.name, choice.simulation) for choice in found.choices))
     shown = found.choices if what.all_loads else best
     listed = [{**_figures(choice), "measured": measured.get(choice)} for choice in shown]
@@ -152,7 +139,9 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
         f"{cost:.3g} s per partition, {processors_said(times.processors)}; {what.rounds} rounds "
         f"each, seed {what.seed}"
     )
-    _show(title, shown, None if times.run is None else measured, output)
+    rows = [{**row, "near": each.near} for row, each in zip(listed, shown, strict=True)]
+    approximate = any(each.simulation.residuals is not None for each in shown)
+    _show(title, rows, times.run is not None, approximate, output)
     _remark(what, times, found)
     for line in reasons(found.refused):
         echo(line, err=True)
@@ -309,47 +298,44 @@ def _figures(choice: Choice) -> dict[str, Any]:
     }
 
 
+def _marked(key: str, form: Callable[[float], str], unless: str) -> Callable[[Any], str]:
+    """Return a form of a row that writes a figure, and marks it unless another figure is true."""
+    return lambda row: form(row[key]) + ("" if row[unless] else " !")
+
+
+def _off(row: Mapping[str, Any]) -> str:
+    return f"{100 * (row['time'] / row['measured'] - 1):+.0f}%" if row["measured"] else ""
+
+
 _COLUMNS = [
-    _Column("code", "code", lambda c: c.name),
-    _Column("load", "load", lambda c: str(c.code.load)),
-    _Column("time", "time, ms", lambda c: milliseconds(c.time)),
-    _Column("±", "standard error", lambda c: milliseconds(c.standard_error, 2)),
-    _Column("", "decoding", lambda c: milliseconds(c.decode)),
-    _Column("", "stragglers", lambda c: str(c.code.stragglers)),
-    _Column("workers", "workers waited for", lambda c: f"{c.simulation.mean_workers:.1f}"),
-    _Column("sent", "gradients received", lambda c: f"{c.simulation.communication_load:.1f}"),
-    _Column("amplif.", "amplification", lambda c: f"{c.amplification:.0e}"),
-    _Column("error", "error", lambda c: f"{c.error:.0e}" + ("" if c.trustworthy else " !")),
+    Column("code", "code", "name"),
+    Column("load", "load", "load"),
+    Column("time", "time, ms", "time", milliseconds),
+    Column("±", "standard error", "standard_error", partial(milliseconds, digits=2)),
+    Column("", "decoding", "decode", milliseconds),
+    Column("", "stragglers", "stragglers"),
+    Column("workers", "workers waited for", "workers", ".1f"),
+    Column("sent", "gradients received", "communication_load", ".1f"),
+    Column("amplif.", "amplification", "amplification", ".0e"),
+    Column("error", "error", "", _marked("error", "{:.0e}".format, "trustworthy")),
 ]
-
-# This column is shown if a code may leave out part of the gradient.
-_LEFT = _Column("left", "left out", lambda c: left_out(c.residual) + ("" if c.near else " !"))
-
-
-def _measured_columns(measured: Mapping[Choice, float]) -> list[_Column]:
-    def time(choice: Choice) -> str:
-        return milliseconds(measured[choice]) if choice in measured else ""
-
-    def difference(choice: Choice) -> str:
-        return f"{100 * (choice.time / measured[choice] - 1):+.0f}%" if choice in measured else ""
-
-    return [_Column("real", "measured", time), _Column("off", "time is off by", difference)]
+# Shown with --live.
+_MEASURED = [
+    Column("real", "measured", "measured", lambda time: milliseconds(time) if time else ""),
+    Column("off", "time is off by", "", _off),
+]
+# Shown if a code may leave out part of the gradient.
+_LEFT = Column("left", "left out", "", _marked("residual", left_out, "near"))
 
 
 def _show(
-    title: str, shown: list[Choice], measured: Mapping[Choice, float] | None, output: Tables
+    title: str, rows: list[dict[str, Any]], live: bool, approximate: bool, output: Tables
 ) -> None:
-    """Print the table, and explain its columns."""
-    columns = _COLUMNS if output.markdown else [c for c in _COLUMNS if c.short]
-    approximate = any(choice.simulation.residuals is not None for choice in shown)
-    if approximate:
-        room = [c for c in columns if output.markdown or c.short != "amplif."]  # in a terminal
-        columns = [*room, _LEFT]
-    if measured is not None:
-        columns = [*columns[:4], *_measured_columns(measured), *columns[4:]]
-    rows = [[column.text(choice) for column in columns] for choice in shown]
-    output.show(title, [(c.short, c.long) for c in columns], rows)
-    real = "; real: the same, measured; off: how far time is from it" * (measured is not None)
+    columns = _COLUMNS[:4] + _MEASURED * live + _COLUMNS[4:]
+    if approximate:  # a terminal then has no room for the amplification
+        columns = [e._replace(short="") if e.short == "amplif." else e for e in columns] + [_LEFT]
+    output.table(title, columns, rows)
+    real = "; real: the same, measured; off: how far time is from it" * live
     amplified = "; amplif.: how many times larger rounding errors become" * (not approximate)
     left = (
         "; left: part of the gradient that is left out, root mean square (–: no more than "
@@ -359,7 +345,7 @@ def _show(
         f"time: of a round, ms (±: its standard error){real}; workers: waited for, mean; sent: "
         f"gradients received, mean{amplified}; error: predicted relative error of the gradient "
         f"(!: useless){left * approximate}",
-        codes=[choice.name for choice in shown],
+        codes=[row["name"] for row in rows],
     )
 
 
@@ -374,8 +360,6 @@ def _remark(what: Search, times: _Times, found: Plan) -> None:
     said.append(_crowded(found, times.n, times.processors))
     recording = times.source.recording
     if what.recorded is not None and recording is not None and times.processors is None:
-        from .sequential import hint
-
         said.append(hint(recording, best[0].name, best[0].time, what.seed))
     for line in filter(None, said):
         echo(line)
@@ -410,7 +394,6 @@ def _crowded(found: Plan, workers: int, processors: Any) -> str | None:
 SWEPT = "rs binary uncoded"
 
 
-@dataclass(frozen=True)
 class Grid(Options, panel="The grid"):
     """The codes, workers, stragglers and delays of cells, and the partitions they share."""
 
@@ -427,9 +410,8 @@ class Grid(Options, panel="The grid"):
     partitions: int | None = options.partitions(min=1)
 
 
-@dataclass(frozen=True)
-class Work(Options):
-    """Further conditions of the rounds in each cell."""
+class Rounds(Simulated, Recorded, panel="Rounds"):
+    """The rounds in each cell."""
 
     work: float = options.cost(
         "Instead of --cost: seconds to compute the partial gradients of all partitions once. Use "
@@ -444,16 +426,7 @@ class Work(Options):
     )
 
 
-@dataclass(frozen=True)
-class Rounds(Simulated, Recorded, Work, panel="Rounds"):
-    """The rounds in each cell."""
-
-
-RESULTS = "What is shown and written"
-
-
-@dataclass(frozen=True)
-class Picture(Options, panel=RESULTS):
+class Picture(Options):
     """The picture to draw."""
 
     plot: Path | None = options.picture(
@@ -462,13 +435,11 @@ class Picture(Options, panel=RESULTS):
     width: str = options.width()
 
 
-@dataclass(frozen=True)
-class Figures(Tables, panel=RESULTS):
-    """The figures to write."""
+class Results(Picture, Tables, panel="What is shown and written"):
+    """The picture to draw, and the figures to write."""
 
 
-@dataclass(frozen=True)
-class Asked(Grid, Rounds, Picture, Figures):
+class Asked(Grid, Rounds, Results):
     """All options of ``fastgc sweep``."""
 
 
@@ -482,24 +453,20 @@ def sweep(context: typer.Context, asked: Asked) -> None:
     computed so far are written.
     """
     from .. import plotting
+    from ..progress import share_bar
 
     asked.check()
     check_pictures(asked.width, asked.plot)
     cells: list[Cell] = []
-    shown: list[Callable[[int, float, float], None]] = []  # the bar's function, once there is a bar
-
-    def told(done: float, total: float) -> None:
-        shown[0](len(cells), done, total)
-
-    grid = _grid(context, asked, told)
-    with _written(cells, asked, len(grid), shown) as take:
+    grid = _grid(context, asked, lambda done, total: show(len(cells), done, total))
+    with _written(cells, asked, len(grid)) as take, share_bar("sweeping", len(grid)) as show:
         for cell in grid:
             take(cell)
+            show(len(cells), 0, 1)
     found = [cell for cell in cells if not math.isnan(cell.seconds)]
     if not found:
         raise ValueError("no cell of the grid can be: " + "; ".join(_reasons(cells)))
-    if asked.plot is not None:
-        draw(lambda: plotting.sweep_curves(cells), asked.plot, asked.width)
+    draw(lambda: plotting.sweep_curves(cells), asked.plot, asked.width)
     if not asked.printed:
         how = f"{asked.rounds} rounds each, seed {asked.seed}"
         _show_cells(found, asked, how, live=asked.live > 0)
@@ -538,12 +505,9 @@ def _grid(context: typer.Context, asked: Asked, told: Callable[[float, float], N
 
 
 @contextmanager
-def _written(
-    cells: list[Any], asked: Asked, total: int, shown: list[Callable[[int, float, float], None]]
-) -> Iterator[Any]:
-    """Show a bar, and write cells as they come; an interrupt keeps the cells computed so far."""
+def _written(cells: list[Any], asked: Asked, total: int) -> Iterator[Callable[[Cell], None]]:
+    """Write cells as they come; an interrupt keeps the cells computed so far."""
     from ..planning import Cell
-    from ..progress import share_bar
 
     csv_file, json_file = asked.csv_file, asked.json_file
     stream: Any = None
@@ -558,17 +522,13 @@ def _written(
             stream.write(text)
             stream.flush()
 
+    def take(cell: Cell) -> None:
+        cells.append(cell)
+        line(cell)
+
     try:
         line(Cell._fields)
-        with share_bar("sweeping", total) as show:
-            shown.append(show)
-
-            def take(cell: Cell) -> None:
-                cells.append(cell)
-                line(cell)
-                show(len(cells), 0, 1)
-
-            yield take
+        yield take
     finally:
         if stream is not None:
             stream.close()
@@ -592,44 +552,45 @@ def _reasons(cells: Sequence[Cell]) -> list[str]:
 
 
 def _few(names: Sequence[str], most: int = 6) -> str:
-    """Return up to `most` names, and how many more there are."""
     names = list(dict.fromkeys(names))
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
+def _of_time(short: str, long: str, of: str) -> list[Column]:
+    """Return the columns of a time in cells, and of half of its interval."""
+
+    def half(cell: Mapping[str, Any]) -> str:
+        half = 1e3 * (cell[f"{of}_high"] - cell[f"{of}_low"]) / 2
+        return "" if math.isnan(cell[of]) or math.isnan(half) else f"{half:.2g}"
+
+    def time(seconds: float) -> str:
+        return "" if math.isnan(seconds) else f"{1e3 * seconds:.3g}"
+
+    return [Column(short, long, of, time), Column("±", "95% of it within ±", "", half)]
+
+
+def _small(error: float) -> str:
+    return f"{error:.0e}" if error else "0"
+
+
+_CELL = [
+    Column("code", "code", "code"),
+    Column("n", "n", "n"),
+    Column("s", "s", "stragglers"),
+    Column("load", "load", "load"),
+    *_of_time("time", "time, ms", "seconds"),
+    Column("sent", "gradients received", "gradients", ".1f"),
+    Column("residual", "residual, root mean square", "residual", _small),
+    Column("error", "error, largest", "largest_error", _small),
+]
+
+
 def _show_cells(cells: Sequence[Cell], asked: Asked, how: str, live: bool) -> None:
-    """Print cells in one table for each of the delays."""
-
-    def times(*seconds: float) -> list[str]:
-        if math.isnan(seconds[0]):
-            return [""] * 2
-        half = 1e3 * (seconds[2] - seconds[1]) / 2
-        return [f"{1e3 * seconds[0]:.3g}", "" if math.isnan(half) else f"{half:.2g}"]
-
-    within = ("±", "95% of it within ±")
-    columns: list[Heading] = [
-        *("code", "n", "s", "load"),
-        *(("time", "time, ms"), within),
-        *((("real", "measured, ms"), within) if live else ()),
-        ("sent", "gradients received"),
-        ("residual", "residual, root mean square"),
-        ("error", "error, largest"),
-    ]
-
-    def line(cell: Cell) -> list[str]:
-        return [
-            cell.code,
-            *(str(each) for each in (cell.n, cell.stragglers, cell.load)),
-            *times(cell.seconds, cell.seconds_low, cell.seconds_high),
-            *(times(cell.measured, cell.measured_low, cell.measured_high) if live else []),
-            f"{cell.gradients:.1f}",
-            *(f"{each:.0e}" if each else "0" for each in (cell.residual, cell.largest_error)),
-        ]
-
+    columns = _CELL[:6] + _of_time("real", "measured, ms", "measured") * live + _CELL[6:]
     for delays in dict.fromkeys(cell.delays for cell in cells):
-        rows = [line(cell) for cell in cells if cell.delays == delays]
-        asked.show(f"{delays}; {how}", columns, rows, several=True)
+        rows = [cell._asdict() for cell in cells if cell.delays == delays]
+        asked.table(f"{delays}; {how}", columns, rows, several=True)
     asked.explain(
         f"time: of a round, mean, ms{'; real: the same, measured' * live}; ±: half of the 95% "
         "interval; sent: gradients received, mean; residual: part of the gradient that is left "
@@ -638,7 +599,6 @@ def _show_cells(cells: Sequence[Cell], asked: Asked, how: str, live: bool) -> No
     )
 
 
-@dataclass(frozen=True)
 class Fitted(Options):
     """The times to which models are fitted."""
 
@@ -663,9 +623,8 @@ def fit(what: Fitted, output: Tables) -> None:
     check_pictures(what.width, what.plot)
     times = _recorded(what.file, what.unit)
     fits = fit_models(times)
-    if what.plot is not None:
-        about = f"{times.size} times of {what.file.name}"
-        draw(lambda: plotting.fit_curves(times, fits, caption=about), what.plot, what.width)
+    about = f"{times.size} times of {what.file.name}"
+    draw(lambda: plotting.fit_curves(times, fits, caption=about), what.plot, what.width)
     figures = [{**found._asdict(), "model": written(found.model)} for found in fits]
     if output.write(figures, figures):
         return

@@ -1,23 +1,27 @@
-"""``fastgc reproduce``."""
+"""``fastgc reproduce`` and ``fastgc info``."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+import platform
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from .. import __version__, kernels
+from ..kernels import fourier
 from . import options
 from .common import MORE, Options, argument, command, echo, option
 from .options import named
-from .output import Heading, Tables, check_pictures, draw
+from .output import Output, Tables, check_pictures, draw
 
 if TYPE_CHECKING:
     from ..papers import Figure, Row
 
 
-@dataclass(frozen=True)
 class Chosen(Options):
     """The figures to compute, and how."""
 
@@ -55,7 +59,7 @@ class Chosen(Options):
 @command(MORE, "fastgc reproduce halbawi-3 --rounds 1000")
 def reproduce(what: Chosen, output: Tables) -> None:
     """Recompute the papers' figures and tables, and compare them with the printed ones."""
-    from .. import kernels, papers, plotting
+    from .. import papers, plotting
 
     output.check()
     known = ", ".join([*papers.FIGURES, *papers.RECORDED])
@@ -74,9 +78,8 @@ def reproduce(what: Chosen, output: Tables) -> None:
         processes=what.processes or kernels.threads.get_num_threads(),
     )
     for name, found in zip(chosen, made, strict=True):
-        if what.plot is not None:
-            picture = partial(plotting.panel_figure, found.panels)
-            draw(picture, what.plot / f"{name}.png", what.width)
+        path = None if what.plot is None else what.plot / f"{name}.png"
+        draw(partial(plotting.panel_figure, found.panels), path, what.width)
         listed += [{**asdict(row), "difference": row.difference} for row in found.rows]
         if not output.printed:
             _show(found, output)
@@ -87,9 +90,9 @@ def _show(found: Figure, output: Tables) -> None:
     """Print a figure's table; in a terminal, with its notes below."""
     how: Any = {"describe": str, "several": True}
     if output.markdown:
-        head: list[Heading] = ["figure", "what", "note", "here", "paper", "closed form"]
+        head = ["figure", "what", "note", "here", "paper", "closed form", "difference"]
         lines = [[row.figure, row.what, row.note, *_numbers(row)] for row in found.rows]
-        output.show(f"**{found.title}**", [*head, "difference"], lines, text=3, **how)
+        output.show(f"**{found.title}**", head, lines, text=3, **how)
         return
     notes = list(dict.fromkeys(row.note for row in found.rows if row.note))
     lines = [
@@ -129,3 +132,46 @@ def _numbers(row: Row) -> list[str]:
         closed,
         held,
     ]
+
+
+class Facts(Output):
+    """Output as JSON only, because facts are no table."""
+
+    json_file: Path | None = options.figures("json", "Write all facts to this file as JSON")
+
+
+@command(MORE, "fastgc info --json")
+def info(output: Facts) -> None:
+    """Print the version, backends, SIMD level, threads, and where Fourier transforms take over."""
+    output.check()
+    facts: dict[str, Any] = {
+        "version": __version__,
+        "backend": kernels.backend(),
+        "backends": list(kernels.backends()),
+        "simd": _simd(),
+        "threads": kernels.threads.get_num_threads(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+        "package": str(Path(__file__).parents[1]),
+        "transforms": {
+            "kind": fourier.crossover_kind(),
+            "factors": dict(fourier.crossover_table()),
+        },
+    }
+    if output.write(facts):
+        return
+    found = facts["transforms"]
+    some = [f"s={s} at n={m}" for m, s in found["factors"].items() if 2 * s <= m][::3]
+    facts["transforms"] = f"from {', '.join(some)} on (for {found['kind']})"
+    for name, value in facts.items():
+        shown = ", ".join(value) if isinstance(value, list) else value
+        echo(f"{name:<10} {shown}")
+
+
+def _simd() -> str:
+    try:
+        from ..kernels.c import simd
+    except ImportError:
+        return "none (the compiled extension is missing)"
+    return simd()

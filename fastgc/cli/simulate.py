@@ -1,10 +1,8 @@
-"""``fastgc simulate``."""
+"""``fastgc simulate`` and ``fastgc sequential``: rounds of codes, and of coding across rounds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,25 +13,30 @@ import typer
 from ..codes import catalogue
 from ..delays.interface import sample
 from . import options
-from .common import CHOOSING, Options, command, echo, option
-from .options import DELAYS, named
-from .output import (
-    DRAWN,
-    Heading,
-    Tables,
-    check_drawn,
-    check_pictures,
-    draw,
-    milliseconds,
+from .common import CHOOSING, Options, command, echo, numbers, option
+from .options import (
+    DELAYS,
+    Recorded,
+    Simulated,
+    Size,
+    Source,
+    completes,
+    named,
+    one_count,
+    processors_said,
+    read_recorded,
+    say_unknown,
+    size_of,
+    source_of,
 )
-from .sizes import Size, size_of
-from .times import Recorded, Simulated, Source, processors_said, say_unknown, source_of
+from .output import DRAWN, Column, Tables, check_drawn, check_pictures, draw, milliseconds
 
 if TYPE_CHECKING:
+    from ..planning import Recording
+    from ..sequential import Compared
     from ..simulation import Followed, Simulation
 
 
-@dataclass(frozen=True)
 class Codes(Size):
     """The codes to simulate, their size, and the delays."""
 
@@ -42,9 +45,8 @@ class Codes(Size):
     delays: str = options.delays(DELAYS)
 
 
-@dataclass(frozen=True)
-class Shown(Options):
-    """Further conditions of the rounds, and pictures."""
+class Rounds(Codes, Simulated, Recorded):
+    """All options of the command but those of its output."""
 
     receive: float = options.receive()
     request: float = option(
@@ -58,11 +60,6 @@ class Shown(Options):
     plot: Path | None = options.picture("Plot the distribution of the rounds' times to this file.")
     timeline: Path | None = options.timeline("code")
     width: str = options.width()
-
-
-@dataclass(frozen=True)
-class Rounds(Codes, Simulated, Recorded, Shown):
-    """All options of the command but those of its output."""
 
 
 class _Case(NamedTuple):
@@ -88,17 +85,16 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
     found, followed, loads, impossible = _simulate_each(what, case)
     if not found:
         raise ValueError(f"no code fits: {'; '.join(reasons(impossible))}")
-    if what.plot is not None:
-        about = f"n = {case.n}, s = {case.s}; {source.said}"
-        draw(lambda: plotting.time_curves(found, caption=about), what.plot, what.width)
-    if what.timeline is not None:
-        shown = {catalogue.describe(name): each for name, each in followed.items()}
-        draw(lambda: plotting.timeline_figure(shown), what.timeline, what.width, "timeline")
+    about = f"n = {case.n}, s = {case.s}; {source.said}"
+    draw(lambda: plotting.time_curves(found, caption=about), what.plot, what.width)
+    shown = {catalogue.describe(name): each for name, each in followed.items()}
+    draw(lambda: plotting.timeline_figure(shown), what.timeline, what.width, "timeline")
     for line in reasons(impossible):
         echo(line, err=True)
     say_unknown(source.model, found.items())
     figures = {name: _figures(loads[name], each) for name, each in found.items()}
-    if output.write(figures, [{"code": name, **each} for name, each in figures.items()]):
+    rows = [{"code": name, **each} for name, each in figures.items()]
+    if output.write(figures, rows):
         return
     title = (
         f"n={case.n} workers, s={case.s} stragglers, k={what.partitions or case.n} partitions; "
@@ -109,7 +105,7 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
         title += f"; {processors_said(case.processors)}"
     if what.request:
         title += f"; {what.request:g} s to ask for sums"
-    _show(title, figures, any(each.residuals is not None for each in found.values()), output)
+    _show(title, rows, any(each.residuals is not None for each in found.values()), output)
 
 
 def _case(context: typer.Context, what: Rounds) -> _Case:
@@ -194,51 +190,251 @@ def _figures(load: int, found: Simulation) -> dict[str, Any]:
     }
 
 
-def _show(
-    title: str, figures: Mapping[str, Mapping[str, Any]], approximate: bool, output: Tables
-) -> None:
-    """Print the table, and explain its columns."""
-    columns: list[Heading] = [
-        "code",
-        "load",
-        ("mean", "mean time, ms"),
-        ("±", "standard error"),
-        "median",
-        "99%",
-        ("workers", "workers waited for"),
-        ("sent", "gradients received"),
-        ("computed", "gradients computed"),
-    ]
-    rows: list[list[Any]] = [
-        [
-            name,
-            str(each["load"]),
-            *(milliseconds(each[key]) for key in ("mean", "standard_error", "median", "99%")),
-            *(f"{each[key]:.1f}" for key in ("workers", "communication_load", "computations")),
-        ]
-        for name, each in figures.items()
-    ]
+def left_out(residual: float) -> str:
+    """Write a residual, or a dash for codes that decode only what is exact up to rounding."""
+    return "–" if math.isnan(residual) else f"{residual:.2g}"
+
+
+_COLUMNS = [
+    Column("code", "code", "code"),
+    Column("load", "load", "load"),
+    Column("mean", "mean time, ms", "mean", milliseconds),
+    Column("±", "standard error", "standard_error", milliseconds),
+    Column("median", "median", "median", milliseconds),
+    Column("99%", "99%", "99%", milliseconds),
+    Column("workers", "workers waited for", "workers", ".1f"),
+    Column("sent", "gradients received", "communication_load", ".1f"),
+    Column("computed", "gradients computed", "computations", ".1f"),
+]
+
+
+def _show(title: str, rows: list[dict[str, Any]], approximate: bool, output: Tables) -> None:
+    columns = _COLUMNS
     legend = (
         "mean, median, 99%: time of a round, ms (±: standard error of the mean); workers: waited "
         "for, mean; sent: gradients received, mean; computed: partial gradients computed by then, "
         "mean"
     )
-    if approximate:
-        columns.append(("left", "left out"))
-        for row, each in zip(rows, figures.values(), strict=True):
-            row.append(left_out(each["residual"]))
+    if approximate:  # a terminal then has no room for the median and what was computed
+        narrow = ("median", "computed")
+        columns = [each._replace(short="") if each.short in narrow else each for each in columns]
+        columns.append(Column("left", "left out", "residual", left_out))
         legend = (
             "mean, 99%: time of a round, ms (±: standard error of the mean); workers: waited for, "
             "mean; sent: gradients received, mean; left: part of the gradient that is left out, "
             "root mean square (–: no more than rounding)"
         )
-        if not output.markdown:  # a terminal has no room for the median and what was computed
-            for cells in (columns, *rows):
-                del cells[8], cells[4]
-    output.show(title, columns, rows)
-    output.explain(legend, figures)
+    output.table(title, columns, rows)
+    output.explain(legend, [row["code"] for row in rows])
 
 
-def left_out(residual: float) -> str:
-    """Write a residual, or a dash for codes that decode only what is exact up to rounding."""
-    return "–" if math.isnan(residual) else f"{residual:.2g}"
+# -------------------------------------------------------------------------------- fastgc sequential
+
+_ENOUGH, _MOST = 40, 200  # `hint` needs this many recorded rounds, and uses no more
+
+
+def _names() -> list[str]:
+    from .. import sequential
+
+    return [*sequential.names(), *catalogue.names()]
+
+
+class Schemes(Options):
+    """The schemes to compare, and the rounds."""
+
+    names: list[str] | None = options.codes(
+        "m-sgc, sr-sgc, codes, and module:Class, such as m-sgc:burst=1,window=2,stragglers=3 "
+        "binary. The first rounds choose what a name leaves open.",
+        "these two and five codes",
+        complete=completes(_names),
+    )
+    workers: str = options.workers(stragglers=False)
+    models: int = option(
+        4,
+        "Models that are trained in turn. A model's step must be done before its next one begins.",
+        min=1,
+    )
+    mu: str = option(
+        "0/0.2/1",
+        "A round waits at least (1 + mu) times as long as the fastest worker takes. Give one "
+        "number, or several to choose among, such as 0/0.2/1. Codes go on as soon as they can "
+        "decode.",
+    )
+    delays: str = options.delays(DELAYS)
+    cost: float = options.cost("Seconds to compute one of n partitions.")
+    rounds: int = options.rounds(400, "Rounds to simulate.")
+    probe: int | None = option(
+        None,
+        "How many of the rounds choose what names leave open; the others are timed. (default: "
+        "half, at most 100)",
+        min=1,
+    )
+    seed: int = options.seed()
+    finish: bool = options.finish("what")
+    recorded: Path | None = options.recorded("Use the rounds of this file, in their order")
+    unit: str = options.unit()
+    per: str = options.per()
+    plot: Path | None = options.picture(
+        "Plot the number of finished gradients over time, and seconds per gradient for all that "
+        "was tried, to this file."
+    )
+    width: str = options.width()
+
+
+class _Times(NamedTuple):
+    """Seconds of rounds at load `at_load`, and the seconds that a unit of load adds."""
+
+    seconds: Any
+    slope: Any
+    at_load: float
+
+
+@command(
+    CHOOSING, "fastgc sequential m-sgc sr-sgc binary -n 12 --cost 0.8 --delays exponential:mean=0.1"
+)
+def sequential(context: typer.Context, what: Schemes, output: Tables) -> None:
+    """Compare coding across rounds, for several models in turn, with coding each round by itself.
+
+    A worker that straggles in one round makes up for it in later ones. The table lists the fastest
+    first, by seconds per gradient.
+    """
+    from .. import plotting
+    from ..sequential import compare
+    from ..sequential.simulation import NAMES
+
+    output.check()
+    check_pictures(what.width, what.plot)
+    recording = read_recorded(context, what, "delays", "rounds", "workers")
+    if recording is None:
+        times, source = _drawn(what), f"{what.delays}, {what.cost:g} s per partition"
+    else:
+        times, source = _times(recording), recording.source
+        if recording.per == "round":
+            source += f"; {recording.cost:.3g} s per partition"
+    found = compare(
+        times.seconds,
+        named(what.names) or NAMES,
+        models=what.models,
+        mu=numbers("--mu", what.mu, "a number, or several as in 0/0.2/1"),
+        load_slope=times.slope,
+        at_load=times.at_load,
+        interrupted=not what.finish,
+        probe=what.probe,
+        seed=what.seed,
+        progress=True,
+    )
+    n = times.seconds.shape[1]
+    about = f"n = {n}; {source}"
+    draw(lambda: plotting.sequential_curves(found, caption=about), what.plot, what.width)
+    figures = [_of_scheme(each) for each in found]
+    if not output.write(figures, figures):
+        _show_schemes(found, figures, f"n={n} workers, {what.models} models; {source}", output)
+
+
+def _drawn(what: Schemes) -> _Times:
+    from ..delays import parse
+    from ..delays.interface import per_of, sample
+
+    model = parse(what.delays)
+    n = one_count("--workers", what.workers)
+    late = np.zeros((what.rounds, n))
+    if model is not None:
+        late[:] = [sample(model, t, n, what.seed) for t in range(what.rounds)]
+    if per_of(model) == "computation":
+        return _Times(np.zeros_like(late), late + what.cost, 0.0)
+    return _Times(late, what.cost, 0.0)
+
+
+def _times(recording: Recording) -> _Times:
+    if recording.per == "computation":
+        return _Times(np.zeros_like(recording.times), recording.times, 0.0)
+    # A time is at least as long as its computation.
+    return _Times(np.maximum(recording.times, recording.cost), recording.cost, 1.0)
+
+
+def hint(recording: Recording, name: str, seconds: float, seed: int) -> str | None:
+    """Return a remark for `fastgc plan` if coding across rounds is faster than its best code.
+
+    It tries few parameters and rounds, so that it takes little time compared to the plan.
+    """
+    from ..sequential import compare
+
+    times = _times(recording)
+    if len(times.seconds) < _ENOUGH:
+        return None
+    asked = ("m-sgc:burst=1,window=2", "m-sgc:burst=2,window=3", "sr-sgc:burst=1,window=2")
+    best = compare(
+        times.seconds[:_MOST],
+        asked,
+        mu=(0.2, 1.0),
+        load_slope=times.slope,
+        at_load=times.at_load,
+        interrupted=False,  # as in the plan
+        probe=_ENOUGH // 2,
+        seed=seed,
+    )[0]
+    ratio = best.run.seconds_per_job / seconds
+    if not ratio < 1:
+        return None
+    return (
+        f"Where {best.scheme.delay + 1} models are trained in turn, {best.text} (load "
+        f"{best.scheme.load:.3g}) takes {ratio:.2f} times as long for a gradient as {name}, "
+        "without decoding: `fastgc sequential --recorded … --finish` compares more."
+    )
+
+
+def _of_scheme(found: Compared) -> dict[str, Any]:
+    """Return all figures of a scheme; times are in seconds."""
+    run, scheme = found.run, found.scheme
+    return {
+        "scheme": found.text,
+        "load": scheme.load,
+        "delay": scheme.delay,
+        "mu": found.mu,
+        "seconds_per_gradient": run.seconds_per_job,
+        "standard_error": run.standard_error,
+        "waited": float(run.waited.mean()) if found.mu else float("nan"),
+        "stragglers": float(run.stragglers.mean()),
+        "rounds": run.rounds.size,
+        "gradients": run.done.size,
+        "tried": len(found.tried),
+    }
+
+
+_SCHEMES = [
+    Column("scheme", "scheme", "scheme"),
+    Column("load", "load", "load", ".3g"),
+    Column("T", "done after rounds", "delay"),
+    Column("mu", "mu", "", lambda row: f"{row['mu']:g}" if row["delay"] else "–"),
+    Column(
+        "time", "seconds per gradient, ms", "seconds_per_gradient", partial(milliseconds, digits=4)
+    ),
+    Column("±", "standard error", "standard_error", partial(milliseconds, digits=2)),
+    Column(
+        "waited",
+        "rounds that waited longer",
+        "waited",
+        lambda w: "–" if np.isnan(w) else f"{w:.0%}",
+    ),
+    Column("", "stragglers, mean", "stragglers", ".1f"),
+]
+
+
+def _show_schemes(
+    found: list[Compared], figures: list[dict[str, Any]], title: str, output: Tables
+) -> None:
+    from ..sequential.catalogue import describe
+
+    chosen = max(each["tried"] for each in figures) > 1
+    rounds = found[0].run.rounds.size
+    title += f"; {rounds} rounds" + ", after those that chose parameters" * chosen
+    output.table(title, _SCHEMES, figures, describe=describe)
+    if output.markdown:
+        return
+    echo(
+        "load: partitions per worker and round, where uncoded has 1; T: further rounds that a "
+        "gradient may take after its first; time: per gradient, ms (±: its standard error); "
+        "waited: share of rounds that lasted longer than (1 + mu) times the fastest worker's time"
+    )
+    names = dict.fromkeys(each.name for each in found)
+    echo(f"Schemes: {', '.join(map(describe, names))}.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, product
 from pathlib import Path
@@ -16,9 +15,8 @@ from ..codes import Code, catalogue
 from ..errors import InstabilityWarning, NotDecodableError
 from . import options
 from .common import PRECISION, Options, command, echo, option
-from .options import named
-from .output import Heading, Tables, check_pictures, draw
-from .sizes import pairs
+from .options import named, pairs
+from .output import Column, Tables, check_pictures, draw, microseconds
 
 MEASURED = (
     "rs:root=1 rs@spread rs rs-clustered cyclic binary lcc lcc:nodes=roots rs@natural rs@leja "
@@ -27,7 +25,6 @@ MEASURED = (
 EIGHTH = "0.125"  # default part of the workers that straggle
 
 
-@dataclass(frozen=True)
 class Measured(Options):
     """The codes, sizes and patterns to measure."""
 
@@ -88,16 +85,13 @@ def stability(what: Measured, output: Tables) -> None:
     around: Any = None if what.circle is None else survey.around(*sizes[0])
     survey.run(sizes)
     rows = survey.rows
-    if what.circle is not None:
-        draw(lambda: plotting.circle_curves(around), what.circle, what.width)
-    if what.plot is not None:
-        named = [row._replace(code=catalogue.describe(row.code)) for row in rows]
-        draw(lambda: plotting.stability_figure(named, survey.asked), what.plot, what.width)
+    draw(lambda: plotting.circle_curves(around), what.circle, what.width)
+    named = [row._replace(code=catalogue.describe(row.code)) for row in rows]
+    draw(lambda: plotting.stability_figure(named, survey.asked), what.plot, what.width)
     figures = [row._asdict() for row in rows]
     if output.write(figures, figures):
         return
-    _show_costs(rows, what.equal, output)
-    _show_errors(rows, what, output)
+    _show(figures, what, output)
     for note in survey.notes:
         echo(note, err=True)
 
@@ -227,79 +221,47 @@ def scheme_of(text: str, n: int, seed: int, s: int) -> tuple[Code, str]:
     return code, method or "auto"
 
 
-def _show_costs(rows: list[Any], equal: str, output: Tables) -> None:
-    """Print the costs of each code, once for all dtypes and patterns."""
-    columns: list[Heading] = [
-        *("code", "n", "s"),
-        ("load", "load, largest"),
-        ("mean", "load, mean"),
-        ("messages", "messages needed, mean"),
-        ("size", "message, gradients"),
-    ]
-    cells = []
-    for _, mine in groupby(rows, key=lambda row: (row.code, row.n, row.stragglers)):
-        row = next(mine)
-        cells.append(
-            [
-                row.code,
-                *(str(each) for each in (row.n, row.stragglers, row.load)),
-                f"{row.mean_load:.4g}",
-                f"{row.messages:.1f}",
-                f"{row.message_size:g}",
-            ]
-        )
-    title = f"loads and messages; equal: {equal.replace('_', ' ')}"
-    output.show(title, columns, cells, several=True)
+_SIZES = [Column("code", "code", "code"), Column("n", "n", "n"), Column("s", "s", "stragglers")]
+_COSTS = [
+    *_SIZES,
+    Column("load", "load, largest", "load"),
+    Column("mean", "load, mean", "mean_load", ".4g"),
+    Column("messages", "messages needed, mean", "messages", ".1f"),
+    Column("size", "message, gradients", "message_size", "g"),
+]
+_ERRORS = [
+    *_SIZES,
+    Column("µs", "decoding vector, µs", "decode_seconds", microseconds),
+    Column("error", "error, median", "error", ".0e"),
+    Column("max", "error, worst", "worst_error", ".0e"),
+    Column("predicted", "predicted, median", "predicted", ".0e"),
+    Column("bound", "bound, worst", "bound", ".0e"),
+    Column("amplif.", "amplification, median", "amplification", ".0e"),
+]
 
 
-def _show_errors(rows: list[Any], what: Measured, output: Tables) -> None:
-    """Print the errors of codes, in one table for each dtype and pattern."""
-    columns: list[Heading] = [
-        *("code", "n", "s"),
-        ("µs", "decoding vector, µs"),
-        ("error", "error, median"),
-        ("max", "error, worst"),
-        ("predicted", "predicted, median"),
-        ("bound", "bound, worst"),
-        ("amplif.", "amplification, median"),
-    ]
-    errors = ("error", "worst_error", "predicted", "bound", "amplification")
-    for kind, pattern in dict.fromkeys((row.dtype, row.pattern) for row in rows):
-        cells = [
-            [
-                row.code,
-                str(row.n),
-                str(row.stragglers),
-                f"{1e6 * row.decode_seconds:.1f}",
-                *(f"{getattr(row, name):.0e}" for name in errors),
-            ]
-            for row in rows
-            if (row.dtype, row.pattern) == (kind, pattern)
-        ]
+def _show(rows: list[dict[str, Any]], what: Measured, output: Tables) -> None:
+    """Print costs once for all dtypes and patterns, and a table of errors for each of these."""
+    of_code = groupby(rows, key=lambda row: [row[key] for key in ("code", "n", "stragglers")])
+    title = f"loads and messages; equal: {what.equal.replace('_', ' ')}"
+    output.table(title, _COSTS, [next(mine) for _, mine in of_code], several=True)
+    for kind, pattern in dict.fromkeys((row["dtype"], row["pattern"]) for row in rows):
+        mine = [row for row in rows if (row["dtype"], row["pattern"]) == (kind, pattern)]
         title = f"{kind}, {pattern} stragglers; up to {what.trials} sets each, seed {what.seed}"
-        output.show(title, columns, cells, several=True)
+        output.table(title, _ERRORS, mine, several=True)
     output.explain(
         "load: partitions of the worker that has most; mean: partitions per worker; messages: "
         "needed in random order, mean; size: of a message, in gradients; µs: time of a decoding "
         "vector, median; error: relative error of the gradient, median; max: the largest; "
         "predicted: error by trust(), median; bound: proven bound of the error, where it is "
         "largest; amplif.: how many times larger rounding errors become, median",
-        codes=[row.code for row in rows],
+        codes=[row["code"] for row in rows],
     )
 
 
 SEARCHED, SPARE = "rs@locator rs@near-exact rs rs-clustered", "rs"
 
 
-def _dtype_option() -> Any:
-    return option("float64", "Type of the messages.")
-
-
-def _seed_option() -> Any:
-    return options.seed("Seed of sets, data and random codes.")
-
-
-@dataclass(frozen=True)
 class Searched(Options):
     """The codes and sizes to search, and the limits of the search."""
 
@@ -308,22 +270,21 @@ class Searched(Options):
     )
     workers: str = options.workers("64/16,256/32", several=True)
     stragglers: str | None = options.stragglers(EIGHTH, several=True)
-    dtype: str = _dtype_option()
+    dtype: str = option("float64", "Type of the messages.")
     steps: int = option(1000, "Steps of the search: random sets, windows, and exchanges.", min=0)
     seconds: float | None = option(None, "Time limit for each code and size, in seconds.")
-    seed: int = _seed_option()
+    seed: int = options.seed("Seed of sets, data and random codes.")
     plot: Path | None = options.picture("Plot the errors against the workers to this file.")
     width: str = options.width()
 
 
-@dataclass(frozen=True)
 class Spared(Options):
     """The codes and sizes, and the spare stragglers or messages to try."""
 
     names: list[str] | None = options.codes("Codes, as for fastgc worst.", SPARE)
     workers: str = options.workers("256/32", several=True)
     stragglers: str | None = options.stragglers(EIGHTH, several=True)
-    dtype: str = _dtype_option()
+    dtype: str = option("float64", "Type of the messages.")
     more: str = option(
         "0,1,2,4,8,16", "How many stragglers to tolerate beyond s, or more messages to wait for."
     )
@@ -331,7 +292,7 @@ class Spared(Options):
         None, "Say which load, and which wait, reaches this error for the worst set found."
     )
     sets: int = options.rounds(100, "Random sets to try, and steps of the search.")
-    seed: int = _seed_option()
+    seed: int = options.seed("Seed of sets, data and random codes.")
     plot: Path | None = options.picture(
         "Plot the worst error against what there is more of to this file."
     )
@@ -359,21 +320,9 @@ def worst(what: Searched, output: Tables) -> None:
     if not rows:
         raise ValueError("nothing to search: " + "; ".join(reasons(refused)))
     title = f"worst stragglers found, {what.dtype}, seed {what.seed}"
-    if what.plot is not None:
-        draw(lambda: plotting.worst_curves(rows, caption=title), what.plot, what.width)
+    draw(lambda: plotting.worst_curves(rows, caption=title), what.plot, what.width)
     if not output.write(rows, rows):
-        cells = [
-            [
-                row["code"],
-                *(str(row[key]) for key in ("n", "stragglers", "load")),
-                *(f"{row[key]:.1e}" for key in ("start_error", "error", "measured")),
-                f"{row['amplification']:.0e}",
-                str(row["sets"]),
-            ]
-            for row in rows
-        ]
-        head = ["code", "n", "s", "load", "start", "worst", "measured", "amplif.", "sets"]
-        output.show(title, head, cells, several=True)
+        output.table(title, _WORST, rows, several=True)
         output.explain(
             "start: relative error of the gradient that trust() predicts for the worst set before "
             "the search exchanges workers; worst: after it; measured: error of random gradients "
@@ -382,6 +331,17 @@ def worst(what: Searched, output: Tables) -> None:
         )
     for line in reasons(refused):
         echo(line, err=True)
+
+
+_WORST = [
+    *_SIZES,
+    Column("load", "load", "load"),
+    Column("start", "start", "start_error", ".1e"),
+    Column("worst", "worst", "error", ".1e"),
+    Column("measured", "measured", "measured", ".1e"),
+    Column("amplif.", "amplif.", "amplification", ".0e"),
+    Column("sets", "sets", "sets"),
+]
 
 
 def _search(
@@ -447,9 +407,8 @@ def spare(what: Spared, output: Tables) -> None:
             )
             curves[f"{catalogue.describe(text)}, {n}/{s}"] = found
             rows += [{"code": text, "dtype": what.dtype, **row._asdict()} for row in found]
-    if what.plot is not None:
-        about = f"{what.dtype}, {what.sets} sets, seed {what.seed}"
-        draw(lambda: plotting.spare_curves(curves, caption=about), what.plot, what.width)
+    about = f"{what.dtype}, {what.sets} sets, seed {what.seed}"
+    draw(lambda: plotting.spare_curves(curves, caption=about), what.plot, what.width)
     if output.write(rows, rows):
         return
     _show_spared(what, rows, output)
@@ -462,11 +421,7 @@ def _show_spared(what: Spared, rows: Sequence[dict[str, Any]], output: Tables) -
     keys = ("n", "way", "more", "load", "silent")
     errors = ("random", "random_worst", "contiguous", "worst")
     cells = [
-        [
-            row["code"],
-            *(str(row[key]) for key in keys),
-            *(f"{row[key]:.0e}" for key in errors),
-        ]
+        [row["code"], *(str(row[key]) for key in keys), *(f"{row[key]:.0e}" for key in errors)]
         for row in rows
     ]
     head = ["code", "n", "way", "more", "load", "silent", "random", "max", "arc", "worst"]

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial as bind
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -19,28 +19,9 @@ from .._registry import read_arguments
 from ..codes import Code, Grouped, Uncoded, catalogue
 from ..coding.verify import MOST_LIARS
 from . import options
-from .common import (
-    TRAINING,
-    Options,
-    check_one_of,
-    command,
-    echo,
-    is_given,
-    option,
-    status_of,
-)
-from .options import complete_codes, named
-from .output import (
-    PRINTED,
-    Output,
-    check_drawn,
-    check_files,
-    check_pictures,
-    draw,
-    json_text,
-)
-from .sizes import Size, size_of
-from .times import Recorded, Source, source_of
+from .common import TRAINING, Options, check_one_of, command, echo, is_given, option, status_of
+from .options import Recorded, Size, Source, complete_codes, completes, named, size_of, source_of
+from .output import PRINTED, Output, check_drawn, check_files, check_pictures, draw, json_text
 
 if TYPE_CHECKING:
     from ..data import Dataset
@@ -67,17 +48,12 @@ MANY = 4  # with fewer samples per class on average, labels may be numbers to pr
 CODE = "Code and workers"  # a panel of the help with two classes of options
 
 
-def _complete_methods(incomplete: str) -> list[str]:
-    return [name for name in METHODS if name.startswith(incomplete)]
-
-
-def _complete_engines(incomplete: str) -> list[str]:
+def _engines() -> Iterable[str]:
     from ..engines import ENGINES
 
-    return [name for name in ENGINES if name.startswith(incomplete)]
+    return ENGINES
 
 
-@dataclass(frozen=True)
 class Codes(Options, panel=CODE):
     """The codes to train with."""
 
@@ -96,7 +72,6 @@ class Codes(Options, panel=CODE):
     )
 
 
-@dataclass(frozen=True)
 class Workers(Size, panel=CODE):
     """The numbers of workers, stragglers, partitions and groups."""
 
@@ -109,7 +84,6 @@ class Workers(Size, panel=CODE):
     )
 
 
-@dataclass(frozen=True)
 class Data(Options, panel="Data and model"):
     """The data, and the model."""
 
@@ -143,7 +117,6 @@ class Data(Options, panel="Data and model"):
     bias: bool = option(True, "Whether the model adds a bias to its scores.", "--bias/--no-bias")
 
 
-@dataclass(frozen=True)
 class Method(Options, panel="Optimizer"):
     """The optimizer."""
 
@@ -151,7 +124,7 @@ class Method(Options, panel="Optimizer"):
         "nesterov",
         f"One of {', '.join(METHODS)}. adam is AMSGrad. cada and gcada are AMSGrad that asks only "
         "those workers (cada) or groups (gcada) for a new gradient whose last one may be outdated.",
-        autocompletion=_complete_methods,
+        autocompletion=completes(METHODS.keys),
     )
     rounds: int = options.rounds(150, "Gradient steps.")
     lr: float | None = option(
@@ -177,7 +150,6 @@ class Method(Options, panel="Optimizer"):
     )
 
 
-@dataclass(frozen=True)
 class Engine(Options, panel="Engine, delays and messages"):
     """The workers, their delays and messages."""
 
@@ -188,7 +160,7 @@ class Engine(Options, panel="Engine, delays and messages"):
         '"torch": ranks of torchrun, also one more (torchrun --nproc-per-node 21 -m fastgc train '
         '...); "ray": Ray actors, on this machine or the cluster that RAY_ADDRESS names; '
         '"simulated": workers in simulated time, which counts only delays and --cost.',
-        autocompletion=_complete_engines,
+        autocompletion=completes(_engines),
     )
     delays: str = options.delays(
         "pareto:scale=0.005,shape=1.1", "Delays added to each answer, in seconds"
@@ -204,12 +176,10 @@ class Engine(Options, panel="Engine, delays and messages"):
     )
 
 
-@dataclass(frozen=True)
 class Times(Recorded, panel="Recorded times"):
     """Recorded times."""
 
 
-@dataclass(frozen=True)
 class Faults(Options, panel="Workers that die or compute wrongly"):
     """The treatment of dead, corrupt and lying workers."""
 
@@ -246,7 +216,6 @@ class Faults(Options, panel="Workers that die or compute wrongly"):
     )
 
 
-@dataclass(frozen=True)
 class Shown(Options, panel="What is shown and drawn"):
     """The results to show and draw."""
 
@@ -257,8 +226,7 @@ class Shown(Options, panel="What is shown and drawn"):
         min=0.0,
     )
     evaluate_every: int = options.rounds(
-        1,
-        "Compute loss and test error once in so many rounds, and after the last.",
+        1, "Compute loss and test error once in so many rounds, and after the last."
     )
     plot: Path | None = options.picture(
         "Plot test error or RMSE against time to this file. Approximate codes add losses, and what "
@@ -269,19 +237,20 @@ class Shown(Options, panel="What is shown and drawn"):
     width: str = options.width()
 
 
-@dataclass(frozen=True)
 class Histories(Output, panel="What is written"):
     """The files to write."""
 
-    json_file: Path | None = options.json("Write the history of every round to this file")
-    csv_file: Path | None = options.csv(
-        "Write a line for every round, of times, losses and residuals, to this file as CSV"
+    suffixed = ("csv",)  # a JSON file may have any name, as in earlier versions
+    json_file: Path | None = options.figures(
+        "json", "Write the history of every round to this file"
+    )
+    csv_file: Path | None = options.figures(
+        "csv", "Write a line for every round, of times, losses and residuals, to this file as CSV"
     )
     latex: Path | None = options.latex()
     markdown: bool = options.markdown()
 
 
-@dataclass(frozen=True)
 class Repeating(Options, panel="Going on, and decoding as before"):
     """Checkpoints to resume from, or a history to repeat."""
 
@@ -298,7 +267,6 @@ class Repeating(Options, panel="Going on, and decoding as before"):
     )
 
 
-@dataclass(frozen=True)
 class Tracking(Options, panel="Precision of gradients"):
     """Tracking of the precision of gradients."""
 
@@ -318,7 +286,6 @@ class Tracking(Options, panel="Precision of gradients"):
     )
 
 
-@dataclass(frozen=True)
 class Asked(
     Codes, Workers, Data, Method, Engine, Times, Faults, Shown, Histories, Repeating, Tracking
 ):
@@ -366,10 +333,8 @@ def train(context: typer.Context, asked: Asked) -> None:
         _write(asked, histories)
         if asked.plot is not None:
             _plot(job, asked.plot, runs, histories, model, dataset)
-        if asked.timeline is not None:
-            shown = {_shown(each.name): each for each in histories}
-            picture = bind(plotting.timeline_figure, shown)
-            draw(picture, asked.timeline, asked.width, "timeline")
+        shown = {_shown(each.name): each for each in histories}
+        draw(bind(plotting.timeline_figure, shown), asked.timeline, asked.width, "timeline")
         if asked.plot is not None and asked.track is not None:
             beside = asked.plot.with_stem(f"{asked.plot.stem}-precision")
             draw(bind(plotting.tracking_curves, trackers), beside, asked.width)
@@ -457,12 +422,8 @@ def _place(engine: str) -> tuple[int, int]:
 
 
 def _check_files(asked: Asked) -> None:
-    """Raise ValueError unless all files asked for can be written."""
-    for path in (asked.json_file, asked.track):
-        if path != PRINTED:
-            check_files(path)
-    # A JSON file may have any name, as in earlier versions.
-    replace(asked, json_file=PRINTED if asked.json_file == PRINTED else None).check()
+    asked.check()
+    check_files(asked.track)
     check_pictures(asked.width, asked.plot, asked.timeline)
 
 
@@ -516,7 +477,6 @@ def _differ_in_method(runs: Mapping[str, _Run]) -> bool:
 
 
 def _wait_for_some(runs: Mapping[str, _Run]) -> bool:
-    """Whether gradients may be approximations."""
     return any(each.code.scheme.wait is not None for each in runs.values())
 
 
@@ -602,7 +562,6 @@ def _dataset(asked: Asked) -> Dataset:
 
 
 def _model(asked: Asked, dataset: Dataset, runs: Mapping[str, _Run]) -> tuple[str, Trained]:
-    """Return the name of the model, and the model."""
     from ..models import MLP, LeastSquares, LinearRegression, SoftmaxRegression
 
     text, bias = asked.model, asked.bias
@@ -838,7 +797,6 @@ def _show(
 
 
 def _write(asked: Asked, histories: list[History]) -> None:
-    """Write or print the figures of all rounds."""
     from ..history import round_rows, write_json
 
     if asked.json_file == PRINTED:
@@ -846,8 +804,7 @@ def _write(asked: Asked, histories: list[History]) -> None:
     elif asked.json_file is not None:
         write_json(histories, asked.json_file)
         echo(f"history written to {asked.json_file}", err=True)
-    if asked.csv_file is not None:
-        replace(asked, json_file=None).write(None, list(round_rows(histories)))
+    asked.write_csv(list(round_rows(histories)))
 
 
 def _plot(

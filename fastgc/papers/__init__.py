@@ -14,14 +14,13 @@ from .._arrays import at_least
 from .._shown import listing
 from . import (
     approximate,
-    bytedance,
     charalambides,
     halbawi,
-    krishnan,
     li,
     liars,
     ozfatura,
     ramamoorthy,
+    recorded,
     ye_abbe,
     zhu,
 )
@@ -36,7 +35,7 @@ FIGURES: dict[str, Experiment[...]] = {
         *(halbawi.figure_2, halbawi.figure_3, charalambides.section_5),
         *(ozfatura.figure_1, ozfatura.figure_2, li.figure_2, li.tables, li.figure_5),
         *(zhu.figure_2, zhu.section_5, ye_abbe.table, ye_abbe.link, ramamoorthy.figure_3),
-        *(krishnan.loads, approximate.erasurehead, approximate.raviv, approximate.charles),
+        *(recorded.loads, approximate.erasurehead, approximate.raviv, approximate.charles),
         *(approximate.kadhe, approximate.glasgow, approximate.curves, approximate.wang),
         liars.liars,
     )
@@ -45,7 +44,7 @@ FIGURES: dict[str, Experiment[...]] = {
 # Figures on times that others recorded and published. The times are not part of fastgc: `data`
 # must name their folder.
 RECORDED: dict[str, Experiment[...]] = {
-    made.name: made for made in (krishnan.profiles, bytedance.traces)
+    made.name: made for made in (recorded.profiles, recorded.traces)
 }
 
 

@@ -32,41 +32,21 @@ from ..codes.raptor import degrees
 from ..delays import Exponential
 from ..plotting.panels import Line, Panel
 from ..simulation import simulate
-from .figure import ROUNDS, Part, Row, Track, figure, positive, random_sets
-
-__all__ = [
-    "charles",
-    "curves",
-    "erasurehead",
-    "glasgow",
-    "isolated_first",
-    "kadhe",
-    "left_by_components",
-    "missing_blocks",
-    "missing_by_density_evolution",
-    "raviv",
-    "uncovered",
-    "variance_of_blocks",
-    "wang",
-]
+from .figure import ROUNDS, Array, Part, Row, Track, figure, positive, random_sets
 
 SETS = 2_000  # sets of survivors for each point, at most
 ERROR = "square of the residual"
 
 
 def _errors(
-    code: Code,
-    f: int,
-    count: int,
-    rng: np.random.Generator,
-    coefficient: float | None = None,
-) -> NDArray[np.float64]:
+    code: Code, f: int, count: int, rng: np.random.Generator, coefficient: float | None = None
+) -> Array:
     """Return errors for random sets: by least squares, or with one coefficient for all messages."""
     came = np.zeros((count, code.n), dtype=bool)
     for mask, survivors in zip(came, random_sets(code.n, f, count, rng), strict=True):
         mask[survivors] = True
     vectors = code.decoding_vectors(came) if coefficient is None else coefficient * came
-    squares: NDArray[np.float64] = np.mean((vectors @ code.matrix() - 1) ** 2, axis=1)
+    squares: Array = np.mean((vectors @ code.matrix() - 1) ** 2, axis=1)
     return squares
 
 
@@ -215,6 +195,13 @@ def kadhe(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterat
     yield Panel("Largest error of any stragglers, by least squares", "stragglers", ERROR, lines)
 
 
+def _counts(code: GraphCode, came: NDArray[np.int64], vector: Any = None) -> NDArray[Any]:
+    """Return how often each block is counted: with a decoding vector, or with coefficients of 1."""
+    weights = None if vector is None else np.repeat(vector, 2)
+    counts: NDArray[Any] = np.bincount(code.ends[came].ravel(), weights, minlength=code.blocks)
+    return counts
+
+
 @figure("glasgow-random", "Glasgow, Wootters: random stragglers of codes by graphs")
 def glasgow(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
     """Glasgow, Wootters 2021: optimal decoding of codes by graphs, random stragglers.
@@ -235,9 +222,7 @@ def glasgow(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iter
         alone, error, total, fixed = 0, 0.0, 0.0, 0.0
         for _ in range(count):
             came = np.flatnonzero(rng.random(n) >= p)
-            ends = code.ends[came].ravel()
-            counted = np.bincount(ends, np.repeat(decode(came), 2), minlength=blocks)
-            heard = np.bincount(ends, minlength=blocks)
+            counted, heard = _counts(code, came, decode(came)), _counts(code, came)
             alone += int((heard == 0).sum())
             total += float(counted.sum())
             error += float((counted**2).sum())
@@ -484,7 +469,6 @@ def isolated_first(code: Code, s: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=32)
 def _partitions(code: Code) -> list[NDArray[np.int64]]:
-    """Return the partitions of each worker."""
     return [code.partitions(worker) for worker in range(code.n)]
 
 
@@ -558,15 +542,12 @@ def _exhaustively(code: GraphCode) -> Iterator[Row]:
 def _of_graph(
     name: str, code: GraphCode, d: int, rounds: int, rng: np.random.Generator, track: Track
 ) -> Iterator[Part]:
-    """Yield rows and the panel of a graph of degree d."""
     n, blocks, count = code.n, code.blocks, min(rounds, CURVE_SETS[code.n])
     second, decode = _second(code), code.decoder()
 
     def squared(came: NDArray[np.int64]) -> float:
         """Return the error by optimal decoding in linear time: the mean of (count - 1)^2."""
-        ends = code.ends[came].ravel()
-        counted = np.bincount(ends, np.repeat(decode(came), 2), minlength=blocks)
-        return float(((counted - 1) ** 2).mean())
+        return float(((_counts(code, came, decode(came)) - 1) ** 2).mean())
 
     lost, found = [round(part * n) for part in FRACTIONS], []
     for part, s in zip(FRACTIONS, track(lost), strict=True):
@@ -574,7 +555,7 @@ def _of_graph(
         for came in random_sets(n, f, count, rng):
             if n <= 24:
                 exact.append(left_by_components(code.ends[came], blocks))
-            heard = np.bincount(code.ends[came].ravel(), minlength=blocks)
+            heard = _counts(code, came)
             best.append(squared(came))
             same.append(float(((heard * n / (d * f) - 1) ** 2).mean()))
         worst = squared(isolated_first(code, s))
@@ -617,14 +598,12 @@ def _of_graph(
 
 
 def _second(code: GraphCode) -> float:
-    """Return the second largest eigenvalue of the graph."""
     A = np.zeros((code.blocks, code.blocks))
     np.add.at(A, (code.ends[:, 0], code.ends[:, 1]), 1.0)
     return float(np.linalg.eigvalsh(A + A.T)[-2])
 
 
 def _of_blocks(rounds: int, seed: int, track: Track) -> Iterator[Part]:
-    """Yield rows and the panel of stochastic blocks, over 20 codes."""
     n, rng = 100, np.random.default_rng([seed, 1])
     codes = [
         BernoulliCode(n, load=LOAD, groups=GROUPS, within=WITHIN, wait=1, seed=seed + i)

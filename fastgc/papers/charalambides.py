@@ -15,15 +15,6 @@ from ..planning import equal_time_loads
 from ..plotting.panels import Line, Panel
 from .figure import Part, Row, Track, compared, figure, median_seconds
 
-__all__ = [
-    "distance",
-    "fits_classes",
-    "least_distance",
-    "lemma_4_fails",
-    "section_5",
-    "table_of_vectors",
-]
-
 DECODING = partial(Row, "charalambides2020 section IV")
 LOADS = partial(Row, "charalambides2020 section V")
 WORKERS = range(3, 13)

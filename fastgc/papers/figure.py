@@ -15,39 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import at_least
-from ..codes import Code, catalogue
-from ..coding.arguments import unasked
-from ..delays import Empirical
 from ..errors import InstabilityWarning
 from ..plotting.panels import Line, Panel, Style
-from ..simulation import simulate
-
-__all__ = [
-    "ROUNDS",
-    "SIMULATED",
-    "TOLERANCE",
-    "Experiment",
-    "Figure",
-    "Part",
-    "Recorded",
-    "Row",
-    "Timed",
-    "Track",
-    "coded",
-    "compared",
-    "figure",
-    "interval",
-    "median_seconds",
-    "needs_data",
-    "overall",
-    "panel",
-    "positive",
-    "random_sets",
-    "ratio_interval",
-    "rows_of",
-    "times_alone",
-    "verdict",
-]
 
 ROUNDS = 100_000  # simulated by default, as in Ozfatura et al.
 TOLERANCE = 0.05  # relative, for means of simulated rounds, and for printed or measured numbers
@@ -56,6 +25,8 @@ SIMULATED = "the mean of simulated rounds estimates what the closed form compute
 
 # Wraps the items of a figure's loop, to show progress.
 Track = Callable[[Sequence[Any]], Iterable[Any]]
+
+Array: TypeAlias = NDArray[np.float64]
 
 P = ParamSpec("P")
 
@@ -153,14 +124,8 @@ class Experiment(Generic[P]):
     It takes that function's keywords. In all figures, `seed` is the seed of everything random.
     `rounds` is the number of simulated rounds of each point; a figure says how many are enough, and
     simulates no more. `track` wraps the items of a loop, to show progress. `timed` says that some
-    rows are measured times, during which nothing else may run.
-
-    Raises
-    ------
-    ValueError
-        If `rounds` is not at least 1, or if `seed` is negative.
-    TypeError
-        If `rounds` or `seed` is not an integer.
+    rows are measured times, during which nothing else may run. Raises ValueError if `rounds` is not
+    at least 1, or `seed` is negative, and TypeError if one is not an integer.
     """
 
     def __init__(
@@ -225,189 +190,3 @@ def times_alone() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InstabilityWarning)
         yield
-
-
-Array = NDArray[np.float64]
-
-_CODES = ("rs", "rs-clustered", "binary", "fractional", "bcc")
-_RESAMPLED = 2000
-_LEVELS = (0.025, 0.975)
-
-
-def needs_data(name: str, what: str, source: str) -> ValueError:
-    """Return the error for a figure that needs data and got none."""
-    return ValueError(f"{name} needs data=PATH (--data PATH), {what} of {source}")
-
-
-@dataclass(frozen=True, eq=False)
-class Recorded:
-    """Recorded rounds."""
-
-    name: str
-    delays: Empirical  # times at one load; rounds are replayed in this order
-    cost: float = 0.0  # seconds that each partition adds
-
-    @property
-    def workers(self) -> int:
-        """Number of workers."""
-        return int(self.delays.samples.shape[1])
-
-    @property
-    def rounds(self) -> int:
-        """Number of rounds."""
-        return len(self.delays.samples)
-
-    def seconds(self, code: Code) -> Array:
-        """Return the seconds of each round until the gradient could be decoded."""
-        run = simulate(code, _Replayed(self.delays), cost=self.cost, rounds=self.rounds)
-        times: Array = run.times
-        return times
-
-
-class _Replayed:
-    """A delay model that replays recorded rounds once, one after the other."""
-
-    def __init__(self, delays: Empirical) -> None:
-        self.per = delays.per
-        self._times, self._next = delays.samples, 0
-
-    def sample(self, round: int, workers: int, seed: int) -> Array:
-        times: Array = self._times[round]
-        return times
-
-    def draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
-        self._next += rounds
-        return self._times[self._next - rounds : self._next]
-
-    def tail_indices(self, workers: int) -> Array:
-        return np.full(workers, np.inf)
-
-
-def _resampled(seconds: Array, seed: int) -> Array:
-    """Return means of rounds drawn with replacement; equal seeds draw equal rounds."""
-    drawn = np.random.default_rng(seed).integers(seconds.size, size=(_RESAMPLED, seconds.size))
-    means: Array = seconds[drawn].mean(axis=1)
-    return means
-
-
-def _between(means: Array) -> tuple[float, float]:
-    low, high = np.quantile(means, _LEVELS).tolist()
-    return low, high
-
-
-def interval(seconds: Array, seed: int) -> tuple[float, float]:
-    """Return the 95 % interval of the mean, by a bootstrap over rounds."""
-    return _between(_resampled(seconds, seed))
-
-
-def ratio_interval(one: Timed, other: Timed, seed: int) -> tuple[float, float]:
-    """Return the 95 % interval of the ratio of times on the same rounds, by a bootstrap."""
-    first, second = (each.scale * _resampled(each.seconds, seed) for each in (one, other))
-    return _between(first / second)
-
-
-def coded(n: int, seed: int) -> Iterator[tuple[str, Code]]:
-    """Yield the codes to compare, at loads that double; the first waits for all workers."""
-    yield "uncoded", catalogue.make("uncoded", n, None, 0, seed)
-    loads = range(2, n + 1) if n <= 8 else [2**i for i in range(1, 8) if 2**i < n]
-    for name in _CODES:
-        made = set()
-        for load in loads:
-            try:
-                with times_alone(), unasked():
-                    code = catalogue.make(name, n, None, load - 1, seed)
-            except ValueError:  # fractional repetition needs s + 1 to divide n
-                continue
-            if code.load not in made:
-                made.add(code.load)
-                yield name, code
-
-
-@dataclass(frozen=True, eq=False)
-class Timed:
-    """The times of a scheme. A gradient takes the mean of `seconds`, times `scale`."""
-
-    name: str
-    load: float  # in partitions
-    seconds: Array  # of each round
-    scale: float = 1.0  # rounds per gradient
-    note: str = ""
-    picked: bool = False  # whether the load was picked for these rounds
-
-    @property
-    def mean(self) -> float:
-        """Seconds per gradient."""
-        return self.scale * float(self.seconds.mean())
-
-
-def rows_of(figure: str, recorded: str, timed: Iterable[Timed], seed: int) -> Iterator[Row]:
-    """Yield a row for each scheme, with seconds per gradient and their interval."""
-    for each in timed:
-        what = f"{each.name}, load {each.load:.3g}: s per gradient"
-        between = interval(each.scale * each.seconds, seed)
-        yield Row(f"{figure} {recorded}", what, each.mean, note=each.note, interval=between)
-
-
-def overall(figure: str, found: list[list[Timed]], seed: int) -> Iterator[Row]:
-    """Yield, for each scheme, the ratio of its time to that of waiting for all workers.
-
-    It is the geometric mean over recordings. Its interval is by a bootstrap over recordings, and
-    over the rounds of each.
-    """
-    rng = np.random.default_rng(seed)
-    logs: dict[str, list[Array]] = {}
-    for timed in found:
-        plain = timed[0]
-        drawn = rng.integers(plain.seconds.size, size=(_RESAMPLED, plain.seconds.size))
-        for each in timed[1:]:
-            label = each.name if each.picked else f"{each.name}, load {each.load:.3g}"
-            both = [
-                np.append(t.mean, t.scale * t.seconds[drawn].mean(axis=1)) for t in (each, plain)
-            ]
-            logs.setdefault(label, []).append(np.log(both[0] / both[1]))
-    for label, each_log in logs.items():
-        if len(each_log) < len(found):
-            continue
-        table = np.array(each_log)
-        picked = rng.integers(len(found), size=(len(found), _RESAMPLED))
-        means = np.take_along_axis(table[:, 1:], picked, axis=0).mean(axis=0)
-        low, high = np.exp(np.quantile(means, _LEVELS)).tolist()
-        ratio = float(np.exp(table[:, 0].mean()))
-        what = f"{label}: over uncoded, geometric mean"
-        yield Row(f"{figure} all {len(found)}", what, ratio, interval=(low, high))
-
-
-def verdict(figure: str, recorded: str, timed: list[Timed], seed: int) -> Row:
-    """Return a row that compares the fastest code with waiting for all, on the same rounds."""
-    uncoded = next(each for each in timed if each.name == "uncoded")
-    others = [each for each in timed if each.load > uncoded.load]
-    best = min(others, key=lambda each: each.mean)
-    ratio = best.mean / uncoded.mean
-    slower = sum(each.mean > uncoded.mean for each in others)
-    if ratio >= 1:
-        note = "Coding loses here: no code is as fast as waiting for all."
-    elif slower:
-        note = f"Of {len(others)} codes and loads, {slower} are slower than waiting for all."
-    else:
-        note = ""
-    return Row(
-        f"{figure} {recorded}",
-        f"fastest code ({best.name}, load {best.load:.3g}) over uncoded",
-        ratio,
-        note=note,
-        interval=ratio_interval(best, uncoded, seed),
-    )
-
-
-def panel(recorded: str, timed: list[Timed]) -> Panel:
-    """Return a panel of seconds per gradient against load."""
-    lines = []
-    for name in dict.fromkeys(each.name for each in timed):
-        mine = [each for each in timed if each.name == name]
-        style: Style = "points" if len(mine) == 1 else "joined"
-        loads, seconds = (np.array([getattr(e, key) for e in mine]) for key in ("load", "mean"))
-        # A code gets its name in tables; anything else keeps its own.
-        shown = catalogue.describe(name) if name in catalogue.names() else name
-        lines.append(Line(shown, loads, seconds, style))
-    x_label = "load (partitions per worker)"
-    return Panel(recorded, x_label, "seconds per gradient", lines, log_x=True)

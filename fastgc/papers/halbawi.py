@@ -20,18 +20,10 @@ from ..data import Dataset
 from ..delays import Pareto
 from ..models import SoftmaxRegression
 from ..optimizers import Nesterov
-from ..planning.optimum import (
-    DecodeCost,
-    Optimum,
-    limit_time,
-    optimal_fraction,
-    optimal_threshold,
-)
+from ..planning.optimum import DecodeCost, Optimum, limit_time, optimal_fraction, optimal_threshold
 from ..plotting.panels import Line, Panel
 from ..simulation import simulate
-from .figure import ROUNDS, Part, Row, Track, figure, median_seconds, times_alone
-
-__all__ = ["DecodingTimes", "Ran", "Scheme", "Training", "drawn", "figure_2", "figure_3"]
+from .figure import ROUNDS, Array, Part, Row, Track, figure, median_seconds, times_alone
 
 N = 80  # workers, and partitions
 DELAYS = Pareto(0.001, 1.1)
@@ -53,7 +45,6 @@ CHECKED = 3  # the first rounds of a run, whose gradients are also decoded
 
 SECOND, THIRD = partial(Row, "halbawi2017 figure 2"), partial(Row, "halbawi2017 figure 3")
 
-Array = NDArray[np.float64]
 Theta = NDArray[np.float32]
 
 
@@ -399,7 +390,6 @@ class Training:
         return first
 
     def _errors(self, optimizers: list[Nesterov]) -> Array:
-        """Return the test error of each run."""
         tables = [o.theta.reshape(-1, self._model.classes) for o in optimizers]
         scores = (self._test @ np.hstack(tables)).reshape(len(self._test), len(tables), -1)
         wrong = scores.argmax(axis=2) != self._answers[:, np.newaxis]
@@ -410,13 +400,7 @@ class Training:
         theta = theta.astype(np.float64)
         return np.array([self._model.gradient(theta, X, y) for X, y in self._parts])
 
-    def _compare(
-        self,
-        scheme: Scheme,
-        decoded: Array,
-        wanted: Array,
-        used: Theta,
-    ) -> None:
+    def _compare(self, scheme: Scheme, decoded: Array, wanted: Array, used: Theta) -> None:
         """Raise ArithmeticError unless the decoded and the used gradient are near `wanted`."""
         size = np.linalg.norm(wanted)
         error, rounded = (float(np.linalg.norm(each - wanted) / size) for each in (decoded, used))
@@ -459,27 +443,16 @@ def figure_2(
     the fewest rounds that RS does in the budget of any run; schemes that ignore stragglers, within
     the budget of every run. Waiting for all may need more than the budget to reach it.
 
-    Parameters
-    ----------
-    data : str, optional
-        Data, as `fastgc.data.load` takes it: for example, a folder with MNIST's four idx files. Of
-        more than 12,000 training samples, 12,000 are chosen at random. Default:
-        `fastgc.data.glyphs`, 12,000 synthetic images of MNIST's size and 10,000 test images.
-    seed : int
-        Seed of the delays, the order of samples, the glyphs, and the split of data without one.
-    rounds : int
-        Rounds to simulate for the median time of a round.
-    budget : float
-        Simulated seconds of a run. ValueError if RS does no round in this time.
-    runs : int
-        Number of runs, each with its own delays. Rows give medians over runs, with intervals
-        between order statistics. For these data and any distribution, such an interval contains the
-        median with a probability of 95 % or more. It takes at least 6 runs.
+    `data` is as in `fastgc.data.load`: for example, a folder with MNIST's four idx files. Of more
+    than 12,000 training samples, 12,000 are chosen at random. By default it is
+    `fastgc.data.glyphs`, 12,000 synthetic images of MNIST's size and 10,000 test images. `seed` is
+    also that of the order of samples, the glyphs, and the split of data without one. `rounds` are
+    simulated for the median time of a round.
 
-    Raises
-    ------
-    ArithmeticError
-        If a decoded gradient is wrong.
+    Each of the `runs` has its own delays and takes `budget` simulated seconds; in less than RS
+    needs for a round, ValueError is raised. Rows give medians over runs, with intervals between
+    order statistics. For these data and any distribution, such an interval contains the median with
+    a probability of 95 % or more. It takes at least 6 runs. A wrong gradient is an ArithmeticError.
     """
     runs, budget = at_least("runs", runs, 1), check_real("budget", budget, positive=True)
     if data is None:

@@ -17,8 +17,6 @@ from ..plotting.panels import Line, Panel
 from ..simulation import Simulation, closed_forms, simulate
 from .figure import ROUNDS, SIMULATED, Part, Row, Track, compared, figure
 
-__all__ = ["figure_2", "figure_5", "tables"]
-
 LOADS = (10, 20, 30, 40, 50)  # loads in figure 2
 ASSIGNMENTS = 100  # random assignments to average over; those that do not cover all are left out
 ENOUGH = 25_000  # rounds of a point: assignments differ by more than rounds do
@@ -232,11 +230,7 @@ def _as_if_loads(allocation: Allocation) -> Heterogeneous:
 
 @figure("li-5", "Li et al., figure 5: a heterogeneous cluster")
 def figure_5(
-    *,
-    assignments: int = ASSIGNMENTS,
-    seed: int = 0,
-    rounds: int = ROUNDS,
-    track: Track = iter,
+    *, assignments: int = ASSIGNMENTS, seed: int = 0, rounds: int = ROUNDS, track: Track = iter
 ) -> Iterator[Part]:
     """Load balancing against the generalised BCC on a heterogeneous cluster.
 

@@ -10,16 +10,12 @@ from numpy.typing import NDArray
 
 from ..codes import AskingRound, Code, FractionalRepetition, Round
 from ..plotting.panels import Line, Panel
-from .figure import ROUNDS, Part, Row, Track, figure
-
-__all__ = ["liars"]
+from .figure import ROUNDS, Array, Part, Row, Track, figure
 
 ASKED, VOTED = "hofmeister2024 abstract", "chen2018 redundancy"
 WORKERS = {1: 12, 2: 15}  # by the number of liars s: multiples of s + 1 and of 2 s + 1
 P = 8  # dimension of the gradient
 ENOUGH = 200  # rounds for each s
-
-Array = NDArray[np.float64]
 
 
 class _Liars:

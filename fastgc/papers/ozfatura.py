@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..codes import Code, CyclicRepetition, LagrangeCode, Uncoded
 from ..coding.rules import Cells
@@ -23,9 +22,7 @@ from ..simulation import (
     covered_messages,
     simulate,
 )
-from .figure import ROUNDS, SIMULATED, Part, Row, Track, figure, median_seconds, times_alone
-
-__all__ = ["figure_1", "figure_2"]
+from .figure import ROUNDS, SIMULATED, Array, Part, Row, Track, figure, median_seconds, times_alone
 
 DELAYS = ShiftedExponential(shift=0.01, rate=10)  # time of a computation: α and μ of eq. (12)
 LOADS = tuple(range(1, 41))  # loads in figure 2
@@ -39,7 +36,7 @@ NO_LAW = "the paper has no closed form of it"
 
 SECOND = partial(Row, "ozfatura2018 figure 2")
 
-Times = NDArray[np.float64]
+Times = Array
 Figures = dict[str, dict[int, float]]  # by scheme and load
 Runs = dict[str, dict[int, Simulation]]
 
@@ -207,7 +204,6 @@ def _waiting_row(found: _Found, few: int, seed: int) -> Row:
 
 
 def _times(found: _Found) -> Iterator[Row]:
-    """Yield rows that compare the times of schemes."""
     time, runs = found.time, found.runs
     common = sorted(set(time["LCC"]) & set(time["UC-MMC"]))
     for other, most in (("LCC", 0.70), ("UC-MMC", 0.33)):
@@ -239,7 +235,6 @@ def _times(found: _Found) -> Iterator[Row]:
 
 
 def _messages(found: _Found) -> Iterator[Row]:
-    """Yield rows that compare the numbers of messages of schemes."""
     n, sent, runs = found.n, found.sent, found.runs["LCC-MMC"]
     lcc, uncoded, part = sent["LCC"], sent["UC-MMC"], sent["UC-MMC-PG"]
     common, loads = sorted(set(lcc) & set(uncoded)), sorted(uncoded)
@@ -337,7 +332,6 @@ def _two_polynomials(found: _Found) -> Iterator[Row]:
 
 
 def _decoding_ratio(n: int) -> float:
-    """Return the ratio of median decoding times of LCC-MMC-2 and LCC-MMC."""
     decoders = []
     for name in ("LCC-MMC-2", "LCC-MMC"):
         code = _code(name, n, 2)
@@ -350,7 +344,6 @@ def _decoding_ratio(n: int) -> float:
 
 
 def _largest(by_load: Mapping[int, float]) -> int:
-    """Return the first load with the largest value."""
     return max(sorted(by_load), key=by_load.__getitem__)
 
 
@@ -367,7 +360,6 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 def _code(name: str, n: int, load: int) -> Code:
-    """Make a scheme by its name in the paper."""
     if name in UNCODED:
         return Uncoded(n, load=load, tolerance=TOLERANCE if name == "UC-MMC-PG" else 0.0)
     messages = {"LCC": 1, "LCC-MMC": load, "LCC-MMC-2": load // 2}[name]

@@ -16,15 +16,7 @@ from ..codes import ExpanderCode, PartialWork, Uncoded
 from ..delays import Exponential
 from ..plotting.panels import Line, Panel
 from ..simulation import covered_mean, simulate
-from .figure import ROUNDS, Part, Row, Track, figure, positive
-
-__all__ = [
-    "best_of_all_orders",
-    "completion_times",
-    "figure_3",
-    "regular_assignment",
-    "uncovered_norms",
-]
+from .figure import ROUNDS, Array, Part, Row, Track, figure, positive
 
 CLAIM, EXACT, NEAR = (
     partial(Row, f"ramamoorthy2024 figure 3{part}") for part in ("", "(b)", "(a)")
@@ -73,9 +65,9 @@ def regular_assignment(n: int, load: int, rng: np.random.Generator) -> list[list
     return mixed
 
 
-def _speeds(rng: np.random.Generator, rounds: int, n: int, failed: int) -> NDArray[np.float64]:
+def _speeds(rng: np.random.Generator, rounds: int, n: int, failed: int) -> Array:
     """Draw seconds per computation of each worker; for `failed` random workers they are Inf."""
-    speed: NDArray[np.float64] = DELAYS.draw(rng, rounds, n)
+    speed: Array = DELAYS.draw(rng, rounds, n)
     if failed:
         dead = np.argpartition(rng.random((rounds, n)), failed - 1, axis=1)[:, :failed]
         np.put_along_axis(speed, dead, np.inf, axis=1)
@@ -84,7 +76,7 @@ def _speeds(rng: np.random.Generator, rounds: int, n: int, failed: int) -> NDArr
 
 def completion_times(
     held: Held, copies: int, rounds: int, seed: int, failed: int = 0
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Array, Array]:
     """Return when every partition was computed `copies` times, as two (rounds,) arrays of seconds.
 
     The first counts all computations, the second only those of workers that have finished. Each
@@ -113,7 +105,7 @@ def completion_times(
 
 def uncovered_norms(
     held: Held, copies: int, time: float, rounds: int, seed: int, failed: int = 0
-) -> NDArray[np.float64]:
+) -> Array:
     """Return, for each round, the norm of what partial work leaves out at time `time`.
 
     Partial gradients have norm 1 and random directions. The gradient has `copies` pieces; for a
@@ -127,7 +119,7 @@ def uncovered_norms(
     for i, mine in enumerate(held):
         for place, partition in enumerate(mine, 1):
             counted[:, partition] += through[:, i] >= place
-    norms: NDArray[np.float64] = np.sqrt(np.maximum(copies - counted, 0).sum(axis=1))
+    norms: Array = np.sqrt(np.maximum(copies - counted, 0).sum(axis=1))
     return norms
 
 
@@ -140,8 +132,7 @@ def best_of_all_orders(held: Held, k: int) -> int:
 
 
 @figure(
-    "ramamoorthy-3",
-    "Ramamoorthy et al., figure 3: exact and inexact gradients, with partial work",
+    "ramamoorthy-3", "Ramamoorthy et al., figure 3: exact and inexact gradients, with partial work"
 )
 def figure_3(
     *, n: int = WORKERS, load: int = LOAD, seed: int = 0, rounds: int = ROUNDS, track: Track = iter
@@ -203,7 +194,7 @@ def figure_3(
             yield from _near(regular, seed, rounds, track)
 
 
-def _completion_rows(kind: str, found: NDArray[np.float64], theirs: bool) -> Iterator[Row]:
+def _completion_rows(kind: str, found: Array, theirs: bool) -> Iterator[Row]:
     """Yield the mean completion times of an assignment, in whole units."""
     note = "2,000 rounds that the authors stored"
     if kind == "circular":

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._extras import scipy
 from ..codes import YeAbbe
 from ..delays import ShiftedExponential
 from ..plotting.panels import Panel
 from ..simulation import simulate
-from .figure import ROUNDS, Part, Row, Track, compared, figure
-
-__all__ = ["link", "table"]
+from .figure import ROUNDS, Array, Part, Row, Track, compared, figure
 
 N = 8
 
@@ -35,7 +31,6 @@ PRINTED = {(1, 1): 36.1138, (8, 1): 24.1063, (4, 3): 21.3697}
 ENOUGH = 100_000  # rounds of a point
 REGRET = 0.01  # relative excess allowed of the best shape's time over the least simulated mean
 
-Array = NDArray[np.float64]
 Times = dict[tuple[int, int], float]  # by load d and pieces m
 
 
@@ -119,12 +114,12 @@ def _parts(
     ours: Times,
     closed: Times,
     note: str,
-    printed: Mapping[tuple[int, int], float] = MappingProxyType({}),
+    printed: Times | None = None,
 ) -> Iterator[Part]:
     """Yield times of all shapes, what the best saves, and the cost of choosing by the formula."""
     for (d, m), exact in closed.items():
         what = f"time of a round (s), d = {d}, m = {m}"
-        yield Row(source, what, ours[d, m], printed.get((d, m)), exact, note)
+        yield Row(source, what, ours[d, m], (printed or {}).get((d, m)), exact, note)
     best, fastest = min(ours, key=ours.__getitem__), min(closed, key=closed.__getitem__)
     whole = [(d, 1) for d in range(1, N + 1)]
     for what, shapes in (("uncoded", whole[:1]), ("full messages (m = 1) of any load", whole)):

@@ -20,9 +20,7 @@ from ..optimizers import CADA, GCADA, SGD, AMSGrad, Optimizer
 from ..plotting.panels import Line, Panel
 from ..simulation import closed_forms, simulate
 from ..training import train
-from .figure import ROUNDS, SIMULATED, Part, Row, Track, compared, figure
-
-__all__ = ["figure_2", "section_5"]
+from .figure import ROUNDS, SIMULATED, Array, Part, Row, Track, compared, figure
 
 FIGURE, SECTION = partial(Row, "zhu2022 figure 2"), partial(Row, "zhu2022 section V")
 # Section VI states 3 groups of 4; the loads that it reports are those of groups of 3.
@@ -54,7 +52,7 @@ FEW_STEPS = 200  # steps of these runs
 SGD_NAME, ADAM = "distributed SGD", "distributed Adam"
 
 
-def script_smoothness(groups: int) -> NDArray[np.float64]:
+def script_smoothness(groups: int) -> Array:
     """Return the constants L_m of the script, 1.3^(m - 1) + 1 for m = 0, 1, ..."""
     return np.asarray(1.3 ** np.arange(-1.0, groups - 1) + 1)
 
@@ -98,7 +96,7 @@ SMOOTHNESS = np.geomspace(0.03, 0.3, M)
 SMOOTHNESS_GROUPS = np.geomspace(0.05, 0.5, GROUPS)
 FEATURES = 10
 # Method, constants L and c, workers in a group, and the equations of number selected, time, loads.
-OF_SECTION: dict[str, tuple[type[GCADA], NDArray[np.float64], float, int, tuple[str, ...]]] = {
+OF_SECTION: dict[str, tuple[type[GCADA], Array, float, int, tuple[str, ...]]] = {
     "CADA": (CADA, SMOOTHNESS, C, 1, ("(12)", "(13)", "(18)", "(21)")),
     "G-CADA": (GCADA, SMOOTHNESS_GROUPS, C_GROUPS, SIZE, ("(15)", "(16)", "(19)", "(22)")),
 }
@@ -194,11 +192,7 @@ def _selection_rows(
 
 
 def _selected(
-    kind: type[GCADA],
-    smoothness: NDArray[np.float64],
-    c: float,
-    rounds: int,
-    rng: np.random.Generator,
+    kind: type[GCADA], smoothness: Array, c: float, rounds: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.bool_], float]:
     """Return which groups are selected in each round, (rounds, groups), and how straight steps are.
 
@@ -363,8 +357,8 @@ class _Run(NamedTuple):
     """A run of a method: values before each round, and after the last."""
 
     name: str
-    loss: NDArray[np.float64]
-    spent: NDArray[np.float64]  # (4, rounds + 1): fields of `_Spent`, up to this point
+    loss: Array
+    spent: Array  # (4, rounds + 1): fields of `_Spent`, up to this point
 
     def to_level(self) -> _Spent:
         """Return what the method spent until it reached the level; NaN if it did not."""
@@ -426,7 +420,6 @@ def _reported(at: int) -> float:
 
 
 def _compared_rows(taken: Sequence[_Taken]) -> Iterator[Row]:
-    """Yield ratios of methods at the level of comparison."""
     problem = (
         "labels by random true parameters, and a random start, as in the first author's script, to "
         f"a mean squared error of {LEVEL:g}: the geometric mean of {_draws(taken)}, in brackets "
@@ -485,31 +478,29 @@ def _absolute_rows(problem: _Problem, taken: Sequence[_Taken]) -> Iterator[Row]:
     )
 
 
-def _ratios(taken: Sequence[_Taken], one: str, other: str, at: int) -> NDArray[np.float64]:
+def _ratios(taken: Sequence[_Taken], one: str, other: str, at: int) -> Array:
     """Return the ratio of two methods in one of `METRICS`, for each run."""
     return np.array([run[one][1 + at] / run[other][1 + at] for run in taken])
 
 
-def _geometric(ratios: NDArray[np.float64]) -> float:
+def _geometric(ratios: Array) -> float:
     return math.exp(float(np.mean(np.log(ratios))))
 
 
-def _range(ratios: NDArray[np.float64]) -> str:
+def _range(ratios: Array) -> str:
     if np.isnan(ratios).any():
         return "not reached by all"
     return f"{ratios.min():.2f} to {ratios.max():.2f}" if ratios.size > 1 else "one run"
 
 
-def _standard_error(ratios: NDArray[np.float64]) -> str:
+def _standard_error(ratios: Array) -> str:
     if ratios.size == 1 or np.isnan(ratios).any():
         return "unknown"
     return f"{100 * np.std(np.log(ratios), ddof=1) / math.sqrt(ratios.size):.0f}%"
 
 
 def _run_panels(runs: Sequence[_Run]) -> Iterator[Panel]:
-    """Yield panels of loss, communication and computation against time."""
-
-    def panel(y: str, of: Callable[[_Run], NDArray[np.float64]], log: bool) -> Panel:
+    def panel(y: str, of: Callable[[_Run], Array], log: bool) -> Panel:
         lines = [Line(run.name, 1e3 * run.spent[1], of(run)) for run in runs]
         return Panel("", "time (ms)", y, lines, log_y=log)
 

@@ -1,28 +1,32 @@
-"""Pictures of training runs and of precision."""
+"""Pictures of training runs, of precision, and for choosing a code."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .._shown import duration
+from ..codes import catalogue
 from ..history import APPROXIMATE, MISCLASSIFIED
 from .panels import (
     COLOURS,
     DASHES,
     MARKERS,
     MORE_COLOURS,
-    SMALL,
     WIDE,
     Line,
     Panel,
+    Style,
     above,
     across,
+    draw_panels,
+    finish,
     inches,
     legend_below,
     legend_columns,
@@ -33,6 +37,7 @@ from .panels import (
     plain_decades,
     plain_frame,
     settings,
+    shorten,
     spread,
     time_unit,
 )
@@ -41,44 +46,24 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from ..delays import Fit
     from ..history import History, Record
-    from ..stability import CircleValues, StabilityRow, StabilityTracker
-
-__all__ = [
-    "approximation_panels",
-    "circle_curves",
-    "drawn_error",
-    "error_curves",
-    "leaves_out",
-    "reached",
-    "spending_panels",
-    "stability_curves",
-    "stability_figure",
-    "tracking_curves",
-]
+    from ..planning import Cell, Choice, Plan
+    from ..sequential import Compared
+    from ..simulation import Simulation
+    from ..stability import CircleValues, SpareRow, StabilityRow, StabilityTracker
+    from ..stability.survey import Figures
 
 _NOTHING_LEFT = 30.0  # end of the axis of relative errors
-
+_NORMAL = 1.96  # standard errors to each side of a mean that contain 95%
+_Q = np.linspace(0, 0.999, 400)
+_TIMES = [f"{name}{end}" for name in ("seconds", "measured") for end in ("", "_low", "_high")]
 
 _Curve = tuple[str, list[float], list[float]]  # a run's name, times, and errors at these times
 
 
-class _Round(Protocol):
-    @property
-    def time(self) -> float: ...
-    @property
-    def test_error(self) -> float | None: ...
-
-
-class _History(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def rounds(self) -> Sequence[_Round]: ...
-
-
 def error_curves(
-    histories: Sequence[_History],
+    histories: Sequence[Any],
     ax: Axes | None = None,
     time_axis: bool = True,
     log_x: bool | None = None,
@@ -97,8 +82,8 @@ def error_curves(
         says otherwise (`fastgc.training.History.measure`). Rounds whose test error is None, NaN or
         infinite are left out. A run without a tested round appears only in the legend. For runs of
         type History, the legend also gives the residual of their gradients.
-    ax : matplotlib Axes, optional
-        Where to draw. Default: a new figure outside pyplot, ``ax.figure``, with the legend below.
+    ax
+        As in `fastgc.plotting`.
     time_axis : bool
         False: draw against the number of rounds instead of seconds.
     log_x : bool, optional
@@ -107,16 +92,10 @@ def error_curves(
     caption : str, optional
         Heading of the legend of a new figure. Default: data and delays, if all runs share them.
 
-    Returns
-    -------
-    matplotlib Axes
-
     Raises
     ------
     ValueError
         If no run has a tested round, or runs differ in their measure.
-    ImportError
-        If matplotlib is not installed.
     """
     measure = _measure(histories)
     percent = measure == MISCLASSIFIED
@@ -125,7 +104,7 @@ def error_curves(
     ends = [x[-1] for _, x, _ in curves if x]
     if not ends:
         raise ValueError("nothing to draw: no run has a round with a test error")
-    own = ax is None
+    own, columns = ax is None, 1
     if ax is None:
         wide, high = settings()["figure.figsize"]
         names = [f"{name}{note}" for (name, _, _), note in zip(curves, notes, strict=True)]
@@ -136,14 +115,7 @@ def error_curves(
         label = f"{name}{note}" if x else f"{name} (not tested)"
         # The dot marks the end of a run; without it, a single tested round would be invisible.
         ax.plot(
-            x,
-            y,
-            dash,
-            color=colour,
-            label=label,
-            marker="o",
-            markevery=[-1],
-            zorder=above(dash),
+            x, y, dash, color=colour, label=label, marker="o", markevery=[-1], zorder=above(dash)
         )
 
     _scale_errors(ax, [error for _, _, y in curves for error in y], percent)
@@ -158,12 +130,8 @@ def error_curves(
     ax.set_ylabel(f"test {measure}")
     title = one_line(inches(ax)[0], *_reached(curves, measure, time_axis))
     ax.set_title(title, fontsize="medium")
-    plain_frame(ax)
-    if own:
-        said = _run_title(histories) if caption is None else caption
-        legend_below(ax.figure, said, ncols=columns)
-    else:
-        ax.legend(frameon=False, fontsize=SMALL)
+    said = _run_title(histories) if caption is None else caption
+    finish(ax, own, said, ncols=columns)
     return ax
 
 
@@ -178,7 +146,7 @@ def _scale_errors(ax: Axes, errors: Sequence[float], percent: bool) -> None:
             percent_axis(ax.yaxis)
 
 
-def reached(histories: Sequence[_History]) -> str:
+def reached(histories: Sequence[Any]) -> str:
     """Return the title of `error_curves`: when runs reach the lowest error that all reach."""
     curves = [(history.name, *_curve(history, True)) for history in histories]
     return _reached(curves, _measure(histories), True)[1]
@@ -226,7 +194,8 @@ def stability_curves(
     ----------
     rows : sequence of StabilityRow
         Rows of one dtype and one pattern.
-    ax : matplotlib Axes
+    ax
+        As in `fastgc.plotting`, but needed.
     sizes : sequence of pairs, optional
         The place of each row on the horizontal axis: workers and stragglers. Default: ``(row.n,
         row.stragglers)``.
@@ -278,11 +247,6 @@ def stability_figure(
     rows : sequence of StabilityRow
     sizes : sequence of pairs, optional
         As in `stability_curves`.
-
-    Raises
-    ------
-    ValueError
-        If there is no row.
     """
     if not rows:
         raise ValueError("nothing to draw: no code was measured")
@@ -324,8 +288,8 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
     ----------
     values : CircleValues
         The result of `fastgc.stability.circle_values`.
-    ax : matplotlib Axes, optional
-        Where to draw. Default: a new figure, ``ax.figure``.
+    ax
+        As in `fastgc.plotting`.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -349,11 +313,7 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("place i on the circle")
     ax.set_ylabel("n |p(α$^i$)|")
     ax.set_title(f"n = {place.size}, s = {np.count_nonzero(values.lost)}", fontsize="medium")
-    plain_frame(ax)
-    if own:
-        legend_below(ax.figure, ncols=3)
-    else:
-        ax.legend(frameon=False, fontsize=SMALL)
+    finish(ax, own, ncols=3)
     return ax
 
 
@@ -363,13 +323,8 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
     Parameters
     ----------
     tracks : mapping of names to StabilityTracker
-    ax : matplotlib Axes, optional
-        Where to draw. Default: a new figure, ``ax.figure``.
-
-    Raises
-    ------
-    ValueError
-        If no round was tracked.
+    ax
+        As in `fastgc.plotting`.
     """
     if not any(tracker.rounds for tracker in tracks.values()):
         raise ValueError("nothing to draw: no round was tracked")
@@ -379,33 +334,21 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
     from matplotlib.ticker import MaxNLocator
 
     for (name, tracker), colour in zip(tracks.items(), cycle(COLOURS), strict=False):
-        rounds = [each for each in tracker.rounds if math.isfinite(each.predicted)]
-        ax.plot(
-            [each.round for each in rounds],
-            [each.predicted for each in rounds],
-            color=colour,
-            linestyle="-",
-            label=name,
+        looks: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("predicted", {"linestyle": "-", "label": name}),
+            ("measured", {"linestyle": "none", "marker": "o"}),
         )
-        rounds = [each for each in tracker.rounds if math.isfinite(each.measured)]
-        if rounds:
-            ax.plot(
-                [each.round for each in rounds],
-                [each.measured for each in rounds],
-                linestyle="none",
-                marker="o",
-                color=colour,
-            )
+        for of, look in looks:
+            shown = [(e.round, getattr(e, of)) for e in tracker.rounds]
+            shown = [(at, error) for at, error in shown if math.isfinite(error)]
+            if shown or of == "predicted":  # the legend names every run
+                ax.plot([at for at, _ in shown], [e for _, e in shown], color=colour, **look)
     ax.set_yscale("log")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_title("lines: predicted, dots: measured", fontsize="medium")
     ax.set_xlabel("round")
     ax.set_ylabel("relative error of the gradient")
-    plain_frame(ax)
-    if own:
-        legend_below(ax.figure)
-    else:
-        ax.legend(frameon=False, fontsize=SMALL)
+    finish(ax, own)
     return ax
 
 
@@ -424,11 +367,6 @@ def spending_panels(
     histories : sequence of History
     loss_by_communication : bool, default False
         Add a fourth panel, of the loss against communication.
-
-    Raises
-    ------
-    ValueError
-        If there is no run, or a run without a round.
     """
     if not histories or not all(history.rounds for history in histories):
         raise ValueError("nothing to draw: there must be runs, of a round at least")
@@ -487,7 +425,7 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
     Raises
     ------
     ValueError
-        If there is no run, or a run without an evaluated round; if runs differ in their measure.
+        If runs differ in their measure.
     """
     if not histories or not all(any(r.evaluated for r in each.rounds) for each in histories):
         raise ValueError("nothing to draw: there must be runs, of an evaluated round at least")
@@ -567,10 +505,414 @@ def _measure(histories: Sequence[Any]) -> str:
     return measures.pop() if measures else MISCLASSIFIED
 
 
-def _curve(history: _History, time_axis: bool) -> tuple[list[float], list[float]]:
+def _curve(history: Any, time_axis: bool) -> tuple[list[float], list[float]]:
     x, y = [], []
     for number, tested in enumerate(history.rounds, start=1):
         if tested.test_error is not None and math.isfinite(tested.test_error):
             x.append(tested.time if time_axis else float(number))
             y.append(tested.test_error)
     return x, y
+
+
+# ---------------------------------------------------------------------------- choosing a code
+
+
+def time_curves(found: Mapping[str, Simulation], ax: Any = None, caption: str = "") -> Axes:
+    """Draw the fraction of simulated rounds that are over, against time, a line for each code.
+
+    Codes whose lines coincide share one line if they leave out equal parts of gradients. The title
+    names the code that is the fastest on average, of exact codes if there are any.
+
+    Parameters
+    ----------
+    found : mapping of names of codes to Simulation
+        Results of `fastgc.simulation.simulate`.
+    ax, caption
+        As in `fastgc.plotting`.
+    """
+    if not found:
+        raise ValueError("nothing to draw: no code was simulated")
+    unit, per_second = time_unit(
+        float(np.median([np.median(each.times) for each in found.values()]))
+    )
+    lines = [
+        Line(
+            catalogue.describe(name),
+            per_second * each.quantile(_Q),
+            _Q,
+            note=leaves_out([each.residual]),
+        )
+        for name, each in found.items()
+    ]
+    exact = {name: each for name, each in found.items() if not each.residual > APPROXIMATE}
+    among = exact or found
+    best = min(among, key=lambda name: among[name].mean)
+    kind = "fastest exact code" if len(exact) < len(found) and exact else "fastest"
+    title = f"{kind}: {_called(best)}, {duration(among[best].mean)} on average"
+    y_label = "part of rounds that are over"
+    return draw_panels(
+        [Panel(title, f"time of a round ({unit})", y_label, lines, log_x=True)], ax, caption
+    )
+
+
+def cost_curves(found: Mapping[str, Figures], ax: Any = None, caption: str = "") -> Axes:
+    """Draw the costs of codes against load: workers waited for, and the error of the gradient.
+
+    A point is a code. Bars reach from the median error to the largest error.
+
+    Parameters
+    ----------
+    found : mapping of names of codes to Figures
+        Results of `fastgc.stability.survey.measure`.
+    ax, caption
+        As in `fastgc.plotting`; two axes, the workers first.
+    """
+    if not found:
+        raise ValueError("nothing to draw: no code was measured")
+    waited, wrong = [], []
+    for name, each in found.items():
+        at, label = [each.mean_load], catalogue.describe(name)
+        note = leaves_out([each.residual])
+        low, high = drawn_error(each.error), drawn_error(each.worst_error)
+        waited.append(Line(label, at, [each.mean_workers], "points", note=note))
+        wrong.append(Line(label, at, [low], "points", ([low], [high]), note))
+    first = min(found, key=lambda name: found[name].mean_workers)
+    exact = [name for name, each in found.items() if not each.residual > APPROXIMATE]
+    worst = max(exact or found, key=lambda name: found[name].worst_error)
+    kind = "least precise exact code" if 0 < len(exact) < len(found) else "least precise"
+    x_label = "load (partitions per worker)"
+    return draw_panels(
+        [
+            Panel(
+                f"fewest: {_called(first)}, {found[first].mean_workers:.3g} workers",
+                x_label,
+                "workers waited for, mean",
+                waited,
+            ),
+            Panel(
+                f"{kind}: {_called(worst)}, {found[worst].worst_error:.0e}",
+                x_label,
+                "relative error of the gradient",
+                wrong,
+                log_y=True,
+            ),
+        ],
+        ax,
+        caption,
+    )
+
+
+def worst_curves(rows: Sequence[Mapping[str, Any]], ax: Any = None, caption: str = "") -> Axes:
+    """Draw the errors of codes for their worst stragglers, against the number of workers.
+
+    Points are measured errors; bars reach to the predicted errors.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Rows as ``fastgc worst --json`` writes them for each code and size, with ``code``, ``n``,
+        ``stragglers``, ``error`` and ``measured``.
+    ax, caption
+        As in `fastgc.plotting`.
+    """
+    if not rows:
+        raise ValueError("nothing to draw: no code was searched")
+    lines = []
+    for code in dict.fromkeys(row["code"] for row in rows):
+        mine = sorted((row for row in rows if row["code"] == code), key=lambda row: row["n"])
+        found, real = (
+            np.array([drawn_error(row[name]) for row in mine]) for name in ("error", "measured")
+        )
+        ends = np.minimum(found, real), np.maximum(found, real)
+        n = [row["n"] for row in mine]
+        lines.append(Line(catalogue.describe(code), n, real, "joined", ends))
+    worst = max(rows, key=lambda row: row["error"])
+    size = f"{worst['n']}/{worst['stragglers']}"
+    return draw_panels(
+        [
+            Panel(
+                f"worst: {_called(worst['code'])}, {size}: {worst['error']:.0e}",
+                "workers n",
+                "error for the worst stragglers (bars: to what is predicted)",
+                lines,
+                log_y=True,
+            )
+        ],
+        ax,
+        caption,
+    )
+
+
+def spare_curves(
+    found: Mapping[str, Sequence[SpareRow]], ax: Any = None, caption: str = ""
+) -> Axes:
+    """Draw the worst error against spare tolerated stragglers, and against spare messages.
+
+    Parameters
+    ----------
+    found : mapping of names to sequences of SpareRow
+        Results of `fastgc.stability.spare`, by their names in the legend.
+    ax, caption
+        As in `fastgc.plotting`; two axes, larger loads first.
+    """
+    if not any(found.values()):
+        raise ValueError("nothing to draw: nothing was measured")
+    panels = []
+    for way, title, x_label in (
+        ("load", "a larger load", "stragglers tolerated beyond s"),
+        ("wait", "waiting for more", "messages waited for beyond n - s"),
+    ):
+        lines, best = [], math.inf
+        for name, rows in found.items():
+            mine = sorted((row for row in rows if row.way == way), key=lambda row: row.more)
+            if mine:
+                best = min(best, *(row.worst for row in mine))
+                errors = [drawn_error(row.worst) for row in mine]
+                lines.append(Line(name, [row.more for row in mine], errors, "joined"))
+        if lines:
+            said = f"{title}: at best {best:.0e}"
+            panels.append(Panel(said, x_label, "error for the worst stragglers", lines, log_y=True))
+    return draw_panels(panels, ax, caption)
+
+
+def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
+    """Draw times of rounds and the amplification of rounding against load, a line for each code.
+
+    Bars are 95% intervals of the mean time, and of the median amplification over sets of survivors.
+
+    Parameters
+    ----------
+    plan : Plan
+        The result of `fastgc.planning.plan`.
+    ax, caption
+        As in `fastgc.plotting`; two axes, the times first.
+    """
+    curves: dict[str, dict[int, Choice]] = {}
+    for choice in plan.choices:  # the fastest of several at one load comes first
+        curves.setdefault(choice.name, {}).setdefault(choice.code.load, choice)
+    best = plan.choices[0]
+    unit, per_second = time_unit(best.time)
+
+    def panel(
+        title: str,
+        y_label: str,
+        value: Callable[[Choice], float],
+        interval: Callable[[Choice], tuple[float, float]],
+    ) -> Panel:
+        lines = []
+        for name, by_load in curves.items():
+            mine = [by_load[load] for load in sorted(by_load)]
+            lines.append(
+                Line(
+                    catalogue.describe(name),
+                    sorted(by_load),
+                    [value(each) for each in mine],
+                    "joined",
+                    tuple(np.array([interval(each) for each in mine]).T),
+                    leaves_out(each.residual for each in mine),
+                )
+            )
+        return Panel(title, "load (partitions per worker)", y_label, lines, log_x=True, log_y=True)
+
+    def time(choice: Choice, errors: float = 0.0) -> float:
+        return per_second * (choice.time + errors * choice.standard_error)
+
+    def between(choice: Choice) -> tuple[float, float]:
+        low, high = (time(choice, errors) for errors in (-_NORMAL, _NORMAL))
+        return (low if low > 0 else time(choice), high)
+
+    worst = max(plan.choices, key=lambda choice: choice.amplification)
+    return draw_panels(
+        [
+            panel(
+                f"fastest: {_called(best.name)} at load {best.code.load}, {duration(best.time)}",
+                f"time of a round ({unit})",
+                time,
+                between,
+            ),
+            panel(
+                f"rounding: most by {_called(worst.name)}, {_rough(worst.amplification)}-fold",
+                "amplification of rounding",
+                lambda choice: choice.amplification,
+                lambda choice: choice.amplification_interval,
+            ),
+        ],
+        ax,
+        caption,
+    )
+
+
+def sweep_curves(cells: Sequence[Cell], ax: Any = None, caption: str = "") -> Axes:
+    """Draw times and errors of cells against stragglers, or against workers if only these vary.
+
+    Colours are codes. If stragglers and workers vary, dashes are numbers of workers. If some code
+    leaves out parts of gradients, residuals are drawn instead of errors. Bars are 95% intervals.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        Cells of `fastgc.planning.sweep`. Cells that were not computed are gaps.
+    ax, caption
+        As in `fastgc.plotting`; two axes for each of the delays, the times first. The default
+        caption is the delays, if they are the same.
+    """
+    shown = [cell for cell in cells if not math.isnan(cell.seconds)]
+    if not shown:
+        raise ValueError("nothing to draw: no cell was computed")
+    delays = list(dict.fromkeys(cell.delays for cell in shown))
+    panels = [
+        panel
+        for told in delays
+        for panel in _sweep_panels([cell for cell in cells if cell.delays == told], shown)
+    ]
+    return draw_panels(panels, ax, caption or (delays[0] if len(delays) == 1 else ""))
+
+
+def _sweep_panels(mine: Sequence[Cell], shown: Sequence[Cell]) -> list[Panel]:
+    """Return panels of times and errors under the same delays, on axes that suit all `shown`."""
+    unit, per_second = time_unit(max(cell.seconds for cell in shown))
+    by_workers = len({cell.stragglers for cell in shown}) == 1 < len({cell.n for cell in shown})
+    several = len({cell.n for cell in shown}) > 1 and not by_workers
+    left_out = any(cell.residual > APPROXIMATE for cell in shown)
+    lines: dict[tuple[str, str], list[Cell]] = {}
+    for cell in mine:  # cells that were not computed stay in: they make gaps in lines
+        dash = f"n = {cell.n}" if several else ""
+        lines.setdefault((cell.code, dash), []).append(cell)
+    notes = {
+        code: leaves_out(cell.residual for cell in mine if cell.code == code) for code, _ in lines
+    }
+    times, errors, measured = [], [], False
+    for (code, dash), of in lines.items():
+        if all(math.isnan(cell.seconds) for cell in of):
+            continue
+        of.sort(key=lambda cell: cell.n if by_workers else cell.stragglers)
+        at = [cell.n if by_workers else cell.stragglers for cell in of]
+        seconds, low, high, real, real_low, real_high = (
+            per_second * np.array([getattr(cell, name) for cell in of]) for name in _TIMES
+        )
+        there = not np.isnan(real).all()
+        measured |= there
+        # If points show measured times, simulated times are lines without markers.
+        style: Style = "line" if there else "joined"
+        told: Any = {"note": notes[code], "dash": dash}
+        label = catalogue.describe(code)
+        times.append(Line(label, at, seconds, style, (low, high), **told))
+        if there:
+            times.append(Line(label, at, real, "points", (real_low, real_high), **told))
+        wrong = [cell.residual if left_out else cell.largest_error for cell in of]
+        errors.append(Line(label, at, wrong, "joined", **told))
+    computed = [cell for cell in mine if not math.isnan(cell.seconds)]
+    best = min(computed, key=lambda cell: cell.seconds)
+    worst = max(computed, key=lambda cell: cell.residual if left_out else cell.largest_error)
+    wrong_at = f"{_called(worst.code)}, {_size(worst, shown)}"
+    x_label = "workers n" if by_workers else "stragglers tolerated s"
+    if len({cell.delays for cell in shown}) > 1:
+        x_label += f"\n{shorten(mine[0].delays, 40)}"
+    real_said = "; points: measured" * measured
+    return [
+        Panel(
+            f"fastest: {_called(best.code)}, {_size(best, shown)}: {duration(best.seconds)}",
+            x_label,
+            f"time of a round ({unit}{real_said})",
+            times,
+            log_y=spread(times, zeros=True),
+        ),
+        Panel(
+            f"worst: {wrong_at}: leaves out {100 * worst.residual:.2g}%"
+            if left_out
+            else f"worst: {wrong_at}: {worst.largest_error:.0e}",
+            x_label,
+            "left out, root mean square" if left_out else "largest relative error",
+            errors,
+            log_y=spread(errors, zeros=True) and not left_out,
+        ),
+    ]
+
+
+def _size(cell: Cell, shown: Sequence[Cell]) -> str:
+    """Return the sizes that tell a cell from the other cells of its code."""
+    sizes = {"n": {each.n for each in shown}, "s": {each.stragglers for each in shown}}
+    mine = {"n": cell.n, "s": cell.stragglers}
+    return ", ".join(f"{key}={mine[key]}" for key, of in sizes.items() if len(of) > 1 or key == "s")
+
+
+def sequential_curves(found: Sequence[Compared], ax: Any = None, caption: str = "") -> Axes:
+    """Draw when gradients of schemes were done, and the times of all choices tried against load.
+
+    Parameters
+    ----------
+    found : sequence of Compared
+        The result of `fastgc.sequential.compare`, the fastest first.
+    ax, caption
+        As in `fastgc.plotting`; two axes, the gradients first.
+    """
+    if not found:
+        raise ValueError("nothing to draw: no scheme was compared")
+    best = min(found, key=lambda each: each.run.seconds_per_job)
+    unit, per_second = time_unit(best.run.seconds_per_job)
+    done, tried = [], []
+    for each in found:
+        ends = np.sort(each.run.done)
+        done.append(Line(each.name, ends, np.arange(1, ends.size + 1)))
+        loads, seconds = np.array(each.tried).T
+        tried.append(Line(each.name, loads, per_second * seconds, "points"))
+    count = sum(line.x.size for line in tried)
+    took = duration(best.run.seconds_per_job)
+    return draw_panels(
+        [
+            Panel(
+                f"fastest: {_called(best.name)}, {took} per gradient",
+                "time (s)",
+                "gradients that are done",
+                done,
+            ),
+            Panel(
+                f"the best of {count} choices has load {best.scheme.load:.3g}",
+                "load (partitions per worker; uncoded: 1)",
+                f"time per gradient ({unit})",
+                tried,
+                log_x=True,
+                log_y=True,
+            ),
+        ],
+        ax,
+        caption,
+    )
+
+
+def fit_curves(times: ArrayLike, fits: Sequence[Fit], ax: Any = None, caption: str = "") -> Axes:
+    """Draw the distributions of recorded times, and of models fitted to them.
+
+    Parameters
+    ----------
+    times : array_like
+        Seconds.
+    fits : sequence of Fit
+        The result of `fastgc.delays.fit`, the best first.
+    ax, caption
+        As in `fastgc.plotting`.
+    """
+    recorded = np.quantile(np.asarray(times, dtype=np.float64), _Q)
+    unit, per_second = time_unit(float(np.median(recorded)))
+    lines = [Line("recorded", per_second * recorded, _Q, "step")]
+    lines += [
+        Line(type(each.model).__name__, per_second * each.model.quantile(_Q), _Q) for each in fits
+    ]
+    title = (
+        f"best fit: {type(fits[0].model).__name__}, at most {fits[0].ks:.2g} off" if fits else ""
+    )
+    return draw_panels(
+        [Panel(title, f"time ({unit})", "part of times that are shorter", lines, log_x=True)],
+        ax,
+        caption,
+    )
+
+
+def _rough(value: float) -> str:
+    """Return a number to two digits: 2700."""
+    return f"{float(f'{value:.2g}'):g}"
+
+
+def _called(name: str) -> str:
+    """Shorten a code's name for a title of one line; drop the module of a class."""
+    return shorten(re.sub(r"^[\w.]+:(?=[A-Z])", "", name), 13)

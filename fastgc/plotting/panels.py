@@ -11,10 +11,10 @@ from io import BytesIO
 from itertools import cycle
 from pathlib import Path
 from textwrap import fill, wrap
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from .._arrays import at_least
 from .._extras import pip_install
@@ -23,42 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
-
-__all__ = [
-    "COLOURS",
-    "DASHES",
-    "ENTRY",
-    "MARKERS",
-    "MORE_COLOURS",
-    "SMALL",
-    "WIDE",
-    "Line",
-    "Panel",
-    "Style",
-    "above",
-    "across",
-    "check_path",
-    "draw_panels",
-    "em",
-    "even_lines",
-    "inches",
-    "legend_below",
-    "legend_columns",
-    "legend_inches",
-    "letters",
-    "new_figure",
-    "one_line",
-    "panel_figure",
-    "percent_axis",
-    "plain_decades",
-    "plain_frame",
-    "save",
-    "settings",
-    "shorten",
-    "spread",
-    "style",
-    "time_unit",
-]
 
 _SUFFIXES = (".png", ".svg", ".pdf", ".eps")
 # Okabe and Ito's palette, which colour-blind readers can tell apart; dashes are for grey prints.
@@ -88,8 +52,6 @@ def check_path(path: str | os.PathLike[str]) -> None:
     ------
     ValueError
         If the name does not end in ``.png``, ``.svg``, ``.pdf`` or ``.eps``.
-    ImportError
-        If matplotlib is not installed.
     """
     if Path(path).suffix.lower() not in _SUFFIXES:
         raise ValueError(f"{path}: a picture's name must end in {', '.join(_SUFFIXES)}")
@@ -127,8 +89,6 @@ def style(width: str = "double") -> dict[str, Any]:
     ------
     ValueError
         If `width` is unknown.
-    ImportError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -218,8 +178,6 @@ def save(picture: Axes | Figure, path: str | os.PathLike[str]) -> None:
     ------
     ValueError
         If the name has another suffix.
-    ImportError
-        If matplotlib is not installed.
     """
     check_path(path)
     from matplotlib import rc_context
@@ -271,6 +229,15 @@ def legend_below(figure: Any, caption: str = "", **entries: Any) -> None:
         title_fontsize=SMALL,
         **entries,
     )
+
+
+def finish(ax: Axes, own: bool, caption: str = "", **entries: Any) -> None:
+    """Draw frame and legend; the legend is below a figure of our own, else inside the axes."""
+    plain_frame(ax)
+    if own:
+        legend_below(ax.figure, caption, **entries)
+    else:
+        ax.legend(frameon=False, fontsize=SMALL)
 
 
 def time_unit(seconds: float) -> tuple[str, float]:
@@ -362,7 +329,7 @@ _SEEN, _EQUAL = 0.005, 1e-9  # parts of an axis that a reader cannot see, and th
 _TICKED = 8  # up to this many whole numbers get a tick each
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False)
 class Line:
     """Points of a panel, joined or not.
 
@@ -391,44 +358,34 @@ class Line:
     """
 
     label: str
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
-    style: Style
-    interval: tuple[NDArray[np.float64], NDArray[np.float64]] | None
-    note: str
-    dash: str
+    x: Any
+    y: Any
+    style: Style = "line"
+    interval: Any = None
+    note: str = ""
+    dash: str = ""
 
-    def __init__(
-        self,
-        label: str,
-        x: ArrayLike,
-        y: ArrayLike,
-        style: Style = "line",
-        interval: tuple[ArrayLike, ArrayLike] | None = None,
-        note: str = "",
-        dash: str = "",
-    ) -> None:
-        x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    def __post_init__(self) -> None:
+        x, y = np.asarray(self.x, dtype=np.float64), np.asarray(self.y, dtype=np.float64)
         if x.ndim != 1 or x.shape != y.shape:
             raise ValueError(
-                f"line {label!r}: x and y must be vectors of one length, not of shapes {x.shape} "
-                f"and {y.shape}"
+                f"line {self.label!r}: x and y must be vectors of one length, not of shapes "
+                f"{x.shape} and {y.shape}"
             )
-        if style not in ("line", "joined", "points", "step"):
+        if self.style not in get_args(Style):
             raise ValueError(
-                f'line {label!r}: style must be "line", "joined", "points" or "step", not {style!r}'
+                f'line {self.label!r}: style must be "line", "joined", "points" or "step", not '
+                f"{self.style!r}"
             )
         ends = None
-        if interval is not None:
-            low, high = (np.asarray(end, dtype=np.float64) for end in interval)
+        if self.interval is not None:
+            low, high = ends = tuple(np.asarray(end, dtype=np.float64) for end in self.interval)
             if low.shape != x.shape or high.shape != x.shape:
                 raise ValueError(
-                    f"line {label!r}: the ends of the interval must be vectors as long as x, of "
-                    f"shape {x.shape}, not {low.shape} and {high.shape}"
+                    f"line {self.label!r}: the ends of the interval must be vectors as long as x, "
+                    f"of shape {x.shape}, not {low.shape} and {high.shape}"
                 )
-            ends = low, high
-        given = {"label": label, "x": x, "y": y, "style": style, "interval": ends}
-        for name, value in {**given, "note": note, "dash": dash}.items():
+        for name, value in ("x", x), ("y", y), ("interval", ends):
             object.__setattr__(self, name, value)
 
 
@@ -467,7 +424,7 @@ def panel_figure(
     Raises
     ------
     ValueError
-        If there is no panel, or `columns` is not positive.
+        If `columns` is not positive.
     TypeError
         If `columns` is not an integer.
     """
@@ -519,7 +476,6 @@ _Look = Mapping[tuple[str, str], tuple[str, str, str]]  # by label and meaning o
 
 
 def _look(panels: Sequence[Panel]) -> _Look:
-    """Return the colour, dash and marker of each line."""
     lines = [line for panel in panels for line in panel.lines]
     meant = dict(zip(dict.fromkeys(e.dash for e in lines if e.dash), cycle(DASHES), strict=False))
     labels = list(dict.fromkeys(line.label for line in lines))

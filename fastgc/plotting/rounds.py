@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..coding.scheme import Coded
-
-__all__ = ["assignment", "timeline", "timeline_figure"]
 
 Array = NDArray[Any]
 
@@ -62,17 +60,8 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
     code : Code
         A code. Of many workers or partitions, about 600 are shown, evenly spaced. If a gradient is
         sent in pieces, the coefficients are those of the first piece.
-    ax : matplotlib Axes, optional
-        Where to draw. Default: a new figure that is not in pyplot, ``ax.figure``.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed.
+    ax
+        As in `fastgc.plotting`.
 
     Examples
     --------
@@ -199,31 +188,7 @@ class _Shown(NamedTuple):
     asked: frozenset[int] | None
 
 
-class _Round(Protocol):
-    """The attributes that all rounds share; `_laid_out` reads the times, whose names differ."""
-
-    @property
-    def round(self) -> int: ...
-    @property
-    def received(self) -> Sequence[int] | Array: ...
-    @property
-    def arrivals(self) -> Sequence[float] | Array: ...
-
-
-class _Run(Protocol):
-    """Rounds, and how many messages each worker sends in a round."""
-
-    @property
-    def rounds(self) -> Sequence[_Round]: ...
-    @property
-    def message_counts(self) -> Sequence[int]: ...
-
-
-def timeline(
-    rounds: _Run | _Round | Iterable[_Round],
-    code: Coded | None = None,
-    ax: Axes | None = None,
-) -> Axes:
+def timeline(rounds: Any, code: Coded | None = None, ax: Axes | None = None) -> Axes:
     """Draw who worked when, whose messages were used, and when the gradient was decoded.
 
     Rows are workers. A dark bar leads from handing out the parameters to a dot, where the master
@@ -239,21 +204,14 @@ def timeline(
     code : Code, optional
         The code of these rounds. A History or Followed needs none, because it holds how many
         messages each worker sends.
-    ax : matplotlib Axes, optional
-        Where to draw, without a legend (``ax.legend()`` adds one). Default: a new figure that is
-        not in pyplot, ``ax.figure``, with a legend.
-
-    Returns
-    -------
-    matplotlib Axes
+    ax
+        As in `fastgc.plotting`; axes of your own get no legend (``ax.legend()`` adds one).
 
     Raises
     ------
     ValueError
-        If there is no round, if a round does not say when its messages arrived or has messages that
-        the code does not have, or if it is unknown who sent them.
-    ImportError
-        If matplotlib is not installed.
+        If a round does not say when its messages arrived or has messages that the code does not
+        have, or if it is unknown who sent them.
 
     Examples
     --------
@@ -276,7 +234,7 @@ def timeline(
     return ax
 
 
-def timeline_figure(runs: Mapping[str, _Run], rounds: int = 3) -> Figure:
+def timeline_figure(runs: Mapping[str, Any], rounds: int = 3) -> Figure:
     """Draw the `timeline` of several runs below each other.
 
     All runs have the same axis of time, unless one takes over three times as long as another: then
@@ -289,16 +247,10 @@ def timeline_figure(runs: Mapping[str, _Run], rounds: int = 3) -> Figure:
     rounds : int
         Draw this many of the first rounds of each run.
 
-    Returns
-    -------
-    matplotlib Figure
-
     Raises
     ------
     ValueError
-        If there is no run, or as in `timeline`.
-    ImportError
-        If matplotlib is not installed.
+        As in `timeline`.
 
     Examples
     --------
@@ -334,12 +286,10 @@ def timeline_figure(runs: Mapping[str, _Run], rounds: int = 3) -> Figure:
 
 
 def _height(n: int) -> float:
-    """Return the height of a timeline of n workers, in inches."""
     return max(19, 10 + 1.15 * min(n, 40)) * em()
 
 
 def _legend(*axes: Axes) -> None:
-    """Draw one legend of colours for all of these axes, below them."""
     entries: dict[str, Any] = {}
     for ax in axes:
         handles, labels = ax.get_legend_handles_labels()
@@ -349,7 +299,6 @@ def _legend(*axes: Axes) -> None:
 
 
 def _length(shown: list[_Shown]) -> float:
-    """Return the seconds from the beginning of the first round to the end of the last."""
     return shown[-1].end - shown[0].begin
 
 
