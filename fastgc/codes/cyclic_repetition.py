@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import check_index, check_integer
-from ..coding.arguments import check_stragglers
+from .._arrays import at_least, check_index
+from ..coding.arguments import check_sizes, check_stragglers
 from ..coding.cache import SurvivorCache
 from ..coding.cells import entries_of, even_cuts
 from ..coding.code import Code
@@ -20,7 +20,6 @@ from ..coding.scheme import Scheme
 from ..coding.solve import near_exact_of, near_exact_vector, row_sizes
 from ..coding.trust import DOUBLE, check_stability
 from .linear import checks_of, without_lost
-from .random_assignment import check_seed
 
 __all__ = ["CyclicRepetition"]
 
@@ -82,13 +81,9 @@ class CyclicRepetition(Code):
         cache: int = 256,
         strict: bool = False,
     ) -> None:
-        n = check_integer("n", n)
-        k = n if k is None else check_integer("k", k)
-        s = check_integer("stragglers", stragglers)
-        check_stragglers(s, n)
-        if k < n:
-            raise ValueError(f"k must be at least n={n}, not {k}")
-        scheme = _CyclicScheme(n, k, s, check_seed(seed), cache)
+        n, k = check_sizes(n, k, at_least_n=True)
+        s, seed = check_stragglers(stragglers, n), at_least("seed", seed, 0)
+        scheme = _CyclicScheme(n, k, s, seed, at_least("cache", cache, 0))
         super().__init__(scheme)
         remedy = 'use BinaryCode, or ReedSolomon with clusters="auto"'
         check_stability(scheme, strict, remedy)
@@ -108,8 +103,6 @@ class _CyclicScheme(Scheme):
 
     def __init__(self, n: int, k: int, stragglers: int, seed: int, cache: int) -> None:
         self.n, self.k, self.stragglers = n, k, stragglers
-        if check_integer("cache", cache) < 0:
-            raise ValueError(f"cache must not be negative, but is {cache}")
         self.cache = self._known_solutions = SurvivorCache(cache)
         self._H = _null_space(n, stragglers, seed)
         self._values = _coefficients(self._H)
@@ -165,10 +158,12 @@ class _CyclicScheme(Scheme):
 
     # ------------------------------------------------------------------------------ decoding
 
-    def _combine(self, of_all: NDArray[np.number]) -> NDArray[Any]:
+    def _combine(
+        self, of_all: NDArray[np.number], band: NDArray[np.float64] | None = None
+    ) -> NDArray[Any]:
         """``a B`` for a vector of all workers: a number for each group."""
         total = np.zeros(self.n, dtype=np.result_type(of_all, np.float64))
-        for at, values in enumerate(self._band.T):
+        for at, values in enumerate((self._band if band is None else band).T):
             total += np.roll(of_all * values, at)
         return total
 
@@ -183,10 +178,7 @@ class _CyclicScheme(Scheme):
 
     def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
         of_all = self._of_all(survivors, vector.astype(np.longdouble))
-        total = np.zeros(self.n, dtype=np.longdouble)
-        for at, values in enumerate(self._values.T):
-            total += np.roll(of_all * values, at)
-        return np.repeat(total - 1, np.diff(self._cuts))
+        return np.repeat(self._combine(of_all, self._values) - 1, np.diff(self._cuts))
 
     @cached_property
     def _null(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -390,12 +390,7 @@ class GroupedRound(Gathering):
         self._rounds[g].straggles(worker - self.scheme.first_worker[g])
 
     def receive(
-        self,
-        worker: int,
-        message: ArrayLike,
-        index: int | None = None,
-        *,
-        energy: float = math.nan,
+        self, worker: int, message: ArrayLike, index: int | None = None, *, energy: float = math.nan
     ) -> bool:
         """Take a worker's message; return whether the round is `ready`.
 

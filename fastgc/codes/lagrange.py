@@ -11,14 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import interpolation, vandermonde
-from .._arrays import (
-    Output,
-    as_array,
-    check_index,
-    check_integer,
-    check_real,
-    unit_roundoff,
-)
+from .._arrays import Output, as_array, check_index, check_integer, check_real, unit_roundoff
 from ..coding.arguments import check_sizes
 from ..coding.cache import VectorFunction, filling
 from ..coding.code import Code
@@ -194,10 +187,7 @@ class LagrangeCode(Code):
         return self.scheme.beta
 
     def compute(
-        self,
-        shard: tuple[ArrayLike, ArrayLike],
-        theta: ArrayLike,
-        out: Output | None = None,
+        self, shard: tuple[ArrayLike, ArrayLike], theta: ArrayLike, out: Output | None = None
     ) -> NDArray[Any]:
         """Compute on one coded block, as a worker does: X~'(X~ theta - y~).
 
@@ -570,13 +560,11 @@ def _nodes(
     nodes: NodeChoice | tuple[ArrayLike, ArrayLike], K: int, n: int, sent: int
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     count = n * sent
-    if isinstance(nodes, str):
-        at = _spread(n, sent)
-        if nodes == "chebyshev":
-            return interpolation.chebyshev(K), interpolation.chebyshev(count)[at]
-        if nodes == "roots":
-            return interpolation.roots_of_unity(K), interpolation.roots_of_unity(count, 0.5)[at]
-        raise ValueError(f'nodes must be "chebyshev", "roots" or a pair of arrays, not {nodes!r}')
+    if isinstance(nodes, str) and nodes == "chebyshev":
+        return interpolation.chebyshev(K), interpolation.chebyshev(count)[_spread(n, sent)]
+    if isinstance(nodes, str) and nodes == "roots":
+        beta = interpolation.roots_of_unity(count, 0.5)[_spread(n, sent)]
+        return interpolation.roots_of_unity(K), beta
     if not isinstance(nodes, tuple | list) or len(nodes) != 2:
         raise ValueError(f'nodes must be "chebyshev", "roots" or a pair of arrays, not {nodes!r}')
     checked = []

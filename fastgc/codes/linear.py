@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import as_array, check_index, check_integer
+from .._arrays import as_array, at_least, check_index
+from ..coding.arguments import check_stragglers
 from ..coding.cache import SurvivorCache
 from ..coding.code import Code
 from ..coding.parity import CHECKS, Parity
@@ -85,12 +86,7 @@ class LinearCode(Code):
                 "approximation give wait=, how many workers to wait for"
             )
         if stragglers is not None:
-            s = check_integer("stragglers", stragglers)
-            if not 0 <= s < scheme.n:
-                raise ValueError(
-                    f"stragglers must be in 0 .. n-1 = {scheme.n - 1}, not {stragglers}"
-                )
-            scheme.stragglers = s
+            scheme.stragglers = check_stragglers(stragglers, scheme.n)
         super().__init__(scheme)
         if wait is None:
             check_stability(scheme, strict, "use a matrix whose rows are better conditioned")
@@ -121,9 +117,7 @@ class LinearScheme(Scheme):
         self.is_complex = B.dtype.kind == "c"
         self.packed, self.wait = packed, wait
         self.load = int((B != 0).sum(axis=1).max())
-        if check_integer("cache", cache) < 0:
-            raise ValueError(f"cache must not be negative, but is {cache}")
-        self.cache = self._known_solutions = SurvivorCache(cache)
+        self.cache = self._known_solutions = SurvivorCache(at_least("cache", cache, 0))
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         row = self._B[check_index("worker", worker, self.n)]

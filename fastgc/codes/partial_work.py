@@ -138,11 +138,7 @@ class _SumsScheme(CellScheme):
         return found
 
     def fill_vectors(
-        self,
-        masks: NDArray[np.bool_],
-        method: str,
-        out: NDArray[np.float64],
-        unit: float = DOUBLE,
+        self, masks: NDArray[np.bool_], method: str, out: NDArray[np.float64], unit: float = DOUBLE
     ) -> NDArray[np.bool_]:
         if method != "auto":
             return super().fill_vectors(masks, method, out, unit)

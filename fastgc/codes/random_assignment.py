@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import check_integer
+from .._arrays import at_least, check_integer, check_word
 from ..coding.arguments import check_sizes
 from ..coding.cells import CellScheme
 from ..coding.code import Code
@@ -59,12 +59,8 @@ class RandomAssignment(Code):
         seed: int = 0,
     ) -> None:
         n, k = check_sizes(n, k)
-        sizes, together = check_loads(load, n, k), check_send(send)
-        choices, holders = choose(check_seed(seed), k, sizes, "partition")
-        cuts = np.arange(k + 1)
-        super().__init__(
-            CellScheme(cuts, sizes, choices, stragglers=holders - 1, together=together)
-        )
+        sizes = check_loads(load, n, k)
+        super().__init__(picked(np.arange(k + 1), sizes, send, seed, "partition"))
 
 
 class UncoveredError(ValueError):
@@ -98,25 +94,15 @@ def check_loads(load: int | Sequence[int], n: int, k: int) -> NDArray[np.int64]:
     return loads.astype(np.int64)
 
 
-def check_send(send: str) -> bool:
-    """Check `send`; return whether a worker sends all its messages together."""
-    if send not in ("each", "together"):
-        raise ValueError(f'send must be "each" or "together", not {send!r}')
-    return send == "together"
+def picked(
+    cuts: NDArray[np.int64], sizes: NDArray[np.int64], send: str, seed: int, what: str
+) -> CellScheme:
+    """The scheme of workers that pick so many cells each; UncoveredError if none picks some cell.
 
-
-def check_seed(seed: int) -> int:
-    """Check and return a seed."""
-    seed = check_integer("seed", seed)
-    if seed < 0:
-        raise ValueError(f"seed must not be negative, but is {seed}")
-    return seed
-
-
-def choose(
-    seed: int, count: int, sizes: NDArray[np.int64], what: str
-) -> tuple[NDArray[np.int64], int]:
-    """Each worker's choice, and how often the rarest cell was chosen; UncoveredError if never."""
+    Errors call a cell `what`.
+    """
+    check_word("send", send, "each", "together")
+    seed, count = at_least("seed", seed, 0), cuts.size - 1
 
     def choices(seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         made = np.empty(sizes.sum(), dtype=np.int64)
@@ -129,7 +115,8 @@ def choose(
 
     made, holders = choices(seed)
     if holders.all():
-        return made, int(holders.min())
+        s, together = int(holders.min()) - 1, send == "together"
+        return CellScheme(cuts, sizes, made, stragglers=s, together=together)
     others = range(seed + 1, seed + 1 + max(1, min(SEEDS_TRIED, DRAWS_TRIED // made.size)))
     better = next((other for other in others if choices(other)[1].all()), None)
     advice = f"seed={better} will" if better else f"none of the next {len(others)} seeds would"

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
+from ..coding.arguments import check_sizes
 from ..coding.cells import CellScheme
 from ..coding.code import Code
 from ..coding.scheme import Residuals
@@ -56,10 +57,7 @@ class Uncoded(Code):
         tolerance: float = 0.0,
         rescale: bool = True,
     ) -> None:
-        n = check_integer("n", n)
-        k = n if k is None else check_integer("k", k)
-        if n < 1 or k < n:
-            raise ValueError(f"an uncoded scheme needs 1 <= n <= k, not n={n}, k={k}")
+        n, k = check_sizes(n, k, at_least_n=True)
         tolerance = float(tolerance)
         if not 0 <= tolerance < 1:
             raise ValueError(f"tolerance must be in [0, 1), not {tolerance}")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
-from ..coding.arguments import check_stragglers
+from ..coding.arguments import check_sizes, check_stragglers
 from ..coding.cells import entries_of, even_cuts
 from ..coding.clusters import roots, stable_root, tau
 from ..coding.code import Code
@@ -97,14 +97,10 @@ class YeAbbe(Code):
         clusters: int | Literal["auto"] = 1,
         strict: bool = False,
     ) -> None:
-        n = check_integer("n", n)
-        k = n if k is None else check_integer("k", k)
-        s, m = check_integer("stragglers", stragglers), check_integer("reduce", reduce)
-        check_stragglers(s, n)
+        n, k = check_sizes(n, k, at_least_n=True)
+        s, m = check_stragglers(stragglers, n), check_integer("reduce", reduce)
         if not 1 <= m <= n - s:
             raise ValueError(f"reduce must be in 1 .. n - s = {n - s}, not {m}")
-        if k < n:
-            raise ValueError(f"k must be at least n={n}, not {k}")
         most = n // (s + m)
         count = most if clusters == "auto" else check_integer("clusters", clusters)
         if not 1 <= count <= most:

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .._arrays import at_least
-from .._registry import Found, Registry, keywords, read_value, split_arguments
+from .._registry import Found, Registry, keywords
 from ..codes import catalogue
 from ..coding.arguments import unasked
 from ..errors import InstabilityWarning
-from .multiplexed import MSGC
-from .repetition import SRSGC
-from .scheme import Independent, SequentialScheme, ladder
+from .bursty import MSGC, SRSGC, ladder
+from .scheme import Independent, SequentialScheme
 
 __all__ = ["Candidate", "candidates", "describe", "make", "names", "register"]
 
@@ -185,19 +184,8 @@ def _found(text: str) -> Found | None:
 
 
 def _listed(found: Found, text: str) -> dict[str, Any]:
-    """Return the arguments that a text gives; raise ValueError if the scheme does not take them."""
-    takes, anything = keywords(found.factory, frozenset(["n"]))
-    try:
-        listed = split_arguments(found.listed)
-        strange = next((key for key in listed if not (anything or key in takes)), None)
-        if strange is not None:
-            raise ValueError(f"not {strange}={listed[strange]}")
-    except ValueError as error:
-        raise ValueError(
-            f"scheme {text!r}: {found.name} takes {', '.join(takes) or 'no arguments'}, once each; "
-            f"{error}"
-        ) from None
-    values = {key: read_value(value) for key, value in listed.items()}
+    """Return the arguments that a text gives; a code's name stands for what makes the code."""
+    values = catalogue.listed_arguments(f"scheme {text!r}", found, "n")
     if isinstance(values.get("code"), str):
         values["code"] = catalogue.factory(values["code"])
     return values

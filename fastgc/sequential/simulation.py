@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -399,8 +399,13 @@ def compare(
             interrupted=interrupted,
         )
 
+    bar: AbstractContextManager[Callable[[], object]] = nullcontext(lambda: None)
+    if progress:
+        from ..progress import task_bar
+
+        bar = task_bar("simulating", sum(map(len, options.values())))
     compared = []
-    with _bar(progress, sum(map(len, options.values()))) as advance:
+    with bar as advance:
         for name, each in options.items():
             tried = []
             for choice in each if probe else []:
@@ -431,14 +436,3 @@ def _probed(probe: int | None, options: dict[str, list[Any]], rounds: int, delay
             f"the others must be {least} at least, which jobs of {least} models may take"
         )
     return probe
-
-
-@contextlib.contextmanager
-def _bar(progress: bool, total: int) -> Iterator[Callable[[], object]]:
-    if not progress:
-        yield lambda: None
-        return
-    from ..progress import task_bar
-
-    with task_bar("simulating", total) as advance:
-        yield advance

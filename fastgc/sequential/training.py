@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -24,12 +24,16 @@ from ..history import History, Record, record_of
 from ..models import Model, prepared
 from ..optimizers import GCADA, Optimizer
 from ..training import (
+    check_batch,
     check_callback,
     check_data,
     check_methods,
+    check_restorable,
     default_optimizer,
+    evaluated,
     measure_of,
     start_of,
+    take_step,
 )
 from .cluster import Done, SequentialCluster
 from .scheme import SequentialScheme, check_scheme
@@ -147,7 +151,7 @@ def train_models(
         return [History(name, *about) for name in names]
     dataset = data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=seed)
     X = dataset.X_train
-    batch = _check_batch(batch, dataset, scheme.k)
+    batch = None if batch is None else check_batch(batch, len(X), scheme.k)
     histories = [
         History(name, repr(scheme), dataset.name, *about[2:], measure=measure_of(model, dataset))
         for name, model in zip(names, models, strict=True)
@@ -182,12 +186,12 @@ def _go_on(
     progress: bool,
 ) -> None:
     """Run rounds until all steps of all models are done, and keep checkpoints."""
-    with ExitStack() as stack:
-        advance: Callable[[], object] = _ignore
-        if progress and not run.over:
-            from ..progress import task_bar
+    bar: AbstractContextManager[Callable[[], object]] = nullcontext(lambda: None)
+    if progress and not run.over:
+        from ..progress import task_bar
 
-            advance = stack.enter_context(task_bar("training", run.jobs - run.done))
+        bar = task_bar("training", run.jobs - run.done)
+    with bar as advance:
         while not run.over:
             records = run.round(cluster)
             for number, record in records:
@@ -225,19 +229,6 @@ def _checked_models(given: Sequence[Any], scheme: SequentialScheme) -> list[Any]
     return models
 
 
-def _check_batch(batch: int | None, dataset: datasets.Dataset, k: int) -> int | None:
-    """Raise ValueError unless every partition has `batch` samples."""
-    if batch is None:
-        return None
-    batch = at_least("batch", batch, 1)
-    least = len(datasets.partition(dataset.X_train, dataset.y_train, k)[-1][0])
-    if batch > least:
-        raise ValueError(
-            f"batch is {batch}, but the smallest of the {k} partitions has {least} samples"
-        )
-    return batch
-
-
 def _checked_optimizers(given: Sequence[Any], count: int, kept: bool) -> list[Any]:
     """Raise unless each model has its own optimizer, which a checkpoint can save if `kept`."""
     optimizers = _several("optimizers", given, count)
@@ -250,12 +241,8 @@ def _checked_optimizers(given: Sequence[Any], count: int, kept: bool) -> list[An
                 f"{each!r} selects who computes in a round, and here the scheme does: take "
                 "another optimizer"
             )
-        for method in ("state", "restore") if kept else ():
-            if not callable(getattr(each, method, None)):
-                raise TypeError(
-                    "checkpoint needs optimizers with methods state and restore, as those "
-                    f"of fastgc.optimizers have; {each!r} has no {method}"
-                )
+        if kept:
+            check_restorable(each)
     return optimizers
 
 
@@ -267,10 +254,6 @@ def _several(what: str, given: Sequence[Any], count: int | None = None) -> list[
     return list(given)
 
 
-def _ignore() -> None:
-    """Show nothing."""
-
-
 class _InTurn:
     """The partial gradient of all models: job j is of model j modulo their number.
 
@@ -278,10 +261,7 @@ class _InTurn:
     """
 
     def __init__(
-        self,
-        models: Sequence[Model],
-        data: Sequence[int],
-        batches: datasets.MiniBatches | None,
+        self, models: Sequence[Model], data: Sequence[int], batches: datasets.MiniBatches | None
     ) -> None:
         self._models, self._data, self._batches = models, data, batches
         self._sizes = [model.size for model in models]
@@ -443,14 +423,8 @@ class _Run:
         """Make a step of the model that the gradient is of."""
         turn, N = done.job % len(self._models), len(self._dataset.X_train)
         model, optimizer = self._models[turn], self._optimizers[turn]
-        gradient = done.gradient[: model.size]
-        if self._batch is not None:
-            gradient *= N / (self._batch * self._scheme.k)
-        add_regularisation = getattr(model, "add_regularisation", None)
-        if add_regularisation is not None:
-            add_regularisation(optimizer.point, gradient)
-        gradient /= N
-        optimizer.step(gradient)
+        drawn = None if self._batch is None else self._batch * self._scheme.k
+        take_step(model, optimizer, done.gradient[: model.size], N, drawn)
 
     def _record(self, done: Done, rest: float, cluster: SequentialCluster) -> tuple[int, Record]:
         turn, step = done.job % len(self._models), done.job // len(self._models) + 1
@@ -474,13 +448,7 @@ class _Run:
         )
         history = self.histories[turn]
         if step == self._steps or step % self._evaluate_every == 0:
-            model, theta, data = self._models[turn], self._optimizers[turn].theta, self._dataset
-            record = replace(
-                record,
-                loss=model.loss(theta, data.X_train, data.y_train),
-                test_error=model.error(theta, data.X_test, data.y_test),
-                evaluated=True,
-            )
+            record = evaluated(record, self._models[turn], self._optimizers[turn], self._dataset)
         history.rounds.append(record)
         history.theta = self._optimizers[turn].theta.copy()
         return turn, record
