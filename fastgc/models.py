@@ -127,7 +127,7 @@ class _Linear:
 
     def smoothness(self, X: Array) -> float:
         """Largest eigenvalue of the mean loss's Hessian, by power iteration."""
-        return _largest_eigenvalue(X, self.bias)
+        return _largest_eigenvalue(X, self.features, self.bias)
 
     @_quiet
     def add_regularisation(self, theta: Array, gradient: Array) -> None:
@@ -490,8 +490,35 @@ class _Quadratic(_Linear):
         """
         least_squares_gradient(theta, *shard, out=out)
 
-    def prepare(self, X: Array, y: Any) -> tuple[Array, Array]:
+    def _targets(self, X: Array, y: Any, least: int = 0) -> tuple[Array, Array]:
+        """Return checked samples, and what their scores should be, (m, columns)."""
         raise NotImplementedError
+
+    def prepare(self, X: Array, y: Any) -> tuple[Array, Array]:
+        """Return what workers compute on.
+
+        Parameters
+        ----------
+        X : array, shape (m, features)
+            Samples.
+        y : array
+            Their classes, integers of shape (m,); or their targets, real numbers of shape
+            (m, outputs), or (m,) for a single output.
+
+        Returns
+        -------
+        pair (A, Y)
+            Samples, with a column of ones for a bias, and indicators of the classes, (m, classes),
+            or targets, (m, outputs), of X's type.
+        """
+        X, Y = self._targets(X, y)
+        return self._with_ones(X), Y.astype(X.dtype, copy=False)
+
+    @_quiet
+    def loss(self, theta: Array, X: Array, y: Any) -> float:
+        """Mean over the m >= 1 samples of half the squared distance, without the penalty."""
+        X, Y = self._targets(X, y, least=1)
+        return float(np.sum(np.square(self._scores(theta, X) - Y), dtype=np.float64) / (2 * len(Y)))
 
     def gradient(self, theta: Array, X: Array, y: Any, out: Output | None = None) -> Array:
         """Sum (not mean) over the samples of the gradient, shape (size,)."""
@@ -537,18 +564,9 @@ class LeastSquares(_Quadratic, _LinearClassifier):
         As in `SoftmaxRegression`.
     """
 
-    def prepare(self, X: Array, y: Labels) -> tuple[Array, Array]:
-        """Return the samples, with a column of ones for a bias, and indicators, (m, classes)."""
-        X, y = self._checked(X, y)
-        return self._with_ones(X), np.eye(self.classes, dtype=X.dtype)[y]
-
-    @_quiet
-    def loss(self, theta: Array, X: Array, y: Labels) -> float:
-        """Mean over the samples of half the squared distance, without the penalty."""
-        X, y = self._checked(X, y, least=1)
-        residual = self._scores(theta, X)
-        residual[np.arange(len(y)), y] -= 1
-        return float(np.sum(np.square(residual), dtype=np.float64) / (2 * len(y)))
+    def _targets(self, X: Array, y: Labels, least: int = 0) -> tuple[Array, Array]:
+        X, y = self._checked(X, y, least)
+        return X, np.eye(self.classes, dtype=X.dtype)[y]
 
 
 @dataclass(frozen=True, repr=False)
@@ -596,30 +614,6 @@ class LinearRegression(_Quadratic):
     def _columns(self) -> int:
         return self.outputs
 
-    def prepare(self, X: Array, y: Targets) -> tuple[Array, Array]:
-        """Return what workers compute on.
-
-        Parameters
-        ----------
-        X : array, shape (m, features)
-            Samples.
-        y : array of real numbers, shape (m, outputs), or (m,) for a single output
-            The samples' targets.
-
-        Returns
-        -------
-        pair (A, Y)
-            Samples, with a column of ones for a bias, and targets, (m, outputs), of X's type.
-        """
-        X, y = self._checked(X, y)
-        return self._with_ones(X), y.astype(X.dtype)
-
-    @_quiet
-    def loss(self, theta: Array, X: Array, y: Targets) -> float:
-        """Mean over the m >= 1 samples of half the squared distance, without the penalty."""
-        X, y = self._checked(X, y, least=1)
-        return float(np.sum(np.square(self._scores(theta, X) - y), dtype=np.float64) / (2 * len(y)))
-
     @_quiet
     def predict(self, theta: Array, X: Array) -> Array:
         """Targets of each sample, shape (m, outputs), of theta's type."""
@@ -629,8 +623,7 @@ class LinearRegression(_Quadratic):
         """Root mean squared error over the m >= 1 samples and all outputs, in units of ``y``."""
         return math.sqrt(2 * self.loss(theta, X, y) / self.outputs)
 
-    def _checked(self, X: Array, y: Targets, least: int = 0) -> tuple[Array, Array]:
-        """Return the samples, and the targets as a table."""
+    def _targets(self, X: Array, y: Targets, least: int = 0) -> tuple[Array, Array]:
         X, y = _checked_samples(X, self.features), as_array("y", y)
         shapes = [(len(X), self.outputs)] + [(len(X),)] * (self.outputs == 1)
         if y.shape not in shapes or y.dtype.kind not in "biuf":
@@ -681,25 +674,18 @@ def _checked_samples(X: Array, features: int) -> Array:
     X = as_array("X", X)
     if X.ndim != 2 or X.shape[1] != features:
         raise ValueError(f"X must have shape (m, {features}), got {X.shape}")
-    _check_real(X)
+    if X.dtype.kind not in "biuf":
+        raise TypeError(f"X must be real numbers, not {X.dtype}")
     return X
 
 
-def _check_real(X: Array) -> None:
-    if X.dtype.kind not in "biuf":
-        raise TypeError(f"X must be real numbers, not {X.dtype}")
-
-
-def _largest_eigenvalue(X: Array, bias: bool) -> float:
+def _largest_eigenvalue(X: Array, features: int, bias: bool) -> float:
     """Largest eigenvalue of A'A / N by power iteration; A: N samples, and ones for a bias."""
-    X = as_array("X", X)
-    if X.ndim != 2:
-        raise ValueError(f"X must have shape (m, features), got {X.shape}")
+    X = _checked_samples(X, features)
     if not len(X):
         raise ValueError("X holds no sample")
-    _check_real(X)
-    A = np.ones((len(X), X.shape[1] + bias))
-    A[:, : X.shape[1]] = X
+    A = np.ones((len(X), features + bias))
+    A[:, :features] = X
     vector = np.random.default_rng(0).standard_normal(A.shape[1])
     value, before = 0.0, -1.0
     # The norms ascend, and have twice as many right digits as the vectors.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any
@@ -222,10 +222,14 @@ class GroupedScheme(Scheme):
     def approximate(self) -> bool:
         return any(scheme.approximate for scheme in self.schemes)
 
-    def _parts(self, survivors: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """For each group, the positions of its messages among the survivors."""
+    def _parts(
+        self, survivors: NDArray[np.int64]
+    ) -> Iterator[tuple[Scheme, NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield each group's scheme, its survivors, and their positions among all survivors."""
         group = np.searchsorted(self.cuts, survivors, side="right") - 1
-        return [np.flatnonzero(group == g) for g in range(self.groups)]
+        for g, scheme in enumerate(self.schemes):
+            at = np.flatnonzero(group == g)
+            yield scheme, survivors[at] - self.cuts[g], at
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
         return self.vector_for(survivors, DOUBLE)
@@ -234,23 +238,19 @@ class GroupedScheme(Scheme):
         if self.rule.missing(survivors):
             self.raise_too_few(survivors)
         vector = self._empty_vector(survivors.size)
-        for scheme, first, at in zip(self.schemes, self.cuts, self._parts(survivors), strict=False):
-            vector[at] = scheme._vector_by(survivors[at] - first, unit=unit)
+        for scheme, came, at in self._parts(survivors):
+            vector[at] = scheme._vector_by(came, unit=unit)
         return vector
 
     def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
-        return Parity.beside(
-            (scheme.parity(survivors[at] - first, most), at)
-            for scheme, first, at in zip(
-                self.schemes, self.cuts, self._parts(survivors), strict=False
-            )
-        )
+        parts = self._parts(survivors)
+        return Parity.beside((scheme.parity(came, most), at) for scheme, came, at in parts)
 
     def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
         squares = 0.0
-        for scheme, first, at in zip(self.schemes, self.cuts, self._parts(survivors), strict=False):
+        for scheme, came, at in self._parts(survivors):
             mine = vector[at] if scheme.is_complex else vector[at].real
-            squares += scheme.k * scheme.left_out(survivors[at] - first, mine) ** 2
+            squares += scheme.k * scheme.left_out(came, mine) ** 2
         return math.sqrt(squares / self.k)
 
     @property

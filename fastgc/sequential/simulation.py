@@ -158,10 +158,16 @@ def simulate_sequential(
     mu, at_load = check_real("mu", mu), check_real("at_load", at_load)
     slope = _slope(load_slope, seconds.shape)
     check_word("wait", wait, "jobs", "model")
-    if wait == "model" and scheme.model is None:
+    model = scheme.model if wait == "model" else None
+    if wait == "model" and model is None:
         raise ValueError(f'wait="model" needs a scheme with a model of stragglers, not {scheme!r}')
     schedule = scheme.schedule()
-    history = _Stragglers(scheme) if wait == "model" else None
+    # The stragglers of the last rounds that count in the model's windows.
+    past: deque[NDArray[np.bool_]] = deque(maxlen=0 if model is None else model.window - 1)
+
+    def admits(straggled: NDArray[np.bool_]) -> bool:
+        return model is None or model.admits(np.array([*past, straggled]))
+
     jobs = len(seconds) - scheme.delay
     rounds, done = np.zeros(len(seconds)), np.zeros(jobs)
     stragglers = np.zeros(len(seconds), dtype=np.int64)
@@ -179,11 +185,10 @@ def simulate_sequential(
                 f"{arrival.min()} s in round {r}: lower load_slope, or times are of another load"
             )
         arrival[busy] += late[busy]
-        rounds[r], waited[r], came = _round(schedule, arrival, busy, mu, history)
+        rounds[r], waited[r], came = _round(schedule, arrival, busy, mu, admits)
         straggled = busy & ~came
         stragglers[r] = np.count_nonzero(straggled)
-        if history is not None:
-            history.end(tasks, straggled)
+        past.append(np.zeros_like(busy) if scheme.excused(tasks, straggled) else straggled)
         if not interrupted:
             # A worker that is not free before this round ends skips it.
             begun = busy & (late <= rounds[r])
@@ -214,37 +219,19 @@ def _work(scheme: SequentialScheme, tasks: Tasks) -> NDArray[np.float64]:
     return work
 
 
-class _Stragglers:
-    """The stragglers of the last rounds that count in the windows of a scheme's model."""
-
-    def __init__(self, scheme: SequentialScheme) -> None:
-        assert scheme.model is not None
-        self._scheme, self._model = scheme, scheme.model
-        self._rounds: deque[NDArray[np.bool_]] = deque(maxlen=scheme.model.window - 1)
-
-    def admits(self, straggled: NDArray[np.bool_]) -> bool:
-        """Whether the model admits `straggled` as the current round after the last rounds."""
-        return self._model.admits(np.array([*self._rounds, straggled]))
-
-    def end(self, tasks: Tasks, straggled: NDArray[np.bool_]) -> None:
-        """Record a round."""
-        excused = self._scheme.excused(tasks, straggled)
-        self._rounds.append(np.zeros_like(straggled) if excused else straggled)
-
-
 def _round(
     schedule: Schedule,
     arrival: NDArray[np.float64],
     busy: NDArray[np.bool_],
     mu: float,
-    history: _Stragglers | None,
+    admits: Callable[[NDArray[np.bool_]], bool],
 ) -> tuple[float, bool, NDArray[np.bool_]]:
     """Return the seconds of a round, whether it waited for stragglers, and who answered."""
     if not busy.any():
         return 0.0, False, ~busy
     least = min((1 + mu) * arrival[busy].min(), arrival.max())
     came = arrival <= least
-    if history is not None and not history.admits(busy & ~came):
+    if not admits(busy & ~came):
         return float(arrival.max()), True, arrival <= arrival.max()
     if schedule.enough(came):
         return least, False, came
