@@ -131,17 +131,10 @@ class _Linear:
 
     @_quiet
     def add_regularisation(self, theta: Array, gradient: Array) -> None:
-        """Add l2 * W, the gradient of the penalty, to ``gradient`` in place.
+        """Add l2 * W, the gradient of the penalty, to ``gradient`` in place; both (size,) arrays.
 
         The master calls it once a round: in the partial gradients, it would count once for each
         partition.
-
-        Parameters
-        ----------
-        theta : array, shape (size,)
-            Parameters.
-        gradient : array, shape (size,)
-            The decoded gradient.
         """
         theta, total = as_array("theta", theta), view_of("gradient", gradient)
         if not theta.shape == total.shape == (self.size,):
@@ -313,9 +306,9 @@ class SoftmaxRegression(_LinearClassifier, _CrossEntropy):
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range; in the methods, if an array has the wrong shape or type, or
-        a label is not in 0 .. classes - 1.
+    TypeError, ValueError
+        If a parameter has a wrong type or is out of range; in the methods, if an array has the
+        wrong shape or dtype, or a label is not in 0 .. classes - 1.
     """
 
     def learning_rate(self, X: Array) -> float:
@@ -361,8 +354,7 @@ class MLP(_CrossEntropy):
     Raises
     ------
     TypeError, ValueError
-        If a parameter has a wrong type or is out of range; in the methods, if an array has the
-        wrong shape or dtype, or a label is not in 0 .. classes - 1.
+        As `SoftmaxRegression` does.
     """
 
     features: int
@@ -396,17 +388,10 @@ class MLP(_CrossEntropy):
         return sum((inputs + 1) * outputs for inputs, outputs in self._shapes)
 
     def layers(self, theta: Array) -> list[tuple[Array, Array]]:
-        """Return W and b of each layer.
+        """Return W and b of each layer, in arrays of shapes (inputs, outputs) and (outputs,).
 
-        Parameters
-        ----------
-        theta : array, shape (size,)
-            Parameters, or a gradient; float32 or float64.
-
-        Returns
-        -------
-        list of pairs of arrays, shapes (inputs, outputs) and (outputs,)
-            Views of theta, if it is contiguous.
+        They are views of theta, if it is contiguous. It has shape (size,), and float32 or float64
+        parameters, or a gradient.
         """
         flat, found = _checked_theta(theta, self.size), []
         for inputs, outputs in self._shapes:
@@ -419,16 +404,8 @@ class MLP(_CrossEntropy):
         """Draw initial parameters with which signals keep their size from layer to layer.
 
         Each W is uniform in [-r, r], each b is 0: r^2 is 6 / inputs for "relu" (He et al. 2015,
-        eq. (10)) and 6 / (inputs + outputs) for "tanh" (Glorot and Bengio 2010, eq. (16)).
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator or int
-            The source of randomness, or a seed.
-
-        Returns
-        -------
-        float64 array, shape (size,)
+        eq. (10)) and 6 / (inputs + outputs) for "tanh" (Glorot and Bengio 2010, eq. (16)). `rng` is
+        the source of randomness, or a seed. The result is a float64 array of shape (size,).
         """
         rng = np.random.default_rng(rng)
         theta = np.zeros(self.size)
@@ -527,16 +504,8 @@ class _Quadratic(_Linear):
     def optimum(self, X: Array, y: Any) -> Array:
         """Parameters that minimise the penalised loss, by a dense least-squares solution.
 
-        Parameters
-        ----------
-        X : array, shape (m, features)
-        y : array
-            As in `prepare`.
-
-        Returns
-        -------
-        array, shape (size,)
-            Of X's type; the shortest, if several minimise the loss.
+        They have shape (size,) and X's type, and are the shortest ones, if several minimise it.
+        X and y are as in `prepare`.
         """
         A, Y = self.prepare(X, y)
         if self.l2:
@@ -595,8 +564,7 @@ class LinearRegression(_Quadratic):
     Raises
     ------
     TypeError, ValueError
-        If a parameter has a wrong type or is out of range; in the methods, if an array has the
-        wrong shape or dtype.
+        As `SoftmaxRegression` does.
     """
 
     features: int

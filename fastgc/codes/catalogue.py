@@ -223,10 +223,7 @@ def split(text: str) -> list[str]:
 def describe(text: str) -> str:
     """The text that people read for a code: the name to type, and what it stands for.
 
-    Parameters
-    ----------
-    text : str
-        A name with or without arguments, and perhaps a method for its decoding vectors.
+    The name may have arguments, and a method for decoding vectors.
 
     Examples
     --------

@@ -31,8 +31,7 @@ class ExpanderCode(Code):
     n : int
         Workers.
     k : int, optional
-        Partitions, at least n (default n). If there are more than n, n groups of them that are as
-        even as possible take the place of single partitions.
+        Partitions, at least n (default n); more as in `CyclicRepetition`.
     load : int, optional
         The degree, which is the number of groups per worker. Not needed if `graph` consists of
         edges.

@@ -94,17 +94,7 @@ class LinearCode(Code):
 
 
 class LinearScheme(Scheme):
-    """The scheme of `LinearCode`.
-
-    Parameters
-    ----------
-    B : (n, k) array
-        Checked by `check_matrix`.
-    cache : int
-        Number of survivor sets whose vectors are kept.
-    packed, wait
-        As in `Scheme`.
-    """
+    """The scheme of `LinearCode`, with its arguments; `B` was checked by `check_matrix`."""
 
     cache: SurvivorCache[tuple[NDArray[Any], float]]
 
@@ -170,15 +160,8 @@ def without_lost(
 ) -> Callable[[NDArray[Any]], NDArray[Any]]:
     """Return ``solve(wanted)``, which finds vectors of these survivors from those of all workers.
 
-    Parameters
-    ----------
-    null : (m, n) array
-        An orthonormal basis of x B = 0, for B with rows of norm 1.
-    shortest : function
-        ``shortest(wanted)``: the shortest vector of all workers for a sum, for rows of norm 1.
-    survivors : (f,) int64 array
-    sizes : (f,) array
-        The norms of the survivors' rows.
+    For rows of norm 1, `null` is an orthonormal basis of x B = 0, (m, n), and ``shortest(wanted)``
+    is the shortest vector of all workers for a sum. `sizes` are the norms of the survivors' rows.
     """
     lost = _without(survivors, null.shape[1])
     kept = null[:, survivors]

@@ -243,16 +243,6 @@ def in_good_order(held: Sequence[Sequence[int]], k: int) -> list[list[int]]:
     workers and partitions (König). That is optimal if each partition is held by as many workers as
     each worker holds partitions. Otherwise workers then swap two of their partitions as long as
     that brings the sums of the two closer together.
-
-    Parameters
-    ----------
-    held : sequence of n sequences of int
-        The distinct partitions of each worker.
-    k : int
-
-    Returns
-    -------
-    list of n lists of int
     """
     order = _coloured(held, k)
     unseen = np.zeros(k, dtype=np.int64)

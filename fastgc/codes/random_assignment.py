@@ -64,13 +64,7 @@ class RandomAssignment(Code):
 
 
 class UncoveredError(ValueError):
-    """With this seed some partition is picked by no worker.
-
-    Attributes
-    ----------
-    seed : int or None
-        A seed with which all partitions are picked, if one was found.
-    """
+    """With this seed some partition is picked by no worker; with `seed`, if found, all are."""
 
     def __init__(self, seed: int | None, message: str) -> None:
         super().__init__(seed, message)  # all arguments, so that it pickles
@@ -139,19 +133,8 @@ def distinct_draws(
 
     Every worker has an endless sequence of random numbers, a function of (seed, worker) alone, and
     takes the first `size` distinct ones. If it takes more than half of all, it takes those with the
-    smallest numbers instead. All choices and orders are equally likely.
-
-    Parameters
-    ----------
-    seed : int
-        Not negative.
-    workers : (rows,) int64 array
-    count, size : int
-        1 <= size <= count.
-
-    Returns
-    -------
-    (rows, size) int64 array
+    smallest numbers instead. All choices and orders are equally likely. The result has shape
+    (workers, size), and 1 <= size <= count.
     """
     # Mean length of a sequence with `size` distinct numbers, plus four standard deviations.
     taken = np.arange(min(size, count // 2 + 1)) / count

@@ -186,11 +186,6 @@ def degrees(missing: float) -> NDArray[np.float64]:
 
     With D = floor(1 / missing) and u = 2 missing (1 - 2 missing) / (1 - 4 missing)^2 these are u
     for degree 1, 1 / (i (i - 1)) for i = 2 .. D, and 1 / D for D + 1, all divided by u + 1.
-
-    Raises
-    ------
-    ValueError
-        Unless 0 < missing < 1/4.
     """
     if not 0 < missing < 0.25:
         raise ValueError(f"missing must be more than 0 and less than 1/4, not {missing}")

@@ -416,17 +416,7 @@ class ReedSolomonScheme(Scheme):
             elif method not in self.methods:
                 raise ValueError(f"unknown method {method!r}: choose one of {self.methods}")
             else:
-                chosen = self.check_survivors(survivors[:f])
-                if self.rule.missing(chosen):
-                    self.raise_too_few(chosen)
-                if method == "near-exact":
-                    found = nearer_vector(self._clusters, chosen, unit, precision=self.precision)
-                else:
-                    found = by_system(self._clusters, chosen, method)
-                vector[:f] = found
-                beyond = ~np.isfinite(found)
-                if beyond.any():
-                    self._raise(Status.OVERFLOW, int(np.argmax(beyond)), chosen)
+                vector[:f] = self._anew(survivors[:f], method, unit)
                 status = Status.OK
             if auto and status and self._replace(status, survivors[:f], vector[:f], unit):
                 status = Status.OK
@@ -437,6 +427,22 @@ class ReedSolomonScheme(Scheme):
             return fill
         kind = b"" if unit == DOUBLE else str(unit).encode()
         return remembering(fill, self.n, survivors, vector, self.cache, kind)
+
+    def _anew(
+        self, survivors: NDArray[np.int64], method: str, unit: float
+    ) -> NDArray[np.complex128]:
+        """The vector by "near-exact", or by a method that solves the system."""
+        chosen = self.check_survivors(survivors)
+        if self.rule.missing(chosen):
+            self.raise_too_few(chosen)
+        if method == "near-exact":
+            found = nearer_vector(self._clusters, chosen, unit, precision=self.precision)
+        else:
+            found = by_system(self._clusters, chosen, method)
+        beyond = ~np.isfinite(found)
+        if beyond.any():
+            self._raise(Status.OVERFLOW, int(np.argmax(beyond)), chosen)
+        return found
 
     def jit_rule(self) -> CyclicRule:
         longest = [self._longest(self.unit_of(kind)) for kind in (np.float32, np.float64)]
@@ -809,16 +815,8 @@ class Follower:
     If as many stragglers are declared as are tolerated, it computes the products for all other
     workers; their messages then take no step.
 
-    Parameters
-    ----------
-    scheme : ReedSolomonScheme
-        A scheme of one cluster.
-    survivors : (n,) int64 array
-        The workers whose messages came, in order of arrival; read as they come.
-    vector : (n,) complex128 array
-        Where entries are written.
-    unit : float
-        Unit roundoff of messages.
+    The scheme has one cluster. `survivors`, an (n,) int64 array, are the workers whose messages
+    came, in order of arrival, and read as they come; entries are written to `vector`.
     """
 
     def __init__(

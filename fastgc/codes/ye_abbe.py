@@ -35,8 +35,7 @@ class YeAbbe(Code):
     n : int
         Workers.
     k : int, optional
-        Partitions, at least n (default n). If there are more than n, n groups of them that are as
-        even as possible take the place of single partitions.
+        Partitions, at least n (default n); more as in `CyclicRepetition`.
     stragglers : int
         Stragglers to tolerate, s.
     reduce : int

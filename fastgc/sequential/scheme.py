@@ -265,14 +265,8 @@ class SequentialScheme:
     def choices(cls, n: int, delay: int) -> Iterator[dict[str, Any]]:
         """Yield the arguments, other than n, that `compare` tries if they are not given.
 
-        Default: a single choice without arguments.
-
-        Parameters
-        ----------
-        n : int
-            Workers.
-        delay : int
-            The most rounds that a job may take beyond its first. The caller drops slower schemes.
+        A job may take `delay` rounds beyond its first; the caller drops slower schemes. Default: a
+        single choice without arguments.
         """
         yield {}
 
@@ -293,24 +287,14 @@ class SequentialScheme:
     def tolerable(self, state: State, live: Sequence[int]) -> bool:
         """Whether a round may end, because all jobs can still be done in time.
 
-        Parameters
-        ----------
-        state, live
-            As in `tasks`, including the messages of this round.
+        `state` and `live` are as in `tasks`, including the messages of this round.
         """
         raise NotImplementedError
 
     def excused(self, tasks: Tasks, straggled: NDArray[np.bool_]) -> bool:
         """Whether a round's stragglers do not count in the model's later windows.
 
-        Default: they count.
-
-        Parameters
-        ----------
-        tasks : Tasks
-            Tasks of the round.
-        straggled : (n,) array of bool
-            Workers that had mini-tasks and did not answer.
+        They are the workers that had mini-tasks and did not answer. Default: they count.
         """
         return False
 

@@ -376,21 +376,18 @@ def compare(
     probe = _probed(probe, options, rounds, delay)
     slope = np.broadcast_to(check_reals("load_slope", load_slope), seconds.shape)
 
+    same: Any = {"at_load": at_load, "interrupted": interrupted}
+
     def run(choice: tuple[Candidate, float], part: slice) -> SequentialRun:
-        return simulate_sequential(
-            seconds[part],
-            choice[0].scheme,
-            mu=choice[1],
-            load_slope=slope[part],
-            at_load=at_load,
-            interrupted=interrupted,
-        )
+        (_, _, scheme), mu = choice
+        return simulate_sequential(seconds[part], scheme, mu=mu, load_slope=slope[part], **same)
 
     bar: AbstractContextManager[Callable[[], object]] = nullcontext(lambda: None)
     if progress:
         from ..progress import task_bar
 
-        bar = task_bar("simulating", sum(map(len, options.values())))
+        runs = len(options) + (sum(map(len, options.values())) if probe else 0)
+        bar = task_bar("simulating", runs)
     compared = []
     with bar as advance:
         for name, each in options.items():
@@ -401,9 +398,8 @@ def compare(
             best = min(range(len(tried)), key=lambda at: tried[at][1]) if tried else 0
             (_, left, scheme), m = each[best]
             found = run(each[best], slice(probe, None))
-            if not tried:
-                tried.append((scheme.load, found.seconds_per_job))
-                advance()
+            advance()
+            tried = tried or [(scheme.load, found.seconds_per_job)]
             compared.append(Compared(name, left, scheme, m, found, tuple(tried)))
     return sorted(compared, key=lambda each: each.run.seconds_per_job)
 
