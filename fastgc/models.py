@@ -126,8 +126,25 @@ class _Linear:
         return 1.0 / smoothness
 
     def smoothness(self, X: Array) -> float:
-        """Largest eigenvalue of the mean loss's Hessian, by power iteration."""
-        return _largest_eigenvalue(X, self.features, self.bias)
+        """Largest eigenvalue of the mean loss's Hessian, A'A / N, by power iteration."""
+        X = _checked_samples(X, self.features)
+        if not len(X):
+            raise ValueError("X holds no sample")
+        A = self._with_ones(X.astype(np.float64))
+        vector = np.random.default_rng(0).standard_normal(self.features + self.bias)
+        value, before = 0.0, -1.0
+        # The norms ascend, and have twice as many right digits as the vectors.
+        while value - before > 1e-12 * value:
+            before = value
+            with np.errstate(over="ignore", invalid="ignore"):
+                vector = A.T @ (A @ (vector / np.linalg.norm(vector)))
+                norm = float(np.linalg.norm(vector))
+            if not norm < math.inf:
+                raise ValueError(
+                    "X holds NaN or Inf, or samples whose squares overflow: scale them"
+                )
+            value = max(before, norm)
+        return value / len(X)
 
     @_quiet
     def add_regularisation(self, theta: Array, gradient: Array) -> None:
@@ -645,27 +662,6 @@ def _checked_samples(X: Array, features: int) -> Array:
     if X.dtype.kind not in "biuf":
         raise TypeError(f"X must be real numbers, not {X.dtype}")
     return X
-
-
-def _largest_eigenvalue(X: Array, features: int, bias: bool) -> float:
-    """Largest eigenvalue of A'A / N by power iteration; A: N samples, and ones for a bias."""
-    X = _checked_samples(X, features)
-    if not len(X):
-        raise ValueError("X holds no sample")
-    A = np.ones((len(X), features + bias))
-    A[:, :features] = X
-    vector = np.random.default_rng(0).standard_normal(A.shape[1])
-    value, before = 0.0, -1.0
-    # The norms ascend, and have twice as many right digits as the vectors.
-    while value - before > 1e-12 * value:
-        before = value
-        with np.errstate(over="ignore", invalid="ignore"):
-            vector = A.T @ (A @ (vector / np.linalg.norm(vector)))
-            norm = float(np.linalg.norm(vector))
-        if not norm < math.inf:
-            raise ValueError("X holds NaN or Inf, or samples whose squares overflow: scale them")
-        value = max(before, norm)
-    return value / len(X)
 
 
 @_quiet

@@ -104,7 +104,8 @@ class _CyclicScheme(Scheme):
     def __init__(self, n: int, k: int, stragglers: int, seed: int, cache: int) -> None:
         self.n, self.k, self.stragglers = n, k, stragglers
         self.cache = self._known_solutions = SurvivorCache(cache)
-        self._H = _null_space(n, stragglers, seed)
+        self._H = np.random.default_rng(seed).standard_normal((stragglers, n))
+        self._H[:, -1] = -self._H[:, :-1].sum(axis=1)  # rows add up to 0
         self._values = _coefficients(self._H)
         self._cuts = even_cuts(k, n)
         self._weight = np.sqrt(np.diff(self._cuts))
@@ -252,13 +253,6 @@ class _CyclicScheme(Scheme):
         H = checks_of(self._null[1], survivors) / self._sizes[survivors]
         errors = [np.linalg.norm(self._combine(self._of_all(survivors, h))) for h in H]
         return Parity.of(H, error=np.array(errors))
-
-
-def _null_space(n: int, s: int, seed: int) -> NDArray[np.float64]:
-    """H, whose rows add up to 0. (s, n)."""
-    H = np.random.default_rng(seed).standard_normal((s, n))
-    H[:, -1] = -H[:, :-1].sum(axis=1)
-    return H
 
 
 def _windows(H: NDArray[np.float64], first: int) -> Any:

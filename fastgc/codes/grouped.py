@@ -74,7 +74,7 @@ class Grouped(Code):
                     f"codes[{g}], {code!r}, cuts gradients into {code.scheme.pieces} pieces, but "
                     f"codes[0] into {self.codes[0].scheme.pieces}: they must be equal"
                 )
-            if _unfit(code.scheme):
+            if code.scheme.codes_data or (code.scheme.is_complex and not code.scheme.packed):
                 raise ValueError(
                     f"codes[{g}], {code!r}, cannot be used in a group: its messages are not "
                     "combinations of real gradients, or are expanded to complex numbers"
@@ -138,11 +138,6 @@ class Grouped(Code):
 
     def __repr__(self) -> str:
         return repr(self.scheme)
-
-
-def _unfit(scheme: Scheme) -> bool:
-    """Whether messages are not sums of real gradients, or are expanded to complex numbers."""
-    return scheme.codes_data or (scheme.is_complex and not scheme.packed)
 
 
 class GroupedScheme(Scheme):

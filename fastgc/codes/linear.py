@@ -128,13 +128,10 @@ class LinearScheme(Scheme):
         """For B with rows of norm 1: its pseudoinverse, and an orthonormal basis of x B = 0."""
         rows = self._B / self._sizes[:, None]
         U, S, Vh = np.linalg.svd(rows, full_matrices=self.k < self.n)  # all of U, not of V
-        rank = self._rank(S)
+        least = S[0] * (max(self.n, self.k) * np.finfo(np.float64).eps)
+        rank = int((least < S).sum())
         inverse = (Vh[:rank].conj().T / S[:rank]) @ U[:, :rank].conj().T
         return inverse, U[:, rank:].conj().T
-
-    def _rank(self, singular: NDArray[np.float64]) -> int:
-        least = singular[0] * (max(self.n, self.k) * np.finfo(np.float64).eps)
-        return int((singular > least).sum())
 
     def solution(
         self, survivors: NDArray[np.int64], unit: float = DOUBLE

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import at_least, check_finite, check_real, check_reals, check_word
 from .._shown import duration
 from .catalogue import Candidate, candidates
-from .scheme import Schedule, SequentialScheme, Tasks, check_scheme
+from .scheme import Schedule, SequentialScheme, check_scheme
 
 __all__ = ["NAMES", "Compared", "SequentialRun", "compare", "simulate_sequential"]
 
@@ -173,11 +173,13 @@ def simulate_sequential(
     stragglers = np.zeros(len(seconds), dtype=np.int64)
     waited = np.zeros(len(seconds), dtype=bool)
     late = np.zeros(scheme.n)  # seconds until each worker is free
+    workers = np.arange(scheme.n)[:, np.newaxis]
     now = 0.0
     for r, row in enumerate(seconds):
         tasks = schedule.begin(job=r < jobs)
         busy = tasks.age.max(axis=1) >= 0
-        took = row + slope[r] * (_work(scheme, tasks) - at_load)
+        loads = np.where(tasks.age >= 0, scheme.loads[tasks.part, workers], 0.0)
+        took = row + slope[r] * (loads.sum(axis=1) - at_load)
         arrival = np.where(busy, took, 0.0)
         if arrival.min() < 0:
             raise ValueError(
@@ -210,13 +212,6 @@ def _slope(load_slope: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]
     if not (np.isfinite(slope) & (slope >= 0)).all():
         raise ValueError(f"load_slope must be seconds, finite and not negative, not {slope}")
     return np.broadcast_to(slope, shape)
-
-
-def _work(scheme: SequentialScheme, tasks: Tasks) -> NDArray[np.float64]:
-    """Return the load of each worker in a round; an uncoded scheme has load 1."""
-    loads = scheme.loads[tasks.part, np.arange(scheme.n)[:, np.newaxis]]
-    work: NDArray[np.float64] = np.where(tasks.age >= 0, loads, 0.0).sum(axis=1)
-    return work
 
 
 def _round(

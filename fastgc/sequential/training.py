@@ -390,8 +390,11 @@ class _Run:
         began = cluster.clock()
         done = cluster.step(theta)
         waited = self._note(cluster, number)
+        drawn = None if self._batch is None else self._batch * self._scheme.k
         for each in done:
-            self._update(each)
+            turn, N = each.job % len(self._models), len(self._dataset.X_train)
+            model, optimizer = self._models[turn], self._optimizers[turn]
+            take_step(model, optimizer, each.gradient[: model.size], N, drawn)
         ended = cluster.clock()
         self._elapsed += ended - began
         rest = max(ended - began - waited, 0.0)
@@ -418,13 +421,6 @@ class _Run:
                 if sent and worker not in spent.survivors:
                     spent.survivors.append(worker)
         return report.wait_seconds
-
-    def _update(self, done: Done) -> None:
-        """Make a step of the model that the gradient is of."""
-        turn, N = done.job % len(self._models), len(self._dataset.X_train)
-        model, optimizer = self._models[turn], self._optimizers[turn]
-        drawn = None if self._batch is None else self._batch * self._scheme.k
-        take_step(model, optimizer, done.gradient[: model.size], N, drawn)
 
     def _record(self, done: Done, rest: float, cluster: SequentialCluster) -> tuple[int, Record]:
         turn, step = done.job % len(self._models), done.job // len(self._models) + 1
