@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import data as datasets
 from ._arrays import as_array, at_least, check_finite, check_real, store
 from .checkpoint import Checkpoint, describe, digest
-from .codes import Code, Grouped, GroupedRound
+from .codes import Code, Grouped
 from .delays.interface import described
 from .engines import ENGINES, Cluster, RoundReport, find_engine
 from .engines.options import RoundOptions, SharedKeywords, Survivors, check_names
@@ -395,20 +395,33 @@ class Training:
 
     def _steps(self, cluster: Cluster) -> Callable[[], tuple[RoundReport, Sequence[int]]]:
         """Return a function that writes a gradient, and returns its report and who was asked."""
-        code, optimizer, form = self.code, self.method, self.form
-        if not isinstance(optimizer, GCADA):
-            return bind(_step_all, cluster, optimizer, self.gradient, range(code.n))
+        code, method, form, gradient = self.code, self.method, self.form, self.gradient
+        if not isinstance(method, GCADA):
+            return lambda: (cluster.step(method.point, out=gradient), range(code.n))
         assert isinstance(code, Grouped)
         rnd = code.group_round(
-            self.gradient.size,
+            gradient.size,
             form.gradient_dtype,
             form.message_dtype,
             verify=self.how.verify,
             partial_dtype=form.partial_dtype,
         )
-        same = form.gradient_dtype == self.gradient.dtype
-        decoded = self.gradient if same else np.empty(self.gradient.size, form.gradient_dtype)
-        return bind(_step_selected, cluster, optimizer, rnd, decoded, self.gradient)
+        same = form.gradient_dtype == gradient.dtype
+        decoded = gradient if same else np.empty(gradient.size, form.gradient_dtype)
+
+        def step() -> tuple[RoundReport, list[int]]:
+            """Let the selected groups compute; write the sum of all groups' newest gradients."""
+            rnd.reset(method.selected)
+            report = cluster.collect(method.point, rnd, rnd.workers)
+            start = cluster.clock()
+            for group in rnd.groups:
+                part = rnd.gradient(group, out=decoded)
+                method.receive(group, part.astype(gradient.dtype, copy=False))
+            method.gradient(out=gradient)
+            spent = cluster.clock() - start
+            return report._replace(decode_seconds=spent, residual=rnd.residual()), rnd.workers
+
+        return step
 
     def _round(
         self, cluster: Cluster, step: Callable[[], tuple[RoundReport, Sequence[int]]], number: int
@@ -764,32 +777,6 @@ def _check_groups(code: Code, method: GCADA, how: RoundOptions) -> None:
         raise ValueError(
             f"suspects cannot be asked in rounds of groups, as {name}'s are: leave ask=True out"
         )
-
-
-def _step_all(
-    cluster: Cluster, optimizer: Optimizer, gradient: NDArray[Any], workers: range
-) -> tuple[RoundReport, range]:
-    """Write the gradient of all workers to `gradient`; return the report and the workers."""
-    return cluster.step(optimizer.point, out=gradient), workers
-
-
-def _step_selected(
-    cluster: Cluster,
-    method: GCADA,
-    rnd: GroupedRound,
-    decoded: NDArray[Any],
-    gradient: NDArray[Any],
-) -> tuple[RoundReport, list[int]]:
-    """Let the selected groups compute; write the sum of all groups' newest gradients."""
-    rnd.reset(method.selected)
-    report = cluster.collect(method.point, rnd, rnd.workers)
-    start = cluster.clock()
-    for group in rnd.groups:
-        part = rnd.gradient(group, out=decoded)
-        method.receive(group, part.astype(gradient.dtype, copy=False))
-    method.gradient(out=gradient)
-    spent = cluster.clock() - start
-    return report._replace(decode_seconds=spent, residual=rnd.residual()), rnd.workers
 
 
 def _partials(

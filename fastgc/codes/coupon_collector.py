@@ -35,8 +35,7 @@ class CouponCollector(Code):
     loads : sequence of n ints, optional
         Instead of `load`.
     send : {"each", "together"}
-        With `loads`: a worker sends each message as soon as it is computed, or all together when it
-        has computed all.
+        With `loads`: as in `RandomAssignment`.
     seed : int, default 0
 
     Raises

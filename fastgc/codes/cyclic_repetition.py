@@ -122,11 +122,7 @@ class _CyclicScheme(Scheme):
         groups = self._groups(np.array([worker]))[0]
         order = np.argsort(groups)
         groups, values = groups[order], self._values[worker, order]
-        if self.k == self.n:
-            return groups, values
-        first, end = self._cuts[groups].tolist(), self._cuts[groups + 1].tolist()
-        held = np.concatenate([np.arange(*each) for each in zip(first, end, strict=True)])
-        return held, np.repeat(values, np.diff(self._cuts)[groups])
+        return entries_of(self._cuts, np.array([0, groups.size]), groups, values)[1:]
 
     @cached_property
     def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:

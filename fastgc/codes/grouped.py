@@ -322,13 +322,7 @@ class GroupedRound(Gathering):
         return f"<GroupedRound of {self.scheme!r}, groups that take part: {groups}; {missing}>"
 
     def begin(self, host: Host) -> None:
-        """Begin the round.
-
-        Raises
-        ------
-        ValueError
-            If suspects are to be asked, which is not possible in groups.
-        """
+        """Begin the round; ValueError if suspects are to be asked, which groups cannot do."""
         if host.compute is not None:
             raise ValueError("suspects in groups cannot be asked: leave ask=True out")
 
@@ -419,19 +413,7 @@ class GroupedRound(Gathering):
         return self.ready
 
     def gradient(self, group: int, out: Output | None = None) -> NDArray[Any]:
-        """Decode the sum of a group's partial gradients from its messages.
-
-        Parameters
-        ----------
-        group : int
-        out : (p,) array, optional
-            Contiguous and writable, of the round's dtype.
-
-        Raises
-        ------
-        NotDecodableError
-            If more messages of the group are needed.
-        """
+        """Decode the sum of a group's partial gradients, as `Round.gradient` does."""
         return self.of(group).gradient(out)
 
     def residual(self) -> float:

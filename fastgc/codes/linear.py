@@ -54,9 +54,8 @@ class LinearCode(Code):
     cache : int, default 256
         Number of survivor sets whose vectors are kept.
     strict : bool, default False
-        Raise an error if the code loses more than half of float64's digits when s random workers
-        straggle. Otherwise this is an `InstabilityWarning`. Neither concerns codes with `wait`,
-        where least squares keep rounding errors small compared with the residual.
+        As in `ReedSolomon`. It does not concern codes with `wait`, where least squares keep
+        rounding errors small compared with the residual.
 
     Raises
     ------
@@ -64,7 +63,7 @@ class LinearCode(Code):
         If a row or column is zero, an entry is not finite, `wait` is not in 1 .. n, or if without
         `wait` not even all messages determine the gradient.
     UnstableCodeError
-        If `strict` and the code is unstable.
+        As `ReedSolomon` does.
     """
 
     def __init__(

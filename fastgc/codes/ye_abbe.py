@@ -130,7 +130,13 @@ class YeAbbeScheme(Scheme):
         self._circles = [
             _Circle(size, s + m, m, stable_root(size, s + m)) for size in sizes.tolist()
         ]
-        self._cuts = _cuts(sizes, self._ends * k // n)
+        # Each cluster has as many groups of partitions as workers.
+        held = np.diff(self._ends * k // n, prepend=0)
+        lengths = [
+            np.diff(even_cuts(part, size))
+            for size, part in zip(sizes.tolist(), held.tolist(), strict=True)
+        ]
+        self._cuts = np.append(0, np.cumsum(np.concatenate(lengths)))
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.complex128]]:
         """Groups worker .. worker + s + m - 1 of its cluster: it is the first one's last holder."""
@@ -139,9 +145,7 @@ class YeAbbeScheme(Scheme):
         first = int(self._ends[c]) - ring.n
         coefficients = _table(ring)[::-1] * ring.values(ring.powers, np.array([worker - first]))
         group = first + (worker - first + np.arange(ring.d)) % ring.n
-        sizes = np.diff(self._cuts)[group]
-        held = np.concatenate([np.arange(self._cuts[g], self._cuts[g + 1]) for g in group])
-        values = np.repeat(coefficients, sizes, axis=0)
+        _, held, values = entries_of(self._cuts, np.array([0, ring.d]), group, coefficients)
         return held, values if self.pieces > 1 else values[:, 0]
 
     # The rest is computed for all workers at once, place by place, as `row` computes it for one.
@@ -320,12 +324,3 @@ def _table(ring: _Circle) -> NDArray[np.complex128]:
     table = tau(n, d, q)[:, None] * np.hstack([upper, lower])
     table.flags.writeable = False
     return table
-
-
-def _cuts(sizes: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Boundaries of the groups of partitions: each cluster has as many groups as workers."""
-    lengths = [
-        np.diff(even_cuts(k, n))
-        for n, k in zip(sizes.tolist(), np.diff(ends, prepend=0).tolist(), strict=True)
-    ]
-    return np.concatenate([[0], np.cumsum(np.concatenate(lengths))])

@@ -90,8 +90,8 @@ class SRSGC(_BurstyScheme):
     stragglers : int
         Different workers that may straggle in a window, lambda, at most n.
     code : callable, optional
-        ``code(n, stragglers=s)`` makes the code of a job. Default: `fastgc.FractionalRepetition` if
-        s + 1 divides n (the paper's SR-SGC-Rep), otherwise `fastgc.ReedSolomon`.
+        ``code(n, stragglers=s)`` makes the code of a job. Default: as in `MSGC` (the paper's
+        SR-SGC-Rep).
 
     Attributes
     ----------

@@ -245,13 +245,7 @@ class SequentialScheme:
         return float(self.slots * self.loads.max())
 
     def partitions(self, part: int) -> range:
-        """Return the partitions of a part.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no such part.
-        """
+        """Return the partitions of a part; TypeError or ValueError if there is no such part."""
         part = check_index("part", part, len(self.parts))
         return range(self._first[part], self._first[part + 1])
 
@@ -357,17 +351,9 @@ class Schedule:
         return not self._live
 
     def begin(self, job: bool = True) -> Tasks:
-        """Begin a round, and a job with it; return the round's mini-tasks.
+        """Begin a round, and if `job` a job with it; return the round's mini-tasks.
 
-        Parameters
-        ----------
-        job : bool
-            False: no job begins, and current jobs continue.
-
-        Raises
-        ------
-        RuntimeError
-            If the previous round has not ended.
+        RuntimeError if the previous round has not ended.
         """
         if self._tasks is not None:
             raise RuntimeError(f"round {self.round} has begun: end it before the next one")
@@ -380,18 +366,9 @@ class Schedule:
         return tasks
 
     def enough(self, came: ArrayLike) -> bool:
-        """Whether the round may end once the workers `came` have answered.
+        """Whether the round may end with these answers, because all jobs can be done in time.
 
-        It may end if all jobs can still be done in time.
-
-        Parameters
-        ----------
-        came : (n,) array of bool, or workers
-
-        Raises
-        ------
-        RuntimeError, TypeError, ValueError
-            If no round has begun, or `came` does not name workers.
+        Parameters and errors are as in `end`.
         """
         return self.scheme.tolerable(self._after(came), self._live)
 
@@ -410,7 +387,8 @@ class Schedule:
         Raises
         ------
         RuntimeError, TypeError, ValueError
-            As `enough`; also if these workers are too few for all jobs to be done in time.
+            If no round has begun, `came` does not name workers, or these are too few for all jobs
+            to be done in time.
         """
         scheme, state = self.scheme, self._after(came)
         if not scheme.tolerable(state, self._live):
@@ -441,10 +419,7 @@ class Schedule:
     def state(self) -> dict[str, Any]:
         """Return what `restore` needs to continue: arrays, and lists of numbers.
 
-        Raises
-        ------
-        RuntimeError
-            If a round has begun and not ended.
+        RuntimeError if a round has begun and not ended.
         """
         if self._tasks is not None:
             raise RuntimeError(f"round {self.round} has begun: end it before it is kept")
@@ -456,17 +431,9 @@ class Schedule:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue a run.
+        """Continue a run of the same scheme that gave this `state`.
 
-        Parameters
-        ----------
-        state : mapping
-            The `state` of a run of the same scheme.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `state` does not fit; nothing has changed in that case.
+        TypeError or ValueError if `state` does not fit; nothing has changed in that case.
         """
         own = self.state()
         for name, mine in own.items():

@@ -156,8 +156,7 @@ def train_models(
         History(name, repr(scheme), dataset.name, *about[2:], measure=measure_of(model, dataset))
         for name, model in zip(names, models, strict=True)
     ]
-    optimizers = _begun(optimizers, models, X, seed)
-    run = _Run(scheme, models, optimizers, dataset, histories, steps, evaluate_every, batch)
+    run = _Run(scheme, models, optimizers, dataset, histories, steps, evaluate_every, batch, seed)
     gradient, shards = _in_turn(models, X, dataset.y_train, scheme.k, batch, seed)
     start = partial(SequentialCluster, scheme, shards, gradient, gradient.size, X.dtype)
     start = partial(start, engine=engine, mu=mu, seed=seed, **keywords)
@@ -202,17 +201,6 @@ def _go_on(
                 kept.add([[number, asdict(record)] for number, record in records])
                 if run.over or cluster.schedule.round % every == 0:
                     kept.save(run.state(cluster))
-
-
-def _begun(
-    optimizers: Sequence[Any] | None, models: Sequence[Any], X: NDArray[Any], seed: int
-) -> Sequence[Any]:
-    """Return the optimizers, reset to their models' initial parameters."""
-    if optimizers is None:
-        optimizers = [default_optimizer(model, X) for model in models]
-    for model, optimizer in zip(models, optimizers, strict=True):
-        optimizer.reset(start_of(model, None, X.dtype, seed))
-    return optimizers
 
 
 def _checked_models(given: Sequence[Any], scheme: SequentialScheme) -> list[Any]:
@@ -327,16 +315,21 @@ class _Run:
         self,
         scheme: SequentialScheme,
         models: Sequence[Any],
-        optimizers: Sequence[Any],
+        optimizers: Sequence[Any] | None,
         dataset: datasets.Dataset,
         histories: list[History],
         steps: int,
         evaluate_every: int,
         batch: int | None,
+        seed: int,
     ) -> None:
+        X = dataset.X_train
+        self._optimizers = optimizers or [default_optimizer(model, X) for model in models]
+        for model, optimizer in zip(models, self._optimizers, strict=True):
+            optimizer.reset(start_of(model, None, X.dtype, seed))
         parts = datasets.partition(dataset.X_train, dataset.y_train, scheme.k)
         sizes = [len(part) for part, _ in parts]
-        self._models, self._optimizers, self._dataset = models, optimizers, dataset
+        self._models, self._dataset = models, dataset
         self.histories, self._evaluate_every, self._batch = histories, evaluate_every, batch
         self._scheme, self._steps, self._size = scheme, steps, max(model.size for model in models)
         self.jobs, self.done = steps * len(models), 0
