@@ -122,6 +122,8 @@ class _CyclicScheme(Scheme):
         groups = self._groups(np.array([worker]))[0]
         order = np.argsort(groups)
         groups, values = groups[order], self._values[worker, order]
+        if self.k == self.n:
+            return groups, values
         return entries_of(self._cuts, np.array([0, groups.size]), groups, values)[1:]
 
     @cached_property
