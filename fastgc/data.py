@@ -6,7 +6,7 @@ import importlib.util
 import math
 import operator
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -397,17 +397,7 @@ class MiniBatches:
         at_least("seed", self.seed, 0)
 
     def __call__(self, shard: tuple[Any, ...], partition: int, round: int) -> tuple[Any, ...]:
-        """Draw the samples of a round.
-
-        Parameters
-        ----------
-        shard : tuple of arrays
-            Arrays of equal length, such as samples and labels.
-        partition, round : int
-
-        Returns
-        -------
-        tuple of arrays of length `size`
+        """Draw `size` samples from arrays of equal length, such as samples and labels.
 
         Raises
         ------
@@ -537,17 +527,12 @@ def _labels_beside(images: Path) -> Path:
 
 def _existing(folder: Path, name: str) -> Path:
     """Return the idx file that has one of the usual spellings of its name."""
-    spellings = list(_spellings(name))
+    names = dict.fromkeys((name.replace(".idx", "-idx"), name.replace("-idx", ".idx")))
+    spellings = [each + suffix for suffix in ("", ".gz") for each in names]
     for spelling in spellings:
         if (folder / spelling).is_file():
             return folder / spelling
     raise FileNotFoundError(f"{folder}: expected one of {', '.join(spellings)}")
-
-
-def _spellings(name: str) -> Iterator[str]:
-    dashed, dotted = name.replace(".idx", "-idx"), name.replace("-idx", ".idx")
-    for suffix in ("", ".gz"):
-        yield from dict.fromkeys((dashed + suffix, dotted + suffix))
 
 
 def _samples(X: NDArray[Any], dtype: np.dtype[Any], path: Path) -> Samples:

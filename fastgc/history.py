@@ -337,24 +337,17 @@ def read_json(path: str | os.PathLike[str]) -> list[History]:
         histories = []
         for each in held:
             rounds = [record_of(row) for row in each["rounds"]]
-            counts, load = tuple(each.get("message_counts", ())), _load_of(each)
-            read = {"rounds": rounds, "message_counts": counts, "load": load}
+            counts, load = tuple(each.get("message_counts", ())), each.get("load")
+            load = math.nan if load is None else load
+            if not _is_of("float", load):
+                raise TypeError(f"the load of a run must be a number, not {load!r}")
+            read = {"rounds": rounds, "message_counts": counts, "load": float(load)}
             histories.append(History(**(each | read)))
         for history in histories:
             counts = history.message_counts
             if not isinstance(history.measure, str) or not all(type(c) is int for c in counts):
                 raise TypeError("its measure must be a text, and its message counts integers")
         return histories
-
-
-def _load_of(listed: dict[str, Any]) -> float:
-    """Return the load in a run's JSON object; raise TypeError if it is no number."""
-    load = listed.get("load")
-    if load is None:
-        return math.nan
-    if isinstance(load, bool) or not isinstance(load, int | float):
-        raise TypeError(f"the load of a run must be a number, not {load!r}")
-    return float(load)
 
 
 def equal_loss(histories: Sequence[History]) -> float:

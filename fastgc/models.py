@@ -126,22 +126,32 @@ class _Linear:
         return 1.0 / smoothness
 
     def smoothness(self, X: Array) -> float:
-        """Largest eigenvalue of the mean loss's Hessian, by power iteration."""
-        return _largest_eigenvalue(X, self.bias)
+        """Largest eigenvalue of the mean loss's Hessian, A'A / N, by power iteration."""
+        X = _checked_samples(X, self.features)
+        if not len(X):
+            raise ValueError("X holds no sample")
+        A = self._with_ones(X.astype(np.float64))
+        vector = np.random.default_rng(0).standard_normal(self.features + self.bias)
+        value, before = 0.0, -1.0
+        # The norms ascend, and have twice as many right digits as the vectors.
+        while value - before > 1e-12 * value:
+            before = value
+            with np.errstate(over="ignore", invalid="ignore"):
+                vector = A.T @ (A @ (vector / np.linalg.norm(vector)))
+                norm = float(np.linalg.norm(vector))
+            if not norm < math.inf:
+                raise ValueError(
+                    "X holds NaN or Inf, or samples whose squares overflow: scale them"
+                )
+            value = max(before, norm)
+        return value / len(X)
 
     @_quiet
     def add_regularisation(self, theta: Array, gradient: Array) -> None:
-        """Add l2 * W, the gradient of the penalty, to ``gradient`` in place.
+        """Add l2 * W, the gradient of the penalty, to ``gradient`` in place; both (size,) arrays.
 
         The master calls it once a round: in the partial gradients, it would count once for each
         partition.
-
-        Parameters
-        ----------
-        theta : array, shape (size,)
-            Parameters.
-        gradient : array, shape (size,)
-            The decoded gradient.
         """
         theta, total = as_array("theta", theta), view_of("gradient", gradient)
         if not theta.shape == total.shape == (self.size,):
@@ -313,9 +323,9 @@ class SoftmaxRegression(_LinearClassifier, _CrossEntropy):
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range; in the methods, if an array has the wrong shape or type, or
-        a label is not in 0 .. classes - 1.
+    TypeError, ValueError
+        If a parameter has a wrong type or is out of range; in the methods, if an array has the
+        wrong shape or dtype, or a label is not in 0 .. classes - 1.
     """
 
     def learning_rate(self, X: Array) -> float:
@@ -361,8 +371,7 @@ class MLP(_CrossEntropy):
     Raises
     ------
     TypeError, ValueError
-        If a parameter has a wrong type or is out of range; in the methods, if an array has the
-        wrong shape or dtype, or a label is not in 0 .. classes - 1.
+        As `SoftmaxRegression` does.
     """
 
     features: int
@@ -396,17 +405,10 @@ class MLP(_CrossEntropy):
         return sum((inputs + 1) * outputs for inputs, outputs in self._shapes)
 
     def layers(self, theta: Array) -> list[tuple[Array, Array]]:
-        """Return W and b of each layer.
+        """Return W and b of each layer, in arrays of shapes (inputs, outputs) and (outputs,).
 
-        Parameters
-        ----------
-        theta : array, shape (size,)
-            Parameters, or a gradient; float32 or float64.
-
-        Returns
-        -------
-        list of pairs of arrays, shapes (inputs, outputs) and (outputs,)
-            Views of theta, if it is contiguous.
+        They are views of theta, if it is contiguous. It has shape (size,), and float32 or float64
+        parameters, or a gradient.
         """
         flat, found = _checked_theta(theta, self.size), []
         for inputs, outputs in self._shapes:
@@ -419,16 +421,8 @@ class MLP(_CrossEntropy):
         """Draw initial parameters with which signals keep their size from layer to layer.
 
         Each W is uniform in [-r, r], each b is 0: r^2 is 6 / inputs for "relu" (He et al. 2015,
-        eq. (10)) and 6 / (inputs + outputs) for "tanh" (Glorot and Bengio 2010, eq. (16)).
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator or int
-            The source of randomness, or a seed.
-
-        Returns
-        -------
-        float64 array, shape (size,)
+        eq. (10)) and 6 / (inputs + outputs) for "tanh" (Glorot and Bengio 2010, eq. (16)). `rng` is
+        the source of randomness, or a seed. The result is a float64 array of shape (size,).
         """
         rng = np.random.default_rng(rng)
         theta = np.zeros(self.size)
@@ -490,8 +484,35 @@ class _Quadratic(_Linear):
         """
         least_squares_gradient(theta, *shard, out=out)
 
-    def prepare(self, X: Array, y: Any) -> tuple[Array, Array]:
+    def _targets(self, X: Array, y: Any, least: int = 0) -> tuple[Array, Array]:
+        """Return checked samples, and what their scores should be, (m, columns)."""
         raise NotImplementedError
+
+    def prepare(self, X: Array, y: Any) -> tuple[Array, Array]:
+        """Return what workers compute on.
+
+        Parameters
+        ----------
+        X : array, shape (m, features)
+            Samples.
+        y : array
+            Their classes, integers of shape (m,); or their targets, real numbers of shape
+            (m, outputs), or (m,) for a single output.
+
+        Returns
+        -------
+        pair (A, Y)
+            Samples, with a column of ones for a bias, and indicators of the classes, (m, classes),
+            or targets, (m, outputs), of X's type.
+        """
+        X, Y = self._targets(X, y)
+        return self._with_ones(X), Y.astype(X.dtype, copy=False)
+
+    @_quiet
+    def loss(self, theta: Array, X: Array, y: Any) -> float:
+        """Mean over the m >= 1 samples of half the squared distance, without the penalty."""
+        X, Y = self._targets(X, y, least=1)
+        return float(np.sum(np.square(self._scores(theta, X) - Y), dtype=np.float64) / (2 * len(Y)))
 
     def gradient(self, theta: Array, X: Array, y: Any, out: Output | None = None) -> Array:
         """Sum (not mean) over the samples of the gradient, shape (size,)."""
@@ -500,16 +521,8 @@ class _Quadratic(_Linear):
     def optimum(self, X: Array, y: Any) -> Array:
         """Parameters that minimise the penalised loss, by a dense least-squares solution.
 
-        Parameters
-        ----------
-        X : array, shape (m, features)
-        y : array
-            As in `prepare`.
-
-        Returns
-        -------
-        array, shape (size,)
-            Of X's type; the shortest, if several minimise the loss.
+        They have shape (size,) and X's type, and are the shortest ones, if several minimise it.
+        X and y are as in `prepare`.
         """
         A, Y = self.prepare(X, y)
         if self.l2:
@@ -537,18 +550,9 @@ class LeastSquares(_Quadratic, _LinearClassifier):
         As in `SoftmaxRegression`.
     """
 
-    def prepare(self, X: Array, y: Labels) -> tuple[Array, Array]:
-        """Return the samples, with a column of ones for a bias, and indicators, (m, classes)."""
-        X, y = self._checked(X, y)
-        return self._with_ones(X), np.eye(self.classes, dtype=X.dtype)[y]
-
-    @_quiet
-    def loss(self, theta: Array, X: Array, y: Labels) -> float:
-        """Mean over the samples of half the squared distance, without the penalty."""
-        X, y = self._checked(X, y, least=1)
-        residual = self._scores(theta, X)
-        residual[np.arange(len(y)), y] -= 1
-        return float(np.sum(np.square(residual), dtype=np.float64) / (2 * len(y)))
+    def _targets(self, X: Array, y: Labels, least: int = 0) -> tuple[Array, Array]:
+        X, y = self._checked(X, y, least)
+        return X, np.eye(self.classes, dtype=X.dtype)[y]
 
 
 @dataclass(frozen=True, repr=False)
@@ -577,8 +581,7 @@ class LinearRegression(_Quadratic):
     Raises
     ------
     TypeError, ValueError
-        If a parameter has a wrong type or is out of range; in the methods, if an array has the
-        wrong shape or dtype.
+        As `SoftmaxRegression` does.
     """
 
     features: int
@@ -596,30 +599,6 @@ class LinearRegression(_Quadratic):
     def _columns(self) -> int:
         return self.outputs
 
-    def prepare(self, X: Array, y: Targets) -> tuple[Array, Array]:
-        """Return what workers compute on.
-
-        Parameters
-        ----------
-        X : array, shape (m, features)
-            Samples.
-        y : array of real numbers, shape (m, outputs), or (m,) for a single output
-            The samples' targets.
-
-        Returns
-        -------
-        pair (A, Y)
-            Samples, with a column of ones for a bias, and targets, (m, outputs), of X's type.
-        """
-        X, y = self._checked(X, y)
-        return self._with_ones(X), y.astype(X.dtype)
-
-    @_quiet
-    def loss(self, theta: Array, X: Array, y: Targets) -> float:
-        """Mean over the m >= 1 samples of half the squared distance, without the penalty."""
-        X, y = self._checked(X, y, least=1)
-        return float(np.sum(np.square(self._scores(theta, X) - y), dtype=np.float64) / (2 * len(y)))
-
     @_quiet
     def predict(self, theta: Array, X: Array) -> Array:
         """Targets of each sample, shape (m, outputs), of theta's type."""
@@ -629,8 +608,7 @@ class LinearRegression(_Quadratic):
         """Root mean squared error over the m >= 1 samples and all outputs, in units of ``y``."""
         return math.sqrt(2 * self.loss(theta, X, y) / self.outputs)
 
-    def _checked(self, X: Array, y: Targets, least: int = 0) -> tuple[Array, Array]:
-        """Return the samples, and the targets as a table."""
+    def _targets(self, X: Array, y: Targets, least: int = 0) -> tuple[Array, Array]:
         X, y = _checked_samples(X, self.features), as_array("y", y)
         shapes = [(len(X), self.outputs)] + [(len(X),)] * (self.outputs == 1)
         if y.shape not in shapes or y.dtype.kind not in "biuf":
@@ -681,37 +659,9 @@ def _checked_samples(X: Array, features: int) -> Array:
     X = as_array("X", X)
     if X.ndim != 2 or X.shape[1] != features:
         raise ValueError(f"X must have shape (m, {features}), got {X.shape}")
-    _check_real(X)
-    return X
-
-
-def _check_real(X: Array) -> None:
     if X.dtype.kind not in "biuf":
         raise TypeError(f"X must be real numbers, not {X.dtype}")
-
-
-def _largest_eigenvalue(X: Array, bias: bool) -> float:
-    """Largest eigenvalue of A'A / N by power iteration; A: N samples, and ones for a bias."""
-    X = as_array("X", X)
-    if X.ndim != 2:
-        raise ValueError(f"X must have shape (m, features), got {X.shape}")
-    if not len(X):
-        raise ValueError("X holds no sample")
-    _check_real(X)
-    A = np.ones((len(X), X.shape[1] + bias))
-    A[:, : X.shape[1]] = X
-    vector = np.random.default_rng(0).standard_normal(A.shape[1])
-    value, before = 0.0, -1.0
-    # The norms ascend, and have twice as many right digits as the vectors.
-    while value - before > 1e-12 * value:
-        before = value
-        with np.errstate(over="ignore", invalid="ignore"):
-            vector = A.T @ (A @ (vector / np.linalg.norm(vector)))
-            norm = float(np.linalg.norm(vector))
-        if not norm < math.inf:
-            raise ValueError("X holds NaN or Inf, or samples whose squares overflow: scale them")
-        value = max(before, norm)
-    return value / len(X)
+    return X
 
 
 @_quiet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial as bind
 from numbers import Real
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import data as datasets
 from ._arrays import as_array, at_least, check_finite, check_real, store
 from .checkpoint import Checkpoint, describe, digest
-from .codes import Code, Grouped, GroupedRound
+from .codes import Code, Grouped
 from .delays.interface import described
 from .engines import ENGINES, Cluster, RoundReport, find_engine
 from .engines.interface import RoundOptions, SharedKeywords, Survivors, check_names
@@ -227,15 +227,25 @@ class Training:
         check_methods("optimizer", optimizer, "step", "reset")
         check_data(self.data)
         check_callback(self.callback)
-        if self.until is not None:
-            _check_loss(self.until)
+        until: Any = self.until
+        if not isinstance(until, Real | None):
+            raise TypeError(f"until must be a training loss, not {until!r}")
+        if until is not None and math.isnan(until):
+            raise ValueError("until is NaN: no training loss is that low")
         self.how = _options(
             code, self.options, self.keywords, self.rounds if self.until is None else 1
         )
         if isinstance(optimizer, GCADA):
             _check_groups(code, optimizer, self.how)
-        if self.checkpoint is not None:
-            _check_kept(optimizer, self.how.tracker)
+        if self.checkpoint is not None and optimizer is not None:
+            check_restorable(optimizer)
+        if self.checkpoint is not None and self.how.tracker is not None:
+            from .stability import StabilityTracker
+
+            if not isinstance(self.how.tracker, StabilityTracker):
+                raise TypeError(
+                    f"checkpoint can only save a StabilityTracker, not {self.how.tracker!r}"
+                )
         self.start_cluster = find_engine(self.engine)
         # Set if all processes run the same program.
         self.serve: Callable[[], bool] | None = getattr(self.start_cluster, "serve", None)
@@ -262,10 +272,15 @@ class Training:
             )
         self.batches = None
         if self.batch is not None:
-            check_batch(code, self.batch, len(X))
+            if code.scheme.codes_data:
+                raise ValueError(
+                    f"{type(code).__name__} codes the data once, so there are no mini-batches: "
+                    "leave out batch"
+                )
+            check_batch(self.batch, len(X), code.k)
             self.batches = datasets.MiniBatches(self.batch, self.seed)
         given = self.optimizer
-        self.method = default_optimizer(self.learner, X) if given is None else given
+        self.method: Any = default_optimizer(self.learner, X) if given is None else given
         self.rate = None
         if self.schedule is not None:
             self.rate = _Rate(self.method, self.schedule, self.rounds)
@@ -303,7 +318,7 @@ class Training:
         self.history.theta = self.method.theta.copy()
         last = self.history.rounds[-1]
         if not last.evaluated:  # a resumed run that was to have more rounds
-            self.history.rounds[-1] = self._evaluated(last)
+            self.history.rounds[-1] = evaluated(last, self.learner, self.method, self.dataset)
         return self.history
 
     def _train(self) -> None:
@@ -316,12 +331,14 @@ class Training:
             done = len(history.rounds)
             over = until is not None and any(record.loss <= until for record in history.rounds)
             first = rounds + 1 if over else done + 1
-            show: Callable[[Record], object] = _ignore
+            bar: AbstractContextManager[Callable[[Record], object]] = nullcontext(
+                lambda record: None
+            )
             if self.progress and first <= rounds:
                 from .progress import training_bar
 
-                about = (self.called, rounds, self.code.n, done, self.measure)
-                show = stack.enter_context(training_bar(*about))
+                bar = training_bar(self.called, rounds, self.code.n, done, self.measure)
+            show = stack.enter_context(bar)
             if first > rounds and self.serve is None:
                 return
             # A cluster is started even if no round is left: other processes wait for one.
@@ -338,7 +355,7 @@ class Training:
                 if kept is not None:
                     kept.add([asdict(record), self.tracked])
                     if over or number == rounds or number % self.every == 0:
-                        kept.save(_state(self.method))
+                        kept.save(self.method.state())
                 if over:
                     break
 
@@ -378,26 +395,36 @@ class Training:
 
     def _steps(self, cluster: Cluster) -> Callable[[], tuple[RoundReport, Sequence[int]]]:
         """Return a function that writes a gradient, and returns its report and who was asked."""
-        code, optimizer, form = self.code, self.method, self.form
-        if not isinstance(optimizer, GCADA):
-            return bind(_step_all, cluster, optimizer, self.gradient, range(code.n))
+        code, method, form, gradient = self.code, self.method, self.form, self.gradient
+        if not isinstance(method, GCADA):
+            return lambda: (cluster.step(method.point, out=gradient), range(code.n))
         assert isinstance(code, Grouped)
         rnd = code.group_round(
-            self.gradient.size,
+            gradient.size,
             form.gradient_dtype,
             form.message_dtype,
             verify=self.how.verify,
             partial_dtype=form.partial_dtype,
         )
-        same = form.gradient_dtype == self.gradient.dtype
-        decoded = self.gradient if same else np.empty(self.gradient.size, form.gradient_dtype)
-        return bind(_step_selected, cluster, optimizer, rnd, decoded, self.gradient)
+        same = form.gradient_dtype == gradient.dtype
+        decoded = gradient if same else np.empty(gradient.size, form.gradient_dtype)
+
+        def step() -> tuple[RoundReport, list[int]]:
+            """Let the selected groups compute; write the sum of all groups' newest gradients."""
+            rnd.reset(method.selected)
+            report = cluster.collect(method.point, rnd, rnd.workers)
+            start = cluster.clock()
+            for group in rnd.groups:
+                part = rnd.gradient(group, out=decoded)
+                method.receive(group, part.astype(gradient.dtype, copy=False))
+            method.gradient(out=gradient)
+            spent = cluster.clock() - start
+            return report._replace(decode_seconds=spent, residual=rnd.residual()), rnd.workers
+
+        return step
 
     def _round(
-        self,
-        cluster: Cluster,
-        step: Callable[[], tuple[RoundReport, Sequence[int]]],
-        number: int,
+        self, cluster: Cluster, step: Callable[[], tuple[RoundReport, Sequence[int]]], number: int
     ) -> Record:
         """Do a round, and add it to the history."""
         tracker = self.tracker
@@ -414,13 +441,14 @@ class Training:
             paused = cluster.clock()
             self._measure(tracker, report.round)
             began += cluster.clock() - paused
-        self._update()
+        drawn = None if self.batch is None else self.batch * self.code.k
+        take_step(self.learner, self.method, self.gradient, len(self.X), drawn)
         self.elapsed += cluster.clock() - began
         if number == 1 and self.theta0 is None and not hasattr(self.learner, "initial"):
             _warn_of_saddle(self.learner, self.gradient, self.shards[0], self.seed)
         record = self._record(number, report, workers)
         if number == self.rounds or number % self.evaluate_every == 0:
-            record = self._evaluated(record)
+            record = evaluated(record, self.learner, self.method, self.dataset)
         self.history.rounds.append(record)
         return record
 
@@ -432,17 +460,6 @@ class Training:
             self.gradient, _partials(self.learner, point, self.whole, self.code.k, round, drawn)
         )
         self.tracked = tracker.rounds[-1]
-
-    def _update(self) -> None:
-        """Turn the gradient into that of the mean loss, and let the optimizer step."""
-        gradient, X, optimizer = self.gradient, self.X, self.method
-        if self.batch is not None:
-            gradient *= len(X) / (self.batch * self.code.k)
-        add_regularisation = getattr(self.learner, "add_regularisation", None)
-        if add_regularisation is not None:
-            add_regularisation(optimizer.point, gradient)
-        gradient /= len(X)
-        optimizer.step(gradient)
 
     def _record(self, number: int, report: RoundReport, asked: Sequence[int]) -> Record:
         """Return the record of a round before evaluation; `asked` are the workers it asked."""
@@ -471,15 +488,6 @@ class Training:
             asks=report.asks,
             computed=report.computed,
             stood_in=report.stood_in,
-        )
-
-    def _evaluated(self, record: Record) -> Record:
-        model, dataset, theta = self.learner, self.dataset, self.method.theta
-        return replace(
-            record,
-            loss=model.loss(theta, self.X, self.y),
-            test_error=model.error(theta, dataset.X_test, dataset.y_test),
-            evaluated=True,
         )
 
 
@@ -544,6 +552,32 @@ def _warn_of_saddle(model: Model, gradient: NDArray[Any], shard: Any, seed: int)
         )
 
 
+def take_step(
+    model: Model, optimizer: Optimizer, gradient: NDArray[Any], samples: int, drawn: int | None
+) -> None:
+    """Turn a gradient into that of the mean loss, in place, and let the optimizer step.
+
+    It is the sum over all samples, or over those `drawn` for mini-batches.
+    """
+    if drawn is not None:
+        gradient *= samples / drawn
+    add_regularisation = getattr(model, "add_regularisation", None)
+    if add_regularisation is not None:
+        add_regularisation(optimizer.point, gradient)
+    gradient /= samples
+    optimizer.step(gradient)
+
+
+def evaluated(
+    record: Record, model: Model, optimizer: Optimizer, dataset: datasets.Dataset
+) -> Record:
+    """Return a record with the loss and test error of the optimizer's iterate."""
+    theta = optimizer.theta
+    loss = model.loss(theta, dataset.X_train, dataset.y_train)
+    test_error = model.error(theta, dataset.X_test, dataset.y_test)
+    return replace(record, loss=loss, test_error=test_error, evaluated=True)
+
+
 class _Rate:
     """An optimizer's learning rate, as a schedule changes it."""
 
@@ -594,19 +628,15 @@ def measure_of(model: Model, dataset: datasets.Dataset) -> str:
     return measure
 
 
-def check_batch(code: Code, batch: int, samples: int) -> None:
-    """Raise unless each partition of the samples has enough for such a mini-batch."""
+def check_batch(batch: int, samples: int, k: int) -> int:
+    """Return `batch`; raise unless each of the k partitions has enough samples for it."""
     batch = at_least("batch", batch, 1)
-    if code.scheme.codes_data:
-        raise ValueError(
-            f"{type(code).__name__} codes the data once, so there are no mini-batches: leave out "
-            "batch"
-        )
-    least = samples // code.k  # `fastgc.data.partition` cuts them so
+    least = samples // k  # `fastgc.data.partition` cuts them so
     if batch > least:
         raise ValueError(
-            f"batch is {batch}, but the smallest of the {code.k} partitions has {least} samples"
+            f"batch is {batch}, but the smallest of the {k} partitions has {least} samples"
         )
+    return batch
 
 
 def check_methods(what: str, given: object, *methods: str) -> None:
@@ -680,25 +710,14 @@ class _Replay:
         return self._received[number]
 
 
-def _check_kept(optimizer: Optimizer | None, tracker: StabilityTracker | None) -> None:
-    """Raise unless a checkpoint can keep both."""
+def check_restorable(optimizer: Optimizer) -> None:
+    """Raise TypeError unless a checkpoint can keep an optimizer."""
     for method in ("state", "restore"):
-        if optimizer is not None and not callable(getattr(optimizer, method, None)):
+        if not callable(getattr(optimizer, method, None)):
             raise TypeError(
-                f"checkpoint needs an optimizer with methods state and restore, as those of "
+                "checkpoint needs an optimizer with methods state and restore, as those of "
                 f"fastgc.optimizers have; {optimizer!r} has no {method}"
             )
-    if tracker is not None:
-        from .stability import StabilityTracker
-
-        if not isinstance(tracker, StabilityTracker):
-            raise TypeError(f"checkpoint can only save a StabilityTracker, not {tracker!r}")
-
-
-def _state(optimizer: Any) -> dict[str, Any]:
-    """Return the optimizer's state, which `_check_kept` has made sure to exist."""
-    state: dict[str, Any] = optimizer.state()
-    return state
 
 
 def _resume(
@@ -737,17 +756,6 @@ def _resume(
     kept.state, kept.lines = None, []  # free memory: these may be large
 
 
-def _ignore(record: Record) -> None:
-    """Show nothing."""
-
-
-def _check_loss(until: Any) -> None:
-    if not isinstance(until, Real):
-        raise TypeError(f"until must be a training loss, not {until!r}")
-    if math.isnan(until):
-        raise ValueError("until is NaN: no training loss is that low")
-
-
 def _check_groups(code: Code, method: GCADA, how: RoundOptions) -> None:
     """Raise unless an adaptive method can select among the groups of a code."""
     name = type(method).__name__
@@ -769,32 +777,6 @@ def _check_groups(code: Code, method: GCADA, how: RoundOptions) -> None:
         raise ValueError(
             f"suspects cannot be asked in rounds of groups, as {name}'s are: leave ask=True out"
         )
-
-
-def _step_all(
-    cluster: Cluster, optimizer: Optimizer, gradient: NDArray[Any], workers: range
-) -> tuple[RoundReport, range]:
-    """Write the gradient of all workers to `gradient`; return the report and the workers."""
-    return cluster.step(optimizer.point, out=gradient), workers
-
-
-def _step_selected(
-    cluster: Cluster,
-    method: GCADA,
-    rnd: GroupedRound,
-    decoded: NDArray[Any],
-    gradient: NDArray[Any],
-) -> tuple[RoundReport, list[int]]:
-    """Let the selected groups compute; write the sum of all groups' newest gradients."""
-    rnd.reset(method.selected)
-    report = cluster.collect(method.point, rnd, rnd.workers)
-    start = cluster.clock()
-    for group in rnd.groups:
-        part = rnd.gradient(group, out=decoded)
-        method.receive(group, part.astype(gradient.dtype, copy=False))
-    method.gradient(out=gradient)
-    spent = cluster.clock() - start
-    return report._replace(decode_seconds=spent, residual=rnd.residual()), rnd.workers
 
 
 def _partials(

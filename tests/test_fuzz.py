@@ -853,11 +853,6 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "interpolation.chebyshev": _plain(interpolation.chebyshev, m=5),
     "interpolation.roots_of_unity": _plain(interpolation.roots_of_unity, m=5, offset=0.5),
     **{
-        f"{kind.__name__}.{name}": _model(kind, name)
-        for kind in (models.LeastSquares, models.LinearRegression)
-        for name in ("loss", "prepare")
-    },
-    **{
         f"SoftmaxRegression.{name}": _model(models.SoftmaxRegression, name)
         for name in ("learning_rate", "smoothness")
     },
@@ -865,6 +860,8 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         f"LinearRegression.{name}": _model(models.LinearRegression, name)
         for name in ("error", "predict")
     },
+    "_Quadratic.loss": _model(models.LeastSquares, "loss"),
+    "_Quadratic.prepare": _model(models.LinearRegression, "prepare"),
     "_Quadratic.gradient": _model(models.LinearRegression, "gradient"),
     "_Quadratic.partial_gradient": _model(models.LinearRegression, "partial_gradient"),
     "_Quadratic.optimum": _model(models.LinearRegression, "optimum"),
@@ -1122,7 +1119,7 @@ REASONS = {
     "SRSGC.excused": "for simulate_sequential, which knows the tasks",
     **{
         f"{name}.choices": "for sequential.compare, which checks"
-        for name in ("BurstyScheme", "SequentialScheme")
+        for name in ("_BurstyScheme", "SequentialScheme")
     },
     **{
         f"{name}.{method}": "for Schedule, which checks"

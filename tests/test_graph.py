@@ -153,7 +153,7 @@ def test_edge_connectivity_against_all_cuts(seed):
         ({"n": 2, "k": 3, "graph": [[0, 1], [0, 2]]}, "bipartite with sides of different sizes"),
         ({"n": 10, "k": 4, "graph": "complete"}, "at least the number of blocks, 5, not 4"),
         ({"n": 10, "graph": "complete", "wait": 11}, "wait must be in 1 .. n = 10"),
-        ({"n": 10, "degree": 4, "seed": -1}, "seed must not be negative"),
+        ({"n": 10, "degree": 4, "seed": -1}, "seed must be at least 0"),
     ],
 )
 def test_errors_say_what_is_possible(arguments, says):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._arrays import check_integer
+from .._arrays import at_least, check_integer
 from ..coding.arguments import check_sizes
 from ..coding.cells import IncidenceScheme
 from ..coding.code import Code
 from ..coding.rules import check_wait
 from ..coding.solve import SOLVED
-from .random_assignment import check_seed
 
 __all__ = ["BernoulliCode"]
 
@@ -80,7 +79,7 @@ class BernoulliCode(Code):
             )
         if not 0 <= within <= 1:
             raise ValueError(f"within must be in 0 .. 1, a part of the load, not {within}")
-        seed = check_seed(seed)
+        seed = at_least("seed", seed, 0)
         rng = np.random.default_rng(seed)
         group = np.arange(k) * groups // k
         own = group == (np.arange(n) * groups // n)[:, None]

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from .._arrays import check_index, check_integer
-from ..coding.arguments import check_stragglers
+from .._arrays import check_index
+from ..coding.arguments import check_sizes, check_stragglers
 from ..coding.cache import VectorFunction, filling
 from ..coding.clusters import apportion, check_speeds
 from ..coding.code import Code
@@ -108,10 +108,8 @@ class BinaryCode(Code):
         speeds: Sequence[float] | None = None,
         assignment: BySpeed | None = None,
     ) -> None:
-        n = check_integer("n", n)
-        k = n if k is None else check_integer("k", k)
-        s = check_integer("stragglers", stragglers)
-        check_stragglers(s, n)
+        n, k = check_sizes(n, k)
+        s = check_stragglers(stragglers, n)
         if k < -(-n // (s + 1)):
             raise ValueError(
                 f"k must be at least ceil(n / (s + 1)) = {-(-n // (s + 1))}, not {k}: the members "

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable
 from typing import Any
 
 from .._arrays import at_least, check_integer
 from .._files import read_npy
-from .._registry import Found, Registry, read_value, split_arguments
-from ..coding.arguments import arguments_of
+from .._registry import Found, Registry, keywords, read_value, split_arguments
+from ..coding.arguments import arguments_of, check_stragglers
 from ..coding.code import Code
 from ..coding.graphs import max_degree
 from .bernoulli import BernoulliCode
@@ -36,6 +35,7 @@ __all__ = [
     "check_name",
     "describe",
     "factory",
+    "listed_arguments",
     "make",
     "methods",
     "names",
@@ -101,46 +101,36 @@ def register(
         _DEFAULTS[name] = defaults
 
 
-def _seeded(load: int, seed: int, **_: int) -> dict[str, Any]:
-    return {"load": load, "seed": seed}
+def _taking(*names: str, **fixed: Any) -> Defaults:
+    """The arguments of these names, and fixed ones; `wait` is n - s."""
+
+    def defaults(n: int, s: int, load: int, seed: int, **_: int) -> dict[str, Any]:
+        known = {"stragglers": s, "wait": n - s, "load": load, "seed": seed}
+        return {name: known[name] for name in names} | fixed
+
+    return defaults
+
+
+def _ye_abbe(**fixed: Any) -> Defaults:
+    return lambda n, s, **_: {"stragglers": min(s, n - 2), "reduce": 2} | fixed
 
 
 _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
-    ("rs", ReedSolomon, "Reed-Solomon", lambda s, **_: {"stragglers": s}),
+    ("rs", ReedSolomon, "Reed-Solomon", _taking("stragglers")),
     (
         "rs-clustered",
         ReedSolomon,
         "Reed-Solomon in clusters",
-        lambda s, **_: {"stragglers": s, "clusters": "auto"},
+        _taking("stragglers", clusters="auto"),
     ),
-    ("binary", BinaryCode, "binary", lambda s, **_: {"stragglers": s}),
-    (
-        "fractional",
-        FractionalRepetition,
-        "fractional repetition",
-        lambda s, **_: {"stragglers": s},
-    ),
-    (
-        "cyclic",
-        CyclicRepetition,
-        "cyclic repetition",
-        lambda s, seed, **_: {"stragglers": s, "seed": seed},
-    ),
-    (
-        "ye-abbe",
-        YeAbbe,
-        "messages half as long",
-        lambda n, s, **_: {"stragglers": min(s, n - 2), "reduce": 2},
-    ),
-    (
-        "ye-abbe-clustered",
-        YeAbbe,
-        "messages half as long, in clusters",
-        lambda n, s, **_: {"stragglers": min(s, n - 2), "reduce": 2, "clusters": "auto"},
-    ),
-    ("bcc", CouponCollector, "batched coupon collector", _seeded),
-    ("random", RandomAssignment, "random assignment", _seeded),
-    ("uncoded", Uncoded, "waits for all", lambda **_: {}),
+    ("binary", BinaryCode, "binary", _taking("stragglers")),
+    ("fractional", FractionalRepetition, "fractional repetition", _taking("stragglers")),
+    ("cyclic", CyclicRepetition, "cyclic repetition", _taking("stragglers", "seed")),
+    ("ye-abbe", YeAbbe, "messages half as long", _ye_abbe()),
+    ("ye-abbe-clustered", YeAbbe, "messages half as long, in clusters", _ye_abbe(clusters="auto")),
+    ("bcc", CouponCollector, "batched coupon collector", _taking("load", "seed")),
+    ("random", RandomAssignment, "random assignment", _taking("load", "seed")),
+    ("uncoded", Uncoded, "waits for all", _taking()),
     (
         "ignore",
         Uncoded,
@@ -148,26 +138,16 @@ _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
         # the part of the data that the s largest shares hold
         lambda s, n, k, **_: {"tolerance": (s * (k // n) + min(s, k % n)) / k},
     ),
-    ("uc-mmc", Uncoded, "uncoded, a message for each partition", lambda load, **_: {"load": load}),
-    (
-        "partial-work",
-        PartialWork,
-        "sums on request",
-        lambda load, **_: {"load": load},
-    ),
+    ("uc-mmc", Uncoded, "uncoded, a message for each partition", _taking("load")),
+    ("partial-work", PartialWork, "sums on request", _taking("load")),
     (
         "reactive",
         Reactive,
         "computed again where workers fail",
         lambda s, **_: {"holders": max(s, 1) + 1},
     ),
-    (
-        "uc-mmc-pg",
-        Uncoded,
-        "UC-MMC, 5% may be missing",
-        lambda load, **_: {"load": load, "tolerance": 0.05},
-    ),
-    ("lcc", LagrangeCode, "Lagrange", lambda load, **_: {"load": load}),
+    ("uc-mmc-pg", Uncoded, "UC-MMC, 5% may be missing", _taking("load", tolerance=0.05)),
+    ("lcc", LagrangeCode, "Lagrange", _taking("load")),
     (
         "lcc-mmc",
         LagrangeCode,
@@ -206,14 +186,9 @@ _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
             "seed": seed,
         },
     ),
-    (
-        "bgc",
-        BernoulliCode,
-        "Bernoulli assignment",
-        lambda n, s, load, seed, **_: {"load": load, "wait": n - s, "seed": seed},
-    ),
-    ("brc", RaptorCode, "batched raptor", lambda n, s, seed, **_: {"wait": n - s, "seed": seed}),
-    ("linear", LinearCode, "any matrix", lambda **_: {}),
+    ("bgc", BernoulliCode, "Bernoulli assignment", _taking("load", "wait", "seed")),
+    ("brc", RaptorCode, "batched raptor", _taking("wait", "seed")),
+    ("linear", LinearCode, "any matrix", _taking()),
 ]
 for _name, _kind, _title, _given in _BUILT_IN:
     register(_name, _kind, _title, defaults=_given)
@@ -248,10 +223,7 @@ def split(text: str) -> list[str]:
 def describe(text: str) -> str:
     """The text that people read for a code: the name to type, and what it stands for.
 
-    Parameters
-    ----------
-    text : str
-        A name with or without arguments, and perhaps a method for its decoding vectors.
+    The name may have arguments, and a method for decoding vectors.
 
     Examples
     --------
@@ -326,11 +298,10 @@ def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int
     n, seed = at_least("n", n, 1), check_integer("seed", seed)
     wanted_k = k
     k = n if k is None else at_least("k", k, 1)
-    if not 0 <= (stragglers := check_integer("stragglers", stragglers)) < n:
-        raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {stragglers}")
+    stragglers = check_stragglers(stragglers, n)
     load = min(-(-(stragglers + 1) * k // n), k)
     known = {"n": n, "k": k, "s": stragglers, "load": load, "seed": seed}
-    given = _read(text, found)
+    given = listed_arguments(f"code {text!r}", found, "n", "k")
     if found.factory is LinearCode:
         return _linear(n, given)
     defaults = _DEFAULTS.get(found.name)
@@ -354,28 +325,31 @@ def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int
 
 
 def _needs(factory: Callable[..., Code], name: str) -> bool:
-    parameter = inspect.signature(factory).parameters.get(name)
+    parameter = keywords(factory)[0].get(name)
     return parameter is not None and parameter.default is parameter.empty
 
 
-def _read(text: str, found: Found) -> dict[str, Any]:
-    """The arguments that the text lists."""
-    takes = [p for p in inspect.signature(found.factory).parameters if p not in ("n", "k")]
+def listed_arguments(what: str, found: Found, *given: str) -> dict[str, Any]:
+    """The arguments that a text lists; the caller gives those named in `given`.
+
+    ValueError, which begins with `what`, if the factory does not take them.
+    """
+    takes, anything = keywords(found.factory, frozenset(given))
     try:
         listed = split_arguments(found.listed)
-        strange = next((key for key in listed if key not in takes), None)
+        strange = next((key for key in listed if not (anything or key in takes)), None)
         if strange is not None:
             raise ValueError(f"not {strange}={listed[strange]}")
     except ValueError as error:
         raise ValueError(
-            f"code {text!r}: {found.name} takes {', '.join(takes)}, once each; {error}"
+            f"{what}: {found.name} takes {', '.join(takes) or 'no arguments'}, once each; {error}"
         ) from None
     return {key: read_value(value) for key, value in listed.items()}
 
 
 def _fitting(factory: Callable[..., Code], known: dict[str, int], k: int | None) -> dict[str, Any]:
     """The arguments for a factory out of what is known, by the names of its parameters."""
-    parameters = inspect.signature(factory).parameters
+    parameters, _ = keywords(factory)
     if "n" not in parameters:
         raise ValueError(f"{factory!r} has no parameter n, the number of workers")
     arguments: dict[str, Any] = {"n": known["n"]}

@@ -9,9 +9,8 @@ import numpy as np
 
 from .._arrays import check_integer
 from ..coding.arguments import check_sizes
-from ..coding.cells import CellScheme
 from ..coding.code import Code
-from .random_assignment import check_loads, check_seed, check_send, choose
+from .random_assignment import check_loads, picked
 
 __all__ = ["CouponCollector"]
 
@@ -36,8 +35,7 @@ class CouponCollector(Code):
     loads : sequence of n ints, optional
         Instead of `load`.
     send : {"each", "together"}
-        With `loads`: a worker sends each message as soon as it is computed, or all together when it
-        has computed all.
+        With `loads`: as in `RandomAssignment`.
     seed : int, default 0
 
     Raises
@@ -62,7 +60,6 @@ class CouponCollector(Code):
         n, k = check_sizes(n, k)
         if (load is None) == (loads is None):
             raise ValueError("give load= (partitions in a batch) or loads= (of each worker)")
-        together = check_send(send)
         if load is not None:
             size = int(check_loads(check_integer("load", load), n, k)[0])
             cuts = np.append(np.arange(0, k, size), k)
@@ -70,7 +67,4 @@ class CouponCollector(Code):
         else:
             assert loads is not None
             cuts, sizes, what = np.arange(k + 1), check_loads(loads, n, k), "partition"
-        choices, holders = choose(check_seed(seed), cuts.size - 1, sizes, what)
-        super().__init__(
-            CellScheme(cuts, sizes, choices, stragglers=holders - 1, together=together)
-        )
+        super().__init__(picked(cuts, sizes, send, seed, what))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import check_index, check_integer
-from ..coding.arguments import check_stragglers
+from .._arrays import at_least, check_index
+from ..coding.arguments import check_sizes, check_stragglers
 from ..coding.cache import SurvivorCache
 from ..coding.cells import entries_of, even_cuts
 from ..coding.code import Code
@@ -20,7 +20,6 @@ from ..coding.scheme import Scheme
 from ..coding.solve import near_exact_of, near_exact_vector, row_sizes
 from ..coding.trust import DOUBLE, check_stability
 from .linear import checks_of, without_lost
-from .random_assignment import check_seed
 
 __all__ = ["CyclicRepetition"]
 
@@ -82,13 +81,9 @@ class CyclicRepetition(Code):
         cache: int = 256,
         strict: bool = False,
     ) -> None:
-        n = check_integer("n", n)
-        k = n if k is None else check_integer("k", k)
-        s = check_integer("stragglers", stragglers)
-        check_stragglers(s, n)
-        if k < n:
-            raise ValueError(f"k must be at least n={n}, not {k}")
-        scheme = _CyclicScheme(n, k, s, check_seed(seed), cache)
+        n, k = check_sizes(n, k, at_least_n=True)
+        s, seed = check_stragglers(stragglers, n), at_least("seed", seed, 0)
+        scheme = _CyclicScheme(n, k, s, seed, at_least("cache", cache, 0))
         super().__init__(scheme)
         remedy = 'use BinaryCode, or ReedSolomon with clusters="auto"'
         check_stability(scheme, strict, remedy)
@@ -108,10 +103,9 @@ class _CyclicScheme(Scheme):
 
     def __init__(self, n: int, k: int, stragglers: int, seed: int, cache: int) -> None:
         self.n, self.k, self.stragglers = n, k, stragglers
-        if check_integer("cache", cache) < 0:
-            raise ValueError(f"cache must not be negative, but is {cache}")
         self.cache = self._known_solutions = SurvivorCache(cache)
-        self._H = _null_space(n, stragglers, seed)
+        self._H = np.random.default_rng(seed).standard_normal((stragglers, n))
+        self._H[:, -1] = -self._H[:, :-1].sum(axis=1)  # rows add up to 0
         self._values = _coefficients(self._H)
         self._cuts = even_cuts(k, n)
         self._weight = np.sqrt(np.diff(self._cuts))
@@ -130,9 +124,7 @@ class _CyclicScheme(Scheme):
         groups, values = groups[order], self._values[worker, order]
         if self.k == self.n:
             return groups, values
-        first, end = self._cuts[groups].tolist(), self._cuts[groups + 1].tolist()
-        held = np.concatenate([np.arange(*each) for each in zip(first, end, strict=True)])
-        return held, np.repeat(values, np.diff(self._cuts)[groups])
+        return entries_of(self._cuts, np.array([0, groups.size]), groups, values)[1:]
 
     @cached_property
     def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
@@ -165,10 +157,12 @@ class _CyclicScheme(Scheme):
 
     # ------------------------------------------------------------------------------ decoding
 
-    def _combine(self, of_all: NDArray[np.number]) -> NDArray[Any]:
+    def _combine(
+        self, of_all: NDArray[np.number], band: NDArray[np.float64] | None = None
+    ) -> NDArray[Any]:
         """``a B`` for a vector of all workers: a number for each group."""
         total = np.zeros(self.n, dtype=np.result_type(of_all, np.float64))
-        for at, values in enumerate(self._band.T):
+        for at, values in enumerate((self._band if band is None else band).T):
             total += np.roll(of_all * values, at)
         return total
 
@@ -183,10 +177,7 @@ class _CyclicScheme(Scheme):
 
     def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
         of_all = self._of_all(survivors, vector.astype(np.longdouble))
-        total = np.zeros(self.n, dtype=np.longdouble)
-        for at, values in enumerate(self._values.T):
-            total += np.roll(of_all * values, at)
-        return np.repeat(total - 1, np.diff(self._cuts))
+        return np.repeat(self._combine(of_all, self._values) - 1, np.diff(self._cuts))
 
     @cached_property
     def _null(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -260,13 +251,6 @@ class _CyclicScheme(Scheme):
         H = checks_of(self._null[1], survivors) / self._sizes[survivors]
         errors = [np.linalg.norm(self._combine(self._of_all(survivors, h))) for h in H]
         return Parity.of(H, error=np.array(errors))
-
-
-def _null_space(n: int, s: int, seed: int) -> NDArray[np.float64]:
-    """H, whose rows add up to 0. (s, n)."""
-    H = np.random.default_rng(seed).standard_normal((s, n))
-    H[:, -1] = -H[:, :-1].sum(axis=1)
-    return H
 
 
 def _windows(H: NDArray[np.float64], first: int) -> Any:

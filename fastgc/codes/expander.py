@@ -7,12 +7,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import check_integer
+from .._arrays import at_least, check_integer
 from ..coding import graphs
+from ..coding.arguments import check_sizes
 from ..coding.cells import IncidenceScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import check_wait
-from .random_assignment import check_seed
 
 __all__ = ["ExpanderCode"]
 
@@ -31,8 +31,7 @@ class ExpanderCode(Code):
     n : int
         Workers.
     k : int, optional
-        Partitions, at least n (default n). If there are more than n, n groups of them that are as
-        even as possible take the place of single partitions.
+        Partitions, at least n (default n); more as in `CyclicRepetition`.
     load : int, optional
         The degree, which is the number of groups per worker. Not needed if `graph` consists of
         edges.
@@ -77,8 +76,8 @@ class ExpanderCode(Code):
         wait: int | None = None,
         seed: int = 0,
     ) -> None:
-        n = check_integer("n", n)
-        seed = check_seed(seed)
+        n, k = check_sizes(n, k, at_least_n=True)
+        seed = at_least("seed", seed, 0)
         if isinstance(graph, str):
             degree = {"complete": n - 1, "paley": (n - 1) // 2}.get(graph)
             if load is not None:
@@ -100,9 +99,6 @@ class ExpanderCode(Code):
         degrees = A.sum(axis=1)
         if A.max() > 1 or np.ptp(degrees):
             raise ValueError("the graph must be regular, without an edge that is there twice")
-        k = n if k is None else check_integer("k", k)
-        if k < n:
-            raise ValueError(f"k must be at least n={n}, not {k}")
         neighbours = list(np.nonzero(A)[1].reshape(n, int(degrees[0])))
         super().__init__(IncidenceScheme(even_cuts(k, n), neighbours, check_wait(wait, n)))
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from .._arrays import check_integer
-from ..coding.arguments import check_stragglers
+from ..coding.arguments import check_sizes, check_stragglers
 from ..coding.cells import CellScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import check_wait
@@ -58,10 +58,8 @@ class FractionalRepetition(Code):
         load: int | None = None,
         wait: int | None = None,
     ) -> None:
-        n = check_integer("n", n)
-        k = n if k is None else check_integer("k", k)
-        s = _tolerated(n, k, stragglers, load)
-        check_stragglers(s, n)
+        n, k = check_sizes(n, k)
+        s = check_stragglers(_tolerated(n, k, stragglers, load), n)
         if n % (s + 1):
             raise ValueError(
                 f"fractional repetition needs n to be a multiple of s + 1 = {s + 1}, not {n}; "
@@ -87,14 +85,14 @@ class _RepetitionScheme(CellScheme):
 
 def _tolerated(n: int, k: int, stragglers: int | None, load: int | None) -> int:
     """The stragglers as given, or as a load implies."""
-    if (stragglers is None) == (load is None):
+    if load is None and stragglers is not None:
+        return stragglers
+    if load is None or stragglers is not None:
         raise TypeError("FractionalRepetition takes either stragglers or load")
-    if load is None:
-        return check_integer("stragglers", stragglers)
-    copies, rest = divmod(check_integer("load", load) * n, max(k, 1))
+    copies, rest = divmod(check_integer("load", load) * n, k)
     if rest or not 1 <= copies <= n:
         raise ValueError(
             f"load={load} must make a whole number of copies of n={n} workers' blocks, in 1 .. n: "
-            f"load * n / k is {load * n / max(k, 1):g}"
+            f"load * n / k is {load * n / k:g}"
         )
     return copies - 1

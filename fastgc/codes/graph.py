@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
-from .._arrays import check_integer
+from .._arrays import at_least, check_integer
 from ..coding import graphs
 from ..coding.cache import VectorFunction, filling
 from ..coding.cells import IncidenceScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import Rule, Tally, check_wait, tolerated
 from ..coding.trust import DOUBLE
-from .random_assignment import check_seed
 
 __all__ = ["GraphCode", "Parts"]
 
@@ -105,7 +104,7 @@ class GraphCode(Code):
         seed: int = 0,
     ) -> None:
         n = check_integer("n", n)
-        seed = check_seed(seed)
+        seed = at_least("seed", seed, 0)
         if degree is not None:
             degree = check_integer("degree", degree)
         if isinstance(graph, str):

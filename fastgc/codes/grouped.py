@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any
@@ -73,7 +73,7 @@ class Grouped(Code):
                     f"codes[{g}], {code!r}, cuts gradients into {code.scheme.pieces} pieces, but "
                     f"codes[0] into {self.codes[0].scheme.pieces}: they must be equal"
                 )
-            if _unfit(code.scheme):
+            if code.scheme.codes_data or (code.scheme.is_complex and not code.scheme.packed):
                 raise ValueError(
                     f"codes[{g}], {code!r}, cannot be used in a group: its messages are not "
                     "combinations of real gradients, or are expanded to complex numbers"
@@ -137,11 +137,6 @@ class Grouped(Code):
 
     def __repr__(self) -> str:
         return repr(self.scheme)
-
-
-def _unfit(scheme: Scheme) -> bool:
-    """Whether messages are not sums of real gradients, or are expanded to complex numbers."""
-    return scheme.codes_data or (scheme.is_complex and not scheme.packed)
 
 
 class GroupedScheme(Scheme):
@@ -221,10 +216,14 @@ class GroupedScheme(Scheme):
     def approximate(self) -> bool:
         return any(scheme.approximate for scheme in self.schemes)
 
-    def _parts(self, survivors: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """For each group, the positions of its messages among the survivors."""
+    def _parts(
+        self, survivors: NDArray[np.int64]
+    ) -> Iterator[tuple[Scheme, NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield each group's scheme, its survivors, and their positions among all survivors."""
         group = np.searchsorted(self.cuts, survivors, side="right") - 1
-        return [np.flatnonzero(group == g) for g in range(self.groups)]
+        for g, scheme in enumerate(self.schemes):
+            at = np.flatnonzero(group == g)
+            yield scheme, survivors[at] - self.cuts[g], at
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
         return self.vector_for(survivors, DOUBLE)
@@ -233,23 +232,19 @@ class GroupedScheme(Scheme):
         if self.rule.missing(survivors):
             self.raise_too_few(survivors)
         vector = self._empty_vector(survivors.size)
-        for scheme, first, at in zip(self.schemes, self.cuts, self._parts(survivors), strict=False):
-            vector[at] = scheme._vector_by(survivors[at] - first, unit=unit)
+        for scheme, came, at in self._parts(survivors):
+            vector[at] = scheme._vector_by(came, unit=unit)
         return vector
 
     def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
-        return Parity.beside(
-            (scheme.parity(survivors[at] - first, most), at)
-            for scheme, first, at in zip(
-                self.schemes, self.cuts, self._parts(survivors), strict=False
-            )
-        )
+        parts = self._parts(survivors)
+        return Parity.beside((scheme.parity(came, most), at) for scheme, came, at in parts)
 
     def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
         squares = 0.0
-        for scheme, first, at in zip(self.schemes, self.cuts, self._parts(survivors), strict=False):
+        for scheme, came, at in self._parts(survivors):
             mine = vector[at] if scheme.is_complex else vector[at].real
-            squares += scheme.k * scheme.left_out(survivors[at] - first, mine) ** 2
+            squares += scheme.k * scheme.left_out(came, mine) ** 2
         return math.sqrt(squares / self.k)
 
     @property
@@ -326,13 +321,7 @@ class GroupedRound(Gathering):
         return f"<GroupedRound of {self.scheme!r}, groups that take part: {groups}; {missing}>"
 
     def begin(self, host: Host) -> None:
-        """Begin the round.
-
-        Raises
-        ------
-        ValueError
-            If suspects are to be asked, which is not possible in groups.
-        """
+        """Begin the round; ValueError if suspects are to be asked, which groups cannot do."""
         if host.compute is not None:
             raise ValueError("suspects in groups cannot be asked: leave ask=True out")
 
@@ -389,12 +378,7 @@ class GroupedRound(Gathering):
         self._rounds[g].straggles(worker - self.scheme.first_worker[g])
 
     def receive(
-        self,
-        worker: int,
-        message: ArrayLike,
-        index: int | None = None,
-        *,
-        energy: float = math.nan,
+        self, worker: int, message: ArrayLike, index: int | None = None, *, energy: float = math.nan
     ) -> bool:
         """Take a worker's message; return whether the round is `ready`.
 
@@ -428,19 +412,7 @@ class GroupedRound(Gathering):
         return self.ready
 
     def gradient(self, group: int, out: Output | None = None) -> NDArray[Any]:
-        """Decode the sum of a group's partial gradients from its messages.
-
-        Parameters
-        ----------
-        group : int
-        out : (p,) array, optional
-            Contiguous and writable, of the round's dtype.
-
-        Raises
-        ------
-        NotDecodableError
-            If more messages of the group are needed.
-        """
+        """Decode the sum of a group's partial gradients, as `Round.gradient` does."""
         return self.of(group).gradient(out)
 
     def residual(self) -> float:

@@ -11,14 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import interpolation, vandermonde
-from .._arrays import (
-    Output,
-    as_array,
-    check_index,
-    check_integer,
-    check_real,
-    unit_roundoff,
-)
+from .._arrays import Output, as_array, check_index, check_integer, check_real, unit_roundoff
 from ..coding.arguments import check_sizes
 from ..coding.cache import VectorFunction, filling
 from ..coding.code import Code
@@ -194,10 +187,7 @@ class LagrangeCode(Code):
         return self.scheme.beta
 
     def compute(
-        self,
-        shard: tuple[ArrayLike, ArrayLike],
-        theta: ArrayLike,
-        out: Output | None = None,
+        self, shard: tuple[ArrayLike, ArrayLike], theta: ArrayLike, out: Output | None = None
     ) -> NDArray[Any]:
         """Compute on one coded block, as a worker does: X~'(X~ theta - y~).
 
@@ -217,16 +207,10 @@ class LagrangeCode(Code):
 
 
 class LagrangeScheme(Scheme):
-    """The scheme of `LagrangeCode`.
+    """The scheme of `LagrangeCode`, with its checked arguments; `margin` in messages.
 
-    Parameters
-    ----------
-    k : int
-    polynomials : int
-        P, the number of polynomials that a message sums over.
-    alpha, beta : (K,) and (n * messages,) arrays
-    messages, limit, margin
-        As in `LagrangeCode`, checked; `margin` in messages.
+    A message is the sum over P = `polynomials`. `alpha` and `beta` have shapes (K,) and
+    (n * messages,).
     """
 
     codes_data = True
@@ -513,13 +497,14 @@ class LagrangeScheme(Scheme):
         # Coded data are sums of K terms, and their errors enter a partial gradient twice.
         return 4 * (self._points / 3 + 1)
 
+    def _totals(self, power: int) -> NDArray[np.float64]:
+        """For each message i, the sum of ``|l_j(beta_i)|^power``; see `equations`."""
+        parts = interpolation.parts_of_basis(self.alpha, self.beta)
+        return np.concatenate([(np.abs(values) ** power).sum(axis=1) for values in parts])
+
     @cached_property
     def row_norms(self) -> NDArray[np.float64]:
-        parts = interpolation.parts_of_basis(self.alpha, self.beta)
-        norms: NDArray[np.float64] = np.concatenate(
-            [(np.abs(values) ** 2).sum(axis=1) for values in parts]
-        )
-        return norms**2 / self._points
+        return self._totals(2) ** 2 / self._points
 
     def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
         # Deviation of the sum over pairs of blocks: B has a column for each, see `equations`.
@@ -537,10 +522,7 @@ class LagrangeScheme(Scheme):
 
     @cached_property
     def row_sums(self) -> NDArray[np.float64]:
-        # Of the products l_j l_j' in a message, see `equations`.
-        parts = interpolation.parts_of_basis(self.alpha, self.beta)
-        sums: NDArray[np.float64] = np.concatenate([np.abs(values).sum(axis=1) for values in parts])
-        return sums**2 * self._polynomials
+        return self._totals(1) ** 2 * self._polynomials
 
 
 def _spare(margin: int | float, needed: int, n: int, sent: int) -> int:
@@ -570,13 +552,11 @@ def _nodes(
     nodes: NodeChoice | tuple[ArrayLike, ArrayLike], K: int, n: int, sent: int
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     count = n * sent
-    if isinstance(nodes, str):
-        at = _spread(n, sent)
-        if nodes == "chebyshev":
-            return interpolation.chebyshev(K), interpolation.chebyshev(count)[at]
-        if nodes == "roots":
-            return interpolation.roots_of_unity(K), interpolation.roots_of_unity(count, 0.5)[at]
-        raise ValueError(f'nodes must be "chebyshev", "roots" or a pair of arrays, not {nodes!r}')
+    if isinstance(nodes, str) and nodes == "chebyshev":
+        return interpolation.chebyshev(K), interpolation.chebyshev(count)[_spread(n, sent)]
+    if isinstance(nodes, str) and nodes == "roots":
+        beta = interpolation.roots_of_unity(count, 0.5)[_spread(n, sent)]
+        return interpolation.roots_of_unity(K), beta
     if not isinstance(nodes, tuple | list) or len(nodes) != 2:
         raise ValueError(f'nodes must be "chebyshev", "roots" or a pair of arrays, not {nodes!r}')
     checked = []

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import as_array, check_index, check_integer
+from .._arrays import as_array, at_least, check_index
+from ..coding.arguments import check_stragglers
 from ..coding.cache import SurvivorCache
 from ..coding.code import Code
 from ..coding.parity import CHECKS, Parity
@@ -53,9 +54,8 @@ class LinearCode(Code):
     cache : int, default 256
         Number of survivor sets whose vectors are kept.
     strict : bool, default False
-        Raise an error if the code loses more than half of float64's digits when s random workers
-        straggle. Otherwise this is an `InstabilityWarning`. Neither concerns codes with `wait`,
-        where least squares keep rounding errors small compared with the residual.
+        As in `ReedSolomon`. It does not concern codes with `wait`, where least squares keep
+        rounding errors small compared with the residual.
 
     Raises
     ------
@@ -63,7 +63,7 @@ class LinearCode(Code):
         If a row or column is zero, an entry is not finite, `wait` is not in 1 .. n, or if without
         `wait` not even all messages determine the gradient.
     UnstableCodeError
-        If `strict` and the code is unstable.
+        As `ReedSolomon` does.
     """
 
     def __init__(
@@ -85,12 +85,7 @@ class LinearCode(Code):
                 "approximation give wait=, how many workers to wait for"
             )
         if stragglers is not None:
-            s = check_integer("stragglers", stragglers)
-            if not 0 <= s < scheme.n:
-                raise ValueError(
-                    f"stragglers must be in 0 .. n-1 = {scheme.n - 1}, not {stragglers}"
-                )
-            scheme.stragglers = s
+            scheme.stragglers = check_stragglers(stragglers, scheme.n)
         super().__init__(scheme)
         if wait is None:
             check_stability(scheme, strict, "use a matrix whose rows are better conditioned")
@@ -98,17 +93,7 @@ class LinearCode(Code):
 
 
 class LinearScheme(Scheme):
-    """The scheme of `LinearCode`.
-
-    Parameters
-    ----------
-    B : (n, k) array
-        Checked by `check_matrix`.
-    cache : int
-        Number of survivor sets whose vectors are kept.
-    packed, wait
-        As in `Scheme`.
-    """
+    """The scheme of `LinearCode`, with its arguments; `B` was checked by `check_matrix`."""
 
     cache: SurvivorCache[tuple[NDArray[Any], float]]
 
@@ -121,9 +106,7 @@ class LinearScheme(Scheme):
         self.is_complex = B.dtype.kind == "c"
         self.packed, self.wait = packed, wait
         self.load = int((B != 0).sum(axis=1).max())
-        if check_integer("cache", cache) < 0:
-            raise ValueError(f"cache must not be negative, but is {cache}")
-        self.cache = self._known_solutions = SurvivorCache(cache)
+        self.cache = self._known_solutions = SurvivorCache(at_least("cache", cache, 0))
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         row = self._B[check_index("worker", worker, self.n)]
@@ -144,13 +127,10 @@ class LinearScheme(Scheme):
         """For B with rows of norm 1: its pseudoinverse, and an orthonormal basis of x B = 0."""
         rows = self._B / self._sizes[:, None]
         U, S, Vh = np.linalg.svd(rows, full_matrices=self.k < self.n)  # all of U, not of V
-        rank = self._rank(S)
+        least = S[0] * (max(self.n, self.k) * np.finfo(np.float64).eps)
+        rank = int((least < S).sum())
         inverse = (Vh[:rank].conj().T / S[:rank]) @ U[:, :rank].conj().T
         return inverse, U[:, rank:].conj().T
-
-    def _rank(self, singular: NDArray[np.float64]) -> int:
-        least = singular[0] * (max(self.n, self.k) * np.finfo(np.float64).eps)
-        return int((singular > least).sum())
 
     def solution(
         self, survivors: NDArray[np.int64], unit: float = DOUBLE
@@ -176,15 +156,8 @@ def without_lost(
 ) -> Callable[[NDArray[Any]], NDArray[Any]]:
     """Return ``solve(wanted)``, which finds vectors of these survivors from those of all workers.
 
-    Parameters
-    ----------
-    null : (m, n) array
-        An orthonormal basis of x B = 0, for B with rows of norm 1.
-    shortest : function
-        ``shortest(wanted)``: the shortest vector of all workers for a sum, for rows of norm 1.
-    survivors : (f,) int64 array
-    sizes : (f,) array
-        The norms of the survivors' rows.
+    For rows of norm 1, `null` is an orthonormal basis of x B = 0, (m, n), and ``shortest(wanted)``
+    is the shortest vector of all workers for a sum. `sizes` are the norms of the survivors' rows.
     """
     lost = _without(survivors, null.shape[1])
     kept = null[:, survivors]

@@ -138,11 +138,7 @@ class _SumsScheme(CellScheme):
         return found
 
     def fill_vectors(
-        self,
-        masks: NDArray[np.bool_],
-        method: str,
-        out: NDArray[np.float64],
-        unit: float = DOUBLE,
+        self, masks: NDArray[np.bool_], method: str, out: NDArray[np.float64], unit: float = DOUBLE
     ) -> NDArray[np.bool_]:
         if method != "auto":
             return super().fill_vectors(masks, method, out, unit)
@@ -247,16 +243,6 @@ def in_good_order(held: Sequence[Sequence[int]], k: int) -> list[list[int]]:
     workers and partitions (König). That is optimal if each partition is held by as many workers as
     each worker holds partitions. Otherwise workers then swap two of their partitions as long as
     that brings the sums of the two closer together.
-
-    Parameters
-    ----------
-    held : sequence of n sequences of int
-        The distinct partitions of each worker.
-    k : int
-
-    Returns
-    -------
-    list of n lists of int
     """
     order = _coloured(held, k)
     unseen = np.zeros(k, dtype=np.int64)

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import check_integer
+from .._arrays import at_least, check_integer, check_word
 from ..coding.arguments import check_sizes
 from ..coding.cells import CellScheme
 from ..coding.code import Code
@@ -59,22 +59,12 @@ class RandomAssignment(Code):
         seed: int = 0,
     ) -> None:
         n, k = check_sizes(n, k)
-        sizes, together = check_loads(load, n, k), check_send(send)
-        choices, holders = choose(check_seed(seed), k, sizes, "partition")
-        cuts = np.arange(k + 1)
-        super().__init__(
-            CellScheme(cuts, sizes, choices, stragglers=holders - 1, together=together)
-        )
+        sizes = check_loads(load, n, k)
+        super().__init__(picked(np.arange(k + 1), sizes, send, seed, "partition"))
 
 
 class UncoveredError(ValueError):
-    """With this seed some partition is picked by no worker.
-
-    Attributes
-    ----------
-    seed : int or None
-        A seed with which all partitions are picked, if one was found.
-    """
+    """With this seed some partition is picked by no worker; with `seed`, if found, all are."""
 
     def __init__(self, seed: int | None, message: str) -> None:
         super().__init__(seed, message)  # all arguments, so that it pickles
@@ -98,25 +88,15 @@ def check_loads(load: int | Sequence[int], n: int, k: int) -> NDArray[np.int64]:
     return loads.astype(np.int64)
 
 
-def check_send(send: str) -> bool:
-    """Check `send`; return whether a worker sends all its messages together."""
-    if send not in ("each", "together"):
-        raise ValueError(f'send must be "each" or "together", not {send!r}')
-    return send == "together"
+def picked(
+    cuts: NDArray[np.int64], sizes: NDArray[np.int64], send: str, seed: int, what: str
+) -> CellScheme:
+    """The scheme of workers that pick so many cells each; UncoveredError if none picks some cell.
 
-
-def check_seed(seed: int) -> int:
-    """Check and return a seed."""
-    seed = check_integer("seed", seed)
-    if seed < 0:
-        raise ValueError(f"seed must not be negative, but is {seed}")
-    return seed
-
-
-def choose(
-    seed: int, count: int, sizes: NDArray[np.int64], what: str
-) -> tuple[NDArray[np.int64], int]:
-    """Each worker's choice, and how often the rarest cell was chosen; UncoveredError if never."""
+    Errors call a cell `what`.
+    """
+    check_word("send", send, "each", "together")
+    seed, count = at_least("seed", seed, 0), cuts.size - 1
 
     def choices(seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         made = np.empty(sizes.sum(), dtype=np.int64)
@@ -129,7 +109,8 @@ def choose(
 
     made, holders = choices(seed)
     if holders.all():
-        return made, int(holders.min())
+        s, together = int(holders.min()) - 1, send == "together"
+        return CellScheme(cuts, sizes, made, stragglers=s, together=together)
     others = range(seed + 1, seed + 1 + max(1, min(SEEDS_TRIED, DRAWS_TRIED // made.size)))
     better = next((other for other in others if choices(other)[1].all()), None)
     advice = f"seed={better} will" if better else f"none of the next {len(others)} seeds would"
@@ -152,19 +133,8 @@ def distinct_draws(
 
     Every worker has an endless sequence of random numbers, a function of (seed, worker) alone, and
     takes the first `size` distinct ones. If it takes more than half of all, it takes those with the
-    smallest numbers instead. All choices and orders are equally likely.
-
-    Parameters
-    ----------
-    seed : int
-        Not negative.
-    workers : (rows,) int64 array
-    count, size : int
-        1 <= size <= count.
-
-    Returns
-    -------
-    (rows, size) int64 array
+    smallest numbers instead. All choices and orders are equally likely. The result has shape
+    (workers, size), and 1 <= size <= count.
     """
     # Mean length of a sequence with `size` distinct numbers, plus four standard deviations.
     taken = np.arange(min(size, count // 2 + 1)) / count

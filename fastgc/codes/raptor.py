@@ -8,14 +8,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import check_integer
+from .._arrays import at_least, check_integer
 from ..coding.arguments import check_sizes
 from ..coding.cache import VectorFunction
 from ..coding.cells import IncidenceScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import check_wait
 from ..coding.trust import DOUBLE
-from .random_assignment import check_seed
 
 __all__ = ["RaptorCode", "degrees"]
 
@@ -99,7 +98,7 @@ class RaptorCode(Code):
             if not 1 <= count <= k:
                 raise ValueError(f"batches must be in 1 .. k = {k}, not {count}")
         self.batches = count
-        rng = np.random.default_rng(check_seed(seed))
+        rng = np.random.default_rng(at_least("seed", seed, 0))
         drawn = np.minimum(1 + rng.choice(chances.size, size=n, p=chances), count)
         held = [np.sort(rng.choice(count, size=size, replace=False)) for size in drawn.tolist()]
         super().__init__(RaptorScheme(even_cuts(k, count), held, wait))
@@ -187,11 +186,6 @@ def degrees(missing: float) -> NDArray[np.float64]:
 
     With D = floor(1 / missing) and u = 2 missing (1 - 2 missing) / (1 - 4 missing)^2 these are u
     for degree 1, 1 / (i (i - 1)) for i = 2 .. D, and 1 / D for D + 1, all divided by u + 1.
-
-    Raises
-    ------
-    ValueError
-        Unless 0 < missing < 1/4.
     """
     if not 0 < missing < 0.25:
         raise ValueError(f"missing must be more than 0 and less than 1/4, not {missing}")

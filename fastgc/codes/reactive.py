@@ -74,9 +74,7 @@ class Reactive(Code):
     def __init__(
         self, n: int, k: int | None = None, *, holders: int, deadline: Deadline = "auto"
     ) -> None:
-        n, k = check_sizes(n, k)
-        if k < n:
-            raise ValueError(f"each worker needs a share of the partitions: k >= n = {n}, not {k}")
+        n, k = check_sizes(n, k, at_least_n=True)
         self.holders = holders = check_integer("holders", holders)
         if not 2 <= holders <= n:
             raise ValueError(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -244,20 +244,7 @@ class ReedSolomon(Code):
         check_stability(self.scheme, strict, f"use {other}", limit=max(UNSTABLE, precision))
 
     def stream(self, members: ArrayLike = (), *, message_dtype: DTypeLike = np.float64) -> Stream:
-        """Decoding vector that stays up to date while workers come and go.
-
-        Parameters
-        ----------
-        members : integer array, or (n,) bool array
-            Workers that are present at the beginning.
-        message_dtype : numpy dtype, default float64
-            As in `decoding_vector`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a member does not exist or is named twice.
-        """
+        """Decoding vector that stays up to date while workers come and go; see `Stream`."""
         return Stream(self.scheme, members, message_dtype=message_dtype)
 
 
@@ -424,23 +411,11 @@ class ReedSolomonScheme(Scheme):
                         status, at = run(direct, f), where
                     elif long:
                         status = Status.IMPRECISE
-            elif method == "near-exact":
-                chosen = self.check_survivors(survivors[:f])
-                if self.rule.missing(chosen):
-                    self.raise_too_few(chosen)
-                vector[:f] = nearer_vector(self._clusters, chosen, unit, precision=self.precision)
-                status = Status.OK
-            elif method in SOLVERS:
-                chosen = self.check_survivors(survivors[:f])
-                if self.rule.missing(chosen):
-                    self.raise_too_few(chosen)
-                vector[:f] = by_system(self._clusters, chosen, SOLVERS[method])
-                beyond = ~np.isfinite(vector[:f])
-                if beyond.any():
-                    self._raise(Status.OVERFLOW, int(np.argmax(beyond)), chosen)
-                status = Status.OK
-            else:
+            elif method not in self.methods:
                 raise ValueError(f"unknown method {method!r}: choose one of {self.methods}")
+            else:
+                vector[:f] = self._anew(survivors[:f], method, unit)
+                status = Status.OK
             if auto and status and self._replace(status, survivors[:f], vector[:f], unit):
                 status = Status.OK
             if status and (auto or status != Status.IMPRECISE):
@@ -450,6 +425,22 @@ class ReedSolomonScheme(Scheme):
             return fill
         kind = b"" if unit == DOUBLE else str(unit).encode()
         return remembering(fill, self.n, survivors, vector, self.cache, kind)
+
+    def _anew(
+        self, survivors: NDArray[np.int64], method: str, unit: float
+    ) -> NDArray[np.complex128]:
+        """The vector by "near-exact", or by a method that solves the system."""
+        chosen = self.check_survivors(survivors)
+        if self.rule.missing(chosen):
+            self.raise_too_few(chosen)
+        if method == "near-exact":
+            found = nearer_vector(self._clusters, chosen, unit, precision=self.precision)
+        else:
+            found = by_system(self._clusters, chosen, method)
+        beyond = ~np.isfinite(found)
+        if beyond.any():
+            self._raise(Status.OVERFLOW, int(np.argmax(beyond)), chosen)
+        return found
 
     def jit_rule(self) -> CyclicRule:
         longest = [self._longest(self.unit_of(kind)) for kind in (np.float32, np.float64)]
@@ -479,11 +470,7 @@ class ReedSolomonScheme(Scheme):
         return longest_kept(float(self._row_squares.max()), unit, m, precision)
 
     def _replace(
-        self,
-        status: int,
-        survivors: NDArray[np.int64],
-        vector: NDArray[np.complex128],
-        unit: float,
+        self, status: int, survivors: NDArray[np.int64], vector: NDArray[np.complex128], unit: float
     ) -> bool:
         """Replace an exact vector that is too long by the near-exact one; whether one will do."""
         if status not in (Status.IMPRECISE, Status.OVERFLOW):
@@ -826,16 +813,8 @@ class Follower:
     If as many stragglers are declared as are tolerated, it computes the products for all other
     workers; their messages then take no step.
 
-    Parameters
-    ----------
-    scheme : ReedSolomonScheme
-        A scheme of one cluster.
-    survivors : (n,) int64 array
-        The workers whose messages came, in order of arrival; read as they come.
-    vector : (n,) complex128 array
-        Where entries are written.
-    unit : float
-        Unit roundoff of messages.
+    The scheme has one cluster. `survivors`, an (n,) int64 array, are the workers whose messages
+    came, in order of arrival, and read as they come; entries are written to `vector`.
     """
 
     def __init__(
@@ -902,49 +881,22 @@ class Follower:
         return vector if square(vector) <= self._longest else None
 
 
-# ------------------------------------------------------------- by solving a system, to compare
-
-# ``solve(m, exponents)``, with the exponents of the survivors' roots.
-Solver = Callable[[int, NDArray[np.int64]], NDArray[np.complex128]]
-
-
 def by_system(
-    clusters: Sequence[Cluster], survivors: NDArray[np.int64], solve: Solver
+    clusters: Sequence[Cluster], survivors: NDArray[np.int64], method: str
 ) -> NDArray[np.complex128]:
     """Solve a_F G_F = e_1, eq. (12), in each cluster; G_F has the survivors' Vandermonde rows."""
     vector = np.empty(survivors.size, dtype=np.complex128)
     for c, at, turns in split(clusters, survivors):
-        vector[at] = solve(c.m, turns)
+        moments = np.zeros(turns.size, dtype=np.complex128)
+        moments[0] = 1
+        if method == "solve":
+            powers = np.outer(np.arange(turns.size), turns) % c.m
+            vector[at] = np.linalg.solve(roots(c.m)[powers], moments)
+            continue
+        order: Any = method
+        if method == "vandermonde":
+            order = vandermonde.roots_order(c.m, turns)
+        elif method == "natural":
+            order = np.argsort(turns)
+        vector[at] = vandermonde.solve(roots(c.m)[turns], moments, transpose=True, order=order)
     return vector
-
-
-def _lapack(m: int, exponent: NDArray[np.int64]) -> NDArray[np.complex128]:
-    """The vector with moments (1, 0, ..., 0) on these m-th roots of unity."""
-    powers = np.outer(np.arange(exponent.size), exponent) % m
-    moments = np.zeros(exponent.size)
-    moments[0] = 1
-    found: NDArray[np.complex128] = np.linalg.solve(np.exp(2j * np.pi / m * powers), moments)
-    return found
-
-
-def _bjorck_pereyra(
-    m: int, exponent: NDArray[np.int64], order: str = "golden"
-) -> NDArray[np.complex128]:
-    """As `_lapack`, in O(f^2)."""
-    moments = np.zeros(exponent.size, dtype=np.complex128)
-    moments[0] = 1
-    taken: Any = order
-    if order == "golden":
-        taken = vandermonde.roots_order(m, exponent)
-    elif order == "natural":
-        taken = np.argsort(exponent)
-    return vandermonde.solve(roots(m)[exponent], moments, transpose=True, order=taken)
-
-
-# Methods that solve the system.
-SOLVERS: dict[str, Solver] = {
-    "vandermonde": _bjorck_pereyra,
-    "leja": partial(_bjorck_pereyra, order="leja"),
-    "natural": partial(_bjorck_pereyra, order="natural"),
-    "solve": _lapack,
-}

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
+from ..coding.arguments import check_sizes
 from ..coding.cells import CellScheme
 from ..coding.code import Code
 from ..coding.scheme import Residuals
@@ -56,10 +57,7 @@ class Uncoded(Code):
         tolerance: float = 0.0,
         rescale: bool = True,
     ) -> None:
-        n = check_integer("n", n)
-        k = n if k is None else check_integer("k", k)
-        if n < 1 or k < n:
-            raise ValueError(f"an uncoded scheme needs 1 <= n <= k, not n={n}, k={k}")
+        n, k = check_sizes(n, k, at_least_n=True)
         tolerance = float(tolerance)
         if not 0 <= tolerance < 1:
             raise ValueError(f"tolerance must be in [0, 1), not {tolerance}")
@@ -81,25 +79,17 @@ class Uncoded(Code):
             # t neighbours are the only holders of (t + 1) k/n - load partitions.
             s = min((k - need + load) // (k // n) - 1, n - 1)
         cuts = starts if load is None else np.arange(k + 1)
-        single, rescaled = load is None, self.rescale
-        super().__init__(UncodedScheme(cuts, sizes, choices, s, single, need, rescaled))
+        given: Any = {"stragglers": s, "need": need, "rescale": self.rescale}
+        super().__init__(UncodedScheme(cuts, sizes, choices, **given))
 
 
 class UncodedScheme(CellScheme):
     """The scheme of `Uncoded`."""
 
-    def __init__(
-        self,
-        cuts: NDArray[np.int64],
-        sizes: NDArray[np.int64],
-        choices: NDArray[np.int64],
-        stragglers: int,
-        single: bool,
-        need: int,
-        rescale: bool,
-    ) -> None:
-        super().__init__(cuts, sizes, choices, stragglers=stragglers, need=need, rescale=rescale)
-        self._single = single  # whether each partition is on one worker
+    @property
+    def _single(self) -> bool:
+        """Whether each worker sends one message, of partitions that no other worker has."""
+        return self.message_count == self.n == self._cuts.size - 1
 
     @property
     def approximate(self) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
-from ..coding.arguments import check_stragglers
+from ..coding.arguments import check_sizes, check_stragglers
 from ..coding.cells import entries_of, even_cuts
 from ..coding.clusters import roots, stable_root, tau
 from ..coding.code import Code
@@ -35,8 +35,7 @@ class YeAbbe(Code):
     n : int
         Workers.
     k : int, optional
-        Partitions, at least n (default n). If there are more than n, n groups of them that are as
-        even as possible take the place of single partitions.
+        Partitions, at least n (default n); more as in `CyclicRepetition`.
     stragglers : int
         Stragglers to tolerate, s.
     reduce : int
@@ -97,14 +96,10 @@ class YeAbbe(Code):
         clusters: int | Literal["auto"] = 1,
         strict: bool = False,
     ) -> None:
-        n = check_integer("n", n)
-        k = n if k is None else check_integer("k", k)
-        s, m = check_integer("stragglers", stragglers), check_integer("reduce", reduce)
-        check_stragglers(s, n)
+        n, k = check_sizes(n, k, at_least_n=True)
+        s, m = check_stragglers(stragglers, n), check_integer("reduce", reduce)
         if not 1 <= m <= n - s:
             raise ValueError(f"reduce must be in 1 .. n - s = {n - s}, not {m}")
-        if k < n:
-            raise ValueError(f"k must be at least n={n}, not {k}")
         most = n // (s + m)
         count = most if clusters == "auto" else check_integer("clusters", clusters)
         if not 1 <= count <= most:
@@ -135,7 +130,13 @@ class YeAbbeScheme(Scheme):
         self._circles = [
             _Circle(size, s + m, m, stable_root(size, s + m)) for size in sizes.tolist()
         ]
-        self._cuts = _cuts(sizes, self._ends * k // n)
+        # Each cluster has as many groups of partitions as workers.
+        held = np.diff(self._ends * k // n, prepend=0)
+        lengths = [
+            np.diff(even_cuts(part, size))
+            for size, part in zip(sizes.tolist(), held.tolist(), strict=True)
+        ]
+        self._cuts = np.append(0, np.cumsum(np.concatenate(lengths)))
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.complex128]]:
         """Groups worker .. worker + s + m - 1 of its cluster: it is the first one's last holder."""
@@ -144,9 +145,7 @@ class YeAbbeScheme(Scheme):
         first = int(self._ends[c]) - ring.n
         coefficients = _table(ring)[::-1] * ring.values(ring.powers, np.array([worker - first]))
         group = first + (worker - first + np.arange(ring.d)) % ring.n
-        sizes = np.diff(self._cuts)[group]
-        held = np.concatenate([np.arange(self._cuts[g], self._cuts[g + 1]) for g in group])
-        values = np.repeat(coefficients, sizes, axis=0)
+        _, held, values = entries_of(self._cuts, np.array([0, ring.d]), group, coefficients)
         return held, values if self.pieces > 1 else values[:, 0]
 
     # The rest is computed for all workers at once, place by place, as `row` computes it for one.
@@ -325,12 +324,3 @@ def _table(ring: _Circle) -> NDArray[np.complex128]:
     table = tau(n, d, q)[:, None] * np.hstack([upper, lower])
     table.flags.writeable = False
     return table
-
-
-def _cuts(sizes: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Boundaries of the groups of partitions: each cluster has as many groups as workers."""
-    lengths = [
-        np.diff(even_cuts(k, n))
-        for n, k in zip(sizes.tolist(), np.diff(ends, prepend=0).tolist(), strict=True)
-    ]
-    return np.concatenate([[0], np.cumsum(np.concatenate(lengths))])

@@ -30,19 +30,23 @@ _made_before: ContextVar[bool] = ContextVar("_made_before", default=False)
 _unasked: ContextVar[bool] = ContextVar("_unasked", default=False)
 
 
-def check_sizes(n: int, k: int | None) -> tuple[int, int]:
-    """Return n and k, which is n by default, or raise an error."""
+def check_sizes(n: int, k: int | None, *, at_least_n: bool = False) -> tuple[int, int]:
+    """Return n and k, which is n by default; or raise, also if k is below n and must not be."""
     n = check_integer("n", n)
     k = n if k is None else check_integer("k", k)
     if n < 1 or k < 1:
         raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
+    if at_least_n and k < n:
+        raise ValueError(f"k must be at least n={n}, not {k}")
     return n, k
 
 
-def check_stragglers(s: int, n: int) -> None:
-    """Raise ValueError unless s of n workers may straggle."""
-    if n < 1 or not 0 <= s < n:
-        raise ValueError(f"0 <= stragglers < n is needed, not n={n}, stragglers={s}")
+def check_stragglers(stragglers: int, n: int) -> int:
+    """Return a number of stragglers of n workers, or raise an error."""
+    s = check_integer("stragglers", stragglers)
+    if not 0 <= s < n:
+        raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {s}")
+    return s
 
 
 def made_before() -> bool:

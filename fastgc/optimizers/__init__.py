@@ -5,14 +5,5 @@ from .adaptive import CADA, GCADA
 from .descent import SGD, AMSGrad, Nesterov, Optimizer
 from .schedules import CosineDecay, StepDecay
 
-__all__ = [
-    "CADA",
-    "GCADA",
-    "SGD",
-    "AMSGrad",
-    "CosineDecay",
-    "Nesterov",
-    "Optimizer",
-    "StepDecay",
-]
+__all__ = ["CADA", "GCADA", "SGD", "AMSGrad", "CosineDecay", "Nesterov", "Optimizer", "StepDecay"]
 __dir__ = listing(__all__)

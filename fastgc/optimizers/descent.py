@@ -310,11 +310,7 @@ class AMSGrad(_Descent):
     _vectors = ("_theta", "_h", "_v")
 
     def __init__(
-        self,
-        lr: float = 0.01,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
+        self, lr: float = 0.01, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8
     ) -> None:
         super().__init__(lr)
         self.beta1, self.beta2 = _fraction("beta1", beta1), _fraction("beta2", beta2)

@@ -6,12 +6,10 @@ stragglers come and go, and does not help if they stay slow.
 """
 
 from .._shown import listing
+from .bursty import MSGC, SRSGC
 from .catalogue import make, names, register
 from .cluster import Done, SequentialCluster
-from .multiplexed import MSGC
-from .patterns import Arbitrary, Bursty, PerRound
-from .repetition import SRSGC
-from .scheme import Independent, Schedule, SequentialScheme, Tasks
+from .scheme import Arbitrary, Bursty, Independent, PerRound, Schedule, SequentialScheme, Tasks
 from .simulation import Compared, SequentialRun, compare, simulate_sequential
 from .training import train_models
 

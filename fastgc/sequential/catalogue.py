@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .._arrays import at_least
-from .._registry import Found, Registry, keywords, read_value, split_arguments
+from .._registry import Found, Registry, keywords
 from ..codes import catalogue
 from ..coding.arguments import unasked
 from ..errors import InstabilityWarning
-from .multiplexed import MSGC
-from .repetition import SRSGC
-from .scheme import Independent, SequentialScheme, ladder
+from .bursty import MSGC, SRSGC, ladder
+from .scheme import Independent, SequentialScheme
 
 __all__ = ["Candidate", "candidates", "describe", "make", "names", "register"]
 
@@ -120,55 +119,48 @@ def candidates(text: str, n: int, delay: int, seed: int = 0) -> list[Candidate]:
         As in `make`; also if there is no such scheme, or if a code's gradients need not be exact.
     """
     found, n, delay = _found(text), at_least("n", n, 1), at_least("delay", delay, 0)
+    listed: dict[str, Any] = {}
     if found is None:
-        return _codes(text, n, seed)
-    listed = _listed(found, text)
-    choices = getattr(found.factory, "choices", None)
-    tried = [{}] if choices is None else list(choices(n, delay))
-    tried = [each for each in tried if all(listed.get(key, each[key]) == each[key] for key in each)]
-    if not _missing(found, listed):
-        tried = [{}]
-    made: list[Candidate] = []
+        tried: list[dict[str, Any]] = [{"stragglers": s} for s in (0, *ladder(n - 1))]
+    else:
+        listed = _listed(found, text)
+        choices = getattr(found.factory, "choices", None) if _missing(found, listed) else None
+        tried = [{}] if choices is None else list(choices(n, delay))
+        tried = [c for c in tried if all(listed.get(key, c[key]) == c[key] for key in c)]
+    made: dict[str, Candidate] = {}
     why = f"of those that are tried, with jobs done {delay} rounds after they begin, none is such"
     for choice in tried:
         try:
-            scheme = _made(found, text, n, choice | listed)
+            if found is None:
+                scheme = _independent(text, n, choice["stragglers"], seed)
+            else:
+                scheme = _made(found, text, n, choice | listed)
         except ValueError as error:
             why = str(error)
             continue
-        if scheme.delay <= delay:
-            left = {key: value for key, value in choice.items() if key not in listed}
-            made.append(Candidate(text, left, scheme))
-        else:
-            why = f"a job is done {scheme.delay} rounds after it begins, and {delay} are allowed"
-    if not made:
-        raise ValueError(f"{text!r}, of {n} workers: {why}")
-    return made
-
-
-def _codes(text: str, n: int, seed: int) -> list[Candidate]:
-    """Return one scheme for each number of stragglers that a gradient code may tolerate."""
-    made: dict[str, Candidate] = {}
-    why = ""
-    for s in [0, *ladder(n - 1)]:
-        try:
-            with warnings.catch_warnings(), unasked():
-                warnings.simplefilter("ignore", InstabilityWarning)  # only times are compared
-                scheme = Independent(catalogue.make(text, n, None, s, seed))
-        except ValueError as error:
-            why = str(error)
-            continue
-        [code] = scheme.parts
-        if code.scheme.approximate:
+        if found is None and scheme.parts[0].scheme.approximate:
             raise ValueError(
                 f"{text!r} leaves part of the gradient out: `fastgc simulate` says how much; here "
                 "gradients are exact"
             )
-        made.setdefault(repr(code), Candidate(text, {"stragglers": s}, scheme))
+        if scheme.delay > delay:
+            why = f"a job is done {scheme.delay} rounds after it begins, and {delay} are allowed"
+            continue
+        left = {key: value for key, value in choice.items() if key not in listed}
+        made.setdefault(repr(scheme), Candidate(text, left, scheme))
     if not made:
         raise ValueError(f"{text!r}, of {n} workers: {why}")
-    only = list(made.values())
-    return only if len(only) > 1 else [only[0]._replace(found={})]
+    different = list(made.values())
+    if found is None and len(different) == 1:  # a code that does not depend on the stragglers
+        return [different[0]._replace(found={})]
+    return different
+
+
+def _independent(text: str, n: int, stragglers: int, seed: int) -> SequentialScheme:
+    """Return a gradient code's scheme; it does not warn, because only times are compared."""
+    with warnings.catch_warnings(), unasked():
+        warnings.simplefilter("ignore", InstabilityWarning)
+        return Independent(catalogue.make(text, n, None, stragglers, seed))
 
 
 def _found(text: str) -> Found | None:
@@ -185,19 +177,8 @@ def _found(text: str) -> Found | None:
 
 
 def _listed(found: Found, text: str) -> dict[str, Any]:
-    """Return the arguments that a text gives; raise ValueError if the scheme does not take them."""
-    takes, anything = keywords(found.factory, frozenset(["n"]))
-    try:
-        listed = split_arguments(found.listed)
-        strange = next((key for key in listed if not (anything or key in takes)), None)
-        if strange is not None:
-            raise ValueError(f"not {strange}={listed[strange]}")
-    except ValueError as error:
-        raise ValueError(
-            f"scheme {text!r}: {found.name} takes {', '.join(takes) or 'no arguments'}, once each; "
-            f"{error}"
-        ) from None
-    values = {key: read_value(value) for key, value in listed.items()}
+    """Return the arguments that a text gives; a code's name stands for what makes the code."""
+    values = catalogue.listed_arguments(f"scheme {text!r}", found, "n")
     if isinstance(values.get("code"), str):
         values["code"] = catalogue.factory(values["code"])
     return values

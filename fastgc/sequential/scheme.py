@@ -5,21 +5,178 @@ round, and must be done within a fixed number of rounds. So a worker that stragg
 do its part of the job in a later one. A scheme cuts the partitions of a job into parts, each with a
 code. In each round it says which parts of which jobs a worker computes; these are the worker's
 mini-tasks. A worker's message for a part is that of the part's code.
+
+A scheme tolerates patterns of stragglers. A pattern has a row for each round and a column for each
+worker. True marks a straggler, from which nothing came in that round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import at_least, check_index, check_integer, check_workers
-from ..codes import Code, FractionalRepetition, ReedSolomon
-from .patterns import Bursty, PerRound
+from .._arrays import as_array, at_least, check_index, check_integer, check_workers
+from ..codes import Code
 
-__all__ = ["Independent", "Schedule", "SequentialScheme", "Tasks"]
+__all__ = [
+    "Arbitrary",
+    "Bursty",
+    "Independent",
+    "PerRound",
+    "Schedule",
+    "SequentialScheme",
+    "Tasks",
+]
+
+
+def _runs(pattern: ArrayLike, window: int) -> NDArray[np.bool_]:
+    """Return all runs of `window` rounds, (runs, window, workers); a shorter pattern is one run."""
+    checked = as_array("pattern", pattern)
+    if checked.dtype.kind != "b":
+        raise TypeError(f"pattern must be of booleans, True for a straggler, not {checked.dtype}")
+    if checked.ndim != 2:
+        raise ValueError(f"pattern must have shape (rounds, workers), not {checked.shape}")
+    if len(checked) <= window:
+        return checked[np.newaxis]
+    view = np.lib.stride_tricks.sliding_window_view(checked, window, axis=0)
+    return view.transpose(0, 2, 1)
+
+
+class _OfWindows:
+    """A model that constrains every run of `window` rounds.
+
+    A subclass has a first field in 1 .. `window`, and then `window` and `stragglers`.
+    """
+
+    window: int
+    stragglers: int
+
+    def __post_init__(self) -> None:
+        """Store the fields as ints; raise ValueError unless 1 <= first field <= window."""
+        name, *_ = vars(self)
+        part, window = (check_integer(each, getattr(self, each)) for each in (name, "window"))
+        if not 1 <= part <= window:
+            raise ValueError(f"1 <= {name} <= window is needed, not {name}={part}, window={window}")
+        stragglers = at_least("stragglers", self.stragglers, 0)
+        vars(self).update({name: part, "window": window, "stragglers": stragglers})
+
+
+@dataclass(frozen=True)
+class PerRound:
+    """At most so many stragglers in each round.
+
+    Parameters
+    ----------
+    stragglers : int
+        The number of stragglers, s.
+
+    Attributes
+    ----------
+    window : int
+        Rounds that the model constrains together: 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `stragglers` is not an integer, or is negative.
+    """
+
+    stragglers: int
+    window: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stragglers", at_least("stragglers", self.stragglers, 0))
+
+    def admits(self, pattern: ArrayLike) -> bool:
+        """Whether a pattern fits this model.
+
+        Parameters
+        ----------
+        pattern : (rounds, workers) array of bool
+            Who straggled.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `pattern` is not such an array.
+        """
+        return bool((_runs(pattern, 1).sum(axis=(1, 2)) <= self.stragglers).all())
+
+
+@dataclass(frozen=True)
+class Bursty(_OfWindows):
+    """Few workers straggle within a window of rounds, and each in one short burst.
+
+    In any `window` rounds in a row, at most `stragglers` different workers straggle, and a worker's
+    last straggling round is less than `burst` rounds after its first. The paper writes (B, W,
+    lambda) for the three numbers (Krishnan, Ebrahimi, Khisti 2023, section 2).
+
+    Parameters
+    ----------
+    burst, window : int
+        B and W, in rounds: 1 <= B <= W.
+    stragglers : int
+        Different workers that may straggle in a window, lambda.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not such an integer.
+    """
+
+    burst: int
+    window: int
+    stragglers: int
+
+    def admits(self, pattern: ArrayLike) -> bool:
+        """Whether a pattern fits this model; as `PerRound.admits`.
+
+        If a pattern is shorter than a window, all its rounds are one window.
+        """
+        runs = _runs(pattern, self.window)
+        if (runs.any(axis=1).sum(axis=1) > self.stragglers).any():
+            return False
+        rounds = runs.shape[1]
+        at = np.arange(rounds)[:, np.newaxis]
+        first = np.where(runs, at, rounds).min(axis=1, initial=rounds)
+        last = np.where(runs, at, -1).max(axis=1, initial=-1)
+        return bool((last - first < self.burst).all())
+
+
+@dataclass(frozen=True)
+class Arbitrary(_OfWindows):
+    """Few workers straggle within a window of rounds, each a few times, in any rounds.
+
+    In any `window` rounds in a row, at most `stragglers` different workers straggle, none of them
+    more than `times` times. The paper writes (N, W', lambda') for the three numbers.
+
+    Parameters
+    ----------
+    times, window : int
+        N and W', in rounds: 1 <= N <= W'.
+    stragglers : int
+        Different workers that may straggle in a window, lambda'.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not such an integer.
+    """
+
+    times: int
+    window: int
+    stragglers: int
+
+    def admits(self, pattern: ArrayLike) -> bool:
+        """Whether a pattern fits this model; as `Bursty.admits`."""
+        runs = _runs(pattern, self.window)
+        few = (runs.any(axis=1).sum(axis=1) <= self.stragglers).all()
+        return bool(few and (runs.sum(axis=1) <= self.times).all())
+
 
 # [age, part, worker]: whether the message came. The job that begins in a round has age 0.
 State = NDArray[np.bool_]
@@ -88,13 +245,7 @@ class SequentialScheme:
         return float(self.slots * self.loads.max())
 
     def partitions(self, part: int) -> range:
-        """Return the partitions of a part.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no such part.
-        """
+        """Return the partitions of a part; TypeError or ValueError if there is no such part."""
         part = check_index("part", part, len(self.parts))
         return range(self._first[part], self._first[part + 1])
 
@@ -108,14 +259,8 @@ class SequentialScheme:
     def choices(cls, n: int, delay: int) -> Iterator[dict[str, Any]]:
         """Yield the arguments, other than n, that `compare` tries if they are not given.
 
-        Default: a single choice without arguments.
-
-        Parameters
-        ----------
-        n : int
-            Workers.
-        delay : int
-            The most rounds that a job may take beyond its first. The caller drops slower schemes.
+        A job may take `delay` rounds beyond its first; the caller drops slower schemes. Default: a
+        single choice without arguments.
         """
         yield {}
 
@@ -136,79 +281,20 @@ class SequentialScheme:
     def tolerable(self, state: State, live: Sequence[int]) -> bool:
         """Whether a round may end, because all jobs can still be done in time.
 
-        Parameters
-        ----------
-        state, live
-            As in `tasks`, including the messages of this round.
+        `state` and `live` are as in `tasks`, including the messages of this round.
         """
         raise NotImplementedError
 
     def excused(self, tasks: Tasks, straggled: NDArray[np.bool_]) -> bool:
         """Whether a round's stragglers do not count in the model's later windows.
 
-        Default: they count.
-
-        Parameters
-        ----------
-        tasks : Tasks
-            Tasks of the round.
-        straggled : (n,) array of bool
-            Workers that had mini-tasks and did not answer.
+        They are the workers that had mini-tasks and did not answer. Default: they count.
         """
         return False
 
     def lacks(self, part: int, came: NDArray[np.bool_]) -> int:
         """Return the least number of further messages that a part needs."""
         return self.parts[part].scheme.rule.missing(np.flatnonzero(came))
-
-
-class BurstyScheme(SequentialScheme):
-    """A scheme for the patterns of a model `Bursty`, with gradient codes in its last parts.
-
-    A subclass says which windows to try (`_windows`), and makes its parts (`_make`).
-    """
-
-    model: Bursty
-    _uncoded = 0  # number of parts without a code, which come first
-
-    def __init__(
-        self,
-        n: int,
-        *,
-        burst: int,
-        window: int,
-        stragglers: int,
-        code: Callable[..., Code] | None = None,
-    ) -> None:
-        self.n = check_integer("n", n)
-        self.model = Bursty(burst, window, stragglers)
-        if not self.model.stragglers <= self.n:
-            raise ValueError(f"stragglers must be at most n={self.n}, not {self.model.stragglers}")
-        self._make(code)
-
-    def __repr__(self) -> str:
-        model = self.model
-        coded = f", code={self.parts[-1]!r}" if len(self.parts) > self._uncoded else ""
-        return (
-            f"{type(self).__name__}({self.n}, burst={model.burst}, window={model.window}, "
-            f"stragglers={model.stragglers}{coded})"
-        )
-
-    @classmethod
-    def choices(cls, n: int, delay: int) -> Iterator[dict[str, Any]]:
-        for burst in range(1, delay + 1):
-            for window in cls._windows(burst, delay):
-                for stragglers in ladder(n):
-                    yield {"burst": burst, "window": window, "stragglers": stragglers}
-
-    @staticmethod
-    def _windows(burst: int, delay: int) -> Iterable[int]:
-        """Return the windows that `choices` tries for bursts of `burst` rounds."""
-        raise NotImplementedError
-
-    def _make(self, code: Callable[..., Code] | None) -> None:
-        """Set the parts of a job, or raise ValueError if the model has no such scheme."""
-        raise NotImplementedError
 
 
 class Schedule:
@@ -265,17 +351,9 @@ class Schedule:
         return not self._live
 
     def begin(self, job: bool = True) -> Tasks:
-        """Begin a round, and a job with it; return the round's mini-tasks.
+        """Begin a round, and if `job` a job with it; return the round's mini-tasks.
 
-        Parameters
-        ----------
-        job : bool
-            False: no job begins, and current jobs continue.
-
-        Raises
-        ------
-        RuntimeError
-            If the previous round has not ended.
+        RuntimeError if the previous round has not ended.
         """
         if self._tasks is not None:
             raise RuntimeError(f"round {self.round} has begun: end it before the next one")
@@ -288,18 +366,9 @@ class Schedule:
         return tasks
 
     def enough(self, came: ArrayLike) -> bool:
-        """Whether the round may end once the workers `came` have answered.
+        """Whether the round may end with these answers, because all jobs can be done in time.
 
-        It may end if all jobs can still be done in time.
-
-        Parameters
-        ----------
-        came : (n,) array of bool, or workers
-
-        Raises
-        ------
-        RuntimeError, TypeError, ValueError
-            If no round has begun, or `came` does not name workers.
+        Parameters and errors are as in `end`.
         """
         return self.scheme.tolerable(self._after(came), self._live)
 
@@ -318,7 +387,8 @@ class Schedule:
         Raises
         ------
         RuntimeError, TypeError, ValueError
-            As `enough`; also if these workers are too few for all jobs to be done in time.
+            If no round has begun, `came` does not name workers, or these are too few for all jobs
+            to be done in time.
         """
         scheme, state = self.scheme, self._after(came)
         if not scheme.tolerable(state, self._live):
@@ -349,10 +419,7 @@ class Schedule:
     def state(self) -> dict[str, Any]:
         """Return what `restore` needs to continue: arrays, and lists of numbers.
 
-        Raises
-        ------
-        RuntimeError
-            If a round has begun and not ended.
+        RuntimeError if a round has begun and not ended.
         """
         if self._tasks is not None:
             raise RuntimeError(f"round {self.round} has begun: end it before it is kept")
@@ -364,17 +431,9 @@ class Schedule:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue a run.
+        """Continue a run of the same scheme that gave this `state`.
 
-        Parameters
-        ----------
-        state : mapping
-            The `state` of a run of the same scheme.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `state` does not fit; nothing has changed in that case.
+        TypeError or ValueError if `state` does not fit; nothing has changed in that case.
         """
         own = self.state()
         for name, mine in own.items():
@@ -415,27 +474,6 @@ def check_scheme(scheme: object) -> None:
     """Raise TypeError unless `scheme` is a sequential scheme."""
     if not isinstance(scheme, SequentialScheme):
         raise TypeError(f"scheme must be one of fastgc.sequential, not {scheme!r}")
-
-
-def ladder(most: int) -> list[int]:
-    """Return numbers from 1 to `most`, each about 1.5 times the one before."""
-    found, number = [], 1
-    while number < most:
-        found.append(number)
-        number += max(number // 2, 1)
-    return [*found, most] if most > 0 else []
-
-
-def gradient_code(n: int, stragglers: int, code: Callable[..., Code] | None) -> Code:
-    """Return the code of a part; by default, the paper's GC-Rep where it exists, otherwise GC."""
-    if code is None:
-        code = ReedSolomon if n % (stragglers + 1) else FractionalRepetition
-    if not callable(code):
-        raise TypeError(
-            "code must make a code of n workers, as fastgc.CyclicRepetition does, not "
-            f"{type(code).__name__}"
-        )
-    return check_part(code(n, stragglers=stragglers), n, stragglers)
 
 
 def check_part(code: Code, n: int, stragglers: int) -> Code:

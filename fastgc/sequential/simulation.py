@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import at_least, check_finite, check_real, check_reals, check_word
 from .._shown import duration
 from .catalogue import Candidate, candidates
-from .scheme import Schedule, SequentialScheme, Tasks, check_scheme
+from .scheme import Schedule, SequentialScheme, check_scheme
 
 __all__ = ["NAMES", "Compared", "SequentialRun", "compare", "simulate_sequential"]
 
@@ -158,20 +158,28 @@ def simulate_sequential(
     mu, at_load = check_real("mu", mu), check_real("at_load", at_load)
     slope = _slope(load_slope, seconds.shape)
     check_word("wait", wait, "jobs", "model")
-    if wait == "model" and scheme.model is None:
+    model = scheme.model if wait == "model" else None
+    if wait == "model" and model is None:
         raise ValueError(f'wait="model" needs a scheme with a model of stragglers, not {scheme!r}')
     schedule = scheme.schedule()
-    history = _Stragglers(scheme) if wait == "model" else None
+    # The stragglers of the last rounds that count in the model's windows.
+    past: deque[NDArray[np.bool_]] = deque(maxlen=0 if model is None else model.window - 1)
+
+    def admits(straggled: NDArray[np.bool_]) -> bool:
+        return model is None or model.admits(np.array([*past, straggled]))
+
     jobs = len(seconds) - scheme.delay
     rounds, done = np.zeros(len(seconds)), np.zeros(jobs)
     stragglers = np.zeros(len(seconds), dtype=np.int64)
     waited = np.zeros(len(seconds), dtype=bool)
     late = np.zeros(scheme.n)  # seconds until each worker is free
+    workers = np.arange(scheme.n)[:, np.newaxis]
     now = 0.0
     for r, row in enumerate(seconds):
         tasks = schedule.begin(job=r < jobs)
         busy = tasks.age.max(axis=1) >= 0
-        took = row + slope[r] * (_work(scheme, tasks) - at_load)
+        loads = np.where(tasks.age >= 0, scheme.loads[tasks.part, workers], 0.0)
+        took = row + slope[r] * (loads.sum(axis=1) - at_load)
         arrival = np.where(busy, took, 0.0)
         if arrival.min() < 0:
             raise ValueError(
@@ -179,11 +187,10 @@ def simulate_sequential(
                 f"{arrival.min()} s in round {r}: lower load_slope, or times are of another load"
             )
         arrival[busy] += late[busy]
-        rounds[r], waited[r], came = _round(schedule, arrival, busy, mu, history)
+        rounds[r], waited[r], came = _round(schedule, arrival, busy, mu, admits)
         straggled = busy & ~came
         stragglers[r] = np.count_nonzero(straggled)
-        if history is not None:
-            history.end(tasks, straggled)
+        past.append(np.zeros_like(busy) if scheme.excused(tasks, straggled) else straggled)
         if not interrupted:
             # A worker that is not free before this round ends skips it.
             begun = busy & (late <= rounds[r])
@@ -207,44 +214,19 @@ def _slope(load_slope: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]
     return np.broadcast_to(slope, shape)
 
 
-def _work(scheme: SequentialScheme, tasks: Tasks) -> NDArray[np.float64]:
-    """Return the load of each worker in a round; an uncoded scheme has load 1."""
-    loads = scheme.loads[tasks.part, np.arange(scheme.n)[:, np.newaxis]]
-    work: NDArray[np.float64] = np.where(tasks.age >= 0, loads, 0.0).sum(axis=1)
-    return work
-
-
-class _Stragglers:
-    """The stragglers of the last rounds that count in the windows of a scheme's model."""
-
-    def __init__(self, scheme: SequentialScheme) -> None:
-        assert scheme.model is not None
-        self._scheme, self._model = scheme, scheme.model
-        self._rounds: deque[NDArray[np.bool_]] = deque(maxlen=scheme.model.window - 1)
-
-    def admits(self, straggled: NDArray[np.bool_]) -> bool:
-        """Whether the model admits `straggled` as the current round after the last rounds."""
-        return self._model.admits(np.array([*self._rounds, straggled]))
-
-    def end(self, tasks: Tasks, straggled: NDArray[np.bool_]) -> None:
-        """Record a round."""
-        excused = self._scheme.excused(tasks, straggled)
-        self._rounds.append(np.zeros_like(straggled) if excused else straggled)
-
-
 def _round(
     schedule: Schedule,
     arrival: NDArray[np.float64],
     busy: NDArray[np.bool_],
     mu: float,
-    history: _Stragglers | None,
+    admits: Callable[[NDArray[np.bool_]], bool],
 ) -> tuple[float, bool, NDArray[np.bool_]]:
     """Return the seconds of a round, whether it waited for stragglers, and who answered."""
     if not busy.any():
         return 0.0, False, ~busy
     least = min((1 + mu) * arrival[busy].min(), arrival.max())
     came = arrival <= least
-    if history is not None and not history.admits(busy & ~came):
+    if not admits(busy & ~came):
         return float(arrival.max()), True, arrival <= arrival.max()
     if schedule.enough(came):
         return least, False, came
@@ -389,18 +371,20 @@ def compare(
     probe = _probed(probe, options, rounds, delay)
     slope = np.broadcast_to(check_reals("load_slope", load_slope), seconds.shape)
 
-    def run(choice: tuple[Candidate, float], part: slice) -> SequentialRun:
-        return simulate_sequential(
-            seconds[part],
-            choice[0].scheme,
-            mu=choice[1],
-            load_slope=slope[part],
-            at_load=at_load,
-            interrupted=interrupted,
-        )
+    same: Any = {"at_load": at_load, "interrupted": interrupted}
 
+    def run(choice: tuple[Candidate, float], part: slice) -> SequentialRun:
+        (_, _, scheme), mu = choice
+        return simulate_sequential(seconds[part], scheme, mu=mu, load_slope=slope[part], **same)
+
+    bar: AbstractContextManager[Callable[[], object]] = nullcontext(lambda: None)
+    if progress:
+        from ..progress import task_bar
+
+        runs = len(options) + (sum(map(len, options.values())) if probe else 0)
+        bar = task_bar("simulating", runs)
     compared = []
-    with _bar(progress, sum(map(len, options.values()))) as advance:
+    with bar as advance:
         for name, each in options.items():
             tried = []
             for choice in each if probe else []:
@@ -409,9 +393,8 @@ def compare(
             best = min(range(len(tried)), key=lambda at: tried[at][1]) if tried else 0
             (_, left, scheme), m = each[best]
             found = run(each[best], slice(probe, None))
-            if not tried:
-                tried.append((scheme.load, found.seconds_per_job))
-                advance()
+            advance()
+            tried = tried or [(scheme.load, found.seconds_per_job)]
             compared.append(Compared(name, left, scheme, m, found, tuple(tried)))
     return sorted(compared, key=lambda each: each.run.seconds_per_job)
 
@@ -431,14 +414,3 @@ def _probed(probe: int | None, options: dict[str, list[Any]], rounds: int, delay
             f"the others must be {least} at least, which jobs of {least} models may take"
         )
     return probe
-
-
-@contextlib.contextmanager
-def _bar(progress: bool, total: int) -> Iterator[Callable[[], object]]:
-    if not progress:
-        yield lambda: None
-        return
-    from ..progress import task_bar
-
-    with task_bar("simulating", total) as advance:
-        yield advance

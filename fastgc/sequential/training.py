@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -24,12 +24,16 @@ from ..history import History, Record, record_of
 from ..models import Model, prepared
 from ..optimizers import GCADA, Optimizer
 from ..training import (
+    check_batch,
     check_callback,
     check_data,
     check_methods,
+    check_restorable,
     default_optimizer,
+    evaluated,
     measure_of,
     start_of,
+    take_step,
 )
 from .cluster import Done, SequentialCluster
 from .scheme import SequentialScheme, check_scheme
@@ -147,13 +151,12 @@ def train_models(
         return [History(name, *about) for name in names]
     dataset = data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=seed)
     X = dataset.X_train
-    batch = _check_batch(batch, dataset, scheme.k)
+    batch = None if batch is None else check_batch(batch, len(X), scheme.k)
     histories = [
         History(name, repr(scheme), dataset.name, *about[2:], measure=measure_of(model, dataset))
         for name, model in zip(names, models, strict=True)
     ]
-    optimizers = _begun(optimizers, models, X, seed)
-    run = _Run(scheme, models, optimizers, dataset, histories, steps, evaluate_every, batch)
+    run = _Run(scheme, models, optimizers, dataset, histories, steps, evaluate_every, batch, seed)
     gradient, shards = _in_turn(models, X, dataset.y_train, scheme.k, batch, seed)
     start = partial(SequentialCluster, scheme, shards, gradient, gradient.size, X.dtype)
     start = partial(start, engine=engine, mu=mu, seed=seed, **keywords)
@@ -182,12 +185,12 @@ def _go_on(
     progress: bool,
 ) -> None:
     """Run rounds until all steps of all models are done, and keep checkpoints."""
-    with ExitStack() as stack:
-        advance: Callable[[], object] = _ignore
-        if progress and not run.over:
-            from ..progress import task_bar
+    bar: AbstractContextManager[Callable[[], object]] = nullcontext(lambda: None)
+    if progress and not run.over:
+        from ..progress import task_bar
 
-            advance = stack.enter_context(task_bar("training", run.jobs - run.done))
+        bar = task_bar("training", run.jobs - run.done)
+    with bar as advance:
         while not run.over:
             records = run.round(cluster)
             for number, record in records:
@@ -198,17 +201,6 @@ def _go_on(
                 kept.add([[number, asdict(record)] for number, record in records])
                 if run.over or cluster.schedule.round % every == 0:
                     kept.save(run.state(cluster))
-
-
-def _begun(
-    optimizers: Sequence[Any] | None, models: Sequence[Any], X: NDArray[Any], seed: int
-) -> Sequence[Any]:
-    """Return the optimizers, reset to their models' initial parameters."""
-    if optimizers is None:
-        optimizers = [default_optimizer(model, X) for model in models]
-    for model, optimizer in zip(models, optimizers, strict=True):
-        optimizer.reset(start_of(model, None, X.dtype, seed))
-    return optimizers
 
 
 def _checked_models(given: Sequence[Any], scheme: SequentialScheme) -> list[Any]:
@@ -225,19 +217,6 @@ def _checked_models(given: Sequence[Any], scheme: SequentialScheme) -> list[Any]
     return models
 
 
-def _check_batch(batch: int | None, dataset: datasets.Dataset, k: int) -> int | None:
-    """Raise ValueError unless every partition has `batch` samples."""
-    if batch is None:
-        return None
-    batch = at_least("batch", batch, 1)
-    least = len(datasets.partition(dataset.X_train, dataset.y_train, k)[-1][0])
-    if batch > least:
-        raise ValueError(
-            f"batch is {batch}, but the smallest of the {k} partitions has {least} samples"
-        )
-    return batch
-
-
 def _checked_optimizers(given: Sequence[Any], count: int, kept: bool) -> list[Any]:
     """Raise unless each model has its own optimizer, which a checkpoint can save if `kept`."""
     optimizers = _several("optimizers", given, count)
@@ -250,12 +229,8 @@ def _checked_optimizers(given: Sequence[Any], count: int, kept: bool) -> list[An
                 f"{each!r} selects who computes in a round, and here the scheme does: take "
                 "another optimizer"
             )
-        for method in ("state", "restore") if kept else ():
-            if not callable(getattr(each, method, None)):
-                raise TypeError(
-                    "checkpoint needs optimizers with methods state and restore, as those "
-                    f"of fastgc.optimizers have; {each!r} has no {method}"
-                )
+        if kept:
+            check_restorable(each)
     return optimizers
 
 
@@ -267,10 +242,6 @@ def _several(what: str, given: Sequence[Any], count: int | None = None) -> list[
     return list(given)
 
 
-def _ignore() -> None:
-    """Show nothing."""
-
-
 class _InTurn:
     """The partial gradient of all models: job j is of model j modulo their number.
 
@@ -278,10 +249,7 @@ class _InTurn:
     """
 
     def __init__(
-        self,
-        models: Sequence[Model],
-        data: Sequence[int],
-        batches: datasets.MiniBatches | None,
+        self, models: Sequence[Model], data: Sequence[int], batches: datasets.MiniBatches | None
     ) -> None:
         self._models, self._data, self._batches = models, data, batches
         self._sizes = [model.size for model in models]
@@ -347,16 +315,21 @@ class _Run:
         self,
         scheme: SequentialScheme,
         models: Sequence[Any],
-        optimizers: Sequence[Any],
+        optimizers: Sequence[Any] | None,
         dataset: datasets.Dataset,
         histories: list[History],
         steps: int,
         evaluate_every: int,
         batch: int | None,
+        seed: int,
     ) -> None:
+        X = dataset.X_train
+        self._optimizers = optimizers or [default_optimizer(model, X) for model in models]
+        for model, optimizer in zip(models, self._optimizers, strict=True):
+            optimizer.reset(start_of(model, None, X.dtype, seed))
         parts = datasets.partition(dataset.X_train, dataset.y_train, scheme.k)
         sizes = [len(part) for part, _ in parts]
-        self._models, self._optimizers, self._dataset = models, optimizers, dataset
+        self._models, self._dataset = models, dataset
         self.histories, self._evaluate_every, self._batch = histories, evaluate_every, batch
         self._scheme, self._steps, self._size = scheme, steps, max(model.size for model in models)
         self.jobs, self.done = steps * len(models), 0
@@ -410,8 +383,11 @@ class _Run:
         began = cluster.clock()
         done = cluster.step(theta)
         waited = self._note(cluster, number)
+        drawn = None if self._batch is None else self._batch * self._scheme.k
         for each in done:
-            self._update(each)
+            turn, N = each.job % len(self._models), len(self._dataset.X_train)
+            model, optimizer = self._models[turn], self._optimizers[turn]
+            take_step(model, optimizer, each.gradient[: model.size], N, drawn)
         ended = cluster.clock()
         self._elapsed += ended - began
         rest = max(ended - began - waited, 0.0)
@@ -439,19 +415,6 @@ class _Run:
                     spent.survivors.append(worker)
         return report.wait_seconds
 
-    def _update(self, done: Done) -> None:
-        """Make a step of the model that the gradient is of."""
-        turn, N = done.job % len(self._models), len(self._dataset.X_train)
-        model, optimizer = self._models[turn], self._optimizers[turn]
-        gradient = done.gradient[: model.size]
-        if self._batch is not None:
-            gradient *= N / (self._batch * self._scheme.k)
-        add_regularisation = getattr(model, "add_regularisation", None)
-        if add_regularisation is not None:
-            add_regularisation(optimizer.point, gradient)
-        gradient /= N
-        optimizer.step(gradient)
-
     def _record(self, done: Done, rest: float, cluster: SequentialCluster) -> tuple[int, Record]:
         turn, step = done.job % len(self._models), done.job // len(self._models) + 1
         spent, report = self._spent.pop(done.job), cluster.report
@@ -474,13 +437,7 @@ class _Run:
         )
         history = self.histories[turn]
         if step == self._steps or step % self._evaluate_every == 0:
-            model, theta, data = self._models[turn], self._optimizers[turn].theta, self._dataset
-            record = replace(
-                record,
-                loss=model.loss(theta, data.X_train, data.y_train),
-                test_error=model.error(theta, data.X_test, data.y_test),
-                evaluated=True,
-            )
+            record = evaluated(record, self._models[turn], self._optimizers[turn], self._dataset)
         history.rounds.append(record)
         history.theta = self._optimizers[turn].theta.copy()
         return turn, record
