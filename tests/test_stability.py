@@ -36,8 +36,8 @@ from fastgc.coding.arguments import arguments_of
 from fastgc.coding.trust import trust_by_rows, typical_error
 from fastgc.kernels.numpy.pairs import exact_sum, two_product
 from fastgc.models import least_squares_gradient
-from fastgc.stability import measured, search, survey
-from fastgc.stability.measured import Experiment, relative_error
+from fastgc.stability import errors, search, survey
+from fastgc.stability.errors import Experiment, relative_error
 from fastgc.stability.search import contiguous, messages_without
 from fastgc.stability.survey import PATTERNS
 
@@ -182,7 +182,7 @@ def test_exact_least_squares():
     X = rng.standard_normal((7, 3)) * 10.0 ** rng.integers(-6, 6, (7, 1))
     theta = rng.standard_normal(3)
     y = X @ theta
-    from fastgc.stability.measured import _exact_least_squares
+    from fastgc.stability.errors import _exact_least_squares
 
     total, rest = _exact_least_squares(X, y, theta)
     with mpmath.workdps(60):
@@ -312,9 +312,9 @@ def test_bounds_of_computations_of_less_precision_than_messages(n, load):
         wide = {"message_dtype": np.float64}
         messages = [code.encode(w, [computed[j] for j in code.partitions(w)], **wide) for w in F]
         decoded = code.decode(F, messages).astype(np.float32)
-        exact = measured._exact_least_squares(X, y, theta)
+        exact = errors._exact_least_squares(X, y, theta)
         error = np.linalg.norm((decoded - exact[0]) - exact[1])
-        unit = math.sqrt(code.k) * measured._largest_pair(X, y, theta, 1)
+        unit = math.sqrt(code.k) * errors._largest_pair(X, y, theta, 1)
         bound = stability.error_bound(code, F, terms=5, gradient_dtype=np.float32)
         assert error / unit <= bound < 1e4 * 2.0**-24 * stability.amplification(code, F)
 
@@ -1158,12 +1158,12 @@ def test_many_messages_are_encoded_together(monkeypatch):
         fastgc.LagrangeCode(7, 3, load=2),
     ]
     for code in codes:
-        one_by_one = measured.Experiment(code, p=13).messages
+        one_by_one = errors.Experiment(code, p=13).messages
         with monkeypatch.context() as patch:
-            patch.setattr(measured, "_ONE_BY_ONE", 0)
-            patch.setattr(measured, "_TOGETHER", 3)
+            patch.setattr(errors, "_ONE_BY_ONE", 0)
+            patch.setattr(errors, "_TOGETHER", 3)
             steps = []
-            together = measured.Experiment(code, p=13, progress=lambda *at, s=steps: s.append(at))
+            together = errors.Experiment(code, p=13, progress=lambda *at, s=steps: s.append(at))
         assert together.messages.dtype == one_by_one.dtype, code
         np.testing.assert_allclose(together.messages, one_by_one, rtol=0, atol=1e-13 * 20)
         assert steps[-1] == (code.scheme.message_count,) * 2

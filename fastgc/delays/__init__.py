@@ -2,11 +2,9 @@
 
 from .._shown import listing
 from .distributions import Delays, Distribution, Exponential, Pareto, ShiftedExponential
-from .empirical import Empirical
-from .fit import Fit, fit
+from .empirical import Empirical, Fit, fit
 from .interface import DelayModel
-from .mixtures import Heterogeneous, Mixture
-from .outages import Outages
+from .mixtures import Heterogeneous, Mixture, Outages
 from .text import parse, register
 
 __all__ = [

@@ -11,8 +11,7 @@ from .._registry import Registry, read_arguments
 from .distributions import Distribution, Exponential, Pareto, ShiftedExponential
 from .empirical import Empirical
 from .interface import DelayModel, check_model
-from .mixtures import Heterogeneous, Mixture
-from .outages import Outages
+from .mixtures import Heterogeneous, Mixture, Outages
 
 __all__ = ["COMMON", "FORMS", "MODELS", "others", "parse", "register", "written"]
 

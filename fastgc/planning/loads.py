@@ -17,7 +17,7 @@ from ..codes.binary import ASSIGNMENTS
 from ..delays import DelayModel, Delays, Heterogeneous, ShiftedExponential
 from ..delays.distributions import check_delays
 from ..simulation import Simulation, received_mean, simulate
-from ..simulation.completion_time import in_range
+from ..simulation.closed_forms import in_range
 
 __all__ = [
     "Allocation",

@@ -16,7 +16,7 @@ from .._extras import scipy
 from ..delays import Delays, Pareto
 from ..delays.distributions import check_delays
 from ..delays.interface import tail_bounds
-from ..simulation.completion_time import in_range
+from ..simulation.closed_forms import in_range
 
 __all__ = [
     "CodeParameters",

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import at_least, check_integer
 from ..delays import Delays, Heterogeneous
-from .completion_time import CompletionTime, check_batch, messages_pmf, works_of
+from .closed_forms import CompletionTime, check_batch, messages_pmf, works_of
 
 __all__ = ["covered_cdf", "covered_mean", "covered_messages"]
 

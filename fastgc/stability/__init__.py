@@ -1,8 +1,15 @@
 """How precise decoded gradients are: predicted, bounded, measured, tracked."""
 
 from .._shown import listing
-from .bounds import CircleValues, amplification, circle_values, error_bound, residual
-from .measured import MeasuredError, measured_error
+from .errors import (
+    CircleValues,
+    MeasuredError,
+    amplification,
+    circle_values,
+    error_bound,
+    measured_error,
+    residual,
+)
 from .search import WorstCase, worst_survivors
 from .survey import (
     HELD,

@@ -16,7 +16,7 @@ from .._arrays import at_least, check_dtype, check_integer, check_real, gradient
 from ..codes import Code
 from ..coding.trust import trust_by_rows
 from ..errors import NotDecodableError
-from .bounds import amplification
+from .errors import amplification
 
 __all__ = ["Sight", "WorstCase", "contiguous", "messages_without", "worst_survivors"]
 

@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import at_least, check_dtype, check_integer, name_of
 from ..codes import Code
 from ..errors import NotDecodableError
-from .bounds import amplification_of
-from .measured import Experiment
+from .errors import Experiment, amplification_of
 from .search import Sight, contiguous, messages_without, worst_survivors
 
 __all__ = [

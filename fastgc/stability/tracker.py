@@ -18,8 +18,7 @@ from ..coding.format import Format
 from ..coding.scheme import Scheme
 from ..errors import InstabilityWarning, UnstableRoundError, warn_caller
 from ..kernels.numpy.pairs import exact_sum
-from .bounds import assess
-from .measured import relative_error
+from .errors import assess, relative_error
 
 __all__ = ["StabilityTracker", "TrackedRound", "write_jsonl"]
 
