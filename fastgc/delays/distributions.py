@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -548,8 +549,9 @@ def mean_of_late(late: Callable[[Array], Array], knots: Array, tail: float) -> f
         return left
 
     mean = float(knots[0])
-    mean += _integral(late, _edges(knots), mean)
-    return mean + _integral(rest, np.linspace(0, 1, 5), mean)
+    mean += by_halves(partial(_gauss, late), _edges(knots), lambda more: _TOLERANCE * (mean + more))
+    edges = np.linspace(0, 1, 5)
+    return mean + by_halves(partial(_gauss, rest), edges, lambda more: _TOLERANCE * (mean + more))
 
 
 def _edges(knots: Array) -> Array:
@@ -569,24 +571,34 @@ def _edges(knots: Array) -> Array:
     return edges
 
 
-def _integral(function: Callable[[Array], Array], edges: Array, besides: float) -> float:
+def by_halves(
+    panels: Callable[[Array, Array], tuple[Array, Array | float]],
+    edges: Array,
+    allowed: Callable[[float], float],
+) -> float:
     """Integrate a function that is not negative, by adaptive quadrature.
 
-    Panels are halved until a panel agrees with the sum of its halves and `_gauss` finds nothing
-    hidden in these. Errors are relative to the integral plus `besides`.
+    Parameters
+    ----------
+    panels : callable
+        Takes left and right ends of panels; returns their integrals, and bounds on what these miss.
+    edges : ndarray
+        Ends of the first panels, ascending.
+    allowed : callable
+        The error allowed in a panel, for an estimate of the integral. Panels are halved until a
+        panel agrees so far with the sum of its halves, and these miss no more.
     """
     left, right = edges[:-1], edges[1:]
-    whole, _ = _gauss(function, left, right)
+    whole, _ = panels(left, right)
     total = 0.0
     for _ in range(_HALVINGS):
         if not left.size:
             break
         middle = (left + right) / 2
-        lower, in_lower = _gauss(function, left, middle)
-        upper, in_upper = _gauss(function, middle, right)
+        lower, below = panels(left, middle)
+        upper, above = panels(middle, right)
         halves = lower + upper
-        scale = besides + total + float(halves.sum())
-        bad = np.abs(halves - whole) + in_lower + in_upper > _TOLERANCE * scale
+        bad = np.abs(halves - whole) + below + above > allowed(total + float(halves.sum()))
         bad &= right - left > _NEAR * np.spacing(right)  # no floats are left between the edges
         total += float(halves[~bad].sum())
         left, right = (
