@@ -263,10 +263,9 @@ class Functionals:
 
         Raises
         ------
-        TypeError
-            If they are neither integers nor booleans.
-        ValueError
-            If one is chosen twice or does not exist, or none is.
+        TypeError, ValueError
+            If they are neither integers nor booleans; one is chosen twice or does not exist; or
+            none is.
         """
         numbers = check_workers("chosen", chosen, self._nodes.size)
         out = np.empty(numbers.size, dtype=self._nodes.dtype)
@@ -454,26 +453,13 @@ class Interpolator:
         0 (Berrut & Trefethen 2004, section 9.3), and interpolated from there. With nodes that fill
         an interval, as `chebyshev`'s do, each derivative loses about m^2 units of rounding.
 
+        The matrix, of m^2 numbers, is kept for further calls. Other parameters, what is returned
+        and errors are as in a call.
+
         Parameters
         ----------
-        values, points, out
-            As in a call.
         der : int
             Order of the derivative, 0 or more; SciPy's interpolators have the same name for it.
-
-        Returns
-        -------
-        array
-            As from a call.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As from a call, and if `der` is not an integer or is negative.
-
-        Notes
-        -----
-        The matrix, of m^2 numbers, is kept for further calls.
 
         Examples
         --------
@@ -556,11 +542,8 @@ class Evaluator:
 
         Raises
         ------
-        TypeError
-            If the values are not numbers, or `out` has another dtype.
-        ValueError
-            If a shape does not fit, or `out` shares memory with the values. Nothing has been
-            written in that case.
+        TypeError, ValueError
+            As from a call of `Interpolator`.
         """
         if not (
             type(values) is np.ndarray
@@ -621,15 +604,9 @@ def _interpolator(nodes: ArrayLike, points: ArrayLike) -> Interpolator:
 
 
 def chebyshev(m: int) -> NDArray[np.float64]:
-    """Chebyshev points of the first kind, ascending in (-1, 1); exactly symmetric about 0.
+    """Return m Chebyshev points of the first kind, ascending in (-1, 1), in a float64 array.
 
-    Parameters
-    ----------
-    m : int
-
-    Returns
-    -------
-    (m,) float64 array
+    They are exactly symmetric about 0.
     """
     m = at_least("the number of points", m, 1)
     # sines are odd, accurate near 0, and exactly 0 in the middle
@@ -639,20 +616,8 @@ def chebyshev(m: int) -> NDArray[np.float64]:
 def roots_of_unity(m: int, offset: float = 0.0) -> NDArray[np.complex128]:
     """``exp(2 pi i (j + offset) / m)``, j = 0 .. m-1, each within about a unit roundoff.
 
-    Parameters
-    ----------
-    m : int
-    offset : float
-        0.5 puts the points halfway between those of offset 0.
-
-    Returns
-    -------
-    (m,) complex128 array
-
-    Raises
-    ------
-    ValueError
-        If m is below 1 or `offset` is not finite.
+    The result is a complex128 array. An `offset` of 0.5 puts the points halfway between those of
+    offset 0. Raises ValueError if m is below 1 or `offset` is not finite.
     """
     m = at_least("the number of points", m, 1)
     if not np.isfinite(offset):

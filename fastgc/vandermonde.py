@@ -57,7 +57,6 @@ from ._arrays import (
     as_array,
     at_least,
     check_finite,
-    check_integer,
     check_line,
     check_numbers,
     check_output,
@@ -95,10 +94,8 @@ def leja_order(nodes: ArrayLike) -> NDArray[np.int64]:
 
     Raises
     ------
-    TypeError
-        If the nodes are not numbers.
-    ValueError
-        If one is not finite, or there is none.
+    TypeError, ValueError
+        If the nodes are not numbers, one is not finite, or there is none.
     """
     nodes = check_line("nodes", nodes)
     check_finite("nodes", nodes)
@@ -140,10 +137,8 @@ def roots_order(n: int, exponents: ArrayLike) -> NDArray[np.int64]:
 
     Raises
     ------
-    TypeError
-        If the exponents are not integers.
-    ValueError
-        If two name the same root.
+    TypeError, ValueError
+        If the exponents are not integers, or two name the same root.
     """
     n = at_least("n", n, 1)
     chosen = as_array("the exponents", exponents)
@@ -326,9 +321,7 @@ def _solve(
     m = nodes.size
     if b.ndim not in (1, 2) or len(b) != m:
         raise ValueError(f"b must have shape ({m},) or ({m}, r), not {b.shape}")
-    refine = check_integer("refine", refine)
-    if refine < 0:
-        raise ValueError(f"refine must not be negative: {refine}")
+    refine = at_least("refine", refine, 0)
     permutation, choose = _permutation(order, m)
     if nodes.dtype is _COMPLEX and b.dtype is _FLOAT:
         b = b.astype(_COMPLEX)

@@ -15,7 +15,7 @@ from .._arrays import check_integer, check_real, check_reals
 from .._extras import scipy
 from .interface import Per, check_per, tail_bounds
 
-__all__ = ["Delays", "Distribution", "Exponential", "Pareto", "ShiftedExponential", "mean_of_late"]
+__all__ = ["Delays", "Distribution", "Exponential", "Pareto", "ShiftedExponential"]
 
 Array = NDArray[np.float64]
 
@@ -62,10 +62,8 @@ class Delays(ABC):
 
         Raises
         ------
-        ValueError
-            If an argument is negative.
-        TypeError
-            If an argument is not an integer.
+        ValueError, TypeError
+            If an argument is negative, or not an integer.
         """
         check_counts(round=round, workers=workers, seed=seed)
         # With a spawn key, even round 0 differs from a generator of the seed alone; entropy (seed,
@@ -91,10 +89,8 @@ class Delays(ABC):
 
         Raises
         ------
-        ValueError
-            If a number is negative.
-        TypeError
-            If a number is not an integer.
+        ValueError, TypeError
+            If a number is negative, or not an integer.
         """
         check_counts(rounds=rounds, workers=workers)
         return self._draw(rng, rounds, workers)
@@ -149,23 +145,15 @@ class Delays(ABC):
 
     @abstractmethod
     def tail_indices(self, workers: int) -> Array:
-        """Return each worker's tail exponent x, P(T > t) ~ t^-x.
+        """Return each worker's tail exponent x, P(T > t) ~ t^-x: float64, shape (workers,).
 
-        It is Inf for lighter tails, and NaN if unknown. Means of powers below x exist.
-
-        Returns
-        -------
-        array of float64, shape (workers,)
-
-        Raises
-        ------
-        ValueError
-            If the model has the times of another number of workers.
+        It is Inf for lighter tails, and NaN if unknown. Means of powers below x exist. Raises
+        ValueError if the model has the times of another number of workers.
         """
 
     @abstractmethod
     def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
-        """Draw as `draw` does, after its checks.
+        """Draw as `draw` does, with arguments that are checked.
 
         Numbers are taken from `rng` round after round, and worker after worker within a round.
         """
@@ -191,51 +179,28 @@ class Delays(ABC):
 class Distribution(Delays):
     """One distribution, from which each worker's time in each round is drawn independently.
 
-    A subclass defines `cdf`, `survival` and `quantile`; the rest follows, with means by quadrature.
-    It should define `tail_indices`, because otherwise it is unknown whether means exist. It defines
-    `per` unless that is ``"round"``.
+    A subclass defines `cdf`, `survival` and `quantile`, which raise TypeError for what is not real;
+    the rest follows, with means by quadrature. It should define `tail_indices`, because otherwise
+    it is unknown whether means exist. It defines `per` unless that is ``"round"``.
     """
 
     @abstractmethod
     def cdf(self, t: ArrayLike) -> Array:
-        """Return the probability of at most t seconds, F(t), elementwise; NaN where t is NaN.
-
-        Raises
-        ------
-        TypeError
-            If t is not real.
-        """
+        """Return the probability of at most t seconds, F(t), elementwise; NaN where t is NaN."""
 
     @abstractmethod
     def survival(self, t: ArrayLike) -> Array:
-        """Return P(T > t) = 1 - F(t), elementwise, without cancellation.
-
-        Raises
-        ------
-        TypeError
-            If t is not real.
-        """
+        """Return P(T > t) = 1 - F(t), elementwise, without cancellation."""
 
     @abstractmethod
     def quantile(self, q: ArrayLike) -> Array:
         """Return the least time in seconds with F(t) >= q, elementwise; for q = 0 the least time.
 
-        Raises
-        ------
-        ValueError
-            If a q is not in [0, 1].
-        TypeError
-            If q is not real.
+        Raises ValueError if a q is not in [0, 1].
         """
 
     def mean(self) -> float:
-        """Return the mean time in seconds.
-
-        Raises
-        ------
-        ValueError
-            If the mean does not exist, or if it is unknown whether it exists.
-        """
+        """Return the mean time in seconds; raise ValueError if it does not exist, or may not."""
         return self.order_statistic_mean(1, 1)
 
     def tail_indices(self, workers: int) -> Array:  # noqa: D102
@@ -331,13 +296,7 @@ class Pareto(_Continuous):
         return time
 
     def mean(self) -> float:
-        """Return the mean time in seconds, t_0 ξ / (ξ - 1).
-
-        Raises
-        ------
-        ValueError
-            If the mean does not exist, because ξ <= 1.
-        """
+        """Return the mean time in seconds, t_0 ξ / (ξ - 1); raise ValueError unless ξ > 1."""
         if not self.shape > 1:
             raise ValueError(
                 f"the mean of {self!r} does not exist: shape must be greater than 1 for one"
@@ -528,15 +487,10 @@ _NEAR = 4  # units in the last place by which knots may be off
 def mean_of_late(late: Callable[[Array], Array], knots: Array, tail: float) -> float:
     """Integrate P(T > t) over t >= 0, no matter how far apart the scales of T lie.
 
-    Parameters
-    ----------
-    late : callable
-        P(T > t) for a vector of times. It is smooth between knots, and may jump at knots.
-    knots : ndarray
-        Ascending times, not negative. P(T > t) = 1 below the first; the last is of the order of a
-        typical T or above.
-    tail : float
-        Exponent of the tail, P(T > t) ~ t^-tail, above 1; Inf if it falls faster.
+    ``late(t)`` is P(T > t) for a vector of times. It is smooth between knots, ascending times that
+    are not negative, and may jump at them. P(T > t) = 1 below the first knot; the last is of the
+    order of a typical T or above. `tail` is the exponent of the tail, P(T > t) ~ t^-tail, above 1;
+    Inf if it falls faster.
     """
     start = knots[-1]
     # Substitute t = start v^(-1/g) with g = tail - 1: a pure power law becomes a constant.
@@ -578,15 +532,9 @@ def by_halves(
 ) -> float:
     """Integrate a function that is not negative, by adaptive quadrature.
 
-    Parameters
-    ----------
-    panels : callable
-        Takes left and right ends of panels; returns their integrals, and bounds on what these miss.
-    edges : ndarray
-        Ends of the first panels, ascending.
-    allowed : callable
-        The error allowed in a panel, for an estimate of the integral. Panels are halved until a
-        panel agrees so far with the sum of its halves, and these miss no more.
+    ``panels(left, right)`` returns integrals over panels, and bounds on what these miss. The first
+    panels lie between `edges`. They are halved until a panel agrees with the sum of its halves, and
+    these miss nothing, but for the error that is `allowed` for an estimate of the whole integral.
     """
     left, right = edges[:-1], edges[1:]
     whole, _ = panels(left, right)

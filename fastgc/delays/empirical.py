@@ -53,10 +53,9 @@ class Empirical(Distribution):
 
     Raises
     ------
-    ValueError
-        If there are no samples, they have another shape, or one is negative or not finite.
-    TypeError
-        If the samples are not real numbers.
+    ValueError, TypeError
+        If there are no samples, they have another shape, or one is negative, not finite, or no real
+        number.
     """
 
     samples: Array

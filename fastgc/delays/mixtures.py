@@ -36,11 +36,9 @@ class Mixture(Distribution):
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         If there are no models, or models that cannot be mixed; if there are not as many weights as
-        models, or weights that are not such probabilities.
-    TypeError
-        If a model is not a `Distribution`.
+        models, or weights that are not such probabilities; if a model is not a `Distribution`.
     """
 
     models: tuple[Distribution, ...]
@@ -121,10 +119,8 @@ class Heterogeneous(Delays):
 
     Raises
     ------
-    ValueError
-        If there are no models, or models that cannot be combined.
-    TypeError
-        If a model is not a `Distribution`.
+    ValueError, TypeError
+        If there are no models, models that cannot be combined, or one that is no `Distribution`.
     """
 
     models: tuple[Distribution, ...]
@@ -276,27 +272,24 @@ class Outages:
         """Return the times of all workers in one round, as `Delays.sample` does."""
         check_counts(round=round, workers=workers, seed=seed)
         self._check_workers(workers)
-        own = np.zeros(workers) if self.model is None else sample(self.model, round, workers, seed)
         # A second key: the model itself draws with the key of the round alone.
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(round, 1)))
-        times: Array = own + self._outages(rng, 1)[0]
-        return times
+        late: Array = self._outages(rng, 1)[0]
+        return late if self.model is None else late + sample(self.model, round, workers, seed)
 
     def draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
         """Return the times of all workers in many rounds at once, as `Delays.draw` does."""
         check_counts(rounds=rounds, workers=workers)
         self._check_workers(workers)
         drawn: Any = getattr(self.model, "draw", None)
-        if self.model is None:
-            own = np.zeros((rounds, workers))
-        elif drawn is not None:
-            own = np.asarray(drawn(rng, rounds, workers), dtype=np.float64)
-        else:
+        own = np.zeros((rounds, workers))
+        if drawn is not None:
+            own += np.asarray(drawn(rng, rounds, workers), dtype=np.float64)
+        elif self.model is not None:
             seed = int(rng.integers(1 << 32))
-            rows = [sample(self.model, r, workers, seed) for r in range(rounds)]
-            own = np.array(rows).reshape(rounds, workers)
-        times: Array = own + self._outages(rng, rounds)
-        return times
+            for r in range(rounds):
+                own[r] = sample(self.model, r, workers, seed)
+        return own + self._outages(rng, rounds)
 
     def placed(self, code: Code) -> Placed:
         """Return the code with its workers assigned to these domains as well as possible.

@@ -13,7 +13,7 @@ from .empirical import Empirical
 from .interface import DelayModel, check_model
 from .mixtures import Heterogeneous, Mixture, Outages
 
-__all__ = ["COMMON", "FORMS", "MODELS", "others", "parse", "register", "written"]
+__all__ = ["parse", "register"]
 
 MODELS = Registry("delay model", "fastgc.delays")
 for _name, _kind in (
@@ -101,10 +101,9 @@ def register(name: str, factory: Callable[..., DelayModel], *, replace: bool = F
 
     Raises
     ------
-    ValueError
-        If `name` is not such a name, or if another factory has it and `replace` is False.
-    TypeError
-        If an argument has a wrong type.
+    ValueError, TypeError
+        If `name` is not such a name, another factory has it and `replace` is False, or an argument
+        has a wrong type.
     """
     if name == "none":
         raise ValueError("'none' cannot name a delay model: it means no delays")

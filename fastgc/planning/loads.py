@@ -156,10 +156,9 @@ def optimal_loads(
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range, `needed` is more than n `limit`, or a load exceeds 2^48.
-    TypeError
-        If a parameter has a wrong type.
+    ValueError, TypeError
+        If a parameter is out of range or has a wrong type, `needed` is more than n `limit`, or a
+        load exceeds 2^48.
 
     Notes
     -----
@@ -472,10 +471,8 @@ def assign(
 
     Raises
     ------
-    ValueError
-        If a parameter is impossible; the message says why.
-    TypeError
-        If an argument has a wrong type.
+    ValueError, TypeError
+        If a parameter is impossible or has a wrong type; the message says why.
 
     Examples
     --------

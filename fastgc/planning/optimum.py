@@ -54,10 +54,8 @@ class DecodeCost:
 
     Raises
     ------
-    ValueError
-        If the time is negative or not finite, or the order unknown.
-    TypeError
-        If a parameter has a wrong type.
+    ValueError, TypeError
+        If the time is negative or not finite, the order unknown, or a type wrong.
 
     Examples
     --------
@@ -92,7 +90,7 @@ def round_time(
     k: int | None = None,
     decode: Callable[[int, int], float] | None = None,
 ) -> float:
-    """Mean time of a round that waits for f of n workers (Halbawi et al., equation 17).
+    """Mean seconds of a round that waits for f of n workers (Halbawi et al., equation 17).
 
     It is E[T_delay^(f)] + cost w + decode(f, n), with the load w = ceil(k (n - f + 1) / n) that a
     code with this recovery threshold needs. If delays are per computation, the first term is
@@ -110,11 +108,6 @@ def round_time(
     decode : callable, optional
         ``decode(f, n)`` returns the seconds of decoding; for example, a `DecodeCost`. Default: 0,
         because decoding vectors are computed offline.
-
-    Returns
-    -------
-    float
-        Seconds.
 
     Raises
     ------
@@ -168,7 +161,8 @@ def optimal_threshold(
 ) -> Optimum:
     """Return the recovery threshold with the least mean time of a round.
 
-    Halbawi et al., section 5.
+    Halbawi et al., section 5. Raises as `round_time`, and ValueError if no threshold respects
+    `max_load`, or no mean exists.
 
     Parameters
     ----------
@@ -183,11 +177,6 @@ def optimal_threshold(
     -------
     Optimum
         Of several best thresholds, the largest, which has the least load.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `round_time`; ValueError also if no threshold respects `max_load`, or no mean exists.
     """
     n, k = _check_sizes(n, k)
     check_delays(delays)
@@ -228,9 +217,10 @@ def optimal_threshold(
 def limit_time(
     alpha: float, delays: Pareto, work: float, decode: DecodeCost | None = None, n: int = 0
 ) -> float:
-    """Mean time of a round for n >> 1, if each worker computes a fraction `alpha` of the data.
+    """Mean seconds of a round for n >> 1, if each worker computes a fraction `alpha` of the data.
 
-    Halbawi et al., eq. (21), t_0 alpha^(-1/xi) + c_g N alpha; with `decode`, eq. (20).
+    Halbawi et al., eq. (21), t_0 alpha^(-1/xi) + c_g N alpha; with `decode`, eq. (20). Raises as
+    `round_time`, and ValueError if the time is beyond the range of floats.
 
     Parameters
     ----------
@@ -244,16 +234,6 @@ def limit_time(
         Default: decoding vectors are computed offline.
     n : int
         Workers, for `decode`.
-
-    Returns
-    -------
-    float
-        Seconds.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `round_time`; ValueError also if the time is beyond the range of floats.
     """
     _check_limit(delays, work, decode, n)
     _check_fraction(alpha)
@@ -278,7 +258,9 @@ def optimal_fraction(
     """Return the fraction of the data per worker with the least `limit_time`.
 
     Halbawi et al., eq. (22), (t_0 / (c_g N xi))^(xi / (1 + xi)); with `decode`, the minimum of
-    eq. (20), found numerically. `max_load` bounds it by a worker's memory (section 5).
+    eq. (20), found numerically. `max_load` bounds it by a worker's memory (section 5). Raises as
+    `round_time`, and ValueError if it is best that every worker computes everything, and memory
+    allows it. Delays are then long compared to the work (offline: t_0 >= c_g N xi).
 
     Parameters
     ----------
@@ -294,12 +276,6 @@ def optimal_fraction(
     float
         In (0, 1), and at most ``max_load / k``. `code_parameters` gives a code's load and
         threshold.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `round_time`; ValueError also if it is best that every worker computes everything, and
-        memory allows it. Delays are then long compared to the work (offline: t_0 >= c_g N xi).
 
     Examples
     --------
@@ -362,7 +338,8 @@ def code_parameters(alpha: float, n: int, k: int | None = None) -> CodeParameter
 
     The code tolerates as many stragglers as a load of at most alpha k allows (Halbawi et al., eq.
     2), and has the least load that tolerates them. With k = n, its threshold is ceil((1 - alpha) n)
-    + 1 (eq. 18).
+    + 1 (eq. 18). Raises as `round_time`, and ValueError if alpha is too small: n workers compute
+    all k partitions only if each computes k / n of them.
 
     Parameters
     ----------
@@ -373,12 +350,6 @@ def code_parameters(alpha: float, n: int, k: int | None = None) -> CodeParameter
         Workers.
     k : int, optional
         Partitions, n by default.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `round_time`; ValueError also if alpha is too small: n workers compute all k
-        partitions only if each computes k / n of them.
 
     Notes
     -----

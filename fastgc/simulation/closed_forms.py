@@ -96,9 +96,9 @@ class Work(NamedTuple):
             return t - self.cost * done
         return t / done - self.cost
 
-    def seconds(self, delays: ArrayLike, done: float) -> Array:
-        """Seconds that `done` computations take, for each of `delays`."""
-        return seconds_of(self.delays, np.asarray(delays), done, self.cost)
+    def knots(self, done: float) -> Array:
+        """Return the times that `done` computations take at the knots of the delays' law."""
+        return seconds_of(self.delays, self.delays.knots(), done, self.cost)
 
 
 _Seconds = TypeVar("_Seconds", float, Array)
@@ -143,26 +143,13 @@ class CompletionTime:
     """The time T until the workers together have brought `needed` units.
 
     A unit is a message, a partial gradient, or a worker, as the closed form counts.
-
-    Attributes
-    ----------
-    late : callable
-        P(T > t) for a vector of times.
-    works : sequence of Work
-        The different works of the workers, each once.
-    sent : array
-        Fractions of a worker's work after which it sends a message.
-    delays : Delays
-    counts : sequence of int
-        The most units that each worker brings.
-    needed : int
     """
 
-    late: Callable[[Array], Array]
-    works: Sequence[Work]
-    sent: Array
+    late: Callable[[Array], Array]  # P(T > t) for a vector of times
+    works: Sequence[Work]  # the different works of the workers, each once
+    sent: Array  # fractions of a worker's work after which it sends a message
     delays: Delays
-    counts: Sequence[int]
+    counts: Sequence[int]  # the most units that each worker brings
     needed: int
 
     def cdf(self, t: ArrayLike) -> Array:
@@ -177,11 +164,7 @@ class CompletionTime:
         P(T > t) has its kinks and jumps at the times that belong to those of the models' laws.
         """
         tail = self._tail_index()
-        knots = [
-            work.seconds(work.delays.knots(), work.load * part)
-            for work in self.works
-            for part in self.sent.tolist()
-        ]
+        knots = [work.knots(work.load * part) for work in self.works for part in self.sent.tolist()]
         kinks = np.unique(np.concatenate(knots))
         if all(isinstance(work.delays, Empirical) for work in self.works):
             # P(T > t) is constant between jumps. At a jump, rounding would decide: take middles.
@@ -270,10 +253,8 @@ def threshold_cdf(
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range, or workers' delays are not independent.
-    TypeError
-        If a parameter has a wrong type.
+    ValueError, TypeError
+        If a parameter is out of range or has a wrong type, or workers' delays are not independent.
     """
     n, threshold, load = _check_threshold(n, threshold, load)
     if isinstance(delays, Heterogeneous):
@@ -738,8 +719,7 @@ class _Circle:
         Edges lie at the kinks of the law of the messages' times. Between kinks that lie far apart,
         panels grow by a constant ratio: one long panel could miss what happens soon after a kink.
         """
-        knots = self.work.delays.knots()
-        kinks = np.unique(np.concatenate([self.work.seconds(knots, float(m)) for m in self.done]))
+        kinks = np.unique(np.concatenate([self.work.knots(float(m)) for m in self.done]))
         times: list[float] = kinks[:2].tolist()
         for kink in [*kinks[2:].tolist(), math.inf]:
             while (far := times[-1] + _GROWTH * (times[-1] - times[-2])) < kink:

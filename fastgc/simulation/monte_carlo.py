@@ -219,10 +219,9 @@ def simulate(
 
     Raises
     ------
-    ValueError
-        If an argument is negative or does not fit the code, or if the mean time does not exist.
-    TypeError
-        If an argument has a wrong type.
+    ValueError, TypeError
+        If an argument is negative, does not fit the code or has a wrong type, or if the mean time
+        does not exist.
 
     Examples
     --------

@@ -482,24 +482,9 @@ def _many(
 class Experiment:
     """Partial gradients, the messages that workers make of them, and the exact gradient.
 
-    Parameters
-    ----------
-    code : Code
-    partials : (k, p) array, or (X, y, theta) for codes of the data, optional
-        Default: random normal numbers.
-    dtype : numpy dtype
-        Dtype of the random numbers and the messages. float16, bfloat16 and float64x2 are dtypes of
-        the messages alone: numbers are then float32, or float64 for float64x2.
-    p : int
-        Elements of random partial gradients. Codes of the data take least squares of 8 features.
-    seed : int
-    progress : callable, optional
-        Called with the number of messages encoded so far, after one or several, and with the number
-        of all.
-
-    Notes
-    -----
-    More than 4,000 messages of float64 are encoded many at a time, others as by `Code.encode`.
+    Parameters are those of `measured_error`. `progress` is called with the number of messages
+    encoded so far, after one or several, and with the number of all. More than 4,000 messages of
+    float64 are encoded many at a time, others as by `Code.encode`.
     """
 
     def __init__(
@@ -539,10 +524,6 @@ class Experiment:
         decoded = self.code.combine(
             vector, survivors, self.messages[survivors], p=self.p, check_finite=False
         )
-        return self.compare(decoded)
-
-    def compare(self, decoded: NDArray[Any]) -> MeasuredError:
-        """The error of a decoded gradient."""
         error = _error(decoded, self._exact)
         return MeasuredError(_over(error, self.norm), _over(error, self.unit))
 
