@@ -138,11 +138,10 @@ def weights(nodes: ArrayLike, out: Output | None = None) -> NDArray[Any]:
 
     Raises
     ------
-    TypeError
-        If the nodes are not numbers, or `out` has another dtype.
-    ValueError
-        If two nodes coincide (or would after division by the largest part of a node), one is not
-        finite, there is none, or `out` has another shape. Nothing has been written in that case.
+    TypeError, ValueError
+        If nodes are not numbers or not finite, two coincide (or would after division by the largest
+        part of a node), there is none, or `out` has another dtype or shape. Nothing has been
+        written in that case.
     """
     nodes = check_line("nodes", nodes)
     target = None if out is None else check_output("out", out, nodes.dtype, nodes.shape)
@@ -176,11 +175,9 @@ def basis(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDA
 
     Raises
     ------
-    TypeError
-        If nodes or points are not numbers, or `out` has another dtype.
-    ValueError
-        If two nodes coincide, a number is not finite, points lie more than 2^240 times as far out
-        as the nodes, or a shape does not fit.
+    TypeError, ValueError
+        If nodes or points are not numbers or not finite, two nodes coincide, points lie more than
+        2^240 times as far out as the nodes, or a shape, or the dtype of `out`, does not fit.
     """
     prepared, at = _prepare(check_line("nodes", nodes), check_line("points", points))
     shape, dtype = (at.size, prepared.nodes.size), prepared.nodes.dtype
@@ -217,10 +214,8 @@ def functional(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -
     (m,) float64 or complex128 array
     """
     prepared, at = _prepare(check_line("nodes", nodes), check_line("points", points))
-    if out is None:
-        sums = np.empty_like(prepared.nodes)
-    else:
-        sums = check_output("out", out, prepared.nodes.dtype, prepared.nodes.shape)
+    shape, dtype = prepared.nodes.shape, prepared.nodes.dtype
+    sums = np.empty(shape, dtype) if out is None else check_output("out", out, dtype, shape)
     kernels.unchecked.lagrange_basis(*prepared, at, sums)
     return sums if out is None else out
 
@@ -389,11 +384,8 @@ class Interpolator:
 
         Raises
         ------
-        TypeError
-            If values or points are not numbers, or `out` has another dtype.
-        ValueError
-            If a point is not finite, or lies more than 2^240 times as far out as the nodes, a
-            shape does not fit, or `out` shares memory. Nothing has been written in that case.
+        TypeError, ValueError
+            As `basis`, and if `out` shares memory. Nothing has been written in that case.
         """
         # The hot path: one test that nearly every call passes.
         if (
@@ -564,7 +556,6 @@ class Evaluator:
 
 
 def _values(values: ArrayLike, m: int) -> NDArray[Any]:
-    """Check values at m nodes."""
     checked = check_numbers("values", values)
     if checked.ndim not in (1, 2) or len(checked) != m:
         raise ValueError(f"values must have shape ({m},) or ({m}, r), not {checked.shape}")

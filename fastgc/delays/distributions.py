@@ -110,11 +110,9 @@ class Delays(ABC):
 
         Raises
         ------
-        ValueError
-            If f is not in 1 .. n, if the mean does not exist because the tail is too heavy, or if
-            it is unknown whether the mean exists.
-        TypeError
-            If f or n is not an integer.
+        ValueError, TypeError
+            If f is not in 1 .. n, or f or n not an integer; if the mean does not exist because the
+            tail is too heavy, or if it is unknown whether the mean exists.
         """
         f, n = check_integer("f", f), check_integer("n", n)
         if not 1 <= f <= n:
@@ -269,10 +267,8 @@ class Pareto(_Continuous):
 
     Raises
     ------
-    ValueError
-        If a parameter is not positive and finite.
-    TypeError
-        If a parameter is not a real number.
+    ValueError, TypeError
+        If a parameter is not positive and finite, or not a real number.
     """
 
     scale: float
@@ -329,10 +325,9 @@ class ShiftedExponential(_Continuous):
 
     Raises
     ------
-    ValueError
-        If the shift is negative, the rate is not positive, or one of them is not finite.
-    TypeError
-        If a parameter is not a real number.
+    ValueError, TypeError
+        If the shift is negative, the rate is not positive, or one of them is not finite, or not a
+        real number.
     """
 
     shift: float
@@ -377,10 +372,8 @@ class Exponential(_Continuous):
 
     Raises
     ------
-    ValueError
-        If the mean is not positive and finite.
-    TypeError
-        If the mean is not a real number.
+    ValueError, TypeError
+        If the mean is not positive and finite, or not a real number.
     """
 
     scale: float

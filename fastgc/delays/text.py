@@ -224,7 +224,10 @@ def _mixture(text: str) -> DelayModel:
                 f"delay model {term.strip()!r}: a mixture is written as in '0.9*exponential:mean=1 "
                 "+ 0.1*exponential:mean=9'"
             )
-        weights.append(_number(term, "a weight", match[1]))
+        try:
+            weights.append(float(match[1]))
+        except ValueError:
+            raise ValueError(f"delay model {term!r}: a weight must be a number") from None
         models.append(_distribution(match[2], _model(match[2])))
     return Mixture(models, weights)
 
@@ -257,13 +260,6 @@ def _model(text: str) -> DelayModel:
     if model is None:
         raise ValueError(f"{what}: {name} returned None instead of a model")
     return model
-
-
-def _number(text: str, what: str, value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise ValueError(f"delay model {text!r}: {what} must be a number") from None
 
 
 def _empirical(text: str, listed: str) -> Empirical:

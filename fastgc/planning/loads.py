@@ -76,11 +76,6 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.in
     ------
     ValueError, TypeError
         If a parameter is out of range, or of a wrong type.
-
-    Notes
-    -----
-    The paper's condition (i) ends with ``|J_T2|`` where it means ``|J_T1|``: the condition is
-    ``|J_T2| = t_1 / t_2 |J_T1|``.
     """
     t = _positive("times", times)
     k = at_least("k", k, 1)
@@ -367,8 +362,7 @@ def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
     Lower bound: no loads return k partial gradients sooner. For each moment t and any s, Chernoff's
     bound is ``P(k by t) <= e^(-s k) prod_i max_l (1 + P(l done by t) (e^(s l) - 1))``. The paper's
     eq. (21), ``received_mean(optimal_loads(k, ...).loads, delays, k)``, is a lower bound only in
-    the limit of many workers (Remark 5): for n = k = 2 it may say 4 s where loads of 1 take 2.5 s.
-    `least_time_loads` minimises it for the given workers.
+    the limit of many workers (Remark 5); `least_time_loads` minimises it for the given workers.
 
     Raises as `optimal_loads`, and ValueError if the upper bound takes more partitions than workers
     hold.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .._arrays import check_integer, check_real
 from .._extras import scipy
+from ..coding.arguments import check_sizes
 from ..delays import Delays, Pareto
 from ..delays.distributions import check_delays
 from ..delays.interface import tail_bounds
@@ -114,7 +115,7 @@ def round_time(
     ValueError, TypeError
         If a parameter is out of range or has a wrong type, or if the mean does not exist.
     """
-    n, k = _check_sizes(n, k)
+    n, k = check_sizes(n, k)
     f = in_range("f", f, n, f"n = {n},")
     check_delays(delays)
     cost = check_real("cost", cost)
@@ -178,7 +179,7 @@ def optimal_threshold(
     Optimum
         Of several best thresholds, the largest, which has the least load.
     """
-    n, k = _check_sizes(n, k)
+    n, k = check_sizes(n, k)
     check_delays(delays)
     cost = check_real("cost", cost)
     loads = np.array([_load(f, n, k) for f in range(1, n + 1)])
@@ -365,7 +366,7 @@ def code_parameters(alpha: float, n: int, k: int | None = None) -> CodeParameter
     >>> fastgc.ReedSolomon(80, load=found.load).threshold
     70
     """
-    n, k = _check_sizes(n, k)
+    n, k = check_sizes(n, k)
     alpha = _check_fraction(alpha)
     held = Fraction(alpha) * k
     room = math.floor(held * (1 + _SHORT))
@@ -417,14 +418,6 @@ def _check_fraction(alpha: float) -> float:
     if not 0 < checked <= 1:
         raise ValueError(f"alpha must be in (0, 1], not {alpha}")
     return checked
-
-
-def _check_sizes(n: int, k: int | None) -> tuple[int, int]:
-    n = check_integer("n", n)
-    k = n if k is None else check_integer("k", k)
-    if n < 1 or k < 1:
-        raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
-    return n, k
 
 
 def _load(f: int, n: int, k: int) -> int:

@@ -75,8 +75,7 @@ def amplification(code: Code, survivors: ArrayLike, *, log: bool = False) -> flo
     """
     checked = code.scheme.check_survivors(survivors)
     if log:
-        logs = code.scheme.log_vector(checked).real.reshape(checked.size, -1)
-        return float(np.logaddexp.reduce(logs + code.scheme.log_row_sums[checked, None]).max())
+        return log_amplification(code, checked, code.scheme.log_vector(checked).real)
     try:
         vector = code.decoding_vector(checked)
     except OverflowError:
@@ -90,6 +89,12 @@ def amplification_of(code: Code, survivors: NDArray[np.int64], vector: NDArray[A
     used = np.flatnonzero(size.any(axis=1))
     with np.errstate(over="ignore", invalid="ignore"):
         return float((code.scheme.row_sums[survivors[used]] @ size[used]).max(initial=0.0))
+
+
+def log_amplification(code: Code, survivors: NDArray[np.int64], logs: NDArray[Any]) -> float:
+    """Logarithm of `amplification`, of a vector given by the logarithms of its moduli."""
+    each = logs.reshape(survivors.size, -1) + code.scheme.log_row_sums[survivors, None]
+    return float(np.logaddexp.reduce(each).max())
 
 
 def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) -> float:
@@ -261,23 +266,21 @@ def _roundings(
 def _summing(rows: NDArray[np.int64], parts: int, half: bool, result: float) -> NDArray[np.float64]:
     """Relative errors of the first row in sums of so many rows, by the backend in use."""
     if half or result == _DOUBLE:
-        return _gammas(LARGEST_GROUP + rows // LEAST_GROUP + 2 + parts, result)
+        return _gamma(LARGEST_GROUP + rows // LEAST_GROUP + 2 + parts, result)
     if not folds_floats():  # sums are in float64, but a single row is in its own precision
-        return _gammas(rows + 1 + parts, _DOUBLE) + (
+        return _gamma(rows + 1 + parts, _DOUBLE) + (
             _gamma(parts, _SINGLE) if rows.max() == 1 else 0
         )
     # Coefficients, and sums in a group, are in float32; groups are added up in float64.
     within = np.minimum(rows, LARGEST_GROUP) + parts + 1
-    return _gammas(within, _SINGLE) + _gammas(rows + 1 + parts, _DOUBLE)
+    return _gamma(within, _SINGLE) + _gamma(rows + 1 + parts, _DOUBLE)
 
 
-def _gammas(counts: NDArray[np.int64], unit: float) -> NDArray[np.float64]:
-    part = counts * unit
-    return np.where(part < 1, part / (1 - part), math.inf)
-
-
-def _gamma(count: float, unit: float) -> float:
-    return count * unit / (1 - count * unit) if count * unit < 1 else math.inf
+def _gamma(counts: NDArray[np.int64] | float, unit: float) -> NDArray[np.float64]:
+    """Bounds of the relative errors of so many roundings: Inf where they are unknown."""
+    part = np.multiply(counts, unit)
+    with np.errstate(divide="ignore"):
+        return np.where(part < 1, part / (1 - part), math.inf)
 
 
 class CircleValues(NamedTuple):
@@ -322,11 +325,9 @@ def circle_values(code: Code, stragglers: ArrayLike, dtype: DTypeLike = np.float
 
     Raises
     ------
-    TypeError
-        If the code is not a `ReedSolomon` code.
-    ValueError
-        If it has several clusters, or stragglers do not exist, are named twice, or are more than it
-        tolerates.
+    TypeError, ValueError
+        If the code is not a `ReedSolomon` code or has several clusters, or if stragglers do not
+        exist, are named twice, or are more than it tolerates.
     """
     if not isinstance(code, ReedSolomon):
         raise TypeError(f"only Reed-Solomon codes have polynomials on a circle, not {code!r}")

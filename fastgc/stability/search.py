@@ -16,7 +16,7 @@ from .._arrays import at_least, check_dtype, check_integer, check_real, gradient
 from ..codes import Code
 from ..coding.trust import trust_by_rows
 from ..errors import NotDecodableError
-from .errors import amplification
+from .errors import amplification, log_amplification
 
 __all__ = ["WorstCase", "worst_survivors"]
 
@@ -266,10 +266,7 @@ class Sight:
         except OverflowError:
             return amplification(self.code, survivors, log=True)
         with np.errstate(divide="ignore"):
-            logs = np.log(np.abs(vector)).reshape(survivors.size, -1)
-        return float(
-            np.logaddexp.reduce(logs + self.code.scheme.log_row_sums[survivors, None]).max()
-        )
+            return log_amplification(self.code, survivors, np.log(np.abs(vector)))
 
 
 class _Moves:

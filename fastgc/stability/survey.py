@@ -8,6 +8,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -159,10 +160,7 @@ def compare(
             except OverflowError:  # coefficients are beyond float64
                 experiment = None
             for pattern in patterns:
-                if pattern == "adversarial":
-                    lost = _worst(code, s, method, dtype, sets, seed)
-                else:
-                    lost = list(_silent(code, s, pattern, sets, seed))
+                lost = list(_silent(code, s, pattern, method, dtype, sets, seed))
                 figures = _measure(code, method, experiment, lost, within)
                 if figures is not None:
                     costs = (code.n, code.k, code.load, mean, needed, size)
@@ -173,26 +171,22 @@ def compare(
     return rows
 
 
-def _silent(code: Code, s: int, pattern: str, sets: int, seed: int) -> Iterator[NDArray[np.int64]]:
+def _silent(
+    code: Code, s: int, pattern: str, method: str, dtype: np.dtype[Any], sets: int, seed: int
+) -> Iterator[NDArray[np.int64]]:
+    """Yield sets of s silent workers; none if no set that an adversary tries is decodable."""
     rng = np.random.default_rng(seed)
     if pattern == "random":
         yield from (rng.permutation(code.n)[:s].copy() for _ in range(sets))
+    elif pattern == "contiguous":
+        yield from contiguous(code.n, s, sets, rng)
     elif pattern == "neighbouring":
         circle = np.concatenate(code.scheme.rings())
         yield from (circle[window] for window in contiguous(code.n, s, sets, rng))
     else:
-        yield from contiguous(code.n, s, sets, rng)
-
-
-def _worst(
-    code: Code, s: int, method: str, dtype: np.dtype[Any], sets: int, seed: int
-) -> list[NDArray[np.int64]]:
-    """The worst set for this method and dtype of messages; empty if no set is decodable."""
-    try:
-        found = worst_survivors(code, s, method=method, dtype=dtype, trials=sets, seed=seed)
-    except NotDecodableError:
-        return []
-    return [found.stragglers]
+        with suppress(NotDecodableError):
+            found = worst_survivors(code, s, method=method, dtype=dtype, trials=sets, seed=seed)
+            yield found.stragglers
 
 
 def _measure(
