@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import combinations, product
 from typing import NamedTuple
 
 import numpy as np
@@ -305,10 +305,8 @@ def _changes(
     single = [(some, by) for some in groups + one for by in (step, -step)]
     both = [
         ((some, by), (others, other))
-        for i, some in enumerate(one)
-        for others in one[i + 1 :]
-        for by in (step, -step)
-        for other in (step, -step)
+        for some, others in combinations(one, 2)
+        for by, other in product((step, -step), repeat=2)
     ]
     for change in [*((one,) for one in single), *both]:
         changed = loads.copy()

@@ -263,8 +263,6 @@ def plan(
     delays : DelayModel, optional
         The delays of the workers. Default: no delays. With `fastgc.delays.Outages`, the workers of
         all codes are assigned to their domains (`fastgc.Code.placed`).
-    cost : float or (n,) array
-        Seconds to compute one partial gradient.
     k : int, optional
         Partitions, n by default.
     p : int
@@ -289,7 +287,7 @@ def plan(
     overhead : float
         Seconds that the master needs between rounds, besides decoding. It matters if workers are
         not interrupted, because they continue meanwhile.
-    rounds, seed, interrupted, processors
+    cost, rounds, seed, interrupted, processors
         As in `fastgc.simulation.simulate`. If workers share processors, the extra work of a code
         slows down the others, and possibly no code pays.
     progress : bool

@@ -159,21 +159,17 @@ def sweep(
         name for the results and a model. Default: no delays.
     k : int, optional
         Partitions. Default: as many as workers.
-    cost : float or (n,) array
-        Seconds to compute one partial gradient.
+    cost, receive, interrupted, processors
+        As in `fastgc.simulation.simulate`.
     work : float or (n,) array
         Instead of `cost`, seconds to compute the partial gradients of all k partitions once. Use it
         to compare numbers of workers.
-    receive : float
-        Seconds that the master's link needs for a message.
     rounds : int
         Rounds to simulate in each cell.
     sets : int
         Number of these rounds for which the residual and the error are computed.
     seed : int
         Seed of delays and random codes. Cells with the same n and delays have the same delays.
-    interrupted, processors
-        As in `fastgc.simulation.simulate`.
     live : int
         Rounds to measure in each cell, with worker processes on this machine. Default: none.
     data, model : optional

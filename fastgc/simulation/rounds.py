@@ -336,12 +336,10 @@ class Reacting(RoundByRound):
         free = [0.0] * len(order)
         # Answers to come, a heap: arrival, number of the question, worker, share, begin.
         answers: list[tuple[float, int, int, Any, float]] = []
-        begun: list[
-            tuple[float, float, int]
-        ] = []  # begin, seconds and load of each share asked for
+        # Shares asked for: begin, seconds and load of each.
+        begun: list[tuple[float, float, int]] = []
         self._stood_in.clear()
-        received: list[int] = []
-        times: list[float] = []
+        received, times = list[int](), list[float]()
         dues.begin(now, asks=True)
         through = link_times(own[order], receive)
         if dues.in_time(through.tolist()):
@@ -383,9 +381,7 @@ class Reacting(RoundByRound):
             after = now + how.overhead
             finish_messages(own, np.arange(n), after, late)
             np.maximum(late, np.array(free) - after, out=late)
-        mine = np.zeros(n)
-        mine[own <= now] = 1.0
-        done = int(computed(now, begin, work, self._loads, mine).sum())
+        done = int(computed(now, begin, work, self._loads, np.where(own <= now, 1.0, 0.0)).sum())
         starts, lengths, asked_for = np.array(begun).reshape(-1, 3).T
         done += int(computed(now, starts, lengths, asked_for, 0.0).sum())
         came = np.array(received, dtype=np.int64)

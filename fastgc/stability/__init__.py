@@ -1,14 +1,14 @@
 """How precise decoded gradients are: predicted, bounded, measured, tracked."""
 
 from .._shown import listing
-from . import errors, search, survey, tracker
-from .errors import *  # noqa: F403
+from . import precision, search, survey, tracker
+from .precision import *  # noqa: F403
 from .search import *  # noqa: F403
 from .survey import *  # noqa: F403
 from .tracker import *  # noqa: F403
 
 __all__: list[str] = []
-__all__ += errors.__all__
+__all__ += precision.__all__
 __all__ += search.__all__
 __all__ += survey.__all__
 __all__ += tracker.__all__

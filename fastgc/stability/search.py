@@ -16,7 +16,7 @@ from .._arrays import at_least, check_dtype, check_integer, check_real, gradient
 from ..codes import Code
 from ..coding.trust import trust_by_rows
 from ..errors import NotDecodableError
-from .errors import amplification, log_amplification
+from .precision import amplification, log_amplification
 
 __all__ = ["WorstCase", "worst_survivors"]
 

@@ -18,7 +18,7 @@ from ..coding.format import Format
 from ..coding.scheme import Scheme
 from ..errors import InstabilityWarning, UnstableRoundError, warn_caller
 from ..kernels.numpy.pairs import exact_sum
-from .errors import assess, relative_error
+from .precision import assess, relative_error
 
 __all__ = ["StabilityTracker", "TrackedRound", "write_jsonl"]
 

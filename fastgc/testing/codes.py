@@ -46,7 +46,7 @@ from ..engines import LocalCluster, SimulatedCluster
 from ..errors import CorruptMessageError, InstabilityWarning, NotDecodableError
 from ..models import LeastSquares, least_squares_gradient
 from ..simulation import simulate
-from ..stability.errors import Experiment
+from ..stability.precision import Experiment
 from ..training import train
 
 __all__ = ["CHECKS", "ENGINES", "check"]

@@ -102,9 +102,8 @@ def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) 
 
     Parameters
     ----------
-    code : Code
-    survivors : (f,) integer array, or (N,) bool array
-        As in `Code.decoding_vector`.
+    code, survivors
+        As in `amplification`.
     vector : (f,) array, optional
         Default: ``code.decoding_vector(survivors)``.
 
@@ -151,9 +150,8 @@ def error_bound(
 
     Parameters
     ----------
-    code : Code
-    survivors : (f,) integer array, or (N,) bool array
-        As in `Code.decoding_vector`.
+    code, survivors
+        As in `amplification`.
     dtype : numpy dtype
         Dtype of the messages; float16 and bfloat16 decode to float32.
     vector : (f,) array, or (f, 2) of pairs for messages of float64x2, optional
@@ -266,21 +264,23 @@ def _roundings(
 def _summing(rows: NDArray[np.int64], parts: int, half: bool, result: float) -> NDArray[np.float64]:
     """Relative errors of the first row in sums of so many rows, by the backend in use."""
     if half or result == _DOUBLE:
-        return _gamma(LARGEST_GROUP + rows // LEAST_GROUP + 2 + parts, result)
+        return _gammas(LARGEST_GROUP + rows // LEAST_GROUP + 2 + parts, result)
     if not folds_floats():  # sums are in float64, but a single row is in its own precision
-        return _gamma(rows + 1 + parts, _DOUBLE) + (
+        return _gammas(rows + 1 + parts, _DOUBLE) + (
             _gamma(parts, _SINGLE) if rows.max() == 1 else 0
         )
     # Coefficients, and sums in a group, are in float32; groups are added up in float64.
     within = np.minimum(rows, LARGEST_GROUP) + parts + 1
-    return _gamma(within, _SINGLE) + _gamma(rows + 1 + parts, _DOUBLE)
+    return _gammas(within, _SINGLE) + _gammas(rows + 1 + parts, _DOUBLE)
 
 
-def _gamma(counts: NDArray[np.int64] | float, unit: float) -> NDArray[np.float64]:
-    """Bounds of the relative errors of so many roundings: Inf where they are unknown."""
-    part = np.multiply(counts, unit)
-    with np.errstate(divide="ignore"):
-        return np.where(part < 1, part / (1 - part), math.inf)
+def _gammas(counts: NDArray[np.int64], unit: float) -> NDArray[np.float64]:
+    part = counts * unit
+    return np.where(part < 1, part / (1 - part), math.inf)
+
+
+def _gamma(count: float, unit: float) -> float:
+    return count * unit / (1 - count * unit) if count * unit < 1 else math.inf
 
 
 class CircleValues(NamedTuple):
@@ -591,9 +591,8 @@ def measured_error(
 
     Parameters
     ----------
-    code : Code
-    survivors : (f,) integer array, or (N,) bool array
-        As in `Code.decoding_vector`.
+    code, survivors
+        As in `amplification`.
     partials : (k, p) array, or (X, y, theta) for codes of the data, optional
         Default: random normal numbers.
     dtype : numpy dtype
