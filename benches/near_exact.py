@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 import fastgc
 from fastgc import kernels
 from fastgc.progress import markdown_table
-from fastgc.stability.measured import Experiment
+from fastgc.stability.precision import Experiment
 
 UNIT = 2.0**-53
 # Goals for the call's milliseconds on one core: with neighbouring stragglers, with random ones.

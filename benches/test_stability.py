@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastgc.codes import catalogue
-from fastgc.stability.measured import Experiment
+from fastgc.stability.precision import Experiment
 
 SETS = 200
 SIZES = [(20, 4), (80, 12), (256, 32), (1000, 100)]

@@ -138,11 +138,10 @@ def weights(nodes: ArrayLike, out: Output | None = None) -> NDArray[Any]:
 
     Raises
     ------
-    TypeError
-        If the nodes are not numbers, or `out` has another dtype.
-    ValueError
-        If two nodes coincide (or would after division by the largest part of a node), one is not
-        finite, there is none, or `out` has another shape. Nothing has been written in that case.
+    TypeError, ValueError
+        If nodes are not numbers or not finite, two coincide (or would after division by the largest
+        part of a node), there is none, or `out` has another dtype or shape. Nothing has been
+        written in that case.
     """
     nodes = check_line("nodes", nodes)
     target = None if out is None else check_output("out", out, nodes.dtype, nodes.shape)
@@ -176,11 +175,9 @@ def basis(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDA
 
     Raises
     ------
-    TypeError
-        If nodes or points are not numbers, or `out` has another dtype.
-    ValueError
-        If two nodes coincide, a number is not finite, points lie more than 2^240 times as far out
-        as the nodes, or a shape does not fit.
+    TypeError, ValueError
+        If nodes or points are not numbers or not finite, two nodes coincide, points lie more than
+        2^240 times as far out as the nodes, or a shape, or the dtype of `out`, does not fit.
     """
     prepared, at = _prepare(check_line("nodes", nodes), check_line("points", points))
     shape, dtype = (at.size, prepared.nodes.size), prepared.nodes.dtype
@@ -217,10 +214,8 @@ def functional(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -
     (m,) float64 or complex128 array
     """
     prepared, at = _prepare(check_line("nodes", nodes), check_line("points", points))
-    if out is None:
-        sums = np.empty_like(prepared.nodes)
-    else:
-        sums = check_output("out", out, prepared.nodes.dtype, prepared.nodes.shape)
+    shape, dtype = prepared.nodes.shape, prepared.nodes.dtype
+    sums = np.empty(shape, dtype) if out is None else check_output("out", out, dtype, shape)
     kernels.unchecked.lagrange_basis(*prepared, at, sums)
     return sums if out is None else out
 
@@ -263,10 +258,9 @@ class Functionals:
 
         Raises
         ------
-        TypeError
-            If they are neither integers nor booleans.
-        ValueError
-            If one is chosen twice or does not exist, or none is.
+        TypeError, ValueError
+            If they are neither integers nor booleans; one is chosen twice or does not exist; or
+            none is.
         """
         numbers = check_workers("chosen", chosen, self._nodes.size)
         out = np.empty(numbers.size, dtype=self._nodes.dtype)
@@ -390,11 +384,8 @@ class Interpolator:
 
         Raises
         ------
-        TypeError
-            If values or points are not numbers, or `out` has another dtype.
-        ValueError
-            If a point is not finite, or lies more than 2^240 times as far out as the nodes, a
-            shape does not fit, or `out` shares memory. Nothing has been written in that case.
+        TypeError, ValueError
+            As `basis`, and if `out` shares memory. Nothing has been written in that case.
         """
         # The hot path: one test that nearly every call passes.
         if (
@@ -454,26 +445,13 @@ class Interpolator:
         0 (Berrut & Trefethen 2004, section 9.3), and interpolated from there. With nodes that fill
         an interval, as `chebyshev`'s do, each derivative loses about m^2 units of rounding.
 
+        The matrix, of m^2 numbers, is kept for further calls. Other parameters, what is returned
+        and errors are as in a call.
+
         Parameters
         ----------
-        values, points, out
-            As in a call.
         der : int
             Order of the derivative, 0 or more; SciPy's interpolators have the same name for it.
-
-        Returns
-        -------
-        array
-            As from a call.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As from a call, and if `der` is not an integer or is negative.
-
-        Notes
-        -----
-        The matrix, of m^2 numbers, is kept for further calls.
 
         Examples
         --------
@@ -556,11 +534,8 @@ class Evaluator:
 
         Raises
         ------
-        TypeError
-            If the values are not numbers, or `out` has another dtype.
-        ValueError
-            If a shape does not fit, or `out` shares memory with the values. Nothing has been
-            written in that case.
+        TypeError, ValueError
+            As from a call of `Interpolator`.
         """
         if not (
             type(values) is np.ndarray
@@ -581,7 +556,6 @@ class Evaluator:
 
 
 def _values(values: ArrayLike, m: int) -> NDArray[Any]:
-    """Check values at m nodes."""
     checked = check_numbers("values", values)
     if checked.ndim not in (1, 2) or len(checked) != m:
         raise ValueError(f"values must have shape ({m},) or ({m}, r), not {checked.shape}")
@@ -621,15 +595,9 @@ def _interpolator(nodes: ArrayLike, points: ArrayLike) -> Interpolator:
 
 
 def chebyshev(m: int) -> NDArray[np.float64]:
-    """Chebyshev points of the first kind, ascending in (-1, 1); exactly symmetric about 0.
+    """Return m Chebyshev points of the first kind, ascending in (-1, 1), in a float64 array.
 
-    Parameters
-    ----------
-    m : int
-
-    Returns
-    -------
-    (m,) float64 array
+    They are exactly symmetric about 0.
     """
     m = at_least("the number of points", m, 1)
     # sines are odd, accurate near 0, and exactly 0 in the middle
@@ -639,20 +607,8 @@ def chebyshev(m: int) -> NDArray[np.float64]:
 def roots_of_unity(m: int, offset: float = 0.0) -> NDArray[np.complex128]:
     """``exp(2 pi i (j + offset) / m)``, j = 0 .. m-1, each within about a unit roundoff.
 
-    Parameters
-    ----------
-    m : int
-    offset : float
-        0.5 puts the points halfway between those of offset 0.
-
-    Returns
-    -------
-    (m,) complex128 array
-
-    Raises
-    ------
-    ValueError
-        If m is below 1 or `offset` is not finite.
+    The result is a complex128 array. An `offset` of 0.5 puts the points halfway between those of
+    offset 0. Raises ValueError if m is below 1 or `offset` is not finite.
     """
     m = at_least("the number of points", m, 1)
     if not np.isfinite(offset):

@@ -6,13 +6,11 @@ given moments b. Decoding a Reed-Solomon code is of the second kind: its nodes a
 roots of unity, and its moments are (1, 0, ..., 0).
 
 The accuracy of the result depends on the order of the nodes (Higham, "Accuracy and Stability of
-Numerical Algorithms", ch. 22). In Leja order, each node is as far as possible from those before it.
-If nodes fill a circle or an interval, it nearly always makes the largest numbers accurate: for 224
-of the 256th roots of unity the errors are near 1e-13, but beyond 1e+30 in natural order. Nodes of
-one sign, from the smallest on, make the smallest numbers accurate too, unless the computation
-cancels. A running error bound decides which of the two is used. It costs as much as finding Leja
-order; if it is small, Leja order is not needed. Nodes in clusters or of many scales may lose all
-digits in Leja order.
+Numerical Algorithms", ch. 22). If nodes fill a circle or an interval, Leja order nearly always
+makes the largest numbers accurate: for 224 of the 256th roots of unity the errors are near 1e-13,
+but beyond 1e+30 in natural order. Nodes of one sign, from the smallest on, make the smallest
+numbers accurate too, unless the computation cancels. A running error bound decides which of the two
+is used, as `solve` says; it costs as much as finding Leja order.
 
 Solutions do not depend on the nodes' scale: nodes are divided by a power of two, which changes no
 digit. Systems whose numbers still leave a double's range, or for which no order is shown to be
@@ -57,7 +55,6 @@ from ._arrays import (
     as_array,
     at_least,
     check_finite,
-    check_integer,
     check_line,
     check_numbers,
     check_output,
@@ -95,10 +92,8 @@ def leja_order(nodes: ArrayLike) -> NDArray[np.int64]:
 
     Raises
     ------
-    TypeError
-        If the nodes are not numbers.
-    ValueError
-        If one is not finite, or there is none.
+    TypeError, ValueError
+        If the nodes are not numbers, one is not finite, or there is none.
     """
     nodes = check_line("nodes", nodes)
     check_finite("nodes", nodes)
@@ -140,10 +135,8 @@ def roots_order(n: int, exponents: ArrayLike) -> NDArray[np.int64]:
 
     Raises
     ------
-    TypeError
-        If the exponents are not integers.
-    ValueError
-        If two name the same root.
+    TypeError, ValueError
+        If the exponents are not integers, or two name the same root.
     """
     n = at_least("n", n, 1)
     chosen = as_array("the exponents", exponents)
@@ -232,11 +225,9 @@ def solve(
 
     Raises
     ------
-    TypeError
-        If nodes or b are not numbers, or `out` has another dtype.
-    ValueError
-        If two nodes coincide, a number is not finite, a shape does not fit, or `order` is not a
-        permutation. Nothing has been written in that case.
+    TypeError, ValueError
+        If nodes or b are not numbers or not finite, two nodes coincide, a shape or the dtype of
+        `out` does not fit, or `order` is not a permutation. Nothing has been written in that case.
 
     Notes
     -----
@@ -326,9 +317,7 @@ def _solve(
     m = nodes.size
     if b.ndim not in (1, 2) or len(b) != m:
         raise ValueError(f"b must have shape ({m},) or ({m}, r), not {b.shape}")
-    refine = check_integer("refine", refine)
-    if refine < 0:
-        raise ValueError(f"refine must not be negative: {refine}")
+    refine = at_least("refine", refine, 0)
     permutation, choose = _permutation(order, m)
     if nodes.dtype is _COMPLEX and b.dtype is _FLOAT:
         b = b.astype(_COMPLEX)

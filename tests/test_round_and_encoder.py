@@ -27,7 +27,7 @@ from fastgc import (
 )
 from fastgc.coding import round as rounds
 from fastgc.stability import StabilityTracker
-from fastgc.stability.measured import Experiment
+from fastgc.stability.precision import Experiment
 
 CODES = [
     ReedSolomon(7, stragglers=2),

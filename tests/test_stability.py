@@ -36,8 +36,8 @@ from fastgc.coding.arguments import arguments_of
 from fastgc.coding.trust import trust_by_rows, typical_error
 from fastgc.kernels.numpy.pairs import exact_sum, two_product
 from fastgc.models import least_squares_gradient
-from fastgc.stability import measured, search, survey
-from fastgc.stability.measured import Experiment, relative_error
+from fastgc.stability import precision, search, survey
+from fastgc.stability.precision import Experiment, relative_error
 from fastgc.stability.search import contiguous, messages_without
 from fastgc.stability.survey import PATTERNS
 
@@ -182,7 +182,7 @@ def test_exact_least_squares():
     X = rng.standard_normal((7, 3)) * 10.0 ** rng.integers(-6, 6, (7, 1))
     theta = rng.standard_normal(3)
     y = X @ theta
-    from fastgc.stability.measured import _exact_least_squares
+    from fastgc.stability.precision import _exact_least_squares
 
     total, rest = _exact_least_squares(X, y, theta)
     with mpmath.workdps(60):
@@ -312,9 +312,9 @@ def test_bounds_of_computations_of_less_precision_than_messages(n, load):
         wide = {"message_dtype": np.float64}
         messages = [code.encode(w, [computed[j] for j in code.partitions(w)], **wide) for w in F]
         decoded = code.decode(F, messages).astype(np.float32)
-        exact = measured._exact_least_squares(X, y, theta)
+        exact = precision._exact_least_squares(X, y, theta)
         error = np.linalg.norm((decoded - exact[0]) - exact[1])
-        unit = math.sqrt(code.k) * measured._largest_pair(X, y, theta, 1)
+        unit = math.sqrt(code.k) * precision._largest_pair(X, y, theta, 1)
         bound = stability.error_bound(code, F, terms=5, gradient_dtype=np.float32)
         assert error / unit <= bound < 1e4 * 2.0**-24 * stability.amplification(code, F)
 
@@ -748,7 +748,8 @@ def test_near_exact_vectors_are_those_of_the_messages_precision(dtype):
 def test_neighbouring_stragglers_are_so_around_the_circle():
     code = ReedSolomon(20, stragglers=6, clusters=2)
     rings = np.concatenate(code.scheme.rings()).tolist()
-    found = [lost.tolist() for lost in survey._silent(code, 4, "neighbouring", 99, 0)]
+    silent = survey._silent(code, 4, "neighbouring", "auto", np.dtype(float), 99, 0)
+    found = [lost.tolist() for lost in silent]
     assert found == [(rings + rings)[start : start + 4] for start in range(20)]
     assert rings[:10] != sorted(rings[:10])
 
@@ -1158,12 +1159,12 @@ def test_many_messages_are_encoded_together(monkeypatch):
         fastgc.LagrangeCode(7, 3, load=2),
     ]
     for code in codes:
-        one_by_one = measured.Experiment(code, p=13).messages
+        one_by_one = precision.Experiment(code, p=13).messages
         with monkeypatch.context() as patch:
-            patch.setattr(measured, "_ONE_BY_ONE", 0)
-            patch.setattr(measured, "_TOGETHER", 3)
+            patch.setattr(precision, "_ONE_BY_ONE", 0)
+            patch.setattr(precision, "_TOGETHER", 3)
             steps = []
-            together = measured.Experiment(code, p=13, progress=lambda *at, s=steps: s.append(at))
+            together = precision.Experiment(code, p=13, progress=lambda *at, s=steps: s.append(at))
         assert together.messages.dtype == one_by_one.dtype, code
         np.testing.assert_allclose(together.messages, one_by_one, rtol=0, atol=1e-13 * 20)
         assert steps[-1] == (code.scheme.message_count,) * 2

@@ -186,7 +186,7 @@ def test_arguments_are_checked():
             StabilityTracker(limit=limit)
     with pytest.raises(ValueError, match='action must be "warn", "raise" or "wait", not'):
         StabilityTracker(action="ignore")
-    with pytest.raises(ValueError, match="measure_every must not be negative"):
+    with pytest.raises(ValueError, match="measure_every must be at least 0"):
         StabilityTracker(measure_every=-1)
     tracker = StabilityTracker()
     with pytest.raises(ValueError, match="no round has been decoded yet"):

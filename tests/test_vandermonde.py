@@ -676,7 +676,7 @@ def test_nothing_is_written_for_an_error():
         ((nodes, b), {"order": [0, 1, 1]}, ValueError, "permutation of 0 to 2: 2 is missing"),
         ((nodes, b), {"order": [0, 1, 3]}, ValueError, "it reaches outside"),
         ((nodes, b), {"order": [0.0, 1, 2]}, TypeError, "order must be integers"),
-        ((nodes, b), {"refine": -1}, ValueError, "refine must not be negative"),
+        ((nodes, b), {"refine": -1}, ValueError, "refine must be at least 0"),
         ((nodes, b), {"refine": 0.5}, TypeError, "refine"),
         ((nodes, b), {"out": read_only}, ValueError, "read-only"),
         ((nodes, b), {"out": out.astype(np.float32)}, TypeError, "out must have dtype float64"),

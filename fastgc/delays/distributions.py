@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +15,7 @@ from .._arrays import check_integer, check_real, check_reals
 from .._extras import scipy
 from .interface import Per, check_per, tail_bounds
 
-__all__ = ["Delays", "Distribution", "Exponential", "Pareto", "ShiftedExponential", "mean_of_late"]
+__all__ = ["Delays", "Distribution", "Exponential", "Pareto", "ShiftedExponential"]
 
 Array = NDArray[np.float64]
 
@@ -61,10 +62,8 @@ class Delays(ABC):
 
         Raises
         ------
-        ValueError
-            If an argument is negative.
-        TypeError
-            If an argument is not an integer.
+        ValueError, TypeError
+            If an argument is negative, or not an integer.
         """
         check_counts(round=round, workers=workers, seed=seed)
         # With a spawn key, even round 0 differs from a generator of the seed alone; entropy (seed,
@@ -90,10 +89,8 @@ class Delays(ABC):
 
         Raises
         ------
-        ValueError
-            If a number is negative.
-        TypeError
-            If a number is not an integer.
+        ValueError, TypeError
+            If a number is negative, or not an integer.
         """
         check_counts(rounds=rounds, workers=workers)
         return self._draw(rng, rounds, workers)
@@ -113,11 +110,9 @@ class Delays(ABC):
 
         Raises
         ------
-        ValueError
-            If f is not in 1 .. n, if the mean does not exist because the tail is too heavy, or if
-            it is unknown whether the mean exists.
-        TypeError
-            If f or n is not an integer.
+        ValueError, TypeError
+            If f is not in 1 .. n, or f or n not an integer; if the mean does not exist because the
+            tail is too heavy, or if it is unknown whether the mean exists.
         """
         f, n = check_integer("f", f), check_integer("n", n)
         if not 1 <= f <= n:
@@ -148,23 +143,15 @@ class Delays(ABC):
 
     @abstractmethod
     def tail_indices(self, workers: int) -> Array:
-        """Return each worker's tail exponent x, P(T > t) ~ t^-x.
+        """Return each worker's tail exponent x, P(T > t) ~ t^-x: float64, shape (workers,).
 
-        It is Inf for lighter tails, and NaN if unknown. Means of powers below x exist.
-
-        Returns
-        -------
-        array of float64, shape (workers,)
-
-        Raises
-        ------
-        ValueError
-            If the model has the times of another number of workers.
+        It is Inf for lighter tails, and NaN if unknown. Means of powers below x exist. Raises
+        ValueError if the model has the times of another number of workers.
         """
 
     @abstractmethod
     def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
-        """Draw as `draw` does, after its checks.
+        """Draw as `draw` does, with arguments that are checked.
 
         Numbers are taken from `rng` round after round, and worker after worker within a round.
         """
@@ -190,51 +177,28 @@ class Delays(ABC):
 class Distribution(Delays):
     """One distribution, from which each worker's time in each round is drawn independently.
 
-    A subclass defines `cdf`, `survival` and `quantile`; the rest follows, with means by quadrature.
-    It should define `tail_indices`, because otherwise it is unknown whether means exist. It defines
-    `per` unless that is ``"round"``.
+    A subclass defines `cdf`, `survival` and `quantile`, which raise TypeError for what is not real;
+    the rest follows, with means by quadrature. It should define `tail_indices`, because otherwise
+    it is unknown whether means exist. It defines `per` unless that is ``"round"``.
     """
 
     @abstractmethod
     def cdf(self, t: ArrayLike) -> Array:
-        """Return the probability of at most t seconds, F(t), elementwise; NaN where t is NaN.
-
-        Raises
-        ------
-        TypeError
-            If t is not real.
-        """
+        """Return the probability of at most t seconds, F(t), elementwise; NaN where t is NaN."""
 
     @abstractmethod
     def survival(self, t: ArrayLike) -> Array:
-        """Return P(T > t) = 1 - F(t), elementwise, without cancellation.
-
-        Raises
-        ------
-        TypeError
-            If t is not real.
-        """
+        """Return P(T > t) = 1 - F(t), elementwise, without cancellation."""
 
     @abstractmethod
     def quantile(self, q: ArrayLike) -> Array:
         """Return the least time in seconds with F(t) >= q, elementwise; for q = 0 the least time.
 
-        Raises
-        ------
-        ValueError
-            If a q is not in [0, 1].
-        TypeError
-            If q is not real.
+        Raises ValueError if a q is not in [0, 1].
         """
 
     def mean(self) -> float:
-        """Return the mean time in seconds.
-
-        Raises
-        ------
-        ValueError
-            If the mean does not exist, or if it is unknown whether it exists.
-        """
+        """Return the mean time in seconds; raise ValueError if it does not exist, or may not."""
         return self.order_statistic_mean(1, 1)
 
     def tail_indices(self, workers: int) -> Array:  # noqa: D102
@@ -303,10 +267,8 @@ class Pareto(_Continuous):
 
     Raises
     ------
-    ValueError
-        If a parameter is not positive and finite.
-    TypeError
-        If a parameter is not a real number.
+    ValueError, TypeError
+        If a parameter is not positive and finite, or not a real number.
     """
 
     scale: float
@@ -330,13 +292,7 @@ class Pareto(_Continuous):
         return time
 
     def mean(self) -> float:
-        """Return the mean time in seconds, t_0 ξ / (ξ - 1).
-
-        Raises
-        ------
-        ValueError
-            If the mean does not exist, because ξ <= 1.
-        """
+        """Return the mean time in seconds, t_0 ξ / (ξ - 1); raise ValueError unless ξ > 1."""
         if not self.shape > 1:
             raise ValueError(
                 f"the mean of {self!r} does not exist: shape must be greater than 1 for one"
@@ -369,10 +325,9 @@ class ShiftedExponential(_Continuous):
 
     Raises
     ------
-    ValueError
-        If the shift is negative, the rate is not positive, or one of them is not finite.
-    TypeError
-        If a parameter is not a real number.
+    ValueError, TypeError
+        If the shift is negative, the rate is not positive, or one of them is not finite, or not a
+        real number.
     """
 
     shift: float
@@ -417,10 +372,8 @@ class Exponential(_Continuous):
 
     Raises
     ------
-    ValueError
-        If the mean is not positive and finite.
-    TypeError
-        If the mean is not a real number.
+    ValueError, TypeError
+        If the mean is not positive and finite, or not a real number.
     """
 
     scale: float
@@ -527,15 +480,10 @@ _NEAR = 4  # units in the last place by which knots may be off
 def mean_of_late(late: Callable[[Array], Array], knots: Array, tail: float) -> float:
     """Integrate P(T > t) over t >= 0, no matter how far apart the scales of T lie.
 
-    Parameters
-    ----------
-    late : callable
-        P(T > t) for a vector of times. It is smooth between knots, and may jump at knots.
-    knots : ndarray
-        Ascending times, not negative. P(T > t) = 1 below the first; the last is of the order of a
-        typical T or above.
-    tail : float
-        Exponent of the tail, P(T > t) ~ t^-tail, above 1; Inf if it falls faster.
+    ``late(t)`` is P(T > t) for a vector of times. It is smooth between knots, ascending times that
+    are not negative, and may jump at them. P(T > t) = 1 below the first knot; the last is of the
+    order of a typical T or above. `tail` is the exponent of the tail, P(T > t) ~ t^-tail, above 1;
+    Inf if it falls faster.
     """
     start = knots[-1]
     # Substitute t = start v^(-1/g) with g = tail - 1: a pure power law becomes a constant.
@@ -548,8 +496,9 @@ def mean_of_late(late: Callable[[Array], Array], knots: Array, tail: float) -> f
         return left
 
     mean = float(knots[0])
-    mean += _integral(late, _edges(knots), mean)
-    return mean + _integral(rest, np.linspace(0, 1, 5), mean)
+    mean += by_halves(partial(_gauss, late), _edges(knots), lambda more: _TOLERANCE * (mean + more))
+    edges = np.linspace(0, 1, 5)
+    return mean + by_halves(partial(_gauss, rest), edges, lambda more: _TOLERANCE * (mean + more))
 
 
 def _edges(knots: Array) -> Array:
@@ -569,24 +518,28 @@ def _edges(knots: Array) -> Array:
     return edges
 
 
-def _integral(function: Callable[[Array], Array], edges: Array, besides: float) -> float:
+def by_halves(
+    panels: Callable[[Array, Array], tuple[Array, Array | float]],
+    edges: Array,
+    allowed: Callable[[float], float],
+) -> float:
     """Integrate a function that is not negative, by adaptive quadrature.
 
-    Panels are halved until a panel agrees with the sum of its halves and `_gauss` finds nothing
-    hidden in these. Errors are relative to the integral plus `besides`.
+    ``panels(left, right)`` returns integrals over panels, and bounds on what these miss. The first
+    panels lie between `edges`. They are halved until a panel agrees with the sum of its halves, and
+    these miss nothing, but for the error that is `allowed` for an estimate of the whole integral.
     """
     left, right = edges[:-1], edges[1:]
-    whole, _ = _gauss(function, left, right)
+    whole, _ = panels(left, right)
     total = 0.0
     for _ in range(_HALVINGS):
         if not left.size:
             break
         middle = (left + right) / 2
-        lower, in_lower = _gauss(function, left, middle)
-        upper, in_upper = _gauss(function, middle, right)
+        lower, below = panels(left, middle)
+        upper, above = panels(middle, right)
         halves = lower + upper
-        scale = besides + total + float(halves.sum())
-        bad = np.abs(halves - whole) + in_lower + in_upper > _TOLERANCE * scale
+        bad = np.abs(halves - whole) + below + above > allowed(total + float(halves.sum()))
         bad &= right - left > _NEAR * np.spacing(right)  # no floats are left between the edges
         total += float(halves[~bad].sum())
         left, right = (

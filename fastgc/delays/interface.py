@@ -11,17 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import as_array
 
-__all__ = [
-    "DelayModel",
-    "Per",
-    "check_model",
-    "check_per",
-    "described",
-    "per_of",
-    "sample",
-    "tail_bounds",
-    "tails",
-]
+__all__ = ["DelayModel"]
 
 Per = Literal["round", "computation"]
 Array = NDArray[np.float64]
@@ -45,14 +35,9 @@ class DelayModel(Protocol):
 
 
 def check_model(delays: Any) -> None:
-    """Raise unless `delays` is a delay model or None; sample nothing.
+    """Raise an error unless `delays` is None, or a delay model with a valid `per`.
 
-    Raises
-    ------
-    TypeError
-        If `delays` has no method `sample`.
-    ValueError
-        If its ``per`` is neither ``"round"`` nor ``"computation"``.
+    This samples nothing.
     """
     if delays is None:
         return
@@ -80,14 +65,8 @@ def per_of(delays: DelayModel | None) -> Per:
 def sample(delays: DelayModel, round: int, workers: int, seed: int) -> Array:
     """Sample and check the times of all workers in one round, from any model.
 
-    A time of Inf is a worker that never answers.
-
-    Raises
-    ------
-    ValueError
-        If there is not one time for each worker, or one is negative or NaN.
-    TypeError
-        If the times are no real numbers.
+    A time of Inf is a worker that never answers. Raises ValueError unless there is one time for
+    each worker, not negative and not NaN, and TypeError unless times are real numbers.
     """
     times = as_array("delays", delays.sample(round, workers, seed))
     if times.dtype.kind not in "iuf":
@@ -104,10 +83,7 @@ def sample(delays: DelayModel, round: int, workers: int, seed: int) -> Array:
 def tails(delays: DelayModel | None, workers: int) -> Array:
     """Return the exponent of each worker's tail, as `Delays.tail_indices`; NaN if unknown.
 
-    Raises
-    ------
-    ValueError
-        If the model's `tail_indices` returns anything else.
+    Raises ValueError if the model's `tail_indices` returns anything else.
     """
     if delays is None:
         return np.full(workers, math.inf)

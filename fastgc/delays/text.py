@@ -11,10 +11,9 @@ from .._registry import Registry, read_arguments
 from .distributions import Distribution, Exponential, Pareto, ShiftedExponential
 from .empirical import Empirical
 from .interface import DelayModel, check_model
-from .mixtures import Heterogeneous, Mixture
-from .outages import Outages
+from .mixtures import Heterogeneous, Mixture, Outages
 
-__all__ = ["COMMON", "FORMS", "MODELS", "others", "parse", "register", "written"]
+__all__ = ["parse", "register"]
 
 MODELS = Registry("delay model", "fastgc.delays")
 for _name, _kind in (
@@ -102,10 +101,9 @@ def register(name: str, factory: Callable[..., DelayModel], *, replace: bool = F
 
     Raises
     ------
-    ValueError
-        If `name` is not such a name, or if another factory has it and `replace` is False.
-    TypeError
-        If an argument has a wrong type.
+    ValueError, TypeError
+        If `name` is not such a name, another factory has it and `replace` is False, or an argument
+        has a wrong type.
     """
     if name == "none":
         raise ValueError("'none' cannot name a delay model: it means no delays")
@@ -226,7 +224,10 @@ def _mixture(text: str) -> DelayModel:
                 f"delay model {term.strip()!r}: a mixture is written as in '0.9*exponential:mean=1 "
                 "+ 0.1*exponential:mean=9'"
             )
-        weights.append(_number(term, "a weight", match[1]))
+        try:
+            weights.append(float(match[1]))
+        except ValueError:
+            raise ValueError(f"delay model {term!r}: a weight must be a number") from None
         models.append(_distribution(match[2], _model(match[2])))
     return Mixture(models, weights)
 
@@ -259,13 +260,6 @@ def _model(text: str) -> DelayModel:
     if model is None:
         raise ValueError(f"{what}: {name} returned None instead of a model")
     return model
-
-
-def _number(text: str, what: str, value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise ValueError(f"delay model {text!r}: {what} must be a number") from None
 
 
 def _empirical(text: str, listed: str) -> Empirical:

@@ -116,12 +116,8 @@ class Recording:
         ------
         ValueError
             If the file holds something else, or a table needs a cost and has none.
-        TypeError
-            If an argument has a wrong type.
-        OSError
-            If the file cannot be read.
-        ImportError
-            If it is a parquet file and PyArrow is not installed.
+        TypeError, OSError, ImportError
+            As `Empirical.read` does.
         """
         name = os.fspath(path)
         if Path(path).suffix.lower() == ".json":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import combinations, product
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from ..codes.binary import ASSIGNMENTS
 from ..delays import DelayModel, Delays, Heterogeneous, ShiftedExponential
 from ..delays.distributions import check_delays
 from ..simulation import Simulation, received_mean, simulate
-from ..simulation.completion_time import in_range
+from ..simulation.closed_forms import in_range
 
 __all__ = [
     "Allocation",
@@ -76,11 +76,6 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.in
     ------
     ValueError, TypeError
         If a parameter is out of range, or of a wrong type.
-
-    Notes
-    -----
-    The paper's condition (i) ends with ``|J_T2|`` where it means ``|J_T1|``: the condition is
-    ``|J_T2| = t_1 / t_2 |J_T1|``.
     """
     t = _positive("times", times)
     k = at_least("k", k, 1)
@@ -156,10 +151,9 @@ def optimal_loads(
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range, `needed` is more than n `limit`, or a load exceeds 2^48.
-    TypeError
-        If a parameter has a wrong type.
+    ValueError, TypeError
+        If a parameter is out of range or has a wrong type, `needed` is more than n `limit`, or a
+        load exceeds 2^48.
 
     Notes
     -----
@@ -311,10 +305,8 @@ def _changes(
     single = [(some, by) for some in groups + one for by in (step, -step)]
     both = [
         ((some, by), (others, other))
-        for i, some in enumerate(one)
-        for others in one[i + 1 :]
-        for by in (step, -step)
-        for other in (step, -step)
+        for some, others in combinations(one, 2)
+        for by, other in product((step, -step), repeat=2)
     ]
     for change in [*((one,) for one in single), *both]:
         changed = loads.copy()
@@ -368,8 +360,7 @@ def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
     Lower bound: no loads return k partial gradients sooner. For each moment t and any s, Chernoff's
     bound is ``P(k by t) <= e^(-s k) prod_i max_l (1 + P(l done by t) (e^(s l) - 1))``. The paper's
     eq. (21), ``received_mean(optimal_loads(k, ...).loads, delays, k)``, is a lower bound only in
-    the limit of many workers (Remark 5): for n = k = 2 it may say 4 s where loads of 1 take 2.5 s.
-    `least_time_loads` minimises it for the given workers.
+    the limit of many workers (Remark 5); `least_time_loads` minimises it for the given workers.
 
     Raises as `optimal_loads`, and ValueError if the upper bound takes more partitions than workers
     hold.
@@ -472,10 +463,8 @@ def assign(
 
     Raises
     ------
-    ValueError
-        If a parameter is impossible; the message says why.
-    TypeError
-        If an argument has a wrong type.
+    ValueError, TypeError
+        If a parameter is impossible or has a wrong type; the message says why.
 
     Examples
     --------

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from .._arrays import check_integer, check_real
 from .._extras import scipy
+from ..coding.arguments import check_sizes
 from ..delays import Delays, Pareto
 from ..delays.distributions import check_delays
 from ..delays.interface import tail_bounds
-from ..simulation.completion_time import in_range
+from ..simulation.closed_forms import in_range
 
 __all__ = [
     "CodeParameters",
@@ -54,10 +55,8 @@ class DecodeCost:
 
     Raises
     ------
-    ValueError
-        If the time is negative or not finite, or the order unknown.
-    TypeError
-        If a parameter has a wrong type.
+    ValueError, TypeError
+        If the time is negative or not finite, the order unknown, or a type wrong.
 
     Examples
     --------
@@ -92,7 +91,7 @@ def round_time(
     k: int | None = None,
     decode: Callable[[int, int], float] | None = None,
 ) -> float:
-    """Mean time of a round that waits for f of n workers (Halbawi et al., equation 17).
+    """Mean seconds of a round that waits for f of n workers (Halbawi et al., equation 17).
 
     It is E[T_delay^(f)] + cost w + decode(f, n), with the load w = ceil(k (n - f + 1) / n) that a
     code with this recovery threshold needs. If delays are per computation, the first term is
@@ -111,17 +110,12 @@ def round_time(
         ``decode(f, n)`` returns the seconds of decoding; for example, a `DecodeCost`. Default: 0,
         because decoding vectors are computed offline.
 
-    Returns
-    -------
-    float
-        Seconds.
-
     Raises
     ------
     ValueError, TypeError
         If a parameter is out of range or has a wrong type, or if the mean does not exist.
     """
-    n, k = _check_sizes(n, k)
+    n, k = check_sizes(n, k)
     f = in_range("f", f, n, f"n = {n},")
     check_delays(delays)
     cost = check_real("cost", cost)
@@ -168,7 +162,8 @@ def optimal_threshold(
 ) -> Optimum:
     """Return the recovery threshold with the least mean time of a round.
 
-    Halbawi et al., section 5.
+    Halbawi et al., section 5. Raises as `round_time`, and ValueError if no threshold respects
+    `max_load`, or no mean exists.
 
     Parameters
     ----------
@@ -183,13 +178,8 @@ def optimal_threshold(
     -------
     Optimum
         Of several best thresholds, the largest, which has the least load.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `round_time`; ValueError also if no threshold respects `max_load`, or no mean exists.
     """
-    n, k = _check_sizes(n, k)
+    n, k = check_sizes(n, k)
     check_delays(delays)
     cost = check_real("cost", cost)
     loads = np.array([_load(f, n, k) for f in range(1, n + 1)])
@@ -228,9 +218,10 @@ def optimal_threshold(
 def limit_time(
     alpha: float, delays: Pareto, work: float, decode: DecodeCost | None = None, n: int = 0
 ) -> float:
-    """Mean time of a round for n >> 1, if each worker computes a fraction `alpha` of the data.
+    """Mean seconds of a round for n >> 1, if each worker computes a fraction `alpha` of the data.
 
-    Halbawi et al., eq. (21), t_0 alpha^(-1/xi) + c_g N alpha; with `decode`, eq. (20).
+    Halbawi et al., eq. (21), t_0 alpha^(-1/xi) + c_g N alpha; with `decode`, eq. (20). Raises as
+    `round_time`, and ValueError if the time is beyond the range of floats.
 
     Parameters
     ----------
@@ -244,16 +235,6 @@ def limit_time(
         Default: decoding vectors are computed offline.
     n : int
         Workers, for `decode`.
-
-    Returns
-    -------
-    float
-        Seconds.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `round_time`; ValueError also if the time is beyond the range of floats.
     """
     _check_limit(delays, work, decode, n)
     _check_fraction(alpha)
@@ -278,7 +259,9 @@ def optimal_fraction(
     """Return the fraction of the data per worker with the least `limit_time`.
 
     Halbawi et al., eq. (22), (t_0 / (c_g N xi))^(xi / (1 + xi)); with `decode`, the minimum of
-    eq. (20), found numerically. `max_load` bounds it by a worker's memory (section 5).
+    eq. (20), found numerically. `max_load` bounds it by a worker's memory (section 5). Raises as
+    `round_time`, and ValueError if it is best that every worker computes everything, and memory
+    allows it. Delays are then long compared to the work (offline: t_0 >= c_g N xi).
 
     Parameters
     ----------
@@ -294,12 +277,6 @@ def optimal_fraction(
     float
         In (0, 1), and at most ``max_load / k``. `code_parameters` gives a code's load and
         threshold.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `round_time`; ValueError also if it is best that every worker computes everything, and
-        memory allows it. Delays are then long compared to the work (offline: t_0 >= c_g N xi).
 
     Examples
     --------
@@ -362,7 +339,8 @@ def code_parameters(alpha: float, n: int, k: int | None = None) -> CodeParameter
 
     The code tolerates as many stragglers as a load of at most alpha k allows (Halbawi et al., eq.
     2), and has the least load that tolerates them. With k = n, its threshold is ceil((1 - alpha) n)
-    + 1 (eq. 18).
+    + 1 (eq. 18). Raises as `round_time`, and ValueError if alpha is too small: n workers compute
+    all k partitions only if each computes k / n of them.
 
     Parameters
     ----------
@@ -373,12 +351,6 @@ def code_parameters(alpha: float, n: int, k: int | None = None) -> CodeParameter
         Workers.
     k : int, optional
         Partitions, n by default.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `round_time`; ValueError also if alpha is too small: n workers compute all k
-        partitions only if each computes k / n of them.
 
     Notes
     -----
@@ -394,7 +366,7 @@ def code_parameters(alpha: float, n: int, k: int | None = None) -> CodeParameter
     >>> fastgc.ReedSolomon(80, load=found.load).threshold
     70
     """
-    n, k = _check_sizes(n, k)
+    n, k = check_sizes(n, k)
     alpha = _check_fraction(alpha)
     held = Fraction(alpha) * k
     room = math.floor(held * (1 + _SHORT))
@@ -446,14 +418,6 @@ def _check_fraction(alpha: float) -> float:
     if not 0 < checked <= 1:
         raise ValueError(f"alpha must be in (0, 1], not {alpha}")
     return checked
-
-
-def _check_sizes(n: int, k: int | None) -> tuple[int, int]:
-    n = check_integer("n", n)
-    k = n if k is None else check_integer("k", k)
-    if n < 1 or k < 1:
-        raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
-    return n, k
 
 
 def _load(f: int, n: int, k: int) -> int:

@@ -127,20 +127,22 @@ class Choice:
         )
 
     @cached_property
-    def _stability(self) -> tuple[float, float, tuple[float, float]]:
-        return _stability(self.code, self._sets)
+    def _amplifications(self) -> list[float]:
+        return sorted(amplification(self.code, survivors) for survivors in self._sets)
 
     @property
     def amplification(self) -> float:  # noqa: D102
-        return self._stability[0]
+        return float(np.median(self._amplifications))
 
     @property
     def amplification_interval(self) -> tuple[float, float]:  # noqa: D102
-        return self._stability[2]
+        # The median lies between the second and the eighth of nine independent numbers unless eight
+        # or all of them are on one side of it, that is with probability 1 - 20 / 2^9.
+        return self._amplifications[1], self._amplifications[-2]
 
-    @property
+    @cached_property
     def error(self) -> float:  # noqa: D102
-        return self._stability[1]
+        return float(np.median([trusted_error(self.code, heard) for heard in self._sets]))
 
     @property
     def trustworthy(self) -> bool:
@@ -261,8 +263,6 @@ def plan(
     delays : DelayModel, optional
         The delays of the workers. Default: no delays. With `fastgc.delays.Outages`, the workers of
         all codes are assigned to their domains (`fastgc.Code.placed`).
-    cost : float or (n,) array
-        Seconds to compute one partial gradient.
     k : int, optional
         Partitions, n by default.
     p : int
@@ -287,7 +287,7 @@ def plan(
     overhead : float
         Seconds that the master needs between rounds, besides decoding. It matters if workers are
         not interrupted, because they continue meanwhile.
-    rounds, seed, interrupted, processors
+    cost, rounds, seed, interrupted, processors
         As in `fastgc.simulation.simulate`. If workers share processors, the extra work of a code
         slows down the others, and possibly no code pays.
     progress : bool
@@ -411,11 +411,8 @@ class _Trials:
             )
         if self.least and (code.stragglers is None or code.stragglers < self.least):
             known = code.stragglers is not None
-            raise ValueError(
-                f"no load tolerates {self.least} stragglers"
-                if known
-                else f"it is not known whether it tolerates {self.least} stragglers"
-            )
+            answer = "no load tolerates" if known else "it is not known whether it tolerates"
+            raise ValueError(f"{answer} {self.least} stragglers")
         require_mean(code, self.delays, self.how["interrupted"])
         return self.delays.placed(code) if isinstance(self.delays, Outages) else code
 
@@ -447,6 +444,14 @@ def made(name: str, n: int, k: int | None, stragglers: int, seed: int) -> Code:
     with warnings.catch_warnings(), unasked():
         warnings.simplefilter("ignore", InstabilityWarning)
         return catalogue.make(name, n, k, stragglers, seed)
+
+
+def trusted_error(code: Code, survivors: NDArray[np.int64]) -> float:
+    """Return the relative error that `Code.trust` predicts; Inf if no vector is in float64."""
+    try:
+        return code.trust(survivors).relative_error
+    except OverflowError:
+        return math.inf
 
 
 def reasons(refused: Mapping[str, str]) -> list[str]:
@@ -578,23 +583,3 @@ class _Meter:
         except OverflowError:
             return math.inf
         return float(np.median(seconds))
-
-
-def _stability(
-    code: Code, sets: Sequence[NDArray[np.int64]]
-) -> tuple[float, float, tuple[float, float]]:
-    """Return the median amplification and error over `sets`, and the amplification's interval.
-
-    The median lies between the second and the eighth of nine independent numbers unless eight or
-    all of them are on one side of it, that is with probability 1 - 20 / 2^9.
-    """
-    growths, errors = [], []
-    for survivors in sets:
-        growths.append(amplification(code, survivors))
-        try:
-            errors.append(code.trust(survivors).relative_error)
-        except OverflowError:
-            errors.append(math.inf)
-    growths.sort()
-    between = float(growths[1]), float(growths[-2])
-    return float(np.median(growths)), float(np.median(errors)), between

@@ -16,7 +16,7 @@ from ..codes import Code, catalogue
 from ..delays import DelayModel, parse
 from ..delays.interface import check_model, described, sample
 from ..simulation import follow, simulate
-from .plan import made
+from .plan import made, trusted_error
 
 if TYPE_CHECKING:
     from ..data import Dataset
@@ -159,21 +159,17 @@ def sweep(
         name for the results and a model. Default: no delays.
     k : int, optional
         Partitions. Default: as many as workers.
-    cost : float or (n,) array
-        Seconds to compute one partial gradient.
+    cost, receive, interrupted, processors
+        As in `fastgc.simulation.simulate`.
     work : float or (n,) array
         Instead of `cost`, seconds to compute the partial gradients of all k partitions once. Use it
         to compare numbers of workers.
-    receive : float
-        Seconds that the master's link needs for a message.
     rounds : int
         Rounds to simulate in each cell.
     sets : int
         Number of these rounds for which the residual and the error are computed.
     seed : int
         Seed of delays and random codes. Cells with the same n and delays have the same delays.
-    interrupted, processors
-        As in `fastgc.simulation.simulate`.
     live : int
         Rounds to measure in each cell, with worker processes on this machine. Default: none.
     data, model : optional
@@ -263,7 +259,7 @@ def _simulated(
     residuals, errors = [], []
     for done, each in enumerate(heard, 1):
         residuals.append(code.residual(each))
-        errors.append(_error(code, each))
+        errors.append(trusted_error(code, each))
         told(2)(done, sets)
     median, late = run.quantile([0.5, 0.99]).tolist()
     return {
@@ -297,8 +293,7 @@ def _measured(
     dataset = load("digits", seed=seed) if data is None else data
     trained = SoftmaxRegression(dataset.features, dataset.classes) if model is None else model
     if code.scheme.codes_data and not getattr(trained, "quadratic", False):
-        why = "not measured: it decodes only gradients that are quadratic in the data"
-        return {"reason": why}
+        return {"reason": "not measured: it decodes only gradients that are quadratic in the data"}
     seconds = measured_rounds(code, dataset, trained, delays=law, rounds=rounds, seed=seed)
     error = float(seconds.std(ddof=1)) / math.sqrt(rounds) if rounds > 1 else math.nan
     return _interval("measured", float(seconds.mean()), error)
@@ -311,13 +306,6 @@ def _interval(name: str, mean: float, error: float) -> dict[str, float]:
         f"{name}_low": mean - _NORMAL * error,
         f"{name}_high": mean + _NORMAL * error,
     }
-
-
-def _error(code: Code, survivors: Any) -> float:
-    try:
-        return code.trust(survivors).relative_error
-    except OverflowError:  # no decoding vector in float64
-        return math.inf
 
 
 def _check_costs(sizes: Iterable[int], cost: ArrayLike, work: ArrayLike) -> None:

@@ -30,7 +30,7 @@ from ..delays import (
     Pareto,
     ShiftedExponential,
 )
-from ..delays.interface import check_model, described, per_of, tail_bounds, tails
+from ..delays.interface import check_model, per_of, sample, tail_bounds, tails
 from ..kernels.unchecked import (
     BLOCKS,
     CELLS,
@@ -219,10 +219,9 @@ def simulate(
 
     Raises
     ------
-    ValueError
-        If an argument is negative or does not fit the code, or if the mean time does not exist.
-    TypeError
-        If an argument has a wrong type.
+    ValueError, TypeError
+        If an argument is negative, does not fit the code or has a wrong type, or if the mean time
+        does not exist.
 
     Examples
     --------
@@ -300,6 +299,8 @@ def follow(
 ) -> Followed:
     """Simulate a few rounds as `simulate` does, and return when each message arrived.
 
+    Raises as `simulate`.
+
     Parameters
     ----------
     code, delays, cost, receive, overhead, seed, interrupted, processors
@@ -309,11 +310,6 @@ def follow(
         Number of rounds.
     progress : callable, optional
         Call this with the rounds simulated and all rounds, after each.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `simulate` does.
 
     Examples
     --------
@@ -615,13 +611,7 @@ def _given(
         if draw is not None:
             drawn = as_array("delays", draw(rng, count, n))
         else:
-            rows = [as_array("delays", delays.sample(r, n, seed)) for r in range(at, at + count)]
-            try:
-                drawn = check_reals("delays", np.array(rows))
-            except (TypeError, ValueError):
-                raise ValueError(
-                    f"delays must be {n} real numbers in each round, from {described(delays)}"
-                ) from None
+            drawn = np.array([sample(delays, r, n, seed) for r in range(at, at + count)])
         if drawn.shape != (count, n):
             raise ValueError(f"delays must be an array of shape {(count, n)}, not {drawn.shape}")
         if not ((drawn >= 0) & (drawn < np.inf)).all():

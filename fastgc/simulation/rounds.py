@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -20,24 +20,7 @@ from ..coding.rules import Cells, Span, Waiting
 from ..coding.solve import SOLVED
 from ..kernels.unchecked import Completion, CompletionPlan, DelayPlan, completion
 
-__all__ = [
-    "ByRule",
-    "Conditions",
-    "FirstWorkers",
-    "FollowedRound",
-    "Kernel",
-    "MessageByMessage",
-    "OnRequest",
-    "Outcome",
-    "Reacting",
-    "RoundByRound",
-    "SharedProcessors",
-    "Simulator",
-    "Watch",
-    "check_processors",
-    "crowding",
-    "link_times",
-]
+__all__ = ["FollowedRound"]
 
 Array = NDArray[np.float64]
 
@@ -129,7 +112,7 @@ class Kernel(Simulator):
         self._rule, self._judge, self._judged = rule, judge, judged
         self._sender = np.repeat(np.arange(rule.loads.size), np.diff(rule.first))
 
-    def __call__(  # noqa: D102
+    def __call__(
         self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
     ) -> tuple[NDArray[Any], ...]:
         rule, out = self._rule, Completion.empty(rounds)
@@ -165,7 +148,7 @@ class RoundByRound(Simulator):
         self._code, self._watch, self._now = code, watch, 0.0
         self._stood_in: list[tuple[int, int, float]] = []  # `stood_in` of the current round
 
-    def __call__(  # noqa: D102
+    def __call__(
         self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
     ) -> tuple[NDArray[Any], ...]:
         rows = []
@@ -174,11 +157,8 @@ class RoundByRound(Simulator):
             rows.append((wait, received.size, senders, done))
             if self._watch is not None:
                 self._now += wait + how.overhead
-                stood_in = tuple(self._stood_in)
-                it = FollowedRound(
-                    number, self._now, wait, received, arrivals, 0.0, decoded, stood_in
-                )
-                self._watch(it)
+                seen = number, self._now, wait, received, arrivals, 0.0, decoded
+                self._watch(FollowedRound(*seen, tuple(self._stood_in)))
         times, *counts = zip(*rows, strict=True)
         return np.array(times), *(np.array(each, dtype=np.int64) for each in counts)
 
@@ -271,9 +251,8 @@ class FirstWorkers(MessageByMessage):
     def _last(self, order: NDArray[np.int64]) -> int:
         at = np.empty(order.size, dtype=np.int64)
         at[order] = np.arange(order.size)
-        whole = np.maximum.reduceat(
-            at, self._code.scheme.first_messages[:-1]
-        )  # a worker's last message
+        # Where each worker's last message comes.
+        whole = np.maximum.reduceat(at, self._code.scheme.first_messages[:-1])
         end = int(np.partition(whole, self._wait - 1)[self._wait - 1])
         # A superset of an exact set is exact, so bisection finds the first exact prefix.
         low, high = -1, end
@@ -289,14 +268,8 @@ class OnRequest(Simulator):
     """Rounds of a code whose workers keep their messages until the master asks for their sum.
 
     The master asks as soon as the messages computed suffice. A round ends one round trip later,
-    plus the time to receive one sum from each worker asked.
-
-    Parameters
-    ----------
-    code : Code
-        Its rule is `Cells`, and needs all cells.
-    request : float
-        Seconds of the round trip.
+    `request` seconds, plus the time to receive one sum from each worker asked. The code's rule is
+    `Cells`, and needs all cells.
     """
 
     def __init__(self, code: Code, request: float) -> None:
@@ -310,7 +283,7 @@ class OnRequest(Simulator):
         self._cells = np.searchsorted(rule.cell[self._by_cell], np.arange(rule.weight.size))
         self._shares, self._loads = code.scheme.message_shares, code.scheme.loads
 
-    def __call__(  # noqa: D102
+    def __call__(
         self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
     ) -> tuple[NDArray[Any], ...]:
         wait, work = delays.draw(first, rounds)
@@ -344,12 +317,8 @@ class OnRequest(Simulator):
 class Reacting(RoundByRound):
     """Rounds in which the master asks holders for missing shares, as `ReactiveRound` does.
 
-    Parameters
-    ----------
-    code : Code
-        A code with `spare` holders; each worker sends one message.
-    request : float
-        Seconds of the round trip before an asked worker begins the share.
+    The code has `spare` holders, and each worker sends one message. A worker that is asked begins
+    the share a round trip later, `request` seconds.
     """
 
     def __init__(self, code: Code, request: float, watch: Watch | None = None) -> None:
@@ -367,10 +336,10 @@ class Reacting(RoundByRound):
         free = [0.0] * len(order)
         # Answers to come, a heap: arrival, number of the question, worker, share, begin.
         answers: list[tuple[float, int, int, Any, float]] = []
-        begun: list[tuple[int, int, float, float]] = []  # worker, share's owner, begin, seconds
+        # Shares asked for: begin, seconds and load of each.
+        begun: list[tuple[float, float, int]] = []
         self._stood_in.clear()
-        received: list[int] = []
-        times: list[float] = []
+        received, times = list[int](), list[float]()
         dues.begin(now, asks=True)
         through = link_times(own[order], receive)
         if dues.in_time(through.tolist()):
@@ -406,22 +375,21 @@ class Reacting(RoundByRound):
                 seconds = each[worker] * loads[what.worker]
                 free[worker] = end = start + (self._request + seconds)
                 heappush(answers, (end + receive, asked, worker, what, start))
-                begun.append((worker, what.worker, end - seconds, seconds))
+                begun.append((end - seconds, seconds, loads[what.worker]))
                 asked += 1
         if not how.interrupted:
             after = now + how.overhead
             finish_messages(own, np.arange(n), after, late)
             np.maximum(late, np.array(free) - after, out=late)
-        mine = np.zeros(n)
-        mine[own <= now] = 1.0
-        done = int(computed(now, begin, work, self._loads, mine).sum())
-        done += computed_for_others(now, begun, loads)
+        done = int(computed(now, begin, work, self._loads, np.where(own <= now, 1.0, 0.0)).sum())
+        starts, lengths, asked_for = np.array(begun).reshape(-1, 3).T
+        done += int(computed(now, starts, lengths, asked_for, 0.0).sum())
         came = np.array(received, dtype=np.int64)
         return now, came, np.array(times), came, len(set(received)), done
 
 
 def computed(
-    ready: Array | float, begin: Array, work: Array, loads: NDArray[np.int64], sent: Array
+    ready: Array | float, begin: Array, work: Array, loads: NDArray[Any], sent: Array | float
 ) -> Array:
     """Return how many partial gradients each worker has computed by time `ready`.
 
@@ -431,20 +399,6 @@ def computed(
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(work > 0, (ready - begin) / work, np.where(begin <= ready, 1.0, 0.0))
     done: Array = np.floor(loads * np.maximum(np.clip(part, 0, 1), sent) + 1e-9)
-    return done
-
-
-def computed_for_others(
-    now: float, begun: Iterable[tuple[int, int, float, float]], loads: Sequence[int]
-) -> int:
-    """Return how many partial gradients of others' shares are computed by `now`.
-
-    `begun` has for each question the worker, the share's owner, the begin and the seconds.
-    """
-    done = 0
-    for _, share, start, seconds in begun:
-        part = (now - start) / seconds if seconds > 0 else float(now >= start)
-        done += math.floor(loads[share] * min(max(part, 0.0), 1.0) + 1e-9)
     return done
 
 
@@ -474,12 +428,7 @@ def link_times(times: NDArray[np.float64], receive: float) -> NDArray[np.float64
 def check_processors(n: int, processors: ArrayLike) -> tuple[NDArray[np.int64], float]:
     """Return the machine of each of n workers, and how many processors each machine has.
 
-    Raises
-    ------
-    ValueError
-        If `processors` is neither a positive number nor an array of n labels.
-    TypeError
-        If `processors` has a wrong type.
+    Raises ValueError or TypeError unless `processors` is a positive number or an array of n labels.
     """
     if np.ndim(processors) == 0:
         return np.zeros(n, dtype=np.int64), check_real("processors", processors, positive=True)
@@ -621,11 +570,11 @@ class SharedProcessors(RoundByRound):
         order, moments = list[int](), list[float]()  # numbers and times of messages received
         counted: NDArray[np.int64] | None = None
         self._tally.reset()
-        for worker, delay in enumerate(wait.tolist()):
-            if self._sleep[worker] > 0 or self._left[worker] > 0:
-                heappush(it.asleep, (self._sleep[worker], worker))
+        for each, delay in enumerate(wait.tolist()):
+            if self._sleep[each] > 0 or self._left[each] > 0:
+                heappush(it.asleep, (self._sleep[each], each))
             else:
-                it.turn_to_round(worker, delay)
+                it.turn_to_round(each, delay)
         while True:
             following = it.next()
             if counted is None and following > ready:
@@ -635,10 +584,9 @@ class SharedProcessors(RoundByRound):
                 end = through + how.overhead
             if following > end or following == math.inf:
                 break
-            computed = it.advance(following)
-            if computed is None:
+            worker = it.advance(following)
+            if worker is None:
                 continue
-            worker = computed
             if it.at[worker] < 0:
                 it.turn_to_round(worker, float(wait[worker]))
                 continue

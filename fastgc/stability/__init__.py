@@ -1,43 +1,15 @@
 """How precise decoded gradients are: predicted, bounded, measured, tracked."""
 
 from .._shown import listing
-from .bounds import CircleValues, amplification, circle_values, error_bound, residual
-from .measured import MeasuredError, measured_error
-from .search import WorstCase, worst_survivors
-from .survey import (
-    HELD,
-    PATTERNS,
-    SPARED,
-    SpareRow,
-    StabilityRow,
-    compare,
-    matched,
-    spare,
-    write_csv,
-)
-from .tracker import StabilityTracker, TrackedRound, write_jsonl
+from . import precision, search, survey, tracker
+from .precision import *  # noqa: F403
+from .search import *  # noqa: F403
+from .survey import *  # noqa: F403
+from .tracker import *  # noqa: F403
 
-__all__ = [
-    "HELD",
-    "PATTERNS",
-    "SPARED",
-    "CircleValues",
-    "MeasuredError",
-    "SpareRow",
-    "StabilityRow",
-    "StabilityTracker",
-    "TrackedRound",
-    "WorstCase",
-    "amplification",
-    "circle_values",
-    "compare",
-    "error_bound",
-    "matched",
-    "measured_error",
-    "residual",
-    "spare",
-    "worst_survivors",
-    "write_csv",
-    "write_jsonl",
-]
+__all__: list[str] = []
+__all__ += precision.__all__
+__all__ += search.__all__
+__all__ += survey.__all__
+__all__ += tracker.__all__
 __dir__ = listing(__all__)

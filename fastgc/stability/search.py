@@ -16,9 +16,9 @@ from .._arrays import at_least, check_dtype, check_integer, check_real, gradient
 from ..codes import Code
 from ..coding.trust import trust_by_rows
 from ..errors import NotDecodableError
-from .bounds import amplification
+from .precision import amplification, log_amplification
 
-__all__ = ["Sight", "WorstCase", "contiguous", "messages_without", "worst_survivors"]
+__all__ = ["WorstCase", "worst_survivors"]
 
 _RINGS = 4  # clusters that are searched: all are alike
 _STEPS = 12  # the largest step of a progression
@@ -77,6 +77,16 @@ def messages_without(code: Code, stragglers: ArrayLike) -> Numbers:
     return code.scheme.messages_of(np.flatnonzero(heard))
 
 
+def silent_workers(code: Code, stragglers: int | None) -> int:
+    """How many workers are silent: as many as given, or as the code tolerates."""
+    if stragglers is None:
+        return code.scheme.known_stragglers()
+    s = check_integer("stragglers", stragglers)
+    if not 0 <= s < code.n:
+        raise ValueError(f"stragglers must be in 0 .. n-1 = {code.n - 1}, not {s}")
+    return s
+
+
 def worst_survivors(
     code: Code,
     stragglers: int | None = None,
@@ -133,13 +143,7 @@ def worst_survivors(
     Near-exact vectors of Reed-Solomon codes are worst if stragglers fill a window of the circle
     evenly, but more densely at its ends, like the nodes of quadrature rules.
     """
-    s = (
-        code.scheme.known_stragglers()
-        if stragglers is None
-        else check_integer("stragglers", stragglers)
-    )
-    if not 0 <= s < code.n:
-        raise ValueError(f"stragglers must be in 0 .. n-1 = {code.n - 1}, not {s}")
+    s = silent_workers(code, stragglers)
     trials = at_least("trials", trials, 0)
     until = math.inf
     if seconds is not None:
@@ -240,9 +244,8 @@ class Sight:
         except OverflowError:
             return _BEYOND + self.amplification(survivors)
         error = trust_by_rows(self.code.scheme, survivors, vector, self.form).relative_error
-        if (
-            self.code.scheme.exact and self.method != "auto"
-        ):  # trust does not include what the vector lacks
+        if self.code.scheme.exact and self.method != "auto":
+            # Trust does not include what the vector lacks.
             error = math.hypot(error, self.code.residual(survivors, vector))
         if not error < math.inf:
             return _BEYOND + self.amplification(survivors)
@@ -263,10 +266,7 @@ class Sight:
         except OverflowError:
             return amplification(self.code, survivors, log=True)
         with np.errstate(divide="ignore"):
-            logs = np.log(np.abs(vector)).reshape(survivors.size, -1)
-        return float(
-            np.logaddexp.reduce(logs + self.code.scheme.log_row_sums[survivors, None]).max()
-        )
+            return log_amplification(self.code, survivors, np.log(np.abs(vector)))
 
 
 class _Moves:

@@ -8,29 +8,27 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import at_least, check_dtype, check_integer, name_of
+from .._arrays import at_least, check_dtype, name_of
 from ..codes import Code
 from ..errors import NotDecodableError
-from .bounds import amplification_of
-from .measured import Experiment
-from .search import Sight, contiguous, messages_without, worst_survivors
+from .precision import Experiment, amplification_of
+from .search import Sight, contiguous, messages_without, silent_workers, worst_survivors
 
 __all__ = [
     "HELD",
     "PATTERNS",
     "SPARED",
-    "Figures",
     "SpareRow",
     "StabilityRow",
     "compare",
     "matched",
-    "measure",
     "spare",
     "write_csv",
 ]
@@ -153,13 +151,7 @@ def compare(
     rows = []
     for name, entry in codes.items():
         code, method = entry if isinstance(entry, tuple) else (entry, "auto")
-        s = (
-            code.scheme.known_stragglers()
-            if stragglers is None
-            else check_integer("stragglers", stragglers)
-        )
-        if not 0 <= s < code.n:
-            raise ValueError(f"stragglers must be in 0 .. n-1 = {code.n - 1}, not {s}")
+        s = silent_workers(code, stragglers)
         needed = code.recovery(sets, seed).messages
         mean, size = float(code.scheme.loads.mean()), code.scheme.message_weight
         for dtype in [check_dtype(each, halves=True, pairs=True) for each in dtypes]:
@@ -168,10 +160,7 @@ def compare(
             except OverflowError:  # coefficients are beyond float64
                 experiment = None
             for pattern in patterns:
-                if pattern == "adversarial":
-                    lost = _worst(code, s, method, dtype, sets, seed)
-                else:
-                    lost = list(_silent(code, s, pattern, sets, seed))
+                lost = list(_silent(code, s, pattern, method, dtype, sets, seed))
                 figures = _measure(code, method, experiment, lost, within)
                 if figures is not None:
                     costs = (code.n, code.k, code.load, mean, needed, size)
@@ -182,26 +171,22 @@ def compare(
     return rows
 
 
-def _silent(code: Code, s: int, pattern: str, sets: int, seed: int) -> Iterator[NDArray[np.int64]]:
+def _silent(
+    code: Code, s: int, pattern: str, method: str, dtype: np.dtype[Any], sets: int, seed: int
+) -> Iterator[NDArray[np.int64]]:
+    """Yield sets of s silent workers; none if no set that an adversary tries is decodable."""
     rng = np.random.default_rng(seed)
     if pattern == "random":
         yield from (rng.permutation(code.n)[:s].copy() for _ in range(sets))
+    elif pattern == "contiguous":
+        yield from contiguous(code.n, s, sets, rng)
     elif pattern == "neighbouring":
         circle = np.concatenate(code.scheme.rings())
         yield from (circle[window] for window in contiguous(code.n, s, sets, rng))
     else:
-        yield from contiguous(code.n, s, sets, rng)
-
-
-def _worst(
-    code: Code, s: int, method: str, dtype: np.dtype[Any], sets: int, seed: int
-) -> list[NDArray[np.int64]]:
-    """The worst set for this method and dtype of messages; empty if no set is decodable."""
-    try:
-        found = worst_survivors(code, s, method=method, dtype=dtype, trials=sets, seed=seed)
-    except NotDecodableError:
-        return []
-    return [found.stragglers]
+        with suppress(NotDecodableError):
+            found = worst_survivors(code, s, method=method, dtype=dtype, trials=sets, seed=seed)
+            yield found.stragglers
 
 
 def _measure(
@@ -212,10 +197,7 @@ def _measure(
     within: Callable[[int, int], object] = lambda decoded, sets: None,
 ) -> tuple[int, float, float, float, float, float, float, float] | None:
     kind = np.dtype(np.float64) if experiment is None else experiment.dtype
-    seconds: list[float] = []
-    errors: list[float] = []
-    factors: list[float] = []
-    predicted: list[float] = []
+    seconds, errors, factors, predicted = (list[float]() for _ in range(4))
     decoded: list[tuple[NDArray[np.int64], NDArray[Any] | None]] = []
     for done, lost in enumerate(silent):
         within(done, len(silent))
@@ -243,8 +225,9 @@ def _measure(
     if experiment is not None and math.isfinite(max(factors)):
         worst = [decoded[int(np.argmax(each))] for each in (factors, errors)]
         bound = max(experiment.bound(survivors, vector) for survivors, vector in worst)
-    middle = (float(np.median(v)) for v in (seconds, errors, predicted, factors))
-    taken, error, expected, factor = middle
+    taken, error, expected, factor = (
+        float(np.median(each)) for each in (seconds, errors, predicted, factors)
+    )
     return len(factors), taken, error, max(errors), expected, bound, factor, max(factors)
 
 
@@ -510,14 +493,10 @@ _TOGETHER = 2000  # decoding so many messages takes about as long as encoding on
 
 
 class Figures(NamedTuple):
-    """A code's figures.
+    """A code's figures, as in `StabilityRow`, for messages in random order.
 
     Attributes
     ----------
-    load : int
-        Partitions of the worker that has most.
-    mean_load : float
-        Partitions per worker, on average.
     stragglers : int or None
         Workers that may be wholly silent; None if that is not known.
     messages : int
@@ -526,16 +505,8 @@ class Figures(NamedTuple):
         Messages that always suffice, each worker's in order; None if that is not known.
     mean_workers, mean_messages : float
         Workers and messages that had come when the gradient could be decoded, on average.
-    message_size : float
-        Size of a message, in gradients.
     communication_load : float
         ``mean_messages * message_size``.
-    decode_seconds : float
-        Median time of a decoding vector by `Code.decoder`, for a set that is not cached.
-    error : float
-        Median relative error of the decoded gradient.
-    worst_error : float
-        The largest of these errors.
     residual : float
         Root mean square of `fastgc.codes.Approximation.residual`, the part of the gradient that is
         left out. 0 for codes that decode only exactly.
@@ -570,22 +541,12 @@ def measure(
     heard: Sequence[ArrayLike] | None = None,
     progress: Callable[[int, int], object] = lambda done, steps: None,
 ) -> Figures:
-    """Run a code on random partial gradients, or data; messages arrive in random order.
+    """Run a code on random partial gradients, or data, in `trials` rounds.
 
-    Parameters
-    ----------
-    code : Code
-    trials : int
-        Number of rounds, each with its own order.
-    seed : int
-        Seed of the data and the orders.
-    heard : sequence of (messages,) integer arrays, optional
-        The messages that each round is decoded from, in order of arrival, instead of random orders;
-        for example those that `fastgc.simulation.follow` received.
-    progress : callable
-        Called with the steps done and the number of all steps, before the first and after each. A
-        step takes about as long as encoding a message. Decoding a round is one step, or several if
-        there are many messages.
+    Messages arrive in random order, or each round is decoded from those `heard`, in order of
+    arrival; `fastgc.simulation.follow` gives such. `progress` is called with the steps done and the
+    number of all steps, before the first and after each. A step takes about as long as encoding a
+    message. Decoding a round is one step, or several if there are many messages.
     """
     if trials < 1:
         raise ValueError(f"trials must be at least 1, not {trials}")
@@ -599,9 +560,7 @@ def measure(
     )
     decoder = code.decoder()
     decoder(np.arange(messages))  # make now what the code makes once
-    errors: list[float] = []
-    times: list[float] = []
-    workers: list[int] = []
+    errors, times, workers = list[float](), list[float](), list[int]()
     sets: list[NDArray[np.int64]] = []
     for done, order in enumerate(orders, 1):
         sets.append(np.array(order, dtype=np.int64))

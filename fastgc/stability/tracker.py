@@ -12,14 +12,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import as_array, check_integer
+from .._arrays import as_array, at_least
 from .._shown import plural
 from ..coding.format import Format
 from ..coding.scheme import Scheme
 from ..errors import InstabilityWarning, UnstableRoundError, warn_caller
 from ..kernels.numpy.pairs import exact_sum
-from .bounds import assess
-from .measured import relative_error
+from .precision import assess, relative_error
 
 __all__ = ["StabilityTracker", "TrackedRound", "write_jsonl"]
 
@@ -110,9 +109,7 @@ class StabilityTracker:
             raise ValueError(f'action must be "warn", "raise" or "wait", not {action!r}')
         self.limit = limit
         self.action = action
-        self.measure_every = check_integer("measure_every", measure_every)
-        if self.measure_every < 0:
-            raise ValueError(f"measure_every must not be negative, but is {measure_every}")
+        self.measure_every = at_least("measure_every", measure_every, 0)
         self.rounds: list[TrackedRound] = []
 
     def __getattr__(self, name: str) -> NDArray[Any]:

@@ -47,7 +47,7 @@ from ..engines import find_engine
 from ..errors import CorruptMessageError, InstabilityWarning, NotDecodableError
 from ..models import LeastSquares, least_squares_gradient
 from ..simulation import simulate
-from ..stability.measured import Experiment
+from ..stability.precision import Experiment
 from ..training import train
 
 __all__ = ["CHECKS", "ENGINES", "check"]
