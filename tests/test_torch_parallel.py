@@ -21,7 +21,7 @@ from torch.nn import functional  # noqa: E402
 
 from fastgc.engines import SimulatedCluster  # noqa: E402
 from fastgc.torch import CodedDataParallel  # noqa: E402
-from fastgc.torch.job import seed_all  # noqa: E402
+from fastgc.torch.batches import seed_all  # noqa: E402
 from fastgc.torch.parameters import trainable  # noqa: E402
 
 pytestmark = pytest.mark.any_backend

@@ -45,11 +45,17 @@ from .._arrays import at_least, check_real, check_word
 from ..codes import Code
 from ..errors import CorruptMessageError, LeftOutError, NotDecodableError
 from .audit import SAME, SAME_HALF, Audit, Fingerprint, Verdict, copies, in_half, majority
-from .domains import warn_of_host
+from .batches import restored
 from .membership import BrokenGroupError, Members, View
-from .parameters import Buffers, Vector, fingerprint, trainable
-from .place import own_store, place_of
-from .randomness import restored
+from .parameters import (
+    Buffers,
+    fingerprint,
+    trainable,
+    unchanged_buffers,
+    views,
+    without_gradients,
+)
+from .place import own_store, place_of, warn_of_host
 from .sampler import CodedSampler, Position, owners, real_row
 from .shards import Admission, gradients, local, pack, require_cut, unpack, whole
 
@@ -683,7 +689,7 @@ class CodedAllReduce:
         self._require_same_parameters(view, prints)
 
         def compute(partitions: list[int]) -> tuple[torch.Tensor, bool]:
-            with restored(self._parameters[0].device), self._buffers.unchanged():
+            with restored(self._parameters[0].device), unchanged_buffers(self._module):
                 found = reactive.apart(partitions)
             return _flat(self._parameters, found), in_half(found)
 
@@ -994,10 +1000,9 @@ class _Message:
         split = torch.split(self.flat, parts)
         self.gradient, self.used, averaged, self._counts, self.sums, self._norms, told = split
         self._prints = told.view(prints, 4)
-        self._tensors = Vector(self.gradient, parts_here).tensors
+        self._tensors = views(self.gradient, parts_here)
         self._ends = list(accumulate((part.numel() for part in parts_here), initial=0))
-        averages_of = Vector(averaged, floating.values()).tensors
-        self._averages = dict(zip(floating, averages_of, strict=True))
+        self._averages = dict(zip(floating, views(averaged, floating.values()), strict=True))
 
     @torch.no_grad()
     def take(
@@ -1273,16 +1278,10 @@ class _Reactive:
 
     def apart(self, partitions: list[int]) -> list[torch.Tensor | None]:
         """Return the gradients of `partitions` alone, and leave ``.grad`` as it is."""
-        mine = [p.grad for p in self._parameters]
-        for p in self._parameters:
-            p.grad = None
-        try:
+        with without_gradients(self._parameters):
             for batch in self._batches if partitions else ():
                 self._recompute(self.sampler.samples(batch, partitions))
             return [p.grad for p in self._parameters]
-        finally:
-            for p, grad in zip(self._parameters, mine, strict=True):
-                p.grad = grad
 
     def _add(self, more: list[int]) -> None:
         if more:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -18,12 +18,14 @@ from .shards import local
 __all__ = [
     "Buffers",
     "Unsent",
-    "Vector",
     "apart",
     "as_tensor",
     "dtype_of",
     "fingerprint",
     "trainable",
+    "unchanged_buffers",
+    "views",
+    "without_gradients",
 ]
 
 _REAL: dict[torch.dtype, np.dtype[Any]] = {
@@ -74,24 +76,18 @@ def dtype_of(parameters: list[torch.nn.Parameter]) -> np.dtype[Any]:
     return _REAL[parameters[0].dtype]
 
 
-class Vector:
-    """Views of a flat tensor, one after another, in the shapes of `like`; they end at `stop`."""
-
-    def __init__(self, flat: torch.Tensor, like: Iterable[torch.Tensor]) -> None:
-        self.tensors: list[torch.Tensor] = []
-        self.stop = 0
-        for each in like:
-            begin, self.stop = self.stop, self.stop + each.numel()
-            self.tensors.append(flat[begin : self.stop].view(each.shape))
-
-
-def apart(array: NDArray[Any], like: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors of a `Vector`, with a storage each: saving one does not save the whole array."""
+def views(flat: torch.Tensor, like: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Return views of a flat tensor, one after another, in the shapes of `like`."""
     found, stop = [], 0
     for each in like:
         begin, stop = stop, stop + each.numel()
-        found.append(torch.from_numpy(array[begin:stop]).view(each.shape))
+        found.append(flat[begin:stop].view(each.shape))
     return found
+
+
+def apart(array: NDArray[Any], like: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Return `views` with a storage each, so that saving one does not save the whole array."""
+    return [torch.from_numpy(each.numpy()) for each in views(torch.from_numpy(array), like)]
 
 
 class Unsent:
@@ -182,17 +178,6 @@ class Buffers:
         """The buffers' values at the last `keep`."""
         return {name: value for name, (_, _, value) in self._kept.items()}
 
-    @contextlib.contextmanager
-    def unchanged(self) -> Iterator[None]:
-        """Restore the buffers at the end of this context."""
-        before = {name: now.clone() for name, now in self._module.named_buffers()}
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for name, now in self._module.named_buffers():
-                    now.copy_(before[name])
-
     @torch.no_grad()
     def restore(self, values: dict[str, torch.Tensor]) -> None:
         """Set the buffers to values that another rank kept."""
@@ -200,6 +185,32 @@ class Buffers:
             if name in values:
                 now.copy_(values[name])
         self.keep()
+
+
+@contextlib.contextmanager
+def unchanged_buffers(module: torch.nn.Module) -> Iterator[None]:
+    """Restore a module's buffers at the end of this context."""
+    before = [(now, now.clone()) for now in module.buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for now, old in before:
+                if not torch.equal(now, old):
+                    now.copy_(old)
+
+
+@contextlib.contextmanager
+def without_gradients(parameters: Sequence[torch.nn.Parameter]) -> Iterator[None]:
+    """Set ``.grad`` to None, and at the end of this context to what it was."""
+    before = [p.grad for p in parameters]
+    for p in parameters:
+        p.grad = None
+    try:
+        yield
+    finally:
+        for p, grad in zip(parameters, before, strict=True):
+            p.grad = grad
 
 
 def as_tensor(array: NDArray[np.generic]) -> torch.Tensor:
