@@ -34,7 +34,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, NoReturn, Self
 
 import numpy as np
 import torch
@@ -74,6 +74,13 @@ _SUMS = 8  # further sums that fit into a message
 # Advice that follows the error, for each thing in which ranks may differ.
 _START = (
     " at the start: make it after torch.manual_seed(0) on all ranks, or load the same checkpoint"
+)
+_GRADIENTS = (
+    " between ranks: each must be of the sum over its samples (not the mean, and divided by the "
+    "same number on all ranks), times CodedSampler.weights where the code has some, without what "
+    "ranks draw at random by themselves (dropout, augmentation), and not depend on which other "
+    "samples a rank has (BatchNorm, but with FractionalRepetition, whose ranks have all or none in "
+    "common)"
 )
 _SAMPLERS = (
     ": all ranks take the same batches. Their datasets, batch sizes and seeds are the same, and "
@@ -306,7 +313,8 @@ class CodedAllReduce:
         self._module, self._code = module, code
         self._parameters = trainable(module, cut=replica is not None)
         if replica is not None:
-            _check_replica(self._parameters, replica, rank, store, redundancy, deadline)
+            require_cut(self._parameters, replica)
+            _check_replica(rank, store, redundancy, deadline)
         if sampler is not None and not isinstance(sampler, CodedSampler):
             raise TypeError(f"sampler must be a CodedSampler, not {type(sampler).__name__}")
         accumulate = at_least("accumulate", accumulate, 1)
@@ -598,10 +606,7 @@ class CodedAllReduce:
     def _look_at_copies(self, view: View, audit: Audit, sums: Sequence[float]) -> None:
         """Compare the copies' fingerprints, and correct the step if some copies are outvoted.
 
-        Raises
-        ------
-        BrokenGroupError
-            If ranks are named: the others go on without them.
+        If ranks are named, raise BrokenGroupError: the others go on without them.
         """
         prints = self._next.prints
         if audit.agree(view.ranks, prints, self._next.gradient):
@@ -648,12 +653,11 @@ class CodedAllReduce:
             self._take_once(view, reactive)
             view.sum(self._next.flat)
             if self._errs_in_sum(view, audit):
-                self._until_all_know(view)
-                raise CorruptMessageError(
+                what = (
                     "the sum of gradients is not that of what ranks have sent, twice: one of their "
-                    "machines errs where it adds up or sends",
-                    tuple(view.ranks),
+                    "machines errs where it adds up or sends"
                 )
+                self._fail(view, CorruptMessageError(what, tuple(view.ranks)))
         if not self._next.complete:
             raise RuntimeError(
                 "ranks do not agree on who computes what: their codes differ, or a sampler was "
@@ -679,12 +683,7 @@ class CodedAllReduce:
         """Audit all ranks, and correct the step if shares are wrong.
 
         `prints` are the fingerprints of all ranks' parameters, `secrets` the random numbers that
-        they drew.
-
-        Raises
-        ------
-        BrokenGroupError
-            If ranks are named: the others go on without them.
+        they drew. If ranks are named, raise BrokenGroupError: the others go on without them.
         """
         self._require_same_parameters(view, prints)
 
@@ -704,8 +703,8 @@ class CodedAllReduce:
         """Leave out ranks whose parameters' fingerprint differs from the majority's."""
         right = majority({r: prints[r] for r in view.ranks})
         if right is None:
-            self._until_all_know(view)
-            raise RuntimeError("parameters differ between ranks, and no majority has the same")
+            what = "parameters differ between ranks, and no majority has the same"
+            self._fail(view, RuntimeError(what))
         self._leave_out(
             view,
             [r for r in view.ranks if prints[r] != right],
@@ -732,20 +731,19 @@ class CodedAllReduce:
     def _follow(self, view: View, verdict: Verdict) -> None:
         """Raise the error of a verdict, or leave out the ranks that it names."""
         if verdict.unlike or verdict.undecided:
-            self._until_all_know(view)
             *others, last = at_odds = verdict.unlike or verdict.undecided
             who = f"ranks {', '.join(map(str, others))} and {last}"
             what = f"gradients of the same samples differ between {who}"
             if verdict.unlike:
-                raise RuntimeError(
-                    f"{what}, and between others: audit= needs gradients that are the same "
-                    "whoever computes them, without what ranks draw at random (dropout, "
-                    "augmentation)"
+                what += (
+                    ", and between others: audit= needs gradients that are the same whoever "
+                    "computes them, without what ranks draw at random (dropout, augmentation)"
                 )
+                self._fail(view, RuntimeError(what))
             why = "one of them errs, and there is no third rank to tell which"
             if len(at_odds) > 2:
                 why = "some of them err, and no majority of them agrees"
-            raise CorruptMessageError(f"{what}: {why}", at_odds)
+            self._fail(view, CorruptMessageError(f"{what}: {why}", at_odds))
         self.faults += [
             Fault(self.step, r, False) for r in verdict.outvoted if r not in verdict.named
         ]
@@ -842,15 +840,7 @@ class CodedAllReduce:
         same = SAME_HALF if any(halves) else SAME
         # A rank's part of a replica may be empty.
         if mine.numel() and bool((mine - theirs).abs().max() > same * mine.abs().max()):
-            self._until_all_know(view)
-            raise RuntimeError(
-                "gradients of the same samples differ between ranks: each must be of the sum over "
-                "its samples (not the mean, and divided by the same number on all ranks), times "
-                "CodedSampler.weights where the code has some, without what ranks draw at random "
-                "by themselves (dropout, augmentation), and not depend on which other samples a "
-                "rank has (BatchNorm, but with FractionalRepetition, whose ranks have all or none "
-                "in common)"
-            )
+            self._fail(view, RuntimeError(f"gradients of the same samples differ{_GRADIENTS}"))
 
     # ------------------------------------------------------------------------------- after changes
 
@@ -909,14 +899,17 @@ class CodedAllReduce:
         first = view.ranks[0]
         other = next((r for r in view.ranks if values[r] != values[first]), None)
         if other is not None:
-            self._until_all_know(view)
             what = what.format(values[first], values[other])
-            raise RuntimeError(f"{what} between ranks {first} and {other}{why}")
+            self._fail(view, RuntimeError(f"{what} between ranks {first} and {other}{why}"))
 
     def _until_all_know(self, view: View) -> None:
         """Wait until all members see the same error: a rank that left first would break the sum."""
         with contextlib.suppress(BrokenGroupError):
             view.sum(torch.zeros(1))
+
+    def _fail(self, view: View, error: Exception) -> NoReturn:
+        self._until_all_know(view)
+        raise error
 
     def _hand_over(self, view: View, source: int) -> None:
         """Copy the state of `source` to the ranks that join."""
@@ -1133,11 +1126,7 @@ class _Message:
 
 
 def _check_redundancy(
-    code: Code,
-    redundancy: str,
-    sampler: CodedSampler | None,
-    recompute: Recompute | None,
-    partial: bool,
+    code: Code, redundancy: str, sampler: CodedSampler | None, recompute: Any, partial: bool
 ) -> tuple[CodedSampler, Recompute] | None:
     """Return the sampler and `recompute` if redundancy is reactive; raise if they do not fit."""
     check_word("redundancy", redundancy, "proactive", "reactive")
@@ -1172,16 +1161,8 @@ def _rank_of(code: Code, group: Any, rank: int | None) -> int:
     return rank
 
 
-def _check_replica(
-    parameters: list[torch.nn.Parameter],
-    replica: Any,
-    rank: Any,
-    store: Any,
-    redundancy: str,
-    deadline: float | str,
-) -> None:
+def _check_replica(rank: Any, store: Any, redundancy: str, deadline: float | str) -> None:
     """Raise TypeError or ValueError if a replica cannot be one worker."""
-    require_cut(parameters, replica)
     if rank is None or store is None:
         raise TypeError(
             "replica= takes rank=, the number of this replica, and store=, by which all replicas "

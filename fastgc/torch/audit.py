@@ -2,12 +2,10 @@
 
 A device may compute some number wrongly each time, without an error. It cannot find that itself: a
 replay gives the same. So in every m-th step each rank computes, besides the share of the batch that
-it owns, the share of another owner. Both send a few random projections of their gradients. This
-takes 1/m of the computing time, and a few passes over the gradients. All shares are audited in the
-same step, because ranks that wait for one audit may as well wait for all.
-
-Audits compare the very gradient that will be summed, as the loop computed it. The auditor calls the
-loop's `recompute` with the same samples in the same order.
+it owns, the share of another owner, by the loop's `recompute` with the same samples in the same
+order. Both send a few random projections of the gradients. This takes 1/m of the computing time,
+and a few passes over the gradients. All shares are audited in the same step, because ranks that
+wait for one audit may as well wait for all.
 
 - Who audits whom: each audit puts the ranks on a ring, in random order. A secret is the seed of the
   order, and of the random signs of the projections. It is the sum of random numbers that ranks tell
@@ -173,13 +171,7 @@ def _keys(rng: np.random.Generator) -> NDArray[np.uint64]:
 
 
 def copies(code: Code) -> list[list[int]]:
-    """Return groups of ranks with equal rows, which have the same gradient.
-
-    Raises
-    ------
-    ValueError
-        If a rank's row equals no other.
-    """
+    """Return groups of ranks with equal rows; raise ValueError if a rank's row equals no other."""
     of: dict[tuple[tuple[float, ...], ...], list[int]] = {}
     for rank in range(code.n):
         partitions, row = real_row(code, rank)
@@ -225,13 +217,10 @@ class Signs:
 
 
 class Sketch(NamedTuple):
-    """What a rank tells about its gradient.
-
-    `half` says whether its numbers were computed in half precision.
-    """
+    """What a rank tells about its gradient."""
 
     finite: bool
-    half: bool
+    half: bool  # whether its numbers were computed in half precision
     norm: float
     projections: tuple[float, ...]
 
@@ -285,43 +274,23 @@ def odd_one(three: Sequence[Sketch]) -> int | None:
 
 
 class Verdict(NamedTuple):
-    """What an audit found: the same on all ranks.
+    """What an audit found: the same on all ranks."""
 
-    Attributes
-    ----------
-    outvoted : tuple of int
-        Ranks that differed from two others.
-    named : tuple of int
-        Outvoted ranks that were outvoted before: they are to be left out.
-    instead : dict of int to int
-        For each outvoted rank whose own share is wrong, the rank that computes it.
-    undecided : tuple of int
-        Ranks that differ while no majority agrees, for example two without a third.
-    unlike : tuple of int
-        Two ranks that differ, as others do: the computation is not reproducible.
-    """
-
-    outvoted: tuple[int, ...] = ()
-    named: tuple[int, ...] = ()
+    outvoted: tuple[int, ...] = ()  # ranks that differed from two others
+    named: tuple[int, ...] = ()  # those that were outvoted before: they are to be left out
+    # For each outvoted rank whose own share is wrong, the rank that computes it.
     instead: dict[int, int] = {}  # noqa: RUF012
-    undecided: tuple[int, ...] = ()
+    undecided: tuple[int, ...] = ()  # ranks that differ while no majority agrees
+    # Two ranks that differ, as others do: the computation is not reproducible.
     unlike: tuple[int, ...] = ()
 
 
 class Audit:
     """When ranks audit each other, and what they found. All ranks of a view know the same.
 
-    Parameters
-    ----------
-    rank : int
-    count : int
-        Number of ranks of the code.
-    every : int
-        Steps from one audit to the next.
-    scaled : bool
-        Whether a `torch.amp.GradScaler` may let gradients overflow.
-    groups : list of list of int
-        With proactive redundancy, the `copies`: groups of ranks with the same gradient.
+    There are `count` ranks, and `every` steps from one audit to the next. `scaled` says whether a
+    `torch.amp.GradScaler` may let gradients overflow. With proactive redundancy, `groups` are the
+    `copies`.
     """
 
     def __init__(
@@ -337,10 +306,7 @@ class Audit:
         self.forget()
 
     def forget(self, secret: int = 0) -> None:
-        """Forget all audits, because ranks that join know nothing of them.
-
-        From now on, `secret` draws the keys of fingerprints.
-        """
+        """Forget all audits, of which ranks that join know nothing; `secret` draws new keys."""
         # Further steps to audit, and steps in a row in which one of two gradients overflowed.
         self._again = self._overflows = 0
         self._secret, self._seen = secret, False  # _seen: copies were compared before

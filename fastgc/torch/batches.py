@@ -60,14 +60,8 @@ class Batches:
 
     A batch has `size` samples, for `partitions` parts. `seed` draws the permutations. A `sampler`
     replaces them: it is iterated again and again, each time after ``sampler.set_epoch(epoch)`` if
-    it has this method. `take` also returns the next `ahead` batches.
-
-    Raises
-    ------
-    TypeError
-        If the dataset has no indices or no length.
-    ValueError
-        If the dataset or a batch is too small.
+    it has this method. `take` also returns the next `ahead` batches. A TypeError says that the
+    dataset has no indices or no length, a ValueError that it or a batch is too small.
     """
 
     def __init__(
@@ -277,10 +271,7 @@ class Loader:
     def take(self, step: int, partition: int, indices: NDArray[np.int64]) -> Any:
         """Wait for a batch of samples, set the generators to their states after it, return it.
 
-        Raises
-        ------
-        RuntimeError
-            If the dataset raised; the message has its traceback.
+        If the dataset raised, raise RuntimeError with its traceback.
         """
         order = _Order.of(step, partition, indices)
         self.ask(step, partition, indices)

@@ -29,7 +29,7 @@ from .parameters import (
     without_gradients,
 )
 from .place import place_of
-from .sampler import CodedSampler
+from .sampler import CodedSampler, check_code
 
 __all__ = ["CodedDataParallel", "Result"]
 
@@ -193,9 +193,13 @@ class CodedDataParallel:
         if code is None:
             ranks = place_of(options.get("group"), options.get("rank"))[1] if peers else None
             code = BinaryCode(ranks or workers, stragglers=stragglers)
-        _check_code(code)
-        if not peers:
-            _check_on_cpu(self._parameters)
+        check_code(code)
+        _warn_of_complex(code)
+        if not peers and any(p.device.type != "cpu" for p in self._parameters):
+            raise TypeError(
+                "the module must be on the CPU, where gradients arrive: module.cpu(); workers "
+                'compute where device= says, "cuda:0", say'
+            )
         check_word("reduction", reduction, "mean", "sum")
         check_word("buffers", buffers, "error", "mean")
         seed = options.setdefault("seed", 0)
@@ -243,31 +247,28 @@ class CodedDataParallel:
             for p, view in zip(self._parameters, self._views, strict=True):
                 p.data = view.copy_(p)
 
+    @property
+    def _on(self) -> Cluster | CodedAllReduce:
+        return self._cluster if self._peers is None else self._peers.all_reduce
+
     def __repr__(self) -> str:
-        on = self._cluster if self._peers is None else self._peers.all_reduce
         return (
             f"<CodedDataParallel of a {type(self._module).__name__} with {self._code!r} on a "
-            f"{type(on).__name__}: {self._batches.size} samples a step, step {self.step}>"
+            f"{type(self._on).__name__}: {self._batches.size} samples a step, step {self.step}>"
         )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if self._peers is not None:
-            self._peers.all_reduce.__exit__(kind)
-        else:
-            self.close()
+        self._on.__exit__(kind)
 
     def close(self) -> None:
         """End the workers. The module is unchanged; a second call does nothing.
 
         For "all-reduce": wait until all ranks have the last step's result.
         """
-        if self._peers is not None:
-            self._peers.all_reduce.close()
-        else:
-            self._cluster.close()
+        self._on.close()
 
     def join(self) -> None:
         """For "all-reduce", after a `LeftOutError`: get the others' state, and take part again.
@@ -523,28 +524,13 @@ def _check_options(engine: Any, options: _Keywords, device: Any) -> bool:
     return False
 
 
-def _check_on_cpu(parameters: Iterable[torch.nn.Parameter]) -> None:
-    if any(p.device.type != "cpu" for p in parameters):
-        raise TypeError(
-            "the module must be on the CPU, where gradients arrive: module.cpu(); workers "
-            'compute where device= says, "cuda:0", say'
-        )
-
-
 def _parts(code: Code, message_dtype: Any) -> int:
     """Return the number of parts in which losses are sent, to be as precise as in float32."""
     rounded = message_dtype is not None and is_half(check_dtype(message_dtype, True, pairs=True))
     return _PARTS if rounded and code.scheme.pieces == 1 else 1
 
 
-def _check_code(code: Code) -> None:
-    if not isinstance(code, Code):
-        raise TypeError(f"code must be a code of fastgc, not {code!r}")
-    if code.scheme.codes_data:
-        raise ValueError(
-            f"{type(code).__name__} codes the data, for gradients that are polynomials: take "
-            f"BinaryCode({code.n}, stragglers=...)"
-        )
+def _warn_of_complex(code: Code) -> None:
     load = int(code.scheme.loads.max())
     if load > 1 and np.iscomplexobj(code.coefficients(0)):
         warnings.warn(

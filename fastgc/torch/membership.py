@@ -196,14 +196,8 @@ class Members:
     def view(self) -> View:
         """Return the present view, or the next one if the present one is broken.
 
-        Raises
-        ------
-        LeftOutError
-            If the others went on without this rank.
-        FinishedError
-            If the run has ended.
-        RuntimeError
-            If there is no view within twice the deadline, or if the store is gone.
+        If this rank takes part no longer, raise the error that says why (`_explained`). Raise
+        RuntimeError if there is no view within twice the deadline, or if the store is gone.
         """
         if self.since is None:
             self.wait_for_others(self.deadline)
@@ -219,12 +213,9 @@ class Members:
     def hold(self, view: View) -> None:
         """Tell the agreement that this rank holds the state, and wait until the record says so.
 
-        The rank got the state from another, or found that all ranks begin with the same.
-
-        Raises
-        ------
-        BrokenGroupError
-            If the view was replaced before the record named carriers: training has not begun.
+        The rank got the state from another, or found that all ranks begin with the same. If the
+        view was replaced before the record named carriers, raise BrokenGroupError: training has
+        not begun.
         """
         with self._changed:
             if self._record is not None:
@@ -245,12 +236,7 @@ class Members:
     def finish(self, step: int) -> None:
         """Tell the agreement that the run has ended, and wait until the record says so.
 
-        Raises
-        ------
-        LeftOutError
-            If the others ended without this rank.
-        RuntimeError
-            If the store is gone.
+        Raise LeftOutError if the others ended without this rank, RuntimeError if the store is gone.
         """
         with self._changed:
             self._own = self._own._replace(finished=step)
@@ -624,16 +610,15 @@ class _Lines:
         """Make these lives look at the store; by default all that are watched."""
         for life in list(self._sockets) if lives is None else lives:
             if life in self._addresses:
-                host, _, ear = self._addresses[life]
-                self._send(host, ear)
+                self._send(self._addresses[life])
 
     def wake(self) -> None:
         """End a wait of this rank's thread, from another thread."""
-        self._send(self.host, self.address[2])
+        self._send(self.address)
 
-    def _send(self, host: str, ear: int) -> None:
+    def _send(self, address: _Address) -> None:
         with contextlib.suppress(OSError):  # closed, or full: then it was called before
-            self._ear.sendto(b"", (host, ear))
+            self._ear.sendto(b"", (address[0], address[2]))
 
     def wait(self, seconds: float) -> None:
         """Wait until a life has died or this rank is called, for at most `seconds`."""
@@ -856,24 +841,12 @@ def _address_of_interface(name: str) -> str:
 class Group:
     """A gloo group apart from those of torch.distributed.
 
+    No other group uses its `store`. This rank listens at the address `host`. A RuntimeError says
+    that a member did not come within `seconds`.
+
     It closes its sockets when the last reference to it goes. Gloo takes 10 ms for each socket, so a
     thread closes them, while the rank agrees with others on the next group. Others may still wait
     for this rank in the old group. So the connections that `note` found are shut down at once.
-
-    Parameters
-    ----------
-    store : torch.distributed.Store
-        The store through which members find each other; no other group uses it.
-    rank, size : int
-    host : str
-        The address at which this rank listens.
-    seconds : float
-        Limit of each wait while the group is made.
-
-    Raises
-    ------
-    RuntimeError
-        If a member is not there in time.
     """
 
     def __init__(self, store: Any, rank: int, size: int, host: str, seconds: float) -> None:
@@ -893,13 +866,7 @@ class Group:
         self._lines = connected if len(connected) == self._others else []
 
     def sum(self, tensor: torch.Tensor, seconds: float) -> None:
-        """Sum over all members, in place; each wait for others' data takes at most `seconds`.
-
-        Raises
-        ------
-        RuntimeError
-            If a member is gone or late.
-        """
+        """Sum over all members, in place; RuntimeError if one is gone, or later than `seconds`."""
         options = dist.AllreduceOptions()
         options.timeout = timedelta(seconds=seconds)
         self._held[0].allreduce([tensor], options).wait()

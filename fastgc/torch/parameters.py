@@ -39,12 +39,8 @@ _SAME_WIDTH = {"bfloat16": (np.dtype(np.int16), torch.bfloat16)}
 def trainable(module: torch.nn.Module, *, cut: bool = False) -> list[torch.nn.Parameter]:
     """Return the parameters that require gradients, tied ones once. `cut` allows sharded ones.
 
-    Raises
-    ------
-    TypeError
-        If `module` is no module, or its parameters are not all of one real dtype.
-    ValueError
-        If there are no such parameters, or some are not initialised yet.
+    Raise TypeError if `module` is no module, or its parameters are not all of one real dtype, and
+    ValueError if there are no such parameters, or some are not initialised yet.
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"module must be a torch.nn.Module, not {type(module).__name__}")
@@ -110,30 +106,26 @@ class Unsent:
 
     def check(self) -> None:
         """Raise RuntimeError if anything in it has changed."""
-        seen = 0
-        for name, now in self._named():
-            known = self._known.get(name)
-            seen += known is not None
-            if known is not None and known[0] is now and known[1] == now._version:
+        there = dict(self._named())
+        for name, now in there.items():
+            known, version, printed = self._known.get(name, (None, 0, None))
+            if known is now and version == now._version:
                 continue
-            if known is not None and known[2] == fingerprint([now]):
-                self._known[name] = now, now._version, known[2]
+            if printed == fingerprint([now]):
+                self._known[name] = now, now._version, printed
                 continue
             kind = "parameter" if name in self._names else "buffer"
-            how = (
-                "was put in the place of one that workers know"
-                if known is None
-                else "has changed, and workers go on with what it was"
-            )
+            how = "has changed, and workers go on with what it was"
+            if known is None:
+                how = "was put in the place of one that workers know"
             raise RuntimeError(
                 f"{kind} {name} {how}: workers are sent the parameters that required gradients at "
                 "the start, in place, and nothing else. Make a new CodedDataParallel after such a "
                 "change"
             )
-        if seen < len(self._known):
-            gone = self._known.keys() - {name for name, _ in self._named()}
+        if gone := self._known.keys() - there.keys():
             raise RuntimeError(
-                f"{sorted(gone)[0]} is no longer a part of the module, and workers go on with what "
+                f"{min(gone)} is no longer a part of the module, and workers go on with what "
                 "it was: make a new CodedDataParallel after such a change"
             )
 

@@ -31,13 +31,7 @@ def _grouped() -> bool:
 
 
 def own_rank() -> int:
-    """Return the rank of this process.
-
-    Raises
-    ------
-    RuntimeError
-        If neither torch.distributed nor torchrun knows it.
-    """
+    """Return this process's rank; RuntimeError if neither torch.distributed nor torchrun knows."""
     if _grouped():
         return int(dist.get_rank())
     if "RANK" not in os.environ:
@@ -65,13 +59,7 @@ def place_of(group: Any, rank: int | None) -> tuple[int, int | None]:
 
 
 def own_store() -> Any:
-    """Return the store of the job: that of torchrun, or else of ``init_process_group``.
-
-    Raises
-    ------
-    RuntimeError
-        If there is none.
-    """
+    """Return the store of the job: that of torchrun, or else of ``init_process_group``."""
     # The agent's store outlives every rank.
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])

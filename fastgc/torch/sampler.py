@@ -16,25 +16,27 @@ from ..coding.owners import owners
 from .batches import Batches, Indices, edges
 from .place import own_rank
 
-__all__ = ["CodedSampler", "Position", "owners", "real_row"]
+__all__ = ["CodedSampler", "Position", "check_code", "owners", "real_row"]
+
+
+def check_code(code: Any) -> None:
+    """Raise TypeError or ValueError if this is no code, or none of gradients."""
+    if not isinstance(code, Code):
+        raise TypeError(f"code must be a code of fastgc, not {code!r}")
+    if code.scheme.codes_data:
+        raise ValueError(
+            f"{type(code).__name__} codes the data, for gradients that are polynomials, which "
+            f"those of a module are not: take BinaryCode({code.n}, stragglers=...)"
+        )
 
 
 def real_row(code: Code, rank: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return a rank's partitions, and the factors of their samples' gradients.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If `code` is no code, or its messages are not gradients of a weighted loss.
+    Raise TypeError or ValueError if the code's messages are not gradients of a weighted loss.
     """
-    if not isinstance(code, Code):
-        raise TypeError(f"code must be a code of fastgc, not {code!r}")
+    check_code(code)
     name, instead = type(code).__name__, f"take BinaryCode({code.n}, stragglers=...)"
-    if code.scheme.codes_data:
-        raise ValueError(
-            f"{name} codes the data, for gradients that are polynomials, which those of a module "
-            f"are not: {instead}"
-        )
     if code.scheme.messages_per_worker > 1:
         raise ValueError(
             f"{name} has {code.scheme.messages_per_worker} messages of each worker, and a rank has "
