@@ -47,14 +47,7 @@ from ..errors import CorruptMessageError, LeftOutError, NotDecodableError
 from .audit import SAME, SAME_HALF, Audit, Fingerprint, Verdict, copies, in_half, majority
 from .batches import restored
 from .membership import BrokenGroupError, Members, View
-from .parameters import (
-    Buffers,
-    fingerprint,
-    trainable,
-    unchanged_buffers,
-    views,
-    without_gradients,
-)
+from .parameters import Buffers, fingerprint, trainable, unchanged_buffers, views, without_gradients
 from .place import own_store, place_of, warn_of_host
 from .sampler import CodedSampler, Position, owners, real_row
 from .shards import Admission, gradients, local, pack, require_cut, unpack, whole

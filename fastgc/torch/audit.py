@@ -32,16 +32,14 @@ wait for one audit may as well wait for all.
 - Parameters: the same steps compare their fingerprints. They agree to the last bit.
 
 With proactive redundancy, ranks compute nothing more. Ranks with equal rows, copies, have the same
-gradient, and with the same arithmetic the same bits of it.
+gradient, and with the same arithmetic the same bits of it. The message that is summed also contains
+the fingerprints of all gradients. If all copies have the same one, the step is done.
 
-- The message that is summed also contains the fingerprints of all gradients. If all copies have the
-  same fingerprint, the step is done.
-- If some differ, projections tell by how much. Ranks also compare parameters, since wrong
-  parameters would explain wrong gradients. Copies that had the same bits before agree up to
-  `ROUNDED`, because some kernels add in any order. Others, whose machines may round differently,
-  agree up to `SAME` or `SAME_HALF`.
-- A copy that clearly (`_CLEAR`) differs from most of its copies is outvoted: ranks sum the step
-  again without it. What follows is as above. Without a majority nobody knows which copy is right.
+If some differ, projections tell by how much. Ranks also compare parameters, since wrong parameters
+would explain wrong gradients. Copies that had the same bits before agree up to `ROUNDED`, because
+some kernels add in any order; others, whose machines may round differently, up to `SAME` or
+`SAME_HALF`. A copy that clearly (`_CLEAR`) differs from most of its copies is outvoted: ranks sum
+the step again without it. Without a majority nobody knows which copy is right.
 """
 
 from __future__ import annotations
@@ -345,19 +343,15 @@ class Audit:
         ring = np.random.default_rng(secret).permutation(view.ranks).tolist()
         auditor = dict(zip(ring[1:] + ring[:1], ring, strict=True))
         signs = Signs(own[0].numel(), secret)
-        told = torch.zeros(2, self._count, _WIDTH, dtype=torch.float64)
 
-        def tell(role: int, owner: int, found: tuple[torch.Tensor, bool]) -> None:
-            told[role, owner] = told.new_tensor(Sketch.of(*found, signs).row())
+        def computed(by: dict[int, int]) -> dict[int, Sketch]:
+            """Return sketches of the shares of others that this rank computes."""
+            mine = [owner for owner, other in by.items() if other == self._rank]
+            return {owner: Sketch.of(*compute(shares[owner]), signs) for owner in mine}
 
-        tell(0, self._rank, own)
-        for owner, other in auditor.items():
-            if other == self._rank:
-                tell(1, owner, compute(shares[owner]))
-        view.sum(told)
-        mine, others = told.tolist()
-        self._told = signs, [Sketch.read(mine[r]) for r in ring]
-        pairs = {r: (Sketch.read(mine[r]), Sketch.read(others[r])) for r in ring}
+        told, others = self._told_by(view, {self._rank: Sketch.of(*own, signs)}, computed(auditor))
+        self._told = signs, [told[r] for r in ring]
+        pairs = {r: (told[r], others[r]) for r in ring}
         differing = [r for r in ring if self._tells(pairs[r]) and pairs[r][0].differs(pairs[r][1])]
         self._note_overflow(pairs.values())
         if not differing:
@@ -365,16 +359,23 @@ class Audit:
         if len(ring) < 3:
             return Verdict(undecided=tuple(sorted(ring)))
         arbiter = _arbiters(ring, auditor, differing)
-        told.zero_()
-        for owner, third in arbiter.items():
-            if third == self._rank:
-                tell(0, owner, compute(shares[owner]))
-        view.sum(told)
-        thirds = told[0].tolist()
+        (thirds,) = self._told_by(view, computed(arbiter))
         return self.judge(
-            {r: (*pairs[r], Sketch.read(thirds[r])) for r in differing},
+            {r: (*pairs[r], thirds[r]) for r in differing},
             {r: (r, auditor[r], arbiter[r]) for r in differing},
         )
+
+    def _told_by(self, view: View, *own: dict[int, Sketch]) -> list[dict[int, Sketch]]:
+        """Return the sketches that any rank tells, by owners, where this rank tells `own`."""
+        rows = torch.zeros(len(own), self._count, _WIDTH, dtype=torch.float64)
+        for role, sketches in enumerate(own):
+            for owner, each in sketches.items():
+                rows[role, owner] = rows.new_tensor(each.row())
+        view.sum(rows)
+        return [
+            {owner: Sketch.read(row) for owner, row in enumerate(each) if row[0]}
+            for each in rows.tolist()
+        ]
 
     def adds_up(self, total: torch.Tensor) -> bool:
         """Whether the sum of gradients has the projections that ranks told; True if unknown."""
@@ -467,10 +468,8 @@ class Audit:
         total: torch.Tensor,
     ) -> Verdict:
         """Return the verdict on copies that do not `agree`; `secret` and `own` are as in `look`."""
-        told = torch.zeros(self._count, _WIDTH, dtype=torch.float64)
-        told[self._rank] = told.new_tensor(Sketch.of(*own, Signs(own[0].numel(), secret)).row())
-        view.sum(told)
-        sketches = {r: Sketch.read(row) for r, row in enumerate(told.tolist()) if r in view.ranks}
+        sketch = Sketch.of(*own, Signs(own[0].numel(), secret))
+        (sketches,) = self._told_by(view, {self._rank: sketch})
         verdict = self.judge_copies(prints, sketches)
         self._seen = self._seen or _tells_arithmetic(total)
         return verdict

@@ -245,8 +245,7 @@ class Loader:
         self._feed, self._seed = feed, seed
         # Processes skip samples of steps before this one.
         self._oldest = np.frombuffer(mmap.mmap(-1, 8), np.int64)
-        life, self._life = os.pipe()
-        self._ends = life, self._life
+        self._ends = os.pipe()
         self._processes: list[_Process] = []
         weakref.finalize(self, _end, self._ends, self._processes)
         for _ in range(count):

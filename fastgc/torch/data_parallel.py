@@ -20,14 +20,7 @@ from ..errors import CorruptMessageError
 from .all_reduce import CodedAllReduce
 from .batches import Batches, Drawn, Feed, Indices, Loader, restored, seed_all
 from .job import CHANGES, Job, Layout, Loss, losses, moved, plainly, weights_losses
-from .parameters import (
-    Unsent,
-    apart,
-    dtype_of,
-    trainable,
-    unchanged_buffers,
-    without_gradients,
-)
+from .parameters import Unsent, apart, trainable, unchanged_buffers, without_gradients
 from .place import place_of
 from .sampler import CodedSampler, check_code
 
@@ -224,7 +217,7 @@ class CodedDataParallel:
             ahead,
             _parts(code, options.get("message_dtype")),
         )
-        dtype = dtype_of(self._parameters)
+        dtype = self._parameters[0].detach().numpy().dtype
         self._theta = np.zeros(layout.theta_size, dtype)
         # The first vector is for gradients that become .grad, a second one for those added to it.
         self._outs = [np.empty(layout.message_size, dtype)]
@@ -625,12 +618,9 @@ class _Peers:
                         for partitions in self._passes(jobs):
                             indices = self.sampler.of(batch, partitions)
                             self._loader.ask(at, self._drawn_for(partitions, indices), indices)
-            sums = self._by_passes(step, rows[0], jobs)
-            if sums is None:  # random numbers were drawn: from now on, partition by partition
-                for p in self._parameters:
+            while (sums := self._by_passes(step, rows[0], jobs)) is None:
+                for p in self._parameters:  # from now on, partition by partition
                     p.grad = None
-                sums = self._by_passes(step, rows[0], jobs)
-                assert sums is not None
         return sums
 
     def _passes(self, jobs: list[tuple[int, float]]) -> list[list[int]]:

@@ -574,7 +574,8 @@ class _Lines:
             self._listener.close()
             self._ear.close()
             raise
-        self.address: _Address = (self.host, _port_of(self._listener), _port_of(self._ear))
+        ports = self._listener.getsockname()[1], self._ear.getsockname()[1]
+        self.address: _Address = (self.host, *ports)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._ear, selectors.EVENT_READ)
         self._sockets: dict[Life, socket.socket] = {}
@@ -800,10 +801,6 @@ def _let_go() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_let_go)
-
-
-def _port_of(bound: socket.socket) -> int:
-    return int(bound.getsockname()[1])
 
 
 def _own_host() -> tuple[str, socket.AddressFamily]:

@@ -20,20 +20,12 @@ __all__ = [
     "Unsent",
     "apart",
     "as_tensor",
-    "dtype_of",
     "fingerprint",
     "trainable",
     "unchanged_buffers",
     "views",
     "without_gradients",
 ]
-
-_REAL: dict[torch.dtype, np.dtype[Any]] = {
-    torch.float32: np.dtype(np.float32),
-    torch.float64: np.dtype(np.float64),
-}
-# Dtypes that NumPy lacks, as integers of the same width.
-_SAME_WIDTH = {"bfloat16": (np.dtype(np.int16), torch.bfloat16)}
 
 
 def trainable(module: torch.nn.Module, *, cut: bool = False) -> list[torch.nn.Parameter]:
@@ -57,7 +49,7 @@ def trainable(module: torch.nn.Module, *, cut: bool = False) -> list[torch.nn.Pa
                 "before that, or take CodedAllReduce with replica="
             )
     dtypes = {p.dtype for p in found.values()}
-    if len(dtypes) > 1 or not dtypes <= _REAL.keys():
+    if len(dtypes) > 1 or not dtypes <= {torch.float32, torch.float64}:
         names = ", ".join(sorted(str(d) for d in dtypes))
         raise TypeError(
             f"parameters must be all float32 or all float64, not {names}: keep them in float32 "
@@ -65,11 +57,6 @@ def trainable(module: torch.nn.Module, *, cut: bool = False) -> list[torch.nn.Pa
             'message_dtype="bfloat16"'
         )
     return list(found.values())
-
-
-def dtype_of(parameters: list[torch.nn.Parameter]) -> np.dtype[Any]:
-    """Return NumPy's dtype of the parameters."""
-    return _REAL[parameters[0].dtype]
 
 
 def views(flat: torch.Tensor, like: Iterable[torch.Tensor]) -> list[torch.Tensor]:
@@ -97,7 +84,6 @@ class Unsent:
         self._known = {
             name: (each, each._version, fingerprint([each])) for name, each in self._named()
         }
-        self._names = [name for name, _ in module.named_parameters()]
 
     def _named(self) -> Iterator[tuple[str, torch.Tensor]]:
         for name, each in chain(self._module.named_parameters(), self._module.named_buffers()):
@@ -114,7 +100,7 @@ class Unsent:
             if printed == fingerprint([now]):
                 self._known[name] = now, now._version, printed
                 continue
-            kind = "parameter" if name in self._names else "buffer"
+            kind = "parameter" if isinstance(now, torch.nn.Parameter) else "buffer"
             how = "has changed, and workers go on with what it was"
             if known is None:
                 how = "was put in the place of one that workers know"
@@ -181,14 +167,15 @@ class Buffers:
 
 @contextlib.contextmanager
 def unchanged_buffers(module: torch.nn.Module) -> Iterator[None]:
-    """Restore a module's buffers at the end of this context."""
-    before = [(now, now.clone()) for now in module.buffers()]
+    """Restore a module's buffers at the end of this context, except those of another shape now."""
+    before = {name: now.clone() for name, now in module.named_buffers()}
     try:
         yield
     finally:
         with torch.no_grad():
-            for now, old in before:
-                if not torch.equal(now, old):
+            for name, now in module.named_buffers():
+                old = before.get(name, now)
+                if now.shape == old.shape and not torch.equal(now, old):
                     now.copy_(old)
 
 
@@ -207,9 +194,9 @@ def without_gradients(parameters: Sequence[torch.nn.Parameter]) -> Iterator[None
 
 def as_tensor(array: NDArray[np.generic]) -> torch.Tensor:
     """Return a tensor that shares an array's memory; if the array is read-only, only read it."""
-    width, dtype = _SAME_WIDTH.get(array.dtype.name, (array.dtype, None))
+    lacks = array.dtype.name == "bfloat16"  # NumPy and PyTorch have no such dtype in common
     with warnings.catch_warnings():
         # PyTorch warns about read-only memory; nobody writes to this tensor.
         warnings.simplefilter("ignore", UserWarning)
-        tensor = torch.from_numpy(array.view(width))
-    return tensor if dtype is None else tensor.view(dtype)
+        tensor = torch.from_numpy(array.view(np.int16) if lacks else array)
+    return tensor.view(torch.bfloat16) if lacks else tensor

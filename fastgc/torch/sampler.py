@@ -219,12 +219,8 @@ class Position:
     each that it returns. So the sampler's position does not tell where a step begins: each step
     begins `accumulate` batches after the last one, counted from the epoch's first batch.
 
-    Attributes
-    ----------
-    at : int
-        Number of batches before the next step.
-    lead : int or None
-        Number of batches that a loader takes ahead; None if unknown.
+    `at` is the number of batches before the next step, and `lead` how many a loader takes ahead;
+    None if that is unknown.
     """
 
     def __init__(self, sampler: CodedSampler, accumulate: int) -> None:
@@ -243,12 +239,9 @@ class Position:
     def check(self) -> None:
         """Find out where this step began, if an epoch has ended since the last one.
 
-        Raises
-        ------
-        RuntimeError
-            If a step had another number of batches than `accumulate`, as far as that shows. If the
-            end of an epoch has fewer batches than a step, and it cannot be told whether they were
-            left out or belong to this step, because a loader takes batches ahead.
+        Raise RuntimeError if a step had another number of batches than `accumulate`, as far as that
+        shows; or if an epoch ended with fewer batches than a step, and it cannot be told whether
+        they belong to this step, because a loader takes batches ahead.
         """
         taken, first, steps = self._sampler.step, *self._epoch()
         size, moved = len(self._sampler), taken - self._taken
