@@ -409,23 +409,12 @@ class CodedAllReduce:
         ValueError
             If the others' module or state is of another kind.
         """
-        if self._admission is None:
-            self._join()
-            return
-        if self.changes:
+        if self._admission is not None and self.changes:
             raise RuntimeError(
                 "a rank of a replica cannot join again by itself: end this process, and start all "
                 "ranks of the replica again"
             )
-        at = self._admission.ask()
-        self._join()
-        try:
-            self._admission.require_one_step(self.step, at)
-        except BaseException:
-            self._members.close()
-            raise
-
-    def _join(self) -> None:
+        at = None if self._admission is None else self._admission.ask()
         self._fresh, self._aligned, self._compared, self._tried = True, 0, 0, False
         # The view in which ranks last told each other `_of_sampler`, and what they told.
         self._told_before: tuple[int, list[list[int]]] = -1, []
@@ -436,6 +425,8 @@ class CodedAllReduce:
         self._members.join()
         try:
             self._in_some_view(lambda view: None)
+            if self._admission is not None:
+                self._admission.require_one_step(self.step, at)
         except BaseException:
             self._members.close()
             raise
@@ -565,13 +556,13 @@ class CodedAllReduce:
                 continue
 
     def _all_reduce(self, view: View, sums: Sequence[float]) -> None:
+        audit = self._audit if self._audit is not None and self._audit.due(self.step) else None
         if self._reactive is not None:
-            self._sum_once(view, self._reactive)
+            self._sum_once(view, self._reactive, audit)
             return
         if self._sampler is not None and view.number != self._compared:
             self._compare_samplers(view)
             self._compared = view.number
-        audit = self._audit if self._audit is not None and self._audit.due(self.step) else None
         self._sum_of(view, view.ranks, sums, audit)
         if audit is not None:
             self._look_at_copies(view, audit, sums)
@@ -618,14 +609,13 @@ class CodedAllReduce:
         """Seconds to wait for others in a step; None means the deadline."""
         return None if self._pace is None else self._pace.patience(view.number)
 
-    def _sum_once(self, view: View, reactive: _Reactive) -> None:
+    def _sum_once(self, view: View, reactive: _Reactive, audit: Audit | None) -> None:
         """Sum the gradients that ranks have, or compute for others, each partition once.
 
         All members see the same sums, so all do the same. In a new view, members tell which
         partitions they have. They also do so after a sum that does not count each partition once:
         a loader may have taken batches ahead, before partitions changed owners.
         """
-        audit = self._audit if self._audit is not None and self._audit.due(self.step) else None
         if view.number == self._compared and audit is None:
             self._take_once(view, reactive)
             view.sum(self._next.flat, self._patience(view))
