@@ -116,7 +116,9 @@ class CodedSampler(Sampler[list[int]]):
         self._own = self._places(self._partitions)
         counts = np.diff(self._bounds)[partitions]
         self.weights = torch.from_numpy(np.repeat(row, counts)).to(torch.get_default_dtype())
-        self._taken: dict[int, tuple[list[int], Indices]] | None = None
+        # Of each batch taken since the first `give`: the partitions given, and all indices.
+        self._taken: dict[int, tuple[list[int], Indices]] = {}
+        self._remembers = False
 
     @property
     def step(self) -> int:
@@ -156,7 +158,7 @@ class CodedSampler(Sampler[list[int]]):
     def take(self) -> Indices:
         """Return the next batch's indices and those of batches that come after it, a row each."""
         rows = self._batches.take()
-        if self._taken is not None:
+        if self._remembers:
             self._taken[self.step - 1] = self._partitions, rows[0]
         return rows
 
@@ -179,23 +181,20 @@ class CodedSampler(Sampler[list[int]]):
         self._partitions, self._own = partitions, self._places(partitions)
         self._row = [1.0] * len(partitions)
         self.weights = torch.ones(())
-        if self._taken is None:
-            self._taken = {}
+        self._remembers = True
 
     def given(self, at: int) -> list[int]:
         """Return the partitions of which this sampler gave samples in batch number `at`."""
-        return self._taken[at][0] if self._taken and at in self._taken else []
+        return self._taken[at][0] if at in self._taken else []
 
     def samples(self, at: int, partitions: list[int]) -> list[int]:
         """Return the samples of these partitions in batch number `at`."""
-        assert self._taken is not None
         found: list[int] = self.of(self._taken[at][1], partitions).tolist()
         return found
 
     def forget(self, before: int) -> None:
         """Forget the batches before this one."""
-        for at in [at for at in self._taken or () if at < before]:
-            del self._taken[at]  # type: ignore[union-attr]
+        self._taken = {at: taken for at, taken in self._taken.items() if at >= before}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position for `load_state_dict`, which also fits other ranks and codes."""
