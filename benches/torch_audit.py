@@ -123,16 +123,9 @@ def train(rank, store, redundancy, stragglers, width, steps, every, faults):
 
 def run(jobs):
     """Run trainings with these arguments on all ranks; return each training's results by rank."""
-    context = mp.get_context("spawn")
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    found = context.Manager().Queue()
-    processes = [
-        context.Process(target=trained, args=(r, store.port, jobs, found)) for r in range(RANKS)
-    ]
-    for each in processes:
-        each.start()
-    for each in processes:
-        each.join()
+    found = mp.get_context("spawn").Manager().Queue()
+    mp.spawn(trained, (store.port, jobs, found), RANKS)
     each_rank = dict(found.get() for _ in range(found.qsize()))
     return [{r: each_rank[r][at] for r in sorted(each_rank)} for at in range(len(jobs))]
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import socket
 import statistics
 import time
 
@@ -66,25 +65,6 @@ def work(module, batch, divisor, seconds):
     found = loss(module, batch) / divisor
     time.sleep(seconds * len(batch[0]) / OWN)
     found.backward()
-
-
-def ddp(rank, port, width, steps, sleep, found):
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=RANKS)
-    module, data = torch.nn.parallel.DistributedDataParallel(network(width)), samples()
-    optimizer, times = optimizer_of(module), []
-    for step in range(steps):
-        begin = time.perf_counter()
-        part = np.random.default_rng(step).permutation(SAMPLES)[: RANKS * OWN][rank::RANKS]
-        optimizer.zero_grad()
-        work(module, data[part], OWN, sleep)
-        optimizer.step()
-        times.append(time.perf_counter() - begin)
-    if rank == 0:
-        found.put(times)
-    dist.barrier()  # otherwise the last rank may abort
-    dist.destroy_process_group()
 
 
 def coded(rank, port, width, steps, sleep, way, stragglers, truth, found, dies=False):
@@ -149,48 +129,26 @@ def batch_of(way, stragglers):
     return RANKS * OWN // (1 + stragglers if way == "proactive" else 1)
 
 
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
-def starter():
-    """Return a context whose processes start with torch already imported."""
+def ready(*what, dies=False):
+    """Return a function that starts a rank (`coded`), the store of the ranks, and their results."""
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(["torch_loop", "fastgc.torch"])
-    return context
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    found = context.Manager().Queue()  # a killed process cannot leave it locked
 
-
-def ddp_times(width, steps, sleep):
-    context = starter()
-    found, port = context.Queue(), free_port()
-    processes = [
-        context.Process(target=ddp, args=(rank, port, width, steps, sleep, found))
-        for rank in range(RANKS)
-    ]
-    for process in processes:
+    def start(rank):
+        process = context.Process(target=coded, args=(rank, store.port, *what, found, dies))
         process.start()
-    times = found.get(timeout=600.0)
-    for process in processes:
-        process.join()
-    return times
+        return process
+
+    return start, store, found
 
 
 def coded_run(width, steps, sleep, way, stragglers, deaths=0):
     """Run all ranks; return their results, and how many were killed."""
-    context = starter()
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-
-    def start(rank):
-        what = (rank, store.port, width, steps, sleep, way, stragglers, deaths > 0, found)
-        process = context.Process(target=coded, args=what)
-        process.start()
-        return process
-
-    found = context.Manager().Queue()  # a killed process cannot leave it locked
-    processes, rng, killed = [start(rank) for rank in range(RANKS)], np.random.default_rng(0), 0
-    turn = 0
+    start, store, found = ready(width, steps, sleep, way, stragglers, deaths > 0)
+    processes, rng = [start(rank) for rank in range(RANKS)], np.random.default_rng(0)
+    killed = turn = 0
     while killed < deaths:
         # In turn: one; two at once; one, and another while the others regroup.
         count = min(1 + (turn % 3 > 0), deaths - killed, stragglers)
@@ -218,16 +176,8 @@ def coded_run(width, steps, sleep, way, stragglers, deaths=0):
 
 def struck_run(width, way, stragglers, deaths):
     """Run ranks that die while the others wait for them in the sum; return all results."""
-    context, steps = starter(), APART * (deaths + 1)
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    found = context.Manager().Queue()
-
-    def start(rank):
-        what = (rank, store.port, width, steps, PAUSE, way, stragglers, False, found, True)
-        process = context.Process(target=coded, args=what)
-        process.start()
-        return process
-
+    steps = APART * (deaths + 1)
+    start, _, found = ready(width, steps, PAUSE, way, stragglers, False, dies=True)
     processes = [start(rank) for rank in range(RANKS)]
     while any(process.exitcode != 0 for process in processes):
         for rank, process in enumerate(processes):
@@ -247,22 +197,18 @@ def main():
     parser.add_argument("--width", type=int, default=3000, help="of layers; 3000: 9.8M parameters")
     parser.add_argument("--small", type=int, default=400, help="of layers, with faults")
     given = parser.parse_args()
-    width, small, steps, deaths, runs = (
-        given.width,
-        given.small,
-        given.steps,
-        given.deaths,
-        given.runs,
-    )
     if given.quick:
-        width, small, steps, deaths, runs = 100, 100, 60, 2, 1
+        given.width = given.small = 100
+        given.steps, given.deaths, given.runs = 60, 2, 1
+    width, small, steps, deaths = given.width, given.small, given.steps, given.deaths
     torch.set_num_threads(1)
     parameters = sum(p.numel() for p in network(width).parameters())
     size = f"{parameters / 1e6:.1f}M parameters"
-    for sleep in (0.0, 0.1 * SLEEP if given.quick else SLEEP) if runs else ():
+    for sleep in (0.0, 0.1 * SLEEP if given.quick else SLEEP) if given.runs else ():
         times = {"DDP": []} | {way: [] for way in WAYS}
-        for _ in range(runs):
-            times["DDP"] += ddp_times(width, 15, sleep)[3:]
+        for _ in range(given.runs):
+            sizes, sleeps = (INPUTS, width, width), np.full((15, RANKS), sleep)
+            times["DDP"] += torch_loop.ddp_times(sizes, samples(), RANKS * OWN, sleeps)[3:]
             for way in WAYS:
                 results, _ = coded_run(width, 15, sleep, *way)
                 times[way] += next(r for r in results if r[0] == 0)[2][3:]
@@ -300,10 +246,8 @@ def struck(width, way, stragglers, deaths):
     results = struck_run(width, way, stragglers, deaths)
     lost = [seconds for r in results for _, ranks, seconds in r[4] if ranks < RANKS]
     waited = [seconds for r in results for seconds in r[6]]
-    ms = (
-        f"{1e3 * t:.0f}" for t in (statistics.median(lost), statistics.median(waited), max(waited))
-    )
-    return [f"{way}, s = {stragglers}", str(deaths), *ms]
+    seconds = statistics.median(lost), statistics.median(waited), max(waited)
+    return [f"{way}, s = {stragglers}", str(deaths), *(f"{1e3 * t:.0f}" for t in seconds)]
 
 
 def faults(width, steps, way, stragglers, deaths):
@@ -312,18 +256,17 @@ def faults(width, steps, way, stragglers, deaths):
     regroups = [each for r in results for each in r[4]]
     lost = [seconds for _, ranks, seconds in regroups if ranks < RANKS]
     joins = [seconds for _, ranks, seconds in regroups if ranks == RANKS]
-    row = [
+    return [
         f"{way}, s = {stragglers}",
-        killed,
-        steps,
-        sum(steps - r[1] for r in results),
+        str(killed),
+        str(steps),
+        str(sum(steps - r[1] for r in results)),
         f"{max(r[3] for r in results):.1e}",
         f"{statistics.median(lost) * 1e3:.0f}" if lost else "–",
         f"{max(lost) * 1e3:.0f}" if lost else "–",
         f"{statistics.median(joins) * 1e3:.0f}" if joins else "–",
         f"{len(results)}, {'yes' if len({r[5] for r in results}) == 1 else 'no'}",
     ]
-    return [str(each) for each in row]
 
 
 if __name__ == "__main__":

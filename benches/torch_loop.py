@@ -72,34 +72,34 @@ class Sleeper:
         return delays
 
 
-def ddp(rank, port, size, asleep, steps, found):
+def ddp(rank, port, sizes, data, batch, sleeps, found):
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=WORKERS)
-    module = torch.nn.parallel.DistributedDataParallel(network(*SIZES[size]))
-    optimizer, data = optimizer_of(module), samples(size)
-    times = []
+    steps, ranks = sleeps.shape
+    dist.init_process_group("gloo", rank=rank, world_size=ranks)
+    module = torch.nn.parallel.DistributedDataParallel(network(*sizes))
+    optimizer, times = optimizer_of(module), []
     for step in range(steps):
-        rng = np.random.default_rng((0, step))
         begin = time.perf_counter()
-        if asleep and rng.integers(WORKERS) == rank:
-            time.sleep(ASLEEP)
-        part = rng.permutation(len(data))[:BATCH][rank::WORKERS]
+        time.sleep(sleeps[step, rank])
+        part = np.random.default_rng(step).permutation(len(data))[:batch][rank::ranks]
         optimizer.zero_grad()
         (loss(module, data[part]) / len(part)).backward()
         optimizer.step()
         times.append(time.perf_counter() - begin)
     if rank == 0:
         found.put(times)
+    dist.barrier()  # otherwise the last rank may abort
     dist.destroy_process_group()
 
 
-def ddp_times(size, asleep, steps):
+def ddp_times(sizes, data, batch, sleeps):
+    """Return the times of DDP's steps; `sleeps` has a row of ranks' seconds for each step."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     found = mp.get_context("spawn").SimpleQueue()
-    mp.spawn(ddp, (port, size, asleep, steps, found), WORKERS)
+    mp.spawn(ddp, (port, sizes, data, batch, sleeps, found), sleeps.shape[1])
     return found.get()
 
 
@@ -213,10 +213,13 @@ def main():
     for size in sizes:
         for what in ("none", "one asleep", "one dead"):
             asleep, dead = what == "one asleep", what == "one dead"
+            sleeps = np.zeros((steps, WORKERS))
+            if asleep:
+                sleeps = np.stack([Sleeper().sample(i, WORKERS, 0) for i in range(steps)])
             found = {name: [] for name in ("DDP", *codes)}
             for _ in range(runs):
                 if not dead:
-                    found["DDP"] += ddp_times(size, asleep, steps)[3:]
+                    found["DDP"] += ddp_times(SIZES[size], samples(size), BATCH, sleeps)[3:]
                 for name, code in codes.items():
                     if not (dead and name == "Uncoded"):
                         found[name] += coded_times(size, code, asleep, dead, steps)[3:]

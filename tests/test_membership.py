@@ -24,7 +24,7 @@ from strength import much
 
 torch = pytest.importorskip("torch")
 from fastgc import FinishedError, LeftOutError  # noqa: E402
-from fastgc.torch import agreement, groups, membership  # noqa: E402
+from fastgc.torch import agreement, membership  # noqa: E402
 from fastgc.torch.agreement import Answer, End, Life, Own, Record, Seen, decide  # noqa: E402
 from fastgc.torch.membership import BrokenGroupError, Members  # noqa: E402
 
@@ -389,19 +389,19 @@ def test_a_group_is_let_go_while_gloo_closes_its_sockets(monkeypatch):
             assert may_close.wait(30.0)
             closed.set()
 
-    monkeypatch.setattr(groups, "dist", SimpleNamespace(ProcessGroupGloo=Slow))
-    group = groups.Group("store", 1, 3, "host", 1.0)
+    monkeypatch.setattr(membership, "dist", SimpleNamespace(ProcessGroupGloo=Slow))
+    group = membership.Group("store", 1, 3, "host", 1.0)
     del group
     assert not closed.is_set()
     may_close.set()
     assert closed.wait(30.0)
-    group = groups.Group("store", 1, 3, "host", 1.0)
+    group = membership.Group("store", 1, 3, "host", 1.0)
     closed.clear()
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", no_more_threads)
         del group
     assert closed.is_set()
-    group = groups.Group("store", 1, 3, "host", 1.0)
+    group = membership.Group("store", 1, 3, "host", 1.0)
     closed.clear()
     with monkeypatch.context() as patch:  # the interpreter ends
         ended = threading.Thread()
@@ -436,14 +436,14 @@ def test_who_waits_in_a_group_that_is_let_go_hears_of_it(monkeypatch, more):
         def __init__(self, *_):
             pass
 
-    monkeypatch.setattr(groups, "dist", SimpleNamespace(ProcessGroupGloo=Made))
+    monkeypatch.setattr(membership, "dist", SimpleNamespace(ProcessGroupGloo=Made))
     ends, others = connections(2 + more)
     with contextlib.ExitStack() as opened:
         for each in ends + others:
             opened.enter_context(each)
         listener = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
         pair = [opened.enter_context(each) for each in socket.socketpair()]
-        group = groups.Group(None, 0, 3, "", 1.0)
+        group = membership.Group(None, 0, 3, "", 1.0)
         group.note(map(identity, [*ends, listener, *pair]))
         del group
         for other in others:
@@ -458,14 +458,14 @@ def test_who_waits_in_a_group_that_is_let_go_hears_of_it(monkeypatch, more):
 def test_the_number_of_a_socket_that_was_closed_is_not_taken_for_it():
     with socket.socket() as old:
         was = identity(old)
-        assert was in groups.sockets_open()
-        with groups.handle_of(was) as same:
+        assert was in membership.sockets_open()
+        with membership.handle_of(was) as same:
             assert os.fstat(same.fileno()).st_ino == was[1]
     with socket.socket() as new:
         assert new.fileno() == was[0]
-        assert groups.handle_of(was) is None
-        assert was not in groups.sockets_open()
-    assert groups.handle_of(was) is None
+        assert membership.handle_of(was) is None
+        assert was not in membership.sockets_open()
+    assert membership.handle_of(was) is None
 
 
 def no_more_threads(thread):

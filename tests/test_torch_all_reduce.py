@@ -71,13 +71,12 @@ from fastgc.torch import (  # noqa: E402
     CodedAllReduce,
     CodedSampler,
     all_reduce_gradients,
-    groups,
     hosts,
     membership,
 )
 from fastgc.torch.all_reduce import _Pace, _Reactive  # noqa: E402
-from fastgc.torch.domains import warn_of_host  # noqa: E402
 from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
+from fastgc.torch.place import warn_of_host  # noqa: E402
 from fastgc.torch.sampler import Position, owners  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
@@ -340,7 +339,7 @@ def test_a_fork_of_a_rank_lets_go_of_what_leads_to_the_others_alone(tmp_path):
                 os._exit(0)
             os.waitpid(fork, 0)
             told = os.read(read, 100).decode().split()
-            mine = len(groups.sockets_open())
+            mine = len(membership.sockets_open())
             losses(module, *samples()[range(BATCH)]).sum().backward()
             all_reduce()
         return told[0], int(told[1]), mine

@@ -21,8 +21,8 @@ from torch.nn import functional  # noqa: E402
 
 from fastgc.engines import SimulatedCluster  # noqa: E402
 from fastgc.torch import CodedDataParallel  # noqa: E402
-from fastgc.torch.job import seed_all  # noqa: E402
-from fastgc.torch.parameters import trainable  # noqa: E402
+from fastgc.torch.batches import seed_all  # noqa: E402
+from fastgc.torch.parameters import trainable, unchanged_buffers  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
 # Workers can import a test module only if the checkout happens to be on their path.
@@ -777,6 +777,28 @@ def test_modules_that_are_shared_out_are_refused():
     module.last.bias = Part(module.last.bias.detach())
     with pytest.raises(TypeError, match=r"last.bias is a part of one that several processes"):
         trainable(module)
+
+
+class Replaces(torch.nn.Module):
+    """Forward puts other tensors in the place of its buffers, one of them of another shape."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(2))
+        self.register_buffer("mask", torch.zeros(1))
+
+    def forward(self, x):
+        self.mean, self.mask = self.mean + x, torch.ones(3)
+        return x
+
+
+def test_buffers_that_forward_replaces_are_restored():
+    module = Replaces()
+    with unchanged_buffers(module):
+        module(torch.ones(2))
+        assert module.mean.tolist() == [1.0, 1.0]
+    assert module.mean.tolist() == [0.0, 0.0]
+    assert module.mask.tolist() == [1.0, 1.0, 1.0]
 
 
 def test_a_tensor_that_is_saved_is_saved_alone(tmp_path):

@@ -29,9 +29,7 @@ cloudpickle = pytest.importorskip("cloudpickle")
 from torch.nn import functional  # noqa: E402
 
 from fastgc.torch import CodedDataParallel  # noqa: E402
-from fastgc.torch.batches import Batches  # noqa: E402
-from fastgc.torch.job import seed_all  # noqa: E402
-from fastgc.torch.pickling import pickled  # noqa: E402
+from fastgc.torch.batches import Batches, pickled, seed_all  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
 # Workers can import a test module only if the checkout happens to be on their path.

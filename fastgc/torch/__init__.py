@@ -19,7 +19,7 @@ from .._shown import listing
 from .all_reduce import Change, CodedAllReduce, Fault, all_reduce_gradients
 from .data_parallel import CodedDataParallel, Result
 from .ddp import coded_ddp
-from .domains import hosts
+from .place import hosts
 from .sampler import CodedSampler
 
 __all__ = [

@@ -59,109 +59,51 @@ class Life(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What the store holds about the run.
+    """What the store holds about the run."""
 
-    Attributes
-    ----------
-    epoch : int
-        Grows by one whenever the members change.
-    members : tuple of Life
-        The lives that take part, in the order of ranks.
-    carriers : tuple of Life
-        Members that are known to hold the state. There are none until the members have compared
-        their initial states.
-    finished : int or None
-        The step at which the run ended.
-    shut_out : tuple of Life
-        Lives that answered, but could not be reached by others, or could not reach them.
-    """
-
-    epoch: int
-    members: tuple[Life, ...]
+    epoch: int  # grows by one whenever the members change
+    members: tuple[Life, ...]  # the lives that take part, in the order of ranks
+    # Members that are known to hold the state; none until members have compared initial states.
     carriers: tuple[Life, ...] = ()
-    finished: int | None = None
+    finished: int | None = None  # the step at which the run ended
+    # Lives that answered, but could not be reached by others, or could not reach them.
     shut_out: tuple[Life, ...] = ()
 
 
 class Answer(NamedTuple):
-    """What a rank says when the record is to be replaced.
+    """What a rank says when the record is to be replaced."""
 
-    Attributes
-    ----------
-    holds : bool
-        Whether it holds the state.
-    waits : bool
-        Whether it waits for others, instead of computing.
-    in_vain : bool
-        Whether it has waited for about the deadline.
-    cut_off : tuple of Life
-        The lives that it cannot reach; also itself, if it knows that it is the cause.
-    """
-
-    holds: bool = False
-    waits: bool = True
-    in_vain: bool = False
+    holds: bool = False  # whether it holds the state
+    waits: bool = True  # whether it waits for others, instead of computing
+    in_vain: bool = False  # whether it has waited for about the deadline
+    # The lives that it cannot reach; also itself, if it knows that it is the cause.
     cut_off: tuple[Life, ...] = ()
 
 
 class Own(NamedTuple):
-    """What a rank knows of itself.
-
-    Attributes
-    ----------
-    life : Life
-    holds : bool
-        Whether it holds the state: it was a carrier, or got the state from one.
-    compared : int
-        The last epoch in which it compared its initial state, and found it equal; 0 if none.
-    built : int
-        The last epoch for which it began to build a group.
-    broken : int
-        The last epoch whose group is known to be broken.
-    finished : int or None
-        The step at which its run ended.
-    answer : Answer
-        What it would answer now, except for `holds`.
-    """
+    """What a rank knows of itself. An epoch of 0 means none."""
 
     life: Life
-    holds: bool = False
-    compared: int = 0
-    built: int = 0
-    broken: int = 0
-    finished: int | None = None
-    answer: Answer = Answer()
+    holds: bool = False  # whether it holds the state: it was a carrier, or got the state from one
+    compared: int = 0  # the last epoch in which it compared its initial state, and found it equal
+    built: int = 0  # the last epoch for which it began to build a group
+    broken: int = 0  # the last epoch whose group is known to be broken
+    finished: int | None = None  # the step at which its run ended
+    answer: Answer = Answer()  # what it would answer now, except for `holds`
 
 
 class Seen(NamedTuple):
-    """What a rank sees of the others.
+    """What a rank sees of the others."""
 
-    Attributes
-    ----------
-    record : Record or None
-        None before the first.
-    begun : bool
-        Whether somebody wants the record replaced.
-    newest : sequence of int
-        The number of each rank's newest life; 0 if it never started.
-    answers : mapping of Life to Answer
-        The answers to this epoch.
-    dead : collection of Life
-        Lives whose sockets are closed.
-    refusing : collection of Life
-        Dead lives that this rank never reached. A firewall may hide them while they are alive.
-    settled, over : bool
-        Whether `settle` seconds, or the deadline, passed since this rank knew of the change.
-    """
-
-    record: Record | None
-    begun: bool
-    newest: tuple[int, ...]
-    answers: Mapping[Life, Answer] = {}
-    dead: Collection[Life] = ()
+    record: Record | None  # None before the first
+    begun: bool  # whether somebody wants the record replaced
+    newest: tuple[int, ...]  # the number of each rank's newest life; 0 if it never started
+    answers: Mapping[Life, Answer] = {}  # to this epoch
+    dead: Collection[Life] = ()  # lives whose sockets are closed
+    # Dead lives that this rank never reached. A firewall may hide them while they are alive.
     refusing: Collection[Life] = ()
-    settled: bool = False
-    over: bool = False
+    settled: bool = False  # whether `settle` seconds passed since this rank knew of the change
+    over: bool = False  # the same for the deadline
 
     @property
     def epoch(self) -> int:
@@ -279,12 +221,12 @@ def _following(own: Own, seen: Seen, enough: Callable[[list[int]], bool]) -> Rec
     """Return the next record, if it is time for one and this rank is in it."""
     record, answers = seen.record, seen.answers
     present = {life for life in answers if not seen.gone(life)}
-    members = present if record is None else present.intersection(record.members)
     carriers: set[Life] = set()
     if record is None:
+        members, needed = present, carriers
         all_here = len(present) == len(seen.newest)
-        needed = carriers
     else:
+        members = present.intersection(record.members)
         all_here = all(life in present or seen.gone(life) for life in record.members)
         if record.carriers:
             carriers = {r for r in present if r in record.carriers or answers[r].holds}

@@ -34,7 +34,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, NoReturn, Self
 
 import numpy as np
 import torch
@@ -45,11 +45,10 @@ from .._arrays import at_least, check_real, check_word
 from ..codes import Code
 from ..errors import CorruptMessageError, LeftOutError, NotDecodableError
 from .audit import SAME, SAME_HALF, Audit, Fingerprint, Verdict, copies, in_half, majority
-from .domains import warn_of_host
+from .batches import restored
 from .membership import BrokenGroupError, Members, View
-from .parameters import Buffers, Vector, fingerprint, trainable
-from .place import own_store, place_of
-from .randomness import restored
+from .parameters import Buffers, fingerprint, trainable, unchanged_buffers, views, without_gradients
+from .place import own_store, place_of, warn_of_host
 from .sampler import CodedSampler, Position, owners, real_row
 from .shards import Admission, gradients, local, pack, require_cut, unpack, whole
 
@@ -68,6 +67,13 @@ _SUMS = 8  # further sums that fit into a message
 # Advice that follows the error, for each thing in which ranks may differ.
 _START = (
     " at the start: make it after torch.manual_seed(0) on all ranks, or load the same checkpoint"
+)
+_GRADIENTS = (
+    " between ranks: each must be of the sum over its samples (not the mean, and divided by the "
+    "same number on all ranks), times CodedSampler.weights where the code has some, without what "
+    "ranks draw at random by themselves (dropout, augmentation), and not depend on which other "
+    "samples a rank has (BatchNorm, but with FractionalRepetition, whose ranks have all or none in "
+    "common)"
 )
 _SAMPLERS = (
     ": all ranks take the same batches. Their datasets, batch sizes and seeds are the same, and "
@@ -300,7 +306,8 @@ class CodedAllReduce:
         self._module, self._code = module, code
         self._parameters = trainable(module, cut=replica is not None)
         if replica is not None:
-            _check_replica(self._parameters, replica, rank, store, redundancy, deadline)
+            require_cut(self._parameters, replica)
+            _check_replica(rank, store, redundancy, deadline)
         if sampler is not None and not isinstance(sampler, CodedSampler):
             raise TypeError(f"sampler must be a CodedSampler, not {type(sampler).__name__}")
         accumulate = at_least("accumulate", accumulate, 1)
@@ -402,23 +409,12 @@ class CodedAllReduce:
         ValueError
             If the others' module or state is of another kind.
         """
-        if self._admission is None:
-            self._join()
-            return
-        if self.changes:
+        if self._admission is not None and self.changes:
             raise RuntimeError(
                 "a rank of a replica cannot join again by itself: end this process, and start all "
                 "ranks of the replica again"
             )
-        at = self._admission.ask()
-        self._join()
-        try:
-            self._admission.require_one_step(self.step, at)
-        except BaseException:
-            self._members.close()
-            raise
-
-    def _join(self) -> None:
+        at = None if self._admission is None else self._admission.ask()
         self._fresh, self._aligned, self._compared, self._tried = True, 0, 0, False
         # The view in which ranks last told each other `_of_sampler`, and what they told.
         self._told_before: tuple[int, list[list[int]]] = -1, []
@@ -429,6 +425,8 @@ class CodedAllReduce:
         self._members.join()
         try:
             self._in_some_view(lambda view: None)
+            if self._admission is not None:
+                self._admission.require_one_step(self.step, at)
         except BaseException:
             self._members.close()
             raise
@@ -558,13 +556,13 @@ class CodedAllReduce:
                 continue
 
     def _all_reduce(self, view: View, sums: Sequence[float]) -> None:
+        audit = self._audit if self._audit is not None and self._audit.due(self.step) else None
         if self._reactive is not None:
-            self._sum_once(view, self._reactive)
+            self._sum_once(view, self._reactive, audit)
             return
         if self._sampler is not None and view.number != self._compared:
             self._compare_samplers(view)
             self._compared = view.number
-        audit = self._audit if self._audit is not None and self._audit.due(self.step) else None
         self._sum_of(view, view.ranks, sums, audit)
         if audit is not None:
             self._look_at_copies(view, audit, sums)
@@ -592,10 +590,7 @@ class CodedAllReduce:
     def _look_at_copies(self, view: View, audit: Audit, sums: Sequence[float]) -> None:
         """Compare the copies' fingerprints, and correct the step if some copies are outvoted.
 
-        Raises
-        ------
-        BrokenGroupError
-            If ranks are named: the others go on without them.
+        If ranks are named, raise BrokenGroupError: the others go on without them.
         """
         prints = self._next.prints
         if audit.agree(view.ranks, prints, self._next.gradient):
@@ -614,14 +609,13 @@ class CodedAllReduce:
         """Seconds to wait for others in a step; None means the deadline."""
         return None if self._pace is None else self._pace.patience(view.number)
 
-    def _sum_once(self, view: View, reactive: _Reactive) -> None:
+    def _sum_once(self, view: View, reactive: _Reactive, audit: Audit | None) -> None:
         """Sum the gradients that ranks have, or compute for others, each partition once.
 
         All members see the same sums, so all do the same. In a new view, members tell which
         partitions they have. They also do so after a sum that does not count each partition once:
         a loader may have taken batches ahead, before partitions changed owners.
         """
-        audit = self._audit if self._audit is not None and self._audit.due(self.step) else None
         if view.number == self._compared and audit is None:
             self._take_once(view, reactive)
             view.sum(self._next.flat, self._patience(view))
@@ -642,12 +636,11 @@ class CodedAllReduce:
             self._take_once(view, reactive)
             view.sum(self._next.flat)
             if self._errs_in_sum(view, audit):
-                self._until_all_know(view)
-                raise CorruptMessageError(
+                what = (
                     "the sum of gradients is not that of what ranks have sent, twice: one of their "
-                    "machines errs where it adds up or sends",
-                    tuple(view.ranks),
+                    "machines errs where it adds up or sends"
                 )
+                self._fail(view, CorruptMessageError(what, tuple(view.ranks)))
         if not self._next.complete:
             raise RuntimeError(
                 "ranks do not agree on who computes what: their codes differ, or a sampler was "
@@ -673,17 +666,12 @@ class CodedAllReduce:
         """Audit all ranks, and correct the step if shares are wrong.
 
         `prints` are the fingerprints of all ranks' parameters, `secrets` the random numbers that
-        they drew.
-
-        Raises
-        ------
-        BrokenGroupError
-            If ranks are named: the others go on without them.
+        they drew. If ranks are named, raise BrokenGroupError: the others go on without them.
         """
         self._require_same_parameters(view, prints)
 
         def compute(partitions: list[int]) -> tuple[torch.Tensor, bool]:
-            with restored(self._parameters[0].device), self._buffers.unchanged():
+            with restored(self._parameters[0].device), unchanged_buffers(self._module):
                 found = reactive.apart(partitions)
             return _flat(self._parameters, found), in_half(found)
 
@@ -698,8 +686,8 @@ class CodedAllReduce:
         """Leave out ranks whose parameters' fingerprint differs from the majority's."""
         right = majority({r: prints[r] for r in view.ranks})
         if right is None:
-            self._until_all_know(view)
-            raise RuntimeError("parameters differ between ranks, and no majority has the same")
+            what = "parameters differ between ranks, and no majority has the same"
+            self._fail(view, RuntimeError(what))
         self._leave_out(
             view,
             [r for r in view.ranks if prints[r] != right],
@@ -726,20 +714,19 @@ class CodedAllReduce:
     def _follow(self, view: View, verdict: Verdict) -> None:
         """Raise the error of a verdict, or leave out the ranks that it names."""
         if verdict.unlike or verdict.undecided:
-            self._until_all_know(view)
             *others, last = at_odds = verdict.unlike or verdict.undecided
             who = f"ranks {', '.join(map(str, others))} and {last}"
             what = f"gradients of the same samples differ between {who}"
             if verdict.unlike:
-                raise RuntimeError(
-                    f"{what}, and between others: audit= needs gradients that are the same "
-                    "whoever computes them, without what ranks draw at random (dropout, "
-                    "augmentation)"
+                what += (
+                    ", and between others: audit= needs gradients that are the same whoever "
+                    "computes them, without what ranks draw at random (dropout, augmentation)"
                 )
+                self._fail(view, RuntimeError(what))
             why = "one of them errs, and there is no third rank to tell which"
             if len(at_odds) > 2:
                 why = "some of them err, and no majority of them agrees"
-            raise CorruptMessageError(f"{what}: {why}", at_odds)
+            self._fail(view, CorruptMessageError(f"{what}: {why}", at_odds))
         self.faults += [
             Fault(self.step, r, False) for r in verdict.outvoted if r not in verdict.named
         ]
@@ -836,15 +823,7 @@ class CodedAllReduce:
         same = SAME_HALF if any(halves) else SAME
         # A rank's part of a replica may be empty.
         if mine.numel() and bool((mine - theirs).abs().max() > same * mine.abs().max()):
-            self._until_all_know(view)
-            raise RuntimeError(
-                "gradients of the same samples differ between ranks: each must be of the sum over "
-                "its samples (not the mean, and divided by the same number on all ranks), times "
-                "CodedSampler.weights where the code has some, without what ranks draw at random "
-                "by themselves (dropout, augmentation), and not depend on which other samples a "
-                "rank has (BatchNorm, but with FractionalRepetition, whose ranks have all or none "
-                "in common)"
-            )
+            self._fail(view, RuntimeError(f"gradients of the same samples differ{_GRADIENTS}"))
 
     # ------------------------------------------------------------------------------- after changes
 
@@ -903,14 +882,17 @@ class CodedAllReduce:
         first = view.ranks[0]
         other = next((r for r in view.ranks if values[r] != values[first]), None)
         if other is not None:
-            self._until_all_know(view)
             what = what.format(values[first], values[other])
-            raise RuntimeError(f"{what} between ranks {first} and {other}{why}")
+            self._fail(view, RuntimeError(f"{what} between ranks {first} and {other}{why}"))
 
     def _until_all_know(self, view: View) -> None:
         """Wait until all members see the same error: a rank that left first would break the sum."""
         with contextlib.suppress(BrokenGroupError):
             view.sum(torch.zeros(1))
+
+    def _fail(self, view: View, error: Exception) -> NoReturn:
+        self._until_all_know(view)
+        raise error
 
     def _hand_over(self, view: View, source: int) -> None:
         """Copy the state of `source` to the ranks that join."""
@@ -994,10 +976,9 @@ class _Message:
         split = torch.split(self.flat, parts)
         self.gradient, self.used, averaged, self._counts, self.sums, self._norms, told = split
         self._prints = told.view(prints, 4)
-        self._tensors = Vector(self.gradient, parts_here).tensors
+        self._tensors = views(self.gradient, parts_here)
         self._ends = list(accumulate((part.numel() for part in parts_here), initial=0))
-        averages_of = Vector(averaged, floating.values()).tensors
-        self._averages = dict(zip(floating, averages_of, strict=True))
+        self._averages = dict(zip(floating, views(averaged, floating.values()), strict=True))
 
     @torch.no_grad()
     def take(
@@ -1123,11 +1104,7 @@ class _Message:
 
 
 def _check_redundancy(
-    code: Code,
-    redundancy: str,
-    sampler: CodedSampler | None,
-    recompute: Recompute | None,
-    partial: bool,
+    code: Code, redundancy: str, sampler: CodedSampler | None, recompute: Any, partial: bool
 ) -> tuple[CodedSampler, Recompute] | None:
     """Return the sampler and `recompute` if redundancy is reactive; raise if they do not fit."""
     check_word("redundancy", redundancy, "proactive", "reactive")
@@ -1162,16 +1139,8 @@ def _rank_of(code: Code, group: Any, rank: int | None) -> int:
     return rank
 
 
-def _check_replica(
-    parameters: list[torch.nn.Parameter],
-    replica: Any,
-    rank: Any,
-    store: Any,
-    redundancy: str,
-    deadline: float | str,
-) -> None:
+def _check_replica(rank: Any, store: Any, redundancy: str, deadline: float | str) -> None:
     """Raise TypeError or ValueError if a replica cannot be one worker."""
-    require_cut(parameters, replica)
     if rank is None or store is None:
         raise TypeError(
             "replica= takes rank=, the number of this replica, and store=, by which all replicas "
@@ -1268,16 +1237,10 @@ class _Reactive:
 
     def apart(self, partitions: list[int]) -> list[torch.Tensor | None]:
         """Return the gradients of `partitions` alone, and leave ``.grad`` as it is."""
-        mine = [p.grad for p in self._parameters]
-        for p in self._parameters:
-            p.grad = None
-        try:
+        with without_gradients(self._parameters):
             for batch in self._batches if partitions else ():
                 self._recompute(self.sampler.samples(batch, partitions))
             return [p.grad for p in self._parameters]
-        finally:
-            for p, grad in zip(self._parameters, mine, strict=True):
-                p.grad = grad
 
     def _add(self, more: list[int]) -> None:
         if more:

@@ -2,12 +2,10 @@
 
 A device may compute some number wrongly each time, without an error. It cannot find that itself: a
 replay gives the same. So in every m-th step each rank computes, besides the share of the batch that
-it owns, the share of another owner. Both send a few random projections of their gradients. This
-takes 1/m of the computing time, and a few passes over the gradients. All shares are audited in the
-same step, because ranks that wait for one audit may as well wait for all.
-
-Audits compare the very gradient that will be summed, as the loop computed it. The auditor calls the
-loop's `recompute` with the same samples in the same order.
+it owns, the share of another owner, by the loop's `recompute` with the same samples in the same
+order. Both send a few random projections of the gradients. This takes 1/m of the computing time,
+and a few passes over the gradients. All shares are audited in the same step, because ranks that
+wait for one audit may as well wait for all.
 
 - Who audits whom: each audit puts the ranks on a ring, in random order. A secret is the seed of the
   order, and of the random signs of the projections. It is the sum of random numbers that ranks tell
@@ -34,16 +32,14 @@ loop's `recompute` with the same samples in the same order.
 - Parameters: the same steps compare their fingerprints. They agree to the last bit.
 
 With proactive redundancy, ranks compute nothing more. Ranks with equal rows, copies, have the same
-gradient, and with the same arithmetic the same bits of it.
+gradient, and with the same arithmetic the same bits of it. The message that is summed also contains
+the fingerprints of all gradients. If all copies have the same one, the step is done.
 
-- The message that is summed also contains the fingerprints of all gradients. If all copies have the
-  same fingerprint, the step is done.
-- If some differ, projections tell by how much. Ranks also compare parameters, since wrong
-  parameters would explain wrong gradients. Copies that had the same bits before agree up to
-  `ROUNDED`, because some kernels add in any order. Others, whose machines may round differently,
-  agree up to `SAME` or `SAME_HALF`.
-- A copy that clearly (`_CLEAR`) differs from most of its copies is outvoted: ranks sum the step
-  again without it. What follows is as above. Without a majority nobody knows which copy is right.
+If some differ, projections tell by how much. Ranks also compare parameters, since wrong parameters
+would explain wrong gradients. Copies that had the same bits before agree up to `ROUNDED`, because
+some kernels add in any order; others, whose machines may round differently, up to `SAME` or
+`SAME_HALF`. A copy that clearly (`_CLEAR`) differs from most of its copies is outvoted: ranks sum
+the step again without it. Without a majority nobody knows which copy is right.
 """
 
 from __future__ import annotations
@@ -172,13 +168,7 @@ def _keys(rng: np.random.Generator) -> NDArray[np.uint64]:
 
 
 def copies(code: Code) -> list[list[int]]:
-    """Return groups of ranks with equal rows, which have the same gradient.
-
-    Raises
-    ------
-    ValueError
-        If a rank's row equals no other.
-    """
+    """Return groups of ranks with equal rows; raise ValueError if a rank's row equals no other."""
     of: dict[tuple[tuple[float, ...], ...], list[int]] = {}
     for rank in range(code.n):
         partitions, row = real_row(code, rank)
@@ -224,13 +214,10 @@ class Signs:
 
 
 class Sketch(NamedTuple):
-    """What a rank tells about its gradient.
-
-    `half` says whether its numbers were computed in half precision.
-    """
+    """What a rank tells about its gradient."""
 
     finite: bool
-    half: bool
+    half: bool  # whether its numbers were computed in half precision
     norm: float
     projections: tuple[float, ...]
 
@@ -284,43 +271,23 @@ def odd_one(three: Sequence[Sketch]) -> int | None:
 
 
 class Verdict(NamedTuple):
-    """What an audit found: the same on all ranks.
+    """What an audit found: the same on all ranks."""
 
-    Attributes
-    ----------
-    outvoted : tuple of int
-        Ranks that differed from two others.
-    named : tuple of int
-        Outvoted ranks that were outvoted before: they are to be left out.
-    instead : dict of int to int
-        For each outvoted rank whose own share is wrong, the rank that computes it.
-    undecided : tuple of int
-        Ranks that differ while no majority agrees, for example two without a third.
-    unlike : tuple of int
-        Two ranks that differ, as others do: the computation is not reproducible.
-    """
-
-    outvoted: tuple[int, ...] = ()
-    named: tuple[int, ...] = ()
+    outvoted: tuple[int, ...] = ()  # ranks that differed from two others
+    named: tuple[int, ...] = ()  # those that were outvoted before: they are to be left out
+    # For each outvoted rank whose own share is wrong, the rank that computes it.
     instead: dict[int, int] = {}  # noqa: RUF012
-    undecided: tuple[int, ...] = ()
+    undecided: tuple[int, ...] = ()  # ranks that differ while no majority agrees
+    # Two ranks that differ, as others do: the computation is not reproducible.
     unlike: tuple[int, ...] = ()
 
 
 class Audit:
     """When ranks audit each other, and what they found. All ranks of a view know the same.
 
-    Parameters
-    ----------
-    rank : int
-    count : int
-        Number of ranks of the code.
-    every : int
-        Steps from one audit to the next.
-    scaled : bool
-        Whether a `torch.amp.GradScaler` may let gradients overflow.
-    groups : list of list of int
-        With proactive redundancy, the `copies`: groups of ranks with the same gradient.
+    There are `count` ranks, and `every` steps from one audit to the next. `scaled` says whether a
+    `torch.amp.GradScaler` may let gradients overflow. With proactive redundancy, `groups` are the
+    `copies`.
     """
 
     def __init__(
@@ -336,10 +303,7 @@ class Audit:
         self.forget()
 
     def forget(self, secret: int = 0) -> None:
-        """Forget all audits, because ranks that join know nothing of them.
-
-        From now on, `secret` draws the keys of fingerprints.
-        """
+        """Forget all audits, of which ranks that join know nothing; `secret` draws new keys."""
         # Further steps to audit, and steps in a row in which one of two gradients overflowed.
         self._again = self._overflows = 0
         self._secret, self._seen = secret, False  # _seen: copies were compared before
@@ -378,19 +342,15 @@ class Audit:
         ring = np.random.default_rng(secret).permutation(view.ranks).tolist()
         auditor = dict(zip(ring[1:] + ring[:1], ring, strict=True))
         signs = Signs(own[0].numel(), secret)
-        told = torch.zeros(2, self._count, _WIDTH, dtype=torch.float64)
 
-        def tell(role: int, owner: int, found: tuple[torch.Tensor, bool]) -> None:
-            told[role, owner] = told.new_tensor(Sketch.of(*found, signs).row())
+        def computed(by: dict[int, int]) -> dict[int, Sketch]:
+            """Return sketches of the shares of others that this rank computes."""
+            mine = [owner for owner, other in by.items() if other == self._rank]
+            return {owner: Sketch.of(*compute(shares[owner]), signs) for owner in mine}
 
-        tell(0, self._rank, own)
-        for owner, other in auditor.items():
-            if other == self._rank:
-                tell(1, owner, compute(shares[owner]))
-        view.sum(told)
-        mine, others = told.tolist()
-        self._told = signs, [Sketch.read(mine[r]) for r in ring]
-        pairs = {r: (Sketch.read(mine[r]), Sketch.read(others[r])) for r in ring}
+        told, others = self._told_by(view, {self._rank: Sketch.of(*own, signs)}, computed(auditor))
+        self._told = signs, [told[r] for r in ring]
+        pairs = {r: (told[r], others[r]) for r in ring}
         differing = [r for r in ring if self._tells(pairs[r]) and pairs[r][0].differs(pairs[r][1])]
         self._note_overflow(pairs.values())
         if not differing:
@@ -398,16 +358,23 @@ class Audit:
         if len(ring) < 3:
             return Verdict(undecided=tuple(sorted(ring)))
         arbiter = _arbiters(ring, auditor, differing)
-        told.zero_()
-        for owner, third in arbiter.items():
-            if third == self._rank:
-                tell(0, owner, compute(shares[owner]))
-        view.sum(told)
-        thirds = told[0].tolist()
+        (thirds,) = self._told_by(view, computed(arbiter))
         return self.judge(
-            {r: (*pairs[r], Sketch.read(thirds[r])) for r in differing},
+            {r: (*pairs[r], thirds[r]) for r in differing},
             {r: (r, auditor[r], arbiter[r]) for r in differing},
         )
+
+    def _told_by(self, view: View, *own: dict[int, Sketch]) -> list[dict[int, Sketch]]:
+        """Return the sketches that any rank tells, by owners, where this rank tells `own`."""
+        rows = torch.zeros(len(own), self._count, _WIDTH, dtype=torch.float64)
+        for role, sketches in enumerate(own):
+            for owner, each in sketches.items():
+                rows[role, owner] = rows.new_tensor(each.row())
+        view.sum(rows)
+        return [
+            {owner: Sketch.read(row) for owner, row in enumerate(each) if row[0]}
+            for each in rows.tolist()
+        ]
 
     def adds_up(self, total: torch.Tensor) -> bool:
         """Whether the sum of gradients has the projections that ranks told; True if unknown."""
@@ -500,10 +467,8 @@ class Audit:
         total: torch.Tensor,
     ) -> Verdict:
         """Return the verdict on copies that do not `agree`; `secret` and `own` are as in `look`."""
-        told = torch.zeros(self._count, _WIDTH, dtype=torch.float64)
-        told[self._rank] = told.new_tensor(Sketch.of(*own, Signs(own[0].numel(), secret)).row())
-        view.sum(told)
-        sketches = {r: Sketch.read(row) for r, row in enumerate(told.tolist()) if r in view.ranks}
+        sketch = Sketch.of(*own, Signs(own[0].numel(), secret))
+        (sketches,) = self._told_by(view, {self._rank: sketch})
         verdict = self.judge_copies(prints, sketches)
         self._seen = self._seen or _tells_arithmetic(total)
         return verdict

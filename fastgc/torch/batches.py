@@ -1,4 +1,4 @@
-"""The samples of each step, how they are cut into partitions, and the processes that fetch them.
+"""The samples of each step, their partitions, and the random numbers drawn while one is computed.
 
 A worker's own processes fetch the samples of coming steps.
 """
@@ -6,21 +6,25 @@ A worker's own processes fetch the samples of coming steps.
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import mmap
 import multiprocessing
 import os
+import pickle
+import random
 import signal
 import socket
 import struct
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 
+import cloudpickle
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -29,10 +33,19 @@ from torch.utils.data import IterableDataset
 from .._arrays import at_least
 from ..engines import fork_server
 from ..engines.memory import Memory
-from .pickling import Pickler
-from .randomness import Drawn, seed_all
 
-__all__ = ["Batches", "Feed", "Loader", "edges"]
+__all__ = [
+    "Batches",
+    "Drawn",
+    "Feed",
+    "Indices",
+    "Loader",
+    "Pickler",
+    "edges",
+    "pickled",
+    "restored",
+    "seed_all",
+]
 
 Indices = NDArray[np.int64]
 
@@ -47,14 +60,8 @@ class Batches:
 
     A batch has `size` samples, for `partitions` parts. `seed` draws the permutations. A `sampler`
     replaces them: it is iterated again and again, each time after ``sampler.set_epoch(epoch)`` if
-    it has this method. `take` also returns the next `ahead` batches.
-
-    Raises
-    ------
-    TypeError
-        If the dataset has no indices or no length.
-    ValueError
-        If the dataset or a batch is too small.
+    it has this method. `take` also returns the next `ahead` batches. A TypeError says that the
+    dataset has no indices or no length, a ValueError that it or a batch is too small.
     """
 
     def __init__(
@@ -238,8 +245,7 @@ class Loader:
         self._feed, self._seed = feed, seed
         # Processes skip samples of steps before this one.
         self._oldest = np.frombuffer(mmap.mmap(-1, 8), np.int64)
-        life, self._life = os.pipe()
-        self._ends = life, self._life
+        self._ends = os.pipe()
         self._processes: list[_Process] = []
         weakref.finalize(self, _end, self._ends, self._processes)
         for _ in range(count):
@@ -264,10 +270,7 @@ class Loader:
     def take(self, step: int, partition: int, indices: NDArray[np.int64]) -> Any:
         """Wait for a batch of samples, set the generators to their states after it, return it.
 
-        Raises
-        ------
-        RuntimeError
-            If the dataset raised; the message has its traceback.
+        If the dataset raised, raise RuntimeError with its traceback.
         """
         order = _Order.of(step, partition, indices)
         self.ask(step, partition, indices)
@@ -403,3 +406,90 @@ def _fetched(feed: Feed, seed: int, order: _Order) -> Memory:
         return Memory.of((batch, after if after != before else None, ""), Pickler)
     except Exception:
         return Memory.of((None, None, traceback.format_exc()))
+
+
+def seed_all(*numbers: int) -> None:
+    """Seed torch, NumPy and random from `numbers`, such as a run's seed, a step and a partition."""
+    seed = np.random.SeedSequence(numbers).generate_state(2, np.uint32).tolist()
+    torch.manual_seed(seed[0] | (seed[1] & 0x7FFFFFFF) << 32)
+    np.random.seed(seed[0])  # noqa: NPY002
+    random.seed(seed[0])
+
+
+class Drawn(NamedTuple):
+    """The states of the random generators: they differ if any number was drawn in between."""
+
+    cpu: bytes  # of torch's generator
+    numpy: tuple[Any, ...]
+    python: tuple[Any, ...]
+    device: bytes = b""  # of torch's generator of a device, if it has its own
+
+    @classmethod
+    def now(cls, device: torch.device | None = None) -> Self:
+        """Return the present states, with that of a device."""
+        name, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002
+        own = b""
+        if device is not None and device.type != "cpu":
+            own = torch.get_device_module(device).get_rng_state(device).numpy().tobytes()
+        cpu = torch.get_rng_state().numpy().tobytes()
+        return cls(cpu, (name, np.asarray(keys).tobytes(), *rest), random.getstate(), own)
+
+    def restore(self, device: torch.device | None = None) -> None:
+        """Set the generators to these states, with that of the `device` that they were taken of."""
+        torch.set_rng_state(torch.frombuffer(bytearray(self.cpu), dtype=torch.uint8))
+        name, keys, *rest = self.numpy
+        np.random.set_state((name, np.frombuffer(keys, np.uint32), *rest))  # noqa: NPY002
+        random.setstate(self.python)
+        if self.device and device is not None:
+            state = torch.frombuffer(bytearray(self.device), dtype=torch.uint8)
+            torch.get_device_module(device).set_rng_state(state, device)
+
+
+@contextlib.contextmanager
+def restored(device: torch.device) -> Iterator[None]:
+    """Restore the generators' states, with that of a device, at the end of this context."""
+    drawn = Drawn.now(device)
+    try:
+        yield
+    finally:
+        drawn.restore(device)
+
+
+def pickled(thing: Any, keep: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
+    """Pickle a thing; `keep` may take the memory of tensors and arrays out of the pickle."""
+    file = io.BytesIO()
+    Pickler(file, 5, buffer_callback=keep).dump(thing)
+    return file.getvalue()
+
+
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickle by value what cannot be imported, and the memory of tensors as buffers (PEP 574).
+
+    PyTorch itself writes a tensor into the pickle, with the whole storage of which it is a view.
+    """
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Return how to pickle an object; NotImplemented means as usual."""
+        if type(obj) is torch.Tensor and _is_plain(obj):
+            # As bytes, because NumPy lacks some of the dtypes.
+            bits = obj.reshape(-1).view(torch.uint8).numpy()
+            return _tensor, (bits, obj.dtype, obj.shape)
+        return super().reducer_override(obj)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is nothing more than its elements, one after another in memory."""
+    return (
+        tensor.device.type == "cpu"
+        and tensor.numel() > 0
+        and tensor.layout is torch.strided
+        and tensor.is_contiguous()
+        and not (tensor.requires_grad or tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
+        and not vars(tensor)
+    )
+
+
+def _tensor(bits: NDArray[np.uint8], dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
+    if not bits.flags.writeable:  # PyTorch has no read-only tensors
+        bits = bits.copy()
+    return torch.from_numpy(bits).view(dtype).view(shape)

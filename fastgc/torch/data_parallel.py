@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Self, Unpack, cast
+from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack, cast
 
 import numpy as np
 import torch
@@ -15,11 +17,12 @@ from ..codes import BinaryCode, Code
 from ..engines import Cluster, RoundReport, find_engine
 from ..engines.interface import RoundKeywords, check_names
 from ..errors import CorruptMessageError
-from .batches import Batches, Feed, Indices
+from .all_reduce import CodedAllReduce
+from .batches import Batches, Drawn, Feed, Indices, Loader, restored, seed_all
 from .job import CHANGES, Job, Layout, Loss, losses, moved, plainly, weights_losses
-from .parameters import Unsent, apart, dtype_of, trainable
-from .peers import PeerKeywords, Peers, world_size
-from .randomness import restored, seed_all
+from .parameters import Unsent, apart, trainable, unchanged_buffers, without_gradients
+from .place import place_of
+from .sampler import CodedSampler, check_code
 
 __all__ = ["CodedDataParallel", "Result"]
 
@@ -28,7 +31,21 @@ _SAMPLES = 8  # number of samples on which the loss is tried
 _PARTS = 3  # parts of a number that is sent in halves: three bfloat16 have 24 bits
 
 
-class _Keywords(RoundKeywords, PeerKeywords, total=False):
+class _PeerKeywords(TypedDict, total=False):
+    """Options of ``engine="all-reduce"``: those of `CodedAllReduce`, and the step to begin at."""
+
+    redundancy: str
+    state: Iterable[Any]
+    group: Any
+    store: Any
+    rank: int | None
+    deadline: float | Literal["auto"]
+    settle: float
+    audit: int | None
+    first_step: int
+
+
+class _Keywords(RoundKeywords, _PeerKeywords, total=False):
     """Options of all engines."""
 
 
@@ -167,11 +184,15 @@ class CodedDataParallel:
         if not callable(loss):
             raise TypeError(f"loss must be callable, loss(module, batch), not {loss!r}")
         if code is None:
-            count = world_size(cast(PeerKeywords, options), workers) if peers else workers
-            code = BinaryCode(count, stragglers=stragglers)
-        _check_code(code)
-        if not peers:
-            _check_on_cpu(self._parameters)
+            ranks = place_of(options.get("group"), options.get("rank"))[1] if peers else None
+            code = BinaryCode(ranks or workers, stragglers=stragglers)
+        check_code(code)
+        _warn_of_complex(code)
+        if not peers and any(p.device.type != "cpu" for p in self._parameters):
+            raise TypeError(
+                "the module must be on the CPU, where gradients arrive: module.cpu(); workers "
+                'compute where device= says, "cuda:0", say'
+            )
         check_word("reduction", reduction, "mean", "sum")
         check_word("buffers", buffers, "error", "mean")
         seed = options.setdefault("seed", 0)
@@ -180,25 +201,11 @@ class CodedDataParallel:
         self._scale = 1.0 / self._batches.size if reduction == "mean" else 1.0
         self._feed = Feed(dataset, default_collate if collate_fn is None else collate_fn)
         self._loss, self._code, self._weighted = loss, code, weights_losses(code)
-        self._peers: Peers | None = None
-        changed, sums = self._try(code.k, buffers)
+        self._peers: _Peers | None = None
+        changed, sums = self._try(buffers)
         if peers:
-            own = {name: value for name, value in options.items() if name != "seed"}
-            self._peers = Peers(
-                module,
-                loss,
-                dataset,
-                code,
-                batch_size,
-                feed=self._feed,
-                scale=self._scale,
-                seed=seed,
-                sampler=sampler,
-                ahead=ahead,
-                buffers=buffers,
-                one_by_one=bool(changed),
-                options=cast(PeerKeywords, own),
-            )
+            own = {**options, "buffers": buffers}
+            self._peers = _Peers(self, dataset, sampler, ahead, bool(changed), own)
             return
         self._buffers = [dict(module.named_buffers())[name] for name in changed]
         self._layout = layout = Layout(
@@ -210,7 +217,7 @@ class CodedDataParallel:
             ahead,
             _parts(code, options.get("message_dtype")),
         )
-        dtype = dtype_of(self._parameters)
+        dtype = self._parameters[0].detach().numpy().dtype
         self._theta = np.zeros(layout.theta_size, dtype)
         # The first vector is for gradients that become .grad, a second one for those added to it.
         self._outs = [np.empty(layout.message_size, dtype)]
@@ -233,31 +240,28 @@ class CodedDataParallel:
             for p, view in zip(self._parameters, self._views, strict=True):
                 p.data = view.copy_(p)
 
+    @property
+    def _on(self) -> Cluster | CodedAllReduce:
+        return self._cluster if self._peers is None else self._peers.all_reduce
+
     def __repr__(self) -> str:
-        on = self._cluster if self._peers is None else self._peers.all_reduce
         return (
             f"<CodedDataParallel of a {type(self._module).__name__} with {self._code!r} on a "
-            f"{type(on).__name__}: {self._batches.size} samples a step, step {self.step}>"
+            f"{type(self._on).__name__}: {self._batches.size} samples a step, step {self.step}>"
         )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if self._peers is not None:
-            self._peers.all_reduce.__exit__(kind)
-        else:
-            self.close()
+        self._on.__exit__(kind)
 
     def close(self) -> None:
         """End the workers. The module is unchanged; a second call does nothing.
 
         For "all-reduce": wait until all ranks have the last step's result.
         """
-        if self._peers is not None:
-            self._peers.all_reduce.close()
-        else:
-            self._cluster.close()
+        self._on.close()
 
     def join(self) -> None:
         """For "all-reduce", after a `LeftOutError`: get the others' state, and take part again.
@@ -417,67 +421,51 @@ class CodedDataParallel:
 
     # ------------------------------------------------------------------------ trials at the start
 
-    def _try(self, partitions: int, buffers: str) -> tuple[list[str], int]:
+    def _try(self, buffers: str) -> tuple[list[str], int]:
         """Try the loss on a few samples; return the buffers it changes, and its number of sums."""
         module, some = self._module, range(min(_SAMPLES, self._batches.size))
-        named = dict(module.named_buffers())
-        before = {name: buffer.clone() for name, buffer in named.items()}
-        versions = {name: buffer._version for name, buffer in named.items()}
+        before = {name: (b, b.clone(), b._version) for name, b in module.named_buffers()}
         written = [p._version for p in self._parameters]
         with restored(self._device), plainly(device=self._device.type):
-            try:
+            with unchanged_buffers(module):
                 sums, grads = self._gradients(some)
                 # Some kernels, such as BatchNorm's, write without counting a version.
                 changed = [
                     name
-                    for name, buffer in named.items()
-                    if buffer._version != versions[name] or not torch.equal(buffer, before[name])
+                    for name, (now, old, version) in before.items()
+                    if now._version != version or not torch.equal(now, old)
                 ]
-                if [p._version for p in self._parameters] != written:
-                    raise RuntimeError(
-                        "forward changes parameters of the module, which workers only read: do "
-                        "that after optimizer.step()"
-                    )
-                if changed and buffers == "error":
-                    raise RuntimeError(CHANGES)
-                self._restore(named, before)
+            if [p._version for p in self._parameters] != written:
+                raise RuntimeError(
+                    "forward changes parameters of the module, which workers only read: do that "
+                    "after optimizer.step()"
+                )
+            if changed and buffers == "error":
+                raise RuntimeError(CHANGES)
+            with unchanged_buffers(module):
                 _, again = self._gradients(some)
-                if not all(_alike(a, b) for a, b in zip(grads, again, strict=True)):
-                    raise RuntimeError(
-                        "two computations of the same gradient differ, so workers' gradients "
-                        "would differ, too: the loss depends on something other than parameters, "
-                        "samples and random numbers of torch, NumPy or random"
-                    )
-                self._restore(named, before)
+            if not all(_alike(a, b) for a, b in zip(grads, again, strict=True)):
+                raise RuntimeError(
+                    "two computations of the same gradient differ, so workers' gradients would "
+                    "differ, too: the loss depends on something other than parameters, samples and "
+                    "random numbers of torch, NumPy or random"
+                )
+            with unchanged_buffers(module):
                 self._check_sum(some)
-            finally:
-                self._restore(named, before)
         return changed, len(sums)
 
-    def _gradients(self, some: range) -> tuple[list[float], tuple[torch.Tensor | None, ...]]:
+    def _gradients(self, some: range) -> tuple[list[float], list[torch.Tensor | None]]:
         seed_all(0)
         loss, sums = self._losses(some)
         if not loss.requires_grad:
             raise TypeError("the loss does not depend on a parameter that requires a gradient")
-        # torch.autograd.grad does not work with reentrant checkpoints.
-        before = [p.grad for p in self._parameters]
-        try:
-            for p in self._parameters:
-                p.grad = None
+        with without_gradients(self._parameters):
+            # torch.autograd.grad does not work with reentrant checkpoints.
             loss.backward()  # type: ignore[no-untyped-call]
-            return sums, tuple(p.grad for p in self._parameters)
-        finally:
-            for p, grad in zip(self._parameters, before, strict=True):
-                p.grad = grad
+            return sums, [p.grad for p in self._parameters]
 
     def _losses(self, some: range) -> tuple[torch.Tensor, list[float]]:
         return losses(self._loss, self._module, moved(self._feed(some), self._device))
-
-    @torch.no_grad()
-    def _restore(self, named: dict[str, torch.Tensor], before: dict[str, torch.Tensor]) -> None:
-        for name, buffer in named.items():
-            if not torch.equal(buffer, before[name]):
-                buffer.copy_(before[name])
 
     @torch.no_grad()
     def _check_sum(self, some: range) -> None:
@@ -513,7 +501,7 @@ class CodedDataParallel:
 
 def _check_options(engine: Any, options: _Keywords, device: Any) -> bool:
     """Return whether there is no master; raise TypeError for options of other engines."""
-    peers = list(PeerKeywords.__annotations__)
+    peers = list(_PeerKeywords.__annotations__)
     if engine == "all-reduce":
         check_names(options, ["seed", *peers], 'engine="all-reduce"')
         if device is not None:
@@ -529,28 +517,13 @@ def _check_options(engine: Any, options: _Keywords, device: Any) -> bool:
     return False
 
 
-def _check_on_cpu(parameters: Iterable[torch.nn.Parameter]) -> None:
-    if any(p.device.type != "cpu" for p in parameters):
-        raise TypeError(
-            "the module must be on the CPU, where gradients arrive: module.cpu(); workers "
-            'compute where device= says, "cuda:0", say'
-        )
-
-
 def _parts(code: Code, message_dtype: Any) -> int:
     """Return the number of parts in which losses are sent, to be as precise as in float32."""
     rounded = message_dtype is not None and is_half(check_dtype(message_dtype, True, pairs=True))
     return _PARTS if rounded and code.scheme.pieces == 1 else 1
 
 
-def _check_code(code: Code) -> None:
-    if not isinstance(code, Code):
-        raise TypeError(f"code must be a code of fastgc, not {code!r}")
-    if code.scheme.codes_data:
-        raise ValueError(
-            f"{type(code).__name__} codes the data, for gradients that are polynomials: take "
-            f"BinaryCode({code.n}, stragglers=...)"
-        )
+def _warn_of_complex(code: Code) -> None:
     load = int(code.scheme.loads.max())
     if load > 1 and np.iscomplexobj(code.coefficients(0)):
         warnings.warn(
@@ -565,3 +538,190 @@ def _alike(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
         return a is b
     a, b = (g.to_dense() if g.is_sparse else g for g in (a, b))
     return bool((a - b).abs().max() <= _SAME * a.abs().max())
+
+
+class _Peers:
+    """Training steps without a master: all ranks train the same module, by a loss of samples.
+
+    Each rank computes its partitions of each batch, and they sum their gradients. `coded` has the
+    module and the samples, `ahead` is the number of processes that fetch samples, and of batches
+    that they fetch ahead. With `one_by_one`, each partition goes through the module by itself.
+    """
+
+    def __init__(
+        self,
+        coded: CodedDataParallel,
+        dataset: Any,
+        order: Iterable[int] | None,
+        ahead: int,
+        one_by_one: bool,
+        options: dict[str, Any],
+    ) -> None:
+        self._module, self._loss, self._feed = coded._module, coded._loss, coded._feed
+        self._parameters, self._device = coded._parameters, coded._device
+        self._scale, self._seed, self._one_by_one = coded._scale, options.pop("seed"), one_by_one
+        code, size = coded._code, coded._batches.size
+        self._n, self._k = code.n, code.k
+        self._reactive = options.get("redundancy") == "reactive"
+        rank = place_of(options.get("group"), options.get("rank"))[0]
+        self.sampler = CodedSampler(
+            dataset, code, size, rank, seed=self._seed, order=order, _ahead=ahead
+        )
+        # Fork these processes before the group's sockets and threads exist.
+        self._loader = Loader(self._feed, self._seed, ahead) if ahead else None
+        self._earlier = _Earlier(self._parameters)
+        options["state"] = [*options.get("state", ()), self._earlier]
+        self.sampler.step = options.pop("first_step", 0)
+        if self._reactive:
+            options["recompute"] = self._recompute
+        self.all_reduce = CodedAllReduce(self._module, code, sampler=self.sampler, **options)
+
+    def backward(self) -> tuple[tuple[float, ...], RoundReport]:
+        """Add the next batch's gradient to every ``.grad``; return its sums and a report."""
+        with self._earlier:
+            rows = self.sampler.take()
+            own = self._compute(rows)
+            begin = time.perf_counter()
+            sums = self.all_reduce(*own)
+            seconds = time.perf_counter() - begin
+        return sums, self._report(seconds)
+
+    def _report(self, seconds: float) -> RoundReport:
+        ranks = np.array(self.all_reduce.ranks, dtype=np.int64)
+        lost = tuple(sorted(set(range(self._n)) - set(self.all_reduce.ranks)))
+        views = [set(change.ranks) for change in self.all_reduce.changes]
+        deaths = sum(len(a - b) for a, b in itertools.pairwise(views))
+        return RoundReport(
+            self.all_reduce.step - 1,
+            ranks,
+            len(ranks),
+            seconds,
+            0.0,
+            0,
+            lost,
+            ranks.copy(),
+            np.full(len(ranks), seconds),
+            deaths=deaths,
+            residual=self.all_reduce.residual,
+        )
+
+    # ------------------------------------------------------------------------- what a rank computes
+
+    def _compute(self, rows: Indices) -> list[float]:
+        """Put the gradient of this rank's partitions into ``.grad``; return their loss and sums."""
+        step, jobs = self.sampler.step - 1, self.sampler.own
+        with plainly(device=self._device.type), restored(self._device):
+            if self._loader is not None:
+                self._loader.begin(step)
+                for at, batch in enumerate(rows, step):
+                    if batch[0] >= 0:
+                        for partitions in self._passes(jobs):
+                            indices = self.sampler.of(batch, partitions)
+                            self._loader.ask(at, self._drawn_for(partitions, indices), indices)
+            while (sums := self._by_passes(step, rows[0], jobs)) is None:
+                for p in self._parameters:  # from now on, partition by partition
+                    p.grad = None
+        return sums
+
+    def _passes(self, jobs: list[tuple[int, float]]) -> list[list[int]]:
+        """Return groups of partitions that go through the module together.
+
+        With reactive redundancy, all do: no other rank computes them, so none must draw alike.
+        """
+        partitions = [j for j, _ in jobs]
+        alike = len({weight for _, weight in jobs}) == 1
+        together = self._reactive or (alike and not self._one_by_one)
+        return [partitions] if together else [[j] for j in partitions]
+
+    def _by_passes(
+        self, step: int, batch: Indices, jobs: list[tuple[int, float]]
+    ) -> list[float] | None:
+        """Compute all passes; None if a pass of several partitions drew random numbers.
+
+        Other ranks compute these partitions in other groups, and would draw other numbers. Nothing
+        was added to gradients in that case.
+        """
+        weights, passes, total = dict(jobs), self._passes(jobs), None
+        for partitions in passes:
+            indices = self.sampler.of(batch, partitions)
+            number = self._drawn_for(partitions, indices)
+            seed_all(self._seed, step, number)
+            before = Drawn.now(self._device)
+            if self._loader is None:
+                samples = self._feed(indices.tolist())
+            else:
+                samples = self._loader.take(step, number, indices)
+            loss, sums = losses(self._loss, self._module, moved(samples, self._device))
+            shared = len(partitions) > 1 and not self._reactive
+            if shared and Drawn.now(self._device) != before:
+                self._one_by_one = True
+                return None
+            weight = weights[partitions[0]]
+            found = self._add(loss, sums, weight)
+            total = found if total is None else [a + b for a, b in zip(total, found, strict=True)]
+        assert total is not None
+        return total
+
+    def _drawn_for(self, partitions: list[int], indices: Indices) -> int:
+        """Return the seed of a pass, besides the step: equal for ranks that compute the same."""
+        return self._k + int(indices[0]) if self._reactive else partitions[0]
+
+    def _add(self, loss: torch.Tensor, sums: list[float], weight: float = 1.0) -> list[float]:
+        weighted = loss * (weight * self._scale)
+        if weighted.requires_grad:
+            torch.autograd.backward(weighted)
+        return [weighted.detach().item(), *(weight * x for x in sums)]
+
+    def _recompute(self, indices: list[int]) -> list[float]:
+        """Add the gradient of samples that another rank owned; return their loss and sums."""
+        with plainly(device=self._device.type), restored(self._device):
+            seed_all(self._seed, self.all_reduce.step, self._k + indices[0])
+            samples = moved(self._feed(indices), self._device)
+            return self._add(*losses(self._loss, self._module, samples))
+
+
+class _Earlier:
+    """Gradients of earlier steps, to which a step is added. Ranks that join get them, too.
+
+    Used as a context: it sets them aside, so that ``.grad`` is None. At the end it adds them to the
+    new ``.grad``, or after an exception puts them back.
+    """
+
+    def __init__(self, parameters: list[torch.nn.Parameter]) -> None:
+        self._parameters = parameters
+        self._aside: list[torch.Tensor | None] | None = None
+
+    def __enter__(self) -> None:
+        self._aside = [p.grad for p in self._parameters]
+        self._put([None] * len(self._parameters))
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        earlier, self._aside = self._aside, None
+        assert earlier is not None
+        if kind is None:
+            new = [p.grad for p in self._parameters]
+            with torch.no_grad():
+                for at, (old, grad) in enumerate(zip(earlier, new, strict=True)):
+                    if old is None or grad is None:
+                        earlier[at] = grad if old is None else old
+                    else:
+                        old.add_(grad)
+        self._put(earlier)
+
+    def _put(self, grads: list[torch.Tensor | None]) -> None:
+        for p, grad in zip(self._parameters, grads, strict=True):
+            p.grad = grad
+
+    def state_dict(self) -> dict[str, Any]:
+        held = self._aside
+        return {"grads": [p.grad for p in self._parameters] if held is None else held}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        found = [
+            None if grad is None else grad.to(p.device)
+            for p, grad in zip(self._parameters, state["grads"], strict=True)
+        ]
+        if self._aside is None:
+            self._put(found)
+        else:
+            self._aside = found

@@ -62,10 +62,7 @@ class _Backward:
     def wait(self, parameters: Sequence[torch.Tensor] | None = None) -> None:
         """Wait until the gradients of `parameters`, or of all parameters, are there.
 
-        Raises
-        ------
-        RuntimeError
-            If DDP leaves out one of these parameters, or the pass was given up.
+        Raise RuntimeError if DDP leaves out one of these, or the pass was given up.
         """
 
         def there() -> bool:

@@ -7,6 +7,7 @@ import copy
 import math
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
@@ -16,12 +17,10 @@ from numpy.typing import NDArray
 from ..codes import Code
 from ..coding.format import Format
 from ..engines import Task
-from .batches import Feed, Loader, edges
-from .parameters import Vector, as_tensor, trainable
-from .pickling import pickled
-from .randomness import Drawn, seed_all
+from .batches import Drawn, Feed, Loader, edges, pickled, seed_all
+from .parameters import as_tensor, trainable, views
 
-__all__ = ["Job", "Layout", "Loss", "losses", "moved", "plainly", "seed_all", "weights_losses"]
+__all__ = ["Job", "Layout", "Loss", "losses", "moved", "plainly", "weights_losses"]
 
 Array = NDArray[Any]
 Loss = Callable[[torch.nn.Module, Any], Any]
@@ -129,6 +128,7 @@ def weights_losses(code: Code) -> bool:
     return all(row.ndim == 1 and np.isrealobj(row) for row in rows)
 
 
+@dataclass(eq=False, repr=False)
 class Job:
     """What all workers need. It is pickled by value if it cannot be imported.
 
@@ -140,26 +140,20 @@ class Job:
     modules = ("torch", __name__)  # imported in the process from which workers are forked
     of_main = False  # objects of __main__ are pickled by value
 
-    def __init__(
-        self,
-        module: torch.nn.Module,
-        loss: Loss,
-        feed: Feed,
-        layout: Layout,
-        partitions: int,
-        seed: int,
-        scale: float,
-        buffers: Sequence[str] = (),
-        device: Device = None,
-        threads: int = 1,
-        fetching: int = 0,
-    ) -> None:
-        self.module, self.loss, self.feed, self.layout = module, loss, feed, layout
-        self.partitions, self.seed, self.scale = partitions, seed, scale
-        self.buffers, self.device, self.threads = list(buffers), device, threads
-        self.fetching, self.default_dtype = fetching, torch.get_default_dtype()
-        self._own: _Replica | None = None
-        self._taken = False  # whether a worker in this process computes with the module itself
+    module: torch.nn.Module
+    loss: Loss
+    feed: Feed
+    layout: Layout
+    partitions: int
+    seed: int
+    scale: float
+    buffers: Sequence[str]
+    device: Device
+    threads: int
+    fetching: int
+    default_dtype: torch.dtype = field(default_factory=torch.get_default_dtype)
+    _own: _Replica | None = None
+    _taken: bool = False  # whether a worker in this process computes with the module itself
 
     @property
     def parameters(self) -> int:
@@ -239,18 +233,17 @@ class Worker:
         self._sums = np.empty(form.length, form.sum_dtype) if wide else None
         for index in range(int(code.scheme.message_counts[number])):
             partitions = code.partitions(number, index).tolist()
-            row = code.coefficients(number, index)
-            weights = row.tolist() if self._direct else [1.0] * len(partitions)
-            self._jobs.append(list(zip(partitions, weights, strict=True)))
-        for index in range(len(self._jobs)):
             slot = None if out is None else out[index]
             if self._direct:
+                weights = code.coefficients(number, index).tolist()
                 slot = np.empty(task.message_size, task.message_dtype) if slot is None else slot
                 self._slots.append(slot)
             else:
+                weights = [1.0] * len(partitions)
                 dtypes = {"dtype": task.dtype, "message_dtype": task.message_dtype}
                 encoder = code.encoder(number, task.size, out=slot, index=index, **dtypes)
                 self._encoders.append(encoder)
+            self._jobs.append(list(zip(partitions, weights, strict=True)))
         self._partial = None if self._direct else np.empty(task.size, task.dtype)
         self._writes = self._jobs  # the groups of partitions that are computed at once
         if not self._direct:
@@ -294,8 +287,9 @@ class _Replica:
         self._device = torch.device("cpu" if device is None else device)
         buffers = dict(module.named_buffers())
         self._buffers = [buffers[name] for name in job.buffers]
-        self._views: dict[tuple[int, str], tuple[torch.Tensor, Vector]] = {}
-        self._here: Vector | None = None  # the parameters, if on another device than the CPU
+        self._views: dict[tuple[int, str], tuple[torch.Tensor, list[torch.Tensor]]] = {}
+        # On another device than the CPU: its parameters and gradients, and views of the two.
+        self._flat: torch.Tensor | None = None
         self._random = bool(job.buffers)  # whether partitions are computed one by one
         self._known = False  # whether `_random` was found out
         self._edges = edges(job.layout.batch, job.partitions)
@@ -308,20 +302,20 @@ class _Replica:
                 (2, job.layout.parameters), dtype=self._parameters[0].dtype, device=self._device
             )
             self._flat = flat
-            self._here, self._there = (Vector(each, self._parameters) for each in flat)
-            for p, view in zip(self._parameters, self._here.tensors, strict=True):
+            here, self._there = (views(each, self._parameters) for each in flat)
+            for p, view in zip(self._parameters, here, strict=True):
                 p.data = view
         for t, p in enumerate(self._parameters):
             p.grad = None
             hook: Any = p.register_post_accumulate_grad_hook
             hook(lambda p, t=t: self._take(p, t))
 
-    def _tensors(self, array: Array) -> tuple[torch.Tensor, Vector]:
+    def _tensors(self, array: Array) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Return tensors of an array, made once: the same arrays come in each step."""
         key = array.__array_interface__["data"][0], array.dtype.name
         if key not in self._views:
             flat = as_tensor(array)
-            self._views[key] = flat, Vector(flat, self._parameters)
+            self._views[key] = flat, views(flat, self._parameters)
         return self._views[key]
 
     def _take(self, p: torch.Tensor, t: int) -> None:
@@ -338,10 +332,10 @@ class _Replica:
 
     def load(self, theta: Array) -> None:
         """Take the parameters of a step."""
-        flat, views = self._tensors(theta)
-        if self._here is None:
-            for p, view in zip(self._parameters, views.tensors, strict=True):
-                p.data = view  # no copy
+        flat, parts = self._tensors(theta)
+        if self._flat is None:
+            for p, part in zip(self._parameters, parts, strict=True):
+                p.data = part  # no copy
         else:
             self._flat[0].copy_(flat[: self._layout.parameters])
         self._theta = flat
@@ -375,8 +369,8 @@ class _Replica:
 
     def _write(self, out: Array, jobs: list[tuple[int, float]]) -> None:
         layout = self._layout
-        flat, views = self._tensors(out)
-        self._target = views.tensors if self._here is None else self._there.tensors
+        flat, parts = self._tensors(out)
+        self._target = parts if self._flat is None else self._there
         self._used = [False] * len(self._parameters)
         tail = np.zeros(layout.numbers)
         total = self._together(jobs, tail) if len(self._passes(jobs)) < len(jobs) else None
@@ -388,7 +382,7 @@ class _Replica:
         for used, view in zip(self._used, self._target, strict=True):
             if not used:
                 view.zero_()
-        if self._here is not None:
+        if self._flat is not None:
             flat[: layout.parameters].copy_(self._flat[1])
         weights = sum(weight for _, weight in jobs)
         tail[1 + layout.sums :][: layout.tensors] = np.multiply(self._used, weights)
@@ -446,15 +440,12 @@ class _Replica:
         tail[1 : 1 + len(sums)] += np.multiply(sums, weight)
         return weighted
 
+    @torch.no_grad()
     def _set_buffers(self) -> torch.Tensor:
         layout = self._layout
         old = self._theta[layout.parameters :][: layout.buffers]
-        if self._buffers:
-            with torch.no_grad():
-                for buffer, value in zip(
-                    self._buffers, Vector(old, self._buffers).tensors, strict=True
-                ):
-                    buffer.copy_(value)
+        for buffer, value in zip(self._buffers, views(old, self._buffers), strict=True):
+            buffer.copy_(value)
         return old
 
     def _note_buffers(self, old: torch.Tensor, weight: float, tail: Array) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -18,31 +18,21 @@ from .shards import local
 __all__ = [
     "Buffers",
     "Unsent",
-    "Vector",
     "apart",
     "as_tensor",
-    "dtype_of",
     "fingerprint",
     "trainable",
+    "unchanged_buffers",
+    "views",
+    "without_gradients",
 ]
-
-_REAL: dict[torch.dtype, np.dtype[Any]] = {
-    torch.float32: np.dtype(np.float32),
-    torch.float64: np.dtype(np.float64),
-}
-# Dtypes that NumPy lacks, as integers of the same width.
-_SAME_WIDTH = {"bfloat16": (np.dtype(np.int16), torch.bfloat16)}
 
 
 def trainable(module: torch.nn.Module, *, cut: bool = False) -> list[torch.nn.Parameter]:
     """Return the parameters that require gradients, tied ones once. `cut` allows sharded ones.
 
-    Raises
-    ------
-    TypeError
-        If `module` is no module, or its parameters are not all of one real dtype.
-    ValueError
-        If there are no such parameters, or some are not initialised yet.
+    Raise TypeError if `module` is no module, or its parameters are not all of one real dtype, and
+    ValueError if there are no such parameters, or some are not initialised yet.
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"module must be a torch.nn.Module, not {type(module).__name__}")
@@ -59,7 +49,7 @@ def trainable(module: torch.nn.Module, *, cut: bool = False) -> list[torch.nn.Pa
                 "before that, or take CodedAllReduce with replica="
             )
     dtypes = {p.dtype for p in found.values()}
-    if len(dtypes) > 1 or not dtypes <= _REAL.keys():
+    if len(dtypes) > 1 or not dtypes <= {torch.float32, torch.float64}:
         names = ", ".join(sorted(str(d) for d in dtypes))
         raise TypeError(
             f"parameters must be all float32 or all float64, not {names}: keep them in float32 "
@@ -69,29 +59,18 @@ def trainable(module: torch.nn.Module, *, cut: bool = False) -> list[torch.nn.Pa
     return list(found.values())
 
 
-def dtype_of(parameters: list[torch.nn.Parameter]) -> np.dtype[Any]:
-    """Return NumPy's dtype of the parameters."""
-    return _REAL[parameters[0].dtype]
-
-
-class Vector:
-    """Views of a flat tensor, one after another, in the shapes of `like`; they end at `stop`."""
-
-    def __init__(self, flat: torch.Tensor, like: Iterable[torch.Tensor]) -> None:
-        self.tensors: list[torch.Tensor] = []
-        self.stop = 0
-        for each in like:
-            begin, self.stop = self.stop, self.stop + each.numel()
-            self.tensors.append(flat[begin : self.stop].view(each.shape))
-
-
-def apart(array: NDArray[Any], like: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors of a `Vector`, with a storage each: saving one does not save the whole array."""
+def views(flat: torch.Tensor, like: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Return views of a flat tensor, one after another, in the shapes of `like`."""
     found, stop = [], 0
     for each in like:
         begin, stop = stop, stop + each.numel()
-        found.append(torch.from_numpy(array[begin:stop]).view(each.shape))
+        found.append(flat[begin:stop].view(each.shape))
     return found
+
+
+def apart(array: NDArray[Any], like: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Return `views` with a storage each, so that saving one does not save the whole array."""
+    return [torch.from_numpy(each.numpy()) for each in views(torch.from_numpy(array), like)]
 
 
 class Unsent:
@@ -105,7 +84,6 @@ class Unsent:
         self._known = {
             name: (each, each._version, fingerprint([each])) for name, each in self._named()
         }
-        self._names = [name for name, _ in module.named_parameters()]
 
     def _named(self) -> Iterator[tuple[str, torch.Tensor]]:
         for name, each in chain(self._module.named_parameters(), self._module.named_buffers()):
@@ -114,30 +92,26 @@ class Unsent:
 
     def check(self) -> None:
         """Raise RuntimeError if anything in it has changed."""
-        seen = 0
-        for name, now in self._named():
-            known = self._known.get(name)
-            seen += known is not None
-            if known is not None and known[0] is now and known[1] == now._version:
+        there = dict(self._named())
+        for name, now in there.items():
+            known, version, printed = self._known.get(name, (None, 0, None))
+            if known is now and version == now._version:
                 continue
-            if known is not None and known[2] == fingerprint([now]):
-                self._known[name] = now, now._version, known[2]
+            if printed == fingerprint([now]):
+                self._known[name] = now, now._version, printed
                 continue
-            kind = "parameter" if name in self._names else "buffer"
-            how = (
-                "was put in the place of one that workers know"
-                if known is None
-                else "has changed, and workers go on with what it was"
-            )
+            kind = "parameter" if isinstance(now, torch.nn.Parameter) else "buffer"
+            how = "has changed, and workers go on with what it was"
+            if known is None:
+                how = "was put in the place of one that workers know"
             raise RuntimeError(
                 f"{kind} {name} {how}: workers are sent the parameters that required gradients at "
                 "the start, in place, and nothing else. Make a new CodedDataParallel after such a "
                 "change"
             )
-        if seen < len(self._known):
-            gone = self._known.keys() - {name for name, _ in self._named()}
+        if gone := self._known.keys() - there.keys():
             raise RuntimeError(
-                f"{sorted(gone)[0]} is no longer a part of the module, and workers go on with what "
+                f"{min(gone)} is no longer a part of the module, and workers go on with what "
                 "it was: make a new CodedDataParallel after such a change"
             )
 
@@ -182,17 +156,6 @@ class Buffers:
         """The buffers' values at the last `keep`."""
         return {name: value for name, (_, _, value) in self._kept.items()}
 
-    @contextlib.contextmanager
-    def unchanged(self) -> Iterator[None]:
-        """Restore the buffers at the end of this context."""
-        before = {name: now.clone() for name, now in self._module.named_buffers()}
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for name, now in self._module.named_buffers():
-                    now.copy_(before[name])
-
     @torch.no_grad()
     def restore(self, values: dict[str, torch.Tensor]) -> None:
         """Set the buffers to values that another rank kept."""
@@ -202,11 +165,38 @@ class Buffers:
         self.keep()
 
 
+@contextlib.contextmanager
+def unchanged_buffers(module: torch.nn.Module) -> Iterator[None]:
+    """Restore a module's buffers at the end of this context, except those of another shape now."""
+    before = {name: now.clone() for name, now in module.named_buffers()}
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, now in module.named_buffers():
+                old = before.get(name, now)
+                if now.shape == old.shape and not torch.equal(now, old):
+                    now.copy_(old)
+
+
+@contextlib.contextmanager
+def without_gradients(parameters: Sequence[torch.nn.Parameter]) -> Iterator[None]:
+    """Set ``.grad`` to None, and at the end of this context to what it was."""
+    before = [p.grad for p in parameters]
+    for p in parameters:
+        p.grad = None
+    try:
+        yield
+    finally:
+        for p, grad in zip(parameters, before, strict=True):
+            p.grad = grad
+
+
 def as_tensor(array: NDArray[np.generic]) -> torch.Tensor:
     """Return a tensor that shares an array's memory; if the array is read-only, only read it."""
-    width, dtype = _SAME_WIDTH.get(array.dtype.name, (array.dtype, None))
+    lacks = array.dtype.name == "bfloat16"  # NumPy and PyTorch have no such dtype in common
     with warnings.catch_warnings():
         # PyTorch warns about read-only memory; nobody writes to this tensor.
         warnings.simplefilter("ignore", UserWarning)
-        tensor = torch.from_numpy(array.view(width))
-    return tensor if dtype is None else tensor.view(dtype)
+        tensor = torch.from_numpy(array.view(np.int16) if lacks else array)
+    return tensor.view(torch.bfloat16) if lacks else tensor

@@ -16,25 +16,27 @@ from ..coding.graphs import owners
 from .batches import Batches, Indices, edges
 from .place import own_rank
 
-__all__ = ["CodedSampler", "Position", "owners", "real_row"]
+__all__ = ["CodedSampler", "Position", "check_code", "owners", "real_row"]
+
+
+def check_code(code: Any) -> None:
+    """Raise TypeError or ValueError if this is no code, or none of gradients."""
+    if not isinstance(code, Code):
+        raise TypeError(f"code must be a code of fastgc, not {code!r}")
+    if code.scheme.codes_data:
+        raise ValueError(
+            f"{type(code).__name__} codes the data, for gradients that are polynomials, which "
+            f"those of a module are not: take BinaryCode({code.n}, stragglers=...)"
+        )
 
 
 def real_row(code: Code, rank: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return a rank's partitions, and the factors of their samples' gradients.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If `code` is no code, or its messages are not gradients of a weighted loss.
+    Raise TypeError or ValueError if the code's messages are not gradients of a weighted loss.
     """
-    if not isinstance(code, Code):
-        raise TypeError(f"code must be a code of fastgc, not {code!r}")
+    check_code(code)
     name, instead = type(code).__name__, f"take BinaryCode({code.n}, stragglers=...)"
-    if code.scheme.codes_data:
-        raise ValueError(
-            f"{name} codes the data, for gradients that are polynomials, which those of a module "
-            f"are not: {instead}"
-        )
     if code.scheme.messages_per_worker > 1:
         raise ValueError(
             f"{name} has {code.scheme.messages_per_worker} messages of each worker, and a rank has "
@@ -114,7 +116,9 @@ class CodedSampler(Sampler[list[int]]):
         self._own = self._places(self._partitions)
         counts = np.diff(self._bounds)[partitions]
         self.weights = torch.from_numpy(np.repeat(row, counts)).to(torch.get_default_dtype())
-        self._taken: dict[int, tuple[list[int], Indices]] | None = None
+        # Of each batch taken since the first `give`: the partitions given, and all indices.
+        self._taken: dict[int, tuple[list[int], Indices]] = {}
+        self._remembers = False
 
     @property
     def step(self) -> int:
@@ -154,7 +158,7 @@ class CodedSampler(Sampler[list[int]]):
     def take(self) -> Indices:
         """Return the next batch's indices and those of batches that come after it, a row each."""
         rows = self._batches.take()
-        if self._taken is not None:
+        if self._remembers:
             self._taken[self.step - 1] = self._partitions, rows[0]
         return rows
 
@@ -177,23 +181,20 @@ class CodedSampler(Sampler[list[int]]):
         self._partitions, self._own = partitions, self._places(partitions)
         self._row = [1.0] * len(partitions)
         self.weights = torch.ones(())
-        if self._taken is None:
-            self._taken = {}
+        self._remembers = True
 
     def given(self, at: int) -> list[int]:
         """Return the partitions of which this sampler gave samples in batch number `at`."""
-        return self._taken[at][0] if self._taken and at in self._taken else []
+        return self._taken[at][0] if at in self._taken else []
 
     def samples(self, at: int, partitions: list[int]) -> list[int]:
         """Return the samples of these partitions in batch number `at`."""
-        assert self._taken is not None
         found: list[int] = self.of(self._taken[at][1], partitions).tolist()
         return found
 
     def forget(self, before: int) -> None:
         """Forget the batches before this one."""
-        for at in [at for at in self._taken or () if at < before]:
-            del self._taken[at]  # type: ignore[union-attr]
+        self._taken = {at: taken for at, taken in self._taken.items() if at >= before}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position for `load_state_dict`, which also fits other ranks and codes."""
@@ -217,12 +218,8 @@ class Position:
     each that it returns. So the sampler's position does not tell where a step begins: each step
     begins `accumulate` batches after the last one, counted from the epoch's first batch.
 
-    Attributes
-    ----------
-    at : int
-        Number of batches before the next step.
-    lead : int or None
-        Number of batches that a loader takes ahead; None if unknown.
+    `at` is the number of batches before the next step, and `lead` how many a loader takes ahead;
+    None if that is unknown.
     """
 
     def __init__(self, sampler: CodedSampler, accumulate: int) -> None:
@@ -241,12 +238,9 @@ class Position:
     def check(self) -> None:
         """Find out where this step began, if an epoch has ended since the last one.
 
-        Raises
-        ------
-        RuntimeError
-            If a step had another number of batches than `accumulate`, as far as that shows. If the
-            end of an epoch has fewer batches than a step, and it cannot be told whether they were
-            left out or belong to this step, because a loader takes batches ahead.
+        Raise RuntimeError if a step had another number of batches than `accumulate`, as far as that
+        shows; or if an epoch ended with fewer batches than a step, and it cannot be told whether
+        they belong to this step, because a loader takes batches ahead.
         """
         taken, first, steps = self._sampler.step, *self._epoch()
         size, moved = len(self._sampler), taken - self._taken

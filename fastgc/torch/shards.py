@@ -52,17 +52,18 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 def whole(part: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """Return the tensor of which `part` is this rank's part, cut as `like`."""
-    return _whole(part, like, like.shape, like.stride()) if _is_cut(like) else part
+    if not _is_cut(like):
+        return part
+    cut: Any = like
+    found: torch.Tensor = _whole(part, cut.device_mesh, cut.placements, cut.shape, cut.stride())
+    return found
 
 
-def _whole(part: torch.Tensor, like: Any, shape: Any, stride: Any, placements: Any = None) -> Any:
+def _whole(part: torch.Tensor, mesh: Any, placements: Any, shape: Any, stride: Any) -> Any:
     from torch.distributed.tensor import DTensor
 
     found: Any = DTensor
-    placements = like.placements if placements is None else placements
-    return found.from_local(
-        part, like.device_mesh, placements, run_check=False, shape=shape, stride=stride
-    )
+    return found.from_local(part, mesh, placements, run_check=False, shape=shape, stride=stride)
 
 
 def gradients(parameters: Sequence[torch.nn.Parameter]) -> list[torch.Tensor | None]:
@@ -194,11 +195,12 @@ def pack(state: Any) -> Any:
 
 def unpack(state: Any, like: torch.Tensor) -> Any:
     """Return the state that was packed, with its tensors on the mesh of `like`."""
+    cut: Any = like
 
     def joined(each: Any) -> Any:
         if not isinstance(each, _Part):
             return each
         part = each.tensor.to(local(like).device)
-        return _whole(part, like, each.shape, each.stride, each.placements)
+        return _whole(part, cut.device_mesh, each.placements, each.shape, each.stride)
 
     return pytree.tree_map(joined, state, is_leaf=lambda each: isinstance(each, _Part))
