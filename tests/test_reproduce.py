@@ -1225,7 +1225,7 @@ def test_figure_2_of_samples_of_ones_own(tmp_path, small_figure, monkeypatch):
 
 
 def time_against_load_and_length(d, m):
-    """Return the mean of the (n - s)-th of n sums of two exponential times, to 30 digits."""
+    """Return the mean of the (n - s)-th of n sums of two exponential times, to 15 digits."""
     a, b, f = mpmath.mpf(8) / (10 * d), mpmath.mpf(m) / 10, 8 - (d - m)
 
     def late(t):
@@ -1247,7 +1247,7 @@ def test_times_against_load_and_length_are_the_models():
     for row in figure.rows[:36]:
         assert abs(row.difference) < 0.01
     for d, m in ((1, 1), (8, 1), (4, 2), (4, 3), (7, 5), (8, 8)):
-        with mpmath.workdps(30):
+        with mpmath.workdps(18):
             truth = time_against_load_and_length(d, m)
         found = rows[f"time of a round (s), d = {d}, m = {m}"].closed
         assert found == pytest.approx(truth, rel=1e-8)
