@@ -1049,12 +1049,14 @@ def test_reported_loads_are_those_of_groups_of_3():
         assert row.ours == pytest.approx(most[size])
 
 
-def spent_by_hand(X, seed, groups, size, c, *, age=9, rounds=3000):
+@cache  # two tests ask for the same runs
+def spent_by_hand(seed, groups, size, c, *, age=9, rounds=3000):
     """Return rounds, seconds and loads to an error of 0.1, and the errors; only draws are shared.
 
     The problem is that of the first author's script, with the paper's rule of selection. If `c` is
     None, all are selected.
     """
+    X = data.load("digits", seed=3).X_train
     true, start = np.random.default_rng(seed).standard_normal((2, X.shape[1]))
     y = X @ true
     parts = np.array_split(np.arange(len(X)), groups)
@@ -1087,19 +1089,18 @@ METHODS_BY_HAND = {"distributed Adam": (12, 1, None), "CADA": (12, 1, 2.0), "G-C
 
 @pytest.mark.any_backend
 def test_methods_are_as_by_hand():
-    samples = data.load("digits", seed=3)
-    problem = zhu._problem(samples, 5)
+    problem = zhu._problem(data.load("digits", seed=3), 4)
     assert problem.model.bias is False
     assert problem.model.size == 64
     for name, (groups, size, c) in METHODS_BY_HAND.items():
-        expected, errors = spent_by_hand(samples.X_train, 5, groups, size, c)
-        run = zhu._trained(problem, name, 5, 3000)
+        expected, errors = spent_by_hand(4, groups, size, c)
+        run = zhu._trained(problem, name, 4, 3000)
         assert run.to_level() == pytest.approx(expected)
         np.testing.assert_allclose(run.loss, errors, rtol=1e-6)
         assert run.spent.shape == (4, len(errors))
-    expected, _ = spent_by_hand(samples.X_train, 5, 12, 1, 2.0, age=3)
-    assert zhu._trained(problem, "CADA", 5, 3000, 3).to_level() == pytest.approx(expected)
-    short = zhu._trained(problem, "CADA", 5, 7)
+    expected, _ = spent_by_hand(4, 12, 1, 2.0, age=3)
+    assert zhu._trained(problem, "CADA", 4, 3000, 3).to_level() == pytest.approx(expected)
+    short = zhu._trained(problem, "CADA", 4, 7)
     assert short.loss.size == 8
     assert np.isnan(short.to_level()).all()
 
@@ -1150,7 +1151,7 @@ def test_methods_to_equal_loss(small_figure):
     assert len(made.panels) == 6
     X = data.load("digits", seed=3).X_train
     both = [
-        {name: spent_by_hand(X, seed, *method)[0] for name, method in METHODS_BY_HAND.items()}
+        {name: spent_by_hand(seed, *method)[0] for name, method in METHODS_BY_HAND.items()}
         for seed in (3, 4)
     ]
     reported = {"time": 380 / 68, "communication": 19_292 / 12_292, "computation": 9_646 / 9_219}
@@ -1177,7 +1178,7 @@ def test_methods_to_equal_loss(small_figure):
     limit = 100 / np.linalg.eigvalsh(X.T @ X / len(X))[-1]
     assert rows["largest stable rate of distributed SGD"].ours == pytest.approx(limit)
     cada, grouped = (
-        spent_by_hand(X, 3, *METHODS_BY_HAND[name], age=5)[0] for name in ("CADA", "G-CADA")
+        spent_by_hand(3, *METHODS_BY_HAND[name], age=5)[0] for name in ("CADA", "G-CADA")
     )
     for at, what in enumerate(reported, start=1):
         row = rows[f"{what}, CADA : G-CADA, with D = 5"]
@@ -1224,7 +1225,7 @@ def test_figure_2_of_samples_of_ones_own(tmp_path, small_figure, monkeypatch):
 
 
 def time_against_load_and_length(d, m):
-    """Return the mean of the (n - s)-th of n sums of two exponential times, to 30 digits."""
+    """Return the mean of the (n - s)-th of n sums of two exponential times, to 15 digits."""
     a, b, f = mpmath.mpf(8) / (10 * d), mpmath.mpf(m) / 10, 8 - (d - m)
 
     def late(t):
@@ -1246,7 +1247,7 @@ def test_times_against_load_and_length_are_the_models():
     for row in figure.rows[:36]:
         assert abs(row.difference) < 0.01
     for d, m in ((1, 1), (8, 1), (4, 2), (4, 3), (7, 5), (8, 8)):
-        with mpmath.workdps(30):
+        with mpmath.workdps(18):
             truth = time_against_load_and_length(d, m)
         found = rows[f"time of a round (s), d = {d}, m = {m}"].closed
         assert found == pytest.approx(truth, rel=1e-8)

@@ -256,7 +256,7 @@ def test_pages_are_sound_and_escaped(run):
         fastgc.YeAbbe(6, stragglers=1, reduce=2),
         fastgc.Uncoded(3, 6, load=2),
         fastgc.Grouped.repetition(8, 2),
-        fastgc.LinearCode(np.random.default_rng(0).standard_normal((30, 20))),
+        fastgc.LinearCode(np.random.default_rng(0).standard_normal((25, 24))),
         fastgc.CouponCollector(10, load=2, seed=3),
     ],
 )
