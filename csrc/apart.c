@@ -11,7 +11,7 @@
  *   NumPy's headers at build time, and full access to Python's objects. The extension is made by cffi for
  *   Python's limited API, so that one wheel serves all versions of Python and of NumPy.
  * - The struct is part of NumPy's binary interface, the same in 1.x and 2.x. Nevertheless
- *   fastgc/kernels/c/combine.py checks it at import: it reads an array of known address, shape, strides,
+ *   fastgc/kernels/c/calls.py checks it at import: it reads an array of known address, shape, strides,
  *   dtype, base and flags by it, and uses buffers instead if anything differs.
  */
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Polynomials that nearly vanish at given roots of unity: one ridge regression, by a QR factorisation.
- * fastgc/kernels/near_exact.py defines the polynomial; numpy/near_exact.py computes it in few lines.
+ * fastgc/kernels/numpy/near_exact.py defines the polynomial, and computes it in few lines.
  *
  * The stragglers' equations T x = b, s rows, stand on top of mu I: the solution x minimises
  * |T x - b|^2 + mu^2 |x|^2. Householder's reflections (Golub and Van Loan, chapter 5) make both together

@@ -274,7 +274,7 @@ def _by_files(
 
 def _intake(arrivals: Arrivals, slots: Sequence[NDArray[Any]], files: int, heard: int) -> Any:
     """The struct by which C takes a round's messages from `slots`."""
-    from ..kernels.c.plans import struct_of
+    from ..kernels.c.calls import struct_of
 
     return struct_of(
         "fgc_intake",
@@ -291,7 +291,7 @@ def _intake(arrivals: Arrivals, slots: Sequence[NDArray[Any]], files: int, heard
 def _by_futex(arrays: _Arrays, bell: int) -> _Calls:
     """The functions of csrc/ring.c, for workers that sleep on a word that all processes share."""
     from ..kernels._cffi import ffi, lib  # imported only if there is C
-    from ..kernels.c.plans import struct_of
+    from ..kernels.c.calls import struct_of
 
     shared = {name: getattr(arrays, name) for name in ("newest", "orders", "wanted")}
     shared["news"] = arrays.places

@@ -11,7 +11,6 @@ from types import FunctionType
 from typing import TYPE_CHECKING
 
 from . import numpy as plain
-from .arrivals import Arrivals, Enough
 from .cyclic import (
     LOCATOR,
     LOOKUP,
@@ -25,16 +24,18 @@ from .cyclic import (
 )
 from .dispatch import kernel
 from .fourier import Fourier, bind_fourier, fourier_rebuild
-from .near_exact import (
-    locator_pairs,
-    minimum_norm,
-    near_exact,
-    near_exact_pairs,
-    weighted_minimum_norm,
-)
-from .numpy.completion import BLOCKS, CELLS, EDGES, SPAN, TILING, Completion, CompletionPlan
+from .numpy.arrivals import Arrivals, Enough
 from .numpy.cover import CellsPlan, EdgesPlan, TilingPlan, tiling_plan
-from .numpy.delays import DelayPlan
+from .numpy.rounds import (
+    BLOCKS,
+    CELLS,
+    EDGES,
+    SPAN,
+    TILING,
+    Completion,
+    CompletionPlan,
+    DelayPlan,
+)
 from .rows import AddRow, Combinations, address, stacked
 
 if TYPE_CHECKING:  # to a type checker, a kernel is the NumPy function
@@ -76,10 +77,5 @@ __all__ = [
     "fourier_rebuild",
     "stacked",
     "tiling_plan",
-    "locator_pairs",
-    "minimum_norm",
-    "near_exact",
-    "near_exact_pairs",
-    "weighted_minimum_norm",
     *KERNELS,
 ]

@@ -13,9 +13,8 @@ from numba.extending import intrinsic, overload
 
 from .. import numpy as plain
 from ..rows import EXPAND, INTEGER, PACKED, REAL, REAL_PART, extent_of, extent_of_pairs, kind_of
-from .njit import njit, njit_exact, njit_sums
+from .njit import bits_as, njit, njit_exact, njit_sums
 from .pairs import quick_two_sum, two_product, two_sum
-from .vector import bits_as
 
 __all__ = [
     "accumulate",

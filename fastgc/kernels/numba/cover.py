@@ -7,8 +7,7 @@ from numba.extending import overload
 
 from ..cyclic import Status
 from ..numpy.cover import SHORT, STEPS
-from .closures import closure
-from .njit import njit
+from .njit import closure, njit
 
 __all__ = ["bind_cells", "bind_edges", "bind_tiling"]
 

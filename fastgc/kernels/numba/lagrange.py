@@ -9,9 +9,17 @@ from numba import types
 from numba.extending import overload
 
 from ..cyclic import Status
-from .closures import closure
-from .njit import njit
-from .vector import bits_of, double_of, inverses, larger_part, over, power_of_two, times
+from .njit import (
+    bits_of,
+    closure,
+    double_of,
+    inverses,
+    larger_part,
+    njit,
+    over,
+    power_of_two,
+    times,
+)
 
 __all__ = [
     "bind_functional",

@@ -12,8 +12,17 @@ from numba import types
 from numba.extending import overload
 
 from ..numpy import vandermonde as plain
-from .njit import njit, njit_exact
-from .vector import bits_of, double_of, inverses, larger_part, over, power_of_two, times
+from .njit import (
+    bits_of,
+    double_of,
+    inverses,
+    larger_part,
+    njit,
+    njit_exact,
+    over,
+    power_of_two,
+    times,
+)
 
 __all__ = ["leja_order", "solve_vandermonde", "vandermonde_column"]
 
