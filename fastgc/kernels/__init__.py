@@ -64,5 +64,5 @@ if not TYPE_CHECKING:
         """Load a backend at its first use."""
         if name in choice.NAMES:
             return importlib.import_module(f".{name}", __name__)
-        hint = f": {__name__}.unchecked has it" if name in unchecked.__all__ else ""
+        hint = f": {__name__}.unchecked has it" if hasattr(unchecked, name) else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

@@ -502,26 +502,22 @@ def completion(plan, delay, work, late, receive, overhead, interrupted, out):
 # -------------------------------------------------------------------------------------- plain sums
 
 
-def _bound(function, struct, survivors, out, work):
-    """Return ``function(struct, survivors, out, work, f)`` as a function of f."""
-    survivors_ = ffi.from_buffer("int64_t[]", survivors)
-    out_ = ffi.from_buffer("double[]", out, require_writable=True)
-    return partial(function, struct, survivors_, out_, ffi.from_buffer(work))
+def _binder(function):
+    """Make `bind_cells` or its like, which bind this function of C."""
+
+    def bind(plan, survivors, out):
+        _, struct, _, work = rule_struct(plan)
+        survivors_ = ffi.from_buffer("int64_t[]", survivors)
+        out_ = ffi.from_buffer("double[]", out, require_writable=True)
+        work_ = ffi.from_buffer(np.empty(work, np.uint8))
+        return partial(function, struct, survivors_, out_, work_)
+
+    return bind
 
 
-def bind_cells(plan, survivors, out):
-    _, struct, _, work = rule_struct(plan)
-    return _bound(lib.fgc_cells_vector, struct, survivors, out, np.empty(work, np.uint8))
-
-
-def bind_tiling(plan, survivors, out):
-    _, struct, _, work = rule_struct(plan)
-    return _bound(lib.fgc_tiling_vector, struct, survivors, out, np.empty(work, np.uint8))
-
-
-def bind_edges(plan, survivors, out):
-    _, struct, _, work = rule_struct(plan)
-    return _bound(lib.fgc_edges_vector, struct, survivors, out, np.empty(work, np.uint8))
+bind_cells = _binder(lib.fgc_cells_vector)
+bind_tiling = _binder(lib.fgc_tiling_vector)
+bind_edges = _binder(lib.fgc_edges_vector)
 
 
 def rule_struct(rule):

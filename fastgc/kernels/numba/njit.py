@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from numba.extending import intrinsic, lower_builtin, overload, register_model
 __all__ = [
     "bits_as",
     "bits_of",
+    "by_types",
     "closure",
     "double_of",
     "inverses",
@@ -136,15 +138,26 @@ def closure(typingctx, core, kept):
     return of(core, kept), codegen
 
 
+def by_types(choose, inline="never"):
+    """Decorate a function that returns, for types of arguments, a function of compiled code.
+
+    Compiled code calls it by the decorated function's name.
+    """
+
+    @wraps(choose)
+    def stand_in(*arguments):
+        raise NotImplementedError("only compiled code calls this")
+
+    overload(stand_in, inline=inline)(choose)
+    return stand_in
+
+
 _POWERS = np.ldexp(1.0, np.arange(-1022, 1024))
 
 
+@by_types
 def over(a, d):
     """Quotient. Numba's own division of complex numbers raises an exception for 0."""
-
-
-@overload(over)
-def _over(a, d):
     if isinstance(d, types.Complex):
 
         def divide(a, d):
@@ -186,23 +199,17 @@ def larger_part(z):
     return max(abs(z.real), abs(z.imag))
 
 
+@by_types
 def times(z, a):
     """A number times a real one."""
-
-
-@overload(times)
-def _times(z, a):
     if isinstance(z, types.Complex):
         return lambda z, a: complex(z.real * a, z.imag * a)
     return lambda z, a: z * a
 
 
+@by_types
 def inverses(c, d):
     """1 / c and 1 / d by one division, for c and d in the middle of a double's range."""
-
-
-@overload(inverses)
-def _inverses(c, d):
     if isinstance(c, types.Complex):
 
         def invert(c, d):

@@ -7,7 +7,22 @@ import math
 import numpy as np
 from numba import types
 
-from ..numpy.rounds import BLOCKS, CELLS, EDGES, SOLVED, TILING, ZERO
+from ..numpy.rounds import (
+    _EXP,
+    _LN2_HIGH,
+    _LN2_LOW,
+    _LOG,
+    _ONE,
+    _ROOT,
+    _STEP,
+    _WHOLE,
+    BLOCKS,
+    CELLS,
+    EDGES,
+    SOLVED,
+    TILING,
+    ZERO,
+)
 from .njit import bits_as, njit_exact
 
 __all__ = ["completion", "draw"]
@@ -17,7 +32,7 @@ _SAMPLE = 8
 
 @njit_exact
 def _select(key, weight, whole, need):
-    """The smallest t such that the keys up to t weigh at least `need` > 0: see csrc/completion.c.
+    """The smallest t such that the keys up to t weigh at least `need` > 0: see csrc/rounds.c.
 
     All keys together weigh `whole`; each weighs 1 if `weight` is None. The arrays are overwritten.
     """
@@ -231,7 +246,7 @@ def completion(plan, delay, work, late, receive, overhead, interrupted, out):
             part = 1.0 if since >= 0 else 0.0
             if 0 <= since < work[r, i]:
                 part = since / work[r, i]
-            if sent:  # `since` may have lost digits: see `computed` in csrc/completion.c
+            if sent:  # `since` may have lost digits: see `computed` in csrc/rounds.c
                 part = max(part, plan.share[plan.first[i] + sent - 1])
             done += math.floor(plan.loads[i] * part + 1e-9)
         end = ready
@@ -254,12 +269,6 @@ def completion(plan, delay, work, late, receive, overhead, interrupted, out):
             late[i] = free_at - end if free_at > end else 0.0
 
 
-# csrc/rounds.c explains these. Every backend rounds alike.
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_ONE, _ROOT, _WHOLE = np.array([1.0, 0.5**0.5, 2.0**52]).view(np.uint64)
-_LN2_HIGH, _LN2_LOW = 0.6931471805592082, 7.371002565167799e-13
-
-
 _from_bits = bits_as(types.uint64, types.float64)
 _bits_of = bits_as(types.float64, types.uint64)
 
@@ -280,13 +289,9 @@ def _exponential(random):
     m = _from_bits(bits + _ONE - (e << np.uint64(52)))
     s = (m - 1) / (m + 1)
     z = s * s
-    p = 0.14616449685043406
-    p = p * z + 0.15331721600556042
-    p = p * z + 0.18182889125261723
-    p = p * z + 0.2222221113479508
-    p = p * z + 0.28571428625975487
-    p = p * z + 0.39999999999899505
-    p = p * z + 0.666666666666667
+    p = 0.0
+    for each in _LOG:
+        p = p * z + each
     return -(exponent * _LN2_HIGH + (2 * s + (s * z * p + exponent * _LN2_LOW)))
 
 
@@ -295,16 +300,9 @@ def _power_of_e(x):
     shifted = x * 1.4426950408889634 + 1.5 * 2.0**52
     k = shifted - 1.5 * 2.0**52
     r = x - k * _LN2_HIGH - k * _LN2_LOW
-    q = 2.5100375832561234e-08
-    q = q * r + 2.7620075879983367e-07
-    q = q * r + 2.7557268480310024e-06
-    q = q * r + 2.4801521322368692e-05
-    q = q * r + 0.00019841269863040545
-    q = q * r + 0.0013888888917196719
-    q = q * r + 0.008333333333330065
-    q = q * r + 0.041666666666624164
-    q = q * r + 0.16666666666666669
-    q = q * r + 0.5000000000000001
+    q = 0.0
+    for each in _EXP:
+        q = q * r + each
     p = 1 + (r + r * r * q)
     return _from_bits(_bits_of(p) + (_bits_of(shifted) << np.uint64(52)))
 

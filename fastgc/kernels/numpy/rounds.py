@@ -19,7 +19,7 @@ EDGES = 3  # edges of a graph whose components each have an odd cycle, or two si
 SPAN = 4  # rows that span: the messages that did not come can be spared
 
 # Numbers of `spare` that count as zero: ZERO in the orthonormal columns, SOLVED in the first, whose
-# largest is 1. (As in csrc/completion.c.)
+# largest is 1. (As in csrc/rounds.c.)
 ZERO = 1e-9
 SOLVED = 1e-6
 
@@ -108,10 +108,7 @@ class Completion(NamedTuple):
 
     def part(self, lo: int, hi: int) -> Completion:
         """Return a view of rounds lo .. hi-1."""
-        piece = slice(lo, hi)
-        return Completion(
-            self.time[piece], self.messages[piece], self.workers[piece], self.computations[piece]
-        )
+        return Completion._make(each[lo:hi] for each in self)
 
 
 _ARRIVALS = 1 << 22  # arrivals that are computed at a time: 32 MB
@@ -198,7 +195,7 @@ def _complete(
     since = ready[:, None] - begin
     part = (since >= 0).astype(float)
     np.divide(since, whole, out=part, where=(since >= 0) & (since < whole))
-    if first.size:  # `since` may have lost digits: see `computed` in csrc/completion.c
+    if first.size:  # `since` may have lost digits: see `computed` in csrc/rounds.c
         sent = np.maximum.reduceat(np.where(heard, plan.share, 0.0), first, axis=1)
         part[:, sends] = np.maximum(part[:, sends], sent)
     out.computations[:] = np.floor(plan.loads * part + 1e-9).sum(axis=1)
