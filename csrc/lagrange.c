@@ -198,6 +198,15 @@ typedef struct {
     int64_t common, m, padded;
 } line;
 
+/* `work` has room for six times m numbers, rounded up to full vectors. */
+static line new_line(int64_t m, double *work)
+{
+    const int64_t padded = padded_size(m);
+    return (line){.xr = work, .xi = work + padded, .wr = work + 2 * padded,
+                  .wi = work + 3 * padded, .re = work + 4 * padded, .im = work + 5 * padded,
+                  .m = m, .padded = padded};
+}
+
 /* Add l_j(z) = p 2^e w_j / (z - x_j) to the row, for exponents of any size; z is no node. */
 static void add_any(line l, double zr, double zi, double pr, double pi, int64_t e,
                                const int complex)
@@ -295,16 +304,10 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_basis)(const double *nodes, const double *w
                                             const double *points, int64_t p, int complex,
                                             int out_ndim, double *out)
 {
-    line l = {.m = m, .padded = padded_size(m)};
-    double *const work = malloc((size_t)(6 * l.padded) * sizeof(double));
+    double *const work = malloc((size_t)(6 * padded_size(m)) * sizeof(double));
     if (!work)
         return FGC_NO_MEMORY;
-    l.xr = work;
-    l.xi = l.xr + l.padded;
-    l.wr = l.xi + l.padded;
-    l.wi = l.wr + l.padded;
-    l.re = l.wi + l.padded;
-    l.im = l.re + l.padded;
+    const line l = new_line(m, work);
     if (complex)
         rows(nodes, weights, weight_exponent, m, points, p, out, out_ndim == 1, l, 1);
     else
@@ -567,13 +570,7 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_evaluate)(const double *nodes, const double
     double *const work = malloc((size_t)(8 * padded) * sizeof(double));
     if (!work)
         return FGC_NO_MEMORY;
-    line l = {.m = m, .padded = padded};
-    l.xr = work;
-    l.xi = l.xr + padded;
-    l.wr = l.xi + padded;
-    l.wi = l.wr + padded;
-    l.re = l.wi + padded;
-    l.im = l.re + padded;
+    line l = new_line(m, work);
     terms t = {.xr = l.xr, .xi = l.xi, .cr = l.im + padded, .m = m, .values = values, .careful = &l};
     t.ci = t.cr + padded;
     if (complex)
