@@ -665,11 +665,15 @@ static FGC_INLINE int solve_group(const task *of, attempt *a, int64_t done, int 
     return good;
 }
 
-static FGC_NOINLINE int solve_any(const task *of, attempt *a, int64_t done, int count, int bounded,
-                                  int complex)
+static FGC_NOINLINE int solve_real(const task *of, attempt *a, int64_t done, int count, int bounded)
 {
-    return complex ? solve_group(of, a, done, count, bounded, 1)
-                   : solve_group(of, a, done, count, bounded, 0);
+    return solve_group(of, a, done, count, bounded, 0);
+}
+
+static FGC_NOINLINE int solve_complex(const task *of, attempt *a, int64_t done, int count,
+                                      int bounded)
+{
+    return solve_group(of, a, done, count, bounded, 1);
 }
 
 /* From so many columns on, vectors across columns pay. */
@@ -725,11 +729,16 @@ static FGC_INLINE int solve_many(const task *of, const int64_t *order, int64_t d
     return 1;
 }
 
-static FGC_NOINLINE int solve_many_any(const task *of, const int64_t *order, int64_t done, int count,
-                                       double *work, int complex)
+static FGC_NOINLINE int solve_many_real(const task *of, const int64_t *order, int64_t done,
+                                        int count, double *work)
 {
-    return complex ? solve_many(of, order, done, count, work, 1)
-                   : solve_many(of, order, done, count, work, 0);
+    return solve_many(of, order, done, count, work, 0);
+}
+
+static FGC_NOINLINE int solve_many_complex(const task *of, const int64_t *order, int64_t done,
+                                           int count, double *work)
+{
+    return solve_many(of, order, done, count, work, 1);
 }
 
 /* Return the larger part of a number: at least 0.7 of its modulus. */
@@ -972,14 +981,16 @@ static FGC_INLINE fgc_status solve_all(const task *of, choice by, int64_t *place
             if (has_few(of, done + col, complex))
                 count = col;
         if (!parted && done >= tried && count >= MANY) {
-            if (solve_many_any(of, by.first, done, (int)count, many, complex))
+            if (complex ? solve_many_complex(of, by.first, done, (int)count, many)
+                        : solve_many_real(of, by.first, done, (int)count, many))
                 continue;
             tried = done + count;
         }
         count = count < GROUP ? count : GROUP;
         int settled = 0, stays[GROUP] = {0};
         if (by.choosing || !parted) {
-            if (!solve_any(of, &first, done, (int)count, bounded, complex))
+            if (!(complex ? solve_complex(of, &first, done, (int)count, bounded)
+                          : solve_real(of, &first, done, (int)count, bounded)))
                 return FGC_NOT_FINITE;
             settled = 1;
             for (int col = 0; col < count; col++)
@@ -1001,7 +1012,8 @@ static FGC_INLINE fgc_status solve_all(const task *of, choice by, int64_t *place
             }
             const int doubtful = by.choosing && !(by.apart >= by.enough);
             const int limits = doubtful || of->bound;
-            if (!solve_any(of, &second, done, (int)count, limits, complex))
+            if (!(complex ? solve_complex(of, &second, done, (int)count, limits)
+                          : solve_real(of, &second, done, (int)count, limits)))
                 return FGC_NOT_FINITE;
             for (int col = 0; by.choosing && col < count; col++) {
                 if (stays[col])

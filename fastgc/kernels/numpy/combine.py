@@ -54,14 +54,7 @@ _TAKEN = {  # kinds of rows
 }
 
 
-def _check_combination(
-    mode: int,
-    rows: Rows,
-    coef: NDArray[Any],
-    out: NDArray[Any],
-    accumulate: bool,
-    check: bool,
-) -> None:
+def _check_combination(mode: int, rows: Rows, coef: NDArray[Any], out: NDArray[Any]) -> None:
     """Raise TypeError or ValueError unless `combine` can do this."""
     if mode not in _TAKEN:
         raise ValueError(f"mode must be REAL, PACKED, REAL_PART or EXPAND, not {mode}")
@@ -200,7 +193,7 @@ def square_sum(x: NDArray[Any]) -> float:
         return float(np.square(x, dtype=np.float64).sum())
 
 
-def _check_factor(x: NDArray[Any], factor: float, out: NDArray[np.float16]) -> None:
+def _check_factor(factor: float) -> None:
     check_power_of_two("factor", factor, 254)
 
 
@@ -272,8 +265,6 @@ def _check_pairs(
     out: NDArray[np.float64],
     paired: bool,
     rounded: bool,
-    accumulate: bool,
-    check: bool,
 ) -> None:
     """Raise TypeError or ValueError unless `combine_pairs` can do this."""
     row = rows.checked("rows")

@@ -75,9 +75,7 @@ _CLUSTERED, _SPREAD, _FILLED, _FEW = -3.5, -0.5, -1.1, 3
 _TINY = 2.0**-1074
 
 
-def _check_order(
-    nodes: NDArray[Any], b: NDArray[Any], order: NDArray[np.int64] | None, *_: Any
-) -> None:
+def _check_order(nodes: NDArray[Any], order: NDArray[np.int64] | None) -> None:
     if order is not None:
         check_numbers_below("order", order, nodes.size)
 
