@@ -119,7 +119,7 @@ def test_facade(benchmark, note, n, s, call):
     """Time the C function, and the calls of the facade above it."""
     from fastgc.kernels._cffi import ffi, lib
 
-    from fastgc.kernels.c import plans
+    from fastgc.kernels.c import calls
 
     benchmark.group = f"locator by backend, n={n:4d}"
     code, survivors = case(n, s)
@@ -128,11 +128,11 @@ def test_facade(benchmark, note, n, s, call):
         vector = benchmark(code.decoder(), survivors, "locator")
     else:
         arguments = (
-            plans.plan_struct(code.scheme._plan),
+            calls.plan_struct(code.scheme._plan),
             ffi.from_buffer("int64_t[]", survivors),
             ffi.from_buffer("double[]", vector),
             ffi.new("int64_t *"),
-            plans.work_space(code.scheme._plan),
+            calls.work_space(code.scheme._plan),
             math.inf,
             lib.FGC_LOCATOR,
             survivors.size,

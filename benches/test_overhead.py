@@ -53,7 +53,7 @@ def calls(p):
     """Return every layer of every verb, on the same messages; a verb's kernels come first."""
     from fastgc.kernels._cffi import ffi, lib
 
-    from fastgc.kernels.c import plans
+    from fastgc.kernels.c import calls
 
     code, rng = fastgc.ReedSolomon(N, stragglers=S), np.random.default_rng(0)
     survivors = np.sort(rng.permutation(N)[:F])  # sorted: all layers read memory in the same order
@@ -61,8 +61,8 @@ def calls(p):
     stacked = aligned(messages[survivors])
     separate = list(map(aligned, stacked))
     vector, decoder = np.empty(F, complex), code.decoder()
-    plan, where = plans.plan_struct(code.scheme._plan), ffi.new("int64_t *")
-    work = plans.work_space(code.scheme._plan)
+    plan, where = calls.plan_struct(code.scheme._plan), ffi.new("int64_t *")
+    work = calls.work_space(code.scheme._plan)
     numbers_, vector_ = (
         ffi.from_buffer(kind, array)
         for kind, array in (("int64_t[]", survivors), ("double[]", vector))

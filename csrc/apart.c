@@ -1,5 +1,5 @@
-/* Combinations of unchecked rows. By addresses alone, each call first checks that every row is aligned and
- * lies apart from the output.
+/* Combinations of chosen rows, and of unchecked ones. By addresses alone, a call first checks that every
+ * unchecked row is aligned and lies apart from the output.
  *
  * Rows may be a list of NumPy arrays. Survivors, messages and output of a whole call may be array objects,
  * too. C reads type, address, dtype, shape, strides and flags of an object by fgc_array of fastgc.h:
@@ -11,7 +11,7 @@
  *   NumPy's headers at build time, and full access to Python's objects. The extension is made by cffi for
  *   Python's limited API, so that one wheel serves all versions of Python and of NumPy.
  * - The struct is part of NumPy's binary interface, the same in 1.x and 2.x. Nevertheless
- *   fastgc/kernels/c/combine.py checks it at import: it reads an array of known address, shape, strides,
+ *   fastgc/kernels/c/calls.py checks it at import: it reads an array of known address, shape, strides,
  *   dtype, base and flags by it, and uses buffers instead if anything differs.
  */
 #include <stdlib.h>
@@ -78,10 +78,9 @@ static int64_t choose(const fgc_apart *plan, const void *given, const memory *it
 }
 
 #define COMBINE_APART(kind, read, real)                                                            \
-    fgc_status fgc_combine_apart_##kind(const fgc_apart *plan, const void *rows, real *out,        \
-                                        int64_t count)                                             \
+    static fgc_status combine_##kind(const fgc_apart *plan, const void *rows, const memory *it,    \
+                                     real *out, int64_t count)                                     \
     {                                                                                              \
-        const memory it = memory_of(plan, sizeof(read), (uintptr_t)out, sizeof(real));             \
         uintptr_t few_rows[FEW + 1], *chosen = few_rows; /* one more is written than is used */    \
         double few[2 * (FEW + 1)], *coef = few;                                                    \
         char *work = NULL;                                                                         \
@@ -92,7 +91,7 @@ static int64_t choose(const fgc_apart *plan, const void *given, const memory *it
             coef = (double *)work;                                                                 \
             chosen = (uintptr_t *)(coef + 2 * (count + 1));                                        \
         }                                                                                          \
-        const int64_t used = choose(plan, rows, &it, count, chosen, coef);                         \
+        const int64_t used = choose(plan, rows, it, count, chosen, coef);                          \
         fgc_status status = FGC_MISPLACED;                                                         \
         if (used >= 0) {                                                                           \
             const int bad = fgc_combine_##kind(plan->mode, chosen, coef, used, plan->extent,       \
@@ -101,6 +100,22 @@ static int64_t choose(const fgc_apart *plan, const void *given, const memory *it
         }                                                                                          \
         free(work);                                                                                \
         return status;                                                                             \
+    }                                                                                              \
+    fgc_status fgc_combine_apart_##kind(const fgc_apart *plan, const void *rows, real *out,        \
+                                        int64_t count)                                             \
+    {                                                                                              \
+        const memory it = memory_of(plan, sizeof(read), (uintptr_t)out, sizeof(real));             \
+        return combine_##kind(plan, rows, &it, out, count);                                        \
+    }                                                                                              \
+    fgc_status fgc_combine_chosen_##kind(fgc_mode mode, const uintptr_t *table,                    \
+                                         const int64_t *numbers, const double *coef,               \
+                                         int64_t extent, int64_t in_len, int64_t out_len,          \
+                                         int flags, real *out, int64_t count)                      \
+    {                                                                                              \
+        const fgc_apart plan = {.mode = mode, .flags = flags, .coef = coef, .numbers = numbers,    \
+                                .extent = extent, .in_len = in_len, .out_len = out_len};           \
+        const memory none = {.size = 1}; /* the rows are well placed */                            \
+        return combine_##kind(&plan, table, &none, out, count);                                    \
     }
 FGC_KINDS(COMBINE_APART)
 

@@ -348,26 +348,24 @@ NONFINITE(float, uint32_t, UINT32_C(0x7f800000))
 NONFINITE(double, uint64_t, UINT64_C(0x7ff0000000000000))
 
 /* Sum of squares in sixteen lanes: an order of summation that vectorises without fast-math. */
-#define SQUARE_SUM(name, row, type)                                                                \
-    double name(void *const *vector, const double *by, int64_t len)                                \
+#define SQUARE_SUM(kind, read, real)                                                               \
+    double FGC_AT_LEVEL(fgc_square_sum_part_##kind)(void *const *vector, const double *by,         \
+                                                    int64_t len)                                   \
     {                                                                                              \
         (void)by;                                                                                  \
-        const type *const x = vector[0];                                                           \
+        const read *const x = vector[0];                                                           \
         double lane[16] = {0}, sum = 0;                                                            \
         int64_t j = 0;                                                                             \
         for (; j + 16 <= len; j += 16)                                                             \
             for (int t = 0; t < 16; t++)                                                           \
-                lane[t] += (double)value_##row(x[j + t]) * (double)value_##row(x[j + t]);          \
+                lane[t] += (double)value_##kind(x[j + t]) * (double)value_##kind(x[j + t]);        \
         for (int t = 0; t < 16; t++)                                                               \
             sum += lane[t];                                                                        \
         for (; j < len; j++)                                                                       \
-            sum += (double)value_##row(x[j]) * (double)value_##row(x[j]);                          \
+            sum += (double)value_##kind(x[j]) * (double)value_##kind(x[j]);                        \
         return sum;                                                                                \
     }
-SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_part_float), float, float)
-SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_part_double), double, double)
-SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_part_half), half, uint16_t)
-SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_part_bfloat), bfloat, uint16_t)
+FGC_KINDS(SQUARE_SUM)
 
 /* If more bytes than this are read and written, complex sums of real rows are written past the caches: 0.8
  * to 0.95 times the time, for 3 rows and for 13. Real sums are not: 0.7 to 1.4 times the time. */
@@ -422,19 +420,6 @@ static FGC_INLINE int64_t stream_float(float *to, const double *u, int64_t len, 
 #define ROW bfloat
 #define OUT float
 #include "combine.inc"
-
-#define COMBINE(kind, out)                                                                         \
-    int FGC_AT_LEVEL(fgc_combine_part_##kind)(fgc_mode mode, const uintptr_t *rows,                \
-                                              const double *coef, int64_t count, int64_t lo,       \
-                                              int64_t hi, int64_t in_len, int64_t out_len,         \
-                                              int flags, out *to)                                  \
-    {                                                                                              \
-        return combine_##kind(mode, rows, coef, count, lo, hi, in_len, out_len, flags, to);        \
-    }
-COMBINE(double, double)
-COMBINE(float, float)
-COMBINE(half, float)
-COMBINE(bfloat, float)
 
 /* Return a float as a half's bits, rounded to nearest, ties to even. Three cases are computed and one is
  * chosen by masks, as a branch would keep the loop from vectorising; in signed integers, as AVX2 cannot

@@ -26,9 +26,7 @@ static FGC_INLINE void block(const double *at, const int64_t *index, int64_t cou
 static FGC_INLINE void normalise(int64_t len, double *product, int64_t *exponent)
 {
     for (int64_t i = 0; i < len; i++) {
-        uint64_t bits;
-        memcpy(&bits, product + i, sizeof bits);
-        const int64_t biased = (int64_t)(bits >> 52 & 0x7ff);
+        const int64_t biased = (int64_t)(bits_of(product[i]) >> 52 & 0x7ff);
         const int64_t e = biased ? biased - 1023 : 0;
         product[i] *= power_of_two(-e);
         exponent[i] += e;

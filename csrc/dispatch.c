@@ -1,9 +1,20 @@
 /* The SIMD level in use, chosen when a kernel is first called, and the public functions, which call its
- * kernels. */
+ * kernels. Like the kernels, this file is also compiled once for each level: then it is the level's table. */
 #include <stdatomic.h>
 #include <string.h>
 
 #include "levels.h"
+
+#ifdef FGC_LEVEL
+#define STRING2(level) #level
+#define STRING(level) STRING2(level)
+
+const fgc_level FGC_AT_LEVEL(fgc_level) = {
+    .name = STRING(FGC_LEVEL),
+#define FGC_KERNEL(type, name, parameters, arguments) .name = FGC_AT_LEVEL(fgc_##name),
+#include "kernels.def"
+};
+#else
 
 #ifdef FGC_X86_DISPATCH
 #include <cpuid.h>
@@ -104,3 +115,4 @@ const char *const fgc_declared[] = {
         RETURN_##type level()->name arguments;                                                     \
     }
 #include "kernels.def"
+#endif

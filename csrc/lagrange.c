@@ -35,6 +35,18 @@ static FGC_INLINE int64_t bring_up(double *dr, double *di, const int complex)
     return e;
 }
 
+/* Multiply re + i im by a difference, and normalise. Returns the exponent. */
+static FGC_INLINE int64_t multiply(double *re, double *im, double dr, double di, const int complex)
+{
+    const double before = *re;
+    *re = complex ? *re * dr - *im * di : *re * dr;
+    *im = complex ? before * di + *im * dr : 0;
+    const int64_t e = exponent_of(complex ? greater(fabs(*re), fabs(*im)) : *re);
+    *re *= power_of_two(-e);
+    *im *= power_of_two(-e);
+    return e;
+}
+
 /* Multiply by the differences to `count` nodes, and normalise. */
 static FGC_INLINE void run(const double *nodes, int64_t first, const int count, const double *zr,
                            const double *zi, products *out, const int complex)
@@ -89,13 +101,7 @@ static void careful_product(const double *nodes, int64_t m, double zr, double zi
         }
         const int64_t up = bring_up(&dr, &di, complex);
         hit = up && hit == -1 ? -2 : hit;
-        const double before = re;
-        re = complex ? re * dr - im * di : re * dr;
-        im = complex ? before * di + im * dr : 0;
-        const int64_t e = exponent_of(complex ? greater(fabs(re), fabs(im)) : re);
-        re *= power_of_two(-e);
-        im *= power_of_two(-e);
-        exponent += up + e;
+        exponent += up + multiply(&re, &im, dr, di, complex);
     }
     out->re[t] = re;
     out->im[t] = im;
@@ -173,12 +179,33 @@ void FGC_AT_LEVEL(fgc_lagrange_products)(const double *nodes, int64_t m, const d
 /* Return the exponent nearest to e that a power of two has in a double. */
 static FGC_INLINE int64_t within(int64_t e) { return e < -1022 ? -1022 : e > 1023 ? 1023 : e; }
 
+/* Return whether one scale holds all weights without loss, as nearly always; *most = the largest exponent. */
+static int are_alike(const int64_t *exponent, int64_t m, int64_t *most)
+{
+    int64_t least = exponent[0];
+    *most = least;
+    for (int64_t j = 1; j < m; j++) {
+        least = exponent[j] < least ? exponent[j] : least;
+        *most = exponent[j] > *most ? exponent[j] : *most;
+    }
+    return *most - least < 400;
+}
+
 /* Nodes and weights in planar layout, and a row of sums, all of full vectors. */
 typedef struct {
     double *xr, *xi, *wr, *wi, *re, *im;
     const int64_t *exponent; /* of the weights, or NULL: all have `common` */
     int64_t common, m, padded;
 } line;
+
+/* `work` has room for six times m numbers, rounded up to full vectors. */
+static line new_line(int64_t m, double *work)
+{
+    const int64_t padded = padded_size(m);
+    return (line){.xr = work, .xi = work + padded, .wr = work + 2 * padded,
+                  .wi = work + 3 * padded, .re = work + 4 * padded, .im = work + 5 * padded,
+                  .m = m, .padded = padded};
+}
 
 /* Add l_j(z) = p 2^e w_j / (z - x_j) to the row, for exponents of any size; z is no node. */
 static void add_any(line l, double zr, double zi, double pr, double pi, int64_t e,
@@ -226,13 +253,8 @@ static FGC_INLINE void rows(const double *nodes, const double *weights, const in
                             int64_t m, const double *points, int64_t p, double *out, int sum,
                             line l, const int complex)
 {
-    int64_t least = exponent[0], most = exponent[0];
-    for (int64_t j = 1; j < m; j++) {
-        least = exponent[j] < least ? exponent[j] : least;
-        most = exponent[j] > most ? exponent[j] : most;
-    }
-    /* Nearly always true: one scale holds all weights without loss. */
-    const int alike = most - least < 400;
+    int64_t most;
+    const int alike = are_alike(exponent, m, &most);
     l.exponent = alike ? NULL : exponent;
     l.common = most;
     for (int64_t j = 0; j < l.padded; j++) {
@@ -282,16 +304,10 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_basis)(const double *nodes, const double *w
                                             const double *points, int64_t p, int complex,
                                             int out_ndim, double *out)
 {
-    line l = {.m = m, .padded = padded_size(m)};
-    double *const work = malloc((size_t)(6 * l.padded) * sizeof(double));
+    double *const work = malloc((size_t)(6 * padded_size(m)) * sizeof(double));
     if (!work)
         return FGC_NO_MEMORY;
-    l.xr = work;
-    l.xi = l.xr + l.padded;
-    l.wr = l.xi + l.padded;
-    l.wi = l.wr + l.padded;
-    l.re = l.wi + l.padded;
-    l.im = l.re + l.padded;
+    const line l = new_line(m, work);
     if (complex)
         rows(nodes, weights, weight_exponent, m, points, p, out, out_ndim == 1, l, 1);
     else
@@ -366,13 +382,7 @@ static void careful_value(const terms *t, double zr, double zi, double *out, con
     for (int64_t j = 0; j < l.m; j++) {
         double dr = zr - l.xr[j], di = complex ? zi - l.xi[j] : 0;
         e += bring_up(&dr, &di, complex);
-        const double before = pr;
-        pr = complex ? pr * dr - pi * di : pr * dr;
-        pi = complex ? before * di + pi * dr : 0;
-        const int64_t size = exponent_of(complex ? greater(fabs(pr), fabs(pi)) : pr);
-        pr *= power_of_two(-size);
-        pi *= power_of_two(-size);
-        e += size;
+        e += multiply(&pr, &pi, dr, di, complex);
     }
     for (int64_t j = 0; j < l.m; j++)
         l.re[j] = l.im[j] = 0;
@@ -480,17 +490,12 @@ static FGC_INLINE void one_point(const terms *t, double zr, double zi, double *o
     }
     for (; j < t->m; j++) {
         const double dr = zr - t->xr[j], di = complex ? zi - t->xi[j] : 0;
-        const double inverted = 1 / (complex ? dr * dr + di * di : dr), before = pr;
+        const double inverted = 1 / (complex ? dr * dr + di * di : dr);
         const double br = complex ? dr * inverted : inverted, bi = complex ? -di * inverted : 0;
-        pr = complex ? pr * dr - pi * di : pr * dr;
-        pi = complex ? before * di + pi * dr : 0;
         sr += complex ? t->cr[j] * br - t->ci[j] * bi : t->cr[j] * br;
         si += complex ? t->cr[j] * bi + t->ci[j] * br : 0;
         nearest = greater(fabs(inverted), nearest);
-        const int64_t e = exponent_of(complex ? greater(fabs(pr), fabs(pi)) : pr);
-        pr *= power_of_two(-e);
-        pi *= power_of_two(-e);
-        exponent += e;
+        exponent += multiply(&pr, &pi, dr, di, complex);
     }
     put_value(t, zr, zi, pr, pi, sr, si, exponent, nearest, out, complex);
 }
@@ -501,15 +506,11 @@ static FGC_INLINE void evaluate(terms *t, line *l, const double *nodes, const do
                                 double scale, double *out, const int complex)
 {
     const int64_t m = t->m;
-    int64_t least = exponent[0], most = exponent[0];
+    int64_t most;
+    const int plain = are_alike(exponent, m, &most);
     double size = 0;
-    for (int64_t j = 0; j < m; j++) {
-        least = exponent[j] < least ? exponent[j] : least;
-        most = exponent[j] > most ? exponent[j] : most;
-    }
     for (int64_t j = 0; j < (complex ? 2 * m : m); j++)
         size = greater(fabs(t->values[j]), size);
-    const int plain = most - least < 400; /* nearly always: one scale holds all weights without loss */
     const int64_t shift = size > 0 ? exponent_of(size) : 0, down = within(-shift);
     const double half = power_of_two(down), other = power_of_two(within(-shift - down));
     t->exponent = most + shift;
@@ -569,13 +570,7 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_evaluate)(const double *nodes, const double
     double *const work = malloc((size_t)(8 * padded) * sizeof(double));
     if (!work)
         return FGC_NO_MEMORY;
-    line l = {.m = m, .padded = padded};
-    l.xr = work;
-    l.xi = l.xr + padded;
-    l.wr = l.xi + padded;
-    l.wi = l.wr + padded;
-    l.re = l.wi + padded;
-    l.im = l.re + padded;
+    line l = new_line(m, work);
     terms t = {.xr = l.xr, .xi = l.xi, .cr = l.im + padded, .m = m, .values = values, .careful = &l};
     t.ci = t.cr + padded;
     if (complex)
@@ -642,10 +637,7 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_weights)(const double *nodes, int64_t m, in
     const double a = power_of_two(whole), b = power_of_two(*shift - whole);
     for (int64_t i = 0; i < parts; i++)
         scaled[i] = nodes[i] * a * b;
-    if (complex)
-        all_products(scaled, m, scaled, m, weights, by, hit, 1);
-    else
-        all_products(scaled, m, scaled, m, weights, by, hit, 0);
+    FGC_AT_LEVEL(fgc_lagrange_products)(scaled, m, scaled, m, complex, weights, by, hit);
     const int distinct = invert(hit, m, complex, weights, by);
     if (distinct && !exponent)
         put_together(m, complex, weights, by);
@@ -670,10 +662,8 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_functional)(const double *nodes, int64_t n,
         else
             memcpy(x + parts * i, nodes + parts * chosen[i], (size_t)parts * sizeof *x);
     }
-    if (!status && complex)
-        all_products(x, f, x, f, weights, exponent, hit, 1);
-    else if (!status)
-        all_products(x, f, x, f, weights, exponent, hit, 0);
+    if (!status)
+        FGC_AT_LEVEL(fgc_lagrange_products)(x, f, x, f, complex, weights, exponent, hit);
     if (!status && !invert(hit, f, complex, weights, exponent))
         status = FGC_DUPLICATE;
     if (!status)

@@ -54,7 +54,7 @@ enum { FGC_RUN = 32 };
 /* At most so many workers of a block are handled at a time: their products stay in the nearest cache. */
 enum { FGC_CHUNK = 1024 };
 
-/* The functions of one SIMD level, compiled into level.c. */
+/* The functions of one SIMD level, which dispatch.c defines. */
 typedef struct {
     const char *name;
 #define FGC_KERNEL(type, name, parameters, arguments) type(*name) parameters;

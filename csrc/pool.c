@@ -14,12 +14,14 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "clock.h"
-
-#ifndef _WIN32
+#ifdef _WIN32
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+#else
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 #endif
 #ifdef __linux__
@@ -83,7 +85,7 @@ static struct {
     APART atomic_flag busy;
     unsigned number;
     int started;
-    int64_t ended;   /* when the last job ended, a time of now() */
+    int64_t ended;   /* when the last job ended, a time of fgc_now() */
     int64_t balance; /* the time that jobs gained by other threads, less the time that they lost */
 #ifdef __linux__
     int processor;    /* the processor the caller was last seen on, plus 1, */
@@ -96,6 +98,20 @@ static struct {
     helper helpers[MOST_HELPERS];
 } pool = {.busy = ATOMIC_FLAG_INIT, .threads = 1, .spin = FGC_SPIN, .least = FGC_LEAST,
           .balance = CREDIT};
+
+int64_t fgc_now(void)
+{
+#ifdef _WIN32
+    LARGE_INTEGER ticks, each_second;
+    QueryPerformanceCounter(&ticks);
+    QueryPerformanceFrequency(&each_second);
+    return (int64_t)(1e9 * (double)ticks.QuadPart / (double)each_second.QuadPart);
+#else
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+#endif
+}
 
 #if defined(__linux__) && !defined(FGC_NO_FUTEX)
 /* Sleep until `word` is not `seen`. */
@@ -165,7 +181,7 @@ static unsigned spin_on(atomic_uint *word, unsigned seen, int64_t nanoseconds)
                 return found;
             RELAX();
         }
-        const int64_t time = now();
+        const int64_t time = fgc_now();
         if (!until)
             until = time + nanoseconds;
         else if (time > until)
@@ -384,7 +400,7 @@ static void await_others(void)
     unsigned undone = atomic_load_explicit(&pool.undone, memory_order_acquire);
     if (!undone)
         return;
-    for (const int64_t begun = now(); undone && now() - begun < PATIENCE;)
+    for (const int64_t begun = fgc_now(); undone && fgc_now() - begun < PATIENCE;)
         undone = spin_on(&pool.undone, undone, PATIENCE);
     atomic_store(&pool.waiting, 1);
     while ((undone = atomic_load(&pool.undone)))
@@ -402,20 +418,20 @@ static void count(atomic_llong *number)
 static void work_with_others(fgc_job job, void *data, int pieces, int helpers, int64_t work)
 {
     const int always = !atomic_load_explicit(&pool.least, memory_order_relaxed);
-    int64_t begun = now();
+    int64_t begun = fgc_now();
     const int waking = work >= WAKING || always ||
                        begun - pool.ended < atomic_load_explicit(&pool.spin, memory_order_relaxed);
     if (!room())
         helpers = 0;
     else if (waking && pool.started < helpers) {
         helpers = start(helpers);
-        begun = now(); /* starting threads happens once: do not count it */
+        begun = fgc_now(); /* starting threads happens once: do not count it */
     } else if (helpers > pool.started)
         helpers = pool.started;
     place(helpers);
     if (!helpers || !(waking || any_awake(helpers))) {
         job(data, 0, pieces);
-        pool.ended = now();
+        pool.ended = fgc_now();
         return;
     }
 
@@ -425,12 +441,12 @@ static void work_with_others(fgc_job job, void *data, int pieces, int helpers, i
     atomic_store_explicit(&pool.undone, (unsigned)pieces, memory_order_relaxed);
     publish(pieces, helpers + 1);
     const int called = call(helpers, waking);
-    const int64_t called_at = now();
+    const int64_t called_at = fgc_now();
     const int own = work_on(pool.number, 0);
-    const int64_t done_at = now();
+    const int64_t done_at = fgc_now();
     if (own < pieces)
         await_others();
-    pool.ended = own < pieces ? now() : done_at;
+    pool.ended = own < pieces ? fgc_now() : done_at;
     if (own && own < pieces) {
         const int64_t alone = (done_at - called_at) * pieces / own;
         pool.balance += alone - (pool.ended - begun);
@@ -456,7 +472,7 @@ static int wanted(int pieces, int64_t work)
     helpers = helpers < pieces - 1 ? helpers : pieces - 1;
     if (!least || helpers <= 0)
         return helpers;
-    if (work < least || now() < atomic_load_explicit(&pool.alone_until, memory_order_relaxed))
+    if (work < least || fgc_now() < atomic_load_explicit(&pool.alone_until, memory_order_relaxed))
         return 0;
     return helpers < work / EACH ? helpers : (int)(work / EACH);
 }

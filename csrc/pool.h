@@ -1,4 +1,4 @@
-/* Threads that share the pieces of one job: see pool.c. */
+/* Threads that share the pieces of one job, and the time: see pool.c. */
 #ifndef FASTGC_POOL_H
 #define FASTGC_POOL_H
 
@@ -14,5 +14,8 @@ enum { FGC_PIECES = 1024 };
 /* Do pieces 0 .. pieces-1, each once, and return when all are done. A caller that works alone does them in
  * one call. `work`: about how many nanoseconds they take one thread. */
 void fgc_pool_run(fgc_job job, void *data, int pieces, int64_t work);
+
+/* Return the nanoseconds since some moment, which is the same for all processes of this machine. */
+int64_t fgc_now(void);
 
 #endif

@@ -1,4 +1,5 @@
-/* Orders and news between a master and its worker processes, in shared memory.
+/* Messages of a round as they come; and orders and news between a master and its worker processes, in shared
+ * memory.
  *
  * Nothing is locked, and every line of memory has one writer: a process may be stopped or killed between
  * any two instructions, and all others go on. One word is different: `wanted`, the number of news that
@@ -10,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
-#include "fastgc.h"
+#include "pool.h"
 
 #ifdef _WIN32
 #include <io.h>
@@ -23,7 +23,55 @@
 #include <linux/futex.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
+#include <time.h>
 #endif
+
+static double norm_squared(const fgc_arrivals *a, const void *row)
+{
+    switch (a->kind) {
+    case FGC_FLOAT:
+        return fgc_square_sum_float(row, a->length);
+    case FGC_HALF:
+        return fgc_square_sum_half(row, a->length);
+    case FGC_BFLOAT:
+        return fgc_square_sum_bfloat(row, a->length);
+    default:
+        return fgc_square_sum_double(row, a->length);
+    }
+}
+
+/* Return whether all elements of a row of doubles are finite; 0 for other kinds of rows. */
+static int finite_doubles(const fgc_arrivals *a, const void *row)
+{
+    const double *const x = row;
+    if (a->kind != FGC_DOUBLE)
+        return 0;
+    for (int64_t i = 0; i < a->length; i++)
+        if (!isfinite(x[i]))
+            return 0;
+    return 1;
+}
+
+fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row, double energy)
+{
+    if (number < 0 || number >= a->messages)
+        return FGC_OUT_OF_RANGE;
+    if (a->heard[number])
+        return FGC_DUPLICATE;
+    const double square = a->check ? norm_squared(a, row) : NAN;
+    if (a->check && !(square < INFINITY) && !finite_doubles(a, row)) /* squares may overflow */
+        return FGC_NOT_FINITE;
+    const int64_t count = a->state[0]++;
+    a->numbers[count] = number;
+    a->squares[count] = square;
+    a->energies[count] = energy >= 0 ? energy : NAN;
+    a->addresses[count] = (uintptr_t)row;
+    a->heard[number] = 1;
+    const int64_t block = a->block[number];
+    if (--a->lacking[block] == 0)
+        a->state[1] -= a->weight[block];
+    return a->state[1] > 0 ? FGC_TOO_FEW : FGC_OK;
+}
 
 /* Sizes in int64: see fgc_rings. */
 enum { LINE = 8, NEWS = 4, ORDER = 4, ORDERS = 2 * LINE };
@@ -46,7 +94,7 @@ static int64_t *news_of(const fgc_rings *r, int64_t worker) { return (int64_t *)
 static unsigned bit_of(int64_t worker) { return 1u << worker % 32; }
 
 #ifdef __linux__
-/* Sleep until `word` is not `seen`, or until the time `until` of now() (-1: no limit). May return early.
+/* Sleep until `word` is not `seen`, or until the time `until` of fgc_now() (-1: no limit). May return early.
  * Returns whether a signal came. */
 static int sleep_on(atomic_uint *word, unsigned seen, int64_t until, unsigned bit)
 {
@@ -137,8 +185,8 @@ int64_t fgc_rings_wait(const fgc_rings *r, int64_t worker, int64_t birth, int64_
         if (given != seen || seconds <= 0)
             return given;
         if (!until)
-            until = now() + (int64_t)(1e9 * seconds);
-        else if (until > 0 && now() >= until)
+            until = fgc_now() + (int64_t)(1e9 * seconds);
+        else if (until > 0 && fgc_now() >= until)
             return seen;
         if (sleep_on(word_of(r), word, until, bit_of(worker)))
             return seen;
@@ -151,7 +199,7 @@ void fgc_rings_tell(const fgc_rings *r, int bell, int64_t worker, int64_t round,
     int64_t *const ring = news_of(r, worker);
     const int64_t told = ring[0];
     int64_t *const news = ring + LINE + NEWS * (told % r->capacity);
-    news[0] = now();
+    news[0] = fgc_now();
     news[1] = round;
     news[2] = index;
     memcpy(news + 3, &energy, sizeof energy);
@@ -188,7 +236,7 @@ int64_t fgc_rings_take(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_
             continue;
         }
         if (!latest)
-            latest = now();
+            latest = fgc_now();
         for (; taken[worker] < told && count < most; taken[worker]++) {
             const int64_t *const news = ring + LINE + NEWS * (taken[worker] % r->capacity);
             const int64_t time = news[0];
@@ -248,7 +296,7 @@ int64_t fgc_rings_gather(const fgc_rings *r, int64_t *taken, fgc_news *out, int6
                          const fgc_intake *into, double start, double seconds)
 {
     const int64_t *const state = into->arrivals->state, before = state[0];
-    const int64_t until = now() + (int64_t)(1e9 * seconds);
+    const int64_t until = fgc_now() + (int64_t)(1e9 * seconds);
     for (int go_on = 1, others = 0;;) {
         /* Sleep for half of the messages that are lacking: the master reads those while the rest come, and
          * in the end waits for a single one. */
@@ -258,7 +306,7 @@ int64_t fgc_rings_gather(const fgc_rings *r, int64_t *taken, fgc_news *out, int6
         if (left || !go_on || (state[0] > before && (into->once || state[1] <= 0)))
             return left;
         if (!count) {
-            const int64_t rest = until - now();
+            const int64_t rest = until - fgc_now();
             go_on = hear(into->files, into->bell, rest > 0 ? (int)(rest / 1000000) + 1 : 0, &others) && !others;
         }
     }

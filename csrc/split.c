@@ -95,42 +95,6 @@ int fgc_combine_pairs(const uintptr_t *rows, const double *coef, int64_t count, 
     return it.bad;
 }
 
-/* Collect the chosen rows whose coefficient is not 0, and their coefficients. Returns how many. */
-static int64_t choose(fgc_mode mode, const uintptr_t *table, const int64_t *numbers,
-                      const double *coef, int64_t count, uintptr_t *rows, double *chosen)
-{
-    const int64_t stride = mode == FGC_REAL ? 1 : 2;
-    int64_t used = 0;
-    for (int64_t r = 0; r < count; r++) {
-        const double x = coef[stride * r], y = coef[stride * r + stride - 1];
-        rows[used] = table[numbers[r]];
-        chosen[stride * used] = x;
-        chosen[stride * used + stride - 1] = y;
-        used += x != 0 || y != 0;
-    }
-    return used;
-}
-
-#define COMBINE_CHOSEN(kind, read, real)                                                           \
-    fgc_status fgc_combine_chosen_##kind(fgc_mode mode, const uintptr_t *table,                    \
-                                         const int64_t *numbers, const double *coef,               \
-                                         int64_t extent, int64_t in_len, int64_t out_len,          \
-                                         int flags, real *out, int64_t count)                      \
-    {                                                                                              \
-        /* room for one more row: malloc(0) may return NULL */                                     \
-        char *work = malloc((size_t)(count + 1) * (2 * sizeof(double) + sizeof(uintptr_t)));       \
-        if (!work)                                                                                 \
-            return FGC_NO_MEMORY;                                                                  \
-        double *chosen = (double *)work;                                                           \
-        uintptr_t *rows = (uintptr_t *)(chosen + 2 * (count + 1));                                 \
-        const int64_t used = choose(mode, table, numbers, coef, count, rows, chosen);              \
-        const int bad = fgc_combine_##kind(mode, rows, chosen, used, extent, in_len, out_len,      \
-                                           flags, out);                                            \
-        free(work);                                                                                \
-        return bad ? FGC_NOT_FINITE : FGC_OK;                                                      \
-    }
-FGC_KINDS(COMBINE_CHOSEN)
-
 static double total(const double *sum, int pieces)
 {
     double all = 0;

@@ -491,8 +491,7 @@ static FGC_INLINE double leja(const double *nodes, int64_t m, int64_t *order, do
         for (int w = LANES / 2; w; w /= 2)
             for (int t = 0; t < w; t++)
                 all[t] = greater(all[t], all[t + w]);
-        int64_t bits;
-        memcpy(&bits, all, sizeof bits);
+        const int64_t bits = (int64_t)bits_of(all[0]);
         best = bits & low;
         if (!(bits & ~low) || best <= k || best >= m) /* all products are 0, or not finite */
             best = k + 1;

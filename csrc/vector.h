@@ -23,22 +23,25 @@ enum { LANES = sizeof(vector) / sizeof(double) };
 
 static FGC_INLINE double greater(double a, double b) { return a > b ? a : b; }
 
-/* Return 2^e, -1022 <= e <= 1023. */
-static FGC_INLINE double power_of_two(int64_t e)
-{
-    const uint64_t bits = (uint64_t)(1023 + e) << 52;
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/* Return the exponent of a normal number. */
-static FGC_INLINE int64_t exponent_of(double x)
+static FGC_INLINE uint64_t bits_of(double x)
 {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
-    return (int64_t)(bits >> 52 & 0x7ff) - 1023;
+    return bits;
 }
+
+static FGC_INLINE double from_bits(uint64_t bits)
+{
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Return 2^e, -1022 <= e <= 1023. */
+static FGC_INLINE double power_of_two(int64_t e) { return from_bits((uint64_t)(1023 + e) << 52); }
+
+/* Return the exponent of a normal number. */
+static FGC_INLINE int64_t exponent_of(double x) { return (int64_t)(bits_of(x) >> 52 & 0x7ff) - 1023; }
 
 /* Return the first address at or after `memory` at which a cache line begins. */
 static FGC_INLINE void *aligned(void *memory)

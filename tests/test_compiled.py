@@ -19,8 +19,8 @@ from fastgc.kernels import numba as nb  # noqa: E402
 
 pytestmark = [pytest.mark.any_backend, pytest.mark.numba]
 
-FILES = ("combine", "completion", "cover", "decoding", "delays", "jitted", "lagrange")
-FILES += ("near_exact", "optimize", "vandermonde")
+FILES = ("combine", "cover", "decoding", "jitted", "lagrange", "near_exact", "optimize", "rounds")
+FILES += ("vandermonde",)
 FUNCTIONS = [name for name in nb.__all__ if callable(getattr(nb, name))]
 
 

@@ -412,7 +412,7 @@ def test_threads_change_nothing(split_over):
 @pytest.mark.any_backend
 def test_few_rounds_at_a_time(monkeypatch):
     """NumPy computes rounds in pieces, to bound its memory."""
-    module = importlib.import_module("fastgc.kernels.numpy.completion")  # not the function
+    module = importlib.import_module("fastgc.kernels.numpy.rounds")
     monkeypatch.setattr(module, "_ARRIVALS", 40)
     with fastgc.use_backend("numpy"):
         for kernel in COMPLETIONS:

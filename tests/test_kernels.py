@@ -1004,8 +1004,18 @@ def test_steps_from_compiled_code():
 
 
 # Kernels composed of others for backends that lack their own.
-MADE_OF_OTHERS = {name for name in kernels.unchecked.KERNELS if name.startswith("bind_")} & {
-    *kernels.numpy.bound.__all__
+MADE_OF_OTHERS = {
+    "bind_add",
+    "bind_apart",
+    "bind_arrivals",
+    "bind_combine",
+    "bind_encode",
+    "bind_square_sum",
+    "locator_pairs",
+    "minimum_norm",
+    "near_exact",
+    "near_exact_pairs",
+    "weighted_minimum_norm",
 }
 
 
@@ -1016,7 +1026,7 @@ def test_backends_take_what_the_oracle_takes(name):
     oracle = inspect.signature(getattr(kernels.numpy, name)).parameters.values()
     for backend in kernels.backends():
         own = getattr(getattr(kernels, backend), name, None)
-        if own is None:
+        if not callable(own):
             where = "csrc/kernels.def" if backend == "c" else f"fastgc/kernels/{backend}"
             assert name in MADE_OF_OTHERS, f"{where} has no {name}, or it is not built or exported"
             continue
@@ -1029,7 +1039,7 @@ def test_backends_take_what_the_oracle_takes(name):
 
 def test_kernels_are_those_of_the_backend_in_use():
     made = kernels.unchecked.KERNELS | kernels._KERNELS
-    names = [name for name in made if hasattr(kernels.choice.active, name)]
+    names = [name for name in made if callable(getattr(kernels.choice.active, name, None))]
     for name in names:
         assert kernels.dispatch.own(getattr(kernels.numpy, name)) is getattr(
             kernels.choice.active, name

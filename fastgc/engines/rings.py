@@ -249,7 +249,7 @@ class Rings:
     def _sleep_on_a_word(self, bell: int) -> None:
         """Set the functions of csrc/ring.c, for workers that sleep on a word that all share."""
         from ..kernels._cffi import ffi, lib  # imported only if there is C
-        from ..kernels.c.plans import struct_of
+        from ..kernels.c.calls import struct_of
 
         found = np.zeros(max(len(self._orders), _LEAST), _FOUND)  # room for news that a call takes
         rings = struct_of(
@@ -314,7 +314,7 @@ class Rings:
 
 def _intake(arrivals: Arrivals, slots: Sequence[NDArray[Any]], files: int, heard: int) -> Any:
     """The struct by which C takes a round's messages from `slots`."""
-    from ..kernels.c.plans import struct_of
+    from ..kernels.c.calls import struct_of
 
     return struct_of(
         "fgc_intake",

@@ -24,10 +24,10 @@ from .._shown import listing
 from . import choice, threads, unchecked
 from . import numpy as plain
 from .choice import backend, backends, use_backend
-from .contract import checked, contract_of
+from .contract import contract_of
 from .cyclic import Status
 from .dispatch import checked_kernel
-from .near_exact import Circulant, Projector
+from .numpy.near_exact import Circulant, Projector
 from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows
 
 if TYPE_CHECKING:  # to a type checker, a kernel is the NumPy function
@@ -39,12 +39,6 @@ _KERNELS = {
     if isinstance(each, FunctionType) and contract_of(each)
 }
 globals().update(_KERNELS)
-# These combine kernels of any backend.
-locator_pairs = checked(unchecked.locator_pairs)
-minimum_norm = checked(unchecked.minimum_norm)
-near_exact = checked(unchecked.near_exact)
-near_exact_pairs = checked(unchecked.near_exact_pairs)
-weighted_minimum_norm = checked(unchecked.weighted_minimum_norm)
 
 __all__ = [
     "EXPAND",
@@ -57,13 +51,8 @@ __all__ = [
     "Status",
     "backend",
     "backends",
-    "locator_pairs",
-    "minimum_norm",
-    "near_exact",
-    "near_exact_pairs",
     "threads",
     "use_backend",
-    "weighted_minimum_norm",
     *_KERNELS,
 ]
 __dir__ = listing([*__all__, *choice.NAMES])
@@ -75,5 +64,5 @@ if not TYPE_CHECKING:
         """Load a backend at its first use."""
         if name in choice.NAMES:
             return importlib.import_module(f".{name}", __name__)
-        hint = f": {__name__}.unchecked has it" if name in unchecked.__all__ else ""
+        hint = f": {__name__}.unchecked has it" if hasattr(unchecked, name) else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

@@ -71,8 +71,8 @@ def takes(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """State a function's contract: `parameters` are its arrays and objects of classes.
 
-    Numbers are checked by their annotations. ``also(*arguments)`` is called once all that fits, and
-    raises for anything that this cannot express.
+    Numbers are checked by their annotations. `also` is called once all that fits, with the
+    parameters that it names, and raises for anything that this cannot express.
     """
 
     def said(function: Callable[P, R]) -> Callable[P, R]:
@@ -142,11 +142,12 @@ class _Contract:
         taken = ", ".join([*names[:at], *(["*", *names[at:]] if self.by_name else [])])
         passed = ", ".join([*names[:at], *(f"{name}={name}" for name in names[at:])])
         every = ", ".join(names) + ","
+        named = ", ".join(inspect.signature(self.also).parameters) if self.also else ""
         lines = [
             f"def call({taken}):",
             f"    if not ({self._expression(scope)}):",
             f"        {every} = settle({every})",
-            *([f"    also({every})"] if self.also else []),
+            *([f"    also({named})"] if self.also else []),
             f"    return {called}({passed})",
         ]
         exec("\n".join(lines), scope)

@@ -41,7 +41,10 @@ class _Functions(dict[Callable[..., Any], Callable[..., Any]]):
         if self._module is None:
             _choose()
             return functions[oracle]
-        self[oracle] = found = getattr(self._module, oracle.__name__, oracle)
+        found = getattr(self._module, oracle.__name__, oracle)
+        if not callable(found):  # a file of the backend may have the kernel's name
+            found = oracle
+        self[oracle] = found
         return found
 
 

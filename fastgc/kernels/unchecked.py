@@ -11,31 +11,37 @@ from types import FunctionType
 from typing import TYPE_CHECKING
 
 from . import numpy as plain
-from .arrivals import Arrivals, Enough
-from .cyclic import (
-    LOCATOR,
-    LOOKUP,
-    SPREAD,
-    CyclicPlan,
-    CyclicStream,
-    Decode,
-    StreamCalls,
-    Where,
-    cyclic_stream,
-)
+from .cyclic import LOCATOR as LOCATOR
+from .cyclic import LOOKUP as LOOKUP
+from .cyclic import SPREAD as SPREAD
+from .cyclic import CyclicPlan as CyclicPlan
+from .cyclic import CyclicStream as CyclicStream
+from .cyclic import Decode as Decode
+from .cyclic import StreamCalls as StreamCalls
+from .cyclic import Where as Where
+from .cyclic import cyclic_stream as cyclic_stream
 from .dispatch import kernel
-from .fourier import Fourier, bind_fourier, fourier_rebuild
-from .near_exact import (
-    locator_pairs,
-    minimum_norm,
-    near_exact,
-    near_exact_pairs,
-    weighted_minimum_norm,
-)
-from .numpy.completion import BLOCKS, CELLS, EDGES, SPAN, TILING, Completion, CompletionPlan
-from .numpy.cover import CellsPlan, EdgesPlan, TilingPlan, tiling_plan
-from .numpy.delays import DelayPlan
-from .rows import AddRow, Combinations, address, stacked
+from .fourier import Fourier as Fourier
+from .fourier import bind_fourier as bind_fourier
+from .fourier import fourier_rebuild as fourier_rebuild
+from .numpy.arrivals import Arrivals as Arrivals
+from .numpy.arrivals import Enough as Enough
+from .numpy.cover import CellsPlan as CellsPlan
+from .numpy.cover import EdgesPlan as EdgesPlan
+from .numpy.cover import TilingPlan as TilingPlan
+from .numpy.cover import tiling_plan as tiling_plan
+from .numpy.rounds import BLOCKS as BLOCKS
+from .numpy.rounds import CELLS as CELLS
+from .numpy.rounds import EDGES as EDGES
+from .numpy.rounds import SPAN as SPAN
+from .numpy.rounds import TILING as TILING
+from .numpy.rounds import Completion as Completion
+from .numpy.rounds import CompletionPlan as CompletionPlan
+from .numpy.rounds import DelayPlan as DelayPlan
+from .rows import AddRow as AddRow
+from .rows import Combinations as Combinations
+from .rows import address as address
+from .rows import stacked as stacked
 
 if TYPE_CHECKING:  # to a type checker, a kernel is the NumPy function
     from .numpy import *  # noqa: F403
@@ -44,42 +50,3 @@ KERNELS = {
     name: kernel(each) for name, each in vars(plain).items() if isinstance(each, FunctionType)
 }
 globals().update(KERNELS)
-
-__all__ = [
-    "BLOCKS",
-    "CELLS",
-    "EDGES",
-    "LOCATOR",
-    "LOOKUP",
-    "SPAN",
-    "SPREAD",
-    "TILING",
-    "AddRow",
-    "Arrivals",
-    "CellsPlan",
-    "Combinations",
-    "Completion",
-    "CompletionPlan",
-    "CyclicPlan",
-    "CyclicStream",
-    "Decode",
-    "DelayPlan",
-    "EdgesPlan",
-    "Enough",
-    "Fourier",
-    "StreamCalls",
-    "TilingPlan",
-    "Where",
-    "address",
-    "bind_fourier",
-    "cyclic_stream",
-    "fourier_rebuild",
-    "stacked",
-    "tiling_plan",
-    "locator_pairs",
-    "minimum_norm",
-    "near_exact",
-    "near_exact_pairs",
-    "weighted_minimum_norm",
-    *KERNELS,
-]

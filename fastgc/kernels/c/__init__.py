@@ -1,9 +1,8 @@
 """The compiled extension (csrc/), reached through cffi.
 
-Calls of kernels on arrays and numbers are generated at their first use (`calls`); the other kernels
-are in `combine` and `plans`. The NumPy functions of the same names document arguments and results:
-here, and in ``kernels.numba``, signatures have no types. The number of threads and the level of
-SIMD instructions hold for the whole extension.
+Calls of kernels on arrays and numbers are generated at their first use. The NumPy functions of the
+same names document arguments and results: here, and in ``kernels.numba``, signatures have no types.
+The number of threads and the level of SIMD instructions hold for the whole extension.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from .. import numpy as _plain
 from .. import threads as _threads
 from .._cffi import ffi as _ffi
 from .._cffi import lib as _lib
+from .calls import *  # noqa: F403
 from .calls import made as _made
-from .combine import *  # noqa: F403
-from .plans import *  # noqa: F403
 
 
 def __getattr__(name: str) -> Any:

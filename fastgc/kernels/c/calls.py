@@ -1,20 +1,67 @@
-"""Calls of C functions on arrays and numbers, generated from their declarations.
+"""Calls of C functions, generated from their declarations if they take arrays and numbers alone.
 
 csrc/kernels.def says how parameters of C follow from those of the NumPy function. A call is
 generated as Python code and compiled, as `dataclasses` does: a general function would take longer
 than many kernels.
+
+The other calls, of rows of messages, plans and tables, are written here. Each plan is a struct in
+C, with the fields of the named tuple that NumPy's functions read.
 """
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache, partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
+import numpy as np
+
+from .. import numpy as plain
 from .._cffi import ffi, lib
+from ..cyclic import CyclicPlan, Polar, Status, StreamCalls
+from ..jitted import CyclicRule, DecodeObjects, EncodeObjects, PlacedRule, release
+from ..numpy.cover import CellsPlan, TilingPlan
+from ..rows import (
+    INTEGER,
+    PACKED,
+    REAL,
+    Combinations,
+    address,
+    alike,
+    extent_of,
+    extent_of_pairs,
+    kind_of,
+)
 
-__all__ = ["made"]
+__all__ = [
+    "addresses_in_c",
+    "bind_add",
+    "bind_apart",
+    "bind_arrivals",
+    "bind_cells",
+    "bind_combine",
+    "bind_decode",
+    "bind_decoding_vector",
+    "bind_edges",
+    "bind_encode",
+    "bind_encode_objects",
+    "bind_functional",
+    "bind_polar",
+    "bind_square_sum",
+    "bind_stream",
+    "bind_survivor_mask",
+    "bind_tiling",
+    "combine",
+    "combine_pairs",
+    "completion",
+    "decoding_vectors",
+    "draw",
+    "lagrange_weights",
+]
 
 # The suffix of C functions for each dtype, by NumPy's character.
 _KINDS = {"f": "float", "d": "double", "e": "half", "E": "bfloat"}
@@ -96,3 +143,515 @@ def made(oracle: Callable[..., Any]) -> Callable[..., Any] | None:
     made: Callable[..., Any] = scope[name]
     made.__defaults__, made.__doc__ = oracle.__defaults__, oracle.__doc__
     return made
+
+
+# ------------------------------------------------------------------------ structs
+
+_C_TYPES = {"d": "double[]", "?": "unsigned char[]", "B": "unsigned char[]", "L": "uintptr_t[]"}
+pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
+def struct_of(name: str, **fields: Any) -> Any:
+    """Make a struct from numbers, pointers and arrays. It keeps the arrays alive."""
+    values = {
+        field: ffi.from_buffer(_C_TYPES.get(value.dtype.char, "int64_t[]"), value)
+        if isinstance(value, np.ndarray)
+        else value
+        for field, value in fields.items()
+    }
+    struct = ffi.new(f"{name} *", values)
+    pointed_to[struct] = values
+    return struct
+
+
+# -------------------------------------------------------------- linear combinations of long vectors
+
+# The type of outputs, by the kind of rows.
+_WRITTEN = {"float": "float[]", "double": "double[]", "half": "float[]", "bfloat": "float[]"}
+
+
+def _functions(*names):
+    """Return, by the kind of rows, the type of outputs and the functions of these names."""
+    return {
+        kind: (written, *(getattr(lib, f"fgc_{name}_{kind}") for name in names))
+        for kind, written in _WRITTEN.items()
+    }
+
+
+_combine = _functions("combine", "combine_chosen")
+_encode = _functions("encode")
+_apart = _functions("combine_apart", "add_apart")
+
+
+def combine(mode, rows, coef, out, accumulate=False, check=False):
+    if rows.kind == INTEGER:
+        return plain.combine(mode, rows, coef, out, accumulate, check)
+    kind, function, _ = _combine[rows.kind]
+    return not function(
+        mode,
+        rows.c or _addresses(rows),
+        ffi.from_buffer("double[]", coef),
+        len(rows.arrays),
+        extent_of(mode, rows.length, out.size),
+        rows.length,
+        out.size,
+        accumulate + 2 * check,  # FGC_ACCUMULATE, FGC_CHECK
+        ffi.from_buffer(kind, out),
+    )
+
+
+def bind_combine(mode, rows, numbers, coef, out, accumulate=False, check=False):
+    if rows.kind == INTEGER:
+        return plain.bind_combine(mode, rows, numbers, coef, out, accumulate, check)
+    kind, _, function = _combine[rows.kind]
+    call = partial(
+        function,
+        mode,
+        rows.c or _addresses(rows),
+        ffi.from_buffer("int64_t[]", numbers),
+        ffi.from_buffer("double[]", coef),
+        extent_of(mode, rows.length, out.size),
+        rows.length,
+        out.size,
+        accumulate + 2 * check,  # FGC_ACCUMULATE, FGC_CHECK
+        ffi.from_buffer(kind, out, require_writable=True),
+    )
+    vars(call)["rows"] = rows  # the rows must live as long as the call, which has their addresses
+    return call
+
+
+def bind_encode(mode, rows, coef, weights, out, accumulate=False):
+    if rows.kind == INTEGER:
+        return plain.bind_encode(mode, rows, coef, weights, out, accumulate)
+    kind, function = _encode[rows.kind]
+    call = partial(
+        function,
+        mode,
+        rows.c or _addresses(rows),
+        ffi.from_buffer("double[]", coef),
+        ffi.from_buffer("double[]", weights),
+        coef.size,
+        extent_of(mode, rows.length, out.size),
+        rows.length,
+        out.size,
+        int(accumulate),  # FGC_ACCUMULATE
+        ffi.from_buffer(kind, out, require_writable=True),
+    )
+    vars(call)["rows"] = rows
+    return call
+
+
+def _addresses(rows):
+    rows.c = ffi.from_buffer("uintptr_t[]", rows.addresses)
+    return rows.c
+
+
+def bind_square_sum(x):
+    kind = kind_of(x.dtype)
+    read = "uint16_t[]" if x.itemsize == 2 else f"{kind}[]"
+    return partial(getattr(lib, f"fgc_square_sum_{kind}"), ffi.from_buffer(read, x), x.size)
+
+
+def combine_pairs(rows, coef, out, *, paired, rounded=False, accumulate=False, check=False):
+    return not lib.fgc_combine_pairs(
+        rows.c or _addresses(rows),
+        ffi.from_buffer("double[]", coef),
+        len(rows.arrays),
+        extent_of_pairs(rows, out, paired, rounded),
+        rows.length // (2 if paired else 1),
+        out.size // (1 if rounded else 2),
+        accumulate + 2 * check + 4 * paired + 8 * rounded,  # FGC_ACCUMULATE, ... FGC_ROUNDED
+        ffi.from_buffer("double[]", out),
+    )
+
+
+def _known_layout():
+    """Return whether array objects have the layout of csrc/fastgc.h, as on CPython so far.
+
+    The probe is a view that is not contiguous: base, strides and flags are not the usual ones.
+    """
+    probe = np.empty((3, 4))[:, 1:]
+    if sys.implementation.name != "cpython":
+        return False
+    seen = ffi.cast("fgc_array *", id(probe))
+    numbers = (seen.type, seen.data, seen.dtype, seen.base)
+    same = (id(type(probe)), probe.ctypes.data, id(probe.dtype), id(probe.base))
+    return (
+        tuple(int(ffi.cast("uintptr_t", number)) for number in numbers) == same
+        and seen.dimensions == probe.ndim
+        and (*seen.shape[0:2], *seen.strides[0:2]) == (*probe.shape, *probe.strides)
+        and seen.flags == probe.flags.num
+    )
+
+
+_KNOWN_LAYOUT = _known_layout()
+
+
+def bind_apart(mode, coef, length, dtype, size, check=False):
+    if kind_of(dtype) == INTEGER:
+        return plain.bind_apart(mode, coef, length, dtype, size, check)
+    fields = {
+        "mode": mode,
+        "flags": 2 * check,  # FGC_CHECK
+        "coef": ffi.from_buffer("double[]", coef),
+        "extent": extent_of(mode, length, size),
+        "in_len": length,
+        "out_len": size,
+    }
+    stack = ffi.new("fgc_apart *", fields | {"stride": length * dtype.itemsize})
+    anywhere = ffi.new("fgc_apart *", fields)
+    given = ffi.new("fgc_apart *", fields | {"objects": True})
+    pointed_to[stack] = pointed_to[anywhere] = pointed_to[given] = fields
+    kind, function, _ = _apart[kind_of(dtype)]
+    real, pointers, ids = ffi.typeof(kind), ffi.typeof("char *[]"), ffi.typeof("uintptr_t[]")
+    buffer, new, misplaced = ffi.from_buffer, ffi.new, int(Status.MISPLACED)
+
+    def stacked(rows, out, count):
+        return function(stack, buffer(rows), buffer(real, out), count)
+
+    def separate(rows, out, count):
+        try:
+            addresses = new(pointers, list(map(buffer, rows)))
+        except ValueError:  # some row is not contiguous
+            return misplaced
+        return function(anywhere, addresses, buffer(real, out), count)
+
+    def listed(rows, out, count):
+        addresses = rows.c
+        if addresses is None:
+            addresses = rows.c = buffer(ids, rows.addresses)
+        return function(anywhere, addresses, buffer(real, out), count)
+
+    def objects(arrays, out, count):
+        if not _KNOWN_LAYOUT:
+            return separate(arrays, out, count) if alike(arrays) else misplaced
+        # An array of objects holds their addresses. C reads the rest from the objects: Python would
+        # take as long for this as C takes to combine the rows.
+        table = np.fromiter(arrays, object, count)
+        return function(given, buffer(ids, table), buffer(real, out), count)
+
+    return Combinations(stacked, separate, listed, objects)
+
+
+def bind_add(mode, coef, weights, length, dtype, out, energy):
+    if kind_of(dtype) == INTEGER:
+        return plain.bind_add(mode, coef, weights, length, dtype, out, energy)
+    struct = struct_of(
+        "fgc_apart",
+        mode=mode,
+        coef=ffi.from_buffer("double[]", coef),
+        extent=extent_of(mode, length, out.size),
+        in_len=length,
+        out_len=out.size,
+    )
+    kind, _, function = _apart[kind_of(dtype)]
+    weights_, energy_ = ffi.from_buffer("double[]", weights), ffi.from_buffer("double[]", energy)
+    out_, buffer = ffi.from_buffer(kind, out, require_writable=True), ffi.from_buffer
+
+    def add(row, at, accumulate):
+        return function(struct, weights_, energy_, out_, buffer(row), at, accumulate)
+
+    return add
+
+
+@lru_cache(maxsize=16)
+def _known(dtypes):
+    """Return an ``fgc_known`` of these dtypes, and `DecodeObjects.dtypes`."""
+    table = ffi.new("fgc_dtypes[]", len(dtypes))
+    for struct, each in zip(table, dtypes, strict=True):
+        doubled = each.mode in (REAL, PACKED) and each.rows.kind == "c"
+        struct.rows, struct.out = _pointer(each.rows), _pointer(each.out)
+        struct.mode, struct.doubles = each.mode, kind_of(each.rows) == "double"
+        struct.bytes, struct.reals = each.rows.itemsize, 2 if doubled else 1
+        struct.padded = each.padded
+    pointed_to[table] = dtypes
+    known = struct_of("fgc_known", type=_pointer(np.ndarray), dtypes=table, count=len(dtypes))
+    return known, {each.rows: each for each in dtypes}
+
+
+def _pointer(thing):
+    return ffi.cast("void *", id(thing))
+
+
+def bind_decode(rule, dtypes):
+    if not _KNOWN_LAYOUT or isinstance(rule, PlacedRule):
+        return None
+    cyclic = {}
+    if isinstance(rule, CyclicRule):
+        longest = rule.longest.tolist()
+        cyclic = {"method": rule.method, "longest": longest, "factors": rule.factors}
+    vectors = np.dtype(np.complex128 if cyclic else np.float64)
+    known, by_rows = _known(dtypes)
+    of, plan, messages, work = rule_struct(rule)
+    struct = struct_of(
+        "fgc_decoder",
+        known=known,
+        numbers=_pointer(np.dtype(np.int64)),
+        vectors=_pointer(vectors),
+        messages=messages,
+        reals=2 if cyclic else 1,
+        work=work,
+        rule=of,
+        plan=ffi.cast("void *", plan),
+        **cyclic,
+    )
+    pointed_to[struct]["of"] = plan
+    decode, vector = (
+        partial(call, struct) for call in (lib.fgc_decode_objects, lib.fgc_vector_of_object)
+    )
+    return DecodeObjects(decode, vector, vectors, by_rows)
+
+
+def bind_encode_objects(coef, dtypes):
+    if not _KNOWN_LAYOUT:
+        return None
+    known, by_rows = _known(dtypes)
+    coef_ = ffi.from_buffer("double[]", coef)
+    struct = struct_of("fgc_encoder", known=known, coef=coef_, count=len(coef))
+    return EncodeObjects(partial(lib.fgc_encode_objects, struct), by_rows)
+
+
+# -------------------------------------------------------------------- what compiled functions call
+
+_CALLED = "fgc_combine_apart_float", "fgc_combine_apart_double", "fgc_decoding_vector"
+
+
+def addresses_in_c(rule):
+    if ffi.sizeof("uintptr_t") != 8:  # then an array of int64 cannot stand for an fgc_cyclic
+        return None
+    found = [int(ffi.cast("uintptr_t", ffi.addressof(lib, name))) for name in _CALLED]
+    inner = rule.inner if isinstance(rule, PlacedRule) else rule
+    if isinstance(inner, CyclicRule):  # in the order of fgc_cyclic's fields
+        tables = inner.tables
+        found += [int(tables.start[-1]), tables.q.size, *map(address, tables)]
+    return np.array([*found, release()], np.int64)
+
+
+# --------------------------------------------------------------------------- messages as they come
+
+_kinds = {  # C's constant, and the bytes of a real
+    "float": (lib.FGC_FLOAT, 4),
+    "double": (lib.FGC_DOUBLE, 8),
+    "half": (lib.FGC_HALF, 2),
+    "bfloat": (lib.FGC_BFLOAT, 2),
+}
+
+
+def bind_arrivals(rows, arrays, check):
+    if rows.kind == INTEGER:
+        return plain.bind_arrivals(rows, arrays, check)
+    kind, size = _kinds[rows.kind]
+    struct = struct_of(
+        "fgc_arrivals",
+        **arrays._asdict(),
+        addresses=ffi.from_buffer("uintptr_t[]", rows.addresses),
+        messages=arrays.numbers.size,
+        length=rows.nbytes // size,  # in reals: a complex number counts as two
+        kind=kind,
+        check=check,
+    )
+    take, buffer = lib.fgc_arrive, ffi.from_buffer
+
+    def arrive(number, row, energy):
+        return take(struct, number, buffer(row), energy)
+
+    return arrive, struct
+
+
+# --------------------------------------------------------------- delays, and when messages suffice
+
+
+def draw(delays, first, wait, whole):
+    fields = delays._asdict() | {
+        "key": int(delays.key),
+        "workers": wait.shape[1],
+        "given": delays.given if len(delays.given) else ffi.NULL,
+        "powers": bool(delays.power.any()),
+    }
+    lib.fgc_draw(
+        struct_of("fgc_delays", **fields),
+        first,
+        len(wait),
+        ffi.from_buffer("double[]", wait),
+        ffi.from_buffer("double[]", whole),
+    )
+
+
+def completion(plan, delay, work, late, receive, overhead, interrupted, out):
+    fields = plan._asdict() | {
+        "workers": plan.loads.size,
+        "groups": plan.need.size,
+        "width": plan.spare.shape[1],
+    }
+    status = lib.fgc_completion(
+        struct_of("fgc_completion_plan", **fields),
+        ffi.from_buffer("double[]", delay),
+        ffi.from_buffer("double[]", work),
+        ffi.from_buffer("double[]", late),
+        len(work),
+        receive,
+        overhead,
+        interrupted,
+        ffi.from_buffer("double[]", out.time),
+        *(ffi.from_buffer("int64_t[]", counts) for counts in out[1:]),
+    )
+    if status:
+        raise MemoryError
+
+
+# -------------------------------------------------------------------------------------- plain sums
+
+
+def _binder(function):
+    """Make `bind_cells` or its like, which bind this function of C."""
+
+    def bind(plan, survivors, out):
+        _, struct, _, work = rule_struct(plan)
+        survivors_ = ffi.from_buffer("int64_t[]", survivors)
+        out_ = ffi.from_buffer("double[]", out, require_writable=True)
+        work_ = ffi.from_buffer(np.empty(work, np.uint8))
+        return partial(function, struct, survivors_, out_, work_)
+
+    return bind
+
+
+bind_cells = _binder(lib.fgc_cells_vector)
+bind_tiling = _binder(lib.fgc_tiling_vector)
+bind_edges = _binder(lib.fgc_edges_vector)
+
+
+def rule_struct(rule):
+    """Return C's rule, its plan, the messages of a round, and the bytes of work space."""
+    fields = rule._asdict()
+    if isinstance(rule, CyclicRule):
+        plan = CyclicPlan(rule.tables)
+        return lib.FGC_BLOCKS, plan_struct(plan), plan.workers, plan.workers * lib.FGC_WORK
+    if isinstance(rule, CellsPlan):
+        messages, cells = rule.cell.size, rule.weight.size
+        struct = struct_of("fgc_cells", **fields, messages=messages, cells=cells)
+        return lib.FGC_CELLS, struct, messages, messages + cells
+    if isinstance(rule, TilingPlan):
+        points = rule.first.size - 1
+        struct = struct_of("fgc_tiling", **fields, points=points)
+        return lib.FGC_TILING, struct, rule.messages, 8 * (rule.messages + 2 * points)
+    messages, vertices = len(rule.ends), rule.weight.size
+    struct = struct_of("fgc_edges", **fields, messages=messages, vertices=vertices)
+    return lib.FGC_EDGES, struct, messages, 8 * (8 * messages + 11 * vertices + 3)
+
+
+# ---------------------------------------------------------------------------------- Lagrange bases
+
+_NO_MEMORY = Status.NO_MEMORY
+_double_pointer = ffi.typeof("double[]")  # parsed once
+_index_pointer = ffi.typeof("int64_t[]")
+_index = ffi.typeof("int64_t *")
+
+
+def lagrange_weights(nodes, scaled, weights, exponent):
+    shift = ffi.new(_index)
+    status = lib.fgc_lagrange_weights(
+        ffi.from_buffer(_double_pointer, nodes),
+        nodes.size,
+        nodes.dtype.char == "D",
+        ffi.from_buffer(_double_pointer, scaled),
+        ffi.from_buffer(_double_pointer, weights),
+        ffi.NULL if exponent is None else ffi.from_buffer(_index_pointer, exponent),
+        shift,
+    )
+    if status == _NO_MEMORY:
+        raise MemoryError
+    return None if status else shift[0]
+
+
+def bind_functional(nodes, points, chosen, out):
+    return partial(
+        lib.fgc_lagrange_functional,
+        ffi.from_buffer(_double_pointer, nodes),
+        nodes.size,
+        ffi.from_buffer(_double_pointer, points),
+        points.size,
+        nodes.dtype.char == "D",
+        ffi.from_buffer(_index_pointer, chosen),
+        ffi.from_buffer(_double_pointer, out, require_writable=True),
+    )
+
+
+# ------------------------------------------------------------------------------------ cyclic codes
+
+
+def plan_struct(plan):
+    """Return the plan's tables as C's struct, which is made once."""
+    if plan.c is None:
+        sizes = {"workers": plan.workers, "blocks": len(plan.tables.q)}
+        plan.c = struct_of("fgc_cyclic", **plan.tables._asdict(), **sizes)
+    return plan.c
+
+
+def work_space(plan):
+    """Allocate work space for decoding vectors."""
+    return ffi.from_buffer(np.empty(plan.workers * lib.FGC_WORK, dtype=np.uint8))
+
+
+def bind_decoding_vector(plan, survivors, out, longest=math.inf):
+    struct = plan_struct(plan)
+    survivors_ = ffi.from_buffer("int64_t[]", survivors)
+    out_ = ffi.from_buffer("double[]", out, require_writable=True)
+    where = ffi.new("int64_t *")
+    # Unlike a function, a partial adds no Python frame to the call.
+    decode = partial(
+        lib.fgc_decoding_vector, struct, survivors_, out_, where, work_space(plan), longest
+    )
+    return decode, where
+
+
+def bind_polar(plan, survivors, present, size, out):
+    struct, where = plan_struct(plan), ffi.new("int64_t *")
+    survivors_ = ffi.from_buffer("int64_t[]", survivors)
+    present_ = ffi.from_buffer("unsigned char[]", present, require_writable=True)
+    size_ = ffi.from_buffer("double[]", size)
+    out_ = ffi.from_buffer("double[]", out, require_writable=True)
+    return Polar(
+        partial(lib.fgc_mark, struct, survivors_, present_, where),
+        partial(
+            lib.fgc_polar_vector, struct, survivors_, present_, size_, out_, where, work_space(plan)
+        ),
+        where,
+    )
+
+
+def bind_stream(plan, stream):
+    structs = plan_struct(plan), struct_of("fgc_stream", **stream._asdict())
+    where, work = ffi.new("int64_t *"), work_space(plan)
+
+    def vector(survivors, out):
+        survivors_ = ffi.from_buffer("int64_t[]", survivors)
+        out_ = ffi.from_buffer("double[]", out, require_writable=True)
+        return lib.fgc_stream_vector(*structs, survivors_, out_, where, work, survivors.size)
+
+    return StreamCalls(
+        partial(lib.fgc_stream_rebuild, *structs, work),
+        partial(lib.fgc_stream_leave, *structs),
+        partial(lib.fgc_stream_join, *structs),
+        vector,
+        where,
+    )
+
+
+def decoding_vectors(plan, masks, method, out, where, longest=math.inf):
+    status = lib.fgc_decoding_vectors(
+        plan_struct(plan),
+        ffi.from_buffer("unsigned char[]", masks, require_writable=True),
+        ffi.from_buffer("double[]", out, require_writable=True),
+        ffi.from_buffer("int64_t[]", where, require_writable=True),
+        longest,
+        method,
+        len(masks),
+    )
+    if status:
+        raise MemoryError
+
+
+def bind_survivor_mask(n, survivors, bits):
+    survivors_ = ffi.from_buffer("int64_t[]", survivors)
+    bits_ = ffi.from_buffer("uint8_t[]", bits, require_writable=True)
+    return partial(lib.fgc_survivor_mask, n, survivors_, bits_)

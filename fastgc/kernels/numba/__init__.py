@@ -45,14 +45,13 @@ from ..cyclic import LOCATOR as LOCATOR
 from ..cyclic import LOOKUP as LOOKUP
 from ..cyclic import SPREAD as SPREAD
 from .combine import *  # noqa: F403
-from .completion import *  # noqa: F403
 from .cover import *  # noqa: F403
 from .decoding import *  # noqa: F403
-from .delays import *  # noqa: F403
 from .jitted import *  # noqa: F403
 from .lagrange import *  # noqa: F403
 from .near_exact import *  # noqa: F403
 from .optimize import *  # noqa: F403
+from .rounds import *  # noqa: F403
 from .vandermonde import *  # noqa: F403
 
 # These take Python objects: plans of cyclic codes, or rows.

@@ -13,9 +13,8 @@ from numba.extending import intrinsic, overload
 
 from .. import numpy as plain
 from ..rows import EXPAND, INTEGER, PACKED, REAL, REAL_PART, extent_of, extent_of_pairs, kind_of
-from .njit import njit, njit_exact, njit_sums
+from .njit import bits_as, by_types, njit, njit_exact, njit_sums
 from .pairs import quick_two_sum, two_product, two_sum
-from .vector import bits_as
 
 __all__ = [
     "accumulate",
@@ -41,12 +40,9 @@ def pointer(typingctx, address):
     return types.voidptr(types.uintp), codegen
 
 
+@by_types
 def _real_parts(array):
     """Reals of a contiguous real or complex array, without copying."""
-
-
-@overload(_real_parts, inline="never")
-def _real_parts_impl(array):
     if array.dtype == types.complex64:
         return lambda array: array.view(np.float32)
     if array.dtype == types.complex128:
@@ -63,12 +59,9 @@ _LIKE = {
 }
 
 
+@by_types
 def _empty_sums(size, like):
     """Room to add up rows like `like`: in double precision, for halves in single precision."""
-
-
-@overload(_empty_sums, inline="never")
-def _empty_sums_impl(size, like):
     dtype = np.float64 if isinstance(like.dtype, types.Float) else np.float32
     return lambda size, like: np.empty(size, dtype)
 
@@ -90,12 +83,9 @@ def _float_of_half(typingctx, bits):
 _CONVERTS_HALVES = binding.get_host_cpu_features().get("f16c", False)
 
 
+@by_types
 def _value(x):
     """The value of one element of a row."""
-
-
-@overload(_value)
-def _value_impl(x):
     if isinstance(x, types.Float):
         return lambda x: x
     if x == types.int16:
@@ -248,12 +238,9 @@ def combine(mode, rows, coef, out, accumulate=False, check=False):
 # each literal number.
 
 
+@by_types
 def _mode(coef):
     """PACKED for complex coefficients, REAL for others."""
-
-
-@overload(_mode)
-def _mode_impl(coef):
     mode = PACKED if isinstance(getattr(coef, "dtype", coef), types.Complex) else REAL
     return lambda coef: np.int64(mode)
 
@@ -394,12 +381,9 @@ def _square_sum(x):
     return None
 
 
+@by_types
 def _scale(x, factor, sizes):
     """Up to a block of numbers times a power of two, as float32 that round to the right halves."""
-
-
-@overload(_scale, inline="never")
-def _scale_impl(x, factor, sizes):
     if x.dtype == types.float32:
 
         def by_two_factors(x, factor, sizes):  # a single one may be out of range

@@ -7,8 +7,7 @@ from numba.extending import overload
 
 from ..cyclic import Status
 from ..numpy.cover import SHORT, STEPS
-from .closures import closure
-from .njit import njit
+from .njit import closure, njit
 
 __all__ = ["bind_cells", "bind_edges", "bind_tiling"]
 
@@ -241,7 +240,7 @@ def _shortest(ends, weight, wanted):
 
 @njit
 def _settle(ends, order, part, via, side, lacking, value):
-    """Make the sums exact: see `settle` in csrc/edges.c."""
+    """Make the sums exact: see `settle` in csrc/cover.c."""
     for c in range(part.size - 1):
         members = order[part[c] : part[c + 1]]
         odd = via[members[0]]

@@ -9,8 +9,7 @@ import numpy as np
 from numba.extending import overload
 
 from ..cyclic import LOCATOR, LOOKUP, SPREAD, CyclicTables, Polar, Status, StreamCalls
-from .closures import closure
-from .njit import njit
+from .njit import closure, njit
 
 __all__ = [
     "bind_decoding_vector",

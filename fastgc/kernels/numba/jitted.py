@@ -18,7 +18,7 @@ from ..rows import EXPAND, PACKED, REAL, REAL_PART
 from .combine import _combine, _extent, _fits, _real_parts
 from .cover import bind_cells, bind_edges, bind_tiling
 from .decoding import short_vector
-from .njit import njit
+from .njit import by_types, njit
 
 __all__ = ["decode", "encode"]
 
@@ -27,12 +27,9 @@ _WORK = 25  # csrc/fastgc.h's FGC_WORK
 _RELEASE = release()
 
 
+@by_types
 def _write_vector(rule, survivors, out, wide, c):
     """Write the decoding vector, for messages of float64 (`wide`) or float32. Returns a status."""
-
-
-@overload(_write_vector)
-def _write_vector_impl(rule, survivors, out, wide, c):
     of = rule.instance_class
     if of is PlacedRule:
 
@@ -78,22 +75,16 @@ def _mode(coef, rows, out):
     )
 
 
+@by_types
 def _mode_of(coef, rows, out):
     """Return the mode that the dtypes of coefficients, rows and output imply."""
-
-
-@overload(_mode_of)
-def _mode_of_impl(coef, rows, out):
     mode = _mode(coef, rows, out)
     return lambda coef, rows, out: np.int64(mode)
 
 
+@by_types
 def _numbers(survivors):
     """Return the survivors as contiguous int64, for C."""
-
-
-@overload(_numbers)
-def _numbers_impl(survivors):
     if survivors.dtype == types.int64 and survivors.layout == "C":
         return lambda survivors: survivors
     return lambda survivors: survivors.astype(np.int64)
@@ -257,12 +248,9 @@ def _wide(kind):
     return int(getattr(kind.dtype, "underlying_float", kind.dtype) == types.float64)
 
 
+@by_types
 def _is_wide(array):
     """Return 1 if the array's reals are float64, else 0."""
-
-
-@overload(_is_wide)
-def _is_wide_impl(array):
     wide = _wide(array)
     return lambda array: wide
 
@@ -312,12 +300,9 @@ def _encode(first, partitions, coefficients, k, message, partials, out):
     _combine_rows(coefficients[lo:hi], partials, partitions[lo:hi], out, True)
 
 
+@partial(by_types, inline="always")
 def _decode(c, vector, numbers, messages, out):
     """Combine the messages of these numbers. Returns ``OK`` or ``NOT_FINITE``."""
-
-
-@overload(_decode, inline="always")
-def _decode_impl(c, vector, numbers, messages, out):
     if isinstance(c, types.NoneType):
         return lambda c, vector, numbers, messages, out: _combine_rows(
             vector, messages, numbers, out, False

@@ -9,9 +9,18 @@ from numba import types
 from numba.extending import overload
 
 from ..cyclic import Status
-from .closures import closure
-from .njit import njit
-from .vector import bits_of, double_of, inverses, larger_part, over, power_of_two, times
+from .njit import (
+    bits_of,
+    by_types,
+    closure,
+    double_of,
+    inverses,
+    larger_part,
+    njit,
+    over,
+    power_of_two,
+    times,
+)
 
 __all__ = [
     "bind_functional",
@@ -153,12 +162,10 @@ def _bases(nodes, weights, weight_exponent, points, rows):
             _two_rows(nodes, scaled, y, z, p, q, rows[i], spare if last else rows[j])
 
 
+@by_types
 def _rows(out, count):
     """A row of `out` for each of `count` points, or its only row."""
 
-
-@overload(_rows)
-def _rows_of(out, count):
     def rows(out, count):
         if len(out) != count:
             raise ValueError("out must have a row for each point, or be a vector")
@@ -221,12 +228,9 @@ def _weights(nodes, scaled, weights, exponent, together):
     return shift, distinct
 
 
+@by_types
 def _powers(exponent, size):
     """Where exponents are written: `exponent`, or new memory if it is None."""
-
-
-@overload(_powers)
-def _powers_of(exponent, size):
     if isinstance(exponent, types.Array):
         return lambda exponent, size: exponent
     return lambda exponent, size: np.empty(size, np.int64)

@@ -134,7 +134,7 @@ def _exchange_nodes(nodes, i, k):
 
 @njit
 def _eliminate(x, y, g, h, left, unit, size, from_, moved, upper):
-    """Eliminate as csrc/cauchy.c does. Returns how many steps were made, and how many pay."""
+    """Eliminate as csrc/near_exact.c does. Returns how many steps were made, and how many pay."""
     s, c = g.size, h.size
     row, under, column, over = np.zeros(c), np.zeros(c), np.zeros(s), np.zeros(s)
     bias = 0.0
@@ -215,7 +215,7 @@ def _square(v):
 
 @njit
 def _shorten(columns, z, other):
-    """Find the shortest solution (z - W o, o), by conjugate gradients: see csrc/cauchy.c."""
+    """Find the shortest solution (z - W o, o), by conjugate gradients: see csrc/near_exact.c."""
     v, residual, direction = np.zeros_like(z), z.copy(), z.copy()
     image = np.empty_like(z)
     first = _square(z)
@@ -294,7 +294,7 @@ def _part(circle, at, part):
 
 @njit_exact
 def _fill_pairs(circle, turns, c, mu, high, low):
-    """Fill in the equations of csrc/near_exact_pairs.c by rows: s of roots, then mu I."""
+    """Fill in the equations of csrc/pairs.c by rows: s of roots, then mu I."""
     s, twice_n = turns.size, len(circle)
     high[s:] = 0
     low[s:] = 0

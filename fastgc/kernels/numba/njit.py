@@ -1,16 +1,40 @@
-"""How kernels are compiled: without the GIL, and kept on disk."""
+"""How kernels are compiled, and what Numba lacks for them: closures, and arithmetic by bits.
+
+Kernels run without the GIL, and are kept on disk. Compiled code cannot return Python's closures.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.core.datamodel import models
+from numba.core.typing import signature
+from numba.extending import intrinsic, lower_builtin, overload, register_model
 
-__all__ = ["njit", "njit_exact", "njit_sums"]
+__all__ = [
+    "bits_as",
+    "bits_of",
+    "by_types",
+    "closure",
+    "double_of",
+    "inverses",
+    "larger_part",
+    "njit",
+    "njit_exact",
+    "njit_sums",
+    "over",
+    "power_of_two",
+    "times",
+]
 
 
 def _digest(folder: Path) -> str:
@@ -65,3 +89,141 @@ njit_sums = _compiler(fastmath={"contract", "reassoc"})
 # For times and distances, which are compared for equality: every backend must round them alike.
 # fastmath is given: Numba takes omitted options from the first caller, also for cached code.
 njit_exact = _compiler(fastmath=False)
+
+
+class Closure(types.Callable):
+    """The type of a compiled function, `core`, with first arguments of the types `kept`."""
+
+    def __init__(self, core, kept):
+        self.core, self.kept = core, kept
+        super().__init__(name=f"Closure({core}, {kept})")
+
+    def get_call_type(self, context, args, kws):
+        own = self.core.get_call_type(context, (*self.kept, *args), kws)
+        return signature(own.return_type, *args, recvr=self)
+
+    def get_call_signatures(self):
+        return [], True
+
+    def get_impl_key(self, sig):
+        return Closure
+
+
+@register_model(Closure)
+class _Kept(models.StructModel):
+    def __init__(self, manager, of):
+        super().__init__(manager, of, [("kept", of.kept)])
+
+
+@lower_builtin(Closure, Closure, types.VarArg(types.Any))
+def _call(context, builder, sig, args):
+    of, *given = sig.args
+    kept = cgutils.create_struct_proxy(of)(context, builder, value=args[0]).kept
+    own = of.core.get_call_type(context.typing_context, (*of.kept, *given), {})
+    function = context.get_function(of.core, own)
+    return function(builder, [*cgutils.unpack_tuple(builder, kept), *args[1:]])
+
+
+@intrinsic
+def closure(typingctx, core, kept):
+    """Return a function that calls the compiled `core` with the tuple `kept` and its arguments."""
+    of = Closure(core, kept)
+
+    def codegen(context, builder, sig, args):
+        made = cgutils.create_struct_proxy(of)(context, builder)
+        context.nrt.incref(builder, kept, args[1])
+        made.kept = args[1]
+        return made._getvalue()
+
+    return of(core, kept), codegen
+
+
+def by_types(choose, inline="never"):
+    """Decorate a function that returns, for types of arguments, a function of compiled code.
+
+    Compiled code calls it by the decorated function's name.
+    """
+
+    @wraps(choose)
+    def stand_in(*arguments):
+        raise NotImplementedError("only compiled code calls this")
+
+    overload(stand_in, inline=inline)(choose)
+    return stand_in
+
+
+_POWERS = np.ldexp(1.0, np.arange(-1022, 1024))
+
+
+@by_types
+def over(a, d):
+    """Quotient. Numba's own division of complex numbers raises an exception for 0."""
+    if isinstance(d, types.Complex):
+
+        def divide(a, d):
+            size = max(abs(d.real), abs(d.imag))
+            re, im = d.real / size, d.imag / size
+            square = (re * re + im * im) * size
+            return a * complex(re / square, -im / square)
+
+        return divide
+    return lambda a, d: a / d
+
+
+def bits_as(given, taken):
+    """Make a function of compiled code that turns a number into one of type `taken`, bit by bit."""
+
+    @intrinsic
+    def take(typingctx, number):
+        def codegen(context, builder, signature, args):
+            return builder.bitcast(args[0], context.get_value_type(taken))
+
+        return taken(given), codegen
+
+    return take
+
+
+bits_of = bits_as(types.float64, types.int64)
+double_of = bits_as(types.int64, types.float64)
+
+
+@njit
+def power_of_two(e):
+    """``2.0**e``, or the nearest such power that is a normal float64."""
+    return _POWERS[min(max(e, -1022), 1023) + 1022]
+
+
+@njit
+def larger_part(z):
+    """The larger of the sizes of a number's real and imaginary part."""
+    return max(abs(z.real), abs(z.imag))
+
+
+@by_types
+def times(z, a):
+    """A number times a real one."""
+    if isinstance(z, types.Complex):
+        return lambda z, a: complex(z.real * a, z.imag * a)
+    return lambda z, a: z * a
+
+
+@by_types
+def inverses(c, d):
+    """1 / c and 1 / d by one division, for c and d in the middle of a double's range."""
+    if isinstance(c, types.Complex):
+
+        def invert(c, d):
+            u, v = c.real * c.real + c.imag * c.imag, d.real * d.real + d.imag * d.imag
+            both = 1 / (u * v)
+            over_c, over_d = both * v, both * u
+            return complex(c.real * over_c, -c.imag * over_c), complex(
+                d.real * over_d, -d.imag * over_d
+            )
+
+        return invert
+
+    def invert_real(c, d):
+        both = 1 / (c * d)
+        return both * d, both * c
+
+    return invert_real

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from ..numpy import pairs as plain
 from .njit import njit_exact
 
 __all__ = [
@@ -21,19 +22,8 @@ __all__ = [
 ]
 
 
-@njit_exact
-def two_sum(a, b):
-    """Sum and its rounding error (Knuth)."""
-    total = a + b
-    rest = total - a
-    return total, (a - (total - rest)) + (b - rest)
-
-
-@njit_exact
-def quick_two_sum(a, b):
-    """Sum and its rounding error, if a is 0 or no smaller than b in size (Dekker)."""
-    high = a + b
-    return high, b - (high - a)
+two_sum, quick_two_sum = njit_exact(plain.two_sum), njit_exact(plain.quick_two_sum)
+negate = njit_exact(plain.negate)
 
 
 @njit_exact
@@ -47,12 +37,6 @@ def two_product(a, b):
     bh = large - (large - b)
     bl = b - bh
     return product, ((ah * bh - product) + ah * bl + al * bh) + al * bl
-
-
-@njit_exact
-def negate(x):
-    """The number -x."""
-    return -x[0], -x[1]
 
 
 @njit_exact

@@ -12,29 +12,33 @@ from numba import types
 from numba.extending import overload
 
 from ..numpy import vandermonde as plain
-from .njit import njit, njit_exact
-from .vector import bits_of, double_of, inverses, larger_part, over, power_of_two, times
+from .njit import (
+    bits_of,
+    by_types,
+    double_of,
+    inverses,
+    larger_part,
+    njit,
+    njit_exact,
+    over,
+    power_of_two,
+    times,
+)
 
 __all__ = ["leja_order", "solve_vandermonde", "vandermonde_column"]
 
 
+@by_types
 def _distance(d):
     """Squared modulus of a complex number, modulus of a real one."""
-
-
-@overload(_distance)
-def _distance_of(d):
     if isinstance(d, types.Complex):
         return lambda d: d.real * d.real + d.imag * d.imag
     return lambda d: abs(d)
 
 
+@by_types
 def _of_distance(e, z):
     """Exponent of a distance, from the exponent e of `_distance` for numbers like z."""
-
-
-@overload(_of_distance)
-def _of_distance_of(e, z):
     return (lambda e, z: e >> 1) if isinstance(z, types.Complex) else (lambda e, z: e)
 
 
@@ -248,12 +252,9 @@ _CLUSTERED, _SPREAD, _FILLED, _FEW = -3.5, -0.5, -1.1, 3
 _TINY = 2.0**-1074
 
 
+@by_types
 def _roundings(x):
     """Roundings of a product, and of a quotient, of numbers like those of x."""
-
-
-@overload(_roundings)
-def _roundings_of(x):
     return (lambda x: (3.0, 12.0)) if isinstance(x.dtype, types.Complex) else lambda x: (1.0, 6.0)
 
 
@@ -448,23 +449,17 @@ def _parted(order, b, t):
     return parted
 
 
+@by_types
 def _enough(nodes):
     """Least mean distance for which Leja's order is trusted if most values at the nodes are 0."""
-
-
-@overload(_enough)
-def _enough_of(nodes):
     if isinstance(nodes.dtype, types.Complex):
         return lambda nodes: _SPREAD
     return lambda nodes: _FILLED + np.log2(np.abs(nodes).max())
 
 
+@by_types
 def _is_beside(z, far):
     """Whether the angle between two numbers is nearly 0, or a number is 0."""
-
-
-@overload(_is_beside)
-def _is_beside_of(z, far):
     if isinstance(z, types.Complex):
 
         def is_beside(z, far):
@@ -575,32 +570,23 @@ def solve_vandermonde(nodes, b, order, transpose, out, bound=None, choose=False)
     )
 
 
+@by_types
 def _writable(x):
     """The array, or a copy if it is read-only."""
-
-
-@overload(_writable)
-def _writable_impl(x):
     return (lambda x: x) if x.mutable else (lambda x: x.copy())
 
 
+@by_types
 def _columns(x):
     """The array with a row for each node; without rows if it is None."""
-
-
-@overload(_columns)
-def _columns_impl(x):
     if isinstance(x, types.Array):
         return lambda x: x.reshape(len(x), x.size // max(len(x), 1))
     return lambda x: np.empty((0, 0))
 
 
+@by_types
 def _numbers(order):
     """The order; empty if it is None."""
-
-
-@overload(_numbers)
-def _numbers_impl(order):
     if isinstance(order, types.Array):
         return lambda order: order
     return lambda order: np.empty(0, np.int64)

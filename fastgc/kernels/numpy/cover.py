@@ -155,7 +155,7 @@ def bind_tiling(
 
 
 # Conjugate gradients end when the squared relative residual is below SHORT, or after STEPS steps.
-# The vector is then the shortest, to about a part in a thousand. (As in csrc/edges.c.)
+# The vector is then the shortest, to about a part in a thousand. (As in csrc/cover.c.)
 SHORT = 1e-6
 STEPS = 100
 
@@ -223,7 +223,7 @@ def _sums(
 def _shortest(
     ends: NDArray[np.int64], weight: NDArray[np.float64], wanted: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Short values of edges with nearly the wanted sums, by conjugate gradients: csrc/edges.c."""
+    """Short values of edges with nearly the wanted sums, by conjugate gradients: csrc/cover.c."""
     u, v = ends.T
     share = 1 / (weight[u] + weight[v])
 
@@ -269,13 +269,10 @@ def bind_edges(
     """
 
     def fill(f: int) -> int:
-        came = survivors[:f]
-        if ((came < 0) | (came >= len(plan.ends))).any():
-            return Status.OUT_OF_RANGE
-        ascending = np.argsort(came, kind="stable")
-        if (np.diff(came[ascending]) == 0).any():
-            return Status.DUPLICATE
-        ends, weight = plan.ends[came[ascending]], plan.weight
+        if fault := _fault(survivors[:f], len(plan.ends)):
+            return fault
+        ascending = np.argsort(survivors[:f])
+        ends, weight = plan.ends[survivors[ascending]], plan.weight
         parts, side = _parts(ends, weight.size)
         wanted = np.ones(weight.size)
         for order, _, odd in parts:

@@ -95,7 +95,6 @@ def _check_exponents(weight_exponent: NDArray[np.int64]) -> None:
 
 def _check_basis(
     nodes: NDArray[Any],
-    weights: NDArray[Any],
     weight_exponent: NDArray[np.int64],
     points: NDArray[Any],
     out: NDArray[Any],
@@ -195,9 +194,9 @@ def lagrange_weights(
     return shift
 
 
-def _check_evaluate(*arguments: Any) -> None:
-    _check_exponents(arguments[2])
-    check_power_of_two("scale", arguments[5], 1023)
+def _check_evaluate(weight_exponent: NDArray[np.int64], scale: float) -> None:
+    _check_exponents(weight_exponent)
+    check_power_of_two("scale", scale, 1023)
 
 
 @takes(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..contract import NODES, check_numbers_below, reads, takes, writes
+from .lagrange import _larger_part
 
 __all__ = ["leja_order", "solve_vandermonde"]
 
@@ -74,9 +75,7 @@ _CLUSTERED, _SPREAD, _FILLED, _FEW = -3.5, -0.5, -1.1, 3
 _TINY = 2.0**-1074
 
 
-def _check_order(
-    nodes: NDArray[Any], b: NDArray[Any], order: NDArray[np.int64] | None, *_: Any
-) -> None:
+def _check_order(nodes: NDArray[Any], order: NDArray[np.int64] | None) -> None:
     if order is not None:
         check_numbers_below("order", order, nodes.size)
 
@@ -261,11 +260,6 @@ def _are_on_ray(nodes: NDArray[Any]) -> bool:
             across = np.abs(nodes.imag * far.real - nodes.real * far.imag)
             return bool((across <= _RAY * along).all())
         return not ((nodes > 0) if far < 0 else (nodes < 0)).any()
-
-
-def _larger_part(x: NDArray[Any]) -> NDArray[np.float64]:
-    larger: NDArray[np.float64] = np.maximum(np.abs(x.real), np.abs(x.imag))
-    return larger
 
 
 def _solve_in_order(

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import numpy as plain
-from .cyclic import Status
-from .dispatch import kernel
-from .numpy.bound import ArrivalArrays
-from .rows import Rows
+from ..cyclic import Status
+from ..dispatch import own
+from ..rows import Rows
+from .combine import square_sum
 
-__all__ = ["Arrivals", "Enough"]
-
-_bind = kernel(plain.bind_arrivals)
+__all__ = ["bind_arrivals"]
 
 
 class Enough(NamedTuple):
@@ -142,7 +140,7 @@ class Arrivals:
             self.squares,
             self.energies,
         )
-        self.arrive, self.c = _bind(rows, arrays, check)
+        self.arrive, self.c = own(bind_arrivals)(rows, arrays, check)
         self.least, self.once, self.start, self.pending = 1, False, 0.0, False
         self.when, self.slots = np.empty(0), cast("Sequence[NDArray[Any]]", ())
         self._counts = self._state.data  # a memoryview: read in half the time
@@ -189,3 +187,55 @@ class Arrivals:
         there = int(weight[(need > 0) & (self._lacking <= 0)].sum())
         self._state[:] = len(positions), total - there
         return Status.OK if self.enough else Status.TOO_FEW
+
+
+class ArrivalArrays(NamedTuple):
+    """The state of messages as they come: fgc_arrivals of csrc/fastgc.h, with the same names."""
+
+    block: NDArray[np.int64]
+    weight: NDArray[np.int64]
+    lacking: NDArray[np.int64]
+    state: NDArray[np.int64]
+    heard: NDArray[np.uint8]
+    numbers: NDArray[np.int64]
+    squares: NDArray[np.float64]
+    energies: NDArray[np.float64]
+
+
+def bind_arrivals(
+    rows: Rows, arrays: ArrivalArrays, check: bool
+) -> tuple[Callable[[int, Any, float], int], Any]:
+    """Prepare a function that takes messages one by one: `Arrivals.arrive`.
+
+    Also returns C's handle of the state, or None in other backends.
+
+    Parameters
+    ----------
+    rows, check
+        As in `Arrivals`.
+    arrays : ArrivalArrays
+    """
+    square_of = own(square_sum)
+    block, weight, lacking, state, heard, numbers, squares, energies = arrays
+
+    def arrive(number: int, row: NDArray[Any], energy: float) -> int:
+        if not 0 <= number < numbers.size:
+            return Status.OUT_OF_RANGE
+        if heard[number]:
+            return Status.DUPLICATE
+        reals = row.view(row.real.dtype) if row.dtype.kind == "c" else row
+        square = square_of(reals) if check else math.nan
+        if check and not square < math.inf and not np.isfinite(reals).all():
+            return Status.NOT_FINITE
+        count = int(state[0])
+        numbers[count], squares[count] = number, square
+        energies[count] = energy if energy >= 0 else math.nan
+        rows.point(count, row)
+        heard[number] = 1
+        state[0] += 1
+        lacking[block[number]] -= 1
+        if lacking[block[number]] == 0:
+            state[1] -= weight[block[number]]
+        return Status.TOO_FEW if state[1] > 0 else Status.OK
+
+    return arrive, None

@@ -1,4 +1,4 @@
-"""Find when the messages of simulated rounds suffice."""
+"""Simulated rounds: random delays of workers, and when their messages suffice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..dispatch import own
 
-__all__ = ["completion"]
+__all__ = ["completion", "draw"]
 
 # Rules by which messages suffice. The numbers are those of fgc_rule in csrc/fastgc.h.
 BLOCKS = 0  # any `need` messages of each block
@@ -19,7 +19,7 @@ EDGES = 3  # edges of a graph whose components each have an odd cycle, or two si
 SPAN = 4  # rows that span: the messages that did not come can be spared
 
 # Numbers of `spare` that count as zero: ZERO in the orthonormal columns, SOLVED in the first, whose
-# largest is 1. (As in csrc/completion.c.)
+# largest is 1. (As in csrc/rounds.c.)
 ZERO = 1e-9
 SOLVED = 1e-6
 
@@ -108,10 +108,7 @@ class Completion(NamedTuple):
 
     def part(self, lo: int, hi: int) -> Completion:
         """Return a view of rounds lo .. hi-1."""
-        piece = slice(lo, hi)
-        return Completion(
-            self.time[piece], self.messages[piece], self.workers[piece], self.computations[piece]
-        )
+        return Completion._make(each[lo:hi] for each in self)
 
 
 _ARRIVALS = 1 << 22  # arrivals that are computed at a time: 32 MB
@@ -198,7 +195,7 @@ def _complete(
     since = ready[:, None] - begin
     part = (since >= 0).astype(float)
     np.divide(since, whole, out=part, where=(since >= 0) & (since < whole))
-    if first.size:  # `since` may have lost digits: see `computed` in csrc/completion.c
+    if first.size:  # `since` may have lost digits: see `computed` in csrc/rounds.c
         sent = np.maximum.reduceat(np.where(heard, plan.share, 0.0), first, axis=1)
         part[:, sends] = np.maximum(part[:, sends], sent)
     out.computations[:] = np.floor(plan.loads * part + 1e-9).sum(axis=1)
@@ -289,3 +286,167 @@ def _span_ready(plan: CompletionPlan, arrival: NDArray[np.float64], latest: floa
             last = float(arrival[in_order[at]])
             return last if last <= latest else np.inf
     return 0.0
+
+
+_TOGETHER = 512  # delays that compiled loops draw at a time
+
+
+class DelayPlan(NamedTuple):
+    """Delays and works of n workers in any round: each random number can be drawn by itself.
+
+    With h exponential of mean 1, worker i is late by ``shift[i] + scale[i] h``, or if
+    ``power[i] > 0`` by ``shift[i] + scale[i] exp(power[i] h)``, or by its given delay. It begins
+    after ``onset`` times this delay, and works for ``load[i]`` times the delay plus ``work[i]``
+    seconds. Both times are multiplied by the same random number between 1 and 1 + 2^-40, so that
+    simultaneous messages come in random order. One random number gives h and this factor.
+
+    A named tuple, so that Numba takes it as an argument.
+
+    Attributes
+    ----------
+    key : uint64
+        The random numbers are SplitMix64's, ``round n + worker`` steps after this counter.
+    onset : float
+    shift, scale, power, load, work : (repeats n,) float64 array
+        The numbers of all workers, `repeats` times over, for loops over several rounds.
+    repeats : int
+    given : (rounds, n) float64 array
+        The given delays of the rounds to draw; without rounds if delays are random.
+    """
+
+    key: np.uint64
+    onset: float
+    shift: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    power: NDArray[np.float64]
+    load: NDArray[np.float64]
+    work: NDArray[np.float64]
+    repeats: int
+    given: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls,
+        key: np.uint64,
+        onset: float,
+        shift: NDArray[np.float64],
+        scale: NDArray[np.float64],
+        power: NDArray[np.float64],
+        load: NDArray[np.float64],
+        work: NDArray[np.float64],
+    ) -> DelayPlan:
+        """Return the plan of n workers with random delays; each array has shape (n,)."""
+        n = shift.size
+        repeats = max(1, _TOGETHER // n)
+        numbers = np.tile([shift, scale, power, load, work], repeats)
+        shift, scale, power, load, work = numbers
+        return cls(key, onset, shift, scale, power, load, work, repeats, np.empty((0, n)))
+
+    def part(self, lo: int, hi: int) -> DelayPlan:
+        """Return a view of the plan for the given rounds lo .. hi-1."""
+        return self._replace(given=self.given[lo:hi])
+
+    def draw(self, first: int, rounds: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what ``kernels.unchecked.draw`` writes for rounds, by the backend in use."""
+        wait, whole = np.empty((2, rounds, self.given.shape[1]))
+        own(draw)(self, first, wait, whole)
+        return wait, whole
+
+
+Bits = NDArray[np.uint64]
+Array = NDArray[np.float64]
+
+# csrc/rounds.c explains these, and the polynomials. Every backend rounds alike.
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MIX = (
+    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
+    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
+)
+_LAST = np.uint64(31)
+_ONE, _ROOT, _WHOLE = np.array([1.0, 0.5**0.5, 2.0**52]).view(np.uint64)
+_LN2_HIGH, _LN2_LOW = 0.6931471805592082, 7.371002565167799e-13
+_LOG = (
+    0.14616449685043406,
+    0.15331721600556042,
+    0.18182889125261723,
+    0.2222221113479508,
+    0.28571428625975487,
+    0.39999999999899505,
+    0.666666666666667,
+)
+_EXP = (
+    2.5100375832561234e-08,
+    2.7620075879983367e-07,
+    2.7557268480310024e-06,
+    2.4801521322368692e-05,
+    0.00019841269863040545,
+    0.0013888888917196719,
+    0.008333333333330065,
+    0.041666666666624164,
+    0.16666666666666669,
+    0.5000000000000001,
+)
+
+
+def draw(delays: DelayPlan, first: int, wait: Array, whole: Array) -> None:
+    """Draw the delays and works of rounds ``first``, ``first + 1``, ...
+
+    They depend only on the plan, the round and the number of workers.
+
+    Parameters
+    ----------
+    delays : DelayPlan
+    first : int
+    wait, whole : (rounds, n) float64 array
+        Written: the seconds until each worker begins, once it is free, and the seconds that all its
+        work takes, as `completion` reads them.
+    """
+    rounds, n = wait.shape
+    random = _random(delays.key, first * n, rounds * n).reshape(rounds, n)
+    apart = 1 + (((random << 32) >> 12 | _ONE).view(np.float64) - 1) * 2.0**-40
+    shift, scale, power, load, work = (each[:n] for each in delays[2:7])
+    if len(delays.given):
+        time = delays.given
+    else:
+        hazard = _exponential(random)
+        if power.any():
+            hazard = np.where(power > 0, _power_of_e(hazard * power), hazard)
+        time = shift + scale * hazard
+    wait[:] = time * delays.onset * apart
+    whole[:] = (time * load + work) * apart
+
+
+def _random(key: np.uint64, first: int, count: int) -> Bits:
+    counters = np.arange(first + 1, first + 1 + count, dtype=np.uint64)
+    z = key + counters * _STEP  # modulo 2^64
+    for shift, factor in _MIX:
+        z = (z ^ (z >> shift)) * factor
+    mixed: Bits = z ^ (z >> _LAST)
+    return mixed
+
+
+def _exponential(random: Bits) -> Array:
+    u = 2 - (random >> 12 | _ONE).view(np.float64) - 2.0**-53
+    bits = u.view(np.uint64)
+    e = bits + (_ONE - _ROOT) >> 52
+    exponent = (e | _WHOLE).view(np.float64) - (2.0**52 + 1023)
+    m = (bits + _ONE - (e << 52)).view(np.float64)
+    s = (m - 1) / (m + 1)
+    z = s * s
+    p = np.full_like(z, _LOG[0])
+    for each in _LOG[1:]:
+        p = p * z + each
+    hazard: Array = -(exponent * _LN2_HIGH + (2 * s + (s * z * p + exponent * _LN2_LOW)))
+    return hazard
+
+
+def _power_of_e(x: Array) -> Array:
+    shifted = x * 1.4426950408889634 + 1.5 * 2.0**52
+    k = shifted - 1.5 * 2.0**52
+    r = x - k * _LN2_HIGH - k * _LN2_LOW
+    q = np.full_like(r, _EXP[0])
+    for each in _EXP[1:]:
+        q = q * r + each
+    p = 1 + (r + r * r * q)
+    power: Array = (p.view(np.uint64) + (shifted.view(np.uint64) << 52)).view(np.float64)
+    return power

@@ -1,22 +1,38 @@
-"""Find when the messages of simulated rounds suffice."""
+"""Simulated rounds: random delays of workers, and when their messages suffice."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from numba import types
 
-from ..numpy.completion import BLOCKS, CELLS, EDGES, SOLVED, TILING, ZERO
-from .njit import njit_exact
+from ..numpy.rounds import (
+    _EXP,
+    _LN2_HIGH,
+    _LN2_LOW,
+    _LOG,
+    _ONE,
+    _ROOT,
+    _STEP,
+    _WHOLE,
+    BLOCKS,
+    CELLS,
+    EDGES,
+    SOLVED,
+    TILING,
+    ZERO,
+)
+from .njit import bits_as, njit_exact
 
-__all__ = ["completion"]
+__all__ = ["completion", "draw"]
 
 _SAMPLE = 8
 
 
 @njit_exact
 def _select(key, weight, whole, need):
-    """The smallest t such that the keys up to t weigh at least `need` > 0: see csrc/completion.c.
+    """The smallest t such that the keys up to t weigh at least `need` > 0: see csrc/rounds.c.
 
     All keys together weigh `whole`; each weighs 1 if `weight` is None. The arrays are overwritten.
     """
@@ -230,7 +246,7 @@ def completion(plan, delay, work, late, receive, overhead, interrupted, out):
             part = 1.0 if since >= 0 else 0.0
             if 0 <= since < work[r, i]:
                 part = since / work[r, i]
-            if sent:  # `since` may have lost digits: see `computed` in csrc/completion.c
+            if sent:  # `since` may have lost digits: see `computed` in csrc/rounds.c
                 part = max(part, plan.share[plan.first[i] + sent - 1])
             done += math.floor(plan.loads[i] * part + 1e-9)
         end = ready
@@ -251,3 +267,69 @@ def completion(plan, delay, work, late, receive, overhead, interrupted, out):
                     break
                 free_at = arrival[m]
             late[i] = free_at - end if free_at > end else 0.0
+
+
+_from_bits = bits_as(types.uint64, types.float64)
+_bits_of = bits_as(types.float64, types.uint64)
+
+
+@njit_exact
+def _mixed(z):
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@njit_exact
+def _exponential(random):
+    u = 2 - _from_bits((random >> np.uint64(12)) | _ONE) - 2.0**-53
+    bits = _bits_of(u)
+    e = (bits + (_ONE - _ROOT)) >> np.uint64(52)
+    exponent = _from_bits(e | _WHOLE) - (2.0**52 + 1023)
+    m = _from_bits(bits + _ONE - (e << np.uint64(52)))
+    s = (m - 1) / (m + 1)
+    z = s * s
+    p = 0.0
+    for each in _LOG:
+        p = p * z + each
+    return -(exponent * _LN2_HIGH + (2 * s + (s * z * p + exponent * _LN2_LOW)))
+
+
+@njit_exact
+def _power_of_e(x):
+    shifted = x * 1.4426950408889634 + 1.5 * 2.0**52
+    k = shifted - 1.5 * 2.0**52
+    r = x - k * _LN2_HIGH - k * _LN2_LOW
+    q = 0.0
+    for each in _EXP:
+        q = q * r + each
+    p = 1 + (r + r * r * q)
+    return _from_bits(_bits_of(p) + (_bits_of(shifted) << np.uint64(52)))
+
+
+@njit_exact
+def draw(delays, first, wait, whole):
+    """Draw rounds: see ``kernels.unchecked.draw``."""
+    rounds, n = wait.shape
+    if whole.shape != wait.shape or delays.shift.size < n or delays.given.shape[1] != n:
+        raise ValueError("wait and whole must be of every worker, and of as many rounds")
+    given = delays.given.shape[0] > 0
+    if given and delays.given.shape[0] < rounds:
+        raise ValueError("delays must be given of every round")
+    counter = delays.key + np.uint64(first) * np.uint64(n) * _STEP
+    for r in range(rounds):
+        for i in range(n):
+            counter += _STEP
+            random = _mixed(counter)
+            apart = 1 + (_from_bits(((random << np.uint64(32)) >> np.uint64(12)) | _ONE) - 1) * (
+                2.0**-40
+            )
+            if given:
+                time = delays.given[r, i]
+            else:
+                h = _exponential(random)
+                if delays.power[i] > 0:
+                    h = _power_of_e(h * delays.power[i])
+                time = delays.shift[i] + delays.scale[i] * h
+            wait[r, i] = time * delays.onset * apart
+            whole[r, i] = (time * delays.load[i] + delays.work[i]) * apart

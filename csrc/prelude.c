@@ -1,1 +1,0 @@
-#include "fastgc.h"
