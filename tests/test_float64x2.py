@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import fastgc
 from fastgc import BinaryCode, Grouped, NonFiniteMessageError, ReedSolomon, stability
-from fastgc.coding import clusters as of_clusters
-from fastgc.coding.clusters import split
+from fastgc.coding import near_exact
+from fastgc.coding.near_exact import split
 from fastgc.engines import LocalCluster, SimulatedCluster
 
 PAIRS = np.dtype([("high", np.float64), ("low", np.float64)])
@@ -55,7 +55,7 @@ def error(found, truth):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 96, 1000])
 def test_the_circle_in_pairs(n):
-    found = of_clusters.circle(n)
+    found = near_exact.circle(n)
     assert found.shape == (2 * n, 2, 2)
     with mpmath.workdps(50):
         for j in range(0, 2 * n, max(1, n // 20)):
@@ -70,7 +70,7 @@ def test_the_circle_in_pairs(n):
     ("m", "d", "q"), [(1, 1, 1), (5, 5, 2), (8, 3, 3), (31, 20, 11), (64, 33, 1)]
 )
 def test_coefficients_in_pairs(m, d, q):
-    found = of_clusters.pair_tau(m, d, q)
+    found = near_exact.pair_tau(m, d, q)
     with mpmath.workdps(60):
         for x in range(d):
             truth = mpmath.mpf(m)
@@ -143,12 +143,10 @@ def test_vectors_are_compared_by_what_they_leave_out():
     survivors = without(code, np.arange(128))
     by = {
         method: code.decoding_vector(survivors, method, message_dtype="float64x2")
-        for method in of_clusters.METHODS
+        for method in near_exact.METHODS
     }
     errors = {
-        method: of_clusters._error(
-            code.scheme._clusters[0], survivors, by[method], of_clusters.PAIR
-        )
+        method: near_exact._error(code.scheme._clusters[0], survivors, by[method], near_exact.PAIR)
         for method in by
     }
     assert errors["near-exact"] < 1e-3 * errors["locator"]
@@ -156,7 +154,7 @@ def test_vectors_are_compared_by_what_they_leave_out():
     harmless = without(code, np.arange(0, 256, 2))
     by = {
         method: code.decoding_vector(harmless, method, message_dtype="float64x2")
-        for method in of_clusters.METHODS
+        for method in near_exact.METHODS
     }
     assert np.array_equal(by["auto"], by["locator"])
 
@@ -169,7 +167,7 @@ def test_only_clusters_that_need_it_are_decoded_anew(monkeypatch):
     monkeypatch.setattr(
         unchecked, "near_exact_pairs", lambda *given: seen.append(given[0]) or near(*given)
     )
-    monkeypatch.setattr(of_clusters, "kept_error", lambda unit: 1e-30)
+    monkeypatch.setattr(near_exact, "kept_error", lambda unit: 1e-30)
     first, second = code.scheme.rings()
     lost = np.r_[first[:20], second[::2]]
     survivors = np.setdiff1d(np.arange(48), lost)

@@ -15,7 +15,7 @@ import fastgc
 from fastgc import Grouped, NotDecodableError, ReedSolomon, Uncoded, kernels, stability
 from fastgc.codes import reed_solomon
 from fastgc.codes.reed_solomon import ReedSolomonScheme
-from fastgc.coding import clusters as of_clusters
+from fastgc.coding import near_exact
 from fastgc.coding.clusters import Cluster
 from fastgc.coding.trust import typical_error
 
@@ -172,7 +172,7 @@ def test_trust_is_near_the_truth_in_the_median(dtype):
     assert 1 / 30 < min(ratios) < max(ratios) < 30
 
 
-def test_typical_errors_of_clusters_with_a_choice_of_survivors():
+def test_typical_errors_near_exact_with_a_choice_of_survivors():
     code = ReedSolomon(256, stragglers=64, clusters="auto")
     rng = np.random.default_rng(0)
     sets = [np.sort(rng.permutation(256)[64:]) for _ in range(15)]
@@ -204,7 +204,7 @@ def test_what_is_left_out_is_what_the_rows_say(n, k, s, clusters, packed):
     assert code.scheme.left_out(survivors, vector) == pytest.approx(wanted, rel=1e-12)
     assert code.residual(survivors, vector) == pytest.approx(wanted, rel=1e-12)
     if packed and len(code.scheme._clusters) == 1:
-        left = of_clusters._left(code.scheme._clusters[0], survivors, vector)
+        left = near_exact._left(code.scheme._clusters[0], survivors, vector)
         assert np.sqrt(left / k) == pytest.approx(wanted, rel=1e-12)
 
 
@@ -285,7 +285,7 @@ def test_the_smaller_of_two_errors_is_taken(way, monkeypatch):
         kept = np.allclose(by["auto"], by[plain], rtol=1e-11, atol=0)
         taken["exact" if kept else "near-exact"] += 1
         better = min(expected[exact], expected["near-exact"])
-        limit = max(of_clusters.kept_error(UNITS[np.float64]), better)
+        limit = max(near_exact.kept_error(UNITS[np.float64]), better)
         assert expected["auto"] <= 2 * min(expected[plain], limit)
     assert min(taken.values()) > 3
 
@@ -310,7 +310,7 @@ def test_a_precision_that_is_good_enough(n, s, clusters):
             enough.scheme.left_out(survivors, vector), 2 * unit * np.linalg.norm(vector) * row
         )
         if expected < precision / (4 * np.sqrt(n)):  # leaves room for rounding in products
-            taken["exact"] += expected > of_clusters.kept_error(unit)
+            taken["exact"] += expected > near_exact.kept_error(unit)
             np.testing.assert_allclose(vector, plain, rtol=1e-9, atol=0)
             np.testing.assert_allclose(enough.stream(survivors).vector(), plain, rtol=1e-9)
             rnd = enough.round(1, dtype=np.complex128)
@@ -359,11 +359,11 @@ def test_what_transforms_round():
             survivors = without(code, lost)
             vector = code.decoding_vector(survivors, "fft")
             rounded = 2 * unit * np.linalg.norm(vector) * row
-            if rounded < of_clusters.kept_error(unit):
+            if rounded < near_exact.kept_error(unit):
                 left = code.scheme.left_out(survivors, vector) / rounded / np.sqrt(n)
-                assert left < of_clusters.ROUNDED
+                assert left < near_exact.ROUNDED
                 most = max(most, left)
-    assert most > of_clusters.ROUNDED / 4
+    assert most > near_exact.ROUNDED / 4
 
 
 def test_what_products_round():
@@ -384,7 +384,7 @@ def test_every_door_takes_the_messages_precision(dtype):
     code = ReedSolomon(96, stragglers=24)
     unit = np.finfo(dtype).eps / 2
     survivors = without(code, code.scheme.rings()[0][:24])
-    wanted = of_clusters.nearer_vector(code.scheme._clusters, survivors, unit)
+    wanted = near_exact.nearer_vector(code.scheme._clusters, survivors, unit)
     found = code.decoding_vector(survivors, message_dtype=dtype)
     same_vector(found, wanted)
     same_vector(code.decoder(dtype)(survivors), wanted)
@@ -434,19 +434,19 @@ def test_a_set_that_comes_again_is_looked_up_for_each_precision():
     survivors = without(code, code.scheme.rings()[0][:100])
     for dtype in (np.float64, np.float32, np.float64, np.float32, np.float64, np.float32):
         unit = np.finfo(dtype).eps / 2
-        wanted = of_clusters.nearer_vector(code.scheme._clusters, survivors, unit)
+        wanted = near_exact.nearer_vector(code.scheme._clusters, survivors, unit)
         same_vector(code.decoding_vector(survivors, message_dtype=dtype), wanted)
     assert code.scheme.cache.info().hits == 2
 
 
 def test_codes_too_large_for_it_keep_what_they_have(monkeypatch):
-    monkeypatch.setattr(of_clusters, "WORTHWHILE", 1)
-    monkeypatch.setattr(of_clusters, "AFFORDABLE", 1)
+    monkeypatch.setattr(near_exact, "WORTHWHILE", 1)
+    monkeypatch.setattr(near_exact, "AFFORDABLE", 1)
     code = ReedSolomon(256, stragglers=32)
     survivors = without(code, code.scheme.rings()[0][:32])
     exact = code.decoding_vector(survivors, "locator")
     np.testing.assert_allclose(code.decoding_vector(survivors), exact, rtol=1e-11)
-    monkeypatch.setattr(of_clusters, "AFFORDABLE", 1 << 20)
+    monkeypatch.setattr(near_exact, "AFFORDABLE", 1 << 20)
     assert np.linalg.norm(code.decoding_vector(survivors)) < 1e-3 * np.linalg.norm(exact)
 
 
@@ -614,16 +614,16 @@ def test_weights_are_those_of_what_is_left_out(n, k, s, clusters):
     placed[alone.q * np.arange(m) % m] = a
     h = np.fft.fft(placed) / m
     h[0] -= 1 / m
-    by_weights = np.linalg.norm(of_clusters._weights(alone, 0.3) * h)
+    by_weights = np.linalg.norm(near_exact._weights(alone, 0.3) * h)
     left = 0.0
     light, heavy = divmod(alone.m * alone.w, alone.k)
     for d, columns in ((light, alone.k - heavy), (light + 1, heavy)):
         if columns:
-            one = of_clusters.tau(m, d, alone.q)
+            one = near_exact.tau(m, d, alone.q)
             shifts = [np.sum(np.roll(a, -o)[:d] * one) - 1 for o in range(m)]
             left += columns / alone.k * np.mean(np.abs(shifts) ** 2)
-    row = of_clusters.row_square(alone, alone.k)
-    free = of_clusters._weights(alone, 1e-40)[1:light]
+    row = near_exact.row_square(alone, alone.k)
+    free = near_exact._weights(alone, 1e-40)[1:light]
     assert free.max(initial=0) < 1e-30  # zeros of the polynomial, up to rounding
     flat = a - 1 / m  # rounding is counted from the constant vector, too
     assert by_weights == pytest.approx(
@@ -656,14 +656,14 @@ def test_no_vector_beats_what_rounding_adds_at_least(n, root, unit, data):
     root = next(q for q in range(root, root + n) if math.gcd(q, n) == 1)
     s = data.draw(st.integers(0, n - 1).filter(lambda s: math.gcd(s + 1, n) == 1))
     cluster = Cluster(0, 0, n, n, s + 1, root % n)
-    least = of_clusters.least_rounding(cluster, unit)
+    least = near_exact.least_rounding(cluster, unit)
     columns = np.zeros((n, n), dtype=complex)
     for i in range(n):
         held, place, _ = cluster.row(i)
-        columns[i, held] = of_clusters.tau(n, s + 1, root % n)[place]
+        columns[i, held] = near_exact.tau(n, s + 1, root % n)[place]
     lost = data.draw(st.integers(0, s))
     at = np.random.default_rng(lost).permutation(n)[lost:]
-    rounding = 2 * unit * np.sqrt(of_clusters.row_square(cluster, n))
+    rounding = 2 * unit * np.sqrt(near_exact.row_square(cluster, n))
     system = np.concatenate([columns[at].T / np.sqrt(n), rounding * np.eye(at.size)])
     target = np.r_[np.full(n, 1 / np.sqrt(n)), np.zeros(at.size)]
     found = np.linalg.lstsq(system, target, rcond=1e-18)[0]
@@ -680,7 +680,7 @@ def test_the_law_of_the_papers_root():
             warnings.simplefilter("ignore", fastgc.InstabilityWarning)
             code = ReedSolomon(n, stragglers=s, root=1)
         law = unit * (n / (2 * np.pi)) ** s / math.gamma(s / 2 + 1) ** 2
-        least = of_clusters.least_rounding(code.scheme._clusters[0], unit)
+        least = near_exact.least_rounding(code.scheme._clusters[0], unit)
         # |tau(x)| is n / prod |1 - alpha^r|, r = -x .. s-x but 0, and |1 - alpha^r| < 2 pi |r| / n
         exactly = 2 * unit * (n / (2 * np.pi)) ** s * math.comb(2 * s, s) ** 0.5 / math.factorial(s)
         assert exactly < least < 1.5 * exactly
@@ -695,7 +695,7 @@ def test_the_law_of_the_papers_root():
         assert 1 < np.median(measured_over_law) < (10 if kernels.backend() == "numpy" else 6)
     cluster = Cluster(0, 0, 4096, 4096, 9, 1)
     larger = cluster._replace(m=8192, k=8192)
-    growth = of_clusters.least_rounding(larger, unit) / of_clusters.least_rounding(cluster, unit)
+    growth = near_exact.least_rounding(larger, unit) / near_exact.least_rounding(cluster, unit)
     assert growth == pytest.approx(2**8, rel=1e-4)
 
 
@@ -718,7 +718,7 @@ def test_what_cannot_help_is_not_tried(n, s, monkeypatch):
 def test_equations_too_large_for_memory_are_not_made(monkeypatch):
     code = ReedSolomon(256, stragglers=8, root=1)
     survivors = without(code, code.scheme.rings()[0][:8])
-    assert of_clusters.least_rounding(code.scheme._clusters[0], UNITS[np.float64]) > 1e-8
+    assert near_exact.least_rounding(code.scheme._clusters[0], UNITS[np.float64]) > 1e-8
     called = []
     original = kernels.unchecked.weighted_minimum_norm
     monkeypatch.setattr(
@@ -727,7 +727,7 @@ def test_equations_too_large_for_memory_are_not_made(monkeypatch):
         lambda *arguments: called.append(arguments) or original(*arguments),
     )
     for most, calls in ((256 * 8, 1), (256 * 8 - 1, 0)):
-        monkeypatch.setattr(of_clusters, "WEIGHTED_ENTRIES", most)
+        monkeypatch.setattr(near_exact, "WEIGHTED_ENTRIES", most)
         called.clear()
         code.decoding_vector(survivors)
         assert len(called) == calls
@@ -827,7 +827,7 @@ def test_no_vector_by_all_shifts():
 def test_every_set_where_columns_are_alike(n, k, s):
     """Vectors are the shortest exact ones, also with more survivors than needed."""
     code = ReedSolomon(n, k, stragglers=s)
-    assert of_clusters._projector(code.scheme._clusters[0]) is not None
+    assert near_exact._projector(code.scheme._clusters[0]) is not None
     B = code.matrix()
     for count in range(s + 1):
         for lost in itertools.combinations(range(n), count):
@@ -842,24 +842,24 @@ def test_tables_of_columns_that_are_alike_have_a_size(monkeypatch):
     code = ReedSolomon(24, stragglers=7)
     survivors = without(code, code.scheme.rings()[0][:7])
     for entries, step in ((1000, 8), (191, 4), (95, 2)):
-        monkeypatch.setattr(of_clusters, "ENTRIES", entries)
-        of_clusters._projector.cache_clear()
-        assert of_clusters._projector(code.scheme._clusters[0]).projector.shape == (
+        monkeypatch.setattr(near_exact, "ENTRIES", entries)
+        near_exact._projector.cache_clear()
+        assert near_exact._projector(code.scheme._clusters[0]).projector.shape == (
             step,
             step,
             24 // step,
         )
         vector = code.decoding_vector(survivors, "near-exact")
         np.testing.assert_allclose(vector @ code.matrix()[survivors], 1, atol=1e-12)
-    monkeypatch.setattr(of_clusters, "ENTRIES", 47)
-    of_clusters._projector.cache_clear()
-    assert of_clusters._projector(code.scheme._clusters[0]) is None
-    of_clusters._projector.cache_clear()
+    monkeypatch.setattr(near_exact, "ENTRIES", 47)
+    near_exact._projector.cache_clear()
+    assert near_exact._projector(code.scheme._clusters[0]) is None
+    near_exact._projector.cache_clear()
 
 
 def test_which_columns_are_alike():
     def shifts(*args, **kwargs):
-        return of_clusters._projector(ReedSolomon(*args, **kwargs).scheme._clusters[0])
+        return near_exact._projector(ReedSolomon(*args, **kwargs).scheme._clusters[0])
 
     assert shifts(192, stragglers=80).projector.shape == (3, 3, 64)
     assert shifts(20, 10, load=3).projector.shape == (2, 2, 10)
@@ -893,7 +893,7 @@ def test_where_the_shortest_exact_vector_is_long():
     code = ReedSolomon(192, load=82)
     lost = np.sort(code.scheme.rings()[0][:81])
     survivors = without(code, lost)
-    shifts = of_clusters._projector(code.scheme._clusters[0])
+    shifts = near_exact._projector(code.scheme._clusters[0])
     shortest = kernels.minimum_norm(shifts, lost)[survivors]
     for method in ("auto", "near-exact"):
         vector = code.decoding_vector(survivors, method)

@@ -28,27 +28,29 @@ from ..coding.arguments import check_sizes
 from ..coding.cache import SurvivorCache, VectorFunction, remembering
 from ..coding.clusters import (
     Cluster,
-    affordable,
-    bind_pairs,
     check_speeds,
-    lacking,
     load_and_stragglers,
     log_totals,
+    roots,
+    shares_by_speed,
+    shares_of,
+    tau,
+    valid_root,
+)
+from ..coding.code import Code
+from ..coding.near_exact import (
+    affordable,
+    bind_pairs,
+    lacking,
     longest_kept,
     nearer_vector,
     pair_deviation,
     pair_row,
-    roots,
     row_squares,
-    shares_by_speed,
-    shares_of,
     split,
     square,
-    tau,
     typical_error,
-    valid_root,
 )
-from ..coding.code import Code
 from ..coding.parity import CHECKS, Parity
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme

@@ -1,0 +1,619 @@
+"""Near-exact decoding vectors of Reed-Solomon codes, for stragglers whose exact ones are too long.
+
+The locator form ``a_i = p(alpha^i)`` decodes exactly if p vanishes on the stragglers. If their
+roots lie close together on the circle, such a p is astronomically large elsewhere and multiplies
+the messages' rounding errors. A p that only nearly vanishes there stays small everywhere. What it
+leaves of the stragglers' share, ``a_F B_F - 1``, can be as small as rounding: `kernels.near_exact`.
+
+If some columns of B are alike, shorter exact vectors exist, too (`kernels.minimum_norm`).
+
+If half of 256 workers straggle, even the best vector may lose two thirds of float64's digits. For
+messages of float64x2, coefficients, messages and sums are pairs of float64 (`bind_pairs`). The
+vector loses as many digits, but of twice as many; what is left exceeds the precision of a float64
+gradient. Tables that depend on the code alone are computed once, with Python's decimal numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal, localcontext
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import kernels
+from ..kernels.rows import DOUBLE
+from .cache import VectorFunction, remembering
+from .clusters import Cluster, log_tau, tau
+from .scheme import Scheme
+
+__all__ = [
+    "affordable",
+    "bind_pairs",
+    "kept_error",
+    "lacking",
+    "longest_kept",
+    "nearer_vector",
+    "pair_deviation",
+    "pair_row",
+    "row_square",
+    "row_squares",
+    "split",
+    "square",
+    "typical_error",
+    "unnamed",
+]
+
+# Degree^3 up to which a near-exact vector is computed: if the exact one would do (about ten
+# milliseconds), and if it would not (some tenths of a second).
+WORTHWHILE, AFFORDABLE = 1 << 31, 1 << 36
+
+# Steps, workers times stragglers^2, up to which `kernels.weighted_minimum_norm` is tried: if the
+# best vector loses half of the digits (up to 40 milliseconds), and if it loses five eighths (up to
+# 0.15 seconds). Of 3000 random sets of 256 stragglers among 2048 workers, none needs it.
+ANEW, ANEW_IN_NEED = 1 << 26, 1 << 28
+
+# Most entries of the projector on the kernel of a code's columns (16 megabytes), and of the
+# equations of `kernels.weighted_minimum_norm`, workers times stragglers (64 megabytes an array).
+ENTRIES, WEIGHTED_ENTRIES = 1 << 20, 1 << 22
+
+# Rounding errors of a vector by transforms are at most this many times ``sqrt(n)`` roundings.
+# Measured, for stragglers that leave the vector short enough, and n up to 65536. Those of a vector
+# by products of s factors are sqrt(s) / 2 roundings.
+ROUNDED = 4.0
+
+# Largest degree of a code that is computed to estimate precision; larger ones are scaled down.
+SAMPLED = 128
+
+
+def kept_error(unit: float, precision: float = 0.0) -> float:
+    """Expected error up to which an exact vector is kept: 1e-10 for float64 messages, or more.
+
+    Only the rounding of messages counts; it has then cost three eighths of the digits. A near-exact
+    vector takes ten times as long. With random stragglers and a tolerance of a hundred, it gains a
+    factor of five in every other set.
+    """
+    return max(float(unit**0.625), precision)
+
+
+def longest_kept(row: float, unit: float, m: int = 0, precision: float = 0.0) -> float:
+    """Squared norm of the longest exact vector that is kept, with rows of mean square `row`.
+
+    The vector is computed by transforms of length `m`, whose rounding counts, or, if `m` is 0, by
+    products, whose rounding does not.
+    """
+    longest = (kept_error(unit, precision) / (2 * unit)) ** 2 / row
+    return longest / (1 + m * (ROUNDED * DOUBLE / unit) ** 2)
+
+
+def affordable(clusters: Sequence[Cluster], exact_will_do: bool) -> bool:
+    """Whether near-exact vectors take milliseconds at most; tenths of a second if needed."""
+    steps = max(c.tolerance for c in clusters) ** 3
+    return steps <= (WORTHWHILE if exact_will_do else AFFORDABLE)
+
+
+def square(vector: NDArray[np.complex128]) -> float:
+    """Squared norm of a vector; Inf or NaN beyond float64."""
+    parts = vector.ravel().view(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(parts.dot(parts))
+
+
+@lru_cache(maxsize=4096)
+def _column_square(m: int, d: int, q: int) -> float:
+    """Squared norm of a column; Inf beyond float64."""
+    with np.errstate(over="ignore"):
+        return float(np.exp(np.logaddexp.reduce(2 * log_tau(m, d, q))))
+
+
+def row_square(cluster: Cluster, k: int) -> float:
+    """Mean squared norm of a cluster's rows of B; `k` counts the partitions of all clusters."""
+    m, q = cluster.m, cluster.q
+    light, heavy = divmod(m * cluster.w, cluster.k)
+    total = (cluster.k - heavy) * _column_square(m, light, q)
+    if heavy:
+        total += heavy * _column_square(m, light + 1, q)
+    return total / (m * k)
+
+
+def least_rounding(cluster: Cluster, unit: float) -> float:
+    """Lower bound of what rounding of messages adds to the gradient, whoever straggles; may be Inf.
+
+    It is reached by ``a = 1 / m`` for all m workers: ``2 u`` times the root of a row's mean square
+    over m. The values of any polynomial p with p(0) = 1/m, stragglers' included, are as long or
+    longer.
+
+    Call the bound r. If equally many columns begin at each worker, the expected error of any vector
+    is at least ``r / sqrt(1 + r^2)``. For ``a B - 1`` is at least as large as its mean, sum(a) - 1,
+    and sum(a) is at most sqrt(m) times the length of a.
+    """
+    square = row_square(cluster, cluster.k) / cluster.m
+    return 2 * unit * math.sqrt(square) if square < math.inf else math.inf
+
+
+def row_squares(clusters: Sequence[Cluster], k: int) -> NDArray[np.float64]:
+    """`row_square` of each cluster."""
+    return np.array([row_square(c, k) for c in clusters])
+
+
+def unnamed(m: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return those of 0 .. m-1 that are not in `numbers`."""
+    left = np.ones(m, dtype=np.bool_)
+    left[numbers] = False
+    return np.flatnonzero(left)
+
+
+def split(
+    clusters: Sequence[Cluster], survivors: NDArray[np.int64]
+) -> Iterator[tuple[Cluster, NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield each cluster with the positions of its survivors, and their places on its circle."""
+    if len(clusters) == 1:
+        yield clusters[0], np.arange(survivors.size), clusters[0].q * survivors % clusters[0].m
+        return
+    firsts = np.array([c.first_worker for c in clusters])
+    of = np.searchsorted(firsts, survivors, side="right") - 1
+    order = np.argsort(of, kind="stable")
+    ends = np.cumsum(np.bincount(of, minlength=len(clusters)))
+    for c, at in zip(clusters, np.split(order, ends[:-1]), strict=True):
+        yield c, at, c.q * (survivors[at] - c.first_worker) % c.m
+
+
+def nearer_vector(
+    clusters: Sequence[Cluster],
+    survivors: NDArray[np.int64],
+    unit: float,
+    exact: NDArray[np.complex128] | None = None,
+    kept: float = 0.0,
+    precision: float = 0.0,
+) -> NDArray[np.complex128]:
+    """Return the near-exact vector of survivors that suffice, found cluster by cluster.
+
+    With `exact`, whose entries may be beyond float64, a cluster keeps the exact vector if its
+    |a_F|^2 is at most `kept`. Otherwise it takes the candidate with the smallest expected error, of
+    what is left out and of rounding:
+
+    - the exact vector;
+    - if few columns differ, the shortest exact vector, which is kept at once if it is good enough;
+    - the near-exact vector, computed only if a polynomial can halve the error, and be good at all;
+    - if half of the digits are still lost, a vector whose p vanishes on the stragglers and has any
+      degree, with a penalty on what its higher powers leave out of the gradient.
+    """
+    vector = np.empty(survivors.size, dtype=np.complex128)
+    limit = math.sqrt(unit)
+    for c, at, turns in split(clusters, survivors):
+        length = math.inf
+        if exact is not None:
+            vector[at] = exact[at]
+            length = square(exact[at])
+            if length <= kept:
+                continue
+        choices = [vector[at]] if length < math.inf else []
+        alone = c.alone
+        members = survivors[at] - c.first_worker
+        lost = unnamed(c.m, members)
+        projector = _projector(alone) if lost.size**3 <= WORTHWHILE else None
+        if projector is not None:
+            choices.append(kernels.unchecked.minimum_norm(projector, lost)[members])
+            if _error(alone, members, choices[-1], unit) <= kept_error(unit, precision):
+                vector[at] = choices[-1]
+                continue
+        if any(_hardly_improved(alone, members, each, unit) for each in choices):
+            vector[at] = min(choices, key=lambda each: _error(alone, members, each, unit))
+            continue
+        roots = np.sort(c.q * lost % c.m)
+        values = kernels.unchecked.near_exact(roots, c.m, c.tolerance, unit)
+        near = values[turns]
+        # A quick estimate first: what is left out passes through rows of about one norm.
+        row = row_square(c, c.k)
+        rounding = 2 * unit * math.sqrt(row)
+        about = math.sqrt(row * square(values[roots]) + rounding**2 * square(near))
+        longer = (not rounding * math.sqrt(square(each)) <= about for each in choices)
+        if about <= limit and all(longer):
+            vector[at] = near
+            continue
+        error = _error(alone, members, near, unit)
+        # Drop candidates that rounding alone makes worse, before computing what they leave out.
+        choices = [each for each in choices if rounding * math.sqrt(square(each)) < error]
+        errors = [error, *(_error(alone, members, each, unit) for each in choices)]
+        choices.insert(0, near)
+        steps, entries = c.m * roots.size**2, c.m * roots.size
+        most = ANEW_IN_NEED if min(errors) > unit**0.375 else ANEW
+        if min(errors) > limit and 0 < steps <= most and entries <= WEIGHTED_ENTRIES:
+            weights = _weights(alone, unit)
+            if weights is not None:
+                choices.append(kernels.unchecked.weighted_minimum_norm(roots, weights)[turns])
+                errors.append(_error(alone, members, choices[-1], unit))
+        vector[at] = choices[int(np.argmin(errors))]
+    return vector
+
+
+def _hardly_improved(
+    alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.complex128], unit: float
+) -> bool:
+    """Whether no polynomial can halve a vector's error, or leave anything of the gradient."""
+    least, length = least_rounding(alone, unit), square(vector)
+    if not length < math.inf:
+        return False
+    if least >= 1:
+        return True
+    if alone.m * length > 4:  # rounding is only a part of the error
+        return False
+    return _error(alone, survivors, vector, unit) <= 2 * least
+
+
+def _error(
+    alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.complex128], unit: float
+) -> float:
+    """Expected error of a vector in a code of one cluster: what is left out, and rounding.
+
+    Exact vectors leave something out, too: a product of many factors is rounded as often, and sums
+    over the rows cancel. `vector` may be in pairs, of shape (f, 2).
+    """
+    row = row_square(alone, alone.k)
+    if row == math.inf:
+        return math.inf
+    with np.errstate(over="ignore", invalid="ignore"):
+        if vector.ndim > 1:  # pairs
+            left, vector = square(_lacking(alone, survivors, vector)), vector[:, 0]
+        else:
+            left = _left(alone, survivors, vector)
+        total = left / alone.k + (2 * unit) ** 2 * row * square(vector)
+    return math.sqrt(total) if total < math.inf else math.inf
+
+
+@lru_cache(maxsize=16)
+def _projector(alone: Cluster) -> kernels.Projector | None:
+    """Projector on what B maps to zero; None unless there is a choice of exact vectors.
+
+    There is one if fewer columns differ than there may be survivors. None also if columns are
+    beyond float64, or if the projector would have too many entries.
+
+    Columns lie end to end around the circle of m workers. Columns of one weight d begin at all
+    multiples of gcd(d, m), and are shifts of tau by these.
+    """
+    m, weights = alone.m, alone.weights
+    if row_square(alone, alone.k) == math.inf:
+        return None
+    if len(weights) == 1:
+        common = math.gcd(weights[0], m)
+        steps = [g for g in range(2, min(common, ENTRIES // m) + 1) if common % g == 0]
+        step = max(steps, default=1)
+        if step == 1 or m // step > m - weights[0]:
+            return None
+        column = np.zeros(m, dtype=np.complex128)
+        column[: weights[0]] = tau(m, weights[0], alone.q)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found: kernels.Projector = kernels.Circulant.by_shifts(column, step)
+        return found if np.isfinite(found.projector).all() else None
+    different = np.unique(np.stack(alone.columns()), axis=1)
+    if different.shape[1] >= m - alone.tolerance or m * m > ENTRIES:
+        return None
+    columns = np.zeros((m, different.shape[1]), dtype=np.complex128)
+    for at, (first, d) in enumerate(different.T.tolist()):
+        columns[(first + np.arange(d)) % m, at] = tau(m, d, alone.q)
+    return kernels.Projector.of(columns)
+
+
+@lru_cache(maxsize=16)
+def _weights(alone: Cluster, unit: float) -> NDArray[np.float64] | None:
+    """Weights of a vector's frequencies, whose weighted squares add up to the square of `_error`.
+
+    None if they are beyond float64.
+
+    B's columns are shifts of tau, so the spectrum of what is left out is the vector's times tau's.
+    The spectrum of a column of weight d is 0 at 1 .. d-1, which are the powers of p in the locator
+    form. Only rounding penalizes these.
+    """
+    m = alone.m
+    squares = np.zeros(m)
+    counts = np.bincount(alone.columns()[1])
+    for d in alone.weights:
+        placed = np.zeros(m, dtype=np.complex128)
+        placed[alone.q * np.arange(d) % m] = tau(m, d, alone.q)
+        with np.errstate(over="ignore", invalid="ignore"):
+            spectrum = np.abs(np.fft.ifft(placed, norm="forward")) ** 2
+            spectrum[1:d] = 0  # but for rounding
+            squares += counts[d] / alone.k * spectrum
+    if not np.isfinite(squares).all():
+        return None
+    found: NDArray[np.float64] = np.sqrt(squares + (2 * unit) ** 2 * row_square(alone, alone.k) * m)
+    found.flags.writeable = False
+    return found
+
+
+@lru_cache(maxsize=64)
+def _spectrum(m: int, d: int, q: int) -> NDArray[np.complex128]:
+    """Factor of a vector's transform that gives its products with all shifts of tau."""
+    padded = np.zeros(m, dtype=np.complex128)
+    padded[:d] = tau(m, d, q)
+    found: NDArray[np.complex128] = np.conj(np.fft.fft(np.conj(padded)))
+    found.flags.writeable = False
+    return found
+
+
+@lru_cache(maxsize=16)
+def _of_weight(alone: Cluster) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+    """Weights of columns, with the columns of each, and the workers at which they begin."""
+    first, weight = alone.columns()
+    return [(d, np.flatnonzero(weight == d), first[weight == d]) for d in alone.weights]
+
+
+@lru_cache(maxsize=16)
+def _begin(alone: Cluster) -> list[tuple[int, NDArray[np.int64]]]:
+    """Weights of columns, and for each how many columns begin at each worker."""
+    return [(d, np.bincount(first, minlength=alone.m)) for d, _, first in _of_weight(alone)]
+
+
+def _left(alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.complex128]) -> float:
+    """Squared norm of `lacking` for one cluster."""
+    of_all = np.zeros(alone.m, dtype=np.complex128)
+    of_all[survivors] = vector
+    transformed: NDArray[Any] = np.fft.fft(of_all)
+    total = 0.0
+    for d, counts in _begin(alone):
+        missing = np.fft.ifft(transformed * _spectrum(alone.m, d, alone.q)) - 1
+        total += float(counts @ (missing.real**2 + missing.imag**2))
+    return total
+
+
+def lacking(
+    clusters: Sequence[Cluster], survivors: NDArray[np.int64], vector: NDArray[np.complex128]
+) -> NDArray[np.complex128]:
+    """``a_F B_F - 1`` of every partition, by transforms: O(n log n + k).
+
+    Its rounding errors are as large as those of messages in float64.
+    """
+    n = clusters[-1].first_worker + clusters[-1].m
+    of_all = np.zeros(n, dtype=np.complex128)
+    of_all[survivors] = vector
+    alike: dict[Cluster, list[Cluster]] = {}
+    for c in clusters:
+        alike.setdefault(c.alone, []).append(c)
+    found = np.empty(clusters[-1].first_partition + clusters[-1].k, dtype=np.complex128)
+    for kind, members in alike.items():
+        workers = np.array([c.first_worker for c in members])[:, None] + np.arange(kind.m)
+        partitions = np.array([c.first_partition for c in members])[:, None] + np.arange(kind.k)
+        transformed: NDArray[Any] = np.fft.fft(of_all[workers])
+        for d, columns, first in _of_weight(kind):
+            products = np.fft.ifft(transformed * _spectrum(kind.m, d, kind.q))
+            found[partitions[:, columns]] = products[:, first]
+    found -= 1
+    return found
+
+
+def typical_error(cluster: Cluster, s: int, precision: float) -> float:
+    """Median relative error in float64 with s random stragglers of a cluster.
+
+    For exact vectors it is computed from a sample of coefficients. If "auto" would take near-exact
+    vectors, it is computed from a code of at most `SAMPLED` degrees with the same proportions.
+    """
+    rng = np.random.default_rng(0)
+    d = -(-cluster.m * cluster.w // cluster.k)
+    # The mean square of a row, over that of all partial gradients; then the roundings of a message.
+    log_row = np.logaddexp.reduce(2 * log_tau(cluster.m, d, cluster.q)) - math.log(cluster.m)
+    steps = cluster.w + 2
+    found = []
+    for _ in range(5):
+        sample = min(max(4, (1 << 18) // (s + 1)), 64)
+        chosen = rng.choice(cluster.m, min(s + sample, cluster.m), replace=False)
+        lost, came = np.split(chosen, [s])
+        turns = cluster.q * (came[:, None] - lost) % cluster.m
+        logs = np.log(2 * np.sin(np.pi / cluster.m * turns)).sum(axis=1) - math.log(cluster.m)
+        log_square = np.logaddexp.reduce(2 * logs) + math.log((cluster.m - s) / came.size)
+        if s < cluster.tolerance:
+            log_square = min(log_square, 0)  # "spread" sees to that
+        log_error = (log_square + log_row + math.log(steps)) / 2 + math.log(DOUBLE)
+        if log_error > math.log(kept_error(DOUBLE, precision)):
+            near = _near_growth(cluster.m, cluster.tolerance, s, steps, rng)
+            log_error = min(log_error, (math.log(near / cluster.m) + log_row) / 2)
+        found.append(log_error)
+    return math.exp(min(float(np.median(found)), 709.0))
+
+
+def _near_growth(m: int, degree: int, s: int, steps: int, rng: np.random.Generator) -> float:
+    """``m (|a_S|^2 + steps u^2 |a_F|^2)`` of a near-exact vector with s random stragglers."""
+    if degree > SAMPLED:
+        m, degree, s = (max(1, SAMPLED * size // degree) for size in (m, degree, s))
+    lost = np.zeros(m, dtype=np.bool_)
+    lost[rng.permutation(m)[:s]] = True
+    size = np.abs(kernels.unchecked.near_exact(np.flatnonzero(lost), m, degree, DOUBLE)) ** 2
+    left, came = float(size[lost].sum()), float(size[~lost].sum())
+    return m * (left + steps * DOUBLE**2 * came)
+
+
+# Unit roundoff of a sum of two float64.
+PAIR = 2.0**-106
+
+METHODS = ("auto", "locator", "near-exact")
+
+# Digits of tables: computed with 60 and rounded to 50, for pairs have 32.
+COMPUTED, KEPT = 60, Decimal(10) ** -50
+
+PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
+
+# Steps, degree^3, up to which near-exact vectors in pairs are computed: up to two seconds.
+AFFORDABLE_IN_PAIRS = 1 << 30
+
+
+# ---------------------------------------------------------------------------- codes in pairs
+
+
+def _sine_and_cosine(angle: Decimal) -> tuple[Decimal, Decimal]:
+    """Sine and cosine of an angle in 0 .. pi, by Taylor's series."""
+    sums, term, power = [Decimal(0), Decimal(0)], Decimal(1), 0
+    while abs(term) > KEPT * KEPT or power < 10:
+        sums[power % 2] += term if power % 4 < 2 else -term
+        power += 1
+        term *= angle / power
+    return sums[1], sums[0]
+
+
+@lru_cache(maxsize=16)
+def _half_turns(n: int) -> list[tuple[Decimal, Decimal]]:
+    """Cosine and sine of ``pi j / n``, j = 0 .. 2n-1."""
+    with localcontext(prec=COMPUTED):
+        step_sine, step_cosine = _sine_and_cosine(PI / n)
+        cosine, sine = Decimal(1), Decimal(0)
+        found = []
+        for _ in range(n):
+            found.append((cosine.quantize(KEPT), sine.quantize(KEPT)))
+            cosine, sine = (
+                cosine * step_cosine - sine * step_sine,
+                cosine * step_sine + sine * step_cosine,
+            )
+        return found + [(-c, -s) for c, s in found]
+
+
+def _pairs(numbers: Iterable[Decimal]) -> NDArray[np.float64]:
+    """The nearest float64 of each number, and the remainder. (..., 2)."""
+    found = []
+    with localcontext(prec=COMPUTED):
+        for number in numbers:
+            high = float(number)
+            found.append((high, float(number - Decimal(high)) if math.isfinite(high) else 0.0))
+    return np.array(found).reshape(-1, 2)
+
+
+@lru_cache(maxsize=16)
+def circle(n: int) -> NDArray[np.float64]:
+    """Cosine and sine of ``pi j / n`` in pairs, j = 0 .. 2n-1. (2n, 2, 2)."""
+    found = _pairs(part for each in _half_turns(n) for part in each).reshape(2 * n, 2, 2)
+    found.flags.writeable = False
+    return found
+
+
+@lru_cache(maxsize=256)
+def pair_tau(m: int, d: int, q: int) -> NDArray[np.complex128]:
+    """`tau` in pairs. (d, 2)."""
+    turns = _half_turns(m)
+    residues = [q * u % m for u in range(d)]
+    angles = np.cumsum(residues)
+    with localcontext(prec=COMPUTED):
+        products = [Decimal(1)]
+        for residue in residues[1:]:
+            products.append(products[-1] * 2 * turns[residue][1])
+        numbers = []
+        for x in range(d):
+            size = m / (products[x] * products[d - 1 - x])
+            # The angle as in `tau`: half turns over m, and quarter turns.
+            cosine, sine = turns[int(angles[d - 1 - x] - angles[x]) % (2 * m)]
+            for _ in range((2 * x - (d - 1)) % 4):
+                cosine, sine = -sine, cosine
+            numbers += [size * cosine, size * sine]
+    parts = _pairs(numbers).reshape(d, 2, 2)
+    found: NDArray[np.complex128] = parts[:, 0] + 1j * parts[:, 1]
+    found.flags.writeable = False
+    return found
+
+
+@lru_cache(maxsize=1024)
+def pair_row(cluster: Cluster, worker: int) -> NDArray[np.complex128]:
+    """A worker's coefficients in pairs. (w, 2)."""
+    _, place, weight = cluster.row(worker)
+    found = np.empty((place.size, 2), dtype=np.complex128)
+    for d in np.unique(weight).tolist():
+        of_d = weight == d
+        found[of_d] = pair_tau(cluster.m, d, cluster.q)[place[of_d]]
+    found.flags.writeable = False
+    return found
+
+
+@lru_cache(maxsize=4)
+def _all_rows(alone: Cluster) -> NDArray[np.float64]:
+    """Rows of B as messages of float64x2: (m, 4 k)."""
+    found = np.zeros((alone.m, alone.k, 2, 2))
+    for worker in range(alone.m):
+        held = alone.row(worker)[0]
+        coefficients = pair_row(alone, worker)
+        found[worker, held, 0], found[worker, held, 1] = coefficients.real, coefficients.imag
+    return found.reshape(alone.m, -1)
+
+
+# ---------------------------------------------------------------------------------- decoding
+
+
+def pair_deviation(
+    clusters: Sequence[Cluster], survivors: NDArray[np.int64], vector: NDArray[np.complex128]
+) -> NDArray[np.complex128]:
+    """``a_F B_F - 1`` of every partition, computed in pairs."""
+    found = np.empty(clusters[-1].first_partition + clusters[-1].k, dtype=np.complex128)
+    for c, at, _ in split(clusters, survivors):
+        mine = slice(c.first_partition, c.first_partition + c.k)
+        found[mine] = _lacking(c.alone, survivors[at] - c.first_worker, vector[at])
+    return found
+
+
+def _lacking(
+    alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
+) -> NDArray[np.complex128]:
+    rows = _all_rows(alone)
+    sums = np.zeros(rows.shape[1])
+    used = np.flatnonzero(vector.any(axis=1))
+    if used.size:
+        chosen = kernels.Rows.of(rows, rows.shape[1], rows.dtype).select(survivors[used])
+        kernels.unchecked.combine_pairs(chosen, vector[used], sums, paired=True)
+    parts = sums.reshape(alone.k, 2, 2)
+    parts[:, 0, 0] -= 1  # exact wherever the sum is close to 1
+    found: NDArray[np.complex128] = parts.sum(axis=2).view(np.complex128).ravel()
+    return found
+
+
+def bind_pairs(
+    scheme: Scheme,
+    clusters: Sequence[Cluster],
+    survivors: NDArray[np.int64],
+    vector: NDArray[np.complex128],
+) -> VectorFunction:
+    """As `Scheme.bind_vector`, for vectors in pairs."""
+
+    def fill(f: int, method: str) -> None:
+        if method not in METHODS:
+            raise ValueError(
+                f"no method {method!r} for messages of float64x2: choose one of {METHODS}"
+            )
+        chosen = scheme.check_survivors(survivors[:f])
+        if scheme.rule.missing(chosen):
+            scheme.raise_too_few(chosen)
+        vector[:f] = pair_vector(clusters, chosen, method)
+
+    if scheme.cache is None:
+        return fill
+    return remembering(fill, scheme.n, survivors, vector, scheme.cache, b"pairs")
+
+
+def pair_vector(
+    clusters: Sequence[Cluster], survivors: NDArray[np.int64], method: str
+) -> NDArray[np.complex128]:
+    """Return an exact or near-exact vector of survivors that suffice, in pairs. (f, 2).
+
+    With "auto" a cluster's vector is near-exact if it is expected to lose fewer digits than the
+    exact one, and that would lose three eighths of them. OverflowError if no vector is within
+    float64's range.
+    """
+    vector = np.empty((survivors.size, 2), dtype=np.complex128)
+    for c, at, turns in split(clusters, survivors):
+        roots, alone = unnamed(c.m, turns), c.alone
+        members = survivors[at] - c.first_worker
+        row = row_square(alone, alone.k)
+        error = math.inf
+        if method != "near-exact":
+            vector[at] = kernels.unchecked.locator_pairs(roots, c.m, circle(c.m))[turns]
+            length = square(vector[at, 0])
+            if method == "locator" or 2 * PAIR * math.sqrt(row * length) <= kept_error(PAIR):
+                continue
+        if method == "near-exact" or c.tolerance**3 <= AFFORDABLE_IN_PAIRS:
+            if method != "near-exact":
+                error = _error(alone, members, vector[at], PAIR)
+            near = kernels.unchecked.near_exact_pairs(roots, c.m, c.tolerance, circle(c.m))[turns]
+            if method == "near-exact" or _error(alone, members, near, PAIR) < error:
+                vector[at] = near
+    if not np.isfinite(vector).all():
+        worst = survivors[int(np.argmin(np.isfinite(vector).all(axis=1)))]
+        raise OverflowError(
+            f"the coefficient of worker {worst} is beyond float64: these stragglers make decoding "
+            'hopeless with one code for all workers; use clusters="auto"'
+        )
+    return vector
