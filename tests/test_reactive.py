@@ -267,7 +267,7 @@ def test_what_a_round_requires():
     [
         ({"n": 4, "holders": 1}, r"holders, .* must be in 2 \.\. n = 4, not 1"),
         ({"n": 4, "holders": 5}, r"must be in 2 \.\. n = 4, not 5"),
-        ({"n": 4, "k": 3, "holders": 2}, "k >= n = 4, not 3"),
+        ({"n": 4, "k": 3, "holders": 2}, "k must be at least n=4, not 3"),
         ({"n": 4, "holders": 2, "deadline": 0.0}, "deadline"),
         ({"n": 4, "holders": 2, "deadline": "soon"}, "seconds or \"auto\", not 'soon'"),
     ],

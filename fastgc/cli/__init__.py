@@ -2,6 +2,7 @@
 
 from . import (  # noqa: F401  (add commands)
     codes,
+    info,
     plan,
     reproduce,
     simulate,
