@@ -82,12 +82,16 @@ def adjacency(edges: Edges, vertices: int) -> NDArray[np.float64]:
     return found
 
 
-def components(edges: Edges, vertices: int) -> NDArray[np.int64]:
-    """Return the component of each vertex, named by its least vertex."""
+def components(edges: Edges, vertices: int, goal: int | None = None) -> NDArray[np.int64]:
+    """Return the component of each vertex, named by its least vertex.
+
+    With a `goal`, only whether its component has vertex 0 is sure: the search ends once it has.
+    """
     least = np.arange(vertices)
     while True:
-        one, other = least[edges[:, 0]], least[edges[:, 1]]
-        low, high = np.minimum(one, other), np.maximum(one, other)
+        if goal is not None and not least[goal]:
+            return least
+        low, high = np.sort(least[edges], axis=1).T
         if (low == high).all():
             return least
         np.minimum.at(least, high, low)

@@ -229,14 +229,17 @@ class Tiling(NamedTuple):
         return found
 
     def missing(self, survivors: Numbers) -> int:
-        ends = np.stack([self.start, self.stop], axis=1)
-        if survivors.size > _MANY and not components(ends[survivors], self.k + 1)[self.k]:
-            return 0
+        if survivors.size > _MANY:
+            came = np.stack([self.start[survivors], self.stop[survivors]], axis=1)
+            if not components(came, self.k + 1, self.k)[self.k]:
+                return 0
         # The shortest path if messages at hand cost nothing, and any others cost 1.
         price = np.ones(self.start.size, dtype=np.int64)
         price[survivors] = 0
         edges: dict[int, list[tuple[int, int]]] = {}
-        for (start, stop), cost in zip(ends.tolist(), price.tolist(), strict=True):
+        for start, stop, cost in zip(
+            self.start.tolist(), self.stop.tolist(), price.tolist(), strict=True
+        ):
             edges.setdefault(start, []).append((stop, cost))
             edges.setdefault(stop, []).append((start, cost))
         done: dict[int, int] = {}
