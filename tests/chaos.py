@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import re
 import shutil
 import signal
 import sys
@@ -62,18 +63,23 @@ def descendants():
 def resources():
     """Count what a cluster must leave unchanged: open descriptors, and our shared memory."""
     links = [os.path.basename(os.readlink(f"/proc/self/fd/{fd}")) for fd in open_descriptors()]
-    return len(links), sum("memfd:fastgc" in link for link in links), set(os.listdir("/dev/shm"))
+    return len(links), sum("memfd:fastgc" in link for link in links)
 
 
-def abandoned(names):
-    """Return the names in /dev/shm that no process uses: other programs' memory is there, too."""
-    used = ""
-    for pid in processes():
+def mapped(pids):
+    """Return the files of /dev/shm that processes map."""
+    found = set()
+    for pid in pids:
         try:
-            used += Path(f"/proc/{pid}/maps").read_text()
+            found |= set(re.findall(r"/dev/shm/.*", Path(f"/proc/{pid}/maps").read_text()))
         except OSError:
             continue
-    return {name for name in names if f"/dev/shm/{name}" not in used}
+    return found
+
+
+def abandoned(ours):
+    """Return those of these files that are still there, and that no process maps."""
+    return {file for file in ours - mapped(processes()) if os.path.exists(file)}
 
 
 def open_descriptors():
@@ -104,10 +110,15 @@ def title(pid):
 
 
 class Chaos(threading.Thread):
-    """A thread that kills and stops workers of a cluster until its `end` is called."""
+    """A thread that kills and stops workers of a cluster until its `end` is called.
 
-    def __init__(self, cluster, rng, counts):
+    `files` gets what processes below this one map of /dev/shm, just before a fault: other programs'
+    memory lies there, too, and must not be taken for ours.
+    """
+
+    def __init__(self, cluster, rng, counts, files):
         super().__init__()
+        self._files = files
         self._cluster, self._rng, self._counts = cluster, rng, counts
         self._over = threading.Event()
 
@@ -129,6 +140,7 @@ class Chaos(threading.Thread):
                 if not running:
                     continue
                 pid = int(self._rng.choice(running))
+                self._files |= mapped(descendants())
                 if "server" in what:
                     self._strike_server(what)
                 elif what == "kill" and self._signal(pid, signal.SIGKILL):
@@ -218,7 +230,7 @@ def random_code(rng):
     ][rng.integers(6)]()
 
 
-def episode(engine, rng, seconds, counts):
+def episode(engine, rng, seconds, counts, files):
     """Start a cluster, disturb its rounds for `seconds`, and run them again undisturbed."""
     code = random_code(rng)
     p = int(rng.integers(2, 3000))
@@ -228,7 +240,7 @@ def episode(engine, rng, seconds, counts):
     thetas, found, received = [], [], []
     with engine(code, shards, np.multiply, p, patience=60.0, verify=verify) as cluster:
         hit = corrupting(cluster, rng, counts, 0.02) if verify else {}
-        chaos = Chaos(cluster, rng, counts)
+        chaos = Chaos(cluster, rng, counts, files)
         chaos.start()
         try:
             until = time.monotonic() + seconds
@@ -311,12 +323,12 @@ def run(engine, options, rng, counts):
     with LocalCluster(fastgc.Uncoded(1), [0], np.multiply, 1):
         pass  # starts the fork server and its helper, which live as long as the program
     # Ray is started once: each of its starts leaves two sockets of its own in this process.
-    below = descendants()
+    below, files = descendants(), set()
     with engine(fastgc.Uncoded(1), [0], np.multiply, 1):
         before = resources()
         until = time.monotonic() + options.seconds
         while (left := until - time.monotonic()) > 0:
-            episode(engine, rng, min(options.each, left), counts)
+            episode(engine, rng, min(options.each, left), counts, files)
         gc.collect()
         after = resources()
     if fork_server._server is not None:
@@ -326,7 +338,7 @@ def run(engine, options, rng, counts):
         time.sleep(0.05)
     counts["LEAKED: processes"] = len(descendants() - below)
     counts["LEAKED: descriptors"] = max(0, after[0] - before[0])
-    counts["LEAKED: shared memory"] = after[1] - before[1] + len(abandoned(after[2] - before[2]))
+    counts["LEAKED: shared memory"] = after[1] - before[1] + len(abandoned(files))
 
 
 if __name__ == "__main__":

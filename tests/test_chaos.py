@@ -3,6 +3,9 @@
 import importlib.util
 import os
 import re
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,28 @@ def test_it_sees_what_is_left(capsys, monkeypatch):
     for cluster in left:
         cluster.close()
     assert min(count for what, count in counts.items() if "LEAKED" in what) > 0
+
+
+def test_files_that_are_left():
+    """A file of /dev/shm that a process below us mapped counts once no process maps it."""
+    program = """if True:
+        import mmap, sys
+        with open(sys.argv[1], "r+b") as file:
+            memory = mmap.mmap(file.fileno(), 4096)
+        print(flush=True)
+        input()
+    """
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        file.truncate(4096)
+        command = [sys.executable, "-c", program, file.name]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            files = chaos.mapped(chaos.descendants())
+            assert file.name in files
+            assert not chaos.abandoned(files)  # in use
+            process.communicate(b"\n")
+        assert chaos.abandoned(files) == {file.name}
+    assert not chaos.abandoned(files)  # deleted
 
 
 def test_actors(capfd):
