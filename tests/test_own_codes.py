@@ -200,6 +200,8 @@ class Forgetful(fastgc.Code):
         (lambda i: ([0, 1], [1.0]), ValueError, r"numbers of shape \(2,\) for its 2 partitions"),
         (lambda i: ([0.5], [1.0]), TypeError, "a vector of integers"),
         (lambda i: ([0], ["x"]), ValueError, "must have numbers"),
+        (lambda i: [1.0] * 4, TypeError, r"row\(0\) of Wrong must be a pair: the partitions"),
+        (lambda i: None, TypeError, "must be a pair.*, not None"),
     ],
 )
 def test_wrong_rows_are_refused(row, error, says):
@@ -221,6 +223,8 @@ def test_what_a_scheme_forgets_is_named():
         Forgetful(3).decodable([0])
     with pytest.raises(TypeError, match="scheme"):
         type("Nothing", (fastgc.Code,), {})()
+    with pytest.raises(TypeError, match="not 4: a class with its own row sets n and k instead"):
+        type("Eager", (Ring,), {"__init__": fastgc.Code.__init__})(4)
     nothing = type("Nothing", (fastgc.Code,), {"__init__": lambda self: None})()
     with pytest.raises(TypeError, match="Nothing has neither a row nor a scheme"):
         nothing.decodable([0])

@@ -113,11 +113,15 @@ def picked(
         return CellScheme(cuts, sizes, made, stragglers=s, together=together)
     others = range(seed + 1, seed + 1 + max(1, min(SEEDS_TRIED, DRAWS_TRIED // made.size)))
     better = next((other for other in others if choices(other)[1].all()), None)
-    advice = f"seed={better} will" if better else f"none of the next {len(others)} seeds would"
+    advice = (
+        f"take seed={better}, a larger load or more workers"
+        if better
+        else f"none of the next {len(others)} seeds covers all: take a larger load or more workers"
+    )
     raise UncoveredError(
         better,
         f"with seed={seed} no worker picks {what} {np.argmin(holders)}, so that the gradient can "
-        f"never be had; {advice} cover all; so may a larger load or more workers",
+        f"never be had; {advice}",
     )
 
 

@@ -138,9 +138,13 @@ class Code(Recorded):
     _known_methods: ClassVar[tuple[str, ...]] = Scheme.methods
 
     def __init__(self, scheme: Scheme) -> None:
+        own = hasattr(type(self), "row")
         if not isinstance(scheme, Scheme):
-            raise TypeError(f"scheme must be a fastgc.codes.Scheme, not {scheme!r}")
-        if hasattr(type(self), "row"):
+            raise TypeError(
+                f"scheme must be a fastgc.codes.Scheme, not {scheme!r}"
+                + ": a class with its own row sets n and k instead" * own
+            )
+        if own:
             raise TypeError(
                 f"{type(self).__name__} defines row and is made with a scheme, {scheme!r}, which "
                 "has rows: leave out one of them"

@@ -26,7 +26,7 @@ from .._arrays import as_array, check_dtype, check_index, check_workers, is_pair
 from ..errors import NotDecodableError
 from ..kernels.jitted import VectorRule
 from ..kernels.rows import DOUBLE, sums_of
-from .arguments import Recorded
+from .arguments import Recorded, shown
 from .cache import SurvivorCache, SurvivorMask, VectorFunction, filling, key_of
 from .format import Format, Layout
 from .parity import CHECKS, Parity
@@ -928,8 +928,14 @@ class Scheme(Recorded, ABC):
         return row
 
     def _checked_row(self, worker: int) -> Row:
-        held, values = self.row(worker)
+        row = self.row(worker)
         what = f"row({worker}) of {self._made_by.__name__}"
+        if not isinstance(row, (tuple, list)) or len(row) != 2:
+            raise TypeError(
+                f"{what} must be a pair: the partitions that the worker holds, and as many "
+                f"numbers, not {shown(row)}"
+            )
+        held, values = row
         held, values = as_array(f"partitions of {what}", held), as_array(what, values)
         shape = (held.size,) if self.pieces == 1 else (held.size, self.pieces)
         if held.ndim != 1 or held.dtype.kind not in "iu":
