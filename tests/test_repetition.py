@@ -268,10 +268,10 @@ def test_uncovered_is_refused_with_advice(kind):
             kind(3, 6, load=3, seed=seed)
         again = pickle.loads(pickle.dumps(caught.value))
         assert str(again) == str(caught.value)
-        advised = int(str(caught.value).split("; seed=")[1].split()[0])
+        advised = int(str(caught.value).split("; take seed=")[1].split(",")[0])
         assert advised > seed
         kind(3, 6, load=3, seed=advised)
-    with pytest.raises(ValueError, match="none of the next 100 seeds would"):
+    with pytest.raises(ValueError, match="none of the next 100 seeds covers all: take a larger"):
         kind(2, 6, load=1)
 
 
