@@ -57,6 +57,10 @@ def test_lines_are_the_histories():
     np.testing.assert_array_equal(ax.lines[1].get_xydata(), [[1, 0.9], [2, 0.4]])
     assert legend_of(ax.figure) == ["coded", "uncoded"]
     assert ax.get_title() == "40% error: coded after 300 ms, uncoded after 2 s"
+    # Of a given error; of the lowest that all reach, where none reaches it.
+    at = plotting.error_curves([FAST, SLOW], level=0.3).get_title()
+    assert at == "30% error: coded after 300 ms, uncoded never"
+    assert plotting.error_curves([FAST, SLOW], level=0.01).get_title() == ax.get_title()
     assert ax.get_xlabel() == "time of training (s)"
     assert ax.get_ylabel() == "test error"
     looks = {(line.get_color(), line.get_linestyle()) for line in ax.lines}

@@ -332,7 +332,7 @@ def train(context: typer.Context, asked: Asked) -> None:
         _show(asked, runs, histories, target)
         _write(asked, histories)
         if asked.plot is not None:
-            _plot(job, asked.plot, runs, histories, model, dataset)
+            _plot(job, asked.plot, runs, histories, model, dataset, target)
         shown = {_shown(each.name): each for each in histories}
         draw(bind(plotting.timeline_figure, shown), asked.timeline, asked.width, "timeline")
         if asked.plot is not None and asked.track is not None:
@@ -814,6 +814,7 @@ def _plot(
     histories: list[History],
     model: Trained,
     dataset: Dataset,
+    level: float | None,
 ) -> None:
     from .. import plotting
     from ..plotting.curves import reached
@@ -826,7 +827,7 @@ def _plot(
     elif _wait_for_some(runs):
         panels = plotting.approximation_panels(named, _optimum(model, dataset))
     else:
-        draw(lambda: plotting.error_curves(named, caption=about), path, asked.width)
+        draw(lambda: plotting.error_curves(named, caption=about, level=level), path, asked.width)
         return
-    title = reached(histories)
+    title = reached(histories, level)
     draw(lambda: plotting.panel_figure(panels, title, caption=about), path, asked.width)

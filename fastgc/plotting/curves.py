@@ -68,11 +68,12 @@ def error_curves(
     time_axis: bool = True,
     log_x: bool | None = None,
     caption: str | None = None,
+    level: float | None = None,
 ) -> Axes:
     """Draw the test error of training runs against time, with a line for each run.
 
-    The title says when runs reach the lowest error that all of them reach. The error axis is
-    logarithmic if the errors are positive and the largest is at least four times the smallest.
+    The title says when runs reach the error `level`. The error axis is logarithmic if the errors
+    are positive and the largest is at least four times the smallest.
 
     Parameters
     ----------
@@ -91,6 +92,8 @@ def error_curves(
         long as the shortest.
     caption : str, optional
         Heading of the legend of a new figure. Default: data and delays, if all runs share them.
+    level : float, optional
+        Default, and where no run reaches it: the lowest error that all runs reach.
 
     Raises
     ------
@@ -128,7 +131,7 @@ def error_curves(
         ax.set_xlim(left=0)
     ax.set_xlabel("time of training (s)" if time_axis else "round")
     ax.set_ylabel(f"test {measure}")
-    title = one_line(inches(ax)[0], *_reached(curves, measure, time_axis))
+    title = one_line(inches(ax)[0], *_reached(curves, measure, time_axis, level))
     ax.set_title(title, fontsize="medium")
     said = _run_title(histories) if caption is None else caption
     finish(ax, own, said, ncols=columns)
@@ -146,25 +149,32 @@ def _scale_errors(ax: Axes, errors: Sequence[float], percent: bool) -> None:
             percent_axis(ax.yaxis)
 
 
-def reached(histories: Sequence[Any]) -> str:
-    """Return the title of `error_curves`: when runs reach the lowest error that all reach."""
+def reached(histories: Sequence[Any], level: float | None = None) -> str:
+    """Return a title of `error_curves`: when the first and the last run reach an error."""
     curves = [(history.name, *_curve(history, True)) for history in histories]
-    return _reached(curves, _measure(histories), True)[1]
+    return _reached(curves, _measure(histories), True, level)[1]
 
 
-def _reached(curves: Sequence[_Curve], measure: str, time_axis: bool) -> list[str]:
+def _reached(
+    curves: Sequence[_Curve], measure: str, time_axis: bool, level: float | None
+) -> list[str]:
     """Return titles of decreasing length: naming all runs, the first and the last, the first."""
-    level = max(min(y, default=math.inf) for _, _, y in curves)
+    lowest = [min(y, default=math.inf) for _, _, y in curves]
+    if level is None or level < min(lowest):
+        level = max(lowest)
     if not math.isfinite(level):
         return [""] * 3
-    at = sorted(
-        (next(when for when, error in zip(x, y, strict=True) if error <= level), name)
+
+    def when(at: float) -> str:
+        if at == math.inf:
+            return "never"
+        return f"after {duration(at)}" if time_axis else f"after {at:.0f} rounds"
+
+    ranked = sorted(
+        (next((at for at, error in zip(x, y, strict=True) if error <= level), math.inf), name)
         for name, x, y in curves
     )
-    said = [
-        f"{name.partition(' (')[0]} after {duration(when) if time_axis else f'{when:.0f} rounds'}"
-        for when, name in at
-    ]
+    said = [f"{name.partition(' (')[0]} {when(at)}" for at, name in ranked]
     percent = measure == MISCLASSIFIED
     what = f"{100 * level:.2g}% error" if percent else f"{measure} {level:.3g}"
     ends = said if len(said) == 1 else [said[0], said[-1]]
