@@ -236,8 +236,8 @@ def at_least(what: str, value: Any, least: int) -> int:
 def check_word(what: str, value: object, *known: str) -> None:
     """Raise ValueError if `value` is none of the `known` words."""
     if value not in known:
-        words = " or ".join(f'"{word}"' for word in known)
-        raise ValueError(f"{what} must be {words}, not {value!r}")
+        *first, last = (f'"{word}"' for word in known)
+        raise ValueError(f"{what} must be {', '.join(first)} or {last}, not {value!r}")
 
 
 def check_real(what: str, value: Any, positive: bool = False) -> float:

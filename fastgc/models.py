@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._arrays import Output, as_array, at_least, check_real, view_of
+from ._arrays import Output, as_array, at_least, check_real, check_word, view_of
 from ._shown import listing
 
 __all__ = [
@@ -382,8 +382,7 @@ class MLP(_CrossEntropy):
 
     def __post_init__(self) -> None:
         given = self.hidden if isinstance(self.hidden, Iterable) else [self.hidden]
-        if self.activation not in ("relu", "tanh"):
-            raise ValueError(f'activation must be "relu" or "tanh", not {self.activation!r}')
+        check_word("activation", self.activation, "relu", "tanh")
         checked = {
             "features": at_least("features", self.features, 1),
             "classes": at_least("classes", self.classes, 2),

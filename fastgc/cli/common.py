@@ -15,15 +15,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_t
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from .. import __version__
-from ..errors import (
-    CorruptMessageError,
-    FinishedError,
-    LeftOutError,
-    NonFiniteMessageError,
-    NotDecodableError,
-    WorkerFailedError,
-)
+from .. import __version__, errors
 
 # Panels of the list of commands.
 TRAINING, CHOOSING, PRECISION, MORE = "Training", "Choosing a code", "Precision", "More"
@@ -271,12 +263,12 @@ _MISUSE = (
 )
 # Errors of the run itself, although some are subclasses of those above.
 _FAILED = (
-    NotDecodableError,
-    NonFiniteMessageError,
-    CorruptMessageError,
-    WorkerFailedError,
-    LeftOutError,
-    FinishedError,
+    errors.NotDecodableError,
+    errors.NonFiniteMessageError,
+    errors.CorruptMessageError,
+    errors.WorkerFailedError,
+    errors.LeftOutError,
+    errors.FinishedError,
 )
 
 

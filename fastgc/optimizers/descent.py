@@ -26,8 +26,6 @@ from numpy.typing import ArrayLike, NDArray
 from .. import kernels
 from .._arrays import as_array, check_real, check_vector
 
-__all__ = ["SGD", "AMSGrad", "Nesterov", "Optimizer"]
-
 Array = NDArray[np.floating[Any]]
 
 
