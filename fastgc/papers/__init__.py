@@ -94,8 +94,9 @@ def reproduce(
         if name not in known:
             raise ValueError(f"unknown figure {name!r}: choose among {', '.join(known)}")
     processes = at_least("processes", processes, 1)
-    given: dict[str, Any] = {"seed": at_least("seed", seed, 0)}
-    given["rounds"] = at_least("rounds", rounds, 1)
+    if seed < 0:
+        raise ValueError(f"seed must not be negative, but is {seed}")
+    given: dict[str, Any] = {"seed": seed, "rounds": at_least("rounds", rounds, 1)}
     if data is not None:
         given["data"] = data
     if min(processes, len(chosen)) == 1:

@@ -264,10 +264,7 @@ class CodedDataParallel:
     def join(self) -> None:
         """For "all-reduce", after a `LeftOutError`: get the others' state, and take part again.
 
-        Raises
-        ------
-        FinishedError, RuntimeError, ValueError
-            As `CodedAllReduce.join` does.
+        Raises as `CodedAllReduce.join`; RuntimeError also for engines with a master.
         """
         if self._peers is None:
             raise RuntimeError('join() is only for engine="all-reduce", which has no master')
