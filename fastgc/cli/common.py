@@ -241,12 +241,6 @@ def numbers(option: str, text: str, expected: str) -> list[float]:
         raise ValueError(f"{option} must be {expected}, not {text!r}") from None
 
 
-def check_one_of(option: str, value: str, choices: Any) -> None:
-    """Raise ValueError unless an option has one of these values."""
-    if value not in choices:
-        raise ValueError(f"{option} must be one of {', '.join(choices)}, not {value!r}")
-
-
 # -------------------------------------------------------------------------------------- errors
 
 # Errors in what was asked for. Engines raise RuntimeError if they cannot be started like this.

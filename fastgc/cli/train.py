@@ -15,12 +15,12 @@ from urllib.parse import quote
 import numpy as np
 import typer
 
-from .._arrays import check_word
+from .._arrays import check_one_of, check_word
 from .._registry import read_arguments
 from ..codes import Code, Grouped, Uncoded, catalogue
 from ..coding.verify import MOST_LIARS
 from . import options
-from .common import TRAINING, Options, check_one_of, command, echo, is_given, option, status_of
+from .common import TRAINING, Options, command, echo, is_given, option, status_of
 from .options import Recorded, Size, Source, complete_codes, completes, named, size_of, source_of
 from .output import PRINTED, Output, check_drawn, check_files, check_pictures, draw, json_text
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import at_least, check_word
+from .._arrays import at_least, check_one_of, check_word
 from .._extras import pip_install
 
 if TYPE_CHECKING:
@@ -99,8 +99,7 @@ def style(width: str = "double") -> dict[str, Any]:
     >>> float(ax.figure.get_figwidth())
     3.5
     """
-    if width not in _WIDTHS:
-        raise ValueError(f"width must be one of {', '.join(_WIDTHS)}, not {width!r}")
+    check_one_of("width", width, _WIDTHS)
     settings()
     from cycler import cycler
 
