@@ -57,27 +57,26 @@ def one_thread_of_blas() -> Iterator[None]:
 
 
 def parquet() -> Any:
-    """Return ``pyarrow.parquet``; if it is missing, raise an ImportError that names the extra."""
-    try:
-        return importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise ImportError(f"parquet files need PyArrow: {pip_install('parquet')}") from error
+    """Return ``pyarrow.parquet``."""
+    return _optional("pyarrow.parquet", "parquet files need PyArrow", "parquet")
 
 
 def ray() -> Any:
-    """Return ``ray``; if it is missing, raise an ImportError that names the extra."""
-    try:
-        return importlib.import_module("ray")
-    except ImportError as error:
-        raise ImportError(f"the Ray engine needs Ray: {pip_install('ray')}") from error
+    """Return ``ray``."""
+    return _optional("ray", "the Ray engine needs Ray", "ray")
 
 
 def scipy(module: str) -> Any:
-    """Return ``scipy.<module>``; if it is missing, raise an ImportError that names the extra."""
+    """Return ``scipy.<module>``."""
+    return _optional(f"scipy.{module}", "closed forms need SciPy", "planning")
+
+
+def _optional(module: str, what: str, extra: str) -> Any:
+    """Return a module; if it is missing, raise an ImportError that names the extra."""
     try:
-        return importlib.import_module(f"scipy.{module}")
+        return importlib.import_module(module)
     except ImportError as error:
-        raise ImportError(f"closed forms need SciPy: {pip_install('planning')}") from error
+        raise ImportError(f"{what}: {pip_install(extra)}") from error
 
 
 def get_include() -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -310,6 +310,13 @@ def keywords(
         if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY) and name not in given
     }
     return by_keyword, any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+
+
+def functions_of(parameter: str, names: Mapping[str, Any]) -> list[Any]:
+    """Return the public functions among a module's `names` that take this parameter alone."""
+    public = [each for name, each in names.items() if not name.startswith("_")]
+    functions = [each for each in public if inspect.isfunction(each)]
+    return [each for each in functions if list(inspect.signature(each).parameters) == [parameter]]
 
 
 def read_value(text: str) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ._arrays import at_least, refuse_masks
+from ._arrays import at_least, check_one_of, refuse_masks
 from ._extras import pip_install
 from ._files import read_bytes, read_npz
 from ._shown import listing
@@ -241,8 +241,7 @@ def load(
     dtype = _sample_dtype(dtype)
     if not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must lie in (0, 1), got {test_fraction}")
-    if task not in TASKS:
-        raise ValueError(f"task must be one of {', '.join(TASKS)}, not {task!r}")
+    check_one_of("task", task, TASKS)
     seed = at_least("seed", seed, 0)
     path = Path(source)
     if source == "digits":

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._arrays import Output, as_array, at_least, check_real, view_of
+from ._arrays import Output, as_array, at_least, check_real, check_word, view_of
 from ._shown import listing
 
 __all__ = [
@@ -355,6 +355,7 @@ class MLP(_CrossEntropy):
 
     ``theta`` is flat. It contains for each layer W, of shape (inputs, outputs), and then b, of
     shape (outputs,); `layers` returns them. Arithmetic uses its dtype, as in `SoftmaxRegression`.
+    Raises as that does.
 
     Parameters
     ----------
@@ -367,11 +368,6 @@ class MLP(_CrossEntropy):
         max(0, z) or tanh(z). At z = 0, the slope of the former is taken as 0.
     l2 : float
         Weight of the penalty on the W (not on the b), against the *sum* of the cross entropies.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `SoftmaxRegression` does.
     """
 
     features: int
@@ -382,8 +378,7 @@ class MLP(_CrossEntropy):
 
     def __post_init__(self) -> None:
         given = self.hidden if isinstance(self.hidden, Iterable) else [self.hidden]
-        if self.activation not in ("relu", "tanh"):
-            raise ValueError(f'activation must be "relu" or "tanh", not {self.activation!r}')
+        check_word("activation", self.activation, "relu", "tanh")
         checked = {
             "features": at_least("features", self.features, 1),
             "classes": at_least("classes", self.classes, 2),
@@ -564,7 +559,8 @@ class LinearRegression(_Quadratic):
     requires.
 
     ``theta`` has the layout of `SoftmaxRegression`, with outputs instead of classes. Arithmetic
-    uses theta's dtype, float32 or float64, except for means, which use float64.
+    uses theta's dtype, float32 or float64, except for means, which use float64. Raises as
+    `SoftmaxRegression`.
 
     Parameters
     ----------
@@ -577,11 +573,6 @@ class LinearRegression(_Quadratic):
     ----------
     measure : str
         Name of `error` in tables and plots: "RMSE".
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `SoftmaxRegression` does.
     """
 
     features: int

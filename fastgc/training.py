@@ -187,12 +187,7 @@ class Training:
     """A run of `train`, with its arguments as fields; `keywords` is a mapping.
 
     The constructor checks the arguments, and `prepare` checks them against the data. So you can
-    check several runs before the first one starts.
-
-    Raises
-    ------
-    ValueError, TypeError, ImportError
-        As `train` does.
+    check several runs before the first one starts. Raises as `train`.
     """
 
     code: Code

@@ -67,6 +67,7 @@ from groups_of_ranks import (  # noqa: E402
     without,
 )
 
+from fastgc.coding.graphs import owners  # noqa: E402
 from fastgc.torch import (  # noqa: E402
     CodedAllReduce,
     CodedSampler,
@@ -77,7 +78,7 @@ from fastgc.torch import (  # noqa: E402
 from fastgc.torch.all_reduce import _Pace, _Reactive  # noqa: E402
 from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
 from fastgc.torch.place import warn_of_host  # noqa: E402
-from fastgc.torch.sampler import Position, owners  # noqa: E402
+from fastgc.torch.sampler import Position  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
 # Processes can import a test module only if the checkout happens to be on their path.

@@ -15,15 +15,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_t
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from .. import __version__
-from ..errors import (
-    CorruptMessageError,
-    FinishedError,
-    LeftOutError,
-    NonFiniteMessageError,
-    NotDecodableError,
-    WorkerFailedError,
-)
+from .. import __version__, errors
 
 # Panels of the list of commands.
 TRAINING, CHOOSING, PRECISION, MORE = "Training", "Choosing a code", "Precision", "More"
@@ -249,12 +241,6 @@ def numbers(option: str, text: str, expected: str) -> list[float]:
         raise ValueError(f"{option} must be {expected}, not {text!r}") from None
 
 
-def check_one_of(option: str, value: str, choices: Any) -> None:
-    """Raise ValueError unless an option has one of these values."""
-    if value not in choices:
-        raise ValueError(f"{option} must be one of {', '.join(choices)}, not {value!r}")
-
-
 # -------------------------------------------------------------------------------------- errors
 
 # Errors in what was asked for. Engines raise RuntimeError if they cannot be started like this.
@@ -271,12 +257,12 @@ _MISUSE = (
 )
 # Errors of the run itself, although some are subclasses of those above.
 _FAILED = (
-    NotDecodableError,
-    NonFiniteMessageError,
-    CorruptMessageError,
-    WorkerFailedError,
-    LeftOutError,
-    FinishedError,
+    errors.NotDecodableError,
+    errors.NonFiniteMessageError,
+    errors.CorruptMessageError,
+    errors.WorkerFailedError,
+    errors.LeftOutError,
+    errors.FinishedError,
 )
 
 

@@ -19,21 +19,6 @@ from ..codes import LagrangeCode, catalogue
 from ..coding.arguments import arguments_of
 from . import options
 from .common import CHOOSING, Options, argument, command, echo, numbers, option
-from .options import (
-    DELAYS,
-    Recorded,
-    Simulated,
-    Source,
-    named,
-    pairs,
-    processors_of,
-    processors_said,
-    read_recorded,
-    refuse_recorded,
-    say_unknown,
-    size_of,
-    source_of,
-)
 from .output import (
     PRINTED,
     Column,
@@ -65,10 +50,10 @@ class Sought(Options):
         "any number", help="The fewest stragglers that a code must tolerate"
     )
     partitions: int | None = options.partitions()
-    delays: str = options.delays(DELAYS)
+    delays: str = options.delays()
 
 
-class Search(Sought, Simulated, Recorded):
+class Search(Sought, options.Simulated, options.Recorded):
     """All options of ``fastgc plan`` but those of its output."""
 
     size: int = option(1000, "Elements of the gradient.", "--size", "-p", min=1)
@@ -102,7 +87,7 @@ class Search(Sought, Simulated, Recorded):
 class _Times(NamedTuple):
     """The times and workers to plan for."""
 
-    source: Source
+    source: options.Source
     n: int
     stragglers: int  # stragglers that a code must tolerate
     processors: Any
@@ -127,7 +112,9 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
     measured = {} if times.run is None else _measured(what, times, best)
     about = f"n = {n}; {source.text}"
     draw(lambda: plotting.load_curves(found, caption=about), what.plot, what.width)
-    say_unknown(source.model, ((choice.name, choice.simulation) for choice in found.choices))
+    options.say_unknown(
+        source.model, ((choice.name, choice.simulation) for choice in found.choices)
+    )
     shown = found.choices if what.all_loads else best
     listed = [{**_figures(choice), "measured": measured.get(choice)} for choice in shown]
     held = {"choices": listed, "refused": found.refused, "processors": times.processors}
@@ -136,8 +123,8 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
     cost = what.cost if source.recording is None else float(np.mean(times.cost))
     title = (
         f"n={n} workers, k={what.partitions or n} partitions; {source.text}; "
-        f"{cost:.3g} s per partition, {processors_said(times.processors)}; {what.rounds} rounds "
-        f"each, seed {what.seed}"
+        f"{cost:.3g} s per partition, {options.processors_said(times.processors)}; {what.rounds} "
+        f"rounds each, seed {what.seed}"
     )
     rows = [{**row, "near": each.near} for row, each in zip(listed, shown, strict=True)]
     approximate = any(each.simulation.residuals is not None for each in shown)
@@ -157,14 +144,14 @@ def _times(context: typer.Context, what: Search) -> _Times:
     if what.live:
         from ..delays import parse
 
-        refuse_recorded(context, "--live", "cost", "processors")
+        options.refuse_recorded(context, "--live", "cost", "processors")
         model = parse(what.delays)
         for name in _codes(what):
             _check_live(name)
-        source, run = _go_live(what, size_of(what, default=0)[0], model)
+        source, run = _go_live(what, options.size_of(what, default=0)[0], model)
     else:
-        source = source_of(context, what)
-    n, s = size_of(what, None if what.live else source.n, default=0)
+        source = options.source_of(context, what)
+    n, s = options.size_of(what, None if what.live else source.n, default=0)
     processors = source.processors(what.processors)
     speeds = _speeds(what.speeds, n)
     given = what.cost if speeds is None else what.cost / np.array(speeds)
@@ -176,7 +163,7 @@ def _codes(what: Search) -> list[str]:
     from .. import planning
 
     shorter = () if what.live or what.bandwidth == math.inf else planning.SHORTER
-    return named(what.names) or [*planning.CODES, *shorter]
+    return options.named(what.names) or [*planning.CODES, *shorter]
 
 
 def _check_live(name: str) -> None:
@@ -191,7 +178,7 @@ def _check_live(name: str) -> None:
 
 def _go_live(
     what: Search, n: int, delays: DelayModel | None
-) -> tuple[Source, Callable[[Choice], float]]:
+) -> tuple[options.Source, Callable[[Choice], float]]:
     """Record times of a cluster on this machine; write them to --record if it is given.
 
     Return the times, and a function that measures the time of a code's round.
@@ -220,7 +207,7 @@ def _go_live(
             )
         return float(seconds.mean())
 
-    return Source.of(recording), run
+    return options.Source.of(recording), run
 
 
 def _found(what: Search, times: _Times) -> Plan:
@@ -372,9 +359,10 @@ def _crowded(found: Plan, workers: int, processors: Any) -> str | None:
     crowd = float(crowding(workers, processors).max())
     if crowd == 1:
         return None
+    shared = options.processors_said(processors).removesuffix(" for all")
     said = (
-        f"{workers} workers share {processors_said(processors).removesuffix(' for all')}: while "
-        f"all of them compute, a partition takes {crowd:.3g} times as long as alone"
+        f"{workers} workers share {shared}: while all of them compute, "
+        f"a partition takes {crowd:.3g} times as long as alone"
     )
     best = found.choices[0]
     least = min(choice.code.load for choice in found.choices)
@@ -405,12 +393,12 @@ class Grid(Options, panel="The grid"):
     delays: list[str] | None = options.delays(
         None,
         "How late workers are, in seconds; give it several times to compare",
-        f" (default: {DELAYS})",
+        f" (default: {options.DELAYS})",
     )
     partitions: int | None = options.partitions(min=1)
 
 
-class Rounds(Simulated, Recorded, panel="Rounds"):
+class Rounds(options.Simulated, options.Recorded, panel="Rounds"):
     """The rounds in each cell."""
 
     work: float = options.cost(
@@ -479,17 +467,17 @@ def _grid(context: typer.Context, asked: Asked, told: Callable[[float, float], N
     from .. import planning
 
     how: dict[str, Any] = {"cost": asked.cost, "work": asked.work}
-    recording = read_recorded(context, asked, "workers", "delays", "work", "live")
-    workers, delays = asked.workers, list[Any](asked.delays or [DELAYS])
-    processors, interrupted = processors_of(asked.processors), not asked.finish
+    recording = options.read_recorded(context, asked, "workers", "delays", "work", "live")
+    workers, delays = asked.workers, list[Any](asked.delays or [options.DELAYS])
+    processors, interrupted = options.processors_of(asked.processors), not asked.finish
     if recording is not None:
-        source = Source.of(recording)
+        source = options.Source.of(recording)
         workers, delays = str(source.n), [(source.text, source.model)]
         processors, interrupted = source.processors(asked.processors), False
         how = {"work": source.cost(0.0, 1, processors)}
     return planning.sweep(
-        named(asked.names, SWEPT),
-        pairs(workers, asked.stragglers, "0:8"),
+        options.named(asked.names, SWEPT),
+        options.pairs(workers, asked.stragglers, "0:8"),
         None,
         delays,
         k=asked.partitions,

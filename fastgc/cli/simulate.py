@@ -14,21 +14,6 @@ from ..codes import catalogue
 from ..delays.interface import sample
 from . import options
 from .common import CHOOSING, Options, command, echo, numbers, option
-from .options import (
-    DELAYS,
-    Recorded,
-    Simulated,
-    Size,
-    Source,
-    completes,
-    named,
-    one_count,
-    processors_said,
-    read_recorded,
-    say_unknown,
-    size_of,
-    source_of,
-)
 from .output import DRAWN, Column, Tables, check_drawn, check_pictures, draw, milliseconds
 
 if TYPE_CHECKING:
@@ -37,15 +22,15 @@ if TYPE_CHECKING:
     from ..simulation import Followed, Simulation
 
 
-class Codes(Size):
+class Codes(options.Size):
     """The codes to simulate, their size, and the delays."""
 
     names: list[str] | None = options.codes("Codes, such as rs bcc:load=5.")
     partitions: int | None = options.partitions()
-    delays: str = options.delays(DELAYS)
+    delays: str = options.delays()
 
 
-class Rounds(Codes, Simulated, Recorded):
+class Rounds(Codes, options.Simulated, options.Recorded):
     """All options of the command but those of its output."""
 
     receive: float = options.receive()
@@ -65,7 +50,7 @@ class Rounds(Codes, Simulated, Recorded):
 class _Case(NamedTuple):
     """The times and sizes that all codes share."""
 
-    source: Source
+    source: options.Source
     n: int
     s: int
     cost: Any  # seconds of a partition
@@ -91,7 +76,7 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
     draw(lambda: plotting.timeline_figure(shown), what.timeline, what.width, "timeline")
     for line in reasons(impossible):
         echo(line, err=True)
-    say_unknown(source.model, found.items())
+    options.say_unknown(source.model, found.items())
     figures = {name: _figures(loads[name], each) for name, each in found.items()}
     rows = [{"code": name, **each} for name, each in figures.items()]
     if output.write(figures, rows):
@@ -102,7 +87,7 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
         f"seed {what.seed}"
     )
     if case.processors is not None:
-        title += f"; {processors_said(case.processors)}"
+        title += f"; {options.processors_said(case.processors)}"
     if what.request:
         title += f"; {what.request:g} s to ask for sums"
     _show(title, rows, any(each.residuals is not None for each in found.values()), output)
@@ -112,12 +97,12 @@ def _case(context: typer.Context, what: Rounds) -> _Case:
     """Return the case asked for; raise ValueError if it cannot be simulated."""
     from ..simulation.rounds import crowding
 
-    source = source_of(context, what)
-    n, s = size_of(what, source.n)
+    source = options.source_of(context, what)
+    n, s = options.size_of(what, source.n)
     if source.model is not None:
         sample(source.model, 0, n, what.seed)  # raises if they are for another number of workers
     if what.timeline is not None:
-        check_drawn(named(what.names) or catalogue.names(), "name some")
+        check_drawn(options.named(what.names) or catalogue.names(), "name some")
         if what.request:
             raise ValueError("leave out --timeline: rounds with --request are not followed")
     processors = source.processors(what.processors)
@@ -149,7 +134,7 @@ def _simulate_each(
         "interrupted": case.source.interrupted(what.finish),
         "processors": case.processors,
     }
-    model, asked = case.source.model, named(what.names)
+    model, asked = case.source.model, options.named(what.names)
     chosen = asked or catalogue.names()
     found: dict[str, Simulation] = {}
     followed: dict[str, Followed] = {}
@@ -246,7 +231,7 @@ class Schemes(Options):
         "m-sgc, sr-sgc, codes, and module:Class, such as m-sgc:burst=1,window=2,stragglers=3 "
         "binary. The first rounds choose what a name leaves open.",
         "these two and five codes",
-        complete=completes(_names),
+        complete=options.completes(_names),
     )
     workers: str = options.workers(stragglers=False)
     models: int = option(
@@ -260,7 +245,7 @@ class Schemes(Options):
         "number, or several to choose among, such as 0/0.2/1. Codes go on as soon as they can "
         "decode.",
     )
-    delays: str = options.delays(DELAYS)
+    delays: str = options.delays()
     cost: float = options.cost("Seconds to compute one of n partitions.")
     rounds: int = options.rounds(400, "Rounds to simulate.")
     probe: int | None = option(
@@ -304,7 +289,7 @@ def sequential(context: typer.Context, what: Schemes, output: Tables) -> None:
 
     output.check()
     check_pictures(what.width, what.plot)
-    recording = read_recorded(context, what, "delays", "rounds", "workers")
+    recording = options.read_recorded(context, what, "delays", "rounds", "workers")
     if recording is None:
         times, source = _drawn(what), f"{what.delays}, {what.cost:g} s per partition"
     else:
@@ -313,7 +298,7 @@ def sequential(context: typer.Context, what: Schemes, output: Tables) -> None:
             source += f"; {recording.cost:.3g} s per partition"
     found = compare(
         times.seconds,
-        named(what.names) or NAMES,
+        options.named(what.names) or NAMES,
         models=what.models,
         mu=numbers("--mu", what.mu, "a number, or several as in 0/0.2/1"),
         load_slope=times.slope,
@@ -336,7 +321,7 @@ def _drawn(what: Schemes) -> _Times:
     from ..delays.interface import per_of, sample
 
     model = parse(what.delays)
-    n = one_count("--workers", what.workers)
+    n = options.one_count("--workers", what.workers)
     late = np.zeros((what.rounds, n))
     if model is not None:
         late[:] = [sample(model, t, n, what.seed) for t in range(what.rounds)]

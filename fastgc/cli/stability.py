@@ -417,19 +417,19 @@ def spare(what: Spared, output: Tables) -> None:
             _say_enough(entry, rows, what.error)
 
 
+_ERROR_OF = {"random": "random", "max": "random_worst", "arc": "contiguous", "worst": "worst"}
+_SPARED = [
+    *(Column(key, key, key) for key in ("code", "n", "way", "more", "load", "silent")),
+    *(Column(head, head, key, ".0e") for head, key in _ERROR_OF.items()),
+]
+
+
 def _show_spared(what: Spared, rows: Sequence[dict[str, Any]], output: Tables) -> None:
-    keys = ("n", "way", "more", "load", "silent")
-    errors = ("random", "random_worst", "contiguous", "worst")
-    cells = [
-        [row["code"], *(str(row[key]) for key in keys), *(f"{row[key]:.0e}" for key in errors)]
-        for row in rows
-    ]
-    head = ["code", "n", "way", "more", "load", "silent", "random", "max", "arc", "worst"]
     title = (
         f"errors to expect with something to spare, {what.dtype}, {what.sets} sets, "
         f"seed {what.seed}"
     )
-    output.show(title, head, cells, several=True)
+    output.table(title, _SPARED, rows, several=True)
     output.explain(
         "way: what there is more of, load or waiting; more: how much more; silent: workers that do "
         "not answer; random: relative error of the gradient where random workers are silent, "

@@ -15,11 +15,12 @@ from urllib.parse import quote
 import numpy as np
 import typer
 
+from .._arrays import check_one_of, check_word
 from .._registry import read_arguments
 from ..codes import Code, Grouped, Uncoded, catalogue
 from ..coding.verify import MOST_LIARS
 from . import options
-from .common import TRAINING, Options, check_one_of, command, echo, is_given, option, status_of
+from .common import TRAINING, Options, command, echo, is_given, option, status_of
 from .options import Recorded, Size, Source, complete_codes, completes, named, size_of, source_of
 from .output import PRINTED, Output, check_drawn, check_files, check_pictures, draw, json_text
 
@@ -439,16 +440,12 @@ def _check(asked: Asked, runs: Mapping[str, _Run]) -> None:
         raise ValueError("--measure-every needs --track, a file to write the errors to")
     if asked.on_error != "warn" and asked.max_error is None:
         raise ValueError("--on-error needs --max-error, the error that is too much")
-    if asked.on_error not in ("warn", "raise", "wait"):
-        raise ValueError(f'--on-error must be "warn", "raise" or "wait", not {asked.on_error!r}')
+    check_word("--on-error", asked.on_error, "warn", "raise", "wait")
     if asked.every is not None and asked.checkpoint is None:
         raise ValueError("--every needs --checkpoint, a folder to keep the run in")
     adaptive = [name for name, each in runs.items() if each.method in ADAPTIVE]
     kind = asked.model.partition(":")[0]
-    if kind not in ("auto", "softmax", "least-squares", "mlp"):
-        raise ValueError(
-            f'--model must be "auto", "softmax", "least-squares" or "mlp", not {asked.model!r}'
-        )
+    check_word("--model", kind, "auto", "softmax", "least-squares", "mlp")
     if _needs_quadratic(runs) and asked.model not in ("auto", "least-squares"):
         raise ValueError(
             "Lagrange codes decode only gradients that are quadratic in the data: use "

@@ -43,8 +43,6 @@ from .memory import Memory, main_is_importable
 from .rings import Rings
 from .worker import TRACEBACK_BYTES, Worker, as_process, failure, reply
 
-__all__ = ["LocalCluster"]
-
 Array = NDArray[Any]
 
 _NOTICE = struct.Struct("=qq")  # kind, round: a notice that a worker sends over its line

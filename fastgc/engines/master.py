@@ -486,8 +486,7 @@ class Master(RoundLoop):
             run.rnd.require(self._within_reach(run))
         except NotDecodableError as error:
             raise NotDecodableError(
-                f"{why} are too few for round {self._number}: {error}",
-                error.missing,
+                f"{why} are too few for round {self._number}: {error}", error.missing
             ) from None
 
 

@@ -41,8 +41,6 @@ from .interface import (
 from .master import Master
 from .worker import Worker, failure
 
-__all__ = ["RayCluster"]
-
 Array = NDArray[Any]
 
 _NONE = -1

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from .. import kernels
 from ..kernels.unchecked import Arrivals
 
-__all__ = ["Rings"]
-
 Array = NDArray[np.int64]
 
 # Sizes in numbers of 64 bits: a cache line, a record of news, an order, and a worker's orders.

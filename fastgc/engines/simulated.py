@@ -19,8 +19,6 @@ from .interface import Event, Gradient, Kind, RoundKeywords, RoundOptions, Round
 from .loop import RoundLoop, Run
 from .worker import Cancelling
 
-__all__ = ["SimulatedCluster"]
-
 Array = NDArray[Any]
 
 
@@ -286,10 +284,6 @@ class SimulatedCluster(RoundLoop):
         number = self._code.scheme.message_number(worker, index)
         if number not in self._encoders:
             self._encoders[number] = self._code.encoder(
-                worker,
-                self._size,
-                self._dtype,
-                index=index,
-                message_dtype=self._form.message_dtype,
+                worker, self._size, self._dtype, index=index, message_dtype=self._form.message_dtype
             )
         return self._encoders[number]

@@ -35,8 +35,6 @@ from .._arrays import (
 )
 from .descent import AMSGrad, Array, Optimizer, check_names, check_start
 
-__all__ = ["CADA", "GCADA"]
-
 _FORGET = 0.9  # weight of the past in an estimate when a gradient comes
 
 # Bounds of distances are widened by this relative margin, more than rounding of sums of squares.

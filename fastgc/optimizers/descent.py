@@ -26,8 +26,6 @@ from numpy.typing import ArrayLike, NDArray
 from .. import kernels
 from .._arrays import as_array, check_real, check_vector
 
-__all__ = ["SGD", "AMSGrad", "Nesterov", "Optimizer"]
-
 Array = NDArray[np.floating[Any]]
 
 
@@ -226,7 +224,7 @@ class Nesterov(_Descent):
     ``t[k+1] = (1 + sqrt(1 + 4 t[k]^2)) / 2`` and ``t[0] = 1`` (Nesterov, Introductory Lectures on
     Convex Optimization, section 2.2). For a convex function whose gradient has Lipschitz constant
     L, with lr = 1 / L and its minimum at theta*, the value after k steps exceeds the minimum by at
-    most ``2 L |theta[0] - theta*|^2 / (k + 1)^2``.
+    most ``2 L |theta[0] - theta*|^2 / (k + 1)^2``. Raises as `SGD`.
 
     Parameters
     ----------
@@ -235,11 +233,6 @@ class Nesterov(_Descent):
     momentum : float, optional
         A fixed beta in [0, 1) instead of the sequence beta_k. For a strongly convex function with
         condition number kappa, (sqrt(kappa) - 1) / (sqrt(kappa) + 1) converges linearly.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `SGD` does.
     """
 
     _vectors = ("_theta", "_point")
@@ -283,7 +276,7 @@ class AMSGrad(_Descent):
     separate from its maximum, which is then smaller if gradients shrink and grow again, and have no
     epsilon. ``torch.optim.Adam(amsgrad=True)`` does the same, adds epsilon outside the root, and
     corrects the bias of h by 1 - beta1^k and that of v by 1 - beta2^k. As long as no element of the
-    gradient shrinks, all of them agree except for epsilon and the corrections.
+    gradient shrinks, all of them agree except for epsilon and the corrections. Raises as `SGD`.
 
     Parameters
     ----------
@@ -295,11 +288,6 @@ class AMSGrad(_Descent):
     epsilon : float
         Positive, and at least the smallest normal number of theta's dtype. Gradient elements that
         are not much larger than its root take shorter steps than others.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `SGD` does.
 
     Notes
     -----
@@ -324,10 +312,7 @@ class AMSGrad(_Descent):
     def reset(self, theta0: ArrayLike) -> None:
         """Begin a run at ``theta0``, an array of shape (p,), with h = v = 0.
 
-        Raises
-        ------
-        TypeError, ValueError
-            As `SGD.reset`, or if its dtype is too narrow for epsilon.
+        Raises as `SGD.reset`, and ValueError if its dtype is too narrow for epsilon.
         """
         start = check_start(theta0)
         least = np.finfo(start.dtype).smallest_normal

@@ -17,8 +17,6 @@ from collections.abc import Callable
 from .._arrays import at_least, check_real
 from .._registry import Registry, keywords, read_arguments, split_arguments
 
-__all__ = ["CosineDecay", "Schedule", "StepDecay", "parse"]
-
 Schedule = Callable[[int], float]
 
 

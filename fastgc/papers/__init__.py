@@ -93,12 +93,10 @@ def reproduce(
     for name in chosen:
         if name not in known:
             raise ValueError(f"unknown figure {name!r}: choose among {', '.join(known)}")
-    if rounds < 1:
-        raise ValueError(f"rounds must be at least 1, not {rounds}")
+    processes = at_least("processes", processes, 1)
     if seed < 0:
         raise ValueError(f"seed must not be negative, but is {seed}")
-    processes = at_least("processes", processes, 1)
-    given: dict[str, Any] = {"seed": seed, "rounds": rounds}
+    given: dict[str, Any] = {"seed": seed, "rounds": at_least("rounds", rounds, 1)}
     if data is not None:
         given["data"] = data
     if min(processes, len(chosen)) == 1:

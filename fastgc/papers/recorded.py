@@ -73,16 +73,11 @@ class _Replayed:
     """A delay model that replays recorded rounds once, one after the other."""
 
     def __init__(self, delays: Empirical) -> None:
-        self.per = delays.per
-        self._times, self._next = delays.samples, 0
+        self.per, self._times = delays.per, delays.samples
 
     def sample(self, round: int, workers: int, seed: int) -> Array:
         times: Array = self._times[round]
         return times
-
-    def draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
-        self._next += rounds
-        return self._times[self._next - rounds : self._next]
 
     def tail_indices(self, workers: int) -> Array:
         return np.full(workers, np.inf)

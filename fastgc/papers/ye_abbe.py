@@ -109,12 +109,7 @@ def link(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterato
 
 
 def _parts(
-    source: str,
-    panel: str,
-    ours: Times,
-    closed: Times,
-    note: str,
-    printed: Times | None = None,
+    source: str, panel: str, ours: Times, closed: Times, note: str, printed: Times | None = None
 ) -> Iterator[Part]:
     """Yield times of all shapes, what the best saves, and the cost of choosing by the formula."""
     for (d, m), exact in closed.items():

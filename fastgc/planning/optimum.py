@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import check_integer, check_real
+from .._arrays import check_integer, check_one_of, check_real
 from .._extras import scipy
 from ..coding.arguments import check_sizes
 from ..delays import Delays, Pareto
@@ -70,8 +70,7 @@ class DecodeCost:
 
     def __post_init__(self) -> None:
         check_real("seconds", self.seconds)
-        if self.order not in _PRODUCTS:
-            raise ValueError(f"order must be one of {', '.join(_PRODUCTS)}, not {self.order!r}")
+        check_one_of("order", self.order, _PRODUCTS)
 
     def __call__(self, f: int, n: int) -> float:
         """Return the seconds for f of n messages."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import at_least
+from .._arrays import at_least, check_one_of, check_word
 from .._extras import pip_install
 
 if TYPE_CHECKING:
@@ -99,8 +99,7 @@ def style(width: str = "double") -> dict[str, Any]:
     >>> float(ax.figure.get_figwidth())
     3.5
     """
-    if width not in _WIDTHS:
-        raise ValueError(f"width must be one of {', '.join(_WIDTHS)}, not {width!r}")
+    check_one_of("width", width, _WIDTHS)
     settings()
     from cycler import cycler
 
@@ -372,11 +371,7 @@ class Line:
                 f"line {self.label!r}: x and y must be vectors of one length, not of shapes "
                 f"{x.shape} and {y.shape}"
             )
-        if self.style not in get_args(Style):
-            raise ValueError(
-                f'line {self.label!r}: style must be "line", "joined", "points" or "step", not '
-                f"{self.style!r}"
-            )
+        check_word(f"line {self.label!r}: style", self.style, *get_args(Style))
         ends = None
         if self.interval is not None:
             low, high = ends = tuple(np.asarray(end, dtype=np.float64) for end in self.interval)

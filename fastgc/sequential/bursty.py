@@ -12,8 +12,6 @@ from .._arrays import check_integer
 from ..codes import Code, FractionalRepetition, ReedSolomon, Uncoded
 from .scheme import Arbitrary, Bursty, SequentialScheme, State, Tasks, check_part
 
-__all__ = ["MSGC", "SRSGC"]
-
 _WINDOWS = (1, 2, 3)  # `SRSGC.choices` tries windows of this many bursts plus one round
 
 

@@ -14,8 +14,6 @@ from ..errors import InstabilityWarning
 from .bursty import MSGC, SRSGC, ladder
 from .scheme import Independent, SequentialScheme
 
-__all__ = ["Candidate", "candidates", "describe", "make", "names", "register"]
-
 _REGISTRY = Registry("sequential scheme", "fastgc.sequential")
 
 

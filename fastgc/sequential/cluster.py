@@ -18,8 +18,6 @@ from ..engines.worker import partial_gradient
 from ..errors import NotDecodableError
 from .scheme import Schedule, SequentialScheme, Tasks, check_scheme
 
-__all__ = ["Done", "SequentialCluster"]
-
 Array = NDArray[Any]
 
 # The options of `RoundOptions` that make sense when a job's messages come in several rounds.

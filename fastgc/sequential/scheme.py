@@ -22,16 +22,6 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import as_array, at_least, check_index, check_integer, check_workers
 from ..codes import Code
 
-__all__ = [
-    "Arbitrary",
-    "Bursty",
-    "Independent",
-    "PerRound",
-    "Schedule",
-    "SequentialScheme",
-    "Tasks",
-]
-
 
 def _runs(pattern: ArrayLike, window: int) -> NDArray[np.bool_]:
     """Return all runs of `window` rounds, (runs, window, workers); a shorter pattern is one run."""

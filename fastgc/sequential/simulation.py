@@ -17,8 +17,6 @@ from .._shown import duration
 from .catalogue import Candidate, candidates
 from .scheme import Schedule, SequentialScheme, check_scheme
 
-__all__ = ["NAMES", "Compared", "SequentialRun", "compare", "simulate_sequential"]
-
 
 @dataclass(frozen=True, eq=False)
 class SequentialRun:

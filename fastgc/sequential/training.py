@@ -38,8 +38,6 @@ from ..training import (
 from .cluster import Done, SequentialCluster
 from .scheme import SequentialScheme, check_scheme
 
-__all__ = ["train_models"]
-
 Array = NDArray[Any]
 
 

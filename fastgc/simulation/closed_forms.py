@@ -19,14 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import at_least, check_integer, check_real, check_reals
 from .._extras import scipy
-from ..delays import (
-    Delays,
-    Distribution,
-    Empirical,
-    Exponential,
-    Heterogeneous,
-    ShiftedExponential,
-)
+from ..delays import Delays, Distribution, Empirical, Exponential, Heterogeneous, ShiftedExponential
 from ..delays.distributions import by_halves, check_delays, mean_of_late
 
 __all__ = [
@@ -339,13 +332,7 @@ def total_cdf(
 
 
 def total_mean(
-    n: int,
-    load: int,
-    threshold: int,
-    delays: Delays,
-    *,
-    batch: int = 1,
-    cost: float = 0.0,
+    n: int, load: int, threshold: int, delays: Delays, *, batch: int = 1, cost: float = 0.0
 ) -> float:
     """Mean seconds until n workers together have sent `threshold` messages.
 
@@ -398,12 +385,7 @@ def _of_sums(first: Array, second: Array) -> Array:
 
 
 def received_cdf(
-    t: ArrayLike,
-    loads: ArrayLike,
-    delays: Delays,
-    needed: int,
-    *,
-    cost: float = 0.0,
+    t: ArrayLike, loads: ArrayLike, delays: Delays, needed: int, *, cost: float = 0.0
 ) -> Array:
     """Probability that the workers done by time t hold `needed` partial gradients together.
 

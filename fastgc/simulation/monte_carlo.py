@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import as_array, at_least, check_cost, check_real, check_reals
+from .._arrays import as_array, at_least, check_cost, check_real, check_reals, check_word
 from .._shown import duration, plural, short
 from ..codes import Code
 from ..codes.graph import Parts
@@ -31,15 +31,7 @@ from ..delays import (
     ShiftedExponential,
 )
 from ..delays.interface import check_model, per_of, sample, tail_bounds, tails
-from ..kernels.unchecked import (
-    BLOCKS,
-    CELLS,
-    EDGES,
-    SPAN,
-    TILING,
-    CompletionPlan,
-    DelayPlan,
-)
+from ..kernels.unchecked import BLOCKS, CELLS, EDGES, SPAN, TILING, CompletionPlan, DelayPlan
 from .rounds import (
     ByRule,
     Conditions,
@@ -233,8 +225,7 @@ def simulate(
     >>> round(run.mean_workers)  # waited for
     7
     """
-    if method not in ("auto", "kernel", "round"):
-        raise ValueError(f'method must be "auto", "kernel" or "round", not {method!r}')
+    check_word("method", method, "auto", "kernel", "round")
     asks = method == "auto" and processors is None
     rounds, seed, work, how, mean_exists = _checked(
         code, delays, cost, receive, overhead, rounds, seed, interrupted, asks
@@ -374,11 +365,7 @@ def _checked(
 
 
 def _simulator(
-    code: Code,
-    method: str,
-    processors: ArrayLike | None,
-    request: float,
-    judge: _Judge | None,
+    code: Code, method: str, processors: ArrayLike | None, request: float, judge: _Judge | None
 ) -> Simulator:
     """Choose the simulator of this code's rounds."""
     rule = kernel_rule(code)

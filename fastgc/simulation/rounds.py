@@ -20,8 +20,6 @@ from ..coding.rules import Cells, Span, Waiting
 from ..coding.solve import SOLVED
 from ..kernels.unchecked import Completion, CompletionPlan, DelayPlan, completion
 
-__all__ = ["FollowedRound"]
-
 Array = NDArray[np.float64]
 
 # Delays that a kernel draws and uses in one call: 4 MB. Smaller calls fit the caches better, but
@@ -112,7 +110,7 @@ class Kernel(Simulator):
         self._rule, self._judge, self._judged = rule, judge, judged
         self._sender = np.repeat(np.arange(rule.loads.size), np.diff(rule.first))
 
-    def __call__(
+    def __call__(  # noqa: D102
         self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
     ) -> tuple[NDArray[Any], ...]:
         rule, out = self._rule, Completion.empty(rounds)
@@ -148,7 +146,7 @@ class RoundByRound(Simulator):
         self._code, self._watch, self._now = code, watch, 0.0
         self._stood_in: list[tuple[int, int, float]] = []  # `stood_in` of the current round
 
-    def __call__(
+    def __call__(  # noqa: D102
         self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
     ) -> tuple[NDArray[Any], ...]:
         rows = []
@@ -283,7 +281,7 @@ class OnRequest(Simulator):
         self._cells = np.searchsorted(rule.cell[self._by_cell], np.arange(rule.weight.size))
         self._shares, self._loads = code.scheme.message_shares, code.scheme.loads
 
-    def __call__(
+    def __call__(  # noqa: D102
         self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
     ) -> tuple[NDArray[Any], ...]:
         wait, work = delays.draw(first, rounds)

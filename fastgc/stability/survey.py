@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import at_least, check_dtype, name_of
+from .._arrays import at_least, check_dtype, check_one_of, name_of
 from ..codes import Code
 from ..errors import NotDecodableError
 from .precision import Experiment, amplification_of
@@ -293,8 +293,7 @@ def matched(
     >>> matched(lambda s: fastgc.BinaryCode(256, stragglers=s), row)
     127
     """
-    if held not in HELD:
-        raise ValueError(f"held must be one of {', '.join(HELD)}, not {held!r}")
+    check_one_of("held", held, HELD)
     if not isinstance(reference, StabilityRow):
         raise TypeError(f"reference must be a StabilityRow of compare, not {reference!r}")
     sets, seed = at_least("sets", sets, 1), at_least("seed", seed, 0)

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import as_array, at_least
+from .._arrays import as_array, at_least, check_word
 from .._shown import plural
 from ..coding.format import Format
 from ..coding.scheme import Scheme
@@ -97,16 +97,12 @@ class StabilityTracker:
     """
 
     def __init__(
-        self,
-        limit: float | None = None,
-        action: Action = "warn",
-        measure_every: int = 0,
+        self, limit: float | None = None, action: Action = "warn", measure_every: int = 0
     ) -> None:
         limit = math.inf if limit is None else float(limit)
         if not limit > 0:
             raise ValueError(f"limit must be positive, not {limit}")
-        if action not in ("warn", "raise", "wait"):
-            raise ValueError(f'action must be "warn", "raise" or "wait", not {action!r}')
+        check_word("action", action, "warn", "raise", "wait")
         self.limit = limit
         self.action = action
         self.measure_every = at_least("measure_every", measure_every, 0)

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import planning
-from .._registry import load_object, read_value
+from .._registry import functions_of, load_object, read_value
 from ..codes.reed_solomon import ReedSolomon
 from ..coding.arguments import arguments_of
 from ..coding.code import Code
@@ -582,21 +582,8 @@ def training_goes_as_without_code(subject: Subject) -> str:
     return f"3 rounds, at most {left:.1e} left out"
 
 
-CHECKS: list[Callable[[Subject], str]] = [
-    rows_are_whole,
-    decodable_is_what_spans,
-    too_few_are_refused,
-    residuals_are_true,
-    decoded_is_the_sum,
-    verbs_agree,
-    rounds_are_ready_in_time,
-    waiting_ends_in_time,
-    corrupt_messages_are_found,
-    copies_are_the_same,
-    simulation_is_its_rounds,
-    planning_takes_it,
-    training_goes_as_without_code,
-]
+# All checks above, except of engines.
+CHECKS: list[Callable[[Subject], str]] = functions_of("subject", globals())
 
 
 def check(

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .. import codes
-from .._registry import load_object
+from .._registry import functions_of, load_object
 from ..codes import Code, Grouped
 from ..engines.interface import Cluster, Event, Gathering, Kind, RoundReport
 from ..engines.master import Master
@@ -565,13 +565,7 @@ def rounds_time_out(engine: Engine) -> None:
     _is_closed(cluster)
     out = np.empty(3)
     with engine(
-        code,
-        [1.0, 2.0, 4.0, 8.0],
-        np.multiply,
-        3,
-        delays=away,
-        timeout=2 * LATE,
-        partial="best",
+        code, [1.0, 2.0, 4.0, 8.0], np.multiply, 3, delays=away, timeout=2 * LATE, partial="best"
     ) as cluster:
         report = cluster.step(np.ones(3), out)
         np.testing.assert_array_equal(out, 13.0)
@@ -650,36 +644,8 @@ def one_after_another(engine: Engine) -> None:
         _is_closed(cluster, 1)
 
 
-CHECKS: list[Callable[[Engine], None]] = [
-    gradients_are_sums,
-    coded_data_are_decoded,
-    less_precise_messages_are_decoded,
-    cancellation_is_seen,
-    chosen_survivors_give_the_same_bits,
-    recorded_survivors_give_the_same_bits,
-    late_workers_jump_to_the_newest_round,
-    rounds_of_ones_own_end_when_they_say,
-    messages_sent_together_wait_for_the_last,
-    sums_are_asked_for,
-    who_does_not_answer_is_passed_over,
-    holders_are_asked_for_what_is_late,
-    suspects_are_asked,
-    rounds_are_numbered,
-    gradients_are_told_partition_and_round,
-    only_those_asked_take_part,
-    those_asked_must_suffice,
-    failures_name_worker_and_partition,
-    parameters_are_read_only,
-    parameters_stay_read_only,
-    gradients_must_be_written,
-    rounds_outlive_their_cluster,
-    rounds_lapse_with_the_next,
-    messages_that_are_not_finite_are_refused,
-    rounds_time_out,
-    unsuitable_arguments_leave_it_open,
-    strangers_are_refused,
-    one_after_another,
-]
+# All checks above.
+CHECKS: list[Callable[[Engine], None]] = functions_of("engine", globals())
 
 
 def check(engine: Engine) -> None:

@@ -31,22 +31,6 @@ import enum
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-__all__ = [
-    "Answer",
-    "Begin",
-    "Build",
-    "End",
-    "Life",
-    "Own",
-    "Record",
-    "Replace",
-    "Say",
-    "Seen",
-    "Wait",
-    "decide",
-    "reachable",
-]
-
 
 class Life(NamedTuple):
     """A rank from its start, or from a call of ``join()``, until it leaves or dies.

@@ -43,16 +43,15 @@ from numpy.typing import NDArray
 
 from .._arrays import at_least, check_real, check_word
 from ..codes import Code
+from ..coding.graphs import owners
 from ..errors import CorruptMessageError, LeftOutError, NotDecodableError
 from .audit import SAME, SAME_HALF, Audit, Fingerprint, Verdict, copies, in_half, majority
 from .batches import restored
 from .membership import BrokenGroupError, Members, View
 from .parameters import Buffers, fingerprint, trainable, unchanged_buffers, views, without_gradients
 from .place import own_store, place_of, warn_of_host
-from .sampler import CodedSampler, Position, owners, real_row
+from .sampler import CodedSampler, Position, real_row
 from .shards import Admission, gradients, local, pack, require_cut, unpack, whole
-
-__all__ = ["Change", "CodedAllReduce", "Fault", "all_reduce_gradients"]
 
 _LOG = logging.getLogger("fastgc")
 dist: Any = torch.distributed  # type checkers do not see all that it exports

@@ -58,21 +58,6 @@ from ..codes import Code
 from .membership import View
 from .sampler import real_row
 
-__all__ = [
-    "ROUNDED",
-    "SAME",
-    "SAME_HALF",
-    "Audit",
-    "Fingerprint",
-    "Signs",
-    "Sketch",
-    "Verdict",
-    "copies",
-    "in_half",
-    "majority",
-    "odd_one",
-]
-
 # Largest relative difference of gradients that should be equal; the second if they were computed in
 # bfloat16 or float16 (measured in bfloat16: up to 0.02).
 SAME, SAME_HALF = 1e-3, 0.1
@@ -291,12 +276,7 @@ class Audit:
     """
 
     def __init__(
-        self,
-        rank: int,
-        count: int,
-        every: int,
-        scaled: bool,
-        groups: Sequence[Sequence[int]] = (),
+        self, rank: int, count: int, every: int, scaled: bool, groups: Sequence[Sequence[int]] = ()
     ) -> None:
         self._rank, self._count, self._every, self._scaled = rank, count, every, scaled
         self._groups = groups

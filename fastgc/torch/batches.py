@@ -34,19 +34,6 @@ from .._arrays import at_least
 from ..engines import fork_server
 from ..engines.memory import Memory
 
-__all__ = [
-    "Batches",
-    "Drawn",
-    "Feed",
-    "Indices",
-    "Loader",
-    "Pickler",
-    "edges",
-    "pickled",
-    "restored",
-    "seed_all",
-]
-
 Indices = NDArray[np.int64]
 
 

@@ -24,8 +24,6 @@ from .parameters import Unsent, apart, trainable, unchanged_buffers, without_gra
 from .place import place_of
 from .sampler import CodedSampler, check_code
 
-__all__ = ["CodedDataParallel", "Result"]
-
 _SAME = 1e-3  # largest relative difference of losses that should be equal
 _SAMPLES = 8  # number of samples on which the loss is tried
 _PARTS = 3  # parts of a number that is sent in halves: three bfloat16 have 24 bits
@@ -266,10 +264,7 @@ class CodedDataParallel:
     def join(self) -> None:
         """For "all-reduce", after a `LeftOutError`: get the others' state, and take part again.
 
-        Raises
-        ------
-        FinishedError, RuntimeError, ValueError
-            As `CodedAllReduce.join` does.
+        Raises as `CodedAllReduce.join`; RuntimeError also for engines with a master.
         """
         if self._peers is None:
             raise RuntimeError('join() is only for engine="all-reduce", which has no master')

@@ -26,8 +26,6 @@ from .all_reduce import CodedAllReduce
 from .membership import View
 from .sampler import CodedSampler
 
-__all__ = ["coded_ddp"]
-
 _engine: Any = torch.autograd.Variable._execution_engine
 
 

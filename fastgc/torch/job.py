@@ -20,8 +20,6 @@ from ..engines import Task
 from .batches import Drawn, Feed, Loader, edges, pickled, seed_all
 from .parameters import as_tensor, trainable, views
 
-__all__ = ["Job", "Layout", "Loss", "losses", "moved", "plainly", "weights_losses"]
-
 Array = NDArray[Any]
 Loss = Callable[[torch.nn.Module, Any], Any]
 Device = Any  # of torch.device, or a function from a worker's number to one
@@ -254,7 +252,9 @@ class Worker:
         """The partition that is being computed; -1 if none."""
         return self._replica.partition
 
-    def __call__(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
+    def __call__(  # noqa: D102
+        self, theta: Array, index: int, round: int
+    ) -> tuple[Array, float]:
         self._replica.load(theta)
         self._replica.look_ahead(self._writes)
         if self._direct:

@@ -57,8 +57,6 @@ from .agreement import (
     decide,
 )
 
-__all__ = ["BrokenGroupError", "Members", "View"]
-
 dist: Any = torch.distributed  # type checkers do not see all that it exports
 
 _LOOK = 0.03  # seconds between looks while nothing changes

@@ -15,18 +15,6 @@ from numpy.typing import NDArray
 
 from .shards import local
 
-__all__ = [
-    "Buffers",
-    "Unsent",
-    "apart",
-    "as_tensor",
-    "fingerprint",
-    "trainable",
-    "unchanged_buffers",
-    "views",
-    "without_gradients",
-]
-
 
 def trainable(module: torch.nn.Module, *, cut: bool = False) -> list[torch.nn.Parameter]:
     """Return the parameters that require gradients, tied ones once. `cut` allows sharded ones.

@@ -18,8 +18,6 @@ from .._arrays import at_least, check_index
 from ..codes import Code
 from ..coding.placement import warn_of_machines
 
-__all__ = ["hosts", "own_rank", "own_store", "place_of", "warn_of_host", "world_size"]
-
 dist: Any = torch.distributed  # type checkers do not see all that it exports
 
 
@@ -73,11 +71,7 @@ def own_store() -> Any:
 
 
 def hosts(
-    ranks: int | None = None,
-    *,
-    host: str | None = None,
-    rank: int | None = None,
-    store: Any = None,
+    ranks: int | None = None, *, host: str | None = None, rank: int | None = None, store: Any = None
 ) -> list[str]:
     """Return the machine of each rank: the domains of `fastgc.Code.placed`.
 

@@ -12,11 +12,8 @@ from torch.utils.data import Sampler
 
 from .._arrays import at_least, check_index
 from ..codes import Code
-from ..coding.graphs import owners
 from .batches import Batches, Indices, edges
 from .place import own_rank
-
-__all__ = ["CodedSampler", "Position", "check_code", "owners", "real_row"]
 
 
 def check_code(code: Any) -> None:

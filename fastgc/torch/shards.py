@@ -20,8 +20,6 @@ from torch.utils import _pytree as pytree
 
 from ..errors import FinishedError
 
-__all__ = ["Admission", "gradients", "local", "pack", "require_cut", "unpack", "whole"]
-
 _POLL = 0.02  # seconds between looks at the store
 
 dist: Any = torch.distributed  # type checkers do not see all that it exports
