@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,10 @@ from numba.core.typing import signature
 from numba.extending import intrinsic, lower_builtin, overload, register_model
 
 __all__ = [
+    "binder",
     "bits_as",
     "bits_of",
     "by_types",
-    "closure",
     "double_of",
     "inverses",
     "larger_part",
@@ -136,6 +136,20 @@ def closure(typingctx, core, kept):
         return made._getvalue()
 
     return of(core, kept), codegen
+
+
+def binder(oracle, core):
+    """The function of the oracle's name that fixes all arguments of `core` but the last.
+
+    Compiled code can call it, too.
+    """
+
+    @wraps(oracle)
+    def bind(*kept):
+        return partial(core, *kept)
+
+    overload(bind)(lambda *kept: lambda *kept: closure(core, kept))
+    return bind
 
 
 def by_types(choose, inline="never"):
