@@ -11,8 +11,6 @@ from ..coding.code import Code
 from ..coding.rules import check_wait
 from ..coding.solve import SOLVED
 
-__all__ = ["BernoulliCode"]
-
 
 class BernoulliCode(Code):
     """Each worker has each partition with the same probability, and sends the sum of what it has.

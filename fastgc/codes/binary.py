@@ -18,9 +18,7 @@ from ..coding.code import Code
 from ..coding.parity import CHECKS, Parity
 from ..coding.rules import Tiling
 from ..coding.scheme import Scheme
-from ..coding.trust import DOUBLE
-
-__all__ = ["ASSIGNMENTS", "BinaryCode", "BinaryScheme", "classes_by_speed"]
+from ..kernels.rows import DOUBLE
 
 BySpeed = Literal["spread", "aligned", "classes", "uniform"]
 ASSIGNMENTS: tuple[BySpeed, ...] = get_args(BySpeed)

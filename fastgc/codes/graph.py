@@ -15,9 +15,7 @@ from ..coding.cache import VectorFunction, filling
 from ..coding.cells import IncidenceScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import Rule, Tally, check_wait, tolerated
-from ..coding.trust import DOUBLE
-
-__all__ = ["GraphCode", "Parts"]
+from ..kernels.rows import DOUBLE
 
 # Limits, each of which takes half a second: blocks of a graph to compute its eigenvalues, blocks to
 # find its least cut, and workers to try all their sets.

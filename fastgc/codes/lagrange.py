@@ -25,8 +25,6 @@ from ..kernels import Status
 from ..kernels.rows import DOUBLE, ROUNDING
 from ..models import least_squares_gradient
 
-__all__ = ["LagrangeCode"]
-
 # Rounds tried to find the worst in a thousand: for 40 workers they take 0.1 to 0.2 s.
 ROUNDS_TRIED = 1000
 

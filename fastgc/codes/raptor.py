@@ -14,10 +14,7 @@ from ..coding.cache import VectorFunction
 from ..coding.cells import IncidenceScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import check_wait
-from ..coding.trust import DOUBLE
-
-__all__ = ["RaptorCode", "degrees"]
-
+from ..kernels.rows import DOUBLE
 
 METHODS = ("auto", "peeling")
 

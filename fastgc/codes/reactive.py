@@ -10,8 +10,6 @@ from ..coding.cells import CellScheme, even_cuts
 from ..coding.code import Code
 from ..coding.reactive import Deadline, check_deadline
 
-__all__ = ["Reactive"]
-
 
 class Reactive(Code):
     """Several workers hold each partition; one computes it, and the others only if that one fails.

@@ -54,7 +54,7 @@ from ..coding.near_exact import (
 from ..coding.parity import CHECKS, Parity
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme
-from ..coding.trust import DOUBLE, UNSTABLE, check_stability
+from ..coding.trust import UNSTABLE, check_stability
 from ..kernels import fourier
 from ..kernels.cyclic import (
     LOCATOR,
@@ -67,8 +67,7 @@ from ..kernels.cyclic import (
     cyclic_tables,
 )
 from ..kernels.jitted import CyclicRule
-
-__all__ = ["METHODS", "Follower", "ReedSolomon", "ReedSolomonScheme", "Stream", "worth_following"]
+from ..kernels.rows import DOUBLE
 
 # "auto" chooses among survivors only if that takes at most so many steps, some tenths of a second.
 SPREAD_STEPS = 1 << 28

@@ -17,10 +17,9 @@ from ..coding.clusters import roots, stable_root, tau
 from ..coding.code import Code
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme
-from ..coding.trust import DOUBLE, check_stability
+from ..coding.trust import check_stability
 from ..kernels.cyclic import circle, sines
-
-__all__ = ["YeAbbe"]
+from ..kernels.rows import DOUBLE
 
 
 class YeAbbe(Code):

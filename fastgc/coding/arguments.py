@@ -13,16 +13,6 @@ import numpy as np
 
 from .._arrays import check_integer
 
-__all__ = [
-    "Recorded",
-    "arguments_of",
-    "check_sizes",
-    "check_stragglers",
-    "made_before",
-    "nobody_asks",
-    "unasked",
-]
-
 # Longest list or largest array that `shown` writes out.
 SHOWN = 12
 

@@ -14,16 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from .. import kernels
 from .rules import Numbers
 
-__all__ = [
-    "CacheInfo",
-    "SurvivorCache",
-    "SurvivorMask",
-    "VectorFunction",
-    "filling",
-    "key_of",
-    "remembering",
-]
-
 T = TypeVar("T")
 
 # ``function(f, method)`` writes the vector of the first f survivors in a buffer.

@@ -19,8 +19,6 @@ from .rules import Cells, Rule
 from .scheme import Scheme
 from .solve import Equations, sparse_solution
 
-__all__ = ["CellScheme", "IncidenceScheme", "entries_of", "even_cuts"]
-
 
 def even_cuts(k: int, cells: int) -> NDArray[np.int64]:
     """Return where each of the cells begins, and the end. Cells are even, larger ones first."""

@@ -19,21 +19,6 @@ from .._arrays import check_reals
 from ..interpolation import roots_of_unity
 from ..kernels.cyclic import sines
 
-__all__ = [
-    "Cluster",
-    "apportion",
-    "check_speeds",
-    "load_and_stragglers",
-    "log_tau",
-    "log_totals",
-    "roots",
-    "shares_by_speed",
-    "shares_of",
-    "stable_root",
-    "tau",
-    "valid_root",
-]
-
 # Largest number of products for which a correlation is summed term by term, a third of a second.
 # A larger one uses transforms if no value is more than EVEN times another.
 DIRECT, EVEN = 1 << 26, 1e3

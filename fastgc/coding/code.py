@@ -60,8 +60,6 @@ from .trust import (
     warn_of_precision,
 )
 
-__all__ = ["Code", "Placed", "Recovery"]
-
 
 class Recovery(NamedTuple):
     """What a round needs on average when messages arrive in random order.

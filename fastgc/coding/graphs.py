@@ -23,29 +23,6 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import as_array, check_integer
 from ..errors import NotDecodableError
 
-__all__ = [
-    "Ends",
-    "Field",
-    "Network",
-    "Pair",
-    "adjacency",
-    "cayley",
-    "check_edges",
-    "complete",
-    "components",
-    "edge_connectivity",
-    "is_prime",
-    "lps",
-    "max_degree",
-    "owners",
-    "paley",
-    "parallel",
-    "prime_power",
-    "random",
-    "regular",
-    "with_edges",
-]
-
 Edges = NDArray[np.int64]
 Ends = NDArray[np.int64]  # (messages, 2)
 Pair = tuple[int, int]

@@ -27,20 +27,6 @@ from .cache import SurvivorMask, VectorFunction
 from .rules import Blocks, Cells, Follower, Rule, Tiling, Waiting, renumbered
 from .scheme import Row, Scheme
 
-__all__ = [
-    "Domains",
-    "PlacedScheme",
-    "Placement",
-    "check_order",
-    "labels_of",
-    "losses",
-    "members_of",
-    "placement",
-    "survived",
-    "warn_of_machines",
-    "what_would_do",
-]
-
 # Domains as users give them: a label for each worker, or the workers of each label.
 Domains = Sequence[Hashable] | Mapping[Any, Iterable[int]]
 

@@ -20,23 +20,6 @@ from .._arrays import check_integer
 from .graphs import Network, components, parallel
 from .solve import SOLVED, Equations
 
-__all__ = [
-    "Blocks",
-    "Cells",
-    "Follower",
-    "Groups",
-    "Rule",
-    "Span",
-    "Tally",
-    "Tiling",
-    "Waiting",
-    "check_wait",
-    "renumbered",
-    "side_by_side",
-    "tolerated",
-    "withstands",
-]
-
 Numbers = NDArray[np.int64]
 
 

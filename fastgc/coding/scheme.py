@@ -721,7 +721,7 @@ class Scheme(Recorded, ABC):
 
     def _bind_own(
         self, own: threading.local, unit: float
-    ) -> tuple[kernels.choice.Backend, memoryview, NDArray[Any], VectorFunction]:
+    ) -> tuple[kernels.dispatch.Backend, memoryview, NDArray[Any], VectorFunction]:
         """Bind to a thread's own buffers, by the backend in use: an entry of `own.bound`."""
         active = kernels.choice.active or kernels.choice.load()
         if getattr(own, "backend", None) is not active:

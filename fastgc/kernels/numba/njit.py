@@ -20,22 +20,6 @@ from numba.core.datamodel import models
 from numba.core.typing import signature
 from numba.extending import intrinsic, lower_builtin, overload, register_model
 
-__all__ = [
-    "binder",
-    "bits_as",
-    "bits_of",
-    "by_types",
-    "double_of",
-    "inverses",
-    "larger_part",
-    "njit",
-    "njit_exact",
-    "njit_sums",
-    "over",
-    "power_of_two",
-    "times",
-]
-
 
 def _digest(folder: Path) -> str:
     """Digest of the sources in a folder and below it."""
@@ -91,7 +75,7 @@ njit_sums = _compiler(fastmath={"contract", "reassoc"})
 njit_exact = _compiler(fastmath=False)
 
 
-class Closure(types.Callable):
+class _Closure(types.Callable):
     """The type of a compiled function, `core`, with first arguments of the types `kept`."""
 
     def __init__(self, core, kept):
@@ -106,16 +90,16 @@ class Closure(types.Callable):
         return [], True
 
     def get_impl_key(self, sig):
-        return Closure
+        return _Closure
 
 
-@register_model(Closure)
+@register_model(_Closure)
 class _Kept(models.StructModel):
     def __init__(self, manager, of):
         super().__init__(manager, of, [("kept", of.kept)])
 
 
-@lower_builtin(Closure, Closure, types.VarArg(types.Any))
+@lower_builtin(_Closure, _Closure, types.VarArg(types.Any))
 def _call(context, builder, sig, args):
     of, *given = sig.args
     kept = cgutils.create_struct_proxy(of)(context, builder, value=args[0]).kept
@@ -127,7 +111,7 @@ def _call(context, builder, sig, args):
 @intrinsic
 def closure(typingctx, core, kept):
     """Return a function that calls the compiled `core` with the tuple `kept` and its arguments."""
-    of = Closure(core, kept)
+    of = _Closure(core, kept)
 
     def codegen(context, builder, sig, args):
         made = cgutils.create_struct_proxy(of)(context, builder)
