@@ -1045,38 +1045,43 @@ class Scheme(Recorded, ABC):
 
     # ----------------------------------------------------------------------------- checks
 
-    def check_survivors(self, survivors: ArrayLike) -> NDArray[np.int64]:
+    def check_survivors(self, survivors: ArrayLike, called: str = "survivors") -> NDArray[np.int64]:
         """`survivors`, numbers or booleans, as distinct numbers of messages.
 
-        Otherwise raise a ValueError that names the first wrong one.
+        Otherwise raise a ValueError that names the first wrong one; `called` is their name there.
         """
         count = self.message_count
-        checked = check_workers("survivors", survivors, count)
+        checked = check_workers(called, survivors, count)
         # The first count + 1 numbers suffice: one of them does not exist or is named twice.
         checked = checked[: count + 1]
         # One comparison for both ends of the range: negative numbers wrap to huge ones.
         if checked.size and checked.view(np.uint64).max() >= count:
             outside = checked.view(np.uint64) >= count
-            self._raise_outside(checked, int(np.argmax(outside)))
+            self._raise_outside(checked, int(np.argmax(outside)), called)
         present = np.zeros(count, dtype=np.bool_)
         present[checked] = True
         if np.count_nonzero(present) < checked.size:
             first = np.unique(checked, return_index=True)[1]
-            self._raise_duplicate(checked, int(np.setdiff1d(np.arange(checked.size), first)[0]))
+            at = int(np.setdiff1d(np.arange(checked.size), first)[0])
+            self._raise_duplicate(checked, at, called)
         return checked
 
-    def _raise_outside(self, survivors: NDArray[np.int64], at: int) -> NoReturn:
+    def _raise_outside(
+        self, survivors: NDArray[np.int64], at: int, called: str = "survivors"
+    ) -> NoReturn:
         """Raise ValueError: ``survivors[at]`` does not exist."""
         what = "workers" if self.messages_per_worker == 1 else "messages"
         raise ValueError(
-            f"survivors[{at}] is {survivors[at]}, but {what} are numbered 0 to "
+            f"{called}[{at}] is {survivors[at]}, but {what} are numbered 0 to "
             f"{self.message_count - 1}"
         )
 
-    def _raise_duplicate(self, survivors: NDArray[np.int64], at: int) -> NoReturn:
+    def _raise_duplicate(
+        self, survivors: NDArray[np.int64], at: int, called: str = "survivors"
+    ) -> NoReturn:
         """Raise ValueError: ``survivors[at]`` was named before."""
         what = "worker" if self.messages_per_worker == 1 else "message"
-        raise ValueError(f"survivors[{at}] names {what} {survivors[at]} a second time")
+        raise ValueError(f"{called}[{at}] names {what} {survivors[at]} a second time")
 
 
 class Coded(Protocol):
