@@ -58,6 +58,7 @@ from ._arrays import (
     check_line,
     check_numbers,
     check_output,
+    check_permutation,
 )
 from ._shown import listing
 
@@ -404,20 +405,7 @@ def _permutation(
         if order == "given":
             return _as_given(m), False
         raise ValueError(f"order must be 'auto', 'leja', 'given' or a permutation, not {order!r}")
-    given = as_array("order", order)
-    if given.dtype.kind not in "iu":
-        raise TypeError(f"order must be integers, not {given.dtype}")
-    if given.shape != (m,):
-        raise ValueError(f"order must have shape ({m},), not {given.shape}")
-    present = np.zeros(m, dtype=bool)
-    if (given < 0).any() or (given >= m).any():
-        raise ValueError(f"order must be a permutation of 0 to {m - 1}: it reaches outside")
-    present[given] = True
-    if not present.all():
-        raise ValueError(
-            f"order must be a permutation of 0 to {m - 1}: {int(np.argmin(present))} is missing"
-        )
-    return np.ascontiguousarray(given, dtype=np.int64), False
+    return check_permutation("order", order, m), False
 
 
 class _Precise:

@@ -435,9 +435,9 @@ def test_domains_are_checked(domains, error, said):
 @pytest.mark.parametrize(
     ("order", "error", "said"),
     [
-        ([0, 1, 2], TypeError, "4 integers"),
-        ([0.0, 1, 2, 3], TypeError, "4 integers"),
-        ([0, 1, 2, 2], ValueError, "each of the workers 0 to 3 once"),
+        ([0, 1, 2], ValueError, r"order must have shape \(4,\)"),
+        ([0.0, 1, 2, 3], TypeError, "order must be integers"),
+        ([0, 1, 2, 2], ValueError, "permutation of 0 to 3: 3 is missing"),
     ],
 )
 def test_orders_are_checked(order, error, said):

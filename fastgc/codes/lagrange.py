@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from .. import interpolation, vandermonde
 from .._arrays import Output, as_array, check_index, check_integer, check_real, unit_roundoff
 from ..coding.arguments import check_sizes
-from ..coding.cache import VectorFunction, filling
+from ..coding.cache import VectorFunction
 from ..coding.code import Code
 from ..coding.format import Format, Layout
 from ..coding.parity import CHECKS, Parity
@@ -357,7 +357,7 @@ class LagrangeScheme(Scheme):
                 vector[:f] = self._vector_of_some(self.check_survivors(survivors[:f]))
             return int(f < self.threshold)
 
-        return filling(self, of_enough, survivors)
+        return self._filling(of_enough, survivors)
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
         found = self._empty_vector(survivors.size)

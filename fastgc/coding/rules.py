@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from .._arrays import check_integer
+from .arguments import check_between
 from .graphs import Network, components, parallel
 from .solve import SOLVED, Equations
 
@@ -332,10 +332,7 @@ def check_wait(wait: int | None, n: int) -> int | None:
         return None
     if isinstance(wait, bool):
         raise TypeError(f"wait must be a number of workers, not {wait}")
-    wait = check_integer("wait", wait)
-    if not 1 <= wait <= n:
-        raise ValueError(f"wait must be in 1 .. n = {n} workers, not {wait}")
-    return wait
+    return check_between("wait", wait, 1, n, "n")
 
 
 class Waiting(NamedTuple):

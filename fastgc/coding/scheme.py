@@ -27,7 +27,7 @@ from ..errors import NotDecodableError
 from ..kernels.jitted import VectorRule
 from ..kernels.rows import DOUBLE, sums_of
 from .arguments import Recorded
-from .cache import SurvivorCache, SurvivorMask, VectorFunction, filling, key_of
+from .cache import SurvivorCache, SurvivorMask, VectorFunction, key_of
 from .format import Format, Layout
 from .parity import CHECKS, Parity
 from .rules import Blocks, Follower, Rule, Span, Waiting, check_wait, tolerated
@@ -398,7 +398,19 @@ class Scheme(Recorded, ABC):
                 vector[:f] = self.vector_for(came, unit)
             return not sound
 
-        return filling(self, run, survivors)
+        return self._filling(run, survivors)
+
+    def _filling(self, run: Callable[[int], int], survivors: NDArray[np.int64]) -> VectorFunction:
+        """Make the function of `bind_vector` of ``run(f)``: 0 if it wrote the vector."""
+
+        def fill(f: int, method: str) -> None:
+            if method != "auto":
+                what = self._made_by.__name__
+                raise ValueError(f'{what} knows the method "auto", not {method!r}')
+            if run(f):
+                self.raise_too_few(self.check_survivors(survivors[:f]))
+
+        return fill
 
     def vector_for(self, survivors: NDArray[np.int64], unit: float) -> NDArray[Any]:
         """`vector`, for messages of this unit roundoff. Default: `vector`, if a scheme has one."""
