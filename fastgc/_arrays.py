@@ -388,6 +388,23 @@ def check_finite(what: str, array: NDArray[Any]) -> None:
         raise ValueError(f"{what}[{place}] is {array[at]}: {what} must be finite")
 
 
+def check_permutation(what: str, order: Any, n: int) -> NDArray[np.int64]:
+    """Return a permutation of 0 to n - 1 as a contiguous int64 array, or raise an error."""
+    given = as_array(what, order)
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"{what} must be integers, not {given.dtype}")
+    if given.shape != (n,):
+        raise ValueError(f"{what} must have shape ({n},), not {given.shape}")
+    if (given < 0).any() or (given >= n).any():
+        raise ValueError(f"{what} must be a permutation of 0 to {n - 1}: it reaches outside")
+    present = np.zeros(n, dtype=bool)
+    present[given] = True
+    if not present.all():
+        missing = int(np.argmin(present))
+        raise ValueError(f"{what} must be a permutation of 0 to {n - 1}: {missing} is missing")
+    return np.ascontiguousarray(given, dtype=np.int64)
+
+
 def check_workers(what: str, workers: ArrayLike, count: int) -> NDArray[np.int64]:
     """Return `workers` as an int64 vector; the caller checks that they are in range and distinct.
 

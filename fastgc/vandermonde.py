@@ -14,7 +14,7 @@ is used, as `solve` says; it costs as much as finding Leja order.
 
 Solutions do not depend on the nodes' scale: nodes are divided by a power of two, which changes no
 digit. Systems whose numbers still leave a double's range, or for which no order is shown to be
-good, are solved in integers by the same steps, in milliseconds instead of microseconds. So are
+good, are solved in decimals by the same steps, in milliseconds instead of microseconds. So are
 systems that you ask to refine or to bound.
 
 This table shows the largest error relative to a number, for 60 nodes (in brackets, if it is much
@@ -41,8 +41,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections import deque
 from collections.abc import Iterator
+from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from functools import lru_cache
 from typing import Any, Literal, overload
 
@@ -58,6 +58,7 @@ from ._arrays import (
     check_line,
     check_numbers,
     check_output,
+    check_permutation,
 )
 from ._shown import listing
 
@@ -71,7 +72,7 @@ _FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
 _UNIT = 2.0**-53 * 1.001  # a rounding, including terms of second order
 _GOOD = 2.0**-30  # a bound this small, relative to its number, is not improved
 _LEAST = 2.0**-1074  # the least number above 0
-_DIGITS = 192  # binary digits of the first attempt in integers
+_DIGITS, _BITS = 58, math.log2(10)  # digits of the first attempt in decimal numbers; bits of each
 
 
 def leja_order(nodes: ArrayLike) -> NDArray[np.int64]:
@@ -203,7 +204,7 @@ def solve(
         order, or a permutation, for instance from `roots_order`. It does not change the meaning of
         x. Notes explain "auto".
     refine : int
-        If positive, columns whose error may exceed one rounding are solved in integers, with as
+        If positive, columns whose error may exceed one rounding are solved in decimals, with as
         many digits as necessary: each number is then the exact solution, rounded once. This takes
         some milliseconds for 60 nodes, and about a second for 1000.
     out : array, optional
@@ -242,7 +243,7 @@ def solve(
     - Nodes of several signs are used in Leja order.
     - If Leja order may lose digits, an order is used only if the bound shows that each number is
       accurate to about its last digits: first the order of moduli, then Leja order. If neither
-      does, the column is solved in integers and rounded once. Leja order may lose digits for nodes
+      does, the column is solved in decimals and rounded once. Leja order may lose digits for nodes
       in clusters or of many scales (the geometric mean of a node's distances from those before it
       is below 2^-3.5 of the largest). It may also lose digits for a column of ``V x = b`` that is
       mostly 0, unless nodes fill a circle (2^-1/2) or, as Chebyshev points do, an interval
@@ -404,30 +405,16 @@ def _permutation(
         if order == "given":
             return _as_given(m), False
         raise ValueError(f"order must be 'auto', 'leja', 'given' or a permutation, not {order!r}")
-    given = as_array("order", order)
-    if given.dtype.kind not in "iu":
-        raise TypeError(f"order must be integers, not {given.dtype}")
-    if given.shape != (m,):
-        raise ValueError(f"order must have shape ({m},), not {given.shape}")
-    present = np.zeros(m, dtype=bool)
-    if (given < 0).any() or (given >= m).any():
-        raise ValueError(f"order must be a permutation of 0 to {m - 1}: it reaches outside")
-    present[given] = True
-    if not present.all():
-        raise ValueError(
-            f"order must be a permutation of 0 to {m - 1}: {int(np.argmin(present))} is missing"
-        )
-    return np.ascontiguousarray(given, dtype=np.int64), False
+    return check_permutation("order", order, m), False
 
 
 class _Precise:
-    """Solves for any nodes, rounding once: Björck and Pereyra's steps in integers.
+    """Solves for any nodes, rounding once: Björck and Pereyra's steps in decimal numbers.
 
-    A number is an integer times a power of two that is known beforehand. To find it, the steps are
-    done on moduli, which are added and never subtracted: they bound how large each number may
-    become. Integers have a fixed number of digits below these bounds, so that all roundings
-    together amount to a few units of the last digit. Nothing over- or underflows. If the digits do
-    not suffice, more are taken.
+    To know how many digits suffice, the steps are done on moduli, which are added and never
+    subtracted: they bound how large each number may become. All roundings together amount to a few
+    units of the last digit of these bounds. Nothing over- or underflows. If the digits do not
+    suffice, more are taken.
     """
 
     def __init__(self, nodes: NDArray[Any], transpose: bool) -> None:
@@ -451,17 +438,14 @@ class _Precise:
         best = int(excess[0] > excess[1])
         order, digits = self._orders[best], _DIGITS
         while True:
-            parts, unit = order.solve(b, digits)
-            # Each of 3 m steps rounds by a few units; a unit is at most 2^(2-digits) of a bound.
-            lack = _lack(parts, unit, sizes[best] + math.log2(64 * m) - digits, 3 * digits)
+            parts = order.solve(b, digits)
+            # Each of 3 m steps rounds by a few units, of at most 10^(1-digits) of a bound.
+            error = sizes[best] + math.log2(64 * m) - (digits - 1) * _BITS
+            lack = _lack(parts, error, 3 * digits * _BITS)
             if lack <= 0:
                 break
-            digits += lack
-        x = np.empty(m, dtype=b.dtype)
-        if len(parts) == 1:
-            x[:] = list(map(_rounded, parts[0], unit))
-        else:
-            x.real, x.imag = (list(map(_rounded, part, unit)) for part in parts)
+            digits += math.ceil(lack / _BITS)
+        x = np.array(parts, dtype=np.float64).T.copy().view(b.dtype)[:, 0] + 0.0  # -0.0 becomes 0.0
         with np.errstate(all="ignore"):
             modulus = np.abs(x)
             # A part's rounding or underflow; errors before it are below 2^-64 of the part.
@@ -470,62 +454,40 @@ class _Precise:
         return order.in_rows(x), order.in_rows(bound)
 
 
-def _lack(parts: list[list[int]], unit: list[int], error: NDArray[np.float64], more: int) -> int:
-    """How many digits are lacking for errors with these logarithms; not positive if none are.
+def _lack(parts: list[list[Decimal]], error: NDArray[np.float64], more: float) -> float:
+    """How many bits are lacking for errors with these logarithms; not positive if none are.
 
     Errors must be below 2^-64 of every part of a number, or far below the least double. If a number
-    is not larger than its error, `more` further digits are tried.
+    is not larger than its error, `more` further bits are tried.
     """
     lacks = 0.0
-    for log, exponent, number in zip(error.tolist(), unit, zip(*parts, strict=True), strict=True):
-        size = min(abs(part).bit_length() for part in number) - 1 + exponent
+    for log, number in zip(error.tolist(), zip(*parts, strict=True), strict=True):
+        size = min(part.adjusted() if part else -math.inf for part in number) * _BITS
         known = log + 64 - size if size > log + 2 else more
         lacks = max(lacks, min(known, log + 1090))
-    return math.ceil(lacks)
+    return lacks
 
 
-def _rounded(integer: int, exponent: int) -> float:
-    """The double nearest to integer 2^exponent; Inf if it is too large."""
-    size = abs(integer).bit_length() + exponent
-    if size < -1100 or not integer:
-        return 0.0
-    try:
-        if size > 1024:
-            raise OverflowError
-        return float(integer << exponent) if exponent >= 0 else integer / (1 << -exponent)
-    except OverflowError:
-        return math.inf if integer > 0 else -math.inf
+def _decimals(x: NDArray[Any]) -> list[list[Decimal]]:
+    """The real parts, and the imaginary ones if any, without rounding."""
+    return [list(map(Decimal, part.tolist())) for part in _parts(x)]
 
 
-def _integers(x: NDArray[Any]) -> tuple[list[list[int]], int]:
-    """Integers of the real parts, and of the imaginary ones if any; and their power of two."""
-    split = [np.frexp(part) for part in ([x.real, x.imag] if x.dtype.kind == "c" else [x])]
-    low = min((int(e[part != 0].min()) - 53 for part, e in split if part.any()), default=0)
-    return [
-        [
-            whole << shift if whole else 0
-            for whole, shift in zip(
-                np.ldexp(part, 53).astype(np.int64).tolist(), (e - 53 - low).tolist(), strict=True
-            )
-        ]
-        for part, e in split
-    ], low
+def _parts(x: NDArray[Any]) -> list[NDArray[np.float64]]:
+    return [x.real, x.imag] if x.dtype.kind == "c" else [x]
 
 
-def _logarithms(parts: list[list[int]]) -> NDArray[np.float64]:
-    """log2 of the moduli."""
-    if len(parts) == 1:
-        return np.array([math.log2(abs(part)) if part else -math.inf for part in parts[0]])
-    squares = [x * x + y * y for x, y in zip(*parts, strict=True)]
-    return np.array([math.log2(square) / 2 if square else -math.inf for square in squares])
-
-
-def _without_zeros(parts: tuple[int, ...], power: int) -> tuple[tuple[int, int], int]:
-    """Both parts of a number without their common trailing zeros, and their power of two."""
-    ends = [(part & -part).bit_length() - 1 for part in parts if part]
-    zeros = min(ends, default=0)
-    real, imaginary = (part >> zeros for part in (*parts, 0)[:2])
-    return (real, imaginary), power + zeros
+def _logarithms(x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float64]:
+    """log2 of the moduli of x - y, as precise for numbers of any size."""
+    logs = []
+    for one, other in zip(_parts(x), _parts(y), strict=True):
+        e = np.maximum(np.frexp(one)[1], np.frexp(other)[1])
+        with np.errstate(divide="ignore"):
+            logs.append(e + np.log2(np.abs(np.ldexp(one, -e) - np.ldexp(other, -e))))
+    found: NDArray[np.float64] = (
+        logs[0] if len(logs) == 1 else np.logaddexp2(*np.multiply(logs, 2)) / 2
+    )
+    return found
 
 
 class _Order:
@@ -533,20 +495,14 @@ class _Order:
 
     def __init__(self, nodes: NDArray[Any], order: NDArray[np.int64], transpose: bool) -> None:
         self.order, self._transpose = order, transpose
-        self._nodes, self._power = _integers(nodes[order])
-        self._moduli = _logarithms(self._nodes) + self._power
-        self._factors = [
-            _without_zeros(node, self._power) for node in zip(*self._nodes, strict=True)
-        ]
+        nodes = nodes[order]
+        self._nodes, self._moduli = _decimals(nodes), _logarithms(nodes, np.zeros_like(nodes))
         self._distances = [
-            _logarithms(self._differences(k)) + self._power for k in range(len(order) - 1)
+            _logarithms(nodes[k + 1 :], nodes[: -k - 1]) for k in range(len(order) - 1)
         ]
 
-    def _differences(self, k: int) -> list[list[int]]:
-        return [[a - b for a, b in zip(part[k + 1 :], part, strict=False)] for part in self._nodes]
-
-    def _given(self, b: NDArray[Any]) -> tuple[list[list[int]], int]:
-        return _integers(b if self._transpose else b[self.order])
+    def _given(self, b: NDArray[Any]) -> NDArray[Any]:
+        return b if self._transpose else b[self.order]
 
     def _steps(self) -> Iterator[tuple[str, int, slice, slice]]:
         """Each step: what it does, the k of its node or distances, its targets and its sources."""
@@ -562,19 +518,6 @@ class _Order:
                 yield "over", k, rest, rest
             yield ("minus" if self._transpose else "times"), k, before, rest
 
-    def _bounds(self, log: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
-        """Logarithms of bounds of the numbers: at first, and after each step."""
-        log = log.copy()
-        yield log
-        for what, k, to, source in self._steps():
-            if what == "over":
-                log[to] -= self._distances[k]
-            else:
-                log[to] = np.logaddexp2(
-                    log[to], log[source] + (what == "times" and self._moduli[k])
-                )
-            yield log
-
     def in_rows(self, x: NDArray[Any]) -> NDArray[Any]:
         """Bring the solution's numbers, or values for them, from the order of the steps to rows."""
         if not self._transpose:
@@ -585,68 +528,56 @@ class _Order:
 
     def sizes(self, b: NDArray[Any]) -> NDArray[np.float64]:
         """Logarithms of bounds of the solution's moduli, in the order of the steps."""
-        parts, power = self._given(b)
-        return deque(self._bounds(_logarithms(parts) + power), 1)[0]
-
-    def solve(self, b: NDArray[Any], digits: int) -> tuple[list[list[int]], list[int]]:
-        """The solution's integers and their powers of two, in the order of the steps."""
-        c, power = self._given(b)
-        log = _logarithms(c) + power
-        unit = _units(log, digits)
-        c = [list(map(_shifted, part, (power - unit).tolist())) for part in c]
-        every = self._bounds(log)
-        next(every)
-        for (what, k, to, source), bounds in zip(self._steps(), every, strict=True):
-            new = _units(bounds[to], digits)
+        log = _logarithms(self._given(b), np.zeros_like(b))
+        for what, k, to, source in self._steps():
             if what == "over":
-                shift = (unit[to] - self._power - new).tolist()
-                divided = _quotients([part[to] for part in c], self._differences(k), shift)
-                for part, quotients in zip(c, divided, strict=True):
-                    part[to] = quotients
+                log[to] -= self._distances[k]
             else:
-                factor, exponent = self._factors[k] if what == "times" else ((1, 0), 0)
-                # A number that is 0 has a meaningless unit.
-                stays = np.maximum(new - unit[to], 0).tolist()
-                comes = np.maximum(new - unit[source] - exponent, 0).tolist()
-                x, y = factor
-                others = [part[source] for part in c]
-                for i, part in enumerate(c):
-                    if len(c) == 1:
-                        terms = [x * a for a in others[0]]
-                    elif not i:
-                        terms = [x * a - y * d for a, d in zip(*others, strict=True)]
-                    else:
-                        terms = [x * d + y * a for a, d in zip(*others, strict=True)]
-                    part[to] = [
-                        (a >> here) - (term >> there)
-                        for a, term, here, there in zip(part[to], terms, stays, comes, strict=True)
+                by = self._moduli[k] if what == "times" else 0.0
+                log[to] = np.logaddexp2(log[to], log[source] + by)
+        return log
+
+    def solve(self, b: NDArray[Any], digits: int) -> list[list[Decimal]]:
+        """The solution's parts, in the order of the steps, computed with so many digits."""
+        x, c = self._nodes, _decimals(self._given(b))
+        with localcontext(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX):
+            for what, k, to, source in self._steps():
+                old, others = ([part[at] for part in c] for at in (to, source))
+                if what == "over":
+                    apart = [
+                        [a - d for a, d in zip(part[k + 1 :], part, strict=False)] for part in x
                     ]
-            unit[to] = new
-        return c, unit.tolist()
+                    new = _quotients(old, apart)
+                else:
+                    if what == "times":
+                        others = _products([part[k] for part in x], others)
+                    new = [
+                        [a - d for a, d in zip(*each, strict=True)]
+                        for each in zip(old, others, strict=True)
+                    ]
+                for part, numbers in zip(c, new, strict=True):
+                    part[to] = numbers
+        return c
 
 
-def _units(log: NDArray[np.float64], digits: int) -> NDArray[np.int64]:
-    """Exponents of the units of numbers that are bounded by 2^log and have so many digits."""
-    return np.where(np.isinf(log), 0, np.floor(log) + 2 - digits).astype(np.int64)
-
-
-def _shifted(integer: int, shift: int) -> int:
-    return integer << shift if shift >= 0 else integer >> -shift
-
-
-def _quotients(c: list[list[int]], by: list[list[int]], shift: list[int]) -> list[list[int]]:
-    """Quotients of integers, real or complex, times powers of two."""
+def _products(by: list[Decimal], c: list[list[Decimal]]) -> list[list[Decimal]]:
+    """Products of numbers, real or complex, with one number."""
     if len(c) == 1:
-        return [
-            [
-                (a << s) // d if s >= 0 else a // (d << -s)
-                for a, d, s in zip(c[0], by[0], shift, strict=True)
-            ]
-        ]
+        return [[by[0] * a for a in c[0]]]
+    x, y = by
+    return [
+        [x * a - y * b for a, b in zip(*c, strict=True)],
+        [x * b + y * a for a, b in zip(*c, strict=True)],
+    ]
+
+
+def _quotients(c: list[list[Decimal]], by: list[list[Decimal]]) -> list[list[Decimal]]:
+    """Quotients of numbers, real or complex."""
+    if len(c) == 1:
+        return [[a / d for a, d in zip(c[0], by[0], strict=True)]]
     real, imaginary = [], []
-    for a, b, x, y, s in zip(*c, *by, shift, strict=True):
-        square, up = x * x + y * y, max(s, 0)
-        square <<= up - s
-        real.append(((a * x + b * y) << up) // square)
-        imaginary.append(((b * x - a * y) << up) // square)
+    for a, b, x, y in zip(*c, *by, strict=True):
+        square = x * x + y * y
+        real.append((a * x + b * y) / square)
+        imaginary.append((b * x - a * y) / square)
     return [real, imaginary]

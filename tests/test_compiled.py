@@ -284,7 +284,7 @@ def wrong_lengths():
         ("a pair for each", nb.locator_values, _pairs(4), numbers[:1], np.ones((4, 1), complex)),
         ("one word for every", nb.hash_words, *np.zeros((2, 3), np.uint64), np.zeros(2, np.uint64)),
         ("one word for", nb.hash_and_scale, two, 1.0, word, two, word),
-        ("as long as x", nb.hash_and_scale, two, 1.0, word, three, word),
+        ("as long as x", nb.hash_and_scale, two, 1.0, word, three, np.zeros(2, np.uint64)),
         ("as long as x", nb.to_halves, three, 1.0, np.zeros(2, np.float16)),
         ("room for f", nb.bind_functional(three, two, numbers, two), 3),
         ("room for f", nb.bind_functional(three, two, numbers, three), 0),

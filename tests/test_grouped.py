@@ -179,7 +179,7 @@ def test_rules_side_by_side_are_of_their_own_kind():
         code = Grouped(codes)
         rule, parts = (
             code.scheme.rule,
-            Groups(tuple(c.scheme.rule for c in codes), tuple(code.scheme.cuts)),
+            Groups.joined([c.scheme.rule for c in codes], code.scheme.cuts.tolist()),
         )
         assert isinstance(rule, kind)
         assert isinstance(

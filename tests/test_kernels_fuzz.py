@@ -134,7 +134,8 @@ REFUSED = {
     ),
     "no rows": (lambda: combined(ROWS), "rows must be Rows"),
     "rows too short": (lambda: combined(rows([*ROWS], 4)), "rows must have shape"),
-    "stale rows": (lambda: combined(stale()), "rows were said to be"),
+    "stale rows": (lambda: combined(stale()), r"rows must have shape \(300,\)"),
+    "rows of another dtype": (lambda: combined(rows(dtype="f")), "said to be of float32, but 0"),
     "rows of lists": (lambda: combined(rows([b"x" * 24])), "rows must be NumPy arrays"),
     "fewer coefficients": (lambda: combined(rows(), np.ones(1)), r"coef must have shape \(2,\)"),
     "real coefficients": (

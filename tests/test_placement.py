@@ -5,6 +5,7 @@ import pickle
 import re
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import fastgc
 from fastgc import BinaryCode, CyclicRepetition, FractionalRepetition, Grouped, ReedSolomon
 from fastgc.codes import Placed
 from fastgc.coding.placement import _by_copies, _by_paths, members_of, placement
-from fastgc.coding.rules import Blocks, Groups, Renumbered, renumbered, withstands
+from fastgc.coding.rules import Blocks, Groups, renumbered, withstands
 from fastgc.coding.scheme import Scheme
 from fastgc.testing.codes import CHECKS, Subject
 
@@ -142,12 +143,26 @@ def test_errors_name_workers_by_either_number():
         placed.decoding_vector(np.arange(4192), method="locator")
 
 
-def test_a_rule_of_another_kind_is_renumbered():
+class OfAnotherKind(NamedTuple):
+    """A rule that does not know how to be renumbered."""
+
+    rule: Blocks
+
+    def missing(self, survivors):
+        return self.rule.missing(survivors)
+
+    def tally(self):
+        return self.rule.tally()
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_rule_of_another_kind_is_renumbered(grouped):
     code = Grouped([ReedSolomon(3, stragglers=1), BinaryCode(4, 2, stragglers=1)])
     rule, number = code.scheme.rule, np.random.default_rng(2).permutation(7)
-    assert isinstance(rule, Groups)
+    if not grouped:
+        rule = OfAnotherKind(Blocks(np.array([0, 0, 0, 1, 1, 1, 1]), np.array([2, 3])))
     other = renumbered(rule, number)
-    assert isinstance(other, Renumbered)
+    assert isinstance(other, Groups)
     sender = np.arange(7)
     for f in range(8):
         for came in itertools.combinations(range(7), f):
@@ -420,9 +435,9 @@ def test_domains_are_checked(domains, error, said):
 @pytest.mark.parametrize(
     ("order", "error", "said"),
     [
-        ([0, 1, 2], TypeError, "4 integers"),
-        ([0.0, 1, 2, 3], TypeError, "4 integers"),
-        ([0, 1, 2, 2], ValueError, "each of the workers 0 to 3 once"),
+        ([0, 1, 2], ValueError, r"order must have shape \(4,\)"),
+        ([0.0, 1, 2, 3], TypeError, "order must be integers"),
+        ([0, 1, 2, 2], ValueError, "permutation of 0 to 3: 3 is missing"),
     ],
 )
 def test_orders_are_checked(order, error, said):

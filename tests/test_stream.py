@@ -211,12 +211,12 @@ def test_streams_refuse():
         (lambda: stream.depart(5), "worker 5 is not there"),
         (lambda: stream.arrive(6), "worker 6 does not exist: they are numbered 0 to 5"),
         (lambda: stream.depart(-1), "worker -1 does not exist"),
-        (lambda: stream.reset([0, 6]), "members name worker 6, who does not exist"),
-        (lambda: stream.reset([0, 1, 0]), "members name worker 0 twice"),
+        (lambda: stream.reset([0, 6]), r"members\[1\] is 6, but workers are numbered 0 to 5"),
+        (lambda: stream.reset([0, 1, 0]), r"members\[2\] names worker 0 a second time"),
         (lambda: code.stream([[0]]), "members must be one-dimensional"),
         (lambda: stream.vector([0, 1, 2], out[:3]), "must name all members: worker 3 is missing"),
         (lambda: stream.vector([0, 1, 2, 4], out), "survivors name worker 4, who is not there"),
-        (lambda: stream.vector([0, 1, 1, 2], out), "survivors name worker 1 twice"),
+        (lambda: stream.vector([0, 1, 1, 2], out), r"survivors\[2\] names worker 1 a second time"),
         (lambda: stream.vector(out=out[:3]), r"out must have shape \(4,\)"),
     ]:
         with pytest.raises(ValueError, match=says):

@@ -255,7 +255,7 @@ def test_groups_of_codes_that_wait():
 
 @pytest.mark.parametrize("wait", [0, 7, -1])
 def test_nobody_waits_for_no_one_or_for_more_than_there_are(wait):
-    with pytest.raises(ValueError, match=rf"wait must be in 1 \.\. n = 6 workers, not {wait}"):
+    with pytest.raises(ValueError, match=rf"wait must be in 1 \.\. n = 6, not {wait}"):
         FractionalRepetition(6, stragglers=1, wait=wait)
     with pytest.raises(ValueError, match=r"wait must be in 1 \.\. n = 6"):
         LinearCode(np.eye(6), wait=wait)

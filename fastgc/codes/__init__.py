@@ -4,10 +4,10 @@ from .._shown import listing
 from ..coding.code import Code, Placed, Recovery
 from ..coding.plan import BoundDecoder, BoundEncoder, Decoder, Encoder, jit
 from ..coding.reactive import ReactiveRound, Share
-from ..coding.round import Round
+from ..coding.round import Costs, Round
 from ..coding.scheme import Residuals, Scheme
 from ..coding.sums import Request, SumRound
-from ..coding.suspects import AskingRound, Costs
+from ..coding.suspects import AskingRound
 from ..coding.trust import Approximation, Trust
 from .bernoulli import BernoulliCode
 from .bibd import BIBDCode

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._arrays import at_least, check_integer
-from ..coding.arguments import check_sizes
+from .._arrays import at_least
+from ..coding.arguments import check_between, check_sizes
 from ..coding.cells import IncidenceScheme
 from ..coding.code import Code
 from ..coding.rules import check_wait
 from ..coding.solve import SOLVED
-
-__all__ = ["BernoulliCode"]
 
 
 class BernoulliCode(Code):
@@ -70,13 +68,8 @@ class BernoulliCode(Code):
         seed: int = 0,
     ) -> None:
         n, k = check_sizes(n, k)
-        w, groups = check_integer("load", load), check_integer("groups", groups)
-        if not 1 <= w <= k:
-            raise ValueError(f"load must be in 1 .. k = {k}, not {w}")
-        if not 1 <= groups <= min(n, k):
-            raise ValueError(
-                f"groups must be in 1 .. {min(n, k)}, the smaller of n and k, not {groups}"
-            )
+        w = check_between("load", load, 1, k, "k")
+        groups = check_between("groups", groups, 1, min(n, k), "min(n, k)")
         if not 0 <= within <= 1:
             raise ValueError(f"within must be in 0 .. 1, a part of the load, not {within}")
         seed = at_least("seed", seed, 0)

@@ -18,8 +18,6 @@ from ..coding.graphs import Field, complete, prime_power
 from ..coding.rules import Blocks, Rule, check_wait
 from ..coding.scheme import Residuals
 
-__all__ = ["DESIGNS", "BIBDCode", "design_for"]
-
 Incidence = NDArray[np.bool_]
 
 DESIGNS = ("projective", "affine", "hyperplanes", "paley", "pairs")

@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 from .. import kernels
 from .._arrays import check_index
 from ..coding.arguments import check_sizes, check_stragglers
-from ..coding.cache import VectorFunction, filling
+from ..coding.cache import VectorFunction
 from ..coding.clusters import apportion, check_speeds
 from ..coding.code import Code
 from ..coding.parity import CHECKS, Parity
 from ..coding.rules import Tiling
 from ..coding.scheme import Scheme
-from ..coding.trust import DOUBLE
-
-__all__ = ["ASSIGNMENTS", "BinaryCode", "BinaryScheme", "classes_by_speed"]
+from ..kernels.rows import DOUBLE
 
 BySpeed = Literal["spread", "aligned", "classes", "uniform"]
 ASSIGNMENTS: tuple[BySpeed, ...] = get_args(BySpeed)
@@ -183,9 +181,8 @@ class BinaryScheme(Scheme):
         self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
     ) -> VectorFunction:
         """The fewest messages that fit; if none do, some of them subtracted. O(n)."""
-        return filling(
-            self, kernels.unchecked.bind_tiling(self._tiling, survivors, vector), survivors
-        )
+        run = kernels.unchecked.bind_tiling(self._tiling, survivors, vector)
+        return self._filling(run, survivors)
 
     def jit_rule(self) -> kernels.unchecked.TilingPlan:
         return self._tiling

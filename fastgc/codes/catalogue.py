@@ -30,20 +30,6 @@ from .reed_solomon import ReedSolomon
 from .uncoded import Uncoded
 from .ye_abbe import YeAbbe
 
-__all__ = [
-    "BUILT_IN",
-    "check_name",
-    "describe",
-    "factory",
-    "listed_arguments",
-    "make",
-    "methods",
-    "names",
-    "register",
-    "remark",
-    "split",
-]
-
 # Returns a factory's arguments, given n, k, s, load and seed as keywords.
 Defaults = Callable[..., dict[str, Any]]
 

@@ -12,8 +12,6 @@ from ..coding.arguments import check_sizes
 from ..coding.code import Code
 from .random_assignment import check_loads, picked
 
-__all__ = ["CouponCollector"]
-
 
 class CouponCollector(Code):
     """Each worker picks one batch of partitions at random and sends the sum over it.

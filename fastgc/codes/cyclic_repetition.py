@@ -18,10 +18,9 @@ from ..coding.parity import CHECKS, Parity
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme
 from ..coding.solve import near_exact_of, near_exact_vector, row_sizes
-from ..coding.trust import DOUBLE, check_stability
+from ..coding.trust import check_stability
+from ..kernels.rows import DOUBLE
 from .linear import checks_of, without_lost
-
-__all__ = ["CyclicRepetition"]
 
 # Numbers in systems of s equations, one for each worker, to be solved at a time.
 _AT_ONCE = 1 << 22

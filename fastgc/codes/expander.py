@@ -14,8 +14,6 @@ from ..coding.cells import IncidenceScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import check_wait
 
-__all__ = ["ExpanderCode"]
-
 
 class ExpanderCode(Code):
     """Workers are vertices of a regular graph: each sums the partitions of its neighbours.

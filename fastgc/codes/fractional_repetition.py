@@ -13,8 +13,6 @@ from ..coding.code import Code
 from ..coding.rules import check_wait
 from ..coding.scheme import Residuals
 
-__all__ = ["FractionalRepetition"]
-
 
 class FractionalRepetition(Code):
     """s + 1 copies of an uncoded scheme on n / (s + 1) workers each.

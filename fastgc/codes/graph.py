@@ -11,13 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from .. import kernels
 from .._arrays import at_least, check_integer
 from ..coding import graphs
-from ..coding.cache import VectorFunction, filling
+from ..coding.cache import VectorFunction
 from ..coding.cells import IncidenceScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import Rule, Tally, check_wait, tolerated
-from ..coding.trust import DOUBLE
-
-__all__ = ["GraphCode", "Parts"]
+from ..kernels.rows import DOUBLE
 
 # Limits, each of which takes half a second: blocks of a graph to compute its eigenvalues, blocks to
 # find its least cut, and workers to try all their sets.
@@ -204,7 +202,8 @@ class GraphScheme(IncidenceScheme):
     def bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
     ) -> VectorFunction:
-        return filling(self, kernels.unchecked.bind_edges(self._plan, survivors, vector), survivors)
+        run = kernels.unchecked.bind_edges(self._plan, survivors, vector)
+        return self._filling(run, survivors)
 
     def jit_rule(self) -> kernels.unchecked.EdgesPlan:
         return self._plan
@@ -212,9 +211,8 @@ class GraphScheme(IncidenceScheme):
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
         plan = self._plan if self.wait is None else self._plan._replace(need=0)
         found = self._empty_vector(survivors.size)
-        filling(self, kernels.unchecked.bind_edges(plan, survivors, found), survivors)(
-            survivors.size, "auto"
-        )
+        run = kernels.unchecked.bind_edges(plan, survivors, found)
+        self._filling(run, survivors)(survivors.size, "auto")
         return found
 
 

@@ -19,10 +19,8 @@ from ..coding.parity import CHECKS, Parity
 from ..coding.round import Gathering, Host, Round
 from ..coding.rules import Rule, side_by_side
 from ..coding.scheme import Scheme
-from ..coding.trust import DOUBLE
+from ..kernels.rows import DOUBLE
 from .fractional_repetition import FractionalRepetition
-
-__all__ = ["Grouped", "GroupedRound"]
 
 
 class Grouped(Code):

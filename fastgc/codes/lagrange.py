@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from .. import interpolation, vandermonde
 from .._arrays import Output, as_array, check_index, check_integer, check_real, unit_roundoff
 from ..coding.arguments import check_sizes
-from ..coding.cache import VectorFunction, filling
+from ..coding.cache import VectorFunction
 from ..coding.code import Code
 from ..coding.format import Format, Layout
 from ..coding.parity import CHECKS, Parity
@@ -24,8 +24,6 @@ from ..coding.trust import UNSTABLE, check_stability, expected_trust, trust_by_r
 from ..kernels import Status
 from ..kernels.rows import DOUBLE, ROUNDING
 from ..models import least_squares_gradient
-
-__all__ = ["LagrangeCode"]
 
 # Rounds tried to find the worst in a thousand: for 40 workers they take 0.1 to 0.2 s.
 ROUNDS_TRIED = 1000
@@ -359,7 +357,7 @@ class LagrangeScheme(Scheme):
                 vector[:f] = self._vector_of_some(self.check_survivors(survivors[:f]))
             return int(f < self.threshold)
 
-        return filling(self, of_enough, survivors)
+        return self._filling(of_enough, survivors)
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
         found = self._empty_vector(survivors.size)

@@ -18,9 +18,8 @@ from ..coding.parity import CHECKS, Parity
 from ..coding.rules import check_wait
 from ..coding.scheme import Scheme
 from ..coding.solve import SOLVED, near_exact_vector, row_sizes
-from ..coding.trust import DOUBLE, check_stability
-
-__all__ = ["LinearCode"]
+from ..coding.trust import check_stability
+from ..kernels.rows import DOUBLE
 
 
 class LinearCode(Code):

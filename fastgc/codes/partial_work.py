@@ -12,9 +12,7 @@ from .._arrays import check_integer
 from ..coding.arguments import check_sizes
 from ..coding.cells import CellScheme
 from ..coding.code import Code
-from ..coding.trust import DOUBLE
-
-__all__ = ["PartialWork", "in_good_order"]
+from ..kernels.rows import DOUBLE
 
 # Booleans that `fill_vectors` works on at a time.
 _AT_ONCE = 1 << 22

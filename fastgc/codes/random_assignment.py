@@ -13,8 +13,6 @@ from ..coding.arguments import check_sizes
 from ..coding.cells import CellScheme
 from ..coding.code import Code
 
-__all__ = ["RandomAssignment"]
-
 # To suggest a seed that covers all partitions: the most seeds tried, and numbers drawn.
 SEEDS_TRIED, DRAWS_TRIED = 100, 1 << 25
 

@@ -8,16 +8,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import at_least, check_integer
-from ..coding.arguments import check_sizes
+from .._arrays import at_least
+from ..coding.arguments import check_between, check_sizes
 from ..coding.cache import VectorFunction
 from ..coding.cells import IncidenceScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import check_wait
-from ..coding.trust import DOUBLE
-
-__all__ = ["RaptorCode", "degrees"]
-
+from ..kernels.rows import DOUBLE
 
 METHODS = ("auto", "peeling")
 
@@ -94,9 +91,7 @@ class RaptorCode(Code):
             count = n // (math.ceil(1 / math.log(n / s)) + 1 if s else 1)
             count = max(min(count, k), 1)
         else:
-            count = check_integer("batches", batches)
-            if not 1 <= count <= k:
-                raise ValueError(f"batches must be in 1 .. k = {k}, not {count}")
+            count = check_between("batches", batches, 1, k, "k")
         self.batches = count
         rng = np.random.default_rng(at_least("seed", seed, 0))
         drawn = np.minimum(1 + rng.choice(chances.size, size=n, p=chances), count)

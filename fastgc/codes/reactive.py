@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._arrays import check_index, check_integer
-from ..coding.arguments import check_sizes
+from .._arrays import check_index
+from ..coding.arguments import check_between, check_sizes
 from ..coding.cells import CellScheme, even_cuts
 from ..coding.code import Code
 from ..coding.reactive import Deadline, check_deadline
-
-__all__ = ["Reactive"]
 
 
 class Reactive(Code):
@@ -75,11 +73,8 @@ class Reactive(Code):
         self, n: int, k: int | None = None, *, holders: int, deadline: Deadline = "auto"
     ) -> None:
         n, k = check_sizes(n, k, at_least_n=True)
-        self.holders = holders = check_integer("holders", holders)
-        if not 2 <= holders <= n:
-            raise ValueError(
-                f"holders, the workers that hold each share, must be in 2 .. n = {n}, not {holders}"
-            )
+        called = "holders, the workers that hold each share,"
+        self.holders = holders = check_between(called, holders, 2, n, "n")
         self.deadline = deadline = check_deadline(deadline)
         super().__init__(_ReactiveScheme(n, k, holders, deadline))
 

@@ -21,7 +21,6 @@ from .._arrays import (
     check_integer,
     check_output,
     check_real,
-    check_workers,
     unit_roundoff,
 )
 from ..coding.arguments import check_sizes
@@ -54,7 +53,7 @@ from ..coding.near_exact import (
 from ..coding.parity import CHECKS, Parity
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme
-from ..coding.trust import DOUBLE, UNSTABLE, check_stability
+from ..coding.trust import UNSTABLE, check_stability
 from ..kernels import fourier
 from ..kernels.cyclic import (
     LOCATOR,
@@ -67,8 +66,7 @@ from ..kernels.cyclic import (
     cyclic_tables,
 )
 from ..kernels.jitted import CyclicRule
-
-__all__ = ["METHODS", "Follower", "ReedSolomon", "ReedSolomonScheme", "Stream", "worth_following"]
+from ..kernels.rows import DOUBLE
 
 # "auto" chooses among survivors only if that takes at most so many steps, some tenths of a second.
 SPREAD_STEPS = 1 << 28
@@ -697,7 +695,7 @@ class Stream:
         TypeError, ValueError
             If a member does not exist or is named twice; nothing has changed in that case.
         """
-        chosen = self._chosen("members", members)
+        chosen = self.scheme.check_survivors(members, "members")
         self._state.away[:] = True
         self._state.away[chosen] = False
         self._calls.rebuild()
@@ -760,7 +758,7 @@ class Stream:
         if survivors is None:
             chosen = members
         else:
-            chosen = self._chosen("survivors", survivors)
+            chosen = self.scheme.check_survivors(survivors)
             strangers = chosen[self._state.away[chosen]]
             if strangers.size:
                 raise ValueError(f"survivors name worker {strangers[0]}, who is not there")
@@ -777,21 +775,6 @@ class Stream:
         if target is not vector:
             target[:] = vector
         return target if out is None else out
-
-    def _chosen(self, what: str, workers: ArrayLike) -> NDArray[np.int64]:
-        chosen = check_workers(what, workers, self.scheme.n)
-        outside = (chosen < 0) | (chosen >= self.scheme.n)
-        if outside.any():
-            raise ValueError(
-                f"{what} name worker {chosen[outside][0]}, who does not exist: they are numbered 0 "
-                f"to {self.scheme.n - 1}"
-            )
-        seen = np.zeros(self.scheme.n, dtype=np.bool_)
-        seen[chosen] = True
-        if np.count_nonzero(seen) < chosen.size:
-            twice = np.flatnonzero(np.bincount(chosen) > 1)[0]
-            raise ValueError(f"{what} name worker {twice} twice")
-        return chosen
 
     def _count(self) -> None:
         self._events += 1

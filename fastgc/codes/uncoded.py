@@ -15,8 +15,6 @@ from ..coding.cells import CellScheme
 from ..coding.code import Code
 from ..coding.scheme import Residuals
 
-__all__ = ["Uncoded"]
-
 
 class Uncoded(Code):
     """No code: wait for all, ignore stragglers, or take every partial gradient as it comes.

@@ -11,16 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
-from ..coding.arguments import check_sizes, check_stragglers
+from ..coding.arguments import check_between, check_sizes, check_stragglers
 from ..coding.cells import entries_of, even_cuts
 from ..coding.clusters import roots, stable_root, tau
 from ..coding.code import Code
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme
-from ..coding.trust import DOUBLE, check_stability
+from ..coding.trust import check_stability
 from ..kernels.cyclic import circle, sines
-
-__all__ = ["YeAbbe"]
+from ..kernels.rows import DOUBLE
 
 
 class YeAbbe(Code):
@@ -97,9 +96,8 @@ class YeAbbe(Code):
         strict: bool = False,
     ) -> None:
         n, k = check_sizes(n, k, at_least_n=True)
-        s, m = check_stragglers(stragglers, n), check_integer("reduce", reduce)
-        if not 1 <= m <= n - s:
-            raise ValueError(f"reduce must be in 1 .. n - s = {n - s}, not {m}")
+        s = check_stragglers(stragglers, n)
+        m = check_between("reduce", reduce, 1, n - s, "n - s")
         most = n // (s + m)
         count = most if clusters == "auto" else check_integer("clusters", clusters)
         if not 1 <= count <= most:

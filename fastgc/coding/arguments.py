@@ -13,16 +13,6 @@ import numpy as np
 
 from .._arrays import check_integer
 
-__all__ = [
-    "Recorded",
-    "arguments_of",
-    "check_sizes",
-    "check_stragglers",
-    "made_before",
-    "nobody_asks",
-    "unasked",
-]
-
 # Longest list or largest array that `shown` writes out.
 SHOWN = 12
 
@@ -41,12 +31,17 @@ def check_sizes(n: int, k: int | None, *, at_least_n: bool = False) -> tuple[int
     return n, k
 
 
+def check_between(what: str, value: int, least: int, most: int, end: str) -> int:
+    """Return an integer in least .. most, or raise an error; `end` says what `most` is."""
+    found = check_integer(what, value)
+    if not least <= found <= most:
+        raise ValueError(f"{what} must be in {least} .. {end} = {most}, not {found}")
+    return found
+
+
 def check_stragglers(stragglers: int, n: int) -> int:
     """Return a number of stragglers of n workers, or raise an error."""
-    s = check_integer("stragglers", stragglers)
-    if not 0 <= s < n:
-        raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {s}")
-    return s
+    return check_between("stragglers", stragglers, 0, n - 1, "n-1")
 
 
 def made_before() -> bool:

@@ -6,23 +6,13 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from .. import kernels
 from .rules import Numbers
-
-__all__ = [
-    "CacheInfo",
-    "SurvivorCache",
-    "SurvivorMask",
-    "VectorFunction",
-    "filling",
-    "key_of",
-    "remembering",
-]
 
 T = TypeVar("T")
 
@@ -161,27 +151,6 @@ def key_of(n: int, survivors: Numbers) -> bytes:
     present = np.zeros(n, dtype=np.bool_)
     present[survivors] = True
     return np.packbits(present, bitorder="little").tobytes()
-
-
-class _Checks(Protocol):
-    _made_by: type[Any]
-
-    def check_survivors(self, survivors: ArrayLike) -> NDArray[np.int64]: ...
-    def raise_too_few(self, survivors: NDArray[np.int64]) -> NoReturn: ...
-
-
-def filling(
-    code: _Checks, run: Callable[[int], int], survivors: NDArray[np.int64]
-) -> VectorFunction:
-    """Wrap ``run(f)`` for `Scheme.bind_vector`: 0 if it wrote the vector, else it cannot."""
-
-    def fill(f: int, method: str) -> None:
-        if method != "auto":
-            raise ValueError(f'{code._made_by.__name__} knows the method "auto", not {method!r}')
-        if run(f):
-            code.raise_too_few(code.check_survivors(survivors[:f]))
-
-    return fill
 
 
 def remembering(

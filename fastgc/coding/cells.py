@@ -13,13 +13,11 @@ from .. import kernels
 from .._arrays import check_index
 from ..kernels.jitted import VectorRule
 from ..kernels.rows import DOUBLE
-from .cache import VectorFunction, filling
+from .cache import VectorFunction
 from .parity import CHECKS, Parity
 from .rules import Cells, Rule
 from .scheme import Scheme
 from .solve import Equations, sparse_solution
-
-__all__ = ["CellScheme", "IncidenceScheme", "entries_of", "even_cuts"]
 
 
 def even_cuts(k: int, cells: int) -> NDArray[np.int64]:
@@ -143,17 +141,18 @@ class CellScheme(Scheme):
     ) -> VectorFunction:
         plan = self._plan
         if self.wait is None:
-            return filling(self, kernels.unchecked.bind_cells(plan, survivors, vector), survivors)
+            run = kernels.unchecked.bind_cells(plan, survivors, vector)
+            return self._filling(run, survivors)
         # One message of each cell that came: no other combination is nearer to the gradient.
         nearest = kernels.unchecked.bind_cells(plan._replace(need=0), survivors, vector)
         least = self.message_count - self.n + self.wait  # any so many messages are enough
 
-        def run(f: int) -> int:
+        def run_nearest(f: int) -> int:
             if not (status := nearest(f)) and f < least and self.rule.missing(survivors[:f]):
                 return int(kernels.Status.TOO_FEW)
             return status
 
-        return filling(self, run, survivors)
+        return self._filling(run_nearest, survivors)
 
     @property
     def _plan(self) -> kernels.unchecked.CellsPlan:

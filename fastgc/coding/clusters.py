@@ -18,21 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import check_reals
 from ..interpolation import roots_of_unity
 from ..kernels.cyclic import sines
-
-__all__ = [
-    "Cluster",
-    "apportion",
-    "check_speeds",
-    "load_and_stragglers",
-    "log_tau",
-    "log_totals",
-    "roots",
-    "shares_by_speed",
-    "shares_of",
-    "stable_root",
-    "tau",
-    "valid_root",
-]
+from .arguments import check_between, check_stragglers
 
 # Largest number of products for which a correlation is summed term by term, a third of a second.
 # A larger one uses transforms if no value is more than EVEN times another.
@@ -138,13 +124,12 @@ def load_and_stragglers(
     """Return the load, and the stragglers to tolerate with it, or raise ValueError."""
     if stragglers is None and load is None:
         raise ValueError("give stragglers= or load=")
-    if stragglers is not None and not 0 <= stragglers < n:
-        raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {stragglers}")
+    if stragglers is not None:
+        check_stragglers(stragglers, n)
     if load is None:
         assert stragglers is not None
         load = -(-(stragglers + 1) * k // n)
-    if not 1 <= load <= k:
-        raise ValueError(f"load must be in 1 .. k = {k}, not {load}")
+    check_between("load", load, 1, k, "k")
     tolerated = n * load // k - 1
     if tolerated < (stragglers or 0):
         needed = -(-((stragglers or 0) + 1) * k // n)

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import (
     Output,
     at_least,
-    check_integer,
     check_output,
+    check_permutation,
     check_word,
     check_workers,
     view_of,
@@ -24,11 +24,10 @@ from ..kernels import choice
 from ..kernels.jitted import CHECK
 from ..kernels.rows import DOUBLE
 from . import display
-from .arguments import Recorded
+from .arguments import Recorded, check_between
 from .placement import (
     Domains,
     PlacedScheme,
-    check_order,
     labels_of,
     losses,
     members_of,
@@ -59,8 +58,6 @@ from .trust import (
     residuals,
     warn_of_precision,
 )
-
-__all__ = ["Code", "Placed", "Recovery"]
 
 
 class Recovery(NamedTuple):
@@ -803,9 +800,7 @@ class Code(Recorded):
         """
         if workers is None:
             workers = self.n if self.scheme.awaited is None else self.scheme.awaited
-        f = check_integer("workers", workers)
-        if not 1 <= f <= self.n:
-            raise ValueError(f"workers must be in 1 .. n = {self.n}, not {f}")
+        f = check_between("workers", workers, 1, self.n, "n")
         sets, seed = at_least("sets", sets, 1), at_least("seed", seed, 0)
         return residuals(self.scheme, f, sets, seed)
 
@@ -993,7 +988,8 @@ class Placed(Code):
     def __init__(self, code: Code, domains: Domains, order: ArrayLike) -> None:
         if not isinstance(code, Code):
             raise TypeError(f"code must be a code of fastgc, not {code!r}")
-        self.code, self.order = code, check_order(order, code.n)
+        self.code, self.order = code, check_permutation("order", order, code.n).copy()
+        self.order.flags.writeable = False
         self._labels = labels_of(domains, code.n)
         self.domains = members_of(self._labels)
         super().__init__(PlacedScheme(code.scheme, self.order))

@@ -12,8 +12,6 @@ from .._arrays import at_least, check_index
 from .._shown import facts, short
 from .scheme import Scheme
 
-__all__ = ["colours", "evenly", "grid", "html_of", "hue", "strength", "strip", "svg", "table"]
-
 _LISTED = 20  # most workers that a table lists by default
 _COLUMNS = 16  # most partitions that have a column each
 _STRIP = 256  # most workers that have a cell each in a round's picture

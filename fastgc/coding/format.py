@@ -33,18 +33,6 @@ from .._arrays import (
 from ..errors import NonFiniteMessageError
 from ..kernels.rows import DOUBLE, EXPAND, PACKED, REAL, REAL_PART
 
-__all__ = [
-    "Format",
-    "Layout",
-    "TensorFormat",
-    "TensorRows",
-    "real_of",
-    "scale_of",
-    "scaled_vector",
-    "square_norm",
-    "square_norm_of",
-]
-
 Layout = Literal["integer", "real", "packed", "complex", "complex data"]
 Tensor = Any  # torch.Tensor
 

@@ -23,29 +23,6 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import as_array, check_integer
 from ..errors import NotDecodableError
 
-__all__ = [
-    "Ends",
-    "Field",
-    "Network",
-    "Pair",
-    "adjacency",
-    "cayley",
-    "check_edges",
-    "complete",
-    "components",
-    "edge_connectivity",
-    "is_prime",
-    "lps",
-    "max_degree",
-    "owners",
-    "paley",
-    "parallel",
-    "prime_power",
-    "random",
-    "regular",
-    "with_edges",
-]
-
 Edges = NDArray[np.int64]
 Ends = NDArray[np.int64]  # (messages, 2)
 Pair = tuple[int, int]
@@ -53,7 +30,7 @@ Pair = tuple[int, int]
 TRIES = 100  # random graphs until one is connected, and random sets for a Cayley graph
 
 
-def check_edges(graph: ArrayLike, loops: bool = False) -> Edges:
+def check_edges(graph: ArrayLike) -> Edges:
     """Return a user's graph as an array of edges, or raise an error."""
     given = as_array("graph", graph)
     if given.ndim != 2 or given.shape[1] != 2 or not len(given):
@@ -69,7 +46,7 @@ def check_edges(graph: ArrayLike, loops: bool = False) -> Edges:
     if missing.size:
         raise ValueError(f"vertex {missing[0]} of the graph has no edge")
     same = np.flatnonzero(edges[:, 0] == edges[:, 1])
-    if same.size and not loops:
+    if same.size:
         raise ValueError(f"edge {same[0]} of the graph leads from {edges[same[0], 0]} to itself")
     return edges
 

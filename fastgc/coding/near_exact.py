@@ -30,23 +30,6 @@ from .cache import VectorFunction, remembering
 from .clusters import Cluster, log_tau, tau
 from .scheme import Scheme
 
-__all__ = [
-    "affordable",
-    "bind_pairs",
-    "kept_error",
-    "lacking",
-    "longest_kept",
-    "nearer_vector",
-    "pair_deviation",
-    "pair_row",
-    "row_square",
-    "row_squares",
-    "split",
-    "square",
-    "typical_error",
-    "unnamed",
-]
-
 # Degree^3 up to which a near-exact vector is computed: if the exact one would do (about ten
 # milliseconds), and if it would not (some tenths of a second).
 WORTHWHILE, AFFORDABLE = 1 << 31, 1 << 36

@@ -38,8 +38,6 @@ from numpy.typing import NDArray
 
 from .graphs import Ends, Network, Pair, parallel
 
-__all__ = ["CHECKS", "SAFETY", "Failure", "Numbers", "Parity", "blame"]
-
 Numbers = NDArray[np.int64]
 
 # Checks asked of messages that have more to spare, at least: they notice any 8 corrupt messages.

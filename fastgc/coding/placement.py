@@ -16,9 +16,9 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from .._arrays import as_array, check_index
+from .._arrays import check_index
 from .._shown import listed, plural
 from ..errors import warn_caller
 from ..kernels.jitted import PlacedRule, VectorRule
@@ -26,20 +26,6 @@ from ..kernels.rows import DOUBLE
 from .cache import SurvivorMask, VectorFunction
 from .rules import Blocks, Cells, Follower, Rule, Tiling, Waiting, renumbered
 from .scheme import Row, Scheme
-
-__all__ = [
-    "Domains",
-    "PlacedScheme",
-    "Placement",
-    "check_order",
-    "labels_of",
-    "losses",
-    "members_of",
-    "placement",
-    "survived",
-    "warn_of_machines",
-    "what_would_do",
-]
 
 # Domains as users give them: a label for each worker, or the workers of each label.
 Domains = Sequence[Hashable] | Mapping[Any, Iterable[int]]
@@ -106,21 +92,6 @@ def members_of(labels: Sequence[Hashable]) -> dict[Hashable, list[int]]:
     found: dict[Hashable, list[int]] = {}
     for worker, label in enumerate(labels):
         found.setdefault(label, []).append(worker)
-    return found
-
-
-def check_order(order: ArrayLike, n: int) -> Workers:
-    """Return an order of n workers as a new int64 array; raise TypeError or ValueError if not."""
-    given = as_array("order", order)
-    if given.dtype.kind not in "iu" or given.shape != (n,):
-        raise TypeError(
-            f"order must be {n} integers, the worker whose work each rank does, not {given.dtype} "
-            f"of shape {given.shape}"
-        )
-    found: Workers = given.astype(np.int64)
-    if not np.array_equal(np.sort(found), np.arange(n)):
-        raise ValueError(f"order must name each of the workers 0 to {n - 1} once")
-    found.flags.writeable = False
     return found
 
 

@@ -41,7 +41,7 @@ from .._arrays import (
     view_of,
 )
 from ..errors import InstabilityWarning, warn_caller
-from ..kernels.choice import Backend
+from ..kernels.dispatch import Backend
 from ..kernels.jitted import (
     CHECK,
     CHOSEN,
@@ -57,22 +57,6 @@ from ..kernels.rows import DOUBLE, PACKED
 from .format import Format, TensorFormat, real_of, scaled_vector
 from .scheme import FORMATS_KEPT, Coded, Scheme, make_room
 from .trust import Approximation, check_partial, expected_trust, nearest_vector
-
-__all__ = [
-    "BoundDecoder",
-    "BoundEncoder",
-    "Decoder",
-    "Decoders",
-    "Encoder",
-    "Encoders",
-    "EncodingPlan",
-    "Plan",
-    "decode",
-    "encode",
-    "fitting",
-    "jit",
-    "warn_of_doubt",
-]
 
 _INT64 = np.dtype(np.int64)
 

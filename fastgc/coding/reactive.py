@@ -23,8 +23,6 @@ from .round import NOBODY, Costs, Host, Round
 from .scheme import Coded
 from .trust import Watch
 
-__all__ = ["Deadline", "Dues", "ReactiveRound", "Share", "check_deadline"]
-
 Deadline = float | Literal["auto"]
 
 # deadline="auto": _FACTOR times the median of the last _RECENT rounds.

@@ -60,8 +60,6 @@ from .scheme import Coded
 from .trust import Approximation, Partial, Trust, Watch, nearest_vector, trust_of_sums
 from .verify import Finding, Inspector, check_rounded, liars_of
 
-__all__ = ["NOBODY", "Chosen", "Costs", "DeviceRound", "Gathering", "Host", "Round"]
-
 _NO_MESSAGES = np.empty(0, dtype=np.int64)
 
 # Statuses by which `Arrivals` says that it took a message. As ints they compare in half the time.

@@ -6,9 +6,8 @@ by message, in O(1) each if the rule allows. Messages are given by their numbers
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from math import comb
 from typing import Any, NamedTuple, Protocol, overload
@@ -17,27 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from .._arrays import check_integer
+from .arguments import check_between
 from .graphs import Network, components, parallel
 from .solve import SOLVED, Equations
-
-__all__ = [
-    "Blocks",
-    "Cells",
-    "Follower",
-    "Groups",
-    "Renumbered",
-    "Rule",
-    "Span",
-    "Tally",
-    "Tiling",
-    "Waiting",
-    "check_wait",
-    "renumbered",
-    "side_by_side",
-    "tolerated",
-    "withstands",
-]
 
 Numbers = NDArray[np.int64]
 
@@ -292,24 +273,41 @@ class _TilingTally:
 
 
 class Groups(NamedTuple):
-    """The rules of several groups of messages, all of which must be met."""
+    """The rules of several groups of messages, all of which must be met.
+
+    Message m is message ``number[m]`` of group ``group[m]``.
+    """
 
     rules: tuple[Rule, ...]
-    first: tuple[int, ...]  # first message of each group, and the number of messages
+    group: Numbers
+    number: Numbers
+
+    @classmethod
+    def joined(cls, rules: Sequence[Rule], first: Sequence[int]) -> Groups:
+        """Groups whose messages follow one another: `first` as in `side_by_side`."""
+        group = np.repeat(np.arange(len(rules)), np.diff(first))
+        return cls(tuple(rules), group, np.arange(group.size) - np.array(first)[group])
+
+    def parts(self, survivors: Numbers) -> Iterator[tuple[Rule, Numbers]]:
+        """Yield each group's rule and survivors."""
+        of = self.group[survivors]
+        for g, rule in enumerate(self.rules):
+            yield rule, self.number[survivors[of == g]]
 
     def missing(self, survivors: Numbers) -> int:
-        return sum(
-            rule.missing(survivors[(survivors >= lo) & (survivors < hi)] - lo)
-            for rule, lo, hi in zip(self.rules, self.first, self.first[1:], strict=False)
-        )
+        return sum(rule.missing(came) for rule, came in self.parts(survivors))
 
     def tally(self) -> Tally:
-        return _GroupsTally([rule.tally() for rule in self.rules], self.first)
+        return _GroupsTally(self)
+
+    def renumbered(self, number: Numbers) -> Groups:
+        return self._replace(group=self.group[number], number=self.number[number])
 
 
 class _GroupsTally:
-    def __init__(self, tallies: list[Tally], first: tuple[int, ...]) -> None:
-        self._tallies, self._first = tallies, first
+    def __init__(self, rule: Groups) -> None:
+        self._tallies = [each.tally() for each in rule.rules]
+        self._group, self._number = rule.group.tolist(), rule.number.tolist()
         self.reset()
 
     def reset(self) -> None:
@@ -318,8 +316,8 @@ class _GroupsTally:
         self._open = set(range(len(self._tallies)))
 
     def add(self, message: int) -> bool:
-        g = bisect_right(self._first, message) - 1
-        if self._tallies[g].add(message - self._first[g]):
+        g = self._group[message]
+        if self._tallies[g].add(self._number[message]):
             self._open.discard(g)
         return not self._open
 
@@ -334,10 +332,7 @@ def check_wait(wait: int | None, n: int) -> int | None:
         return None
     if isinstance(wait, bool):
         raise TypeError(f"wait must be a number of workers, not {wait}")
-    wait = check_integer("wait", wait)
-    if not 1 <= wait <= n:
-        raise ValueError(f"wait must be in 1 .. n = {n} workers, not {wait}")
-    return wait
+    return check_between("wait", wait, 1, n, "n")
 
 
 class Waiting(NamedTuple):
@@ -384,34 +379,10 @@ class _WaitingTally:
         return self._ready
 
 
-class Renumbered(NamedTuple):
-    """A rule for renumbered messages: message m is ``number[m]`` in `rule`."""
-
-    rule: Rule
-    number: Numbers
-
-    def missing(self, survivors: Numbers) -> int:
-        return self.rule.missing(self.number[survivors])
-
-    def tally(self) -> Tally:
-        return _RenumberedTally(self.rule.tally(), self.number)
-
-
-class _RenumberedTally:
-    def __init__(self, tally: Tally, number: Numbers) -> None:
-        self._tally, self._number = tally, number.tolist()
-
-    def reset(self) -> None:
-        self._tally.reset()
-
-    def add(self, message: int) -> bool:
-        return self._tally.add(self._number[message])
-
-
 def renumbered(rule: Rule, number: Numbers) -> Rule:
     """Return `rule` for messages m that it knows as ``number[m]``; of its own kind if possible."""
     own = getattr(rule, "renumbered", None)
-    found: Rule = Renumbered(rule, number) if own is None else own(number)
+    found: Rule = Groups((rule,), np.zeros_like(number), number) if own is None else own(number)
     return found
 
 
@@ -444,7 +415,7 @@ def side_by_side(rules: Sequence[Rule], first: Sequence[int]) -> Rule:
             _stacked([rule.stop for rule in tilings], sizes),
             sum(sizes),
         )
-    return Groups(tuple(rules), tuple(first))
+    return Groups.joined(rules, first)
 
 
 def _stacked(numbers: Sequence[Numbers], sizes: Sequence[int]) -> Numbers:
@@ -630,15 +601,13 @@ def withstands(rule: Rule, survivors: Numbers, sender: Numbers, most: int) -> in
     """
     if isinstance(rule, Waiting):
         return withstands(rule.rule, survivors, sender, most)
-    if isinstance(rule, Renumbered):
-        senders = sender[np.argsort(rule.number)]
-        return withstands(rule.rule, rule.number[survivors], senders, most)
     if isinstance(rule, Groups):
-        ends = np.searchsorted(survivors := np.sort(survivors), rule.first)
-        return min(
-            withstands(each, survivors[lo:hi] - first, sender[first:], most)
-            for each, first, lo, hi in zip(rule.rules, rule.first, ends, ends[1:], strict=False)
-        )
+        found = most
+        for g, (each, came) in enumerate(rule.parts(survivors)):
+            mine = np.flatnonzero(rule.group == g)
+            theirs = sender[mine[np.argsort(rule.number[mine])]]
+            found = min(found, withstands(each, came, theirs, most))
+        return found
     workers, worker = np.unique(sender[survivors], return_inverse=True)
     if isinstance(rule, Blocks):
         sent = np.zeros((rule.need.size, workers.size), dtype=np.int64)

@@ -27,7 +27,7 @@ from ..errors import NotDecodableError
 from ..kernels.jitted import VectorRule
 from ..kernels.rows import DOUBLE, sums_of
 from .arguments import Recorded, shown
-from .cache import SurvivorCache, SurvivorMask, VectorFunction, filling, key_of
+from .cache import SurvivorCache, SurvivorMask, VectorFunction, key_of
 from .format import Format, Layout
 from .parity import CHECKS, Parity
 from .rules import Blocks, Follower, Rule, Span, Waiting, check_wait, tolerated
@@ -398,7 +398,19 @@ class Scheme(Recorded, ABC):
                 vector[:f] = self.vector_for(came, unit)
             return not sound
 
-        return filling(self, run, survivors)
+        return self._filling(run, survivors)
+
+    def _filling(self, run: Callable[[int], int], survivors: NDArray[np.int64]) -> VectorFunction:
+        """Make the function of `bind_vector` of ``run(f)``: 0 if it wrote the vector."""
+
+        def fill(f: int, method: str) -> None:
+            if method != "auto":
+                what = self._made_by.__name__
+                raise ValueError(f'{what} knows the method "auto", not {method!r}')
+            if run(f):
+                self.raise_too_few(self.check_survivors(survivors[:f]))
+
+        return fill
 
     def vector_for(self, survivors: NDArray[np.int64], unit: float) -> NDArray[Any]:
         """`vector`, for messages of this unit roundoff. Default: `vector`, if a scheme has one."""
@@ -721,7 +733,7 @@ class Scheme(Recorded, ABC):
 
     def _bind_own(
         self, own: threading.local, unit: float
-    ) -> tuple[kernels.choice.Backend, memoryview, NDArray[Any], VectorFunction]:
+    ) -> tuple[kernels.dispatch.Backend, memoryview, NDArray[Any], VectorFunction]:
         """Bind to a thread's own buffers, by the backend in use: an entry of `own.bound`."""
         active = kernels.choice.active or kernels.choice.load()
         if getattr(own, "backend", None) is not active:
@@ -1051,38 +1063,43 @@ class Scheme(Recorded, ABC):
 
     # ----------------------------------------------------------------------------- checks
 
-    def check_survivors(self, survivors: ArrayLike) -> NDArray[np.int64]:
+    def check_survivors(self, survivors: ArrayLike, called: str = "survivors") -> NDArray[np.int64]:
         """`survivors`, numbers or booleans, as distinct numbers of messages.
 
-        Otherwise raise a ValueError that names the first wrong one.
+        Otherwise raise a ValueError that names the first wrong one; `called` is their name there.
         """
         count = self.message_count
-        checked = check_workers("survivors", survivors, count)
+        checked = check_workers(called, survivors, count)
         # The first count + 1 numbers suffice: one of them does not exist or is named twice.
         checked = checked[: count + 1]
         # One comparison for both ends of the range: negative numbers wrap to huge ones.
         if checked.size and checked.view(np.uint64).max() >= count:
             outside = checked.view(np.uint64) >= count
-            self._raise_outside(checked, int(np.argmax(outside)))
+            self._raise_outside(checked, int(np.argmax(outside)), called)
         present = np.zeros(count, dtype=np.bool_)
         present[checked] = True
         if np.count_nonzero(present) < checked.size:
             first = np.unique(checked, return_index=True)[1]
-            self._raise_duplicate(checked, int(np.setdiff1d(np.arange(checked.size), first)[0]))
+            at = int(np.setdiff1d(np.arange(checked.size), first)[0])
+            self._raise_duplicate(checked, at, called)
         return checked
 
-    def _raise_outside(self, survivors: NDArray[np.int64], at: int) -> NoReturn:
+    def _raise_outside(
+        self, survivors: NDArray[np.int64], at: int, called: str = "survivors"
+    ) -> NoReturn:
         """Raise ValueError: ``survivors[at]`` does not exist."""
         what = "workers" if self.messages_per_worker == 1 else "messages"
         raise ValueError(
-            f"survivors[{at}] is {survivors[at]}, but {what} are numbered 0 to "
+            f"{called}[{at}] is {survivors[at]}, but {what} are numbered 0 to "
             f"{self.message_count - 1}"
         )
 
-    def _raise_duplicate(self, survivors: NDArray[np.int64], at: int) -> NoReturn:
+    def _raise_duplicate(
+        self, survivors: NDArray[np.int64], at: int, called: str = "survivors"
+    ) -> NoReturn:
         """Raise ValueError: ``survivors[at]`` was named before."""
         what = "worker" if self.messages_per_worker == 1 else "message"
-        raise ValueError(f"survivors[{at}] names {what} {survivors[at]} a second time")
+        raise ValueError(f"{called}[{at}] names {what} {survivors[at]} a second time")
 
 
 class Coded(Protocol):

@@ -18,17 +18,6 @@ from numpy.typing import NDArray
 
 from ..kernels.rows import DOUBLE
 
-__all__ = [
-    "SOLVED",
-    "Equations",
-    "least_squares",
-    "near_exact_of",
-    "near_exact_solution",
-    "near_exact_vector",
-    "row_sizes",
-    "sparse_solution",
-]
-
 # Relative residual up to which a_F B_F = 1 counts as solved. If rounding alone exceeds it, the
 # gradient is worthless.
 SOLVED = 1e-6

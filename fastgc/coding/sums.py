@@ -17,8 +17,6 @@ from .code import Code
 from .round import NOBODY, Costs, Gathering, Host, Round
 from .trust import Trust
 
-__all__ = ["Request", "SumRound"]
-
 
 class Request(NamedTuple):
     """A request to a worker for the sum of its messages, each times its coefficient.

@@ -25,8 +25,6 @@ from .scheme import Coded, Scheme
 from .trust import Watch
 from .verify import Finding
 
-__all__ = ["AskingRound", "Costs"]
-
 Compute = Callable[[int], ArrayLike]
 _Said = Mapping[int, ArrayLike | None]  # answers by worker; None: no answer
 Ask = Callable[[list[int], int], _Said]

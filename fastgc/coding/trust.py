@@ -34,27 +34,6 @@ from .format import Format
 from .scheme import Residuals, Scheme
 from .solve import SOLVED, least_squares
 
-__all__ = [
-    "DOUBLE",
-    "UNSTABLE",
-    "Approximation",
-    "Nearest",
-    "Partial",
-    "Trust",
-    "Watch",
-    "check_partial",
-    "check_stability",
-    "expected_trust",
-    "nearest_vector",
-    "residual_of_each",
-    "residuals",
-    "trust_by_rows",
-    "trust_of",
-    "trust_of_sums",
-    "typical_error",
-    "warn_of_precision",
-]
-
 # Relative error from which a code counts as unstable: half of float64's digits are lost.
 UNSTABLE = 2.0**-26
 

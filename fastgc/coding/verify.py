@@ -86,8 +86,6 @@ from .parity import CHECKS, SAFETY, Failure, Numbers, Parity, blame
 from .rules import Blocks, withstands
 from .scheme import Scheme
 
-__all__ = ["MOST_LIARS", "Finding", "Inspector", "Projection", "check_rounded", "liars_of"]
-
 # Largest number of liars that a round looks for.
 MOST_LIARS = 16
 

@@ -11,8 +11,6 @@ from typing import Literal
 from . import dispatch
 from .dispatch import Backend
 
-__all__ = ["NAMES", "Backend", "backend", "backends", "folds_floats", "load", "use_backend"]
-
 BackendName = Literal["c", "numba", "numpy"]
 NAMES = ("c", "numba", "numpy")  # best first
 

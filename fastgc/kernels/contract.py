@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 
 from .._arrays import check_integer, is_half, is_integer, refuse_masks
 
-__all__ = ["NODES", "REALS", "checked", "contract_of", "reads", "takes", "writes"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -19,24 +19,6 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "LOCATOR",
-    "LOOKUP",
-    "SPREAD",
-    "CyclicPlan",
-    "CyclicStream",
-    "CyclicTables",
-    "Decode",
-    "Polar",
-    "Status",
-    "StreamCalls",
-    "Where",
-    "circle",
-    "cyclic_stream",
-    "cyclic_tables",
-    "sines",
-]
-
 # The numbers are those of fgc_method in csrc/fastgc.h.
 LOCATOR = 0  # product over the stragglers, O(f s)
 LOOKUP = 1  # Algorithm 3 of Halbawi et al.: product over the other survivors, O(f^2)

@@ -19,8 +19,6 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from .contract import checked
 
-__all__ = ["Backend", "at_first_call", "checked_kernel", "kernel", "own", "serve"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

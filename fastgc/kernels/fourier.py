@@ -25,15 +25,6 @@ from .choice import backend
 from .cyclic import CyclicPlan, CyclicStream, Polar, Status, sines
 from .dispatch import own
 
-__all__ = [
-    "Fourier",
-    "bind_fourier",
-    "crossover",
-    "crossover_kind",
-    "crossover_table",
-    "fourier_rebuild",
-]
-
 
 class Transform(NamedTuple):
     """The table of one block, transformed.

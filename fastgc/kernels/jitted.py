@@ -13,22 +13,6 @@ from .cyclic import CyclicTables
 from .dispatch import kernel
 from .numpy.cover import CellsPlan, EdgesPlan, TilingPlan
 
-__all__ = [
-    "CHECK",
-    "CHOSEN",
-    "CyclicRule",
-    "DecodeObjects",
-    "Dtypes",
-    "EncodeObjects",
-    "JittedCode",
-    "PlacedRule",
-    "VectorRule",
-    "bind_decode",
-    "bind_encode_objects",
-    "jitted_code",
-    "release",
-]
-
 
 class CyclicRule(NamedTuple):
     """Decoding vectors of Reed-Solomon codes, clustered ones too.

@@ -115,6 +115,7 @@ class Rows:
     arrays : list of (length,) arrays, or (count, length) array
     addresses : (capacity,) uintp array
         Where each row begins; only the first ``count`` entries are meaningful.
+    dtype : numpy dtype
     length, nbytes : int
         Elements and bytes of a row.
     kind : str
@@ -123,13 +124,13 @@ class Rows:
         The C backend's pointer to `addresses`, made when first used.
     """
 
-    __slots__ = ("addresses", "arrays", "c", "kind", "length", "nbytes")
+    __slots__ = ("addresses", "arrays", "c", "dtype", "kind", "length", "nbytes")
 
     def __init__(self, capacity: int, length: int, dtype: np.dtype[Any]) -> None:
         self.addresses = np.empty(capacity, dtype=np.uintp)
         self.arrays: Any = []
         self.c: Any = None
-        self.kind = kind_of(dtype)
+        self.dtype, self.kind = dtype, kind_of(dtype)
         self.length = length
         self.nbytes = length * dtype.itemsize
 
@@ -143,7 +144,7 @@ class Rows:
         else:
             rows.arrays = listed = list(arrays)
             rows.addresses = _addresses(listed)
-        rows.c, rows.kind = None, kind_of(dtype)
+        rows.c, rows.dtype, rows.kind = None, dtype, kind_of(dtype)
         rows.length, rows.nbytes = length, length * dtype.itemsize
         return rows
 
@@ -166,18 +167,19 @@ class Rows:
         rows = Rows.__new__(Rows)  # `copy.copy` takes four times as long
         rows.addresses = self.addresses[which]
         rows.arrays = _Chosen(self.arrays, which)
-        rows.c, rows.kind, rows.length, rows.nbytes = None, self.kind, self.length, self.nbytes
+        rows.c, rows.dtype, rows.kind = None, self.dtype, self.kind
+        rows.length, rows.nbytes = self.length, self.nbytes
         return rows
 
     def shortened(self, length: int) -> Rows:
         """Return the first `length` elements of each row."""
         rows = Rows.__new__(Rows)
-        rows.addresses, rows.c, rows.kind = self.addresses, None, self.kind
+        rows.addresses, rows.c, rows.dtype, rows.kind = self.addresses, None, self.dtype, self.kind
         if isinstance(self.arrays, np.ndarray):
             rows.arrays = self.arrays[:, :length]
         else:
             rows.arrays = [array[:length] for array in self.arrays]
-        rows.length, rows.nbytes = length, self.nbytes // self.length * length
+        rows.length, rows.nbytes = length, length * self.dtype.itemsize
         return rows
 
     def last(self) -> NDArray[Any]:
@@ -202,32 +204,22 @@ class Rows:
         extent = array.nbytes + self.nbytes - 1
         return bool((self.addresses[: len(self.arrays)] - np.uint64(first) < extent).any())
 
-    def checked(self, name: str) -> np.dtype[Any]:
-        """Check that all rows are as listed, and return their dtype; if empty, one that fits.
-
-        Raises TypeError or ValueError, which call the rows `name`.
-        """
+    def check(self, name: str) -> None:
+        """Raise TypeError or ValueError, which call the rows `name`, unless all are as listed."""
         arrays = self.arrays
         if isinstance(arrays, np.ndarray) and arrays.ndim != 2:
             raise ValueError(f"{name} must be rows of a matrix, not of an array of {arrays.shape}")
-        if not len(arrays):
-            return _dtype_of_none(self)
-        dtype: np.dtype[Any] = (arrays if isinstance(arrays, np.ndarray) else _first(arrays)).dtype
-        if kind_of(dtype) != self.kind or self.length * dtype.itemsize != self.nbytes:
-            raise TypeError(
-                f"{name} were said to be of another dtype than {dtype}, which they have"
-            )
-        if not self._in_place(dtype):
-            raise self._fault(name, dtype)
-        return dtype
+        if len(arrays) and not self._in_place():
+            raise self._fault(name)
 
-    def _in_place(self, dtype: np.dtype[Any]) -> bool:
+    def _in_place(self) -> bool:
         """Whether all rows are vectors of this dtype that still lie at their addresses."""
-        arrays, count = self.arrays, len(self.arrays)
+        arrays, count, dtype = self.arrays, len(self.arrays), self.dtype
         if isinstance(arrays, np.ndarray):
             first, step, length = address(arrays[0]), arrays.strides[0], arrays.shape[1]
             return bool(
-                length == self.length
+                arrays.dtype == dtype
+                and length == self.length
                 and (arrays.strides[1] == dtype.itemsize or length <= 1)
                 and arrays.flags.aligned
                 and count <= self.addresses.size
@@ -247,14 +239,14 @@ class Rows:
             return False
         return _addresses(rows).tobytes() == self.addresses[:count].tobytes()
 
-    def _fault(self, name: str, dtype: np.dtype[Any]) -> Exception:
+    def _fault(self, name: str) -> Exception:
         """Return the error that says what is wrong with the first faulty row."""
         for at, row in enumerate(self.arrays):
             if type(row) is not np.ndarray:
                 return TypeError(f"{name} must be NumPy arrays: {at} is {type(row).__name__}")
-            if row.dtype != dtype:
+            if row.dtype != self.dtype:
                 return TypeError(
-                    f"{name} must be of one dtype: {at} is of {row.dtype}, not {dtype}"
+                    f"{name} were said to be of {self.dtype}, but {at} is of {row.dtype}"
                 )
             if row.shape != (self.length,):
                 return ValueError(f"{name} must have shape ({self.length},): {at} has {row.shape}")
@@ -265,22 +257,6 @@ class Rows:
     def clear(self) -> None:
         """Forget all rows."""
         self.arrays.clear()
-
-
-def _first(arrays: Iterable[Any]) -> NDArray[Any]:
-    first = next(iter(arrays))
-    if type(first) is not np.ndarray:
-        raise TypeError(f"rows must be NumPy arrays: the first is {type(first).__name__}")
-    return first
-
-
-def _dtype_of_none(rows: Rows) -> np.dtype[Any]:
-    size = rows.nbytes // rows.length if rows.length else 0
-    for char in (*_KINDS, *"bhil"):
-        dtype = np.dtype(char) if char != "E" else np.dtype(np.float16)
-        if rows.kind in (_KINDS.get(char), INTEGER) and size in (0, dtype.itemsize):
-            return dtype
-    raise ValueError(f"there are no rows of {rows.kind} of {size} bytes")
 
 
 class _Chosen:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba.extending import overload
 
+from .. import numpy as plain
 from ..cyclic import Status
 from ..numpy.cover import SHORT, STEPS
-from .njit import closure, njit
+from .njit import binder, njit
 
 __all__ = ["bind_cells", "bind_edges", "bind_tiling"]
 
@@ -57,13 +57,7 @@ def _cells(plan, survivors, out, f):
     return 0
 
 
-def bind_cells(plan, survivors, out):
-    return lambda f: _cells(plan, survivors, out, f)
-
-
-@overload(bind_cells)
-def _bind_cells(plan, survivors, out):
-    return lambda plan, survivors, out: closure(_cells, (plan, survivors, out))
+bind_cells = binder(plain.bind_cells, _cells)
 
 
 @njit
@@ -108,13 +102,7 @@ def _tiling(plan, survivors, out, f):
     return _TOO_FEW
 
 
-def bind_tiling(plan, survivors, out):
-    return lambda f: _tiling(plan, survivors, out, f)
-
-
-@overload(bind_tiling)
-def _bind_tiling(plan, survivors, out):
-    return lambda plan, survivors, out: closure(_tiling, (plan, survivors, out))
+bind_tiling = binder(plain.bind_tiling, _tiling)
 
 
 @njit
@@ -280,10 +268,4 @@ def _edges(plan, survivors, out, f):
     return 0
 
 
-def bind_edges(plan, survivors, out):
-    return lambda f: _edges(plan, survivors, out, f)
-
-
-@overload(bind_edges)
-def _bind_edges(plan, survivors, out):
-    return lambda plan, survivors, out: closure(_edges, (plan, survivors, out))
+bind_edges = binder(plain.bind_edges, _edges)

@@ -6,10 +6,10 @@ import math
 from functools import partial
 
 import numpy as np
-from numba.extending import overload
 
+from .. import numpy as plain
 from ..cyclic import LOCATOR, LOOKUP, SPREAD, CyclicTables, Polar, Status, StreamCalls
-from .njit import closure, njit
+from .njit import binder, njit
 
 __all__ = [
     "bind_decoding_vector",
@@ -387,13 +387,7 @@ def _survivor_mask(n, survivors, bits, f):
     return twice
 
 
-def bind_survivor_mask(n, survivors, bits):
-    return lambda f: _survivor_mask(n, survivors, bits, f)
-
-
-@overload(bind_survivor_mask)
-def _bind_survivor_mask(n, survivors, bits):
-    return lambda n, survivors, bits: closure(_survivor_mask, (n, survivors, bits))
+bind_survivor_mask = binder(plain.bind_survivor_mask, _survivor_mask)
 
 
 @njit

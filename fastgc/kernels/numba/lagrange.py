@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 from numba import types
-from numba.extending import overload
 
+from .. import numpy as plain
 from ..cyclic import Status
 from .njit import (
+    binder,
     bits_of,
     by_types,
-    closure,
     double_of,
     inverses,
     larger_part,
@@ -307,10 +307,4 @@ def _functional(nodes, points, chosen, out, f):
     return 0
 
 
-def bind_functional(nodes, points, chosen, out):
-    return lambda f: _functional(nodes, points, chosen, out, f)
-
-
-@overload(bind_functional)
-def _bind_functional(nodes, points, chosen, out):
-    return lambda nodes, points, chosen, out: closure(_functional, (nodes, points, chosen, out))
+bind_functional = binder(plain.bind_functional, _functional)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +19,6 @@ from numba.core import cgutils
 from numba.core.datamodel import models
 from numba.core.typing import signature
 from numba.extending import intrinsic, lower_builtin, overload, register_model
-
-__all__ = [
-    "bits_as",
-    "bits_of",
-    "by_types",
-    "closure",
-    "double_of",
-    "inverses",
-    "larger_part",
-    "njit",
-    "njit_exact",
-    "njit_sums",
-    "over",
-    "power_of_two",
-    "times",
-]
 
 
 def _digest(folder: Path) -> str:
@@ -91,7 +75,7 @@ njit_sums = _compiler(fastmath={"contract", "reassoc"})
 njit_exact = _compiler(fastmath=False)
 
 
-class Closure(types.Callable):
+class _Closure(types.Callable):
     """The type of a compiled function, `core`, with first arguments of the types `kept`."""
 
     def __init__(self, core, kept):
@@ -106,16 +90,16 @@ class Closure(types.Callable):
         return [], True
 
     def get_impl_key(self, sig):
-        return Closure
+        return _Closure
 
 
-@register_model(Closure)
+@register_model(_Closure)
 class _Kept(models.StructModel):
     def __init__(self, manager, of):
         super().__init__(manager, of, [("kept", of.kept)])
 
 
-@lower_builtin(Closure, Closure, types.VarArg(types.Any))
+@lower_builtin(_Closure, _Closure, types.VarArg(types.Any))
 def _call(context, builder, sig, args):
     of, *given = sig.args
     kept = cgutils.create_struct_proxy(of)(context, builder, value=args[0]).kept
@@ -127,7 +111,7 @@ def _call(context, builder, sig, args):
 @intrinsic
 def closure(typingctx, core, kept):
     """Return a function that calls the compiled `core` with the tuple `kept` and its arguments."""
-    of = Closure(core, kept)
+    of = _Closure(core, kept)
 
     def codegen(context, builder, sig, args):
         made = cgutils.create_struct_proxy(of)(context, builder)
@@ -136,6 +120,20 @@ def closure(typingctx, core, kept):
         return made._getvalue()
 
     return of(core, kept), codegen
+
+
+def binder(oracle, core):
+    """The function of the oracle's name that fixes all arguments of `core` but the last.
+
+    Compiled code can call it, too.
+    """
+
+    @wraps(oracle)
+    def bind(*kept):
+        return partial(core, *kept)
+
+    overload(bind)(lambda *kept: lambda *kept: closure(core, kept))
+    return bind
 
 
 def by_types(choose, inline="never"):

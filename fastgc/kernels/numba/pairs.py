@@ -10,18 +10,6 @@ import math
 from ..numpy import pairs as plain
 from .njit import njit_exact
 
-__all__ = [
-    "add",
-    "divide",
-    "multiply",
-    "negate",
-    "quick_two_sum",
-    "square_root",
-    "two_product",
-    "two_sum",
-]
-
-
 two_sum, quick_two_sum = njit_exact(plain.two_sum), njit_exact(plain.quick_two_sum)
 negate = njit_exact(plain.negate)
 

@@ -91,27 +91,6 @@ class Arrivals:
         Read messages, for their norms and to find NaN and Inf.
     """
 
-    __slots__ = (
-        "_counts",
-        "_enough",
-        "_first",
-        "_lacking",
-        "_state",
-        "arrive",
-        "c",
-        "energies",
-        "heard",
-        "least",
-        "numbers",
-        "once",
-        "pending",
-        "rows",
-        "slots",
-        "squares",
-        "start",
-        "when",
-    )
-
     def __init__(
         self,
         rows: Rows,

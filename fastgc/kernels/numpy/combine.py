@@ -59,7 +59,8 @@ def _check_combination(mode: int, rows: Rows, coef: NDArray[Any], out: NDArray[A
     """Raise TypeError or ValueError unless `combine` can do this."""
     if mode not in _TAKEN:
         raise ValueError(f"mode must be REAL, PACKED, REAL_PART or EXPAND, not {mode}")
-    row = rows.checked("rows")
+    rows.check("rows")
+    row = rows.dtype
     if row.kind == "c" and mode != REAL_PART:
         raise TypeError(f"rows must be real, unless the mode is REAL_PART: they are {row}")
     if row.kind != "c" and mode == REAL_PART:
@@ -306,9 +307,9 @@ def _check_pairs(
     rounded: bool,
 ) -> None:
     """Raise TypeError or ValueError unless `combine_pairs` can do this."""
-    row = rows.checked("rows")
-    if row != np.float64:
-        raise TypeError(f"rows must be of float64: they are {row}")
+    rows.check("rows")
+    if rows.dtype != np.float64:
+        raise TypeError(f"rows must be of float64: they are {rows.dtype}")
     if rounded and not paired:
         raise ValueError("rounded is for rows of pairs: paired must be True")
     if paired and rows.length % 2:

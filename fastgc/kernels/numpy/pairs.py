@@ -16,20 +16,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "Pair",
-    "add",
-    "divide",
-    "exact_sum",
-    "multiply",
-    "negate",
-    "quick_two_sum",
-    "square_root",
-    "total",
-    "two_product",
-    "two_sum",
-]
-
 Pair: TypeAlias = tuple[Any, Any]  # the high and the low parts
 
 
