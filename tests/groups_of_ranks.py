@@ -4,6 +4,7 @@ Each test forks a job from a process that has imported torch, and the job forks 
 these processes has threads of torch when it forks, because threads do not survive a fork.
 """
 
+import atexit
 import contextlib
 import functools
 import os
@@ -200,23 +201,20 @@ for line in iter(sys.stdin.readline, ""):
 
 
 @functools.cache
-def jobs():
-    """Start a process that forks one job after another, so that torch is imported only once."""
-    return subprocess.Popen(
-        [sys.executable, "-P", "-c", JOBS],
+def jobs(program):
+    """Start a process that forks one job after another, so that torch is imported only once.
+
+    It serves the tests of all files, and ends with the Python that runs them.
+    """
+    server = subprocess.Popen(
+        [sys.executable, "-P", "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def end_of_jobs():
-    yield
-    if jobs.cache_info().currsize:
-        jobs().communicate(timeout=SECONDS)
-        jobs.cache_clear()
+    atexit.register(server.communicate, timeout=SECONDS)  # its input ends, and so does it
+    return server
 
 
 def launch(folder, train, director=None, count=N, imports=lambda: None):
@@ -271,12 +269,13 @@ def launch_each(folder, trains, directors=None, counts=None):
 
 def in_a_job(folder, run):
     (folder / "run").write_bytes(cloudpickle.dumps(run))
-    print(folder, file=jobs().stdin, flush=True)
-    job = int(jobs().stdout.readline())
+    server = jobs(JOBS)
+    print(folder, file=server.stdin, flush=True)
+    job = int(server.stdout.readline())
     late = threading.Timer(SECONDS, os.killpg, (job, signal.SIGKILL))
     late.start()
     try:
-        assert int(jobs().stdout.readline()) == 0, (folder / "log").read_text()
+        assert int(server.stdout.readline()) == 0, (folder / "log").read_text()
     finally:
         late.cancel()
         with contextlib.suppress(ProcessLookupError):

@@ -792,13 +792,24 @@ def test_what_came_before_its_sender_died_counts():
     assert report.lost == (0,)
 
 
-def test_messages_of_no_more_use_are_counted():
+def test_messages_of_no_more_use_are_counted(monkeypatch):
     code = Grouped.repetition(4, 2)
     rnd = code.group_round(1)
     rnd.reset([0, 1])
-    delays = Delays([0.0, 0.0, 0.4, 0.4])  # both of group 0 answer long before group 1
-    with LocalCluster(code, [1.0] * 2, np.multiply, 1, delays=delays) as cluster:
+    came, wants = [], rnd.wants
+
+    def told(worker):
+        came.append(worker)
+        if came in ([0, 1], [1, 0]):  # only now group 1 answers
+            os.kill(*pids(2), signal.SIGCONT)
+        return wants(worker)
+
+    monkeypatch.setattr(rnd, "wants", told)
+    with LocalCluster(code, [1.0] * 2, np.multiply, 1) as cluster:
+        for late in (2, 3):
+            os.kill(*pids(late), signal.SIGSTOP)
         report = cluster.collect(np.ones(1), rnd, rnd.workers)
+    assert came[2:] == [2]
     assert report.received.size == report.arrivals.size == 2
     assert report.messages == 3
 

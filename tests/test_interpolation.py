@@ -27,13 +27,12 @@ def wide_basis(nodes, points):
 def _wide_basis(nodes, points):
     with mpmath.workdps(60):
         x, z = ([mpmath.mpmathify(v) for v in values] for values in (nodes, points))
-        rows = [
-            [
-                mpmath.fprod((p - x[i]) / (x[j] - x[i]) for i in range(len(x)) if i != j)
-                for j in range(len(x))
-            ]
-            for p in z
-        ]
+        below = [mpmath.fprod(a - b for b in x if b is not a) for a in x]
+        rows = []
+        for p in z:
+            off = [p - a for a in x]
+            above = [mpmath.fprod(off[:j] + off[j + 1 :]) for j in range(len(x))]
+            rows.append([one / other for one, other in zip(above, below, strict=True)])
         total = [mpmath.fsum(column) for column in zip(*rows, strict=True)]
         kind = complex if isinstance((nodes + points)[0], complex) else float
         return [[kind(v) for v in row] for row in rows], list(map(kind, total))

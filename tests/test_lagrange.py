@@ -2,9 +2,8 @@
 
 import contextlib
 import warnings
-from fractions import Fraction
-from operator import mul
 
+import mpmath
 import numpy as np
 import pytest
 from code_table import Job
@@ -499,15 +498,15 @@ def descent(cluster, code, X, y, rounds):
     """Return the true and the predicted relative error of each round of gradient descent."""
     theta, step = np.zeros(X.shape[1], X.dtype), 1 / np.linalg.norm(X, 2) ** 2
     rnd = code.round(theta.size, X.dtype)
+    rows, true = [[*map(mpmath.mpf, row)] for row in X.tolist()], [*map(mpmath.mpf, y.tolist())]
     for _ in range(rounds):
         rnd.reset()
         cluster.collect(theta, rnd)
         gradient = rnd.gradient().copy()
-        residuals = [Fraction(-float(each)) for each in y]
-        for i, row in enumerate(X.astype(float).tolist()):
-            residuals[i] += sum(map(mul, map(Fraction, row), map(Fraction, theta.tolist())))
-        columns = X.T.astype(float).tolist()
-        exact = np.array([float(sum(map(mul, map(Fraction, c), residuals))) for c in columns])
+        with mpmath.workprec(5000):  # so many bits hold any sum of products of two floats
+            at = [*map(mpmath.mpf, theta.tolist())]
+            residuals = [mpmath.fdot(row, at) - each for row, each in zip(rows, true, strict=True)]
+            exact = np.array([float(mpmath.fdot(c, residuals)) for c in zip(*rows, strict=True)])
         error = np.linalg.norm(gradient - exact) / np.linalg.norm(exact)
         yield error, rnd.trust().relative_error
         theta = (theta - step * gradient).astype(X.dtype)

@@ -42,7 +42,6 @@ from fastgc import (
 
 torch = pytest.importorskip("torch")
 cloudpickle = pytest.importorskip("cloudpickle")
-import groups_of_ranks  # noqa: E402
 from groups_of_ranks import (  # noqa: E402
     BATCH,
     EXACT,
@@ -83,7 +82,6 @@ from fastgc.torch.sampler import Position  # noqa: E402
 pytestmark = pytest.mark.any_backend
 # Processes can import a test module only if the checkout happens to be on their path.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-end_of_jobs = groups_of_ranks.end_of_jobs
 
 
 def training(

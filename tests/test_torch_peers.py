@@ -18,7 +18,6 @@ from fastgc import BinaryCode, CyclicRepetition, LeftOutError, ReedSolomon
 
 torch = pytest.importorskip("torch")
 cloudpickle = pytest.importorskip("cloudpickle")
-import groups_of_ranks  # noqa: E402
 from groups_of_ranks import (  # noqa: E402
     BATCH,
     EXACT,
@@ -39,7 +38,6 @@ from fastgc.torch import CodedDataParallel  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-end_of_jobs = groups_of_ranks.end_of_jobs
 STEPS = 10
 
 

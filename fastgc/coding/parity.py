@@ -386,7 +386,7 @@ class _Problem:
                 continue
             sets = combinations(range(len(self.workers)), size)
             while some := list(islice(sets, SETS_AT_A_TIME)):
-                new = [each for each in some if not any(set(one) <= set(each) for one in found)]
+                new = [each for each in some if not any(map(set(each).issuperset, found))]
                 for group, left in self._left_by(new):
                     found += [
                         each for each, rest in zip(group, left, strict=True) if rest <= enough
