@@ -208,7 +208,7 @@ static fgc_status combine_objects(const fgc_dtypes *s, const fgc_array *rows, co
 
 /* Memory to compute a vector in: `few`, on the stack, if that is enough. */
 typedef struct {
-    int64_t *survivors;
+    int64_t *survivors, *theirs; /* as given, and as the plan numbers them */
     double *vector;
     void *work;
     char *whole; /* allocated memory, which the caller must free; or NULL */
@@ -222,14 +222,14 @@ static fgc_status vector_by(const fgc_decoder *of, const room *in, int64_t f, do
     switch (of->rule) {
     case FGC_BLOCKS:
         return fewer >= of->factors ? FGC_MISPLACED
-                                    : fgc_decoding_vector(of->plan, in->survivors, in->vector, &where,
+                                    : fgc_decoding_vector(of->plan, in->theirs, in->vector, &where,
                                                           in->work, longest, of->method, f);
     case FGC_CELLS:
-        return fgc_cells_vector(of->plan, in->survivors, in->vector, in->work, f);
+        return fgc_cells_vector(of->plan, in->theirs, in->vector, in->work, f);
     case FGC_TILING:
-        return fgc_tiling_vector(of->plan, in->survivors, in->vector, in->work, f);
+        return fgc_tiling_vector(of->plan, in->theirs, in->vector, in->work, f);
     case FGC_EDGES:
-        return fgc_edges_vector(of->plan, in->survivors, in->vector, in->work, f);
+        return fgc_edges_vector(of->plan, in->theirs, in->vector, in->work, f);
     default:
         return FGC_MISPLACED;
     }
@@ -241,16 +241,22 @@ static fgc_status vector_of_object(const fgc_decoder *of, const fgc_array *came,
     in->whole = NULL;
     if (f > of->messages)
         return FGC_MISPLACED;
-    const int64_t numbers = of->messages * (1 + of->reals);
+    const int64_t m = of->messages, numbers = m * (of->reals + (of->number ? 2 : 1));
     const size_t whole = (size_t)numbers * sizeof *in->vector + (size_t)of->work;
     char *at = (char *)in->few;
     if (whole > sizeof in->few && !(at = in->whole = malloc(whole)))
         return FGC_NO_MEMORY;
     in->survivors = (int64_t *)at;
-    in->vector = (double *)(in->survivors + of->messages);
-    in->work = in->vector + of->reals * of->messages;
+    in->theirs = in->survivors + (of->number ? m : 0);
+    in->vector = (double *)(in->theirs + m);
+    in->work = in->vector + of->reals * m;
     /* Copy the survivors: other threads may write to the array meanwhile. */
     memcpy(in->survivors, came->data, (size_t)f * sizeof *in->survivors);
+    if (of->number)
+        for (int64_t l = 0; l < f; l++) {
+            const int64_t number = in->survivors[l]; /* one that does not exist is found to be wrong later */
+            in->theirs[l] = (uint64_t)number < (uint64_t)m ? of->number[number] : number;
+        }
     return vector_by(of, in, f, longest);
 }
 
