@@ -3,6 +3,7 @@
 Run as ``python benches/jitted_loop.py``. Each round computes all partial gradients of least
 squares, encodes the messages of all n workers, draws survivors, decodes and takes a step. All loops
 draw the same survivors, and must end with the same parameters. They run on one thread, in turns.
+Gradients and messages begin at cache lines in all of them, as that alone makes a tenth of the time.
 """
 
 import subprocess
@@ -83,11 +84,18 @@ def program(folder):
     return made
 
 
+def lined(n, p):
+    """Return an array that begins at a cache line, as those of the loop in C do."""
+    room = np.empty(n * p + 8)
+    start = -room.ctypes.data % 64 // 8
+    return room[start : start + n * p].reshape(n, p)
+
+
 def fastest(loop_in_c, n, s, p):
     """Return each loop's seconds per round in its fastest turn."""
     code, f, lr = fastgc.ReedSolomon(n, stragglers=s), n - s, 0.5 / n
-    targets = np.sin(np.arange(n * p, dtype=float)).reshape(n, p)
-    room = np.empty_like(targets), np.empty_like(targets)
+    targets, *room = (lined(n, p) for _ in range(3))
+    targets[:] = np.sin(np.arange(n * p, dtype=float)).reshape(n, p)
     plan, root = fastgc.codes.jit(code), int(code.scheme.tables.q[0])
 
     def c(rounds):

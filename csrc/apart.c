@@ -52,48 +52,74 @@ static uintptr_t data_of(const fgc_array *a, const fgc_array *first, const memor
 
 enum { FEW = 96 }; /* rows whose addresses and coefficients lie on the stack */
 
-/* Collect the rows whose coefficient is not zero, and their coefficients. Returns how many, or -1 if any
- * row is misplaced, even one whose coefficient is zero. */
-static int64_t choose(const fgc_apart *plan, const void *given, const memory *it, int64_t count,
-                      uintptr_t *rows, double *chosen)
+/* Write where the rows lie. Returns whether any is misplaced, even one whose coefficient is zero. */
+static int locate(const fgc_apart *plan, const void *given, const memory *it, int64_t count,
+                  uintptr_t *rows)
 {
-    const int64_t step = plan->mode == FGC_REAL ? 1 : 2;
-    const double *const coef = plan->coef;
+    const memory out = *it; /* local variables: `rows` might else be taken to overlap them */
+    const int64_t *const numbers = plan->numbers, stride = plan->stride;
     const uintptr_t *const table = given;
-    int64_t used = 0;
+    const int objects = plan->objects;
     int wrong = 0;
     for (int64_t r = 0; r < count; r++) {
-        const int64_t at = plan->numbers ? plan->numbers[r] : r;
-        uintptr_t row = plan->stride ? (uintptr_t)given + (uintptr_t)(at * plan->stride) : table[at];
-        if (plan->objects)
-            row = data_of((const fgc_array *)row, (const fgc_array *)table[0], it);
+        const int64_t at = numbers ? numbers[r] : r;
+        uintptr_t row = stride ? (uintptr_t)given + (uintptr_t)(at * stride) : table[at];
+        if (objects)
+            row = data_of((const fgc_array *)row, (const fgc_array *)table[0], &out);
+        wrong |= misplaced(&out, row);
+        rows[r] = row;
+    }
+    return wrong;
+}
+
+/* Return how many of these coefficients, of one or two doubles, are not zero. Their bits tell: comparisons
+ * of doubles take three times as long. */
+static int64_t count_used(const double *coef, int64_t step, int64_t count)
+{
+    int64_t used = 0;
+    for (int64_t r = 0; r < count; r++) {
+        uint64_t x, y;
+        memcpy(&x, coef + step * r, sizeof x);
+        memcpy(&y, coef + step * r + step - 1, sizeof y);
+        used += (x | y) << 1 != 0; /* without the sign */
+    }
+    return used;
+}
+
+/* Keep the rows whose coefficient is not zero, and these coefficients. */
+static void keep_used(const double *coef, int64_t step, int64_t count, uintptr_t *rows, double *kept)
+{
+    int64_t used = 0;
+    for (int64_t r = 0; r < count; r++) {
         const double x = coef[step * r], y = coef[step * r + step - 1];
-        wrong |= misplaced(it, row);
-        rows[used] = row;
-        chosen[step * used] = x;
-        chosen[step * used + step - 1] = y;
+        rows[used] = rows[r];
+        kept[step * used] = x;
+        kept[step * used + step - 1] = y;
         used += x != 0 || y != 0;
     }
-    return wrong ? -1 : used;
 }
 
 #define COMBINE_APART(kind, read, real)                                                            \
     static fgc_status combine_##kind(const fgc_apart *plan, const void *rows, const memory *it,    \
                                      real *out, int64_t count)                                     \
     {                                                                                              \
-        uintptr_t few_rows[FEW + 1], *chosen = few_rows; /* one more is written than is used */    \
-        double few[2 * (FEW + 1)], *coef = few;                                                    \
+        uintptr_t few_rows[FEW], *chosen = few_rows;                                               \
+        double few[2 * FEW], *kept = few;                                                          \
         char *work = NULL;                                                                         \
         if (count > FEW) {                                                                         \
-            work = malloc((size_t)(count + 1) * (2 * sizeof *coef + sizeof *chosen));              \
+            work = malloc((size_t)count * (2 * sizeof *kept + sizeof *chosen));                    \
             if (!work)                                                                             \
                 return FGC_NO_MEMORY;                                                              \
-            coef = (double *)work;                                                                 \
-            chosen = (uintptr_t *)(coef + 2 * (count + 1));                                        \
+            kept = (double *)work;                                                                 \
+            chosen = (uintptr_t *)(kept + 2 * count);                                              \
         }                                                                                          \
-        const int64_t used = choose(plan, rows, it, count, chosen, coef);                          \
         fgc_status status = FGC_MISPLACED;                                                         \
-        if (used >= 0) {                                                                           \
+        if (!locate(plan, rows, it, count, chosen)) {                                              \
+            const int64_t step = plan->mode == FGC_REAL ? 1 : 2;                                   \
+            const int64_t used = count_used(plan->coef, step, count);                              \
+            if (used < count)                                                                      \
+                keep_used(plan->coef, step, count, chosen, kept);                                  \
+            const double *const coef = used < count ? kept : plan->coef;                           \
             const int bad = fgc_combine_##kind(plan->mode, chosen, coef, used, plan->extent,       \
                                                plan->in_len, plan->out_len, plan->flags, out);     \
             status = bad ? FGC_NOT_FINITE : FGC_OK;                                                \
@@ -182,7 +208,7 @@ static fgc_status combine_objects(const fgc_dtypes *s, const fgc_array *rows, co
 
 /* Memory to compute a vector in: `few`, on the stack, if that is enough. */
 typedef struct {
-    int64_t *survivors;
+    int64_t *survivors, *theirs; /* as given, and as the plan numbers them */
     double *vector;
     void *work;
     char *whole; /* allocated memory, which the caller must free; or NULL */
@@ -196,14 +222,14 @@ static fgc_status vector_by(const fgc_decoder *of, const room *in, int64_t f, do
     switch (of->rule) {
     case FGC_BLOCKS:
         return fewer >= of->factors ? FGC_MISPLACED
-                                    : fgc_decoding_vector(of->plan, in->survivors, in->vector, &where,
+                                    : fgc_decoding_vector(of->plan, in->theirs, in->vector, &where,
                                                           in->work, longest, of->method, f);
     case FGC_CELLS:
-        return fgc_cells_vector(of->plan, in->survivors, in->vector, in->work, f);
+        return fgc_cells_vector(of->plan, in->theirs, in->vector, in->work, f);
     case FGC_TILING:
-        return fgc_tiling_vector(of->plan, in->survivors, in->vector, in->work, f);
+        return fgc_tiling_vector(of->plan, in->theirs, in->vector, in->work, f);
     case FGC_EDGES:
-        return fgc_edges_vector(of->plan, in->survivors, in->vector, in->work, f);
+        return fgc_edges_vector(of->plan, in->theirs, in->vector, in->work, f);
     default:
         return FGC_MISPLACED;
     }
@@ -215,16 +241,22 @@ static fgc_status vector_of_object(const fgc_decoder *of, const fgc_array *came,
     in->whole = NULL;
     if (f > of->messages)
         return FGC_MISPLACED;
-    const int64_t numbers = of->messages * (1 + of->reals);
+    const int64_t m = of->messages, numbers = m * (of->reals + (of->number ? 2 : 1));
     const size_t whole = (size_t)numbers * sizeof *in->vector + (size_t)of->work;
     char *at = (char *)in->few;
     if (whole > sizeof in->few && !(at = in->whole = malloc(whole)))
         return FGC_NO_MEMORY;
     in->survivors = (int64_t *)at;
-    in->vector = (double *)(in->survivors + of->messages);
-    in->work = in->vector + of->reals * of->messages;
+    in->theirs = in->survivors + (of->number ? m : 0);
+    in->vector = (double *)(in->theirs + m);
+    in->work = in->vector + of->reals * m;
     /* Copy the survivors: other threads may write to the array meanwhile. */
     memcpy(in->survivors, came->data, (size_t)f * sizeof *in->survivors);
+    if (of->number)
+        for (int64_t l = 0; l < f; l++) {
+            const int64_t number = in->survivors[l]; /* one that does not exist is found to be wrong later */
+            in->theirs[l] = (uint64_t)number < (uint64_t)m ? of->number[number] : number;
+        }
     return vector_by(of, in, f, longest);
 }
 

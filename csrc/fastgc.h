@@ -378,6 +378,7 @@ typedef struct {
     int64_t work;                  /* bytes of work space */
     fgc_rule rule;                 /* FGC_BLOCKS, FGC_CELLS, FGC_TILING or FGC_EDGES, */
     const void *plan;              /* and an fgc_cyclic, fgc_cells, fgc_tiling or fgc_edges */
+    const int64_t *number;         /* of each message in this plan; NULL if they are numbered alike */
     fgc_method method;             /* this and the following are for an fgc_cyclic: */
     double longest[2];             /* as in fgc_decoding_vector, for messages of floats and of doubles */
     int64_t factors;               /* with so many survivors and so many stragglers, refuse: transforms */

@@ -179,8 +179,7 @@ CHECK, CHOSEN = 2, 16  # csrc/fastgc.h's flags
 def bind_decode(rule: VectorRule, dtypes: tuple[Dtypes, ...]) -> DecodeObjects | None:
     """Prepare functions that decode messages of these dtypes.
 
-    Returns None for a `PlacedRule`, and in backends and interpreters where C reads no array
-    objects.
+    Returns None in backends and interpreters where C reads no array objects.
     """
     return None
 

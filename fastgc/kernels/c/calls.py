@@ -374,9 +374,12 @@ def _pointer(thing):
 
 
 def bind_decode(rule, dtypes):
-    if not _KNOWN_LAYOUT or isinstance(rule, PlacedRule):
+    if not _KNOWN_LAYOUT:
         return None
-    cyclic = {}
+    number, cyclic = ffi.NULL, {}
+    while isinstance(rule, PlacedRule):
+        number = rule.number if number is ffi.NULL else rule.number[number]
+        rule = rule.inner
     if isinstance(rule, CyclicRule):
         longest = rule.longest.tolist()
         cyclic = {"method": rule.method, "longest": longest, "factors": rule.factors}
@@ -393,6 +396,7 @@ def bind_decode(rule, dtypes):
         work=work,
         rule=of,
         plan=ffi.cast("void *", plan),
+        number=number,
         **cyclic,
     )
     pointed_to[struct]["of"] = plan

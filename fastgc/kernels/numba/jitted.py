@@ -25,35 +25,41 @@ __all__ = ["decode", "encode"]
 _IMPRECISE, _NOT_FINITE = int(Status.IMPRECISE), int(Status.NOT_FINITE)
 _WORK = 25  # csrc/fastgc.h's FGC_WORK
 _RELEASE = release()
+_SHARED = "out must share no memory with rows, nor these with each other; all must be aligned"
+_NO_ROWS = "messages must have a row for each message of the code"
+
+
+@njit
+def _renumbered(number, survivors):
+    theirs = survivors.copy()
+    for at in range(theirs.size):
+        if 0 <= theirs[at] < number.size:
+            theirs[at] = number[theirs[at]]
+    return theirs
+
+
+@partial(by_types, inline="always")
+def _theirs(rule, survivors):
+    """Return the survivors, by their numbers in the inner code if it is a `PlacedRule`."""
+    if rule.instance_class is PlacedRule:
+        return lambda rule, survivors: _renumbered(rule.number, survivors)
+    return lambda rule, survivors: survivors
 
 
 @by_types
-def _write_vector(rule, survivors, out, wide, c):
+def _write_vector(rule, survivors, out, wide):
     """Write the decoding vector, for messages of float64 (`wide`) or float32. Returns a status."""
     of = rule.instance_class
     if of is PlacedRule:
-
-        def renumbered(rule, survivors, out, wide, c):
-            theirs = survivors.copy()
-            for at in range(theirs.size):
-                if 0 <= theirs[at] < rule.number.size:
-                    theirs[at] = rule.number[theirs[at]]
-            return _write_vector(rule.inner, theirs, out, wide, c)
-
-        return renumbered
-    if of is CyclicRule and isinstance(c, types.NoneType):
-        return lambda rule, survivors, out, wide, c: short_vector(
+        return lambda rule, survivors, out, wide: _write_vector(
+            rule.inner, _theirs(rule, survivors), out, wide
+        )
+    if of is CyclicRule:
+        return lambda rule, survivors, out, wide: short_vector(
             rule.tables, rule.method, survivors, out, rule.longest[wide]
         )[0]
-    if of is CyclicRule:
-
-        def cyclic(rule, survivors, out, wide, c):
-            work, longest = np.empty(_WORK * c[3] // 8 + 2), rule.longest[wide]
-            return _call_vector(c, survivors, out, work, longest, rule.method, survivors.size)
-
-        return cyclic
     bind = {CellsPlan: bind_cells, TilingPlan: bind_tiling, EdgesPlan: bind_edges}[of]
-    return lambda rule, survivors, out, wide, c: bind(rule, survivors, out)(survivors.size)
+    return lambda rule, survivors, out, wide: bind(rule, survivors, out)(survivors.size)
 
 
 def _mode(coef, rows, out):
@@ -82,7 +88,7 @@ def _mode_of(coef, rows, out):
     return lambda coef, rows, out: np.int64(mode)
 
 
-@by_types
+@partial(by_types, inline="always")
 def _numbers(survivors):
     """Return the survivors as contiguous int64, for C."""
     if survivors.dtype == types.int64 and survivors.layout == "C":
@@ -90,8 +96,18 @@ def _numbers(survivors):
     return lambda survivors: survivors.astype(np.int64)
 
 
+def _array(context, builder, kind, value):
+    return context.make_array(kind)(context, builder, value=value)
+
+
 def _data(context, builder, kind, value):
-    return context.make_array(kind)(context, builder, value=value).data
+    return _array(context, builder, kind, value).data
+
+
+def _field(builder, kind, value, name):
+    """Return type and value of a named tuple's field."""
+    at = kind.fields.index(name)
+    return kind.types[at], builder.extract_value(value, at)
 
 
 def _called(builder, address, values):
@@ -109,7 +125,7 @@ def _fail_if(context, builder, condition, error, *text):
 
 def _addresses(context, builder, kind, value):
     """Emit a check that `JittedCode.c` is of this release. Returns its data."""
-    array = context.make_array(kind)(context, builder, value=value)
+    array = _array(context, builder, kind, value)
     [size] = cgutils.unpack_tuple(builder, array.shape)
     last = builder.gep(array.data, [builder.sub(size, ir.IntType(64)(1))])
     other = builder.icmp_signed("!=", builder.load(last), ir.IntType(64)(_RELEASE))
@@ -118,12 +134,12 @@ def _addresses(context, builder, kind, value):
     return array.data
 
 
-def _emit_combine(context, builder, encoding, mode, function, coef, numbers, count, rows, out):
-    """Emit a call of C's fgc_combine_apart, after checks of lengths. Returns the status.
+def _emit_plan(context, builder, encoding, mode, rows, out):
+    """Emit checks of lengths. Returns an ``fgc_apart`` without coefficients, and the arrays' data.
 
-    `coef` and `numbers` are pointers; `rows` and `out` are pairs of type and value. All is done
-    here, because a function of Numba's counts a reference to each array that it is given: that
-    took twice as long as to encode 64 elements.
+    `rows` and `out` are pairs of type and value. All is emitted here, because a function of Numba's
+    counts a reference to each array that it is given, those of a tuple included: that took twice as
+    long as to encode 64 elements.
     """
     word, long = ir.IntType(32), ir.IntType(64)
 
@@ -140,8 +156,7 @@ def _emit_combine(context, builder, encoding, mode, function, coef, numbers, cou
         return shape[0], builder.mul(shape[-1], long(reals)), strides[0]
 
     (kind_of_rows, rows), (kind_of_out, out) = (
-        (kind, context.make_array(kind)(context, builder, value=value))
-        for kind, value in (rows, out)
+        (kind, _array(context, builder, kind, value)) for kind, value in (rows, out)
     )
     _, many, stride = lengths(rows, kind_of_rows, "rows")
     _, few, _ = lengths(out, kind_of_out, "out")
@@ -155,92 +170,139 @@ def _emit_combine(context, builder, encoding, mode, function, coef, numbers, cou
         extent = builder.add(longer, builder.and_(longer, long(1)))
     unfit = "a message must be as long as a gradient, or one longer where that is odd"
     fail_if(builder.not_(fits), ValueError, unfit)
-    shared = "out must share no memory with rows, nor these with each other; all must be aligned"
-    fail_if(builder.icmp_signed("==", stride, long(0)), ValueError, shared)
-    # an fgc_apart; 2 is FGC_CHECK
-    values = [word(int(mode)), word(2), coef, stride, word(0), numbers, extent, many, few]
+    fail_if(builder.icmp_signed("==", stride, long(0)), ValueError, _SHARED)
+    # 2 is FGC_CHECK
+    null = cgutils.get_null_value(ir.IntType(8).as_pointer())
+    values = [word(int(mode)), word(2), null, stride, word(0), null, extent, many, few]
     plan = cgutils.alloca_once(builder, ir.LiteralStructType([each.type for each in values]))
     for at, value in enumerate(values):
         builder.store(value, cgutils.gep_inbounds(builder, plan, 0, at))
-    status = _called(builder, function, [plan, rows.data, out.data, count])
-    misplaced = builder.icmp_signed("==", status, long(int(Status.MISPLACED)))
-    fail_if(misplaced, ValueError, shared)
-    no_memory = builder.icmp_signed("==", status, long(int(Status.NO_MEMORY)))
-    fail_if(no_memory, MemoryError)
+    return plan, rows.data, out.data
+
+
+def _emit_combine(builder, function, planned, coef, numbers, count):
+    """Emit a call of C's fgc_combine_apart. Returns its status."""
+    plan, rows, out = planned
+    for at, pointer in ((2, coef), (5, numbers)):
+        address = builder.bitcast(pointer, ir.IntType(8).as_pointer())
+        builder.store(address, cgutils.gep_inbounds(builder, plan, 0, at))
+    return _called(builder, function, [plan, rows, out, count])
+
+
+def _fail_on(context, builder, status):
+    """Emit the raising of errors for the statuses that are not returned. Returns the status."""
+    misplaced, no_memory = (
+        builder.icmp_signed("==", status, status.type(int(each)))
+        for each in (Status.MISPLACED, Status.NO_MEMORY)
+    )
+    _fail_if(context, builder, misplaced, ValueError, _SHARED)
+    _fail_if(context, builder, no_memory, MemoryError)
     return status
 
 
 @intrinsic
 def _encode_by_c(typingctx, code, message, partials, out):
     """Encode with the addresses in ``code.c``. Returns a status."""
-    kinds = dict(zip(code.fields, code.types, strict=True))
-    mode = _mode(kinds["coefficients"], partials, out)
+    mode = _mode(code.types[code.fields.index("coefficients")], partials, out)
 
     def codegen(context, builder, signature, args):
-        long = ir.IntType(64)
-
-        def field(name):
-            return builder.extract_value(args[0], code.fields.index(name))
+        long, fail_if = ir.IntType(64), partial(_fail_if, context, builder)
 
         def array(name):
-            return context.make_array(kinds[name])(context, builder, value=field(name))
+            return _array(context, builder, *_field(builder, code, args[0], name))
 
-        fail_if = partial(_fail_if, context, builder)
         first, at = array("first"), args[1]
         [ends] = cgutils.unpack_tuple(builder, first.shape)
         # as unsigned numbers: those below zero wrap to large ones
         none_such = builder.icmp_unsigned(">=", at, builder.sub(ends, long(1)))
         fail_if(none_such, ValueError, "there is no such message")
-        rows = context.make_array(partials)(context, builder, value=args[2])
+        rows = _array(context, builder, partials, args[2])
         [count, _] = cgutils.unpack_tuple(builder, rows.shape)
-        few = builder.icmp_signed("<", count, field("k"))
+        _, k = _field(builder, code, args[0], "k")
+        few = builder.icmp_signed("<", count, k)
         fail_if(few, ValueError, "partials must have a row for each partition")
         lo = builder.load(builder.gep(first.data, [at]))
         hi = builder.load(builder.gep(first.data, [builder.add(at, long(1))]))
         coef = builder.gep(array("coefficients").data, [lo])
         numbers = builder.gep(array("partitions").data, [lo])
-        c = _addresses(context, builder, kinds["c"], field("c"))
+        c = _addresses(context, builder, *_field(builder, code, args[0], "c"))
+        planned = _emit_plan(context, builder, True, mode, (partials, args[2]), (out, args[3]))
         function = builder.load(builder.gep(c, [long(_wide(out))]))
-        given = coef, numbers, builder.sub(hi, lo), (partials, args[2]), (out, args[3])
-        return _emit_combine(context, builder, True, mode, function, *given)
+        given = planned, coef, numbers, builder.sub(hi, lo)
+        return _fail_on(context, builder, _emit_combine(builder, function, *given))
 
     return types.int64(code, types.int64, partials, out), codegen
 
 
 @intrinsic
-def _decode_by_c(typingctx, c, vector, numbers, messages, out):
+def _combine_by_c(typingctx, c, vector, numbers, messages, out):
     """Combine the messages of these numbers with the addresses in `c`. Returns a status."""
     mode = _mode(vector, messages, out)
 
     def codegen(context, builder, signature, args):
         c = _addresses(context, builder, signature.args[0], args[0])
         coef, numbers = map(partial(_data, context, builder), signature.args[1:3], args[1:3])
-        array = context.make_array(signature.args[2])(context, builder, value=args[2])
+        array = _array(context, builder, signature.args[2], args[2])
         [count] = cgutils.unpack_tuple(builder, array.shape)
+        planned = _emit_plan(context, builder, False, mode, (messages, args[3]), (out, args[4]))
         function = builder.load(builder.gep(c, [ir.IntType(64)(_wide(out))]))
-        given = coef, numbers, count, (messages, args[3]), (out, args[4])
-        return _emit_combine(context, builder, False, mode, function, *given)
+        given = planned, coef, numbers, count
+        return _fail_on(context, builder, _emit_combine(builder, function, *given))
 
     return types.int64(c, vector, numbers, messages, out), codegen
 
 
 @intrinsic
-def _call_vector(typingctx, c, survivors, out, work, longest, method, f):
-    """Call C's fgc_decoding_vector with the tables in `JittedCode.c`. Returns a status."""
+def _decode_by_c(typingctx, code, theirs, numbers, messages, out):
+    """Decode a cyclic code's messages of these numbers with the addresses in ``code.c``.
+
+    `theirs` are the numbers in the inner code of a `PlacedRule`, otherwise the same. Returns a
+    status.
+    """
+    mode = _mode(code.types[code.fields.index("coefficients")], messages, out)
 
     def codegen(context, builder, signature, args):
-        word, kinds = ir.IntType(32), signature.args
-        c = _addresses(context, builder, kinds[0], args[0])
-        survivors, out, work = map(partial(_data, context, builder), kinds[1:4], args[1:4])
-        at = [builder.gep(c, [ir.Constant(word, offset)]) for offset in (2, 3)]
-        where, rest = work, builder.gep(work, [ir.Constant(word, 1)])
-        longest, method, f = args[4:]
-        method = builder.trunc(method, word)
-        values = [at[1], survivors, out, where, rest, longest, method, f]
-        return _called(builder, builder.load(at[0]), values)
+        word, long = ir.IntType(32), ir.IntType(64)
+        fail_if = partial(_fail_if, context, builder)
 
-    given = c, survivors, out, work, types.float64, types.int64, types.int64
-    return types.int64(*given), codegen
+        def at(pointer, index):
+            return builder.gep(pointer, [index])
+
+        kind, rule = _field(builder, code, args[0], "rule")
+        if kind.instance_class is PlacedRule:
+            kind, rule = _field(builder, kind, rule, "inner")
+        longest = _data(context, builder, *_field(builder, kind, rule, "longest"))
+        _, method = _field(builder, kind, rule, "method")
+        c = _addresses(context, builder, *_field(builder, code, args[0], "c"))
+        [n, _] = cgutils.unpack_tuple(builder, _array(context, builder, messages, args[3]).shape)
+        first = _array(context, builder, *_field(builder, code, args[0], "first"))
+        [ends] = cgutils.unpack_tuple(builder, first.shape)
+        fail_if(builder.icmp_signed("!=", builder.add(n, long(1)), ends), ValueError, _NO_ROWS)
+        planned = _emit_plan(context, builder, False, mode, (messages, args[3]), (out, args[4]))
+        theirs = _data(context, builder, signature.args[1], args[1])
+        came = _array(context, builder, signature.args[2], args[2])
+        [f] = cgutils.unpack_tuple(builder, came.shape)
+        # room for the vector, for the number `where`, and for work space
+        whole = builder.add(builder.mul(f, long(16)), builder.mul(n, long(_WORK)))
+        room = context.nrt.allocate(builder, builder.add(whole, long(16)))
+        fail_if(cgutils.is_null(builder, room), MemoryError)
+        vector = builder.bitcast(room, long.as_pointer())
+        where = at(vector, builder.mul(f, long(2)))
+        values = [at(c, long(3)), theirs, vector, where, at(where, long(1))]
+        values += [builder.load(at(longest, long(_wide(out)))), builder.trunc(method, word), f]
+        status = cgutils.alloca_once(builder, long)
+        found = _called(builder, builder.load(at(c, long(2))), values)
+        builder.store(found, status)
+        written = [builder.icmp_signed("==", found, long(each)) for each in (0, _IMPRECISE)]
+        with builder.if_then(builder.or_(*written)):
+            function = builder.load(at(c, long(_wide(out))))
+            combined = _emit_combine(builder, function, planned, vector, came.data, f)
+            with builder.if_then(builder.icmp_signed("!=", combined, long(0))):
+                builder.store(combined, status)
+        context.nrt.free(builder, room)
+        return _fail_on(context, builder, builder.load(status))
+
+    return types.int64(code, theirs, numbers, messages, out), codegen
 
 
 def _wide(kind):
@@ -307,7 +369,9 @@ def _decode(c, vector, numbers, messages, out):
         return lambda c, vector, numbers, messages, out: _combine_rows(
             vector, messages, numbers, out, False
         )
-    return lambda c, vector, numbers, messages, out: _decode_by_c(c, vector, numbers, messages, out)
+    return lambda c, vector, numbers, messages, out: _combine_by_c(
+        c, vector, numbers, messages, out
+    )
 
 
 def encode(code, message, partials, out):
@@ -350,6 +414,18 @@ def _encode_impl(code, message, partials, out):
 
 
 @njit
+def _decode_by_steps(code, survivors, messages, out):
+    if messages.shape[0] != code.first.size - 1:
+        raise ValueError(_NO_ROWS)
+    came = _numbers(survivors)
+    vector = np.empty(came.size, code.coefficients.dtype)
+    status = _write_vector(code.rule, came, vector, _is_wide(out))
+    if status != 0 and status != _IMPRECISE:
+        return status
+    found = _decode(code.c, vector, came, messages, out)
+    return status if found == 0 else found
+
+
 def decode(code, survivors, messages, out):
     """Write the gradient from the survivors' messages, as `fastgc.Code.decode` does.
 
@@ -379,12 +455,21 @@ def decode(code, survivors, messages, out):
     ValueError
         If lengths do not fit; with C also if memory is shared or not aligned.
     """
-    if messages.shape[0] != code.first.size - 1:
-        raise ValueError("messages must have a row for each message of the code")
-    came = _numbers(survivors)
-    vector = np.empty(came.size, code.coefficients.dtype)
-    status = _write_vector(code.rule, came, vector, _is_wide(out), code.c)
-    if status != 0 and status != _IMPRECISE:
-        return status
-    found = _decode(code.c, vector, came, messages, out)
-    return status if found == 0 else found
+    return _decode_by_steps(code, survivors, messages, out)
+
+
+@overload(decode, inline="always")
+def _decode_impl(code, survivors, messages, out):
+    rule, c = (code.types[code.fields.index(name)] for name in ("rule", "c"))
+    placed = rule.instance_class is PlacedRule
+    inner = rule.types[rule.fields.index("inner")] if placed else rule
+    if isinstance(c, types.NoneType) or inner.instance_class is not CyclicRule:
+        return lambda code, survivors, messages, out: _decode_by_steps(
+            code, survivors, messages, out
+        )
+
+    def decode_by_c(code, survivors, messages, out):
+        came = _numbers(survivors)
+        return _decode_by_c(code, _theirs(code.rule, came), came, messages, out)
+
+    return decode_by_c
