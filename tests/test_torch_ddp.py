@@ -331,6 +331,45 @@ def test_parameters_that_ddp_leaves_out_are_told_of(tmp_path):
         assert "RuntimeError: DistributedDataParallel leaves out parameters" in said
 
 
+class Layouts(torch.nn.Module):
+    """Parameters that are not row by row in memory, have gaps there, or one element or none."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.convolved = torch.nn.Conv2d(4, 3, 2).to(memory_format=torch.channels_last)
+        self.turned = torch.nn.Parameter(torch.randn(4, 12).T)
+        self.gaps = torch.nn.Parameter(torch.randn(4, 6)[:, ::2])
+        self.scale, self.none = (torch.nn.Parameter(torch.ones(s)) for s in ((), (0, 2)))
+
+    def forward(self, x):
+        x = self.convolved(x.reshape(-1, 4, 1, 5).expand(-1, 4, 3, 5)).flatten(1)[:, :12]
+        return (x @ self.turned @ self.gaps * self.scale)[:, :1] + self.none.sum()
+
+
+@pytest.mark.parametrize("settings", [{}, {"gradient_as_bucket_view": True}])
+def test_gradients_are_right_whatever_parameters_are_in_memory(settings, tmp_path):
+    def train(rank, store, life):
+        group_of_one()
+        module, data, errors = Layouts(), samples(), []
+        ddp = DistributedDataParallel(module, **settings)
+        code = BinaryCode(3, stragglers=1)
+        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
+        with coded_ddp(ddp, code, sampler=sampler, store=store, rank=rank) as coded:
+            for own in sampler:
+                module.zero_grad()
+                losses(ddp, *data[own]).sum().backward()
+                found = [p.grad.clone() for p in module.parameters()]
+                whole = losses(module, *data[order(coded.step - 1)]).sum()
+                right = torch.autograd.grad(whole, list(module.parameters()))
+                errors.append(float((flat(found) - flat(right)).norm() / flat(right).norm()))
+        return errors
+
+    for errors in ranks.launch(tmp_path, train, count=3).values():
+        assert len(errors) == ranks.PER_EPOCH
+        assert max(errors) <= EXACT
+
+
 REFUSED = ["find_unused_parameters", "static_graph"]
 
 
@@ -350,6 +389,8 @@ def test_what_does_not_fit_is_told_before_anything_starts(tmp_path):
         for option in REFUSED:
             ddp = DistributedDataParallel(net(), **{option: True})
             told(option, lambda ddp=ddp: coded_ddp(ddp, code))
+        sparse = torch.nn.ModuleDict({"words": torch.nn.Embedding(4, 2, sparse=True)})
+        told("sparse", lambda: coded_ddp(DistributedDataParallel(sparse), code))
         ddp = DistributedDataParallel(net())
         told("store", lambda: coded_ddp(ddp, code))
         told("complex", lambda: coded_ddp(ddp, ReedSolomon(N, stragglers=2)))
@@ -367,6 +408,7 @@ def test_what_does_not_fit_is_told_before_anything_starts(tmp_path):
     for option in REFUSED:
         assert f"ValueError: DistributedDataParallel({option}=...)" in said[option]
         assert "leave it out, or call a CodedAllReduce" in said[option]
+    assert said["sparse"].startswith("ValueError: module words has sparse gradients")
     assert said["store"].startswith("RuntimeError: there is no store")
     assert "ReedSolomon has complex coefficients" in said["complex"]
     assert "a code of 4 workers needs 4 ranks" in said["ranks"]

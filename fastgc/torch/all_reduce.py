@@ -47,7 +47,15 @@ from ..errors import CorruptMessageError, LeftOutError, NotDecodableError
 from .audit import SAME, SAME_HALF, Audit, Fingerprint, Verdict, copies, in_half, majority
 from .batches import restored
 from .membership import BrokenGroupError, Members, View
-from .parameters import Buffers, fingerprint, trainable, unchanged_buffers, views, without_gradients
+from .parameters import (
+    Buffers,
+    fingerprint,
+    require_known,
+    trainable,
+    unchanged_buffers,
+    views,
+    without_gradients,
+)
 from .place import own_store, place_of, warn_of_host
 from .sampler import CodedSampler, Position, owners, real_row
 from .shards import Admission, gradients, local, pack, require_cut, unpack, whole
@@ -481,9 +489,10 @@ class CodedAllReduce:
             If the others ended the run.
         RuntimeError
             If the store is gone; if no group forms within twice the deadline; if ``.grad`` holds
-            the last step's gradient; if the number of batches differs from `accumulate`, or they
-            are not the batches of the other ranks; in steps that check it, if gradients of the same
-            samples or buffers differ.
+            the last step's gradient; if a parameter requires a gradient that did not at the start,
+            or was replaced; if the number of batches differs from `accumulate`, or they are not the
+            batches of the other ranks; in steps that check it, if gradients of the same samples or
+            buffers differ.
         CorruptMessageError
             If an audit has shown that this rank errs; on all ranks, if one of the `suspects` errs
             and no majority tells which. With proactive redundancy the gradients are then as they
@@ -491,7 +500,7 @@ class CodedAllReduce:
         """
         if len(sums) > _SUMS:
             raise ValueError(f"at most {_SUMS} sums may be given, not {len(sums)}")
-        self._given.require_none()
+        self._require_gradients()
         if self._position is not None:
             self._position.check()
             if self._reactive is not None:
@@ -503,6 +512,12 @@ class CodedAllReduce:
         if self._admission is not None:
             self._admission.note()
         return found
+
+    def _require_gradients(self) -> None:
+        """Raise RuntimeError unless ``.grad`` is this step's, for all that requires a gradient."""
+        if self._admission is None:  # fully_shard puts others in the place of parameters
+            require_known(self._module, self._parameters)
+        self._given.require_none()
 
     def _let_in(self, admission: Admission) -> None:
         """Before the sum, wait for replicas that join at this step."""

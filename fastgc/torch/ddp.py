@@ -54,7 +54,7 @@ class _Backward:
         with self._changed:
             self._futures.append((future, buffer))
             for p, view in zip(bucket.parameters(), bucket.gradients(), strict=True):
-                self.views[p], self._events[p] = view, event
+                self.views[p], self._events[p] = _like(p, view), event
             self._all = bucket.is_last()
             self._changed.notify_all()
         return future
@@ -137,7 +137,7 @@ class _Hooked(CodedAllReduce):
         if self._backward is None:
             self._backward = _Backward()
             try:
-                self._given.require_none()
+                self._require_gradients()
             except RuntimeError as error:
                 self._backward.error = error
             threading.Thread(
@@ -185,6 +185,17 @@ class _Hooked(CodedAllReduce):
         assert self._backward is not None
         self._backward.wait()
         self._kept.give(self._backward.views)
+
+
+def _like(parameter: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    """Return a part of a bucket as the gradient of `parameter`.
+
+    DDP lays out gradients in a bucket as their parameters are in memory, if those have no gaps. The
+    bucket's own views do not tell.
+    """
+    if torch.empty_like(parameter, device="meta").stride() != parameter.stride():
+        return view
+    return view.as_strided(parameter.size(), parameter.stride())
 
 
 def _ranges(parameters: Sequence[torch.Tensor], size: int) -> list[tuple[int, slice]]:
@@ -255,8 +266,9 @@ def coded_ddp(
     Raises
     ------
     TypeError, ValueError
-        If an argument does not fit, if DDP's group has other members, or if DDP has
-        ``find_unused_parameters``, ``static_graph`` or ``mixed_precision``.
+        If an argument does not fit, if DDP's group has other members, if DDP has
+        ``find_unused_parameters``, ``static_graph`` or ``mixed_precision``, or if its module has
+        sparse gradients.
     RuntimeError
         As `CodedAllReduce` does; also if DDP has a communication hook already.
 
@@ -293,6 +305,12 @@ def _check_options(ddp: DistributedDataParallel) -> None:
             'process one of its own, init_process_group("gloo", store=HashStore(), rank=0, '
             "world_size=1)"
         )
+    for name, each in ddp.module.named_modules():
+        if isinstance(each, torch.nn.Embedding | torch.nn.EmbeddingBag) and each.sparse:
+            raise ValueError(
+                f"module {name} has sparse gradients, which coded_ddp cannot sum up: make it "
+                "without sparse=True, or call a CodedAllReduce of the plain module after backward()"
+            )
     for name, why in (
         ("find_unused_parameters", "a step ends when every parameter has its gradient"),
         ("static_graph", "its first step sums up when the backward pass is over"),
