@@ -1216,13 +1216,19 @@ class _Reactive:
     def begin(self, at: int, sums: Sequence[float]) -> None:
         """Begin a step with the gradients and `sums` of the batches from number `at` on."""
         self._batches = list(range(at, at + self._accumulate))
-        given = [set(self.sampler.given(batch)) for batch in self._batches]
-        # .grad is a sum over the batches of a step, from which nothing can be taken out. If the
-        # batches' partitions differ, it is no gradient of whole partitions: drop it.
-        self.done = given[0] if all(each == given[0] for each in given) else set()
+        self.done = self.whole(at)
         self.sums = [float(x) for x in sums]
         if not self.done:
             self._drop()
+
+    def whole(self, at: int) -> set[int]:
+        """Return the partitions whose gradients are in ``.grad`` after the batches from `at` on.
+
+        ``.grad`` is a sum over these batches, from which nothing can be taken out. If the batches'
+        partitions differ, it is no gradient of whole partitions.
+        """
+        given = [set(self.sampler.given(at + batch)) for batch in range(self._accumulate)]
+        return given[0] if all(each == given[0] for each in given) else set()
 
     def take_over(self, ranks: list[int], had: list[list[int]]) -> dict[int, list[int]]:
         """Compute this rank's part of the partitions that no rank has; return each rank's shares.
