@@ -1,4 +1,4 @@
-"""Steps of `CodedAllReduce` beside DistributedDataParallel (gloo), and while ranks are killed.
+"""Steps of `CodedAllReduce` and `coded_ddp` beside DistributedDataParallel (gloo), and deaths.
 
     python benches/torch_deaths.py [--quick] [--steps 300] [--deaths 20] [--width 3000]
 
@@ -28,15 +28,17 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 import torch_loop
+from torch.nn.parallel import DistributedDataParallel
 from torch_loop import CLASSES, loss, optimizer_of
 
 import fastgc
 from fastgc.progress import markdown_table
-from fastgc.torch import CodedAllReduce, CodedSampler
+from fastgc.torch import CodedAllReduce, CodedSampler, coded_ddp
 
 RANKS, OWN, INPUTS = 6, 8, 256  # OWN: samples of a rank in a step
 # Ways to time: the redundancy, and the number of stragglers that the code tolerates.
-WAYS = (("proactive", 1), ("reactive", 1), ("reactive", 2), ("reactive", 4))
+HOOKED = "coded_ddp, reactive"
+WAYS = (("proactive", 1), ("reactive", 1), ("reactive", 2), ("reactive", 4), (HOOKED, 1))
 DEADLY = (("proactive", 2), ("reactive", 2))  # with faults
 SAMPLES = 1200
 SLEEP = 0.3  # seconds that a rank sleeps in a step, as if it were a machine
@@ -77,16 +79,22 @@ def coded(rank, port, width, steps, sleep, way, stragglers, truth, found, dies=F
     module, data = network(width), samples()
     code = fastgc.BinaryCode(RANKS, stragglers=stragglers)
     optimizer, batch = optimizer_of(module), batch_of(way, stragglers)
-    compute = lambda samples: work(module, data[samples], batch, sleep)  # noqa: E731
+    whole, call, make = module, lambda: all_reduce(), CodedAllReduce
+    if way == HOOKED:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        whole, call, make = DistributedDataParallel(module), lambda: None, coded_ddp
+    compute = lambda samples: work(whole, data[samples], batch, sleep)  # noqa: E731
     # With `dies`, the time of others' samples would add to the time until a new sum.
     recompute = (lambda lost: work(module, data[lost], batch, 0)) if dies else compute
     sampler = CodedSampler(data, code, batch, rank)
     everything = CodedSampler(data, fastgc.Uncoded(1), batch, 0)
     times, errors, waited = [], [], []
-    options = {"redundancy": way, "recompute": recompute if way == "reactive" else None}
+    options = {"redundancy": way}
+    if way != "proactive":
+        options = {"redundancy": "reactive", "recompute": recompute}
     try:
-        all_reduce = CodedAllReduce(
-            module, code, sampler=sampler, state=[optimizer], store=store, rank=rank, **options
+        all_reduce = make(
+            whole, code, sampler=sampler, state=[optimizer], store=store, rank=rank, **options
         )
     except fastgc.FinishedError:  # this rank was started too late
         return
@@ -105,13 +113,13 @@ def coded(rank, port, width, steps, sleep, way, stragglers, truth, found, dies=F
                     time.sleep(LATE)
                     store.set(f"died/{number}", str(time.monotonic()))
                     os.kill(os.getpid(), signal.SIGKILL)
-                all_reduce()
+                call()
                 if struck:
                     waited.append(time.monotonic() - float(store.get(f"died/{number}")))
                 if truth:
                     everything.step = all_reduce.step - 1
-                    whole = loss(module, data[next(iter(everything))]) / batch
-                    right = flat(torch.autograd.grad(whole, list(module.parameters())))
+                    true = loss(module, data[next(iter(everything))]) / batch
+                    right = flat(torch.autograd.grad(true, list(module.parameters())))
                     wrong = flat(p.grad for p in module.parameters()) - right
                     errors.append(float(wrong.norm() / right.norm()))
                 optimizer.step()

@@ -752,6 +752,44 @@ def test_parameters_that_ranks_do_not_use(tmp_path):
         assert each == [[6.0] * 3, [5.0] * 3, None, None, rows]
 
 
+def test_parameters_that_ranks_do_not_know_are_told_of(tmp_path):
+    """Their gradients would be those of each rank's own samples, and parameters drift apart."""
+    changes = {
+        "2.weight requires": lambda module: module[2].weight.requires_grad_(True),
+        "0.weight requires": lambda module: module.__setitem__(0, torch.nn.Linear(20, 32)),
+        "0.bias requires": lambda module: module[0].load_state_dict(
+            {"weight": module[0].weight, "bias": torch.zeros(32)}, assign=True
+        ),
+        None: lambda module: module[0].requires_grad_(False),
+    }
+
+    def train(rank, store, life):
+        said = []
+        for change in changes.values():
+            module = net()
+            module[2].weight.requires_grad_(False)
+            with CodedAllReduce(module, Uncoded(2), store=store, rank=rank) as all_reduce:
+                for step in range(2):
+                    if step:
+                        change(module)
+                    module.zero_grad()
+                    losses(module, *samples()[:4]).sum().backward()
+                    try:
+                        all_reduce()
+                    except RuntimeError as error:
+                        said.append(str(error))
+                if all_reduce.step == 2:
+                    said.append(None)
+        return said
+
+    for said in launch(tmp_path, train, count=2).values():
+        assert isinstance(said, list), said
+        *texts, last = said
+        for text, name in zip(texts, filter(None, changes), strict=True):
+            assert str(text).startswith(f"parameter {name} a gradient, and did not")
+        assert last is None
+
+
 # ------------------------------------------------------------------------- reactive redundancy
 
 

@@ -81,8 +81,16 @@ def training(
         sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
         loader = torch.utils.data.DataLoader(data, batch_sampler=sampler)
         batches = itertools.chain.from_iterable(itertools.repeat(loader))
-        worst, left_out, at = 0.0, 0, {}
+        worst, left_out, at, recomputed = 0.0, 0, {}, []
         given = {"deadline": 30.0, "settle": 3.0, "store": store, "rank": rank, **options}
+        if options.get("redundancy") == "reactive":
+
+            def recompute(lost):
+                recomputed.append(len(lost))
+                trouble("recompute", rank, at.get("step"), life)
+                losses(ddp, *data[lost]).sum().backward()
+
+            given["recompute"] = recompute
 
         def within(gradient):
             trouble("within", rank, at.get("step"), life)
@@ -126,6 +134,7 @@ def training(
             "ranks": coded.ranks,
             "joined": joined,
             "left out": left_out,
+            "recomputed": recomputed,
         }
 
     return train
@@ -175,18 +184,85 @@ def test_steps_are_those_of_the_whole_batch(tmp_path):
         training(CyclicRepetition(N, stragglers=2), 8),
         training(FractionalRepetition(N, stragglers=1), 8, of=2),
         training(binary, 8, settings={"gradient_as_bucket_view": True}),
+        training(binary, 8, of=2, redundancy="reactive"),
     ]
-    for found, of in zip(ranks.launch_each(tmp_path, trains), (1, 1, 2, 1), strict=True):
+    for found, of in zip(ranks.launch_each(tmp_path, trains), (1, 1, 2, 1, 2), strict=True):
         check(found, 8, of)
+    assert not any(each["recomputed"] for each in found.values())
 
 
+@pytest.mark.parametrize("redundancy", ["proactive", "reactive"])
 @pytest.mark.parametrize("moment", ["before", "within", "after"])
-def test_a_rank_that_is_killed_costs_no_step(moment, tmp_path):
+def test_a_rank_that_is_killed_costs_no_step(moment, redundancy, tmp_path):
     code, steps = BinaryCode(N, stragglers=1), [0, 1, 5]
-    trains = [training(code, 8, ranks.kill(2, (moment, step))) for step in steps]
+    trains = [
+        training(code, 8, ranks.kill(2, (moment, step)), redundancy=redundancy) for step in steps
+    ]
     for found in ranks.launch_each(tmp_path, trains):
         check(found, 8, there=ranks.without(2))
         assert all(each["ranks"] == ranks.without(2) for each in found.values())
+        recomputed = [sum(each["recomputed"]) for each in found.values()]
+        assert sum(recomputed) == (BATCH // N if redundancy == "reactive" else 0)
+
+
+def test_ranks_that_die_while_others_are_recomputed_and_come_back(tmp_path):
+    """With gradients in DDP's buckets, and of two batches a step."""
+
+    def trouble(moment, rank, step, life):
+        slowly(moment, rank, step, life)
+        if (rank, life) in ((0, 0), (1, 0)) and (moment, step) == ("within", 6):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if (rank, moment, life) == (2, "recompute", 0):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def director(ranks):
+        for rank in (0, 1, 2):
+            os.waitpid(ranks.pids[rank], 0)
+            ranks.start(rank)
+        ranks.until_back(0, 1, 2)
+
+    code = CyclicRepetition(N, stragglers=3)
+    settings = {"gradient_as_bucket_view": True}
+    train = training(code, 60, trouble, of=2, settings=settings, redundancy="reactive")
+    found = ranks.launch(tmp_path, train, director)
+    check(found, 60, of=2)
+    assert all(found[rank]["joined"] == (rank < 3) for rank in range(N))
+    assert any(each["recomputed"] for each in found.values())
+
+
+def test_ranks_that_know_each_other_sum_up_while_the_backward_pass_runs(tmp_path):
+    """With reactive redundancy, the first step ends after the backward pass, and no other does."""
+
+    def train(rank, store, life):
+        summed, names = View.sum, []
+
+        def named(view, tensor, patience=None):
+            if tensor.is_floating_point() and tensor.numel() > 1:
+                names.append(threading.current_thread().name)
+            summed(view, tensor, patience)
+
+        View.sum = named
+        train = training(BinaryCode(N, stragglers=1), 4, redundancy="reactive")
+        return {**train(rank, store, life), "names": names}
+
+    found = ranks.launch(tmp_path, train)
+    check(found, 4)
+    for each in found.values():
+        assert each["names"] == ["MainThread"] + ["fastgc-ddp"] * (3 * PARTS)
+
+
+def test_an_error_of_recompute_is_told_by_backward(tmp_path):
+    def trouble(moment, rank, step, life):
+        if (moment, rank, step) == ("within", 2, 3):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if moment == "recompute":
+            raise ArithmeticError("of the script")
+
+    code = BinaryCode(N, stragglers=2)
+    train = training(code, 8, trouble, redundancy="reactive", deadline=2.0, settle=0.3)
+    found = ranks.launch(tmp_path, train)
+    assert sorted(found) == ranks.without(2)
+    assert sum("ArithmeticError: of the script" in str(each) for each in found.values()) >= 1
 
 
 def test_who_has_a_result_gives_it_to_those_who_have_not(tmp_path):
@@ -218,7 +294,8 @@ def test_who_has_a_result_gives_it_to_those_who_have_not(tmp_path):
         assert ended == own[:PARTS] * 6
 
 
-def test_ranks_killed_at_random_instants_come_back(tmp_path, monkeypatch):
+@pytest.mark.parametrize("redundancy", ["proactive", "reactive"])
+def test_ranks_killed_at_random_instants_come_back(redundancy, tmp_path, monkeypatch):
     deaths, between = 30 if strength.LONG else 3, 20
     monkeypatch.setattr(ranks, "SECONDS", 60.0 + 10.0 * deaths)
 
@@ -234,20 +311,23 @@ def test_ranks_killed_at_random_instants_come_back(tmp_path, monkeypatch):
             ranks.until_back(rank)
 
     steps = 20 + between * (deaths + 1)
-    found = ranks.launch(tmp_path, training(BinaryCode(N, stragglers=1), steps, slowly), director)
+    train = training(BinaryCode(N, stragglers=1), steps, slowly, redundancy=redundancy)
+    found = ranks.launch(tmp_path, train, director)
     check(found, steps)
     assert any(each["joined"] for each in found.values())
     assert all(each["ranks"] == list(range(N)) for each in found.values())
 
 
-def test_a_rank_that_is_left_out_is_told_by_backward_and_joins(tmp_path):
+@pytest.mark.parametrize("redundancy", ["proactive", "reactive"])
+def test_a_rank_that_is_left_out_is_told_by_backward_and_joins(redundancy, tmp_path):
     def late(moment, rank, step, life):
         if (moment, rank, step) == ("within", 3, 5):
             time.sleep(2.0)
         elif moment == "before":
             time.sleep(0.1)  # the others are there when it joins
 
-    train = training(BinaryCode(N, stragglers=1), 40, late, deadline=0.7, settle=0.3)
+    options = {"deadline": 0.7, "settle": 0.3, "redundancy": redundancy}
+    train = training(BinaryCode(N, stragglers=1), 40, late, **options)
     found = ranks.launch(tmp_path, train)
     check(found, 40)
     assert [found[rank]["left out"] for rank in range(N)] == [0, 0, 0, 1, 0, 0]
@@ -330,6 +410,45 @@ def test_parameters_that_ddp_leaves_out_are_told_of(tmp_path):
         assert "RuntimeError: DistributedDataParallel leaves out parameters" in said
 
 
+class Layouts(torch.nn.Module):
+    """Parameters that are not row by row in memory, have gaps there, or one element or none."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.convolved = torch.nn.Conv2d(4, 3, 2).to(memory_format=torch.channels_last)
+        self.turned = torch.nn.Parameter(torch.randn(4, 12).T)
+        self.gaps = torch.nn.Parameter(torch.randn(4, 6)[:, ::2])
+        self.scale, self.none = (torch.nn.Parameter(torch.ones(s)) for s in ((), (0, 2)))
+
+    def forward(self, x):
+        x = self.convolved(x.reshape(-1, 4, 1, 5).expand(-1, 4, 3, 5)).flatten(1)[:, :12]
+        return (x @ self.turned @ self.gaps * self.scale)[:, :1] + self.none.sum()
+
+
+@pytest.mark.parametrize("settings", [{}, {"gradient_as_bucket_view": True}])
+def test_gradients_are_right_whatever_parameters_are_in_memory(settings, tmp_path):
+    def train(rank, store, life):
+        group_of_one()
+        module, data, errors = Layouts(), samples(), []
+        ddp = DistributedDataParallel(module, **settings)
+        code = BinaryCode(3, stragglers=1)
+        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
+        with coded_ddp(ddp, code, sampler=sampler, store=store, rank=rank) as coded:
+            for own in sampler:
+                module.zero_grad()
+                losses(ddp, *data[own]).sum().backward()
+                found = [p.grad.clone() for p in module.parameters()]
+                whole = losses(module, *data[order(coded.step - 1)]).sum()
+                right = torch.autograd.grad(whole, list(module.parameters()))
+                errors.append(float((flat(found) - flat(right)).norm() / flat(right).norm()))
+        return errors
+
+    for errors in ranks.launch(tmp_path, train, count=3).values():
+        assert len(errors) == ranks.PER_EPOCH
+        assert max(errors) <= EXACT
+
+
 REFUSED = ["find_unused_parameters", "static_graph"]
 
 
@@ -349,6 +468,8 @@ def test_what_does_not_fit_is_told_before_anything_starts(tmp_path):
         for option in REFUSED:
             ddp = DistributedDataParallel(net(), **{option: True})
             told(option, lambda ddp=ddp: coded_ddp(ddp, code))
+        sparse = torch.nn.ModuleDict({"words": torch.nn.Embedding(4, 2, sparse=True)})
+        told("sparse", lambda: coded_ddp(DistributedDataParallel(sparse), code))
         ddp = DistributedDataParallel(net())
         told("store", lambda: coded_ddp(ddp, code))
         told("complex", lambda: coded_ddp(ddp, ReedSolomon(N, stragglers=2)))
@@ -366,6 +487,7 @@ def test_what_does_not_fit_is_told_before_anything_starts(tmp_path):
     for option in REFUSED:
         assert f"ValueError: DistributedDataParallel({option}=...)" in said[option]
         assert "leave it out, or call a CodedAllReduce" in said[option]
+    assert said["sparse"].startswith("ValueError: module words has sparse gradients")
     assert said["store"].startswith("RuntimeError: there is no store")
     assert "ReedSolomon has complex coefficients" in said["complex"]
     assert "a code of 4 workers needs 4 ranks" in said["ranks"]

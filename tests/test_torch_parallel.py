@@ -748,17 +748,19 @@ def test_checkpoints_of_activations(reentrant):
 
 
 def test_modules_in_other_formats_of_memory():
-    """For example, convolutions in channels-last format."""
+    """For example, convolutions in channels-last format, and a parameter without elements."""
     torch.manual_seed(0)
     module = torch.nn.Sequential(
         torch.nn.Conv2d(4, 4, 2), torch.nn.Flatten(), torch.nn.Linear(4, 5)
     )
     module = module.to(memory_format=torch.channels_last)
+    module.none = torch.nn.Parameter(torch.ones(0, 2))
     plain = copy.deepcopy(module)
 
     def of_images(module, batch):
         x, y = batch
-        return functional.cross_entropy(module(x[:, :16].reshape(-1, 4, 2, 2)), y, reduction="sum")
+        outputs = module(x[:, :16].reshape(-1, 4, 2, 2)) + module.none.sum()
+        return functional.cross_entropy(outputs, y, reduction="sum")
 
     with coded(module, function=of_images) as made:
         made.backward()

@@ -48,7 +48,15 @@ from ..errors import CorruptMessageError, LeftOutError, NotDecodableError
 from .audit import SAME, SAME_HALF, Audit, Fingerprint, Verdict, copies, in_half, majority
 from .batches import restored
 from .membership import BrokenGroupError, Members, View
-from .parameters import Buffers, fingerprint, trainable, unchanged_buffers, views, without_gradients
+from .parameters import (
+    Buffers,
+    fingerprint,
+    require_known,
+    trainable,
+    unchanged_buffers,
+    views,
+    without_gradients,
+)
 from .place import own_store, place_of, warn_of_host
 from .sampler import CodedSampler, Position, real_row
 from .shards import Admission, gradients, local, pack, require_cut, unpack, whole
@@ -480,9 +488,10 @@ class CodedAllReduce:
             If the others ended the run.
         RuntimeError
             If the store is gone; if no group forms within twice the deadline; if ``.grad`` holds
-            the last step's gradient; if the number of batches differs from `accumulate`, or they
-            are not the batches of the other ranks; in steps that check it, if gradients of the same
-            samples or buffers differ.
+            the last step's gradient; if a parameter requires a gradient that did not at the start,
+            or was replaced; if the number of batches differs from `accumulate`, or they are not the
+            batches of the other ranks; in steps that check it, if gradients of the same samples or
+            buffers differ.
         CorruptMessageError
             If an audit has shown that this rank errs; on all ranks, if one of the `suspects` errs
             and no majority tells which. With proactive redundancy the gradients are then as they
@@ -490,7 +499,7 @@ class CodedAllReduce:
         """
         if len(sums) > _SUMS:
             raise ValueError(f"at most {_SUMS} sums may be given, not {len(sums)}")
-        self._given.require_none()
+        self._require_gradients()
         if self._position is not None:
             self._position.check()
             if self._reactive is not None:
@@ -502,6 +511,12 @@ class CodedAllReduce:
         if self._admission is not None:
             self._admission.note()
         return found
+
+    def _require_gradients(self) -> None:
+        """Raise RuntimeError unless ``.grad`` is this step's, for all that requires a gradient."""
+        if self._admission is None:  # fully_shard puts others in the place of parameters
+            require_known(self._module, self._parameters)
+        self._given.require_none()
 
     def _let_in(self, admission: Admission) -> None:
         """Before the sum, wait for replicas that join at this step."""
@@ -1200,13 +1215,19 @@ class _Reactive:
     def begin(self, at: int, sums: Sequence[float]) -> None:
         """Begin a step with the gradients and `sums` of the batches from number `at` on."""
         self._batches = list(range(at, at + self._accumulate))
-        given = [set(self.sampler.given(batch)) for batch in self._batches]
-        # .grad is a sum over the batches of a step, from which nothing can be taken out. If the
-        # batches' partitions differ, it is no gradient of whole partitions: drop it.
-        self.done = given[0] if all(each == given[0] for each in given) else set()
+        self.done = self.whole(at)
         self.sums = [float(x) for x in sums]
         if not self.done:
             self._drop()
+
+    def whole(self, at: int) -> set[int]:
+        """Return the partitions whose gradients are in ``.grad`` after the batches from `at` on.
+
+        ``.grad`` is a sum over these batches, from which nothing can be taken out. If the batches'
+        partitions differ, it is no gradient of whole partitions.
+        """
+        given = [set(self.sampler.given(at + batch)) for batch in range(self._accumulate)]
+        return given[0] if all(each == given[0] for each in given) else set()
 
     def take_over(self, ranks: list[int], had: list[list[int]]) -> dict[int, list[int]]:
         """Compute this rank's part of the partitions that no rank has; return each rank's shares.

@@ -532,7 +532,7 @@ def _alike(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
     if a is None or b is None:
         return a is b
     a, b = (g.to_dense() if g.is_sparse else g for g in (a, b))
-    return bool((a - b).abs().max() <= _SAME * a.abs().max())
+    return not a.numel() or bool((a - b).abs().max() <= _SAME * a.abs().max())
 
 
 class _Peers:

@@ -8,13 +8,17 @@ Parts are ranges of the parameters, the last first, and are the same on all rank
 not: DDP rearranges them after its first step, and a rank that joins has its first step later. If a
 view breaks within a step, the next view sums all parts again. Gradients stay as they were until all
 parts are summed.
+
+With reactive redundancy, the thread only sums up gradients that ranks have, in a view that they
+know. If that fails, it leaves gradients as they are, and ``backward()`` does the step when DDP has
+ended its own: then `recompute` may run another backward pass. DDP holds a lock before that.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -22,11 +26,16 @@ import torch.distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from ..codes import Code
-from .all_reduce import CodedAllReduce
-from .membership import View
+from .all_reduce import CodedAllReduce, Recompute, _Reactive
+from .audit import Audit
+from .membership import BrokenGroupError, View
 from .sampler import CodedSampler
 
 _engine: Any = torch.autograd.Variable._execution_engine
+
+
+class _NotYetError(Exception):
+    """The step cannot be done before DDP has ended its own."""
 
 
 class _Backward:
@@ -35,6 +44,7 @@ class _Backward:
     def __init__(self) -> None:
         self.views: dict[torch.Tensor, torch.Tensor] = {}  # each parameter's gradient in its bucket
         self.error: BaseException | None = None
+        self.after = False  # whether the step is still to be done when DDP has ended its own
         self._given_up = False
         self._futures: list[tuple[torch.futures.Future[torch.Tensor], torch.Tensor]] = []
         self._events: dict[torch.Tensor, Any] = {}
@@ -52,7 +62,7 @@ class _Backward:
         with self._changed:
             self._futures.append((future, buffer))
             for p, view in zip(bucket.parameters(), bucket.gradients(), strict=True):
-                self.views[p], self._events[p] = view, event
+                self.views[p], self._events[p] = _like(p, view), event
             self._all = bucket.is_last()
             self._changed.notify_all()
         return future
@@ -100,6 +110,15 @@ class _Hooked(CodedAllReduce):
 
     def __init__(self, ddp: DistributedDataParallel, code: Code, **options: Any) -> None:
         self._backward: _Backward | None = None  # the pass under way
+        if callable(recompute := options["recompute"]):
+
+            def unsynced(indices: list[int]) -> Sequence[float] | None:
+                # Without no_sync, a recompute that calls ddp would begin another step.
+                with ddp.no_sync(), torch.enable_grad():
+                    found: Sequence[float] | None = recompute(indices)
+                    return found
+
+            options["recompute"] = unsynced
         super().__init__(ddp.module, code, **options)
         self._ranges = _ranges(self._parameters, ddp.bucket_bytes_cap)
         try:
@@ -135,7 +154,7 @@ class _Hooked(CodedAllReduce):
         if self._backward is None:
             self._backward = _Backward()
             try:
-                self._given.require_none()
+                self._require_gradients()
             except RuntimeError as error:
                 self._backward.error = error
             threading.Thread(
@@ -153,7 +172,14 @@ class _Hooked(CodedAllReduce):
             if backward.error is None:
                 if self._position is not None:
                     self._position.check()
+                    if self._reactive is not None:
+                        if not self._reactive.whole(self._position.at):
+                            raise _NotYetError
+                        self._reactive.begin(self._position.at, ())
                 self._step(())
+        except _NotYetError:
+            self._members.since = None  # do not wait for others: the backward pass goes on
+            backward.after = True
         except BaseException as error:
             backward.error = error
         with contextlib.suppress(RuntimeError):  # the pass was given up
@@ -164,12 +190,36 @@ class _Hooked(CodedAllReduce):
         self._backward = None
         if backward.error is not None:
             raise backward.error
-        self._given.note()
+        if backward.after:
+            super().__call__()
+        else:
+            self._given.note()
+
+    def _in_some_view(self, work: Callable[[View], None]) -> View | None:
+        if self._backward is None or self._reactive is None:
+            return super()._in_some_view(work)
+        view = self._members.view()
+        if view.number != self._compared:
+            raise _NotYetError
+        try:
+            work(view)
+        except BrokenGroupError:
+            raise _NotYetError from None
+        return view
+
+    def _sum_once(self, view: View, reactive: _Reactive, audit: Audit | None) -> None:
+        if self._backward is None:
+            super()._sum_once(view, reactive, audit)
+            return
+        self._sum(view, 1.0, ())
+        if not self._next.complete:
+            raise _NotYetError
 
     def _sum(self, view: View, own: float, sums: Sequence[float]) -> None:
         backward, message = self._backward, self._next
         assert backward is not None
-        message.take_rest(own, 1 / len(view.ranks), sums)
+        done = () if self._reactive is None else self._reactive.done
+        message.take_rest(own, 1 / len(view.ranks), sums, done)
         message.used.fill_(1.0)  # DDP refuses parameters without a gradient
         end = len(message.flat)
         for begin, of in self._ranges:
@@ -180,9 +230,22 @@ class _Hooked(CodedAllReduce):
             end = begin
 
     def _give(self) -> None:
-        assert self._backward is not None
+        if self._backward is None:
+            super()._give()
+            return
         self._backward.wait()
         self._kept.give(self._backward.views)
+
+
+def _like(parameter: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    """Return a part of a bucket as the gradient of `parameter`.
+
+    DDP lays out gradients in a bucket as their parameters are in memory, if those have no gaps. The
+    bucket's own views do not tell.
+    """
+    if torch.empty_like(parameter, device="meta").stride() != parameter.stride():
+        return view
+    return view.as_strided(parameter.size(), parameter.stride())
 
 
 def _ranges(parameters: Sequence[torch.Tensor], size: int) -> list[tuple[int, slice]]:
@@ -213,12 +276,14 @@ def coded_ddp(
     settle: float = 0.3,
     partial: bool = False,
     buffers: str = "error",
+    redundancy: str = "proactive",
+    recompute: Recompute | None = None,
 ) -> CodedAllReduce:
     """Let the ``backward()`` of a DistributedDataParallel survive the death of ranks.
 
     DDP's own process group has one member, this process. While the backward pass runs, DDP's
-    communication hook sums the coded gradients of all ranks, as `CodedAllReduce` does with
-    proactive redundancy. The loop stays that of DDP::
+    communication hook sums the coded gradients of all ranks, as `CodedAllReduce` does. The loop
+    stays that of DDP::
 
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         ddp = DistributedDataParallel(model)
@@ -236,13 +301,16 @@ def coded_ddp(
     ddp : torch.nn.parallel.DistributedDataParallel
         Its process group has one member. Its ``bucket_cap_mb`` is the size of the parts in which
         messages are summed, and must be the same on all ranks.
-    code, sampler, accumulate, state, deadline, settle, partial, buffers
+    code, sampler, accumulate, state, deadline, settle, partial, buffers, redundancy
         As in `CodedAllReduce`. The gradients of batches within ``ddp.no_sync()``, and of the one
         after, are added up.
     store : torch.distributed.Store, optional
         The store through which ranks agree on who takes part. Default: that of torchrun.
     rank : int, optional
         Default: that of torchrun.
+    recompute : callable, optional
+        For reactive redundancy, as in `CodedAllReduce`. It may call `ddp` or its module. It is
+        called within ``backward()``, outside of the loop's ``torch.autocast``.
 
     Returns
     -------
@@ -253,8 +321,9 @@ def coded_ddp(
     Raises
     ------
     TypeError, ValueError
-        If an argument does not fit, if DDP's group has other members, or if DDP has
-        ``find_unused_parameters``, ``static_graph`` or ``mixed_precision``.
+        If an argument does not fit, if DDP's group has other members, if DDP has
+        ``find_unused_parameters``, ``static_graph`` or ``mixed_precision``, or if its module has
+        sparse gradients.
     RuntimeError
         As `CodedAllReduce` does; also if DDP has a communication hook already.
 
@@ -264,6 +333,9 @@ def coded_ddp(
     divided by the number of samples of all ranks. `CodedAllReduce` checks that in the first step.
     DDP's own broadcasts of parameters and buffers have no effect: ranks begin with equal ones, and
     `buffers` says what happens to buffers that forward changes.
+
+    With reactive redundancy, the first step of a group, and a step in which a rank dies, are summed
+    when the backward pass is over.
     """
     if not isinstance(ddp, DistributedDataParallel):
         raise TypeError(f"ddp must be a DistributedDataParallel, not {type(ddp).__name__}")
@@ -280,6 +352,8 @@ def coded_ddp(
         settle=settle,
         partial=partial,
         buffers=buffers,
+        redundancy=redundancy,
+        recompute=recompute,
     )
 
 
@@ -291,6 +365,12 @@ def _check_options(ddp: DistributedDataParallel) -> None:
             'process one of its own, init_process_group("gloo", store=HashStore(), rank=0, '
             "world_size=1)"
         )
+    for name, each in ddp.module.named_modules():
+        if isinstance(each, torch.nn.Embedding | torch.nn.EmbeddingBag) and each.sparse:
+            raise ValueError(
+                f"module {name} has sparse gradients, which coded_ddp cannot sum up: make it "
+                "without sparse=True, or call a CodedAllReduce of the plain module after backward()"
+            )
     for name, why in (
         ("find_unused_parameters", "a step ends when every parameter has its gradient"),
         ("static_graph", "its first step sums up when the backward pass is over"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -37,6 +37,11 @@ def trainable(module: torch.nn.Module, *, cut: bool = False) -> list[torch.nn.Pa
                 "before that, or take CodedAllReduce with replica="
             )
     dtypes = {p.dtype for p in found.values()}
+    if any(d.is_complex for d in dtypes):
+        raise TypeError(
+            "parameters must be real: keep complex ones as pairs of real numbers "
+            "(torch.view_as_real), and make them complex in forward (torch.view_as_complex)"
+        )
     if len(dtypes) > 1 or not dtypes <= {torch.float32, torch.float64}:
         names = ", ".join(sorted(str(d) for d in dtypes))
         raise TypeError(
@@ -45,6 +50,20 @@ def trainable(module: torch.nn.Module, *, cut: bool = False) -> list[torch.nn.Pa
             'message_dtype="bfloat16"'
         )
     return list(found.values())
+
+
+def require_known(module: torch.nn.Module, known: Collection[torch.Tensor]) -> None:
+    """Raise RuntimeError if a parameter not among `known` requires a gradient."""
+    ids = set(map(id, known))
+    if all(id(p) in ids for p in module.parameters() if p.requires_grad):
+        return
+    new = {name: id(p) for name, p in module.named_parameters() if p.requires_grad}
+    name = next(name for name, number in new.items() if number not in ids)
+    raise RuntimeError(
+        f"parameter {name} requires a gradient, and did not at the start, or has replaced one: "
+        "ranks do not sum up its gradient. Let it require gradients from the start, and leave it "
+        "out of the optimizer until it is trained; load states in place, without assign=True"
+    )
 
 
 def views(flat: torch.Tensor, like: Iterable[torch.Tensor]) -> list[torch.Tensor]:
