@@ -25,7 +25,7 @@ from fastgc.progress import markdown_table
 SIZES = ((20, 4), (80, 12))
 LENGTHS = (10, 1000)
 TURNS, CALLS = 801, 20  # turns, and calls of each kind in a turn
-LONG_TURNS, LONG_CALLS = 15, 20_000  # those of several callers
+LONG_TURNS, LONG_CALLS = 9, 10_000  # those of several callers
 
 Call = Callable[[], Any]
 
