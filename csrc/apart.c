@@ -12,7 +12,10 @@
  *   Python's limited API, so that one wheel serves all versions of Python and of NumPy.
  * - The struct is part of NumPy's binary interface, the same in 1.x and 2.x. Nevertheless
  *   fastgc/kernels/c/calls.py checks it at import: it reads an array of known address, shape, strides,
- *   dtype, base and flags by it, and uses buffers instead if anything differs.
+ *   dtype, base and flags by it, and uses buffers instead if anything differs. It also finds how many bytes
+ *   of CPython's lie before the struct.
+ *
+ * Each call runs without the global interpreter lock, and the caller holds references to all objects.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +43,11 @@ static int misplaced(const memory *it, uintptr_t row)
 
 enum { CONTIGUOUS = 1 }; /* NumPy's flag NPY_ARRAY_C_CONTIGUOUS */
 
+static const fgc_array *array_at(uintptr_t object, int64_t head)
+{
+    return (const fgc_array *)(object + (uintptr_t)head);
+}
+
 /* Return where an object has its numbers if it is a vector like the first one; otherwise a misplaced
  * address. */
 static uintptr_t data_of(const fgc_array *a, const fgc_array *first, const memory *it)
@@ -59,13 +67,13 @@ static int locate(const fgc_apart *plan, const void *given, const memory *it, in
     const memory out = *it; /* local variables: `rows` might else be taken to overlap them */
     const int64_t *const numbers = plan->numbers, stride = plan->stride;
     const uintptr_t *const table = given;
-    const int objects = plan->objects;
+    const int64_t head = plan->head;
     int wrong = 0;
     for (int64_t r = 0; r < count; r++) {
         const int64_t at = numbers ? numbers[r] : r;
         uintptr_t row = stride ? (uintptr_t)given + (uintptr_t)(at * stride) : table[at];
-        if (objects)
-            row = data_of((const fgc_array *)row, (const fgc_array *)table[0], &out);
+        if (head)
+            row = data_of(array_at(row, head), array_at(table[0], head), &out);
         wrong |= misplaced(&out, row);
         rows[r] = row;
     }
@@ -262,7 +270,8 @@ static fgc_status vector_of_object(const fgc_decoder *of, const fgc_array *came,
 
 fgc_status fgc_vector_of_object(const fgc_decoder *of, uintptr_t out, uintptr_t survivors)
 {
-    const fgc_array *const came = (const fgc_array *)survivors, *const to = (const fgc_array *)out;
+    const fgc_array *const came = array_at(survivors, of->known->head);
+    const fgc_array *const to = array_at(out, of->known->head);
     const void *const type = of->known->type;
     if (!is_vector(came, type, of->numbers, CONTIGUOUS_ALIGNED) ||
         !is_vector(to, type, of->vectors, CONTIGUOUS_ALIGNED | WRITEABLE))
@@ -281,8 +290,9 @@ fgc_status fgc_vector_of_object(const fgc_decoder *of, uintptr_t out, uintptr_t 
 fgc_status fgc_decode_objects(const fgc_decoder *of, uintptr_t messages, uintptr_t out, int flags,
                               uintptr_t survivors)
 {
-    const fgc_array *const came = (const fgc_array *)survivors, *const to = (const fgc_array *)out;
-    const fgc_array *const rows = (const fgc_array *)messages;
+    const fgc_array *const came = array_at(survivors, of->known->head);
+    const fgc_array *const to = array_at(out, of->known->head);
+    const fgc_array *const rows = array_at(messages, of->known->head);
     const fgc_dtypes *const s = dtypes_of(of->known, rows, to);
     if (!s || !is_vector(came, of->known->type, of->numbers, CONTIGUOUS_ALIGNED))
         return FGC_MISPLACED;
@@ -300,7 +310,8 @@ fgc_status fgc_decode_objects(const fgc_decoder *of, uintptr_t messages, uintptr
 
 fgc_status fgc_encode_objects(const fgc_encoder *of, uintptr_t partials, uintptr_t out)
 {
-    const fgc_array *const rows = (const fgc_array *)partials, *const to = (const fgc_array *)out;
+    const fgc_array *const rows = array_at(partials, of->known->head);
+    const fgc_array *const to = array_at(out, of->known->head);
     const fgc_dtypes *const s = dtypes_of(of->known, rows, to);
     if (!s || rows->shape[0] != of->count || to->shape[0] != message_of(s, rows->shape[1]))
         return FGC_MISPLACED;

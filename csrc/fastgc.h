@@ -170,10 +170,9 @@ int fgc_combine_pairs(const uintptr_t *rows, const double *coef, int64_t count, 
 FGC_KINDS(FGC_COMBINE_CHOSEN)
 #undef FGC_COMBINE_CHOSEN
 
-/* The layout of an array object, as NumPy promises it to compiled code, in a CPython with the global
- * interpreter lock. */
+/* An array object from its type on, as NumPy promises it to compiled code. CPython's own fields lie before,
+ * `head` bytes in all, more of them without the global interpreter lock. */
 typedef struct {
-    intptr_t references;
     const void *type;
     const char *data;
     int dimensions;
@@ -188,7 +187,8 @@ typedef struct {
     int flags;
     const double *coef;
     int64_t stride; /* bytes from one row to the next; 0: rows lie anywhere */
-    int objects;    /* whether addresses are those of Python's array objects; stride is 0 then */
+    int64_t head;   /* 0; or rows are those of Python's array objects, whose addresses are given, and each
+                       has an fgc_array so many bytes behind its address; stride is 0 then */
     const int64_t *numbers; /* of the rows to combine; NULL: the first ones */
     int64_t extent, in_len, out_len;
 } fgc_apart;
@@ -365,6 +365,7 @@ typedef struct {
 
 /* The array objects that functions read. For all others they return FGC_MISPLACED. */
 typedef struct {
+    int64_t head;     /* bytes of an object before its fgc_array */
     const void *type; /* address of NumPy's array type */
     const fgc_dtypes *dtypes;
     int64_t count;

@@ -241,7 +241,7 @@ def test_whatever_comes_is_taken_or_refused_alike(what, known, monkeypatch):
     """Earlier calls have prepared the fast path for arrays that differ only in what is strange."""
     if not known and fastgc.backend() == "c":  # how arrays are laid out in memory
         calls = importlib.import_module("fastgc.kernels.c.calls")
-        monkeypatch.setattr(calls, "_KNOWN_LAYOUT", False)
+        monkeypatch.setattr(calls, "_HEAD", 0)
     rng, code, size = np.random.default_rng(0), ReedSolomon(5, stragglers=2), 6
     stack, numbers, strange = rng.standard_normal((3, size)), np.array([3, 0, 4]), FORMS[what]
     outs = {

@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 import warnings
@@ -23,8 +24,14 @@ THREADS = 8
 LONG = [kernel for kernel in KERNELS if kernel.name.startswith("combine")]
 
 
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+
+
 def at_once(task, count=THREADS):
-    """Return ``[task(0), task(1), ...]``, each computed in its own thread; all begin together."""
+    """Return ``[task(0), task(1), ...]``, each computed in its own thread; all begin together.
+
+    Where threads take turns, by the global interpreter lock, they do so after each few bytecodes.
+    """
     start, results, errors = threading.Barrier(count), [None] * count, []
 
     def work(number):
@@ -35,11 +42,16 @@ def at_once(task, count=THREADS):
             errors.append(error)
 
     workers = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(count)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(120)
-        assert not worker.is_alive(), "a thread waits for ever"
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(120)
+            assert not worker.is_alive(), "a thread waits for ever"
+    finally:
+        sys.setswitchinterval(before)
     if errors:
         raise errors[0]
     return results
@@ -104,6 +116,76 @@ def test_many_callers_while_the_number_of_threads_changes(split_over):
 
     with beside(change):
         at_once(task)
+
+
+@EVERY_SMALL
+def test_all_verbs_of_one_code(code):
+    """Each thread's calls, on arrays and on lists, give to the last bit what one thread computes.
+
+    The code is new, so that nothing is prepared. Threads have messages of different lengths.
+    """
+    code, new = (pickle.loads(pickle.dumps(code)) for _ in range(2))  # made by this backend
+    calls = [_calls(Job(code), number) for number in range(THREADS)]
+    expected = [[call(code) for call in mine] for mine in calls]
+
+    def task(number):
+        return [[call(new) for call in calls[number]] for _ in range(much(5, 2))]
+
+    for found, truth in zip(at_once(task), expected, strict=True):
+        for once in found:
+            assert_same(once, truth)
+
+
+def _calls(job, number):
+    """Functions of a code, which call its verbs with a thread's own survivors and arrays."""
+    scheme, p = job.code.scheme, job.p * (1 + number % 3)
+    survivors = np.random.default_rng(number).permutation(scheme.message_count)
+    partials = [np.resize(each, p) for each in job.partials]
+
+    def held(worker, index):
+        return [partials[j] for j in job.code.partitions(worker, index)]
+
+    whole = np.array(
+        [
+            job.code.encode(worker, held(worker, index), index=index)
+            for worker, index in map(scheme.sender, range(scheme.message_count))
+        ]
+    )
+    stack = whole[survivors]
+
+    def bound(code):
+        decode = code.bind(whole, p=p)
+        return [decode(survivors).copy() for _ in range(3)]
+
+    def a_round(code):
+        rnd = code.round(p)
+        for m in survivors:
+            worker, index = scheme.sender(m)
+            rnd.receive(worker, whole[m], index)
+        return rnd.gradient()
+
+    def messages(code):
+        found = []
+        for m in survivors:
+            worker, index = scheme.sender(m)
+            mine, message = held(worker, index), np.empty_like(whole[m])
+            found += [
+                code.encode(worker, mine, index=index),
+                code.encode(worker, np.array(mine), message, index=index),
+                code.bind_encoder(worker, np.array(mine), index=index)(),
+            ]
+        return found
+
+    return [
+        lambda code: code.decoding_vector(survivors),
+        lambda code: code.decoding_vector(survivors.tolist()),
+        lambda code: code.decode(survivors, stack, np.empty(p)),
+        lambda code: code.decode(survivors, list(stack), np.empty(p)),
+        lambda code: code.decode(survivors, list(stack), p=p),
+        bound,
+        a_round,
+        messages,
+    ]
 
 
 @EVERY_SMALL
@@ -176,15 +258,58 @@ print(fastgc.backend(), wrong)
 @pytest.mark.every_backend
 def test_first_calls_of_a_process(backend):
     """In all threads, backends load, kernels compile, and codes fill their caches."""
-    found = subprocess.run(
-        [sys.executable, "-P", "-c", COLD],
+    found = _program(COLD, backend)
+    assert (found.stdout, found.stderr) == (f"{backend} []\n", "")
+
+
+MEANWHILE = """
+import threading
+import fastgc
+from fastgc.kernels import dispatch, unchecked
+import numpy as np
+
+chosen, found, serve = threading.Event(), [], dispatch.serve
+
+def first():
+    chosen.wait()
+    found.append((unchecked.square_sum(np.ones(3)), fastgc.backend()))
+
+def slow(module):
+    if not chosen.is_set():
+        chosen.set()
+        other.join()
+    serve(module)
+
+dispatch.serve, other = slow, threading.Thread(target=first)
+other.start()
+print(fastgc.backend(), found)
+"""
+
+
+@pytest.mark.every_backend
+def test_first_call_while_another_thread_chooses_the_backend(backend):
+    found = _program(MEANWHILE, backend)
+    assert (found.stdout, found.stderr) == (f"{backend} [(3.0, {backend!r})]\n", "")
+
+
+@pytest.mark.every_backend
+@pytest.mark.skipif(not FREE_THREADED, reason="this Python has a global interpreter lock")
+def test_no_backend_brings_the_lock_back(backend):
+    source = "import sys, fastgc; print(fastgc.backend(), sys._is_gil_enabled())"
+    found = _program(source, backend)
+    assert (found.stdout, found.stderr) == (f"{backend} False\n", "")
+
+
+def _program(source, backend):
+    """Run a program in a new process, with this backend."""
+    return subprocess.run(
+        [sys.executable, "-P", "-c", source],
         env=os.environ | {"FASTGC_BACKEND": backend},
         cwd=os.path.dirname(os.path.dirname(fastgc.__file__)),
         capture_output=True,
         text=True,
         timeout=300,
     )
-    assert (found.stdout, found.stderr) == (f"{backend} []\n", "")
 
 
 @pytest.mark.every_backend

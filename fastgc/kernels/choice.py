@@ -36,8 +36,9 @@ def _select(wanted: str) -> None:
             f"the {wanted!r} backend cannot be loaded ({error}); available: {others}"
         ) from error
     if module is not active:
-        active, name = module, wanted
+        # In this order: other threads that find `active` set call kernels and ask for the name.
         dispatch.serve(module)
+        name, active = wanted, module
 
 
 def load() -> Backend:

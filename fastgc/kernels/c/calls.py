@@ -265,26 +265,29 @@ def combine_pairs(rows, coef, out, *, paired, rounded=False, accumulate=False, c
     )
 
 
-def _known_layout():
-    """Return whether array objects have the layout of csrc/fastgc.h, as on CPython so far.
+def _head_of_arrays():
+    """Return how many bytes of an array object lie before its ``fgc_array`` (csrc/fastgc.h).
 
-    The probe is a view that is not contiguous: base, strides and flags are not the usual ones.
+    Returns 0 if arrays have another layout than that, which they have had on CPython so far. The
+    probe is a view that is not contiguous: base, strides and flags are not the usual ones.
     """
     probe = np.empty((3, 4))[:, 1:]
     if sys.implementation.name != "cpython":
-        return False
-    seen = ffi.cast("fgc_array *", id(probe))
+        return 0
+    head = object.__basicsize__ - ffi.sizeof("void *")  # an object's last field is its type
+    seen = ffi.cast("fgc_array *", id(probe) + head)
     numbers = (seen.type, seen.data, seen.dtype, seen.base)
     same = (id(type(probe)), probe.ctypes.data, id(probe.dtype), id(probe.base))
-    return (
+    known = (
         tuple(int(ffi.cast("uintptr_t", number)) for number in numbers) == same
         and seen.dimensions == probe.ndim
         and (*seen.shape[0:2], *seen.strides[0:2]) == (*probe.shape, *probe.strides)
         and seen.flags == probe.flags.num
     )
+    return head if known else 0
 
 
-_KNOWN_LAYOUT = _known_layout()
+_HEAD = _head_of_arrays()
 
 
 def bind_apart(mode, coef, length, dtype, size, check=False):
@@ -300,7 +303,7 @@ def bind_apart(mode, coef, length, dtype, size, check=False):
     }
     stack = ffi.new("fgc_apart *", fields | {"stride": length * dtype.itemsize})
     anywhere = ffi.new("fgc_apart *", fields)
-    given = ffi.new("fgc_apart *", fields | {"objects": True})
+    given = ffi.new("fgc_apart *", fields | {"head": _HEAD})
     pointed_to[stack] = pointed_to[anywhere] = pointed_to[given] = fields
     kind, function, _ = _apart[kind_of(dtype)]
     real, pointers, ids = ffi.typeof(kind), ffi.typeof("char *[]"), ffi.typeof("uintptr_t[]")
@@ -323,7 +326,7 @@ def bind_apart(mode, coef, length, dtype, size, check=False):
         return function(anywhere, addresses, buffer(real, out), count)
 
     def objects(arrays, out, count):
-        if not _KNOWN_LAYOUT:
+        if not _HEAD:
             return separate(arrays, out, count) if alike(arrays) else misplaced
         # An array of objects holds their addresses. C reads the rest from the objects: Python would
         # take as long for this as C takes to combine the rows.
@@ -365,7 +368,9 @@ def _known(dtypes):
         struct.bytes, struct.reals = each.rows.itemsize, 2 if doubled else 1
         struct.padded = each.padded
     pointed_to[table] = dtypes
-    known = struct_of("fgc_known", type=_pointer(np.ndarray), dtypes=table, count=len(dtypes))
+    known = struct_of(
+        "fgc_known", head=_HEAD, type=_pointer(np.ndarray), dtypes=table, count=len(dtypes)
+    )
     return known, {each.rows: each for each in dtypes}
 
 
@@ -374,7 +379,7 @@ def _pointer(thing):
 
 
 def bind_decode(rule, dtypes):
-    if not _KNOWN_LAYOUT:
+    if not _HEAD:
         return None
     number, cyclic = ffi.NULL, {}
     while isinstance(rule, PlacedRule):
@@ -407,7 +412,7 @@ def bind_decode(rule, dtypes):
 
 
 def bind_encode_objects(coef, dtypes):
-    if not _KNOWN_LAYOUT:
+    if not _HEAD:
         return None
     known, by_rows = _known(dtypes)
     coef_ = ffi.from_buffer("double[]", coef)
