@@ -25,6 +25,7 @@ from .options import (
     one_count,
     processors_said,
     read_recorded,
+    repeated,
     say_unknown,
     size_of,
     source_of,
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from ..planning import Recording
     from ..sequential import Compared
     from ..simulation import Followed, Simulation
+
+
+_ROUNDS = 10_000
 
 
 class Codes(Size):
@@ -55,7 +59,7 @@ class Rounds(Codes, Simulated, Recorded):
         "for missing partitions (reactive).",
         min=0.0,
     )
-    rounds: int = options.rounds(10_000, "Rounds to simulate of each code.")
+    rounds: int | None = options.repeats(_ROUNDS, "Rounds to simulate of each code.")
     seed: int = options.seed()
     plot: Path | None = options.picture("Plot the distribution of the rounds' times to this file.")
     timeline: Path | None = options.timeline("code")
@@ -70,6 +74,7 @@ class _Case(NamedTuple):
     s: int
     cost: Any  # seconds of a partition
     processors: Any
+    rounds: int
 
 
 @command(CHOOSING, "fastgc simulate rs binary -n 12 -s 2 --delays exponential:mean=0.01")
@@ -98,7 +103,7 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
         return
     title = (
         f"n={case.n} workers, s={case.s} stragglers, k={what.partitions or case.n} partitions; "
-        f"{source.text}, {np.mean(case.cost):.3g} s per partition; {what.rounds} rounds, "
+        f"{source.text}, {np.mean(case.cost):.3g} s per partition; {case.rounds} rounds, "
         f"seed {what.seed}"
     )
     if case.processors is not None:
@@ -126,7 +131,8 @@ def _case(context: typer.Context, what: Rounds) -> _Case:
         if what.request:
             raise ValueError("leave out --request: shared processors are simulated without it")
     cost = source.cost(what.cost, what.partitions or n, processors)
-    return _Case(source, n, s, cost, processors)
+    rounds = repeated(what.rounds, _ROUNDS, n)
+    return _Case(source, n, s, cost, processors, rounds)
 
 
 def _simulate_each(
@@ -162,7 +168,7 @@ def _simulate_each(
                 if isinstance(model, Outages):
                     code = model.placed(code)
                 how = {"request": what.request, "progress": partial(show, at), **conditions}
-                found[name] = run(code, model, rounds=what.rounds, **how)
+                found[name] = run(code, model, rounds=case.rounds, **how)
                 if what.timeline is not None:
                     followed[name] = follow(code, model, rounds=DRAWN, **conditions)
                 loads[name] = code.load
