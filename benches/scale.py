@@ -54,6 +54,8 @@ COMMANDS = (
     "codes cyclic",
     "codes ye-abbe",
     "codes partial-work:load=6",
+    "codes lcc:load=4",
+    "codes graph",
     "simulate rs",
     "simulate binary",
     "plan rs binary",

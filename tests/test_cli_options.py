@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import fastgc
 from fastgc import planning, simulation
 from fastgc.cli import app
-from fastgc.cli.options import counts, latex, named, pairs, size_of
+from fastgc.cli.options import counts, latex, named, pairs, repeated, size_of
 from fastgc.engines import SimulatedCluster
 from fastgc.progress import PAGE, latex_table, latex_text
 
@@ -505,3 +505,16 @@ def test_ranks_that_are_asked_for_are_those_that_are_needed(ranks, says, monkeyp
     line = refused("train", "rs", "--engine", "torch", "--recorded", str(RECORDED))
     assert "12 workers need 13 ranks" in line
     assert "torchrun --nproc-per-node 13 " in line
+
+
+def test_codes_of_many_workers_are_repeated_less_often():
+    for asked, n, expected in (
+        (None, 5000, 2000),
+        (None, 20_000, 500),
+        (None, 10**8, 5),
+        (7, 10**8, 7),
+        (0, 12, 0),
+    ):
+        assert repeated(asked, 2000, n) == expected, (asked, n)
+    assert "200 rounds each" in done("sweep", "uncoded", "-n", "10,50000", "-s", "0").output
+    assert "10000 rounds" in done("simulate", "uncoded", "-n", "3", "-s", "0").output

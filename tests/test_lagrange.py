@@ -684,6 +684,6 @@ def test_what_is_said_of_precision_takes_no_matrix(nodes, monkeypatch):
     found = again.row_norms, again.row_sums, again.vector_errors(F, vector)
     for each, same in zip(found, expected, strict=True):
         np.testing.assert_allclose(each, same, rtol=1e-14)
-    assert "_basis" not in vars(again)
-    norms = (np.abs(again._basis) ** 2).sum(axis=1) ** 2 / again._points
+    assert "basis" not in vars(again._values)
+    norms = (np.abs(again._values.basis) ** 2).sum(axis=1) ** 2 / again._points
     np.testing.assert_allclose(found[0], norms, rtol=1e-14)

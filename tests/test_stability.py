@@ -63,7 +63,7 @@ def products(code):
         order = [np.arange(first[worker], first[worker + 1]) for worker in code.order]
         return rows[np.concatenate(order)], *rest
     if code.scheme.codes_data:
-        basis = code.scheme._basis
+        basis = code.scheme._values.basis
         rows = (basis[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)
         return rows, np.eye(basis.shape[1]).ravel(), code.load // code.scheme.messages_per_worker
     return code.matrix(), np.ones(code.k), 1

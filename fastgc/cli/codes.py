@@ -12,16 +12,15 @@ import typer
 from ..codes import Code, catalogue
 from ..history import APPROXIMATE
 from . import options
-from .common import CHOOSING, command, echo, is_given, option
-from .options import Size, Source, named, read_recorded, size_of
+from .common import CHOOSING, command, echo, is_given
+from .options import Size, Source, named, read_recorded, repeated, size_of
 from .output import Column, Tables, check_pictures, draw, microseconds
 
 if TYPE_CHECKING:
     from ..stability.survey import Figures
 
 
-# Rounds to average over: 200 for up to 5,000 workers, then fewer in proportion, but at least 5.
-_ROUNDS, _MANY, _FEWEST = 200, 5_000, 5
+_ROUNDS = 200
 
 APPROXIMATIONS = "Codes whose gradients may be approximations"
 
@@ -31,11 +30,7 @@ class Asked(Size):
 
     names: list[str] | None = options.codes("Codes, such as rs bcc:load=5.")
     partitions: int | None = options.partitions()
-    trials: int | None = option(
-        None,
-        "Rounds to average over. Default: 200, but of over 5,000 workers 1,000,000 / n.",
-        min=1,
-    )
+    trials: int | None = options.repeats(_ROUNDS, "Rounds to average over.")
     seed: int = options.seed("Seed of data, orders and random codes.")
     recorded: Path | None = options.recorded(
         "Let messages come in the order that these times give them, instead of a random one"
@@ -47,12 +42,6 @@ class Asked(Size):
         "Plot the workers waited for, and the error, against the load to this file."
     )
     width: str = options.width()
-
-    def rounds(self, n: int) -> int:
-        """Return the number of rounds to average over for n workers."""
-        if self.trials is not None:
-            return self.trials
-        return min(_ROUNDS, max(_FEWEST, _ROUNDS * _MANY // n))
 
 
 @command(CHOOSING, "fastgc codes rs binary bcc:load=5 -n 12 -s 3")
@@ -69,7 +58,7 @@ def codes(context: typer.Context, what: Asked, output: Tables) -> None:
     if source is None and is_given(context, "cost"):
         raise ValueError("--cost is of times: name them by --recorded")
     n, s = size_of(what, None if source is None else source.n)
-    trials = what.rounds(n)
+    trials = repeated(what.trials, _ROUNDS, n)
     made, notes = _made(what, n, s)
     with share_bar("measuring", len(made)) as show:
         figures = {}

@@ -110,6 +110,20 @@ def rounds(default: int, help: str) -> Any:
     return option(default, help, min=1)
 
 
+_MANY, _FEWEST = 5_000, 5
+
+
+def repeats(default: int, help: str, least: int = 1) -> Any:
+    """How often to repeat what takes the longer the more workers there are; see `repeated`."""
+    fewer = f"over {_MANY:,} workers: {default * _MANY:,} / n, but at least {_FEWEST}"
+    return option(None, f"{help} (default: {default:,}; {fewer})", min=least)
+
+
+def repeated(given: int | None, default: int, n: int) -> int:
+    """Return the repeats asked for, or else the default of `repeats` for n workers."""
+    return min(default, max(_FEWEST, default * _MANY // n)) if given is None else given
+
+
 def live(help: str) -> Any:
     """Rounds of worker processes on this machine."""
     return option(0, help, min=0)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from ..delays import DelayModel
     from ..planning import Cell, Choice, Plan, Sweep
 
+_ROUNDS = 2000
+
 COMPARED = 3  # the best codes, which --live runs
 
 
@@ -70,7 +72,7 @@ class Search(Sought, options.Simulated, options.Recorded):
         "tried with loads that follow the speeds. --cost is the cost for a worker of speed 1, "
         "unless times are measured.",
     )
-    rounds: int = options.rounds(2000, "Rounds to simulate of each code.")
+    rounds: int | None = options.repeats(_ROUNDS, "Rounds to simulate of each code.")
     seed: int = options.seed()
     live: int = options.live(
         "Run worker processes on this machine for so many rounds, with --delays added; plan for "
@@ -93,6 +95,7 @@ class _Times(NamedTuple):
     processors: Any
     cost: Any  # seconds of a partition, for all workers or for each
     speeds: list[float] | None
+    rounds: int
     run: Callable[[Choice], float] | None = None  # with --live: measures the time of a code's round
 
 
@@ -123,7 +126,7 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
     cost = what.cost if source.recording is None else float(np.mean(times.cost))
     title = (
         f"n={n} workers, k={what.partitions or n} partitions; {source.text}; "
-        f"{cost:.3g} s per partition, {options.processors_said(times.processors)}; {what.rounds} "
+        f"{cost:.3g} s per partition, {options.processors_said(times.processors)}; {times.rounds} "
         f"rounds each, seed {what.seed}"
     )
     rows = [{**row, "near": each.near} for row, each in zip(listed, shown, strict=True)]
@@ -156,7 +159,8 @@ def _times(context: typer.Context, what: Search) -> _Times:
     speeds = _speeds(what.speeds, n)
     given = what.cost if speeds is None else what.cost / np.array(speeds)
     cost = source.cost(given, what.partitions or n, processors)
-    return _Times(source, n, s, processors, cost, speeds, run)
+    rounds = options.repeated(what.rounds, _ROUNDS, n)
+    return _Times(source, n, s, processors, cost, speeds, rounds, run)
 
 
 def _codes(what: Search) -> list[str]:
@@ -225,7 +229,7 @@ def _found(what: Search, times: _Times) -> Plan:
         codes=_codes(what),
         stragglers=times.stragglers,
         speeds=times.speeds,
-        rounds=what.rounds,
+        rounds=times.rounds,
         seed=what.seed,
         interrupted=times.source.interrupted(what.finish),
         processors=times.processors,
@@ -406,7 +410,7 @@ class Rounds(options.Simulated, options.Recorded, panel="Rounds"):
         "it to compare numbers of workers."
     )
     receive: float = options.receive()
-    rounds: int = options.rounds(2000, "Rounds to simulate in each cell.")
+    rounds: int | None = options.repeats(_ROUNDS, "Rounds to simulate in each cell.")
     seed: int = options.seed()
     live: int = options.live(
         "Also measure so many rounds in each cell: worker processes on this machine compute "
@@ -446,7 +450,7 @@ def sweep(context: typer.Context, asked: Asked) -> None:
     asked.check()
     check_pictures(asked.width, asked.plot)
     cells: list[Cell] = []
-    grid = _grid(context, asked, lambda done, total: show(len(cells), done, total))
+    grid, rounds = _grid(context, asked, lambda done, total: show(len(cells), done, total))
     with _written(cells, asked, len(grid)) as take, share_bar("sweeping", len(grid)) as show:
         for cell in grid:
             take(cell)
@@ -456,14 +460,16 @@ def sweep(context: typer.Context, asked: Asked) -> None:
         raise ValueError("no cell of the grid can be: " + "; ".join(_reasons(cells)))
     draw(lambda: plotting.sweep_curves(cells), asked.plot, asked.width)
     if not asked.printed:
-        how = f"{asked.rounds} rounds each, seed {asked.seed}"
+        how = f"{rounds} rounds each, seed {asked.seed}"
         _show_cells(found, asked, how, live=asked.live > 0)
     for line in _reasons(cells):
         echo(line, err=True)
 
 
-def _grid(context: typer.Context, asked: Asked, told: Callable[[float, float], None]) -> Sweep:
-    """Return the cells, with delays that are named or recorded."""
+def _grid(
+    context: typer.Context, asked: Asked, told: Callable[[float, float], None]
+) -> tuple[Sweep, int]:
+    """Return the cells, with delays that are named or recorded, and the rounds of each."""
     from .. import planning
 
     how: dict[str, Any] = {"cost": asked.cost, "work": asked.work}
@@ -475,14 +481,16 @@ def _grid(context: typer.Context, asked: Asked, told: Callable[[float, float], N
         workers, delays = str(source.n), [(source.text, source.model)]
         processors, interrupted = source.processors(asked.processors), False
         how = {"work": source.cost(0.0, 1, processors)}
-    return planning.sweep(
+    sizes = options.pairs(workers, asked.stragglers, "0:8")
+    rounds = options.repeated(asked.rounds, _ROUNDS, max(n for n, _ in sizes))
+    grid = planning.sweep(
         options.named(asked.names, SWEPT),
-        options.pairs(workers, asked.stragglers, "0:8"),
+        sizes,
         None,
         delays,
         k=asked.partitions,
         receive=asked.receive,
-        rounds=asked.rounds,
+        rounds=rounds,
         seed=asked.seed,
         interrupted=interrupted,
         processors=processors,
@@ -490,6 +498,7 @@ def _grid(context: typer.Context, asked: Asked, told: Callable[[float, float], N
         progress=told,
         **how,
     )
+    return grid, rounds
 
 
 @contextmanager

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ..simulation import Followed, Simulation
 
 
+_ROUNDS = 10_000
+
+
 class Codes(options.Size):
     """The codes to simulate, their size, and the delays."""
 
@@ -40,7 +43,7 @@ class Rounds(Codes, options.Simulated, options.Recorded):
         "for missing partitions (reactive).",
         min=0.0,
     )
-    rounds: int = options.rounds(10_000, "Rounds to simulate of each code.")
+    rounds: int | None = options.repeats(_ROUNDS, "Rounds to simulate of each code.")
     seed: int = options.seed()
     plot: Path | None = options.picture("Plot the distribution of the rounds' times to this file.")
     timeline: Path | None = options.timeline("code")
@@ -55,6 +58,7 @@ class _Case(NamedTuple):
     s: int
     cost: Any  # seconds of a partition
     processors: Any
+    rounds: int
 
 
 @command(CHOOSING, "fastgc simulate rs binary -n 12 -s 2 --delays exponential:mean=0.01")
@@ -83,7 +87,7 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
         return
     title = (
         f"n={case.n} workers, s={case.s} stragglers, k={what.partitions or case.n} partitions; "
-        f"{source.text}, {np.mean(case.cost):.3g} s per partition; {what.rounds} rounds, "
+        f"{source.text}, {np.mean(case.cost):.3g} s per partition; {case.rounds} rounds, "
         f"seed {what.seed}"
     )
     if case.processors is not None:
@@ -111,7 +115,8 @@ def _case(context: typer.Context, what: Rounds) -> _Case:
         if what.request:
             raise ValueError("leave out --request: shared processors are simulated without it")
     cost = source.cost(what.cost, what.partitions or n, processors)
-    return _Case(source, n, s, cost, processors)
+    rounds = options.repeated(what.rounds, _ROUNDS, n)
+    return _Case(source, n, s, cost, processors, rounds)
 
 
 def _simulate_each(
@@ -147,7 +152,7 @@ def _simulate_each(
                 if isinstance(model, Outages):
                     code = model.placed(code)
                 how = {"request": what.request, "progress": partial(show, at), **conditions}
-                found[name] = run(code, model, rounds=what.rounds, **how)
+                found[name] = run(code, model, rounds=case.rounds, **how)
                 if what.timeline is not None:
                     followed[name] = follow(code, model, rounds=DRAWN, **conditions)
                 loads[name] = code.load

@@ -15,13 +15,14 @@ from ..codes import Code, catalogue
 from ..errors import InstabilityWarning, NotDecodableError
 from . import options
 from .common import PRECISION, Options, command, echo, option
-from .options import named, pairs
+from .options import named, pairs, repeated
 from .output import Column, Tables, check_pictures, draw, microseconds
 
 MEASURED = (
     "rs:root=1 rs@spread rs rs-clustered cyclic binary lcc lcc:nodes=roots rs@natural rs@leja "
     "rs@solve"
 )
+_TRIALS, _STEPS, _SETS = 200, 1000, 100
 EIGHTH = "0.125"  # default part of the workers that straggle
 
 
@@ -50,7 +51,7 @@ class Measured(Options):
         "Which workers straggle: random, contiguous (in number), neighbouring (on the circle of a "
         "code's evaluation points), or adversarial (the worst that a search finds).",
     )
-    trials: int = options.rounds(200, "Sets of stragglers of each pattern.")
+    trials: int | None = options.repeats(_TRIALS, "Sets of stragglers of each pattern.")
     seed: int = options.seed("Seed of data, sets and random codes.")
     plot: Path | None = options.picture(
         "Plot the errors for these sizes, patterns and dtypes to this file."
@@ -81,7 +82,7 @@ def stability(what: Measured, output: Tables) -> None:
     sizes = _sizes(what)
     if what.equal not in ("stragglers", *HELD):
         raise ValueError(f"--equal must be stragglers, {', '.join(HELD)}, not {what.equal}")
-    survey = _Survey(what)
+    survey = _Survey(what, repeated(what.trials, _TRIALS, max(n for n, _ in sizes)))
     around: Any = None if what.circle is None else survey.around(*sizes[0])
     survey.run(sizes)
     rows = survey.rows
@@ -91,7 +92,7 @@ def stability(what: Measured, output: Tables) -> None:
     figures = [row._asdict() for row in rows]
     if output.write(figures, figures):
         return
-    _show(figures, what, output)
+    _show(figures, what, survey.trials, output)
     for note in survey.notes:
         echo(note, err=True)
 
@@ -99,8 +100,8 @@ def stability(what: Measured, output: Tables) -> None:
 class _Survey:
     """Rows of figures of codes, the size asked for in each row, and notes."""
 
-    def __init__(self, what: Measured) -> None:
-        self.what = what
+    def __init__(self, what: Measured, trials: int) -> None:
+        self.what, self.trials = what, trials
         self.codes = named(what.names, MEASURED)
         self.dtypes = catalogue.split(what.dtypes)
         self.patterns = catalogue.split(what.patterns)
@@ -160,7 +161,7 @@ class _Survey:
                     stragglers=s,
                     patterns=self.patterns,
                     dtypes=[kind],
-                    sets=what.trials,
+                    sets=self.trials,
                     seed=what.seed,
                     progress=lambda: done.append(None),
                     within=lambda *sets: show(len(done), *sets),
@@ -177,7 +178,7 @@ class _Survey:
             return wanted
         make = partial(scheme_of, text, n, what.seed)
         first = self._first(n, wanted)
-        return matched(make, first, what.equal, sets=what.trials, seed=what.seed)
+        return matched(make, first, what.equal, sets=self.trials, seed=what.seed)
 
     def _first(self, n: int, s: int) -> Any:
         """Return the row of the first code, with which the others are compared."""
@@ -240,14 +241,14 @@ _ERRORS = [
 ]
 
 
-def _show(rows: list[dict[str, Any]], what: Measured, output: Tables) -> None:
+def _show(rows: list[dict[str, Any]], what: Measured, trials: int, output: Tables) -> None:
     """Print costs once for all dtypes and patterns, and a table of errors for each of these."""
     of_code = groupby(rows, key=lambda row: [row[key] for key in ("code", "n", "stragglers")])
     title = f"loads and messages; equal: {what.equal.replace('_', ' ')}"
     output.table(title, _COSTS, [next(mine) for _, mine in of_code], several=True)
     for kind, pattern in dict.fromkeys((row["dtype"], row["pattern"]) for row in rows):
         mine = [row for row in rows if (row["dtype"], row["pattern"]) == (kind, pattern)]
-        title = f"{kind}, {pattern} stragglers; up to {what.trials} sets each, seed {what.seed}"
+        title = f"{kind}, {pattern} stragglers; up to {trials} sets each, seed {what.seed}"
         output.table(title, _ERRORS, mine, several=True)
     output.explain(
         "load: partitions of the worker that has most; mean: partitions per worker; messages: "
@@ -271,7 +272,9 @@ class Searched(Options):
     workers: str = options.workers("64/16,256/32", several=True)
     stragglers: str | None = options.stragglers(EIGHTH, several=True)
     dtype: str = option("float64", "Type of the messages.")
-    steps: int = option(1000, "Steps of the search: random sets, windows, and exchanges.", min=0)
+    steps: int | None = options.repeats(
+        _STEPS, "Steps of the search: random sets, windows, and exchanges.", least=0
+    )
     seconds: float | None = option(None, "Time limit for each code and size, in seconds.")
     seed: int = options.seed("Seed of sets, data and random codes.")
     plot: Path | None = options.picture("Plot the errors against the workers to this file.")
@@ -291,7 +294,7 @@ class Spared(Options):
     error: float | None = option(
         None, "Say which load, and which wait, reaches this error for the worst set found."
     )
-    sets: int = options.rounds(100, "Random sets to try, and steps of the search.")
+    sets: int | None = options.repeats(_SETS, "Random sets to try, and steps of the search.")
     seed: int = options.seed("Seed of sets, data and random codes.")
     plot: Path | None = options.picture(
         "Plot the worst error against what there is more of to this file."
@@ -355,9 +358,8 @@ def _search(
     begin = monotonic()
     code, method = scheme_of(text, n, what.seed, s)
     how: Any = {"method": method, "dtype": what.dtype, "seed": what.seed}
-    found = worst_survivors(
-        code, s, trials=what.steps, seconds=what.seconds, progress=progress, **how
-    )
+    steps = repeated(what.steps, _STEPS, n)
+    found = worst_survivors(code, s, trials=steps, seconds=what.seconds, progress=progress, **how)
     taken = monotonic() - begin
     amplification = found.log10_amplification
     return {
@@ -381,7 +383,7 @@ def _search(
 def spare(what: Spared, output: Tables) -> None:
     """Measure how much precision a larger load buys, or waiting for a few more messages."""
     from .. import plotting
-    from ..progress import task_bar
+    from ..progress import share_bar
     from ..stability import spare as spared
 
     output.check()
@@ -393,7 +395,9 @@ def spare(what: Spared, output: Tables) -> None:
     rows: list[dict[str, Any]] = []
     curves: dict[str, Any] = {}
     entries = _entries(what, SPARE)
-    with task_bar("measuring", 2 * len(numbers) * len(entries)) as advance:
+    sets = repeated(what.sets, _SETS, max(n for _, n, _ in entries))
+    done: list[None] = []  # one entry for each row done
+    with share_bar("measuring", 2 * len(numbers) * len(entries)) as show:
         for text, n, s in entries:
             found = spared(
                 _maker(text, n, what.seed),
@@ -401,17 +405,18 @@ def spare(what: Spared, output: Tables) -> None:
                 more=numbers,
                 method=scheme_of(text, n, what.seed, s)[1],
                 dtype=what.dtype,
-                sets=what.sets,
+                sets=sets,
                 seed=what.seed,
-                progress=advance,
+                progress=lambda: done.append(None),
+                within=lambda *tried: show(len(done), *tried),
             )
             curves[f"{catalogue.describe(text)}, {n}/{s}"] = found
             rows += [{"code": text, "dtype": what.dtype, **row._asdict()} for row in found]
-    about = f"{what.dtype}, {what.sets} sets, seed {what.seed}"
+    about = f"{what.dtype}, {sets} sets, seed {what.seed}"
     draw(lambda: plotting.spare_curves(curves, caption=about), what.plot, what.width)
     if output.write(rows, rows):
         return
-    _show_spared(what, rows, output)
+    _show_spared(what, sets, rows, output)
     if what.error is not None:
         for entry in entries:
             _say_enough(entry, rows, what.error)
@@ -424,11 +429,8 @@ _SPARED = [
 ]
 
 
-def _show_spared(what: Spared, rows: Sequence[dict[str, Any]], output: Tables) -> None:
-    title = (
-        f"errors to expect with something to spare, {what.dtype}, {what.sets} sets, "
-        f"seed {what.seed}"
-    )
+def _show_spared(what: Spared, sets: int, rows: Sequence[dict[str, Any]], output: Tables) -> None:
+    title = f"errors to expect with something to spare, {what.dtype}, {sets} sets, seed {what.seed}"
     output.table(title, _SPARED, rows, several=True)
     output.explain(
         "way: what there is more of, load or waiting; more: how much more; silent: workers that do "

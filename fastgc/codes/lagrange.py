@@ -24,6 +24,10 @@ from ..coding.trust import UNSTABLE, check_stability, expected_trust, trust_by_r
 from ..kernels import Status
 from ..kernels.rows import DOUBLE, ROUNDING
 from ..models import least_squares_gradient
+from ..quadrature import Quadrature
+
+# Messages from which on named points are exact, and everything takes O(n log n).
+_MANY = 8192
 
 # Rounds tried to find the worst in a thousand: for 40 workers they take 0.1 to 0.2 s.
 ROUNDS_TRIED = 1000
@@ -97,6 +101,9 @@ class LagrangeCode(Code):
     `LinearCode`, gain a factor of 2 here and replace no message: if 5% of the messages are missing,
     so is a fifth of the gradient.
 
+    From 8192 messages on, named points are exact, not rounded to float64, and coefficients, the
+    data's code, and what is said of precision take O(n log n); with points of your own O(n^2).
+
     Near convergence the gradient is small. The values that a worker computes on coded data are as
     large as before, and so are their rounding errors: about 1e-16 ``|X|^2 |theta|``, times the
     amplification of decoding. ``LagrangeCode(12, 6, load=3)`` decodes gradients of 60 samples of 5
@@ -161,7 +168,7 @@ class LagrangeCode(Code):
         scheme = LagrangeScheme(
             k,
             load // sent,
-            *_nodes(nodes, points, n, sent),
+            _values(nodes, points, n, sent),
             messages=sent,
             limit=limit,
             margin=_spare(margin, needed, n, sent),
@@ -207,8 +214,8 @@ class LagrangeCode(Code):
 class LagrangeScheme(Scheme):
     """The scheme of `LagrangeCode`, with its checked arguments; `margin` in messages.
 
-    A message is the sum over P = `polynomials`. `alpha` and `beta` have shapes (K,) and
-    (n * messages,).
+    A message is the sum over P = `polynomials`. `values` has alpha, of shape (K,), and beta, of
+    shape (n * messages,).
     """
 
     codes_data = True
@@ -219,17 +226,17 @@ class LagrangeScheme(Scheme):
         self,
         k: int,
         polynomials: int,
-        alpha: NDArray[Any],
-        beta: NDArray[Any],
+        values: _Values,
         *,
         messages: int,
         limit: float | None,
         margin: int,
     ) -> None:
+        alpha, beta = values.alpha, values.beta
         self.n, self.k, self.load = beta.size // messages, k, polynomials * messages
         self._sent, self._polynomials, self._points = messages, polynomials, alpha.size
         self._limit, self._margin = limit, margin
-        self.alpha, self.beta = alpha, beta
+        self.alpha, self.beta, self._values = alpha, beta, values
         alpha.flags.writeable = beta.flags.writeable = False
         self.is_complex = beta.dtype.kind == "c"
         self.stragglers = self.n - -(-self.threshold // messages)
@@ -256,15 +263,6 @@ class LagrangeScheme(Scheme):
     @property
     def layout(self) -> Layout:
         return "complex data" if self.is_complex else "real"
-
-    @cached_property
-    def _basis(self) -> NDArray[Any]:
-        """``l_j(beta_i)``, one row for each message i."""
-        return interpolation.basis(self.alpha, self.beta)
-
-    @cached_property
-    def _functionals(self) -> interpolation.Functionals:
-        return interpolation.Functionals(self.beta, self.alpha)
 
     def encode_data(self, X: ArrayLike, y: ArrayLike) -> list[tuple[NDArray[Any], NDArray[Any]]]:
         """Coded blocks by eqs. (4) and (10); the labels are coded like one more column.
@@ -296,11 +294,10 @@ class LagrangeScheme(Scheme):
         if y.dtype.kind == "c" and X.dtype.kind != "c":
             raise TypeError(f"y is complex, but X is {X.dtype}: both must be")
         dtype = np.result_type(X.dtype, np.complex64) if self.is_complex else X.dtype
-        basis = self._basis.astype(dtype)
-        coded = [self._encode_array(values.astype(X.dtype, copy=False), basis) for values in (X, y)]
+        coded = [self._encode_array(values.astype(X.dtype, copy=False), dtype) for values in (X, y)]
         return list(zip(*coded, strict=True))
 
-    def _encode_array(self, values: NDArray[Any], basis: NDArray[Any]) -> list[NDArray[Any]]:
+    def _encode_array(self, values: NDArray[Any], dtype: np.dtype[Any]) -> list[NDArray[Any]]:
         rows = -(-len(values) // self.k)  # rows of a block
         P, K = self._polynomials, self._points
         padded = np.zeros((P * K * rows, *values.shape[1:]), dtype=values.dtype)
@@ -308,7 +305,7 @@ class LagrangeScheme(Scheme):
         blocks = padded.reshape(P, K, -1)
         # In order of messages, and in each message in order of polynomials.
         with np.errstate(over="ignore", invalid="ignore"):  # a message shows what is not finite
-            coded = np.matmul(basis, blocks)
+            coded = self._values.encode(blocks, dtype)
         return list(coded.swapaxes(0, 1).reshape(-1, rows, *values.shape[1:]))
 
     def cancelling(self, shard: Any) -> Callable[[NDArray[Any]], float] | None:
@@ -345,7 +342,7 @@ class LagrangeScheme(Scheme):
     def bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[Any], unit: float = DOUBLE
     ) -> VectorFunction:
-        run = self._functionals.bind(survivors, vector)
+        run = self._values.bind(survivors, vector)
 
         def of_enough(f: int) -> int:
             if f == self.threshold:
@@ -368,11 +365,11 @@ class LagrangeScheme(Scheme):
         """The vector that uses only the best spread of more messages than are needed.
 
         More points raise the degree, and with gaps between points the error: at n = 256, with 32
-        neighbours silent, from 1e-15 to 1e+50. The first points in Leja order are well spread.
+        neighbours silent, from 1e-15 to 1e+50.
         """
-        chosen = vandermonde.leja_order(self.beta[survivors])[: self.threshold]
+        chosen = self._values.best(survivors, self.threshold)[: self.threshold]
         vector = np.zeros(survivors.size, dtype=self.beta.dtype)
-        vector[chosen] = used = self._functionals(survivors[chosen])
+        vector[chosen] = used = self._values.weights(survivors[chosen])
         if not np.isfinite(used).all():
             self._raise_overflow(survivors[chosen], used)
         return vector
@@ -453,22 +450,21 @@ class LagrangeScheme(Scheme):
         f = survivors.size
         if f <= self.threshold:
             return Parity.none()
-        nodes = self.beta[survivors]
-        order = vandermonde.leja_order(nodes)
+        order = self._values.best(survivors, self.threshold)
         chosen, spare = (
             order[: self.threshold],
             order[self.threshold :][: most * self.messages_per_worker],
         )
-        H = np.zeros((spare.size, f), dtype=nodes.dtype)
+        H = np.zeros((spare.size, f), dtype=self.beta.dtype)
         H[np.arange(spare.size), spare] = 1
-        H[:, chosen] = -interpolation.basis(nodes[chosen], nodes[spare])
+        H[:, chosen] = -self._values.between(survivors[chosen], survivors[spare])
         return Parity.of(H)
 
     def equations(self, survivors: NDArray[np.int64]) -> Equations:
         # A message is the sum of l_j l_j' x_j x_j'^T theta over pairs of blocks. Decoding must take
         # the pairs of a block with itself. A pair j < j' stands for two, hence the root.
         first, second = np.triu_indices(self._points)
-        basis = self._basis[survivors]
+        basis = self._values.basis[survivors]
         rows = basis[:, first] * basis[:, second] * np.where(first == second, 1, np.sqrt(2))
         return Equations(rows, (first == second).astype(np.float64), real_part=self.is_complex)
 
@@ -480,13 +476,12 @@ class LagrangeScheme(Scheme):
     def vector_errors(
         self, survivors: NDArray[np.int64], vector: NDArray[Any]
     ) -> NDArray[np.float64]:
-        # A coefficient is the sum of l_k(alpha_j) over j, in which much may cancel. Each term is a
-        # product of 2 f differences, all rounded.
+        # A coefficient is a sum in which much may cancel. Each term is a product of 2 f
+        # differences, all rounded.
         used = np.flatnonzero(vector)
         errors = np.zeros(survivors.size)
         with np.errstate(over="ignore"):
-            for values in interpolation.parts_of_basis(self.beta[survivors[used]], self.alpha):
-                errors[used] += (np.abs(values) ** 2).sum(axis=0)
+            errors[used] = self._values.squares(survivors[used])
             errors *= 4 * used.size * ROUNDING * 2.0**-106
         return errors
 
@@ -495,18 +490,13 @@ class LagrangeScheme(Scheme):
         # Coded data are sums of K terms, and their errors enter a partial gradient twice.
         return 4 * (self._points / 3 + 1)
 
-    def _totals(self, power: int) -> NDArray[np.float64]:
-        """For each message i, the sum of ``|l_j(beta_i)|^power``; see `equations`."""
-        parts = interpolation.parts_of_basis(self.alpha, self.beta)
-        return np.concatenate([(np.abs(values) ** power).sum(axis=1) for values in parts])
-
     @cached_property
     def row_norms(self) -> NDArray[np.float64]:
-        return self._totals(2) ** 2 / self._points
+        return np.asarray(self._values.totals(2) ** 2 / self._points)
 
     def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
         # Deviation of the sum over pairs of blocks: B has a column for each, see `equations`.
-        basis = self._basis[survivors].astype(np.result_type(vector, np.longdouble))
+        basis = self._values.basis[survivors].astype(np.result_type(vector, np.longdouble))
         total: NDArray[Any] = (vector[:, None] * basis).T @ basis - np.eye(self._points)
         return total.real if self.is_complex else total
 
@@ -520,7 +510,108 @@ class LagrangeScheme(Scheme):
 
     @cached_property
     def row_sums(self) -> NDArray[np.float64]:
-        return self._totals(1) ** 2 * self._polynomials
+        return np.asarray(self._values.totals(1) ** 2 * self._polynomials)
+
+
+class _Values:
+    """Values at alpha from values at beta, and the other way, for any points.
+
+    Messages are numbered as beta is.
+    """
+
+    def __init__(self, alpha: NDArray[Any], beta: NDArray[Any]) -> None:
+        self.alpha, self.beta = alpha, beta
+
+    @cached_property
+    def basis(self) -> NDArray[Any]:
+        """``l_j(beta_i)``, one row for each message i."""
+        return interpolation.basis(self.alpha, self.beta)
+
+    def encode(self, blocks: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Values at beta of polynomials whose values at alpha are ``blocks[polynomial]``."""
+        return np.asarray(np.matmul(self.basis.astype(dtype), blocks))
+
+    def totals(self, power: int) -> NDArray[np.float64]:
+        """For each message i, the sum of ``|l_j(beta_i)|^power`` over j."""
+        parts = interpolation.parts_of_basis(self.alpha, self.beta)
+        return np.concatenate([(np.abs(values) ** power).sum(axis=1) for values in parts])
+
+    @cached_property
+    def _functionals(self) -> interpolation.Functionals:
+        return interpolation.Functionals(self.beta, self.alpha)
+
+    def bind(self, chosen: NDArray[np.int64], out: NDArray[Any]) -> Callable[[int], int]:
+        """Prepare `weights` as `interpolation.Functionals.bind` does."""
+        return self._functionals.bind(chosen, out)
+
+    def weights(self, chosen: NDArray[np.int64]) -> NDArray[Any]:
+        """Coefficients of these messages in the sum of the values at alpha."""
+        return self._functionals(chosen)
+
+    def squares(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+        """For each coefficient, the sum of the squared moduli of its terms."""
+        parts = interpolation.parts_of_basis(self.beta[chosen], self.alpha)
+        total = np.zeros(chosen.size)
+        for values in parts:
+            total += (np.abs(values) ** 2).sum(axis=0)
+        return total
+
+    def best(self, messages: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+        """An order of these messages whose first `count` are spread well: that of Leja."""
+        return vandermonde.leja_order(self.beta[messages])
+
+    def between(self, chosen: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[Any]:
+        """Matrix that takes the values of chosen messages to those of others."""
+        return interpolation.basis(self.beta[chosen], self.beta[others])
+
+
+class _OnGrid(_Values):
+    """The same for many named points, in O(n log n). Alpha and beta are rounded from the points."""
+
+    def __init__(
+        self,
+        alpha: NDArray[Any],
+        beta: NDArray[Any],
+        grid: Quadrature,
+        place: NDArray[np.int64],
+    ) -> None:
+        super().__init__(alpha, beta)
+        self._grid, self._place = grid, place
+
+    @cached_property
+    def basis(self) -> NDArray[Any]:
+        return self._grid.values(np.eye(self.alpha.size))[self._place]
+
+    def encode(self, blocks: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+        return np.stack([self._grid.values(block)[self._place] for block in blocks]).astype(dtype)
+
+    def totals(self, power: int) -> NDArray[np.float64]:
+        return self._grid.norms[self._place] if power == 2 else super().totals(power)
+
+    def bind(self, chosen: NDArray[np.int64], out: NDArray[Any]) -> Callable[[int], int]:
+        def functional(f: int) -> int:
+            some = chosen[:f]
+            if some.min() < 0 or some.max() >= self._place.size:
+                return Status.OUT_OF_RANGE
+            if np.bincount(some).max() > 1:
+                return Status.DUPLICATE
+            out[:f] = self.weights(some)
+            return Status.OK if np.isfinite(out[:f]).all() else Status.OVERFLOW
+
+        return functional
+
+    def weights(self, chosen: NDArray[np.int64]) -> NDArray[Any]:
+        return self._grid.weights(self._place[chosen])
+
+    def squares(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+        return self._grid.squares(self._place[chosen])
+
+    def best(self, messages: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+        first = self._grid.spread(self._place[messages], count)
+        return np.concatenate([first, np.delete(np.arange(messages.size), first)])
+
+    def between(self, chosen: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[Any]:
+        return self._grid.basis(self._place[chosen], self._place[others])
 
 
 def _spare(margin: int | float, needed: int, n: int, sent: int) -> int:
@@ -546,15 +637,15 @@ def _spare(margin: int | float, needed: int, n: int, sent: int) -> int:
     return more
 
 
-def _nodes(
-    nodes: NodeChoice | tuple[ArrayLike, ArrayLike], K: int, n: int, sent: int
-) -> tuple[NDArray[Any], NDArray[Any]]:
+def _values(nodes: NodeChoice | tuple[ArrayLike, ArrayLike], K: int, n: int, sent: int) -> _Values:
     count = n * sent
-    if isinstance(nodes, str) and nodes == "chebyshev":
-        return interpolation.chebyshev(K), interpolation.chebyshev(count)[_spread(n, sent)]
-    if isinstance(nodes, str) and nodes == "roots":
-        beta = interpolation.roots_of_unity(count, 0.5)[_spread(n, sent)]
-        return interpolation.roots_of_unity(K), beta
+    if isinstance(nodes, str) and nodes in ("chebyshev", "roots"):
+        roots, place = nodes == "roots", _spread(n, sent)
+        alpha = interpolation.roots_of_unity(K) if roots else interpolation.chebyshev(K)
+        beta = interpolation.roots_of_unity(count, 0.5) if roots else interpolation.chebyshev(count)
+        if count < _MANY:
+            return _Values(alpha, beta[place])
+        return _OnGrid(alpha, beta[place], Quadrature(K, count, roots), place)
     if not isinstance(nodes, tuple | list) or len(nodes) != 2:
         raise ValueError(f'nodes must be "chebyshev", "roots" or a pair of arrays, not {nodes!r}')
     checked = []
@@ -568,7 +659,7 @@ def _nodes(
     alpha, beta = checked
     if alpha.dtype.kind == "c":
         beta = beta.astype(np.complex128)
-    return alpha, beta
+    return _Values(alpha, beta)
 
 
 def _spread(n: int, sent: int) -> NDArray[np.int64]:

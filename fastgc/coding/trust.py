@@ -512,8 +512,14 @@ def _fill_shortest(scheme: Scheme, masks: NDArray[np.bool_], out: NDArray[np.flo
             out[some[:, None], came] = target @ np.linalg.pinv(rows[came], rcond=cut)
 
 
-def residuals(scheme: Scheme, workers: int, sets: int, seed: int) -> Residuals:
-    """Return `fastgc.Code.residuals`, for checked arguments."""
+def residuals(
+    scheme: Scheme,
+    workers: int,
+    sets: int,
+    seed: int,
+    progress: Callable[[int], object] = lambda done: None,
+) -> Residuals:
+    """Return `fastgc.Code.residuals`, for checked arguments; call `progress` after each set."""
     known = scheme.known_residuals(workers)
     if known is not None:
         return known
@@ -522,6 +528,10 @@ def residuals(scheme: Scheme, workers: int, sets: int, seed: int) -> Residuals:
     drawn: Any = (rng.permutation(scheme.n)[:workers] for _ in range(sets))
     if exhaustive:
         drawn = map(np.array, combinations(range(scheme.n), workers))
-    left = np.array([scheme.residual(scheme.messages_of(heard)) for heard in drawn])
+    found = []
+    for done, heard in enumerate(drawn, 1):
+        found.append(scheme.residual(scheme.messages_of(heard)))
+        progress(done)
+    left = np.array(found)
     mean = float(np.sqrt(np.mean(left**2)))
     return Residuals(workers, mean, float(left.max()), left.size, exhaustive)

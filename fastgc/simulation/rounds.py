@@ -204,7 +204,7 @@ class MessageByMessage(RoundByRound):
         if not how.interrupted:
             finish_messages(arrival, sender, time + how.overhead, late)
         decoded = order[: int(np.flatnonzero(order == last)[0]) + 1] if last >= 0 else None
-        senders = np.unique(sender[came]).size
+        senders = int(np.count_nonzero(np.bincount(sender[came], minlength=code.n)))
         return time, received, arrivals, decoded, senders, int(done.sum())
 
 

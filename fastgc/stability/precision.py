@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -388,14 +389,42 @@ def _exact_least_squares(X: NDArray[Any], y: NDArray[Any], theta: NDArray[Any]) 
 
 
 def _largest_pair(X: NDArray[Any], y: NDArray[Any], theta: NDArray[Any], rows: int) -> float:
-    """``max || |X_j|' (|X_j'| |theta| + |y_j'|) ||`` over pairs of blocks."""
+    """``max || |X_j|' (|X_j'| |theta| + |y_j'|) ||`` over pairs of blocks.
+
+    A pair is left out if the product of both norms is below the largest that is known.
+    """
     padded = np.zeros((-(-len(X) // rows) * rows, X.shape[1]))
     padded[: len(X)] = np.abs(X)
     size = padded @ np.abs(theta).astype(np.float64)
     size[: len(y)] += np.abs(y)
     size = size.reshape(-1, rows).T
+    lengths = np.linalg.norm(size, axis=0)
+    longest = np.argsort(-lengths)
+    size, lengths = size[:, longest], lengths[longest]
     blocks = padded.reshape(-1, rows, X.shape[1])
-    return max(float(np.linalg.norm(block.T @ size, axis=0).max()) for block in blocks)
+    norms = np.linalg.norm(blocks, axis=(1, 2))
+    largest = 0.0
+    for j in np.argsort(-norms).tolist():
+        least = 0.999 * largest / max(float(norms[j]), sys.float_info.min)
+        count = int(np.searchsorted(-lengths, -least, side="right"))
+        if not count:
+            break
+        products = np.linalg.norm(blocks[j].T @ size[:, :count], axis=0)
+        largest = max(largest, float(products.max()))
+    return largest
+
+
+class _Computed(Sequence[NDArray[Any]]):
+    """What workers compute on coded blocks, each when it is asked for."""
+
+    def __init__(self, shards: Sequence[Any], theta: NDArray[Any]) -> None:
+        self._shards, self._theta = shards, theta
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    def __getitem__(self, j: Any) -> Any:
+        return least_squares_gradient(self._theta, *self._shards[j])
 
 
 class _Work(NamedTuple):
@@ -435,7 +464,7 @@ def _data(code: Code, data: Any, dtype: np.dtype[Any], rng: np.random.Generator)
         )
     if "c" in (X.dtype.kind, y.dtype.kind, theta.dtype.kind):
         raise TypeError("errors of codes of the data are measured on real data, not complex")
-    computed = [least_squares_gradient(theta, *shard) for shard in code.encode_data(X, y)]
+    computed = _Computed(code.encode_data(X, y), theta)
     rows = -(-len(X) // code.k)
     unit = math.sqrt(code.k) * _largest_pair(X, y, theta, rows)
     return _Work(computed, _exact_least_squares(X, y, theta), unit, rows + theta.size)

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import at_least, check_dtype, check_one_of, name_of
 from ..codes import Code
+from ..coding.trust import residuals
 from ..errors import NotDecodableError
 from .precision import Experiment, amplification_of
 from .search import Sight, contiguous, messages_without, silent_workers, worst_survivors
@@ -408,6 +409,7 @@ def spare(
     sets: int = 100,
     seed: int = 0,
     progress: Callable[[], object] | None = None,
+    within: Callable[[int, int], object] | None = None,
 ) -> list[SpareRow]:
     """How precise gradients become with a larger load, or by waiting for a few more messages.
 
@@ -429,6 +431,8 @@ def spare(
     seed : int
     progress : callable, optional
         Called after each row.
+    within : callable, optional
+        Called within each row, as `progress` of `worst_survivors`.
 
     Returns
     -------
@@ -465,7 +469,8 @@ def spare(
                     if silent >= code.n:
                         raise ValueError(f"{silent} of {code.n} workers cannot straggle")
                     head = (way, number, code.n, code.load, code.scheme.known_stragglers(), silent)
-                    rows.append(SpareRow(*head, *_errors(code, silent, method, dtype, sets, seed)))
+                    errors = _errors(code, silent, method, dtype, sets, seed, within)
+                    rows.append(SpareRow(*head, *errors))
                 except ValueError as error:
                     why = error
             if progress is not None:
@@ -476,18 +481,27 @@ def spare(
 
 
 def _errors(
-    code: Code, s: int, method: str, dtype: DTypeLike, sets: int, seed: int
+    code: Code,
+    s: int,
+    method: str,
+    dtype: DTypeLike,
+    sets: int,
+    seed: int,
+    within: Callable[[int, int], object] | None,
 ) -> tuple[float, float, float, float]:
     rng = np.random.default_rng(seed)
     sight = Sight(code, method, dtype)
     near = max(sight.error(lost) for lost in contiguous(code.n, s, _WINDOWS, rng))
     random = [sight.error(rng.permutation(code.n)[:s]) for _ in range(sets)]
-    found = worst_survivors(code, s, method=method, dtype=dtype, trials=sets, seed=seed)
+    found = worst_survivors(
+        code, s, method=method, dtype=dtype, trials=sets, seed=seed, progress=within
+    )
     most = max(random)
     return float(np.median(random)), most, near, max(found.error, near, most)
 
 
 P = 32  # elements of a gradient
+_SETS, _FEW, _FEWEST = 2000, 5000, 5  # sets whose residuals are computed, of up to _FEW workers
 _TOGETHER = 2000  # decoding so many messages takes about as long as encoding one
 
 
@@ -552,7 +566,11 @@ def measure(
     messages = code.scheme.message_count
     orders = code.scheme.random_arrivals(trials, seed) if heard is None else heard
     of_round = 1 + messages // _TOGETHER
-    steps = messages + of_round * (trials if heard is None else len(heard))
+    rounds = trials if heard is None else len(heard)
+    # What is left out: of the rounds, and of as many sets as `Code.residuals` takes, but fewer of
+    # many workers.
+    others = max(_FEWEST, min(_SETS, _SETS * _FEW // code.n)) if code.scheme.approximate else 0
+    steps = messages + of_round * (rounds + others)
     progress(0, steps)
     experiment = Experiment(
         code, p=P, seed=seed, progress=lambda encoded, _: progress(encoded, steps)
@@ -584,16 +602,32 @@ def measure(
         float(np.median(times)),
         float(np.median(errors)),
         float(np.max(errors)),
-        *_left_out(code, sets, seed),
+        *_left_out(
+            code,
+            sets,
+            others,
+            seed,
+            lambda done: progress(messages + of_round * (rounds + done), steps),
+        ),
     )
 
 
-def _left_out(code: Code, sets: list[NDArray[np.int64]], seed: int) -> tuple[float, float, bool]:
-    """Mean and worst residual, and whether the latter is the largest possible."""
+def _left_out(
+    code: Code,
+    sets: list[NDArray[np.int64]],
+    others: int,
+    seed: int,
+    progress: Callable[[int], object],
+) -> tuple[float, float, bool]:
+    """Mean and worst residual, and whether the latter is the largest possible.
+
+    The mean is that of these sets; the worst also that of `others`, unless the code knows it.
+    """
     if not code.scheme.approximate:
         return 0.0, 0.0, True
     left = np.array([code.residual(heard) for heard in sets])
-    waiting = code.residuals(seed=seed)
+    workers = code.n if code.scheme.awaited is None else code.scheme.awaited
+    waiting = residuals(code.scheme, workers, others, seed, progress)
     # If a code waits for a number of workers, all sets of so many, or a formula, give the worst.
     known = waiting.exhaustive and (code.scheme.wait is not None or waiting.sets == 0)
     mean = float(np.sqrt(np.mean(left**2)))
