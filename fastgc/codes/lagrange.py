@@ -8,10 +8,20 @@ from functools import cached_property
 from typing import Any, Literal, NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from .. import interpolation, vandermonde
-from .._arrays import Output, as_array, check_index, check_integer, check_real, unit_roundoff
+from .._arrays import (
+    Array,
+    Floats,
+    Ints,
+    Output,
+    as_array,
+    check_index,
+    check_integer,
+    check_real,
+    unit_roundoff,
+)
 from ..coding.arguments import check_sizes
 from ..coding.cache import VectorFunction
 from ..coding.code import Code
@@ -175,18 +185,18 @@ class LagrangeCode(Code):
             check_stability(scheme, strict, remedy, when=when, limit=enough)
 
     @property
-    def alpha(self) -> NDArray[Any]:
+    def alpha(self) -> Array:
         """Points at which the polynomials equal the data, (K,) array."""
         return self.scheme.alpha
 
     @property
-    def beta(self) -> NDArray[Any]:
+    def beta(self) -> Array:
         """Points of the messages, (message_count,) array."""
         return self.scheme.beta
 
     def compute(
         self, shard: tuple[ArrayLike, ArrayLike], theta: ArrayLike, out: Output | None = None
-    ) -> NDArray[Any]:
+    ) -> Array:
         """Compute on one coded block, as a worker does: X~'(X~ theta - y~).
 
         Parameters
@@ -219,8 +229,8 @@ class LagrangeScheme(Scheme):
         self,
         k: int,
         polynomials: int,
-        alpha: NDArray[Any],
-        beta: NDArray[Any],
+        alpha: Array,
+        beta: Array,
         *,
         messages: int,
         limit: float | None,
@@ -248,7 +258,7 @@ class LagrangeScheme(Scheme):
     def message_counts(self) -> list[int]:
         return [self._sent] * self.n
 
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def row(self, worker: int) -> tuple[Ints, Floats]:
         worker = check_index("worker", worker, self.n)
         held = np.arange(worker * self.load, (worker + 1) * self.load)
         return held, np.ones(self.load)
@@ -258,7 +268,7 @@ class LagrangeScheme(Scheme):
         return "complex data" if self.is_complex else "real"
 
     @cached_property
-    def _basis(self) -> NDArray[Any]:
+    def _basis(self) -> Array:
         """``l_j(beta_i)``, one row for each message i."""
         return interpolation.basis(self.alpha, self.beta)
 
@@ -266,7 +276,7 @@ class LagrangeScheme(Scheme):
     def _functionals(self) -> interpolation.Functionals:
         return interpolation.Functionals(self.beta, self.alpha)
 
-    def encode_data(self, X: ArrayLike, y: ArrayLike) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    def encode_data(self, X: ArrayLike, y: ArrayLike) -> list[tuple[Array, Array]]:
         """Coded blocks by eqs. (4) and (10); the labels are coded like one more column.
 
         Rows of zeros make all blocks equally long; they add nothing to the gradient.
@@ -300,7 +310,7 @@ class LagrangeScheme(Scheme):
         coded = [self._encode_array(values.astype(X.dtype, copy=False), basis) for values in (X, y)]
         return list(zip(*coded, strict=True))
 
-    def _encode_array(self, values: NDArray[Any], basis: NDArray[Any]) -> list[NDArray[Any]]:
+    def _encode_array(self, values: Array, basis: Array) -> list[Array]:
         rows = -(-len(values) // self.k)  # rows of a block
         P, K = self._polynomials, self._points
         padded = np.zeros((P * K * rows, *values.shape[1:]), dtype=values.dtype)
@@ -311,7 +321,7 @@ class LagrangeScheme(Scheme):
             coded = np.matmul(basis, blocks)
         return list(coded.swapaxes(0, 1).reshape(-1, rows, *values.shape[1:]))
 
-    def cancelling(self, shard: Any) -> Callable[[NDArray[Any]], float] | None:
+    def cancelling(self, shard: Any) -> Callable[[Array], float] | None:
         # Each entry of X~ theta - y~ has an error like a random one of the size of its terms. Its
         # row of X~ takes the error into the gradient: sum_i |x_i|^2 (sum_j |x_ij theta_j|^2 +
         # |y_i|^2).
@@ -327,7 +337,7 @@ class LagrangeScheme(Scheme):
             rows = X.sum(axis=1)
             of_features, of_labels = rows @ X, float((rows @ y.reshape(len(y), -1)).sum())
 
-        def energy(theta: NDArray[Any]) -> float:
+        def energy(theta: Array) -> float:
             if theta.size % len(of_features):  # a user's gradient of something else
                 return 0.0
             with np.errstate(over="ignore", invalid="ignore"):
@@ -342,9 +352,7 @@ class LagrangeScheme(Scheme):
     def rule(self) -> Blocks:
         return Blocks.one(self.message_count, self.threshold)
 
-    def bind_vector(
-        self, survivors: NDArray[np.int64], vector: NDArray[Any], unit: float = DOUBLE
-    ) -> VectorFunction:
+    def bind_vector(self, survivors: Ints, vector: Array, unit: float = DOUBLE) -> VectorFunction:
         run = self._functionals.bind(survivors, vector)
 
         def of_enough(f: int) -> int:
@@ -359,12 +367,12 @@ class LagrangeScheme(Scheme):
 
         return self._filling(of_enough, survivors)
 
-    def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
+    def vector(self, survivors: Ints) -> Array:
         found = self._empty_vector(survivors.size)
         LagrangeScheme.bind_vector(self, survivors, found)(survivors.size, "auto")
         return found
 
-    def _vector_of_some(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
+    def _vector_of_some(self, survivors: Ints) -> Array:
         """The vector that uses only the best spread of more messages than are needed.
 
         More points raise the degree, and with gaps between points the error: at n = 256, with 32
@@ -377,7 +385,7 @@ class LagrangeScheme(Scheme):
             self._raise_overflow(survivors[chosen], used)
         return vector
 
-    def _raise_overflow(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NoReturn:
+    def _raise_overflow(self, survivors: Ints, vector: Array) -> NoReturn:
         raise OverflowError(
             f"the coefficient of message {survivors[np.argmin(np.isfinite(vector))]} is beyond "
             "float64: with these points decoding is hopeless; use fewer messages per worker, or "
@@ -393,16 +401,13 @@ class LagrangeScheme(Scheme):
         return self._margin > 0 or self.gated
 
     def awaits_more(
-        self,
-        survivors: NDArray[np.int64],
-        vector: Callable[[], NDArray[Any]] | None = None,
-        form: Format | None = None,
+        self, survivors: Ints, vector: Callable[[], Array] | None = None, form: Format | None = None
     ) -> bool:
         if survivors.size < self.threshold + self._margin:
             return self.expects_more(survivors)
         return super().awaits_more(survivors, vector, form)
 
-    def doubt(self, survivors: NDArray[np.int64], vector: NDArray[Any], form: Format) -> float:
+    def doubt(self, survivors: Ints, vector: Array, form: Format) -> float:
         if self._sent == 1 or self._limit is None:
             return 0.0
         error = trust_by_rows(self, survivors, vector, form).relative_error
@@ -429,13 +434,13 @@ class LagrangeScheme(Scheme):
         errors = sorted(self._error(order) for _, order in orders[-max(30, trials // 50) :])
         return errors[-1 - trials // 1000]
 
-    def _growth(self, survivors: NDArray[np.int64]) -> float:
+    def _growth(self, survivors: Ints) -> float:
         try:
             return float(np.abs(self.vector(survivors)) ** 2 @ self.row_norms[survivors])
         except OverflowError:
             return math.inf
 
-    def _error(self, order: NDArray[np.int64]) -> float:
+    def _error(self, order: Ints) -> float:
         """The expected relative error of a round in which messages come in this order."""
         f = self.threshold
         while f < order.size and self.awaits_more(order[:f]):
@@ -445,7 +450,7 @@ class LagrangeScheme(Scheme):
         except OverflowError:
             return math.inf
 
-    def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
+    def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """Parity checks by prediction: the messages decoded from predict the others.
 
         All messages are values of the same polynomial.
@@ -464,7 +469,7 @@ class LagrangeScheme(Scheme):
         H[:, chosen] = -interpolation.basis(nodes[chosen], nodes[spare])
         return Parity.of(H)
 
-    def equations(self, survivors: NDArray[np.int64]) -> Equations:
+    def equations(self, survivors: Ints) -> Equations:
         # A message is the sum of l_j l_j' x_j x_j'^T theta over pairs of blocks. Decoding must take
         # the pairs of a block with itself. A pair j < j' stands for two, hence the root.
         first, second = np.triu_indices(self._points)
@@ -477,9 +482,7 @@ class LagrangeScheme(Scheme):
         """Numbers that decoding must make 1: one for each pair of a block with itself."""
         return self._points
 
-    def vector_errors(
-        self, survivors: NDArray[np.int64], vector: NDArray[Any]
-    ) -> NDArray[np.float64]:
+    def vector_errors(self, survivors: Ints, vector: Array) -> Floats:
         # A coefficient is the sum of l_k(alpha_j) over j, in which much may cancel. Each term is a
         # product of 2 f differences, all rounded.
         used = np.flatnonzero(vector)
@@ -495,22 +498,22 @@ class LagrangeScheme(Scheme):
         # Coded data are sums of K terms, and their errors enter a partial gradient twice.
         return 4 * (self._points / 3 + 1)
 
-    def _totals(self, power: int) -> NDArray[np.float64]:
+    def _totals(self, power: int) -> Floats:
         """For each message i, the sum of ``|l_j(beta_i)|^power``; see `equations`."""
         parts = interpolation.parts_of_basis(self.alpha, self.beta)
         return np.concatenate([(np.abs(values) ** power).sum(axis=1) for values in parts])
 
     @cached_property
-    def row_norms(self) -> NDArray[np.float64]:
+    def row_norms(self) -> Floats:
         return self._totals(2) ** 2 / self._points
 
-    def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
+    def deviation(self, survivors: Ints, vector: Array) -> Array:
         # Deviation of the sum over pairs of blocks: B has a column for each, see `equations`.
         basis = self._basis[survivors].astype(np.result_type(vector, np.longdouble))
-        total: NDArray[Any] = (vector[:, None] * basis).T @ basis - np.eye(self._points)
+        total: Array = (vector[:, None] * basis).T @ basis - np.eye(self._points)
         return total.real if self.is_complex else total
 
-    def rings(self) -> list[NDArray[np.int64]]:
+    def rings(self) -> list[Ints]:
         beta = self.beta.reshape(self.n, -1)[:, 0]
         return [np.argsort(np.angle(beta) if self.is_complex else beta)]
 
@@ -519,7 +522,7 @@ class LagrangeScheme(Scheme):
         return 2 * (self._points + 2) + terms + self.is_complex
 
     @cached_property
-    def row_sums(self) -> NDArray[np.float64]:
+    def row_sums(self) -> Floats:
         return self._totals(1) ** 2 * self._polynomials
 
 
@@ -548,7 +551,7 @@ def _spare(margin: int | float, needed: int, n: int, sent: int) -> int:
 
 def _nodes(
     nodes: NodeChoice | tuple[ArrayLike, ArrayLike], K: int, n: int, sent: int
-) -> tuple[NDArray[Any], NDArray[Any]]:
+) -> tuple[Array, Array]:
     count = n * sent
     if isinstance(nodes, str) and nodes == "chebyshev":
         return interpolation.chebyshev(K), interpolation.chebyshev(count)[_spread(n, sent)]
@@ -571,7 +574,7 @@ def _nodes(
     return alpha, beta
 
 
-def _spread(n: int, sent: int) -> NDArray[np.int64]:
+def _spread(n: int, sent: int) -> Ints:
     """Place of each message among all points, such that the messages that come are spread well.
 
     First messages are evenly spaced, and so are second ones, halfway between them (by bit
@@ -585,5 +588,5 @@ def _spread(n: int, sent: int) -> NDArray[np.int64]:
     bits = max(1, (sent - 1).bit_length())
     reversed_ = [int(f"{i:0{bits}b}"[::-1], 2) for i in range(sent)]
     layer = np.argsort(np.argsort(reversed_))
-    place: NDArray[np.int64] = (worker + t * step) % n * sent + layer[t]
+    place: Ints = (worker + t * step) % n * sent + layer[t]
     return place
