@@ -18,6 +18,13 @@ from ._extras import pip_install
 # Results are written to and returned as a NumPy array, or anything whose memory NumPy can view.
 Output: TypeAlias = Any
 
+# Arrays of any dtype, and of those that fastgc computes with.
+Array: TypeAlias = NDArray[Any]
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+Complexes: TypeAlias = NDArray[np.complex128]
+Bools: TypeAlias = NDArray[np.bool_]
+
 GRADIENT_DTYPES = tuple(np.dtype(char) for char in "fdFD")
 
 # "float64x2": a real number is the sum of two; the second is at most half an ulp of the first.
@@ -106,7 +113,7 @@ def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
     return np.dtype(dtype)
 
 
-def as_array(what: str, array: Any) -> NDArray[Any]:
+def as_array(what: str, array: Any) -> Array:
     """Return `array` as a NumPy array, a view of its memory if possible; or raise TypeError.
 
     It may be a tensor of PyTorch, an array of JAX, a memoryview or another object that lends its
@@ -143,7 +150,7 @@ def lies_elsewhere(array: Any) -> bool:
     return torch is not None and isinstance(array, torch.Tensor) and array.device.type != "cpu"
 
 
-def kind_of(what: str, array: Any) -> NDArray[Any]:
+def kind_of(what: str, array: Any) -> Array:
     """Return `as_array`; for a tensor elsewhere, a placeholder of its dtype and shape."""
     if not lies_elsewhere(array):
         return as_array(what, array)
@@ -159,14 +166,14 @@ def _is_bfloat16_tensor(array: Any) -> bool:
     return torch is not None and isinstance(array, torch.Tensor) and array.dtype is torch.bfloat16
 
 
-def _bits_of_bfloat16(tensor: Any) -> NDArray[Any]:
+def _bits_of_bfloat16(tensor: Any) -> Array:
     # NumPy has no bfloat16, and PyTorch does not know that of ml_dtypes: pass the bits as float16.
     if tensor.requires_grad:  # the view would forget it
         raise TypeError("it requires grad: use tensor.detach()")
     return np.asarray(tensor.view(sys.modules["torch"].float16)).view(_dtype("bfloat16"))
 
 
-def as_rows(what: str, arrays: Any) -> NDArray[Any] | Sequence[Any]:
+def as_rows(what: str, arrays: Any) -> Array | Sequence[Any]:
     """Return `arrays` as one NumPy array if it is an array, or else as the sequence that it is."""
     if type(arrays) is np.ndarray:
         return arrays
@@ -190,7 +197,7 @@ def _lends_memory(array: Any) -> bool:
     return True
 
 
-def view_of(what: str, array: Output) -> NDArray[Any]:
+def view_of(what: str, array: Output) -> Array:
     """Return `array` as a NumPy array that shares its memory; or raise TypeError."""
     if isinstance(array, np.ndarray):
         refuse_masks(what, array)
@@ -203,7 +210,7 @@ def view_of(what: str, array: Output) -> NDArray[Any]:
     return view
 
 
-def store(array: NDArray[Any], out: NDArray[Any]) -> None:
+def store(array: Array, out: Array) -> None:
     """Write `array` to `out`, rounded to its dtype; numbers that are too large become Inf."""
     with np.errstate(over="ignore", invalid="ignore"):
         out[...] = array
@@ -255,7 +262,7 @@ def check_real(what: str, value: Any, positive: bool = False) -> float:
     return number
 
 
-def check_reals(what: str, array: ArrayLike) -> NDArray[np.float64]:
+def check_reals(what: str, array: ArrayLike) -> Floats:
     """Return `array` as float64 numbers of its shape, also Inf or NaN, maybe empty; or raise."""
     given = as_array(what, array)
     if given.dtype is _FLOAT:
@@ -268,7 +275,7 @@ def check_reals(what: str, array: ArrayLike) -> NDArray[np.float64]:
         return given.astype(_FLOAT)
 
 
-def check_cost(n: int, cost: ArrayLike) -> NDArray[np.float64]:
+def check_cost(n: int, cost: ArrayLike) -> Floats:
     """Return seconds for a partial gradient, one number or one for each worker; or ValueError."""
     checked = check_reals("cost", cost)
     if checked.shape not in ((), (n,)):
@@ -300,7 +307,7 @@ def check_vector(
     size: int,
     output: bool = False,
     number: int | None = None,
-) -> NDArray[Any]:
+) -> Array:
     """Return `array` as a contiguous vector of this dtype and size.
 
     An input with other strides, or not aligned, is copied. An output must be contiguous, aligned
@@ -325,13 +332,11 @@ def check_vector(
     _check_shape(what, array, dtype, (size,))
     if not (array.flags.c_contiguous and array.flags.aligned):
         array = array.copy()
-    checked: NDArray[Any] = array
+    checked: Array = array
     return checked
 
 
-def check_output(
-    what: str, array: Output, dtype: np.dtype[Any], shape: tuple[int, ...]
-) -> NDArray[Any]:
+def check_output(what: str, array: Output, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     """Return a view of `array`, if results of this dtype and shape can be written into it."""
     if type(array) is not np.ndarray:
         array = view_of(what, array)
@@ -342,20 +347,18 @@ def check_output(
         raise ValueError(f"{what} must be contiguous: it has strides {array.strides} bytes")
     if not array.flags.aligned:
         raise ValueError(f"{what} must be aligned: it begins inside an element's place")
-    checked: NDArray[Any] = array
+    checked: Array = array
     return checked
 
 
-def _check_shape(
-    what: str, array: NDArray[Any], dtype: np.dtype[Any], shape: tuple[int, ...]
-) -> None:
+def _check_shape(what: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
     if array.dtype != dtype:
         raise TypeError(f"{what} must have dtype {dtype}, not {array.dtype}")
     if array.shape != shape:
         raise ValueError(f"{what} must have shape {shape}, not {array.shape}")
 
 
-def check_numbers(what: str, array: ArrayLike) -> NDArray[Any]:
+def check_numbers(what: str, array: ArrayLike) -> Array:
     """Return `array` as contiguous float64 or complex128 numbers of its shape, at least one."""
     array = as_array(what, array)
     if array.dtype is not _FLOAT and array.dtype is not _COMPLEX:
@@ -371,7 +374,7 @@ def check_numbers(what: str, array: ArrayLike) -> NDArray[Any]:
     return array
 
 
-def check_line(what: str, array: ArrayLike) -> NDArray[Any]:
+def check_line(what: str, array: ArrayLike) -> Array:
     """Return `check_numbers`, which must be one-dimensional."""
     array = check_numbers(what, array)
     if array.ndim != 1:
@@ -379,7 +382,7 @@ def check_line(what: str, array: ArrayLike) -> NDArray[Any]:
     return array
 
 
-def check_finite(what: str, array: NDArray[Any]) -> None:
+def check_finite(what: str, array: Array) -> None:
     """Raise ValueError that names the first NaN or Inf, if there is one."""
     finite = np.isfinite(array)
     if not finite.all():
@@ -388,7 +391,7 @@ def check_finite(what: str, array: NDArray[Any]) -> None:
         raise ValueError(f"{what}[{place}] is {array[at]}: {what} must be finite")
 
 
-def check_permutation(what: str, order: Any, n: int) -> NDArray[np.int64]:
+def check_permutation(what: str, order: Any, n: int) -> Ints:
     """Return a permutation of 0 to n - 1 as a contiguous int64 array, or raise an error."""
     given = as_array(what, order)
     if given.dtype.kind not in "iu":
@@ -405,12 +408,12 @@ def check_permutation(what: str, order: Any, n: int) -> NDArray[np.int64]:
     return np.ascontiguousarray(given, dtype=np.int64)
 
 
-def check_workers(what: str, workers: ArrayLike, count: int) -> NDArray[np.int64]:
+def check_workers(what: str, workers: ArrayLike, count: int) -> Ints:
     """Return `workers` as an int64 vector; the caller checks that they are in range and distinct.
 
     They are numbers, or `count` booleans, of which the True ones count.
     """
-    array: NDArray[Any] = workers if type(workers) is np.ndarray else as_array(what, workers)
+    array: Array = workers if type(workers) is np.ndarray else as_array(what, workers)
     if array.dtype is _INT64 and array.ndim == 1:
         return array
     if array.ndim != 1:

@@ -23,10 +23,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from . import kernels
 from ._arrays import (
+    Array,
+    Complexes,
+    Floats,
+    Ints,
     Output,
     at_least,
     check_finite,
@@ -61,12 +65,12 @@ _PI = np.longdouble("3.14159265358979323846264338327950288")
 class _Nodes(NamedTuple):
     """Nodes divided by a power of two, and their weights. Bases do not depend on the scale."""
 
-    nodes: NDArray[Any]
-    weights: NDArray[Any]
-    exponent: NDArray[np.int64]
+    nodes: Array
+    weights: Array
+    exponent: Ints
 
 
-def _weighted(nodes: NDArray[Any]) -> tuple[_Nodes, float]:
+def _weighted(nodes: Array) -> tuple[_Nodes, float]:
     """Check and scale nodes, and compute their weights. Also returns the scale."""
     scaled, inverse = np.empty((2, nodes.size), dtype=nodes.dtype)
     exponent = np.empty(nodes.size, dtype=np.int64)
@@ -76,7 +80,7 @@ def _weighted(nodes: NDArray[Any]) -> tuple[_Nodes, float]:
     return _Nodes(scaled, inverse, exponent), math.ldexp(1.0, shift)
 
 
-def _refuse(nodes: NDArray[Any]) -> NoReturn:
+def _refuse(nodes: Array) -> NoReturn:
     """Raise a ValueError that names nodes that (nearly) coincide, or one that is not finite."""
     check_finite("nodes", nodes)
     # at most 2^1023, which the scale of subnormal numbers would exceed
@@ -94,7 +98,7 @@ def _refuse(nodes: NDArray[Any]) -> NoReturn:
     )
 
 
-def _near(nodes: NDArray[Any], points: NDArray[Any]) -> float:
+def _near(nodes: Array, points: Array) -> float:
     """How far out points are. Raises ValueError if they are too far beyond the nodes."""
     largest, farthest = (float(np.abs(x.view(_FLOAT)).max()) for x in (nodes, points))
     if not farthest < np.inf:
@@ -106,7 +110,7 @@ def _near(nodes: NDArray[Any], points: NDArray[Any]) -> float:
     return farthest
 
 
-def _prepare(nodes: NDArray[Any], points: NDArray[Any]) -> tuple[_Nodes, NDArray[Any]]:
+def _prepare(nodes: Array, points: Array) -> tuple[_Nodes, Array]:
     """Check and scale nodes and points, and compute the weights of the nodes."""
     if nodes.dtype is not points.dtype:
         nodes, points = nodes.astype(_COMPLEX), points.astype(_COMPLEX)
@@ -117,7 +121,7 @@ def _prepare(nodes: NDArray[Any], points: NDArray[Any]) -> tuple[_Nodes, NDArray
     return prepared, points * scale
 
 
-def weights(nodes: ArrayLike, out: Output | None = None) -> NDArray[Any]:
+def weights(nodes: ArrayLike, out: Output | None = None) -> Array:
     """Barycentric weights ``w_j = c / prod_(i != j) (x_j - x_i)``.
 
     c is one power of two for all weights, chosen so that the largest modulus lies in [1, 2). It
@@ -149,12 +153,12 @@ def weights(nodes: ArrayLike, out: Output | None = None) -> NDArray[Any]:
     if kernels.unchecked.lagrange_weights(nodes, scaled, found, None) is None:
         _refuse(nodes)
     if target is None:
-        return found  # type: ignore[no-any-return]
+        return found
     target[:] = found  # only now, as `out` may be the nodes' memory
     return out  # type: ignore[return-value]
 
 
-def basis(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDArray[Any]:
+def basis(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> Array:
     """Matrix of the Lagrange basis: entry (i, j) is ``l_j(points[i])``.
 
     ``l_j`` is the polynomial of degree below m that is 1 at node j and 0 at the others, so
@@ -186,7 +190,7 @@ def basis(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDA
     return values if out is None else out
 
 
-def parts_of_basis(nodes: NDArray[Any], points: NDArray[Any]) -> Iterator[NDArray[Any]]:
+def parts_of_basis(nodes: Array, points: Array) -> Iterator[Array]:
     """Rows of `basis`, some at a time, for sums over a matrix that is never held as a whole.
 
     Each part overwrites the one before it.
@@ -202,7 +206,7 @@ def parts_of_basis(nodes: NDArray[Any], points: NDArray[Any]) -> Iterator[NDArra
         yield rows
 
 
-def functional(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDArray[Any]:
+def functional(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> Array:
     """Coefficients c of ``sum_j h(points[j]) = sum_k c_k h(nodes[k])``, deg h < m.
 
     These are the column sums of `basis`, without the matrix. If the workers' answers are values at
@@ -244,7 +248,7 @@ class Functionals:
         size = np.abs(self._nodes[self._nodes != 0])
         self._plain = bool((size >= np.abs(self._points).max() / _FARTHEST).all())
 
-    def __call__(self, chosen: ArrayLike) -> NDArray[Any]:
+    def __call__(self, chosen: ArrayLike) -> Array:
         """Coefficients for the chosen nodes.
 
         Parameters
@@ -269,7 +273,7 @@ class Functionals:
             self._raise(numbers, chosen)
         return out
 
-    def bind(self, chosen: NDArray[np.int64], out: NDArray[Any]) -> Callable[[int], int]:
+    def bind(self, chosen: Ints, out: Array) -> Callable[[int], int]:
         """Prepare calls with two fixed buffers; pointers are taken once.
 
         Parameters
@@ -302,7 +306,7 @@ class Functionals:
 
         return functional
 
-    def _bound(self, chosen: NDArray[np.int64], out: NDArray[Any]) -> Callable[[int], int]:
+    def _bound(self, chosen: Ints, out: Array) -> Callable[[int], int]:
         """`bind` for checked buffers."""
         if self._plain:
             return kernels.unchecked.bind_functional(self._nodes, self._points, chosen, out)
@@ -316,7 +320,7 @@ class Functionals:
 
         return alone
 
-    def _raise(self, numbers: NDArray[np.int64], chosen: ArrayLike) -> NoReturn:
+    def _raise(self, numbers: Ints, chosen: ArrayLike) -> NoReturn:
         if not numbers.size or numbers.view(np.uint64).max() >= self._nodes.size:
             raise ValueError(
                 f"chosen must be numbers of nodes, 0 to {self._nodes.size - 1}, not {chosen!r}"
@@ -324,7 +328,7 @@ class Functionals:
         raise ValueError(f"chosen must name each node once, not {chosen!r}")
 
 
-def _are_distinct(numbers: NDArray[np.int64], count: int) -> bool:
+def _are_distinct(numbers: Ints, count: int) -> bool:
     """Whether these are distinct numbers below `count`."""
     inside = bool(numbers.view(np.uint64).max() < count)
     return inside and int(np.bincount(numbers).max()) == 1
@@ -361,11 +365,9 @@ class Interpolator:
         self._given = check_line("nodes", nodes).copy()
         self._prepared, self._scale = _weighted(self._given)
         self._size = self._given.shape
-        self._slopes: NDArray[Any] | None = None
+        self._slopes: Array | None = None
 
-    def __call__(
-        self, values: ArrayLike, points: ArrayLike, out: Output | None = None
-    ) -> NDArray[Any]:
+    def __call__(self, values: ArrayLike, points: ArrayLike, out: Output | None = None) -> Array:
         """Values at `points` of the polynomial that takes `values` at the nodes.
 
         Parameters
@@ -409,7 +411,7 @@ class Interpolator:
                 return found
         return self._evaluate(values, points, out)
 
-    def _evaluate(self, values: ArrayLike, points: ArrayLike, out: Output | None) -> NDArray[Any]:
+    def _evaluate(self, values: ArrayLike, points: ArrayLike, out: Output | None) -> Array:
         """Evaluate for any arguments, which are checked here."""
         values, points = _values(values, self._given.size), check_numbers("points", points)
         single = points.ndim == 0
@@ -438,7 +440,7 @@ class Interpolator:
 
     def derivative(
         self, values: ArrayLike, points: ArrayLike, der: int = 1, out: Output | None = None
-    ) -> NDArray[Any]:
+    ) -> Array:
         """Derivatives at `points` of the polynomial that takes `values` at the nodes.
 
         Derivatives are computed at the nodes first, by the differentiation matrix whose rows sum to
@@ -471,7 +473,7 @@ class Interpolator:
                 values = np.dot(self._differentiation(), values) * self._scale
         return self(values, points, out)
 
-    def _differentiation(self) -> NDArray[Any]:
+    def _differentiation(self) -> Array:
         """The matrix that takes values to derivatives at the scaled nodes."""
         if self._slopes is None:
             nodes, weight, exponent = self._prepared
@@ -513,11 +515,11 @@ class Evaluator:
 
     __slots__ = ("_dtype", "_size", "matrix")
 
-    def __init__(self, matrix: NDArray[Any]) -> None:
+    def __init__(self, matrix: Array) -> None:
         self.matrix = matrix
         self._dtype, self._size = matrix.dtype, matrix.shape[1:]
 
-    def __call__(self, values: ArrayLike, out: Output | None = None) -> NDArray[Any]:
+    def __call__(self, values: ArrayLike, out: Output | None = None) -> Array:
         """Values at the points of the polynomial that takes `values` at the nodes.
 
         Parameters
@@ -544,7 +546,7 @@ class Evaluator:
         ):
             values = _values(values, *self._size)
         if out is None:
-            found: NDArray[Any] = np.dot(self.matrix, values)
+            found: Array = np.dot(self.matrix, values)
             return found
         kind = np.result_type(self._dtype, values)
         shape = (len(self.matrix), *values.shape[1:])
@@ -555,7 +557,7 @@ class Evaluator:
         return out  # type: ignore[no-any-return]
 
 
-def _values(values: ArrayLike, m: int) -> NDArray[Any]:
+def _values(values: ArrayLike, m: int) -> Array:
     checked = check_numbers("values", values)
     if checked.ndim not in (1, 2) or len(checked) != m:
         raise ValueError(f"values must have shape ({m},) or ({m}, r), not {checked.shape}")
@@ -564,7 +566,7 @@ def _values(values: ArrayLike, m: int) -> NDArray[Any]:
 
 def evaluate(
     nodes: ArrayLike, values: ArrayLike, points: ArrayLike, out: Output | None = None
-) -> NDArray[Any]:
+) -> Array:
     """Values at `points` of the polynomial that takes `values` at `nodes`.
 
     This is `Interpolator` in one call, with the same parameters and errors.
@@ -573,12 +575,8 @@ def evaluate(
 
 
 def derivative(
-    nodes: ArrayLike,
-    values: ArrayLike,
-    points: ArrayLike,
-    der: int = 1,
-    out: Output | None = None,
-) -> NDArray[Any]:
+    nodes: ArrayLike, values: ArrayLike, points: ArrayLike, der: int = 1, out: Output | None = None
+) -> Array:
     """Derivatives at `points` of the polynomial that takes `values` at `nodes`.
 
     This is `Interpolator.derivative` in one call, with the same parameters and errors.
@@ -594,7 +592,7 @@ def _interpolator(nodes: ArrayLike, points: ArrayLike) -> Interpolator:
     return Interpolator(nodes)
 
 
-def chebyshev(m: int) -> NDArray[np.float64]:
+def chebyshev(m: int) -> Floats:
     """Return m Chebyshev points of the first kind, ascending in (-1, 1), in a float64 array.
 
     They are exactly symmetric about 0.
@@ -604,7 +602,7 @@ def chebyshev(m: int) -> NDArray[np.float64]:
     return np.sin(_PI * np.arange(1 - m, m, 2) / (2 * m)).astype(np.float64)
 
 
-def roots_of_unity(m: int, offset: float = 0.0) -> NDArray[np.complex128]:
+def roots_of_unity(m: int, offset: float = 0.0) -> Complexes:
     """``exp(2 pi i (j + offset) / m)``, j = 0 .. m-1, each within about a unit roundoff.
 
     The result is a complex128 array. An `offset` of 0.5 puts the points halfway between those of

@@ -47,10 +47,13 @@ from functools import lru_cache
 from typing import Any, Literal, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from . import kernels
 from ._arrays import (
+    Array,
+    Floats,
+    Ints,
     Output,
     as_array,
     at_least,
@@ -75,7 +78,7 @@ _LEAST = 2.0**-1074  # the least number above 0
 _DIGITS, _BITS = 58, math.log2(10)  # digits of the first attempt in decimal numbers; bits of each
 
 
-def leja_order(nodes: ArrayLike) -> NDArray[np.int64]:
+def leja_order(nodes: ArrayLike) -> Ints:
     """Order in which each node is as far as possible from those before it.
 
     The first node has the largest modulus. Each further one has the largest product of distances to
@@ -104,7 +107,7 @@ def leja_order(nodes: ArrayLike) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=64)
-def _golden_order(f: int) -> NDArray[np.int64]:
+def _golden_order(f: int) -> Ints:
     """Ranks of the fractional parts of k / golden ratio, k = 0 .. f-1.
 
     Every run of these ranks is spread evenly over 0 .. f-1.
@@ -115,7 +118,7 @@ def _golden_order(f: int) -> NDArray[np.int64]:
     return order
 
 
-def roots_order(n: int, exponents: ArrayLike) -> NDArray[np.int64]:
+def roots_order(n: int, exponents: ArrayLike) -> Ints:
     """Order, as good as Leja's and in O(f log f), of nodes that are n-th roots of unity.
 
     Nodes are sorted around the circle and then taken in steps of the golden section, by rank. This
@@ -164,7 +167,7 @@ def solve(
     refine: int = 0,
     out: Output | None = None,
     return_bound: Literal[False] = False,
-) -> NDArray[Any]: ...
+) -> Array: ...
 @overload
 def solve(
     nodes: ArrayLike,
@@ -175,7 +178,7 @@ def solve(
     refine: int = 0,
     out: Output | None = None,
     return_bound: Literal[True],
-) -> tuple[NDArray[Any], NDArray[np.float64]]: ...
+) -> tuple[Array, Floats]: ...
 def solve(
     nodes: ArrayLike,
     b: ArrayLike,
@@ -185,7 +188,7 @@ def solve(
     refine: int = 0,
     out: Output | None = None,
     return_bound: bool = False,
-) -> NDArray[Any] | tuple[NDArray[Any], NDArray[np.float64]]:
+) -> Array | tuple[Array, Floats]:
     """Solve ``V x = b`` or ``V^T x = b``, where V = np.vander(nodes, increasing=True).
 
     This uses the algorithms of Björck & Pereyra, "Solution of Vandermonde systems of equations"
@@ -288,7 +291,7 @@ def solve(
 
 
 @lru_cache(maxsize=16)  # making it takes a tenth of the time of a small system
-def _as_given(m: int) -> NDArray[np.int64]:
+def _as_given(m: int) -> Ints:
     """The given order. Callers must not write to it, although it is not read-only."""
     return np.arange(m)
 
@@ -313,7 +316,7 @@ def _solve(
     refine: int,
     out: Output | None,
     return_bound: bool,
-) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
+) -> tuple[Array, Floats | None]:
     nodes, b = check_line("nodes", nodes), check_numbers("b", b)
     m = nodes.size
     if b.ndim not in (1, 2) or len(b) != m:
@@ -331,7 +334,7 @@ def _solve(
     b, x = (a.view(nodes.dtype).reshape(m, -1) for a in (b, written))  # complex: two real ones
     bound = np.zeros(b.shape) if refine or return_bound else None
 
-    def run(b: NDArray[Any], x: NDArray[Any], bound: NDArray[np.float64] | None) -> bool:
+    def run(b: Array, x: Array, bound: Floats | None) -> bool:
         solved: bool = kernels.unchecked.solve_vandermonde(
             nodes, b, permutation, transpose, x, bound, choose
         )
@@ -364,13 +367,7 @@ def _solve(
     return result, bound.reshape(shape)
 
 
-def _improve(
-    precise: _Precise,
-    b: NDArray[Any],
-    x: NDArray[Any],
-    bound: NDArray[np.float64],
-    refine: bool,
-) -> None:
+def _improve(precise: _Precise, b: Array, x: Array, bound: Floats, refine: bool) -> None:
     """Refine a column in place if its error may exceed one rounding; or only improve its bound."""
     with np.errstate(under="ignore"):
         enough = (_UNIT if refine else _GOOD) * np.abs(x)
@@ -386,7 +383,7 @@ def _improve(
     bound[:] = np.fmin(bound, np.where(finite, far, np.inf))
 
 
-def _check_distinct(nodes: NDArray[Any]) -> None:
+def _check_distinct(nodes: Array) -> None:
     """Raise a ValueError that names two equal nodes, if there are any."""
     order = np.argsort(nodes, kind="stable")
     same = np.flatnonzero(nodes[order[1:]] == nodes[order[:-1]])
@@ -397,7 +394,7 @@ def _check_distinct(nodes: NDArray[Any]) -> None:
 
 def _permutation(
     order: Literal["auto", "leja", "given"] | ArrayLike, m: int
-) -> tuple[NDArray[np.int64] | None, bool]:
+) -> tuple[Ints | None, bool]:
     """The order as an array, or None for Leja's; and whether the kernel chooses between orders."""
     if isinstance(order, str):
         if order in (_AUTO, "leja"):
@@ -417,11 +414,11 @@ class _Precise:
     suffice, more are taken.
     """
 
-    def __init__(self, nodes: NDArray[Any], transpose: bool) -> None:
+    def __init__(self, nodes: Array, transpose: bool) -> None:
         self._nodes, self._transpose = nodes, transpose
         self._orders: list[_Order] = []
 
-    def solve(self, b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def solve(self, b: Array) -> tuple[Array, Floats]:
         """The solution for a column, each part of a number rounded once, and bounds of its errors.
 
         A number too large for a double is Inf, with the bound Inf.
@@ -454,7 +451,7 @@ class _Precise:
         return order.in_rows(x), order.in_rows(bound)
 
 
-def _lack(parts: list[list[Decimal]], error: NDArray[np.float64], more: float) -> float:
+def _lack(parts: list[list[Decimal]], error: Floats, more: float) -> float:
     """How many bits are lacking for errors with these logarithms; not positive if none are.
 
     Errors must be below 2^-64 of every part of a number, or far below the least double. If a number
@@ -468,32 +465,30 @@ def _lack(parts: list[list[Decimal]], error: NDArray[np.float64], more: float) -
     return lacks
 
 
-def _decimals(x: NDArray[Any]) -> list[list[Decimal]]:
+def _decimals(x: Array) -> list[list[Decimal]]:
     """The real parts, and the imaginary ones if any, without rounding."""
     return [list(map(Decimal, part.tolist())) for part in _parts(x)]
 
 
-def _parts(x: NDArray[Any]) -> list[NDArray[np.float64]]:
+def _parts(x: Array) -> list[Floats]:
     return [x.real, x.imag] if x.dtype.kind == "c" else [x]
 
 
-def _logarithms(x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float64]:
+def _logarithms(x: Array, y: Array) -> Floats:
     """log2 of the moduli of x - y, as precise for numbers of any size."""
     logs = []
     for one, other in zip(_parts(x), _parts(y), strict=True):
         e = np.maximum(np.frexp(one)[1], np.frexp(other)[1])
         with np.errstate(divide="ignore"):
             logs.append(e + np.log2(np.abs(np.ldexp(one, -e) - np.ldexp(other, -e))))
-    found: NDArray[np.float64] = (
-        logs[0] if len(logs) == 1 else np.logaddexp2(*np.multiply(logs, 2)) / 2
-    )
+    found: Floats = logs[0] if len(logs) == 1 else np.logaddexp2(*np.multiply(logs, 2)) / 2
     return found
 
 
 class _Order:
     """Björck and Pereyra's steps on nodes in one order."""
 
-    def __init__(self, nodes: NDArray[Any], order: NDArray[np.int64], transpose: bool) -> None:
+    def __init__(self, nodes: Array, order: Ints, transpose: bool) -> None:
         self.order, self._transpose = order, transpose
         nodes = nodes[order]
         self._nodes, self._moduli = _decimals(nodes), _logarithms(nodes, np.zeros_like(nodes))
@@ -501,7 +496,7 @@ class _Order:
             _logarithms(nodes[k + 1 :], nodes[: -k - 1]) for k in range(len(order) - 1)
         ]
 
-    def _given(self, b: NDArray[Any]) -> NDArray[Any]:
+    def _given(self, b: Array) -> Array:
         return b if self._transpose else b[self.order]
 
     def _steps(self) -> Iterator[tuple[str, int, slice, slice]]:
@@ -518,7 +513,7 @@ class _Order:
                 yield "over", k, rest, rest
             yield ("minus" if self._transpose else "times"), k, before, rest
 
-    def in_rows(self, x: NDArray[Any]) -> NDArray[Any]:
+    def in_rows(self, x: Array) -> Array:
         """Bring the solution's numbers, or values for them, from the order of the steps to rows."""
         if not self._transpose:
             return x
@@ -526,7 +521,7 @@ class _Order:
         found[self.order] = x
         return found
 
-    def sizes(self, b: NDArray[Any]) -> NDArray[np.float64]:
+    def sizes(self, b: Array) -> Floats:
         """Logarithms of bounds of the solution's moduli, in the order of the steps."""
         log = _logarithms(self._given(b), np.zeros_like(b))
         for what, k, to, source in self._steps():
@@ -537,7 +532,7 @@ class _Order:
                 log[to] = np.logaddexp2(log[to], log[source] + by)
         return log
 
-    def solve(self, b: NDArray[Any], digits: int) -> list[list[Decimal]]:
+    def solve(self, b: Array, digits: int) -> list[list[Decimal]]:
         """The solution's parts, in the order of the steps, computed with so many digits."""
         x, c = self._nodes, _decimals(self._given(b))
         with localcontext(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX):

@@ -9,16 +9,14 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import as_array, check_integer
+from .._arrays import Bools, Floats, Ints, as_array, check_integer
 from ..coding.cells import IncidenceScheme
 from ..coding.code import Code
 from ..coding.graphs import Field, complete, prime_power
 from ..coding.rules import Blocks, Rule, check_wait
 from ..coding.scheme import Residuals
-
-Incidence = NDArray[np.bool_]
 
 DESIGNS = ("projective", "affine", "hyperplanes", "paley", "pairs")
 
@@ -114,7 +112,7 @@ class BIBDCode(Code):
 class _DesignScheme(IncidenceScheme):
     stragglers = 0
 
-    def __init__(self, incidence: Incidence, size: int, wait: int | None) -> None:
+    def __init__(self, incidence: Bools, size: int, wait: int | None) -> None:
         blocks = incidence.shape[1]
         cuts = np.arange(blocks + 1) * size
         super().__init__(cuts, [np.flatnonzero(row) for row in incidence], wait)
@@ -126,7 +124,7 @@ class _DesignScheme(IncidenceScheme):
     def rule(self) -> Rule:
         return self.waiting(Blocks.one(self.n, self.n))
 
-    def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
+    def vector(self, survivors: Ints) -> Floats:
         f = survivors.size
         if self.wait is None and f < self.n:
             self.raise_too_few(survivors)
@@ -147,7 +145,7 @@ class _Design(NamedTuple):
     name: str
     blocks: int
     holders: int
-    make: Callable[[], Incidence]
+    make: Callable[[], Bools]
 
 
 def _designs(n: int) -> Iterator[_Design]:
@@ -185,7 +183,7 @@ def design_for(n: int, k: int, holders: int) -> str | None:
     return None if nearest is None else nearest.name
 
 
-def _named(name: str | None, n: int) -> tuple[str, Incidence]:
+def _named(name: str | None, n: int) -> tuple[str, Bools]:
     """The name and matrix of this design, or of the first one there is."""
     if name not in (None, *DESIGNS):
         raise ValueError(f"design must be one of {', '.join(DESIGNS)} or a matrix, not {name!r}")
@@ -207,7 +205,7 @@ def _named(name: str | None, n: int) -> tuple[str, Incidence]:
     )
 
 
-def _checked(design: ArrayLike, n: int) -> Incidence:
+def _checked(design: ArrayLike, n: int) -> Bools:
     """Check a matrix that a user gave."""
     given = as_array("design", design)
     if given.ndim != 2 or len(given) != n:
@@ -232,7 +230,7 @@ def _checked(design: ArrayLike, n: int) -> Incidence:
     return given.astype(np.bool_)
 
 
-def _hyperplanes(q: int, m: int) -> Incidence:
+def _hyperplanes(q: int, m: int) -> Bools:
     """Points and hyperplanes of the projective space of m dimensions over q elements."""
     field = Field.of(q)
     # Points up to factors: the first coordinate that is not 0 is 1.
@@ -242,11 +240,11 @@ def _hyperplanes(q: int, m: int) -> Incidence:
     total = np.zeros((len(points), len(points)), dtype=np.int64)
     for i in range(m + 1):
         total = field.plus[total, field.times[points[:, None, i], points[:, i]]]
-    incident: Incidence = total == 0
+    incident: Bools = total == 0
     return incident
 
 
-def _affine(q: int) -> Incidence:
+def _affine(q: int) -> Bools:
     """Points and lines of the affine plane over q elements: y = s x + t, and x = t."""
     field = Field.of(q)
     x, y = (each.ravel() for each in np.indices((q, q)))
@@ -254,7 +252,7 @@ def _affine(q: int) -> Incidence:
     return np.stack([*lines, *(x == t for t in range(q))], axis=1)
 
 
-def _paley(q: int) -> Incidence:
+def _paley(q: int) -> Bools:
     """Elements of a field, and translates of its squares."""
     field = Field.of(q)
     incident = np.zeros((q, q), dtype=np.bool_)
@@ -262,7 +260,7 @@ def _paley(q: int) -> Incidence:
     return incident
 
 
-def _pairs(n: int) -> Incidence:
+def _pairs(n: int) -> Bools:
     pairs = complete(n)
     incident = np.zeros((n, len(pairs)), dtype=np.bool_)
     incident[pairs.T, np.arange(len(pairs))] = True

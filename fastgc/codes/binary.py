@@ -7,10 +7,9 @@ from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import kernels
-from .._arrays import check_index
+from .._arrays import Floats, Ints, check_index
 from ..coding.arguments import check_sizes, check_stragglers
 from ..coding.cache import VectorFunction
 from ..coding.clusters import apportion, check_speeds
@@ -142,44 +141,40 @@ class BinaryScheme(Scheme):
     integral = True
     stragglers: int
 
-    def __init__(
-        self, k: int, stragglers: int, start: NDArray[np.int64], stop: NDArray[np.int64]
-    ) -> None:
+    def __init__(self, k: int, stragglers: int, start: Ints, stop: Ints) -> None:
         self.n, self.k, self.stragglers = start.size, k, stragglers
         self._start, self._stop = start, stop
         self.load = int((stop - start).max())
 
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def row(self, worker: int) -> tuple[Ints, Floats]:
         worker = check_index("worker", worker, self.n)
         held = np.arange(self._start[worker], self._stop[worker])
         return held, np.ones(held.size)
 
     @cached_property
-    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    def entries(self) -> tuple[Ints, Ints, Floats]:
         first = np.append(0, np.cumsum(self.loads))
         held = np.arange(first[-1]) + np.repeat(self._start - first[:-1], self.loads)
         return first, held, np.ones(held.size)
 
     @property
-    def loads(self) -> NDArray[np.int64]:
-        held: NDArray[np.int64] = self._stop - self._start
+    def loads(self) -> Ints:
+        held: Ints = self._stop - self._start
         return held
 
     @property
-    def row_sums(self) -> NDArray[np.float64]:
+    def row_sums(self) -> Floats:
         return self.loads.astype(np.float64)
 
     @property
-    def row_norms(self) -> NDArray[np.float64]:
+    def row_norms(self) -> Floats:
         return self.row_sums / self.wanted
 
     @cached_property
     def rule(self) -> Tiling:
         return Tiling(self._start, self._stop, self.k)
 
-    def bind_vector(
-        self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
-    ) -> VectorFunction:
+    def bind_vector(self, survivors: Ints, vector: Floats, unit: float = DOUBLE) -> VectorFunction:
         """The fewest messages that fit; if none do, some of them subtracted. O(n)."""
         run = kernels.unchecked.bind_tiling(self._tiling, survivors, vector)
         return self._filling(run, survivors)
@@ -191,12 +186,12 @@ class BinaryScheme(Scheme):
     def _tiling(self) -> kernels.unchecked.TilingPlan:
         return kernels.unchecked.tiling_plan(*self.rule)
 
-    def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
+    def vector(self, survivors: Ints) -> Floats:
         found = self._empty_vector(survivors.size)
         BinaryScheme.bind_vector(self, survivors, found)(survivors.size, "auto")
         return found
 
-    def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
+    def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """The messages around a circle of blocks add up to zero."""
         cycles = self.rule.cycles(survivors)
         none = np.empty(0, dtype=np.int64)
@@ -211,7 +206,7 @@ class BinaryScheme(Scheme):
 
 
 # Where the block of each worker begins and ends.
-Blocks = tuple[NDArray[np.int64], NDArray[np.int64]]
+Blocks = tuple[Ints, Ints]
 
 
 def _even(n: int, k: int, s: int) -> Blocks:
@@ -222,7 +217,7 @@ def _even(n: int, k: int, s: int) -> Blocks:
     return start, start + least + (place < more)
 
 
-def classes_by_speed(stragglers: int, speed: NDArray[np.float64]) -> NDArray[np.int64]:
+def classes_by_speed(stragglers: int, speed: Floats) -> Ints:
     """The class of each worker, such that classes are about equally fast.
 
     In each turn the next s + 1 workers are dealt, the faster ones to the classes that are slower so
@@ -242,7 +237,7 @@ def classes_by_speed(stragglers: int, speed: NDArray[np.float64]) -> NDArray[np.
     return mine
 
 
-def _by_classes(k: int, s: int, speed: NDArray[np.float64]) -> Blocks:
+def _by_classes(k: int, s: int, speed: Floats) -> Blocks:
     """Each class cuts in proportion to its workers' speeds, the fastest worker first."""
     mine = classes_by_speed(s, speed)
     start, stop = np.empty((2, speed.size), dtype=np.int64)
@@ -255,7 +250,7 @@ def _by_classes(k: int, s: int, speed: NDArray[np.float64]) -> Blocks:
     return start, stop
 
 
-def _by_blocks(k: int, s: int, speed: NDArray[np.float64], together: bool) -> Blocks:
+def _by_blocks(k: int, s: int, speed: Floats, together: bool) -> Blocks:
     """Blocks common to all workers, each as long as its fastest holder is fast.
 
     Any s workers may straggle: there are s + 1 disjoint sets of workers, each of which adds up to

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import at_least, check_index
+from .._arrays import Array, Floats, Ints, at_least, check_index
 from ..coding.arguments import check_sizes, check_stragglers
 from ..coding.cache import SurvivorCache
 from ..coding.cells import entries_of, even_cuts
@@ -98,7 +98,7 @@ class _CyclicScheme(Scheme):
 
     stragglers: int
     is_complex = False
-    cache: SurvivorCache[tuple[NDArray[Any], float]]
+    cache: SurvivorCache[tuple[Array, float]]
 
     def __init__(self, n: int, k: int, stragglers: int, seed: int, cache: int) -> None:
         self.n, self.k, self.stragglers = n, k, stragglers
@@ -111,12 +111,12 @@ class _CyclicScheme(Scheme):
         self._band = self._values * self._weight[self._groups(np.arange(n))]
         self._sizes = row_sizes(self._band)
 
-    def _groups(self, workers: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _groups(self, workers: Ints) -> Ints:
         """The groups of each worker, from its own on. (workers, s + 1)."""
-        found: NDArray[np.int64] = (workers[:, None] + np.arange(self.stragglers + 1)) % self.n
+        found: Ints = (workers[:, None] + np.arange(self.stragglers + 1)) % self.n
         return found
 
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def row(self, worker: int) -> tuple[Ints, Floats]:
         worker = check_index("worker", worker, self.n)
         groups = self._groups(np.array([worker]))[0]
         order = np.argsort(groups)
@@ -126,7 +126,7 @@ class _CyclicScheme(Scheme):
         return entries_of(self._cuts, np.array([0, groups.size]), groups, values)[1:]
 
     @cached_property
-    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+    def entries(self) -> tuple[Ints, Ints, Array]:
         groups = self._groups(np.arange(self.n))
         order = np.argsort(groups, axis=1)
         values = np.take_along_axis(self._values, order, axis=1)
@@ -139,26 +139,24 @@ class _CyclicScheme(Scheme):
         return Blocks.one(self.n, self.n - self.stragglers)
 
     @cached_property
-    def _known_loads(self) -> NDArray[np.int64]:
+    def _known_loads(self) -> Ints:
         size = np.diff(self._cuts)
         return sum(np.roll(size, -at) for at in range(self.stragglers + 1))  # type: ignore[return-value]
 
     @cached_property
-    def row_norms(self) -> NDArray[np.float64]:
+    def row_norms(self) -> Floats:
         return self._sizes**2 / self.wanted
 
     @cached_property
-    def row_sums(self) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = (
-            np.abs(self._band) * self._weight[self._groups(np.arange(self.n))]
-        ).sum(axis=1)
+    def row_sums(self) -> Floats:
+        found: Floats = (np.abs(self._band) * self._weight[self._groups(np.arange(self.n))]).sum(
+            axis=1
+        )
         return found
 
     # ------------------------------------------------------------------------------ decoding
 
-    def _combine(
-        self, of_all: NDArray[np.number], band: NDArray[np.float64] | None = None
-    ) -> NDArray[Any]:
+    def _combine(self, of_all: NDArray[np.number], band: Floats | None = None) -> Array:
         """``a B`` for a vector of all workers: a number for each group."""
         total = np.zeros(self.n, dtype=np.result_type(of_all, np.float64))
         for at, values in enumerate((self._band if band is None else band).T):
@@ -167,21 +165,21 @@ class _CyclicScheme(Scheme):
             total[:at] += shares[wrapped:]
         return total
 
-    def _of_all(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
+    def _of_all(self, survivors: Ints, vector: Array) -> Array:
         of_all = np.zeros(self.n, dtype=vector.dtype)
         of_all[survivors] = vector
         return of_all
 
-    def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
+    def left_out(self, survivors: Ints, vector: Array) -> float:
         lacking = self._combine(self._of_all(survivors, vector)) - self._weight
         return float(np.linalg.norm(lacking)) / math.sqrt(self.k)
 
-    def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
+    def deviation(self, survivors: Ints, vector: Array) -> Array:
         of_all = self._of_all(survivors, vector.astype(np.longdouble))
         return np.repeat(self._combine(of_all, self._values) - 1, np.diff(self._cuts))
 
     @cached_property
-    def _null(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _null(self) -> tuple[Floats, Floats]:
         """The vectors z_i, and an orthonormal basis of x B = 0 for rows of norm 1. (s, n)."""
         z = _duals(self._H)
         null = np.linalg.qr(z * self._sizes[:, None])[0].T
@@ -194,26 +192,22 @@ class _CyclicScheme(Scheme):
         return z, null
 
     @cached_property
-    def _beyond(self) -> NDArray[np.float64]:
+    def _beyond(self) -> Floats:
         """Orthonormal combinations of groups that no sum of rows contains. (n, s)."""
         return np.linalg.qr((self._H / self._weight).T)[0]
 
-    def _shortest(self, wanted: NDArray[Any]) -> NDArray[Any]:
+    def _shortest(self, wanted: Array) -> Array:
         """The shortest vector of all workers for this sum, times the sizes of rows."""
         return self._shortest_by(*self._null, wanted) if self.stragglers else wanted
 
-    def _shortest_by(
-        self, z: NDArray[np.float64], null: NDArray[np.float64], wanted: NDArray[Any]
-    ) -> NDArray[Any]:
+    def _shortest_by(self, z: Floats, null: Floats, wanted: Array) -> Array:
         wanted = wanted - self._beyond @ (self._beyond.T @ wanted)
         sums = np.cumsum(self._H * (wanted / self._weight), axis=1)
         vector = np.einsum("is,si->i", z, sums) * self._sizes
-        shortest: NDArray[Any] = vector - (null @ vector) @ null
+        shortest: Array = vector - (null @ vector) @ null
         return shortest
 
-    def solution(
-        self, survivors: NDArray[np.int64], unit: float = DOUBLE
-    ) -> tuple[NDArray[Any], float]:
+    def solution(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
         _, null = self._null
         sizes = self._sizes[survivors]
         solve = without_lost(null, self._shortest, survivors, sizes)
@@ -231,30 +225,30 @@ class _CyclicScheme(Scheme):
             unit,
         )
 
-    def _regress(self, survivors: NDArray[np.int64], unit: float) -> NDArray[np.float64]:
+    def _regress(self, survivors: Ints, unit: float) -> Floats:
         """The vector of all workers with the least error once stragglers' entries are dropped."""
         _, null = self._null
         lost = np.ones(self.n, dtype=bool)
         lost[survivors] = False
         whole = self._shortest(self._weight)
-        basis: NDArray[np.float64] = np.vstack([null, whole]) / self._sizes
+        basis: Floats = np.vstack([null, whole]) / self._sizes
         added = np.array([self._combine(np.where(lost, x, 0.0)) for x in basis])
         touched = added.any(axis=0)
         rounding = 2 * unit * (basis * self._sizes)[:, survivors]
         system = np.vstack([added[:, touched].T, rounding.T])
-        triangle: NDArray[np.float64] = np.asarray(np.linalg.qr(system, mode="r"))
+        triangle: Floats = np.asarray(np.linalg.qr(system, mode="r"))
         along = np.linalg.lstsq(triangle[:, :-1], triangle[:, -1])[0]
-        vector: NDArray[np.float64] = (basis[-1] - along @ basis[:-1])[survivors]
+        vector: Floats = (basis[-1] - along @ basis[:-1])[survivors]
         return vector
 
-    def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
+    def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """Parity checks: the combinations of rows that are 0 and do not contain stragglers."""
         H = checks_of(self._null[1], survivors) / self._sizes[survivors]
         errors = [np.linalg.norm(self._combine(self._of_all(survivors, h))) for h in H]
         return Parity.of(H, error=np.array(errors))
 
 
-def _windows(H: NDArray[np.float64], first: int) -> Any:
+def _windows(H: Floats, first: int) -> Any:
     """Yield parts of the workers and, for each worker i, the s columns of H from i + first on."""
     s, n = H.shape
     step = max(1, _AT_ONCE // max(s * s, 1))
@@ -263,7 +257,7 @@ def _windows(H: NDArray[np.float64], first: int) -> Any:
         yield part, H[:, (part[:, None] + first + np.arange(s)) % n].transpose(1, 0, 2)
 
 
-def _coefficients(H: NDArray[np.float64]) -> NDArray[np.float64]:
+def _coefficients(H: Floats) -> Floats:
     """Each worker's coefficients for the groups from its own on; the first is 1. (n, s + 1)."""
     s, n = H.shape
     values = np.ones((n, s + 1))
@@ -273,7 +267,7 @@ def _coefficients(H: NDArray[np.float64]) -> NDArray[np.float64]:
     return values
 
 
-def _duals(H: NDArray[np.float64]) -> NDArray[np.float64]:
+def _duals(H: Floats) -> Floats:
     """For each column of H, a vector with product 1 with it, and 0 with the next s - 1. (n, s)."""
     s, n = H.shape
     found = np.empty((n, s))

@@ -6,10 +6,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from .. import kernels
-from .._arrays import at_least, check_integer
+from .._arrays import Floats, Ints, at_least, check_integer
 from ..coding import graphs
 from ..coding.cache import VectorFunction
 from ..coding.cells import IncidenceScheme, even_cuts
@@ -130,12 +130,12 @@ class GraphCode(Code):
 class GraphScheme(IncidenceScheme):
     """The scheme of `GraphCode`."""
 
-    def __init__(self, ends: NDArray[np.int64], blocks: int, k: int, wait: int | None) -> None:
+    def __init__(self, ends: Ints, blocks: int, k: int, wait: int | None) -> None:
         super().__init__(even_cuts(k, blocks), list(ends), wait)
         self._ends, self._blocks = ends, blocks
 
     @cached_property
-    def _known_loads(self) -> NDArray[np.int64]:
+    def _known_loads(self) -> Ints:
         return self.sizes[self._ends].sum(axis=1)  # type: ignore[no-any-return]
 
     @property
@@ -161,7 +161,7 @@ class GraphScheme(IncidenceScheme):
             return None
         return tolerated(self.n, lambda came: not self._exactly.missing(np.array(came, np.int64)))
 
-    def _tolerates(self, s: int, degrees: NDArray[np.int64]) -> bool:
+    def _tolerates(self, s: int, degrees: Ints) -> bool:
         """Whether it is proved that s stragglers are tolerated, for s = smallest degree - 1.
 
         The graph must stay connected without any s edges. It then gives the exact gradient in two
@@ -178,7 +178,7 @@ class GraphScheme(IncidenceScheme):
             return True
         return self._blocks / 4 * float(np.linalg.eigvalsh(D + A)[0]) > s + 1e-6
 
-    def _is_connected_without(self, s: int, A: NDArray[np.float64], D: NDArray[np.int64]) -> bool:
+    def _is_connected_without(self, s: int, A: Floats, D: Ints) -> bool:
         """Whether it is proved that the graph stays connected without any s edges.
 
         If no edge is there twice, each set of fewer than s + 2 blocks has at least s + 1 edges to
@@ -199,16 +199,14 @@ class GraphScheme(IncidenceScheme):
         need = self.n if self.wait is None else self.wait
         return kernels.unchecked.EdgesPlan(self._ends, self.sizes.astype(np.float64), need)
 
-    def bind_vector(
-        self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
-    ) -> VectorFunction:
+    def bind_vector(self, survivors: Ints, vector: Floats, unit: float = DOUBLE) -> VectorFunction:
         run = kernels.unchecked.bind_edges(self._plan, survivors, vector)
         return self._filling(run, survivors)
 
     def jit_rule(self) -> kernels.unchecked.EdgesPlan:
         return self._plan
 
-    def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
+    def vector(self, survivors: Ints) -> Floats:
         plan = self._plan if self.wait is None else self._plan._replace(need=0)
         found = self._empty_vector(survivors.size)
         run = kernels.unchecked.bind_edges(plan, survivors, found)
@@ -225,16 +223,16 @@ class Parts(NamedTuple):
     vertices : int
     """
 
-    ends: NDArray[np.int64]
+    ends: Ints
     vertices: int
 
-    def missing(self, survivors: NDArray[np.int64]) -> int:
+    def missing(self, survivors: Ints) -> int:
         tally = _PartsTally(self)
         for message in survivors.tolist():
             tally.add(message)
         return -(-tally.lacking // 2)  # an edge joins two components
 
-    def renumbered(self, number: NDArray[np.int64]) -> Parts:
+    def renumbered(self, number: Ints) -> Parts:
         """As `fastgc.coding.rules.renumbered` does."""
         return self._replace(ends=self.ends[number])
 

@@ -10,9 +10,18 @@ from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
-from .._arrays import Output, check_index, check_integer, check_vector, check_workers
+from .._arrays import (
+    Array,
+    Bools,
+    Ints,
+    Output,
+    check_index,
+    check_integer,
+    check_vector,
+    check_workers,
+)
 from .._shown import listed
 from ..coding.code import Code
 from ..coding.parity import CHECKS, Parity
@@ -176,14 +185,14 @@ class GroupedScheme(Scheme):
         worker = check_index("worker", worker, self.n)
         return bisect_right(self.first_worker, worker) - 1
 
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def row(self, worker: int) -> tuple[Ints, Array]:
         g = self.group_of(worker)
         held, values = self.schemes[g]._whole_row(worker - self.first_worker[g])
         # Coefficients of one kind for all groups: kernels of packed messages take complex ones.
         return held + self.first_partition[g], values + 0j if self.is_complex else values
 
     @property
-    def loads(self) -> NDArray[np.int64]:
+    def loads(self) -> Ints:
         return np.concatenate([scheme.loads for scheme in self.schemes])
 
     @cached_property
@@ -191,11 +200,11 @@ class GroupedScheme(Scheme):
         return list(chain.from_iterable(scheme.message_counts for scheme in self.schemes))
 
     @property
-    def sends_together(self) -> NDArray[np.bool_]:
+    def sends_together(self) -> Bools:
         return np.concatenate([scheme.sends_together for scheme in self.schemes])
 
     @cached_property
-    def cuts(self) -> NDArray[np.int64]:
+    def cuts(self) -> Ints:
         """The first message of each group; at the end, the number of all messages."""
         return np.cumsum([0, *(scheme.message_count for scheme in self.schemes)])
 
@@ -214,19 +223,17 @@ class GroupedScheme(Scheme):
     def approximate(self) -> bool:
         return any(scheme.approximate for scheme in self.schemes)
 
-    def _parts(
-        self, survivors: NDArray[np.int64]
-    ) -> Iterator[tuple[Scheme, NDArray[np.int64], NDArray[np.int64]]]:
+    def _parts(self, survivors: Ints) -> Iterator[tuple[Scheme, Ints, Ints]]:
         """Yield each group's scheme, its survivors, and their positions among all survivors."""
         group = np.searchsorted(self.cuts, survivors, side="right") - 1
         for g, scheme in enumerate(self.schemes):
             at = np.flatnonzero(group == g)
             yield scheme, survivors[at] - self.cuts[g], at
 
-    def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
+    def vector(self, survivors: Ints) -> Array:
         return self.vector_for(survivors, DOUBLE)
 
-    def vector_for(self, survivors: NDArray[np.int64], unit: float) -> NDArray[Any]:
+    def vector_for(self, survivors: Ints, unit: float) -> Array:
         if self.rule.missing(survivors):
             self.raise_too_few(survivors)
         vector = self._empty_vector(survivors.size)
@@ -234,11 +241,11 @@ class GroupedScheme(Scheme):
             vector[at] = scheme._vector_by(came, unit=unit)
         return vector
 
-    def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
+    def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         parts = self._parts(survivors)
         return Parity.beside((scheme.parity(came, most), at) for scheme, came, at in parts)
 
-    def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
+    def left_out(self, survivors: Ints, vector: Array) -> float:
         squares = 0.0
         for scheme, came, at in self._parts(survivors):
             mine = vector[at] if scheme.is_complex else vector[at].real
@@ -249,7 +256,7 @@ class GroupedScheme(Scheme):
     def message_roundings(self) -> float:
         return max(scheme.message_roundings for scheme in self.schemes)
 
-    def rings(self) -> list[NDArray[np.int64]]:
+    def rings(self) -> list[Ints]:
         return [
             ring + first
             for scheme, first in zip(self.schemes, self.first_worker, strict=False)
@@ -356,7 +363,7 @@ class GroupedRound(Gathering):
         return all(self._rounds[g].verified for g in self.groups)
 
     @property
-    def survivors(self) -> NDArray[np.int64]:
+    def survivors(self) -> Ints:
         """Numbers of the messages used, in order of arrival."""
         return np.array(self._received, dtype=np.int64)
 
@@ -409,7 +416,7 @@ class GroupedRound(Gathering):
                 self._received = [number for number in self._received if number not in lost]
         return self.ready
 
-    def gradient(self, group: int, out: Output | None = None) -> NDArray[Any]:
+    def gradient(self, group: int, out: Output | None = None) -> Array:
         """Decode the sum of a group's partial gradients, as `Round.gradient` does."""
         return self.of(group).gradient(out)
 
@@ -423,7 +430,7 @@ class GroupedRound(Gathering):
         """The round of one group, for `Round.trust`. Its workers and messages count from 0."""
         return self._rounds[check_index("group", group, self.scheme.groups)]
 
-    def require(self, messages: NDArray[np.int64]) -> None:
+    def require(self, messages: Ints) -> None:
         """Raise NotDecodableError unless these messages would make the round ready."""
         scheme = self.scheme
         messages = check_workers("messages", messages, scheme.message_count)

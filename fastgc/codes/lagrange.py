@@ -8,10 +8,20 @@ from functools import cached_property
 from typing import Any, Literal, NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from .. import interpolation, vandermonde
-from .._arrays import Output, as_array, check_index, check_integer, check_real, unit_roundoff
+from .._arrays import (
+    Array,
+    Floats,
+    Ints,
+    Output,
+    as_array,
+    check_index,
+    check_integer,
+    check_real,
+    unit_roundoff,
+)
 from ..coding.arguments import check_sizes
 from ..coding.cache import VectorFunction
 from ..coding.code import Code
@@ -182,18 +192,18 @@ class LagrangeCode(Code):
             check_stability(scheme, strict, remedy, when=when, limit=enough)
 
     @property
-    def alpha(self) -> NDArray[Any]:
+    def alpha(self) -> Array:
         """Points at which the polynomials equal the data, (K,) array."""
         return self.scheme.alpha
 
     @property
-    def beta(self) -> NDArray[Any]:
+    def beta(self) -> Array:
         """Points of the messages, (message_count,) array."""
         return self.scheme.beta
 
     def compute(
         self, shard: tuple[ArrayLike, ArrayLike], theta: ArrayLike, out: Output | None = None
-    ) -> NDArray[Any]:
+    ) -> Array:
         """Compute on one coded block, as a worker does: X~'(X~ theta - y~).
 
         Parameters
@@ -255,7 +265,7 @@ class LagrangeScheme(Scheme):
     def message_counts(self) -> list[int]:
         return [self._sent] * self.n
 
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def row(self, worker: int) -> tuple[Ints, Floats]:
         worker = check_index("worker", worker, self.n)
         held = np.arange(worker * self.load, (worker + 1) * self.load)
         return held, np.ones(self.load)
@@ -264,7 +274,7 @@ class LagrangeScheme(Scheme):
     def layout(self) -> Layout:
         return "complex data" if self.is_complex else "real"
 
-    def encode_data(self, X: ArrayLike, y: ArrayLike) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    def encode_data(self, X: ArrayLike, y: ArrayLike) -> list[tuple[Array, Array]]:
         """Coded blocks by eqs. (4) and (10); the labels are coded like one more column.
 
         Rows of zeros make all blocks equally long; they add nothing to the gradient.
@@ -297,7 +307,7 @@ class LagrangeScheme(Scheme):
         coded = [self._encode_array(values.astype(X.dtype, copy=False), dtype) for values in (X, y)]
         return list(zip(*coded, strict=True))
 
-    def _encode_array(self, values: NDArray[Any], dtype: np.dtype[Any]) -> list[NDArray[Any]]:
+    def _encode_array(self, values: Array, dtype: np.dtype[Any]) -> list[Array]:
         rows = -(-len(values) // self.k)  # rows of a block
         P, K = self._polynomials, self._points
         padded = np.zeros((P * K * rows, *values.shape[1:]), dtype=values.dtype)
@@ -308,7 +318,7 @@ class LagrangeScheme(Scheme):
             coded = self._values.encode(blocks, dtype)
         return list(coded.swapaxes(0, 1).reshape(-1, rows, *values.shape[1:]))
 
-    def cancelling(self, shard: Any) -> Callable[[NDArray[Any]], float] | None:
+    def cancelling(self, shard: Any) -> Callable[[Array], float] | None:
         # Each entry of X~ theta - y~ has an error like a random one of the size of its terms. Its
         # row of X~ takes the error into the gradient: sum_i |x_i|^2 (sum_j |x_ij theta_j|^2 +
         # |y_i|^2).
@@ -324,7 +334,7 @@ class LagrangeScheme(Scheme):
             rows = X.sum(axis=1)
             of_features, of_labels = rows @ X, float((rows @ y.reshape(len(y), -1)).sum())
 
-        def energy(theta: NDArray[Any]) -> float:
+        def energy(theta: Array) -> float:
             if theta.size % len(of_features):  # a user's gradient of something else
                 return 0.0
             with np.errstate(over="ignore", invalid="ignore"):
@@ -339,9 +349,7 @@ class LagrangeScheme(Scheme):
     def rule(self) -> Blocks:
         return Blocks.one(self.message_count, self.threshold)
 
-    def bind_vector(
-        self, survivors: NDArray[np.int64], vector: NDArray[Any], unit: float = DOUBLE
-    ) -> VectorFunction:
+    def bind_vector(self, survivors: Ints, vector: Array, unit: float = DOUBLE) -> VectorFunction:
         run = self._values.bind(survivors, vector)
 
         def of_enough(f: int) -> int:
@@ -356,12 +364,12 @@ class LagrangeScheme(Scheme):
 
         return self._filling(of_enough, survivors)
 
-    def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
+    def vector(self, survivors: Ints) -> Array:
         found = self._empty_vector(survivors.size)
         LagrangeScheme.bind_vector(self, survivors, found)(survivors.size, "auto")
         return found
 
-    def _vector_of_some(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
+    def _vector_of_some(self, survivors: Ints) -> Array:
         """The vector that uses only the best spread of more messages than are needed.
 
         More points raise the degree, and with gaps between points the error: at n = 256, with 32
@@ -374,7 +382,7 @@ class LagrangeScheme(Scheme):
             self._raise_overflow(survivors[chosen], used)
         return vector
 
-    def _raise_overflow(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NoReturn:
+    def _raise_overflow(self, survivors: Ints, vector: Array) -> NoReturn:
         raise OverflowError(
             f"the coefficient of message {survivors[np.argmin(np.isfinite(vector))]} is beyond "
             "float64: with these points decoding is hopeless; use fewer messages per worker, or "
@@ -390,16 +398,13 @@ class LagrangeScheme(Scheme):
         return self._margin > 0 or self.gated
 
     def awaits_more(
-        self,
-        survivors: NDArray[np.int64],
-        vector: Callable[[], NDArray[Any]] | None = None,
-        form: Format | None = None,
+        self, survivors: Ints, vector: Callable[[], Array] | None = None, form: Format | None = None
     ) -> bool:
         if survivors.size < self.threshold + self._margin:
             return self.expects_more(survivors)
         return super().awaits_more(survivors, vector, form)
 
-    def doubt(self, survivors: NDArray[np.int64], vector: NDArray[Any], form: Format) -> float:
+    def doubt(self, survivors: Ints, vector: Array, form: Format) -> float:
         if self._sent == 1 or self._limit is None:
             return 0.0
         error = trust_by_rows(self, survivors, vector, form).relative_error
@@ -426,13 +431,13 @@ class LagrangeScheme(Scheme):
         errors = sorted(self._error(order) for _, order in orders[-max(30, trials // 50) :])
         return errors[-1 - trials // 1000]
 
-    def _growth(self, survivors: NDArray[np.int64]) -> float:
+    def _growth(self, survivors: Ints) -> float:
         try:
             return float(np.abs(self.vector(survivors)) ** 2 @ self.row_norms[survivors])
         except OverflowError:
             return math.inf
 
-    def _error(self, order: NDArray[np.int64]) -> float:
+    def _error(self, order: Ints) -> float:
         """The expected relative error of a round in which messages come in this order."""
         f = self.threshold
         while f < order.size and self.awaits_more(order[:f]):
@@ -442,7 +447,7 @@ class LagrangeScheme(Scheme):
         except OverflowError:
             return math.inf
 
-    def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
+    def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """Parity checks by prediction: the messages decoded from predict the others.
 
         All messages are values of the same polynomial.
@@ -460,7 +465,7 @@ class LagrangeScheme(Scheme):
         H[:, chosen] = -self._values.between(survivors[chosen], survivors[spare])
         return Parity.of(H)
 
-    def equations(self, survivors: NDArray[np.int64]) -> Equations:
+    def equations(self, survivors: Ints) -> Equations:
         # A message is the sum of l_j l_j' x_j x_j'^T theta over pairs of blocks. Decoding must take
         # the pairs of a block with itself. A pair j < j' stands for two, hence the root.
         first, second = np.triu_indices(self._points)
@@ -473,9 +478,7 @@ class LagrangeScheme(Scheme):
         """Numbers that decoding must make 1: one for each pair of a block with itself."""
         return self._points
 
-    def vector_errors(
-        self, survivors: NDArray[np.int64], vector: NDArray[Any]
-    ) -> NDArray[np.float64]:
+    def vector_errors(self, survivors: Ints, vector: Array) -> Floats:
         # A coefficient is a sum in which much may cancel. Each term is a product of 2 f
         # differences, all rounded.
         used = np.flatnonzero(vector)
@@ -491,16 +494,16 @@ class LagrangeScheme(Scheme):
         return 4 * (self._points / 3 + 1)
 
     @cached_property
-    def row_norms(self) -> NDArray[np.float64]:
+    def row_norms(self) -> Floats:
         return np.asarray(self._values.totals(2) ** 2 / self._points)
 
-    def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
+    def deviation(self, survivors: Ints, vector: Array) -> Array:
         # Deviation of the sum over pairs of blocks: B has a column for each, see `equations`.
         basis = self._values.basis[survivors].astype(np.result_type(vector, np.longdouble))
-        total: NDArray[Any] = (vector[:, None] * basis).T @ basis - np.eye(self._points)
+        total: Array = (vector[:, None] * basis).T @ basis - np.eye(self._points)
         return total.real if self.is_complex else total
 
-    def rings(self) -> list[NDArray[np.int64]]:
+    def rings(self) -> list[Ints]:
         beta = self.beta.reshape(self.n, -1)[:, 0]
         return [np.argsort(np.angle(beta) if self.is_complex else beta)]
 
@@ -509,7 +512,7 @@ class LagrangeScheme(Scheme):
         return 2 * (self._points + 2) + terms + self.is_complex
 
     @cached_property
-    def row_sums(self) -> NDArray[np.float64]:
+    def row_sums(self) -> Floats:
         return np.asarray(self._values.totals(1) ** 2 * self._polynomials)
 
 
@@ -519,19 +522,19 @@ class _Values:
     Messages are numbered as beta is.
     """
 
-    def __init__(self, alpha: NDArray[Any], beta: NDArray[Any]) -> None:
+    def __init__(self, alpha: Array, beta: Array) -> None:
         self.alpha, self.beta = alpha, beta
 
     @cached_property
-    def basis(self) -> NDArray[Any]:
+    def basis(self) -> Array:
         """``l_j(beta_i)``, one row for each message i."""
         return interpolation.basis(self.alpha, self.beta)
 
-    def encode(self, blocks: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    def encode(self, blocks: Array, dtype: np.dtype[Any]) -> Array:
         """Values at beta of polynomials whose values at alpha are ``blocks[polynomial]``."""
         return np.asarray(np.matmul(self.basis.astype(dtype), blocks))
 
-    def totals(self, power: int) -> NDArray[np.float64]:
+    def totals(self, power: int) -> Floats:
         """For each message i, the sum of ``|l_j(beta_i)|^power`` over j."""
         parts = interpolation.parts_of_basis(self.alpha, self.beta)
         return np.concatenate([(np.abs(values) ** power).sum(axis=1) for values in parts])
@@ -540,15 +543,15 @@ class _Values:
     def _functionals(self) -> interpolation.Functionals:
         return interpolation.Functionals(self.beta, self.alpha)
 
-    def bind(self, chosen: NDArray[np.int64], out: NDArray[Any]) -> Callable[[int], int]:
+    def bind(self, chosen: Ints, out: Array) -> Callable[[int], int]:
         """Prepare `weights` as `interpolation.Functionals.bind` does."""
         return self._functionals.bind(chosen, out)
 
-    def weights(self, chosen: NDArray[np.int64]) -> NDArray[Any]:
+    def weights(self, chosen: Ints) -> Array:
         """Coefficients of these messages in the sum of the values at alpha."""
         return self._functionals(chosen)
 
-    def squares(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+    def squares(self, chosen: Ints) -> Floats:
         """For each coefficient, the sum of the squared moduli of its terms."""
         parts = interpolation.parts_of_basis(self.beta[chosen], self.alpha)
         total = np.zeros(chosen.size)
@@ -556,11 +559,11 @@ class _Values:
             total += (np.abs(values) ** 2).sum(axis=0)
         return total
 
-    def best(self, messages: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    def best(self, messages: Ints, count: int) -> Ints:
         """An order of these messages whose first `count` are spread well: that of Leja."""
         return vandermonde.leja_order(self.beta[messages])
 
-    def between(self, chosen: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[Any]:
+    def between(self, chosen: Ints, others: Ints) -> Array:
         """Matrix that takes the values of chosen messages to those of others."""
         return interpolation.basis(self.beta[chosen], self.beta[others])
 
@@ -568,27 +571,21 @@ class _Values:
 class _OnGrid(_Values):
     """The same for many named points, in O(n log n). Alpha and beta are rounded from the points."""
 
-    def __init__(
-        self,
-        alpha: NDArray[Any],
-        beta: NDArray[Any],
-        grid: Quadrature,
-        place: NDArray[np.int64],
-    ) -> None:
+    def __init__(self, alpha: Array, beta: Array, grid: Quadrature, place: Ints) -> None:
         super().__init__(alpha, beta)
         self._grid, self._place = grid, place
 
     @cached_property
-    def basis(self) -> NDArray[Any]:
+    def basis(self) -> Array:
         return self._grid.values(np.eye(self.alpha.size))[self._place]
 
-    def encode(self, blocks: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    def encode(self, blocks: Array, dtype: np.dtype[Any]) -> Array:
         return np.stack([self._grid.values(block)[self._place] for block in blocks]).astype(dtype)
 
-    def totals(self, power: int) -> NDArray[np.float64]:
+    def totals(self, power: int) -> Floats:
         return self._grid.norms[self._place] if power == 2 else super().totals(power)
 
-    def bind(self, chosen: NDArray[np.int64], out: NDArray[Any]) -> Callable[[int], int]:
+    def bind(self, chosen: Ints, out: Array) -> Callable[[int], int]:
         def functional(f: int) -> int:
             some = chosen[:f]
             if some.min() < 0 or some.max() >= self._place.size:
@@ -600,17 +597,17 @@ class _OnGrid(_Values):
 
         return functional
 
-    def weights(self, chosen: NDArray[np.int64]) -> NDArray[Any]:
+    def weights(self, chosen: Ints) -> Array:
         return self._grid.weights(self._place[chosen])
 
-    def squares(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+    def squares(self, chosen: Ints) -> Floats:
         return self._grid.squares(self._place[chosen])
 
-    def best(self, messages: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    def best(self, messages: Ints, count: int) -> Ints:
         first = self._grid.spread(self._place[messages], count)
         return np.concatenate([first, np.delete(np.arange(messages.size), first)])
 
-    def between(self, chosen: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[Any]:
+    def between(self, chosen: Ints, others: Ints) -> Array:
         return self._grid.basis(self._place[chosen], self._place[others])
 
 
@@ -662,7 +659,7 @@ def _values(nodes: NodeChoice | tuple[ArrayLike, ArrayLike], K: int, n: int, sen
     return _Values(alpha, beta)
 
 
-def _spread(n: int, sent: int) -> NDArray[np.int64]:
+def _spread(n: int, sent: int) -> Ints:
     """Place of each message among all points, such that the messages that come are spread well.
 
     First messages are evenly spaced, and so are second ones, halfway between them (by bit
@@ -676,5 +673,5 @@ def _spread(n: int, sent: int) -> NDArray[np.int64]:
     bits = max(1, (sent - 1).bit_length())
     reversed_ = [int(f"{i:0{bits}b}"[::-1], 2) for i in range(sent)]
     layer = np.argsort(np.argsort(reversed_))
-    place: NDArray[np.int64] = (worker + t * step) % n * sent + layer[t]
+    place: Ints = (worker + t * step) % n * sent + layer[t]
     return place

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import as_array, at_least, check_index
+from .._arrays import Array, Bools, Floats, Ints, as_array, at_least, check_index
 from ..coding.arguments import check_stragglers
 from ..coding.cache import SurvivorCache
 from ..coding.code import Code
@@ -94,11 +93,9 @@ class LinearCode(Code):
 class LinearScheme(Scheme):
     """The scheme of `LinearCode`, with its arguments; `B` was checked by `check_matrix`."""
 
-    cache: SurvivorCache[tuple[NDArray[Any], float]]
+    cache: SurvivorCache[tuple[Array, float]]
 
-    def __init__(
-        self, B: NDArray[Any], cache: int, packed: bool = True, wait: int | None = None
-    ) -> None:
+    def __init__(self, B: Array, cache: int, packed: bool = True, wait: int | None = None) -> None:
         self._B = B
         self._sizes = row_sizes(B)
         self.n, self.k = B.shape
@@ -107,14 +104,14 @@ class LinearScheme(Scheme):
         self.load = int((B != 0).sum(axis=1).max())
         self.cache = self._known_solutions = SurvivorCache(at_least("cache", cache, 0))
 
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def row(self, worker: int) -> tuple[Ints, Array]:
         row = self._B[check_index("worker", worker, self.n)]
         held = np.flatnonzero(row)
         return held, row[held]
 
     # ------------------------------------------------------------------------------ decoding
 
-    def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
+    def left_out(self, survivors: Ints, vector: Array) -> float:
         # What rounding leaves of a_F B_F = 1: these vectors may be less precise than the messages.
         lacking = vector @ self._B[survivors] - 1
         if self.layout == "complex":
@@ -122,7 +119,7 @@ class LinearScheme(Scheme):
         return float(np.linalg.norm(lacking)) / math.sqrt(self.k)
 
     @cached_property
-    def _null(self) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _null(self) -> tuple[Array, Array]:
         """For B with rows of norm 1: its pseudoinverse, and an orthonormal basis of x B = 0."""
         rows = self._B / self._sizes[:, None]
         U, S, Vh = np.linalg.svd(rows, full_matrices=self.k < self.n)  # all of U, not of V
@@ -131,9 +128,7 @@ class LinearScheme(Scheme):
         inverse = (Vh[:rank].conj().T / S[:rank]) @ U[:, :rank].conj().T
         return inverse, U[:, rank:].conj().T
 
-    def solution(
-        self, survivors: NDArray[np.int64], unit: float = DOUBLE
-    ) -> tuple[NDArray[Any], float]:
+    def solution(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
         if self.wait is not None:  # the rest is for sets that determine the gradient
             return super().solution(survivors, unit)
         inverse, null = self._null
@@ -141,18 +136,15 @@ class LinearScheme(Scheme):
         solve = without_lost(null, lambda wanted: wanted @ inverse, survivors, sizes)
         return near_exact_vector(solve, self._B[survivors], sizes, np.ones(self.k), unit)
 
-    def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
+    def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """Parity checks: the combinations of rows that are 0 and do not contain stragglers."""
         H = checks_of(self._null[1], survivors) / self._sizes[survivors]
         return Parity.of(H, error=np.linalg.norm(H @ self._B[survivors], axis=1))
 
 
 def without_lost(
-    null: NDArray[Any],
-    shortest: Callable[[NDArray[Any]], NDArray[Any]],
-    survivors: NDArray[np.int64],
-    sizes: NDArray[np.float64],
-) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    null: Array, shortest: Callable[[Array], Array], survivors: Ints, sizes: Floats
+) -> Callable[[Array], Array]:
     """Return ``solve(wanted)``, which finds vectors of these survivors from those of all workers.
 
     For rows of norm 1, `null` is an orthonormal basis of x B = 0, (m, n), and ``shortest(wanted)``
@@ -162,32 +154,32 @@ def without_lost(
     kept = null[:, survivors]
     undo = np.linalg.pinv(null[:, lost], rcond=lost.size * np.finfo(np.float64).eps)
 
-    def solve(wanted: NDArray[Any]) -> NDArray[Any]:
+    def solve(wanted: Array) -> Array:
         a = shortest(wanted)
-        found: NDArray[Any] = (a[survivors] - a[lost] @ undo @ kept) / sizes
+        found: Array = (a[survivors] - a[lost] @ undo @ kept) / sizes
         return found
 
     return solve
 
 
-def checks_of(null: NDArray[Any], survivors: NDArray[np.int64]) -> NDArray[Any]:
+def checks_of(null: Array, survivors: Ints) -> Array:
     """The combinations of a basis of x B = 0 in which stragglers do not occur, for survivors."""
     lost = _without(survivors, null.shape[1])
     least = lost.size * np.finfo(np.float64).eps
     left, singular, _ = np.linalg.svd(null[:, lost])
     rank = int((singular > least).sum())
-    H: NDArray[Any] = left[:, rank:].conj().T @ null[:, survivors]
+    H: Array = left[:, rank:].conj().T @ null[:, survivors]
     H[np.abs(H) < least] = 0
     return H
 
 
-def _without(survivors: NDArray[np.int64], n: int) -> NDArray[np.bool_]:
+def _without(survivors: Ints, n: int) -> Bools:
     lost = np.ones(n, dtype=bool)
     lost[survivors] = False
     return lost
 
 
-def check_matrix(matrix: ArrayLike) -> NDArray[Any]:
+def check_matrix(matrix: ArrayLike) -> Array:
     """Check an encoding matrix; return it as float64 or complex128."""
     B = as_array("B", matrix)
     if B.ndim != 2 or 0 in B.shape:

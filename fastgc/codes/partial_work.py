@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heapreplace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._arrays import check_integer
+from .._arrays import Bools, Floats, Ints, check_integer
 from ..coding.arguments import check_sizes
 from ..coding.cells import CellScheme
 from ..coding.code import Code
@@ -120,7 +119,7 @@ class PartialWork(Code):
 class _SumsScheme(CellScheme):
     on_request = True
 
-    def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
+    def vector(self, survivors: Ints) -> Floats:
         """1 for each message to take, which come from few workers; 0 for all others.
 
         Messages are taken worker by worker. Next comes the worker whose messages of missing
@@ -132,12 +131,10 @@ class _SumsScheme(CellScheme):
         vectors = np.zeros(came.shape)
         if not self.fill_vectors(came, "auto", vectors)[0]:
             self.raise_too_few(survivors)
-        found: NDArray[np.float64] = vectors[0, survivors]
+        found: Floats = vectors[0, survivors]
         return found
 
-    def fill_vectors(
-        self, masks: NDArray[np.bool_], method: str, out: NDArray[np.float64], unit: float = DOUBLE
-    ) -> NDArray[np.bool_]:
+    def fill_vectors(self, masks: Bools, method: str, out: Floats, unit: float = DOUBLE) -> Bools:
         if method != "auto":
             return super().fill_vectors(masks, method, out, unit)
         good = np.zeros(len(masks), dtype=np.bool_)
@@ -152,7 +149,7 @@ class _SumsScheme(CellScheme):
                 out[some] = self._chosen(masks[some], holders[:, enough].T)
         return good
 
-    def _chosen(self, came: NDArray[np.bool_], holders: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def _chosen(self, came: Bools, holders: Floats) -> Bools:
         """Choose one message of each partition in each round; `holders` counts those that came."""
         # What each message counts. It is 0 if the message did not come, or its partition is taken.
         worth = came / np.maximum(holders[:, self._choices], 1.0)
@@ -175,7 +172,7 @@ class _SumsScheme(CellScheme):
             worth, rounds = worth[lacking], rounds[lacking]
         return taken
 
-    def _chosen_of_many(self, worth: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def _chosen_of_many(self, worth: Floats) -> Bools:
         """`_chosen` for one round, in O(M log n) for M messages; side by side it is O(n M).
 
         What a worker's messages count only falls. So the first of a heap is counted again, and
@@ -252,7 +249,7 @@ def in_good_order(held: Sequence[Sequence[int]], k: int) -> list[list[int]]:
     return order
 
 
-def _swap(order: list[list[int]], unseen: NDArray[np.int64]) -> bool:
+def _swap(order: list[list[int]], unseen: Ints) -> bool:
     """For each worker, swap the two partitions for which that helps most; return whether any did.
 
     The sum of squares falls with every swap, so this ends.

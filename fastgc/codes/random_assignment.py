@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import at_least, check_integer, check_word
+from .._arrays import Ints, at_least, check_integer, check_word
 from ..coding.arguments import check_sizes
 from ..coding.cells import CellScheme
 from ..coding.code import Code
@@ -72,7 +72,7 @@ class UncoveredError(ValueError):
         return str(self.args[1])
 
 
-def check_loads(load: int | Sequence[int], n: int, k: int) -> NDArray[np.int64]:
+def check_loads(load: int | Sequence[int], n: int, k: int) -> Ints:
     """Check and return the load of each worker."""
     if np.ndim(load) == 0:
         loads = np.full(n, check_integer("load", load))
@@ -86,9 +86,7 @@ def check_loads(load: int | Sequence[int], n: int, k: int) -> NDArray[np.int64]:
     return loads.astype(np.int64)
 
 
-def picked(
-    cuts: NDArray[np.int64], sizes: NDArray[np.int64], send: str, seed: int, what: str
-) -> CellScheme:
+def picked(cuts: Ints, sizes: Ints, send: str, seed: int, what: str) -> CellScheme:
     """The scheme of workers that pick so many cells each; UncoveredError if none picks some cell.
 
     Errors call a cell `what`.
@@ -96,7 +94,7 @@ def picked(
     check_word("send", send, "each", "together")
     seed, count = at_least("seed", seed, 0), cuts.size - 1
 
-    def choices(seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def choices(seed: int) -> tuple[Ints, Ints]:
         made = np.empty(sizes.sum(), dtype=np.int64)
         first = np.cumsum(sizes) - sizes
         for size in np.unique(sizes).tolist():
@@ -128,9 +126,7 @@ Bits = NDArray[np.uint64]
 _BLOCK = 1 << 18  # numbers drawn at a time: they stay in the cache
 
 
-def distinct_draws(
-    seed: int, workers: NDArray[np.int64], count: int, size: int
-) -> NDArray[np.int64]:
+def distinct_draws(seed: int, workers: Ints, count: int, size: int) -> Ints:
     """The picks of these workers: `size` of `count`, in random order, without repetition.
 
     Every worker has an endless sequence of random numbers, a function of (seed, worker) alone, and
@@ -154,7 +150,7 @@ def distinct_draws(
     return picked
 
 
-def _first_distinct(starts: Bits, count: int, width: int, out: NDArray[np.int64]) -> None:
+def _first_distinct(starts: Bits, count: int, width: int, out: Ints) -> None:
     """Write to `out` the first distinct numbers below `count` of each sequence, as many as fit."""
     size = out.shape[1]
     lacking = np.arange(starts.size)
@@ -176,7 +172,7 @@ def _first_distinct(starts: Bits, count: int, width: int, out: NDArray[np.int64]
         lacking, width = lacking[~enough], 2 * width
 
 
-def _starts(seed: int, workers: NDArray[np.int64]) -> Bits:
+def _starts(seed: int, workers: Ints) -> Bits:
     """Where the sequence of each worker begins.
 
     Starts have 64 bits. The sequences of two of n workers share one of w numbers with a probability

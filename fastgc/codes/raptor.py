@@ -6,9 +6,9 @@ import math
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import at_least
+from .._arrays import Bools, Floats, Ints, at_least
 from ..coding.arguments import check_between, check_sizes
 from ..coding.cache import VectorFunction
 from ..coding.cells import IncidenceScheme, even_cuts
@@ -98,7 +98,7 @@ class RaptorCode(Code):
         held = [np.sort(rng.choice(count, size=size, replace=False)) for size in drawn.tolist()]
         super().__init__(RaptorScheme(even_cuts(k, count), held, wait))
 
-    def peel(self, survivors: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def peel(self, survivors: ArrayLike) -> tuple[Floats, Bools]:
         """Compute a decoding vector by peeling, and the batches that it gives, in linear time.
 
         Parameters
@@ -120,9 +120,7 @@ class RaptorScheme(IncidenceScheme):
 
     methods = METHODS
 
-    def bind_vector(
-        self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
-    ) -> VectorFunction:
+    def bind_vector(self, survivors: Ints, vector: Floats, unit: float = DOUBLE) -> VectorFunction:
         by_squares = super().bind_vector(survivors, vector, unit)
 
         def fill(f: int, method: str) -> None:
@@ -136,7 +134,7 @@ class RaptorScheme(IncidenceScheme):
 
         return fill
 
-    def peel(self, survivors: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def peel(self, survivors: Ints) -> tuple[Floats, Bools]:
         """See `RaptorCode.peel`."""
         # Lists: access to NumPy's elements would take longer than the work on them.
         sums = [self._batches[worker] for worker in survivors.tolist()]
@@ -176,7 +174,7 @@ class RaptorScheme(IncidenceScheme):
         return [held.tolist() for held in self.held]
 
 
-def degrees(missing: float) -> NDArray[np.float64]:
+def degrees(missing: float) -> Floats:
     """Probabilities of the degrees 1, 2, ... of a raptor code (Shokrollahi 2006).
 
     With D = floor(1 / missing) and u = 2 missing (1 - 2 missing) / (1 - 4 missing)^2 these are u

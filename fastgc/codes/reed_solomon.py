@@ -11,10 +11,15 @@ from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
 from .. import kernels, vandermonde
 from .._arrays import (
+    Array,
+    Bools,
+    Complexes,
+    Floats,
+    Ints,
     Output,
     check_dtype,
     check_index,
@@ -268,17 +273,17 @@ class ReedSolomonScheme(Scheme):
 
     # ------------------------------------------------------------------------------ encoding
 
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.complex128]]:
+    def row(self, worker: int) -> tuple[Ints, Complexes]:
         """A worker's row in O(w): columns of B are cyclic shifts of tau."""
         return _rows(self._cluster_of(check_index("worker", worker, self.n)), worker)
 
     @cached_property
-    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+    def entries(self) -> tuple[Ints, Ints, Array]:
         found = [_rows(c, c.first_worker + np.arange(c.m)[:, None]) for c in self._clusters]
         held, values = zip(*((held.ravel(), values.ravel()) for held, values in found), strict=True)
         return np.append(0, np.cumsum(self.loads)), np.concatenate(held), np.concatenate(values)
 
-    def pair_row(self, worker: int) -> NDArray[np.complex128]:
+    def pair_row(self, worker: int) -> Complexes:
         if not self.packed:
             return super().pair_row(worker)  # raises, and says why
         worker = check_index("worker", worker, self.n)
@@ -298,28 +303,28 @@ class ReedSolomonScheme(Scheme):
         return typical_error(largest, s, self.precision)
 
     @property
-    def loads(self) -> NDArray[np.int64]:
+    def loads(self) -> Ints:
         workers, held = zip(*((c.m, c.w) for c in self._clusters), strict=True)
         return np.repeat(np.array(held, dtype=np.int64), workers)
 
     @cached_property
-    def log_row_sums(self) -> NDArray[np.float64]:
+    def log_row_sums(self) -> Floats:
         return log_totals(self._clusters, 1)
 
     @cached_property
-    def row_norms(self) -> NDArray[np.float64]:
+    def row_norms(self) -> Floats:
         with np.errstate(over="ignore"):
             return np.exp(log_totals(self._clusters, 2) - math.log(self.wanted))
 
     @cached_property
-    def row_sums(self) -> NDArray[np.float64]:
+    def row_sums(self) -> Floats:
         with np.errstate(over="ignore"):
             return np.exp(self.log_row_sums)
 
-    def log_vector(self, survivors: NDArray[np.int64]) -> NDArray[np.complex128]:
+    def log_vector(self, survivors: Ints) -> Complexes:
         if survivors.size > self.rule.need.sum():  # more than needed: "spread" may choose
             with suppress(OverflowError), np.errstate(divide="ignore"):
-                logs: NDArray[np.complex128] = np.log(self._vector_by(survivors, self._products))
+                logs: Complexes = np.log(self._vector_by(survivors, self._products))
                 return logs
         vector = np.empty(survivors.size, dtype=np.complex128)
         fourier = kernels.unchecked.bind_fourier(self._plan, survivors, vector)
@@ -331,7 +336,7 @@ class ReedSolomonScheme(Scheme):
         vector.real = fourier.size[survivors]
         return vector
 
-    def rings(self) -> list[NDArray[np.int64]]:
+    def rings(self) -> list[Ints]:
         # In the order of their roots on the circle.
         return [c.first_worker + np.arange(c.m) * pow(c.q, -1, c.m) % c.m for c in self._clusters]
 
@@ -374,7 +379,7 @@ class ReedSolomonScheme(Scheme):
         return Blocks(block, self._plan.tables.need)
 
     def bind_vector(
-        self, survivors: NDArray[np.int64], vector: NDArray[np.complex128], unit: float = DOUBLE
+        self, survivors: Ints, vector: Complexes, unit: float = DOUBLE
     ) -> VectorFunction:
         if unit < DOUBLE:
             return bind_pairs(self, self._clusters, survivors, vector)
@@ -426,9 +431,7 @@ class ReedSolomonScheme(Scheme):
         kind = b"" if unit == DOUBLE else str(unit).encode()
         return remembering(fill, self.n, survivors, vector, self.cache, kind)
 
-    def _anew(
-        self, survivors: NDArray[np.int64], method: str, unit: float
-    ) -> NDArray[np.complex128]:
+    def _anew(self, survivors: Ints, method: str, unit: float) -> Complexes:
         """The vector by "near-exact", or by a method that solves the system."""
         chosen = self.check_survivors(survivors)
         if self.rule.missing(chosen):
@@ -448,7 +451,7 @@ class ReedSolomonScheme(Scheme):
         return CyclicRule(self.tables, method, np.array(longest), factors)
 
     @cached_property
-    def copies(self) -> NDArray[np.int64] | None:
+    def copies(self) -> Ints | None:
         # A worker that computes all partitions of its cluster sends their sum, as all of them do.
         whole = [c for c in self._clusters if c.w == c.k and c.m > 1]
         if not whole:
@@ -459,7 +462,7 @@ class ReedSolomonScheme(Scheme):
         return number
 
     @cached_property
-    def _row_squares(self) -> NDArray[np.float64]:
+    def _row_squares(self) -> Floats:
         return row_squares(self._clusters, self.k)
 
     def _longest(self, unit: float, by_transforms: bool = False) -> float:
@@ -469,9 +472,7 @@ class ReedSolomonScheme(Scheme):
         precision = self.precision / math.sqrt(1 + products)
         return longest_kept(float(self._row_squares.max()), unit, m, precision)
 
-    def _replace(
-        self, status: int, survivors: NDArray[np.int64], vector: NDArray[np.complex128], unit: float
-    ) -> bool:
+    def _replace(self, status: int, survivors: Ints, vector: Complexes, unit: float) -> bool:
         """Replace an exact vector that is too long by the near-exact one; whether one will do."""
         if status not in (Status.IMPRECISE, Status.OVERFLOW):
             return False
@@ -485,12 +486,12 @@ class ReedSolomonScheme(Scheme):
         )
         return True
 
-    def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
+    def deviation(self, survivors: Ints, vector: Array) -> Array:
         if vector.ndim == 1:
             return super().deviation(survivors, vector)
         return pair_deviation(self._clusters, survivors, vector)
 
-    def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
+    def left_out(self, survivors: Ints, vector: Array) -> float:
         """The residual, computed by transforms, with what their rounding adds."""
         if vector.ndim > 1:
             return math.sqrt(square(self.deviation(survivors, vector)) / self.k)
@@ -500,12 +501,8 @@ class ReedSolomonScheme(Scheme):
         return float(left) / math.sqrt(self.k) if left < np.inf else math.inf
 
     def fill_vectors(
-        self,
-        masks: NDArray[np.bool_],
-        method: str,
-        out: NDArray[np.complex128],
-        unit: float = DOUBLE,
-    ) -> NDArray[np.bool_]:
+        self, masks: Bools, method: str, out: Complexes, unit: float = DOUBLE
+    ) -> Bools:
         by = method
         if method == "auto":
             survivors = np.count_nonzero(masks, axis=1)
@@ -519,7 +516,7 @@ class ReedSolomonScheme(Scheme):
         kernels.unchecked.decoding_vectors(
             self._plan, masks.copy(), _PRODUCTS[by], out, where, longest
         )
-        good: NDArray[np.bool_] = where == 0
+        good: Bools = where == 0
         if method == "auto":
             for r in np.flatnonzero(where < 0).tolist():
                 status = Status.OVERFLOW if where[r] == -1 else Status.IMPRECISE
@@ -547,14 +544,10 @@ class ReedSolomonScheme(Scheme):
         longest = self._longest(unit, factors <= self.n - int(self.rule.need.sum()))
         return state, calls._replace(rebuild=rebuild), longest
 
-    def follower(
-        self, survivors: NDArray[np.int64], vector: NDArray[np.complex128], unit: float = DOUBLE
-    ) -> Follower | None:
+    def follower(self, survivors: Ints, vector: Complexes, unit: float = DOUBLE) -> Follower | None:
         return Follower(self, survivors, vector, unit) if worth_following(self) else None
 
-    def _could_be_better(
-        self, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
-    ) -> bool:
+    def _could_be_better(self, survivors: Ints, vector: Complexes) -> bool:
         """Whether "spread" would decode some cluster from chosen survivors."""
         block, need = self.rule
         if survivors.size == need.sum() or not self._may_spread:
@@ -564,7 +557,7 @@ class ReedSolomonScheme(Scheme):
             norm = np.bincount(block[survivors], np.abs(vector) ** 2, minlength=need.size)
         return bool(((count > need) & ~(norm <= 1 + 1e-9)).any())
 
-    def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
+    def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """For each cluster the moments ``sum_i a_i x_i^l c_i``, l = 1 .. number of spare messages.
 
         x_i are the roots and a_i the locator form, ``prod_(j in S) (1 - alpha^(i-j)) / m``. Up to a
@@ -590,7 +583,7 @@ class ReedSolomonScheme(Scheme):
         """As `_plan`, but for any number of survivors."""
         return CyclicPlan(cyclic_tables([(c.m, c.q, 0) for c in self._clusters]))
 
-    def _raise(self, status: Status, where: int, survivors: NDArray[np.int64]) -> None:
+    def _raise(self, status: Status, where: int, survivors: Ints) -> None:
         if status == Status.OUT_OF_RANGE:
             self._raise_outside(survivors, where)
         if status == Status.DUPLICATE:
@@ -626,9 +619,7 @@ FEWEST_FACTORS = 32
 STEPS = 16
 
 
-def _rows(
-    cluster: Cluster, worker: int | NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.complex128]]:
+def _rows(cluster: Cluster, worker: int | Ints) -> tuple[Ints, Complexes]:
     """Partitions and coefficients of a worker of a cluster; for a column of workers, rows."""
     held, place, weight = cluster.row(worker)
     first, *others = cluster.weights
@@ -705,7 +696,7 @@ class Stream:
         return f"<Stream of {self.scheme!r}: {len(self.members)} workers there>"
 
     @property
-    def members(self) -> NDArray[np.int64]:
+    def members(self) -> Ints:
         """The workers that are present, in ascending order."""
         return np.flatnonzero(~self._state.away)
 
@@ -731,9 +722,7 @@ class Stream:
         self._calls.leave(worker)
         self._count()
 
-    def vector(
-        self, survivors: ArrayLike | None = None, out: Output | None = None
-    ) -> NDArray[np.complex128]:
+    def vector(self, survivors: ArrayLike | None = None, out: Output | None = None) -> Complexes:
         """Decoding vector of the members, as `Code.decoding_vector` by the method "locator".
 
         If that vector is too long, as by the method "auto".
@@ -803,11 +792,7 @@ class Follower:
     """
 
     def __init__(
-        self,
-        scheme: ReedSolomonScheme,
-        survivors: NDArray[np.int64],
-        vector: NDArray[np.complex128],
-        unit: float,
+        self, scheme: ReedSolomonScheme, survivors: Ints, vector: Complexes, unit: float
     ) -> None:
         self._scheme, self._survivors, self._vector = scheme, survivors, vector
         self._state, self._calls, self._longest = scheme._bind_stream(unit)
@@ -854,7 +839,7 @@ class Follower:
         self._calls.rebuild()
         self._there = away.size - int(np.count_nonzero(away))
 
-    def vector(self, f: int) -> NDArray[Any] | None:
+    def vector(self, f: int) -> Array | None:
         """The vector for the f messages that came, as by "auto"; None if it is not prepared."""
         if self._there != f:
             return None
@@ -866,9 +851,7 @@ class Follower:
         return vector if square(vector) <= self._longest else None
 
 
-def by_system(
-    clusters: Sequence[Cluster], survivors: NDArray[np.int64], method: str
-) -> NDArray[np.complex128]:
+def by_system(clusters: Sequence[Cluster], survivors: Ints, method: str) -> Complexes:
     """Solve a_F G_F = e_1, eq. (12), in each cluster; G_F has the survivors' Vandermonde rows."""
     vector = np.empty(survivors.size, dtype=np.complex128)
     for c, at, turns in split(clusters, survivors):

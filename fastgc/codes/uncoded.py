@@ -7,9 +7,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._arrays import check_integer
+from .._arrays import Array, Ints, check_integer
 from ..coding.arguments import check_sizes
 from ..coding.cells import CellScheme
 from ..coding.code import Code
@@ -93,7 +92,7 @@ class UncodedScheme(CellScheme):
     def approximate(self) -> bool:
         return not self.exact
 
-    def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
+    def left_out(self, survivors: Ints, vector: Array) -> float:
         came = int(self.cells.weight @ self.cells.came(survivors))
         # Rescaled, partitions that came are wrong by k / came - 1 each, the others by 1.
         return math.sqrt((self.k - came) / (came if self.unbiased else self.k))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._arrays import check_integer
+from .._arrays import Array, Bools, Complexes, Floats, Ints, check_integer
 from ..coding.arguments import check_between, check_sizes, check_stragglers
 from ..coding.cells import entries_of, even_cuts
 from ..coding.clusters import roots, stable_root, tau
@@ -136,7 +135,7 @@ class YeAbbeScheme(Scheme):
         ]
         self._cuts = np.append(0, np.cumsum(np.concatenate(lengths)))
 
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.complex128]]:
+    def row(self, worker: int) -> tuple[Ints, Complexes]:
         """Groups worker .. worker + s + m - 1 of its cluster: it is the first one's last holder."""
         c = int(np.searchsorted(self._ends, worker, side="right"))
         ring = self._circles[c]
@@ -148,7 +147,7 @@ class YeAbbeScheme(Scheme):
 
     # The rest is computed for all workers at once, place by place, as `row` computes it for one.
 
-    def _places(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.complex128]]]:
+    def _places(self) -> Iterator[tuple[Ints, Complexes]]:
         """For each place of a worker's groups, from its own group on: groups and coefficients.
 
         Yields
@@ -167,7 +166,7 @@ class YeAbbeScheme(Scheme):
             yield first + (at + place) % size, tables[kind, place]
 
     @cached_property
-    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+    def entries(self) -> tuple[Ints, Ints, Array]:
         listed = list(self._places())
         groups = np.stack([group for group, _ in listed], axis=1)
         values = np.stack([values for _, values in listed], axis=1)
@@ -179,11 +178,11 @@ class YeAbbeScheme(Scheme):
         return entries_of(self._cuts, first, groups.ravel(), values)
 
     @property
-    def _phases(self) -> NDArray[np.complex128]:
+    def _phases(self) -> Complexes:
         """The factors of a worker's coefficients, for each piece. (n, pieces)."""
         return np.concatenate([ring.values(ring.powers) for ring in self._circles])
 
-    def _totals(self, each: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[np.float64]:
+    def _totals(self, each: Callable[[Array], Array]) -> Floats:
         """For each worker, the sum over its partitions of ``each(coefficients)``."""
         size = np.diff(self._cuts)
         found = np.zeros(self.n)
@@ -192,18 +191,18 @@ class YeAbbeScheme(Scheme):
         return found
 
     @cached_property
-    def _known_loads(self) -> NDArray[np.int64]:
+    def _known_loads(self) -> Ints:
         return self._totals(lambda values: np.ones((self.n, 1))).astype(np.int64)
 
     @cached_property
-    def row_norms(self) -> NDArray[np.float64]:
+    def row_norms(self) -> Floats:
         return self._totals(lambda values: np.abs(values) ** 2) / self.wanted
 
     @cached_property
-    def row_sums(self) -> NDArray[np.float64]:
+    def row_sums(self) -> Floats:
         return self._totals(np.abs)
 
-    def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
+    def deviation(self, survivors: Ints, vector: Array) -> Array:
         m = self.pieces
         a = np.zeros((self.n, 1, m), dtype=np.clongdouble)
         a[survivors, 0] = vector.reshape(len(vector), m)
@@ -211,7 +210,7 @@ class YeAbbeScheme(Scheme):
         total = np.zeros((self.n, m, m), dtype=np.clongdouble)
         for group, values in self._places():  # each group occurs once in a place
             total[group] += (values * phases)[:, :, None] * a
-        lacking: NDArray[Any] = total - np.eye(m)
+        lacking: Array = total - np.eye(m)
         if self.layout == "complex":
             lacking = lacking.real
         lacking = np.repeat(lacking, np.diff(self._cuts), axis=0)
@@ -223,21 +222,21 @@ class YeAbbeScheme(Scheme):
         sizes = np.array([ring.n for ring in self._circles])
         return Blocks(np.repeat(np.arange(sizes.size), sizes), sizes - self.stragglers)
 
-    def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.complex128]:
+    def vector(self, survivors: Ints) -> Complexes:
         """Near-exact vectors, by cluster: O(s^3 + n s)."""
         return self.vector_for(survivors, DOUBLE)
 
-    def vector_for(self, survivors: NDArray[np.int64], unit: float) -> NDArray[np.complex128]:
+    def vector_for(self, survivors: Ints, unit: float) -> Complexes:
         if self.rule.missing(survivors):
             self.raise_too_few(survivors)
         lost = np.ones(self.n, dtype=np.bool_)
         lost[survivors] = False
         parts = np.split(lost, self._ends[:-1])
         of_all = [ring.vectors(gone, unit) for ring, gone in zip(self._circles, parts, strict=True)]
-        found: NDArray[np.complex128] = np.concatenate(of_all)[survivors]
+        found: Complexes = np.concatenate(of_all)[survivors]
         return found if self.pieces > 1 else found[:, 0]
 
-    def rings(self) -> list[NDArray[np.int64]]:
+    def rings(self) -> list[Ints]:
         """The workers of each cluster, in the order of their points on the circle."""
         return [
             end - ring.n + np.argsort(ring.q * np.arange(ring.n) % ring.n)
@@ -254,21 +253,19 @@ class _Circle(NamedTuple):
     q: int  # the point of worker i is exp(2 pi i q i / n)
 
     @property
-    def powers(self) -> NDArray[np.int64]:
+    def powers(self) -> Ints:
         """The power of each piece. The idle powers, m - d .. -1, lie between the pieces' powers."""
         below = self.m // 2
         return np.append(np.arange(self.m - below), self.m - self.d - 1 - np.arange(below))
 
-    def values(
-        self, powers: NDArray[np.int64], workers: NDArray[np.int64] | None = None
-    ) -> NDArray[np.complex128]:
+    def values(self, powers: Ints, workers: Ints | None = None) -> Complexes:
         """x_i^t: a row for each of the workers (default: all), a column for each power."""
         workers = np.arange(self.n) if workers is None else workers
         turns = self.q * workers[:, None] * powers % self.n
-        found: NDArray[np.complex128] = roots(self.n)[turns]
+        found: Complexes = roots(self.n)[turns]
         return found
 
-    def vectors(self, lost: NDArray[np.bool_], unit: float) -> NDArray[np.complex128]:
+    def vectors(self, lost: Bools, unit: float) -> Complexes:
         """Decoding vectors of all workers but the lost, whose entries are what is left out.
 
         The vector x_i^-t / n extracts the coefficient of x^t from the values at all points. Adding
@@ -287,15 +284,13 @@ class _Circle(NamedTuple):
         system = np.zeros((gone.size + s, self.d), dtype=np.complex128)
         system[: gone.size, :s], system[: gone.size, s:] = idle[gone], whole[gone]
         np.fill_diagonal(system[gone.size :, :s], 2 * unit * math.sqrt(self.n))
-        triangle: NDArray[Any] = np.asarray(np.linalg.qr(system, mode="r"))[:s]
-        found: NDArray[np.complex128] = whole - idle @ np.linalg.solve(
-            triangle[:, :s], triangle[:, s:]
-        )
+        triangle: Array = np.asarray(np.linalg.qr(system, mode="r"))[:s]
+        found: Complexes = whole - idle @ np.linalg.solve(triangle[:, :s], triangle[:, s:])
         return found
 
 
 @lru_cache(maxsize=64)
-def _table(ring: _Circle) -> NDArray[np.complex128]:
+def _table(ring: _Circle) -> Complexes:
     """Coefficients at each place of a group's holders, for each piece, up to the phase x^t.
 
     For the upper pieces these are sums of the first terms of ``prod_r (1 - y / x_r)`` at the
@@ -309,11 +304,9 @@ def _table(ring: _Circle) -> NDArray[np.complex128]:
     t = np.arange(1, m - below + 1)
     binomial = np.append(1.0, np.cumprod(sine[d + 1 - t] / sine[t]))
 
-    def terms(degree: NDArray[np.int64], size: NDArray[np.float64]) -> NDArray[np.complex128]:
+    def terms(degree: Ints, size: Floats) -> Complexes:
         angle = q * degree * (2 * np.arange(d)[:, None] - (d - 1))  # in units of pi / n
-        signed: NDArray[np.complex128] = (
-            np.where(degree % 2, -size, size) * circle(n)[angle % (2 * n)]
-        )
+        signed: Complexes = np.where(degree % 2, -size, size) * circle(n)[angle % (2 * n)]
         return signed
 
     first, last = np.arange(m - below), d - np.arange(below)

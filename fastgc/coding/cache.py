@@ -9,10 +9,9 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import kernels
-from .rules import Numbers
+from .._arrays import Array, Ints
 
 T = TypeVar("T")
 
@@ -132,7 +131,7 @@ class SurvivorMask:
 
     __slots__ = ("_bits", "_mask")
 
-    def __init__(self, count: int, survivors: NDArray[np.int64]) -> None:
+    def __init__(self, count: int, survivors: Ints) -> None:
         bits = np.empty(-(-count // 8), dtype=np.uint8)
         self._bits: Any = bits.data
         self._mask = kernels.unchecked.bind_survivor_mask(count, survivors, bits)
@@ -146,7 +145,7 @@ class SurvivorMask:
         return self._bits.tobytes() if self.sound(f) else None
 
 
-def key_of(n: int, survivors: Numbers) -> bytes:
+def key_of(n: int, survivors: Ints) -> bytes:
     """Return the key of distinct numbers in 0 .. n-1, as a `SurvivorMask` makes it."""
     present = np.zeros(n, dtype=np.bool_)
     present[survivors] = True
@@ -156,9 +155,9 @@ def key_of(n: int, survivors: Numbers) -> bytes:
 def remembering(
     fill: VectorFunction,
     count: int,
-    survivors: NDArray[np.int64],
-    vector: NDArray[Any],
-    cache: SurvivorCache[NDArray[Any]],
+    survivors: Ints,
+    vector: Array,
+    cache: SurvivorCache[Array],
     kind: bytes = b"",
 ) -> VectorFunction:
     """Return `fill` with a cache: a set's vector is looked up from the third time on.

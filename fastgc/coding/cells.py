@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import kernels
-from .._arrays import check_index
+from .._arrays import Array, Bools, Floats, Ints, check_index
 from ..kernels.jitted import VectorRule
 from ..kernels.rows import DOUBLE
 from .cache import VectorFunction
@@ -20,22 +18,17 @@ from .scheme import Scheme
 from .solve import Equations, sparse_solution
 
 
-def even_cuts(k: int, cells: int) -> NDArray[np.int64]:
+def even_cuts(k: int, cells: int) -> Ints:
     """Return where each of the cells begins, and the end. Cells are even, larger ones first."""
     sizes = k // cells + (np.arange(cells) < k % cells)
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
-def _partitions_of(cuts: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray[np.int64]:
+def _partitions_of(cuts: Ints, cells: Ints) -> Ints:
     return np.concatenate([np.arange(cuts[c], cuts[c + 1]) for c in cells])
 
 
-def entries_of(
-    cuts: NDArray[np.int64],
-    first: NDArray[np.int64],
-    cells: NDArray[np.int64],
-    values: NDArray[Any],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+def entries_of(cuts: Ints, first: Ints, cells: Ints, values: Array) -> tuple[Ints, Ints, Array]:
     """Return `Scheme.entries` of messages that are given by cells, cut as in `CellScheme`.
 
     `first`, (messages + 1,), is where each message begins in `cells`, and the end. `values`, (m,)
@@ -76,9 +69,9 @@ class CellScheme(Scheme):
 
     def __init__(
         self,
-        cuts: NDArray[np.int64],
-        sizes: NDArray[np.int64],
-        choices: NDArray[np.int64],
+        cuts: Ints,
+        sizes: Ints,
+        choices: Ints,
         *,
         stragglers: int,
         wait: int | None = None,
@@ -93,14 +86,14 @@ class CellScheme(Scheme):
         self.exact = self._need == self.k and wait is None
         self.integral = self.exact or not rescale
 
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def row(self, worker: int) -> tuple[Ints, Floats]:
         worker = check_index("worker", worker, self.n)
         first, end = self.first_messages[worker : worker + 2]
         partitions = _partitions_of(self._cuts, self._choices[first:end])
         return partitions, np.ones(partitions.size)
 
     @cached_property
-    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+    def entries(self) -> tuple[Ints, Ints, Array]:
         first = np.arange(self._choices.size + 1)
         return entries_of(self._cuts, first, self._choices, np.ones(self._choices.size))
 
@@ -109,7 +102,7 @@ class CellScheme(Scheme):
         return self._sizes.tolist()  # type: ignore[no-any-return]
 
     @property
-    def sends_together(self) -> NDArray[np.bool_]:
+    def sends_together(self) -> Bools:
         return np.full(self.n, self._together)
 
     @cached_property
@@ -122,23 +115,21 @@ class CellScheme(Scheme):
         return self.cells if self.wait is None else self.waiting(self.cells)
 
     @property
-    def loads(self) -> NDArray[np.int64]:
+    def loads(self) -> Ints:
         weight = np.diff(self._cuts)
         ends = np.cumsum(self._sizes)
         held = np.append(0, np.cumsum(weight[self._choices]))
         return held[ends] - held[ends - self._sizes]  # type: ignore[no-any-return]
 
     @cached_property
-    def row_sums(self) -> NDArray[np.float64]:
+    def row_sums(self) -> Floats:
         return self.cells.weight[self.cells.cell].astype(np.float64)
 
     @property
-    def row_norms(self) -> NDArray[np.float64]:
+    def row_norms(self) -> Floats:
         return self.row_sums / self.wanted
 
-    def bind_vector(
-        self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
-    ) -> VectorFunction:
+    def bind_vector(self, survivors: Ints, vector: Floats, unit: float = DOUBLE) -> VectorFunction:
         plan = self._plan
         if self.wait is None:
             run = kernels.unchecked.bind_cells(plan, survivors, vector)
@@ -161,7 +152,7 @@ class CellScheme(Scheme):
     def jit_rule(self) -> VectorRule | None:
         return self._plan if self.wait is None else super().jit_rule()
 
-    def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
+    def vector(self, survivors: Ints) -> Floats:
         found = self._empty_vector(survivors.size)
         if self.wait is None:
             CellScheme.bind_vector(self, survivors, found)(survivors.size, "auto")
@@ -171,7 +162,7 @@ class CellScheme(Scheme):
         found[first[first >= 0]] = 1
         return found
 
-    def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
+    def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """Compare every copy of a cell with the first one."""
         cell = self.cells.cell[survivors]
         first = self.cells.first(survivors)[cell]
@@ -215,38 +206,34 @@ class IncidenceScheme(Scheme):
 
     is_complex = False
 
-    def __init__(
-        self, cuts: NDArray[np.int64], held: Sequence[NDArray[np.int64]], wait: int | None
-    ) -> None:
+    def __init__(self, cuts: Ints, held: Sequence[Ints], wait: int | None) -> None:
         self.n, self.k, self.wait = len(held), int(cuts[-1]), wait
         self.cuts, self.held, self.sizes = cuts, held, np.diff(cuts)
 
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def row(self, worker: int) -> tuple[Ints, Floats]:
         held = _partitions_of(self.cuts, self.held[check_index("worker", worker, self.n)])
         return held, np.ones(held.size)
 
     @cached_property
-    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+    def entries(self) -> tuple[Ints, Ints, Array]:
         first, cells = self._held
         return entries_of(self.cuts, first, cells, np.ones(cells.size))
 
     @cached_property
-    def _known_loads(self) -> NDArray[np.int64]:
+    def _known_loads(self) -> Ints:
         first, cells = self._held
         ends = np.append(0, np.cumsum(self.sizes[cells]))[first]
         return np.diff(ends)
 
     @cached_property
-    def row_sums(self) -> NDArray[np.float64]:
+    def row_sums(self) -> Floats:
         return self._known_loads.astype(np.float64)
 
     @property
-    def row_norms(self) -> NDArray[np.float64]:
+    def row_norms(self) -> Floats:
         return self.row_sums / self.wanted
 
-    def solution(
-        self, survivors: NDArray[np.int64], unit: float = DOUBLE
-    ) -> tuple[NDArray[Any], float]:
+    def solution(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
         first, cells = self._held
         count = np.diff(first)[survivors]
         line = np.repeat(np.arange(survivors.size), count)
@@ -258,14 +245,14 @@ class IncidenceScheme(Scheme):
         return super().solution(survivors, unit) if found is None else found
 
     @cached_property
-    def _held(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _held(self) -> tuple[Ints, Ints]:
         """Where each worker's cells begin in the list of all workers' cells, and this list."""
         return np.cumsum([0, *(cells.size for cells in self.held)]), np.concatenate(self.held)
 
-    def touched(self, number: int) -> NDArray[np.int64]:
+    def touched(self, number: int) -> Ints:
         return self.held[number]
 
-    def equations(self, survivors: NDArray[np.int64]) -> Equations:
+    def equations(self, survivors: Ints) -> Equations:
         # One column a cell, as long as the columns of its partitions together.
         weight = np.sqrt(self.sizes)
         rows = np.zeros((survivors.size, weight.size))

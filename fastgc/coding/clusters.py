@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import check_reals
+from .._arrays import Array, Complexes, Floats, Ints, check_reals
 from ..interpolation import roots_of_unity
 from ..kernels.cyclic import sines
 from .arguments import check_between, check_stragglers
@@ -45,7 +45,7 @@ class Cluster(NamedTuple):
         """Number of stragglers tolerated, eq. (2)."""
         return self.m * self.w // self.k - 1
 
-    def columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def columns(self) -> tuple[Ints, Ints]:
         """Return the first row and the weight of each column of the mask (Algorithm 4)."""
         return _columns(self.m, self.k, self.w)
 
@@ -55,7 +55,7 @@ class Cluster(NamedTuple):
         light, heavy = divmod(self.m * self.w, self.k)
         return [light + 1, light] if heavy else [light]
 
-    def totals(self, weight: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def totals(self, weight: int, values: Floats) -> Floats:
         """Sum ``values[place]`` over the partitions of this weight, for each worker. (m,)."""
         # Laid end to end around the workers, columns of this weight are at begin .. end-1. So what
         # a worker meets repeats itself after `weight` workers.
@@ -74,9 +74,7 @@ class Cluster(NamedTuple):
             found[at % self.m] += values[(at - begin) % weight]
         return found
 
-    def row(
-        self, worker: int | NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def row(self, worker: int | Ints) -> tuple[Ints, Ints, Ints]:
         """Return a worker's partitions, and for each the place m and weight d of its tau_d(m).
 
         It takes O(w). A column of workers gives a row for each.
@@ -93,7 +91,7 @@ class Cluster(NamedTuple):
         return held + np.where(beyond < 0, 0, heavy) + self.first_partition, place, weight
 
 
-def _correlation(count: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _correlation(count: Ints, values: Floats) -> Floats:
     """Return ``sum_r count[r] values[(i + r) mod d]`` for each i < d; no value is negative."""
     used = np.flatnonzero(count)
     found = np.zeros(values.size)
@@ -108,7 +106,7 @@ def _correlation(count: NDArray[np.int64], values: NDArray[np.float64]) -> NDArr
 
 
 @lru_cache(maxsize=64)
-def _columns(m: int, k: int, w: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _columns(m: int, k: int, w: int) -> tuple[Ints, Ints]:
     d_low, heavy = divmod(m * w, k)
     d_high = d_low + (heavy > 0)
     j = np.arange(k, dtype=np.int64)
@@ -161,7 +159,7 @@ def shares_of(
 
 
 def shares_by_speed(
-    speed: NDArray[np.float64], k: int, stragglers: int, clusters: Literal["auto"] | int
+    speed: Floats, k: int, stragglers: int, clusters: Literal["auto"] | int
 ) -> list[tuple[int, int]]:
     """Return workers and partitions of each cluster so that all end together, or raise ValueError.
 
@@ -211,7 +209,7 @@ def _split(n: int, k: int, load: int, stragglers: int, clusters: int) -> list[tu
     return list(zip(sizes, shares, strict=True))
 
 
-def check_speeds(speeds: ArrayLike, n: int) -> NDArray[np.float64]:
+def check_speeds(speeds: ArrayLike, n: int) -> Floats:
     """Return the speeds of n workers as an array, or raise an error."""
     speed = check_reals("speeds", speeds)
     if speed.shape != (n,):
@@ -221,7 +219,7 @@ def check_speeds(speeds: ArrayLike, n: int) -> NDArray[np.float64]:
     return speed
 
 
-def apportion(k: int, weight: NDArray[np.float64]) -> NDArray[np.int64]:
+def apportion(k: int, weight: Floats) -> Ints:
     """Return whole numbers of sum k, at least 1, in proportion to weights: largest remainders."""
     weight = weight / weight.max()
     ideal = k * weight / weight.sum()
@@ -231,7 +229,7 @@ def apportion(k: int, weight: NDArray[np.float64]) -> NDArray[np.int64]:
         size[np.argsort(-over, kind="stable")[: min(excess, int((size > 1).sum()))]] -= 1
     if excess:
         size[np.argsort(size - ideal, kind="stable")[:-excess]] += 1
-    shares: NDArray[np.int64] = size
+    shares: Ints = size
     return shares
 
 
@@ -274,7 +272,7 @@ def stable_root(m: int, d: int) -> int:
     return best
 
 
-def _roots_to_try(m: int, d: int) -> NDArray[np.int64]:
+def _roots_to_try(m: int, d: int) -> Ints:
     """Return numbers up to m / 2 that are coprime to m: all, or as many as may be searched."""
     q = np.arange(1, max(m // 2, 1) + 1, dtype=np.int64)
     most = max(SEARCHED // d, 100)
@@ -283,31 +281,31 @@ def _roots_to_try(m: int, d: int) -> NDArray[np.int64]:
         turns = 1 / np.arange(2, most // 10 + 2)
         near = np.rint(np.append(even, turns) * m).astype(np.int64)[:, None] + np.arange(-2, 3)
         q = np.unique(np.clip(near, 1, m // 2))
-    coprime: NDArray[np.int64] = q[np.gcd(q, m) == 1]
+    coprime: Ints = q[np.gcd(q, m) == 1]
     return coprime
 
 
-def _log_sines(m: int) -> NDArray[np.float64]:
+def _log_sines(m: int) -> Floats:
     """Return log|1 - exp(2 pi i t / m)| for t = 0 .. m-1, with 0 at t = 0."""
     table = np.zeros(m)
     table[1:] = np.log(np.abs(sines(m, 1)[m + 1 :]))
     return table
 
 
-def log_tau(m: int, d: int, q: int) -> NDArray[Any]:
+def log_tau(m: int, d: int, q: int) -> Array:
     """Return log|tau(x)| = log m - P(x) - P(d-1-x), P(t) = sum_{u=1..t} log|1 - alpha^u|.
 
     It uses extended precision if there is one, because the sums are much larger than the result.
     """
     partial = np.zeros(d, dtype=np.longdouble)
     np.cumsum(np.log(np.abs(sines(m, q)[m + 1 : m + d]).astype(np.longdouble)), out=partial[1:])
-    logs: NDArray[Any] = np.log(np.longdouble(m)) - partial - partial[::-1]
+    logs: Array = np.log(np.longdouble(m)) - partial - partial[::-1]
     return logs
 
 
-def log_totals(clusters: Sequence[Cluster], power: int) -> NDArray[np.float64]:
+def log_totals(clusters: Sequence[Cluster], power: int) -> Floats:
     """Return the logarithm of ``sum_j |B_ij|^power`` for each worker's row."""
-    known: dict[Cluster, NDArray[np.float64]] = {}  # many clusters are alike
+    known: dict[Cluster, Floats] = {}  # many clusters are alike
     for c in clusters:
         alike = c.alone
         if alike in known:
@@ -324,7 +322,7 @@ def log_totals(clusters: Sequence[Cluster], power: int) -> NDArray[np.float64]:
 
 
 @lru_cache(maxsize=256)
-def tau(m: int, d: int, q: int) -> NDArray[np.complex128]:
+def tau(m: int, d: int, q: int) -> Complexes:
     """Return a column's d nonzeros, tau(x) = m / prod_{r=0..d-1, r!=x} (1 - alpha^(x-r)).
 
     This is Algorithm 2's product over u = d .. m-1 of (1 - alpha^(x-u)), in O(d).
@@ -342,7 +340,7 @@ def tau(m: int, d: int, q: int) -> NDArray[np.complex128]:
             f"the coefficients of root {q} for {m} workers and column weight {d} are beyond "
             'float64; use root="stable"'
         )
-    found: NDArray[np.complex128] = size * (np.exp(1j * np.pi / m * turns) * quarter)
+    found: Complexes = size * (np.exp(1j * np.pi / m * turns) * quarter)
     found.flags.writeable = False
     return found
 

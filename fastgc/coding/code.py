@@ -7,9 +7,11 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
 from .._arrays import (
+    Array,
+    Ints,
     Output,
     at_least,
     check_output,
@@ -196,7 +198,7 @@ class Code(Recorded):
 
     # --------------------------------------------------------------------- who computes what
 
-    def partitions(self, worker: int, index: int | None = None) -> NDArray[np.int64]:
+    def partitions(self, worker: int, index: int | None = None) -> Ints:
         """Return the partitions of a worker, in the order in which it computes them.
 
         Parameters
@@ -211,7 +213,7 @@ class Code(Recorded):
         """
         return self.scheme.partitions(worker, index)
 
-    def coefficients(self, worker: int, index: int | None = None) -> NDArray[Any]:
+    def coefficients(self, worker: int, index: int | None = None) -> Array:
         """Return the coefficients of ``partitions(worker, index)`` in the worker's messages.
 
         Returns
@@ -220,7 +222,7 @@ class Code(Recorded):
         """
         return self.scheme.coefficients(worker, index)
 
-    def matrix(self) -> NDArray[Any]:
+    def matrix(self) -> Array:
         """Return B as a dense array with a row for each message, for small n and for tests.
 
         For codes of the data (`LagrangeCode`) the columns are coded blocks instead of partitions.
@@ -264,7 +266,7 @@ class Code(Recorded):
         *,
         index: int = 0,
         message_dtype: DTypeLike | None = None,
-    ) -> NDArray[Any]:
+    ) -> Array:
         """Return the message of a worker: a linear combination of its partial gradients.
 
         Codes with integer coefficients (`Scheme.integral`) also take integers, here and wherever
@@ -312,7 +314,7 @@ class Code(Recorded):
                 target = np.empty(p + (p & to.padded), to.out)
             if not objects.encode(id(partials), id(target)):
                 return target  # type: ignore[return-value]
-        found: NDArray[Any] = encode(self.scheme, worker, partials, out, index, message_dtype)
+        found: Array = encode(self.scheme, worker, partials, out, index, message_dtype)
         return found
 
     def encoder(
@@ -380,7 +382,7 @@ class Code(Recorded):
         *,
         message_dtype: DTypeLike = np.float64,
         log: bool = False,
-    ) -> NDArray[Any]:
+    ) -> Array:
         """Return the decoding vector a_F of survivors: ``a_F @ B[survivors] = 1``.
 
         Parameters
@@ -448,7 +450,7 @@ class Code(Recorded):
         *,
         undecodable: Literal["raise", "nan"] = "raise",
         message_dtype: DTypeLike = np.float64,
-    ) -> NDArray[Any]:
+    ) -> Array:
         """Return decoding vectors of many rounds in one call, for simulations.
 
         Parameters
@@ -504,7 +506,7 @@ class Code(Recorded):
         *,
         partial: Partial = "best",
         message_dtype: DTypeLike = np.float64,
-    ) -> tuple[NDArray[Any], float]:
+    ) -> tuple[Array, float]:
         """Return the vector nearest to a decoding vector, for when too few messages came.
 
         Parameters
@@ -550,7 +552,7 @@ class Code(Recorded):
         partial: None = None,
         check_finite: bool = True,
         tracker: Watch | None = None,
-    ) -> NDArray[Any]: ...
+    ) -> Array: ...
 
     @overload
     def decode(
@@ -577,7 +579,7 @@ class Code(Recorded):
         partial: Partial | None = None,
         check_finite: bool = True,
         tracker: Watch | None = None,
-    ) -> NDArray[Any] | Approximation:
+    ) -> Array | Approximation:
         """Decode the gradient from any messages that determine it.
 
         Parameters
@@ -635,21 +637,21 @@ class Code(Recorded):
             flags = CHECK if check_finite else 0
             if not objects.decode(id(messages), id(target), flags, id(survivors)):
                 return target  # type: ignore[return-value]
-        found: NDArray[Any] | Approximation = decode(
+        found: Array | Approximation = decode(
             self.scheme, survivors, messages, out, p, method, partial, check_finite, tracker
         )
         return found
 
     def combine(
         self,
-        vector: NDArray[Any],
+        vector: Array,
         survivors: ArrayLike,
         messages: ArrayLike,
         out: Output | None = None,
         *,
         p: int | None = None,
         check_finite: bool = True,
-    ) -> NDArray[Any]:
+    ) -> Array:
         """Return the linear combination of messages by any vector.
 
         Parameters
@@ -667,7 +669,7 @@ class Code(Recorded):
         checked = self.scheme.check_survivors(survivors)
         plan, given = Plan.of_thread(self.scheme, checked, messages, out, p, check_finite)
         coef = plan.checked_vector(vector, checked.size)
-        found: NDArray[Any] = plan.combine(coef, checked, given, out)
+        found: Array = plan.combine(coef, checked, given, out)
         return found
 
     def bind(
@@ -760,7 +762,7 @@ class Code(Recorded):
         checked = self.scheme.check_survivors(survivors)
         return expected_trust(self.scheme, checked, dtype, message_dtype)
 
-    def residual(self, survivors: ArrayLike, vector: NDArray[Any] | None = None) -> float:
+    def residual(self, survivors: ArrayLike, vector: Array | None = None) -> float:
         """Compute how far ``a_F B_F`` is from 1: what decoding leaves out, plus rounding.
 
         Parameters

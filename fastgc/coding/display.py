@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._arrays import at_least, check_index
+from .._arrays import Array, Ints, at_least, check_index
 from .._shown import facts, short
 from .scheme import Scheme
 
@@ -17,7 +15,6 @@ _COLUMNS = 16  # most partitions that have a column each
 _STRIP = 256  # most workers that have a cell each in a round's picture
 _CAME, _AWAITED, _CORRUPT = "#0072B2", "#ddd", "#D55E00"
 
-Array = NDArray[Any]
 
 _PALE = 0.3  # ink of the smallest coefficients
 # Blue and orange of Okabe and Ito's palette: without colour, one is dark and the other light.
@@ -26,12 +23,12 @@ _SIDE = 160  # longer side of a small picture, in pixels
 _MOST = 32  # most rows and columns of a small picture
 
 
-def evenly(count: int, most: int) -> NDArray[np.int64]:
+def evenly(count: int, most: int) -> Ints:
     """Return all numbers below `count`, or `most` of them, evenly spaced."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
 
 
-def grid(scheme: Scheme, workers: NDArray[np.int64], columns: int) -> Array:
+def grid(scheme: Scheme, workers: Ints, columns: int) -> Array:
     """Return coefficients of these workers; partitions that share a column show the largest.
 
     If a gradient is sent in pieces, coefficients are those of the first piece.

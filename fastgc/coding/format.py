@@ -15,11 +15,13 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from .. import kernels
 from .._arrays import (
     PAIRS,
+    Array,
+    Ints,
     Output,
     at_least,
     check_dtype,
@@ -218,13 +220,13 @@ class Format:
         """Elements of a message that are combined: all except its scale."""
         return self.message_size - self.scaled
 
-    def sums(self, message: NDArray[Any]) -> NDArray[Any]:
+    def sums(self, message: Array) -> Array:
         """The array to add up a message's terms in: `message`, or an array of more precision."""
         if self.sum_dtype == self.message_dtype:
             return message
         return np.empty(self.length, dtype=self.sum_dtype)
 
-    def finish(self, sums: NDArray[Any], message: NDArray[Any]) -> None:
+    def finish(self, sums: Array, message: Array) -> None:
         """Round `sums` to `message`, if that is another array; write the scale."""
         if not self.scaled:
             if sums is not message:
@@ -236,16 +238,14 @@ class Format:
         kernels.unchecked.to_halves(sums, math.ldexp(1.0, -exponent), message[:-1])
         message[-1:].view(np.uint16)[0] = _ZERO + exponent
 
-    def scale(self, worker: int, message: NDArray[Any]) -> float:
+    def scale(self, worker: int, message: Array) -> float:
         """The factor to multiply a checked message by.
 
         NonFiniteMessageError if its last element is not one that `finish` writes.
         """
         return _scale(message[-1:].view(np.uint16)[0], worker) if self.scaled else 1.0
 
-    def scales(
-        self, ends: NDArray[Any], vector: NDArray[Any], sender: Callable[[int], int]
-    ) -> list[float]:
+    def scales(self, ends: Array, vector: Array, sender: Callable[[int], int]) -> list[float]:
         """The factors to multiply messages with these last elements by.
 
         The factor is 0 for messages whose coefficients are 0, which are not read. Errors are those
@@ -262,7 +262,7 @@ class Format:
             for at, scale in enumerate(found)
         ]
 
-    def cut(self, array: NDArray[Any]) -> list[NDArray[Any]]:
+    def cut(self, array: Array) -> list[Array]:
         """The pieces of a gradient, as long as a message each: views, or copies if padded."""
         if self.pieces == 1:
             return [array]
@@ -278,7 +278,7 @@ class Format:
         self,
         what: str,
         numbers: Iterable[int],
-        arrays: Iterable[NDArray[Any]],
+        arrays: Iterable[Array],
         dtype: np.dtype[Any],
         size: int,
         mode: int,
@@ -306,7 +306,7 @@ class Format:
             checked = [self.reals(array, mode) for array in checked]
         return kernels.Rows.of(checked, checked[0].size, checked[0].dtype)
 
-    def matrix(self, messages: NDArray[Any]) -> kernels.Rows:
+    def matrix(self, messages: Array) -> kernels.Rows:
         """The rows of a matrix of messages, one for each message of a round, without a copy."""
         if messages.strides[1] != messages.itemsize or not messages.flags.aligned:
             raise ValueError(
@@ -316,13 +316,13 @@ class Format:
         reals = self.reals(messages[:, :-1] if self.scaled else messages, self.decode_mode)
         return kernels.Rows.of(reals, reals.shape[1], reals.dtype)
 
-    def ends(self, messages: Any, numbers: NDArray[np.int64]) -> NDArray[Any]:
+    def ends(self, messages: Any, numbers: Ints) -> Array:
         """The scales of these messages: the last elements of their rows, on the host."""
-        found: NDArray[Any] = messages[numbers, -1]
+        found: Array = messages[numbers, -1]
         return found
 
     def messages(
-        self, numbers: Iterable[int], arrays: Any, vector: NDArray[Any]
+        self, numbers: Iterable[int], arrays: Any, vector: Array
     ) -> tuple[Any, list[float] | None]:
         """Checked messages of these workers as rows to combine, and their `scales` if any."""
         numbers = numbers if not self.scaled else list(numbers)
@@ -342,7 +342,7 @@ class Format:
     def combine(
         self,
         rows: Any,
-        vector: NDArray[Any],
+        vector: Array,
         out: Any,
         check: bool = False,
         scales: Sequence[float] | None = None,
@@ -392,7 +392,7 @@ class Format:
         """A new vector."""
         return np.empty(size, dtype)
 
-    def add_up(self, rows: Any, coef: NDArray[Any], out: Any, check: bool) -> bool:
+    def add_up(self, rows: Any, coef: Array, out: Any, check: bool) -> bool:
         """Combine one piece, as `combine` does."""
         if self.paired:
             return kernels.unchecked.combine_pairs(
@@ -427,7 +427,7 @@ class Format:
             count, self.length * self.message_dtype.itemsize // reals.itemsize, reals
         )
 
-    def reals(self, array: NDArray[Any], mode: int) -> NDArray[Any]:
+    def reals(self, array: Array, mode: int) -> Array:
         """`array` as kernels of `mode` take it: complex numbers and float64x2 as two reals each."""
         if array.dtype.names is not None:  # float64x2
             return array.view(np.float64)
@@ -455,7 +455,7 @@ def not_finite(worker: int, at: int, element: object) -> NonFiniteMessageError:
     )
 
 
-def scaled_vector(vector: NDArray[Any], scales: Sequence[float]) -> tuple[NDArray[Any], float]:
+def scaled_vector(vector: Array, scales: Sequence[float]) -> tuple[Array, float]:
     """Multiply each coefficient by its message's scale, over a power of two; return both.
 
     The coefficients returned fit in float32, whatever the scales are.
@@ -467,7 +467,7 @@ def scaled_vector(vector: NDArray[Any], scales: Sequence[float]) -> tuple[NDArra
     return (vector.T * factors).T, unit
 
 
-def square_norm(vector: NDArray[Any]) -> float:
+def square_norm(vector: Array) -> float:
     """Squared 2-norm of a gradient or message of any dtype, in double precision."""
     if vector.dtype.kind == "c":
         vector = vector.view(vector.real.dtype)
@@ -496,7 +496,7 @@ class TensorRows:
     def __init__(self, arrays: Any) -> None:
         self.arrays = arrays
 
-    def select(self, which: NDArray[np.int64]) -> TensorRows:
+    def select(self, which: Ints) -> TensorRows:
         """Return the rows `which`, in this order."""
         return TensorRows([self.arrays[at] for at in which.tolist()])
 
@@ -504,7 +504,7 @@ class TensorRows:
         """Return the first `length` elements of each row."""
         return TensorRows([row[:length] for row in self.arrays])
 
-    def last(self) -> NDArray[Any]:
+    def last(self) -> Array:
         """Return the last element of each row, on the host."""
         return np.concatenate([scale_of(row) for row in self.arrays])
 
@@ -564,8 +564,8 @@ class TensorFormat(Format):
         self.checked("messages", messages[0], self.message_dtype, self.message_size)
         return TensorRows(messages[:, : self.length])
 
-    def ends(self, messages: Tensor, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        found: NDArray[Any] = messages[numbers.tolist(), -1].cpu().numpy()
+    def ends(self, messages: Tensor, numbers: Ints) -> Array:
+        found: Array = messages[numbers.tolist(), -1].cpu().numpy()
         return found
 
     def output(self, out: Tensor | None) -> Tensor:
@@ -583,7 +583,7 @@ class TensorFormat(Format):
         torch = _torch()
         return torch.empty(size, dtype=getattr(torch, dtype.name), device=self.device)
 
-    def add_up(self, rows: TensorRows, coef: NDArray[Any], out: Tensor, check: bool) -> bool:
+    def add_up(self, rows: TensorRows, coef: Array, out: Tensor, check: bool) -> bool:
         torch, mode, size = _torch(), self.decode_mode, self.length
         whole = out if len(out) == size else out.new_empty(size)
         sums = whole
@@ -626,9 +626,9 @@ class TensorFormat(Format):
             raise not_finite(worker, at, row[at].item())
 
 
-def scale_of(message: Tensor) -> NDArray[Any]:
+def scale_of(message: Tensor) -> Array:
     """Return the last element of a message, on the host."""
-    found: NDArray[Any] = message[-1:].cpu().numpy()
+    found: Array = message[-1:].cpu().numpy()
     return found
 
 

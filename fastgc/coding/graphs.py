@@ -18,13 +18,13 @@ from math import isqrt
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import as_array, check_integer
+from .._arrays import Floats, Ints, as_array, check_integer
 from ..errors import NotDecodableError
 
-Edges = NDArray[np.int64]
-Ends = NDArray[np.int64]  # (messages, 2)
+Edges = Ints
+Ends = Ints  # (messages, 2)
 Pair = tuple[int, int]
 
 TRIES = 100  # random graphs until one is connected, and random sets for a Cayley graph
@@ -51,7 +51,7 @@ def check_edges(graph: ArrayLike) -> Edges:
     return edges
 
 
-def adjacency(edges: Edges, vertices: int) -> NDArray[np.float64]:
+def adjacency(edges: Edges, vertices: int) -> Floats:
     """Return the number of edges between each two vertices, (vertices, vertices)."""
     found = np.zeros((vertices, vertices))
     np.add.at(found, (edges[:, 0], edges[:, 1]), 1)
@@ -59,7 +59,7 @@ def adjacency(edges: Edges, vertices: int) -> NDArray[np.float64]:
     return found
 
 
-def components(edges: Edges, vertices: int, goal: int | None = None) -> NDArray[np.int64]:
+def components(edges: Edges, vertices: int, goal: int | None = None) -> Ints:
     """Return the component of each vertex, named by its least vertex.
 
     With a `goal`, only whether its component has vertex 0 is sure: the search ends once it has.
@@ -101,7 +101,7 @@ def edge_connectivity(edges: Edges, vertices: int) -> int:
     return least
 
 
-def _ordered(edges: NDArray[np.int64]) -> Edges:
+def _ordered(edges: Ints) -> Edges:
     """Each edge once, by its vertices; a number an edge is sorted faster than rows are."""
     vertices = int(edges.max(initial=0)) + 1
     keys = np.unique(edges.min(axis=1) * vertices + edges.max(axis=1))
@@ -255,14 +255,14 @@ def lps(p: int, q: int) -> Edges:
 
     inverse = np.array([0] + [pow(i, -1, q) for i in range(1, q)])
 
-    def normal(matrices: NDArray[np.int64]) -> NDArray[np.int64]:
+    def normal(matrices: Ints) -> Ints:
         """Numbers of matrices up to factors: the first entry that is not 0 becomes 1."""
         first = np.where(matrices[..., 0] != 0, matrices[..., 0], matrices[..., 1])
-        keys: NDArray[np.int64] = matrices * inverse[first][..., None] % q @ q ** np.arange(4)
+        keys: Ints = matrices * inverse[first][..., None] % q @ q ** np.arange(4)
         return keys
 
-    def digits(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-        found: NDArray[np.int64] = keys[..., None] // q ** np.arange(4) % q
+    def digits(keys: Ints) -> Ints:
+        found: Ints = keys[..., None] // q ** np.arange(4) % q
         return found
 
     # Find everything that the steps reach from the identity, layer by layer.
@@ -379,8 +379,8 @@ class Field(NamedTuple):
     plus, times : (q, q) int64 array
     """
 
-    plus: NDArray[np.int64]
-    times: NDArray[np.int64]
+    plus: Ints
+    times: Ints
 
     @classmethod
     def of(cls, q: int) -> Field:
@@ -411,7 +411,7 @@ class Field(NamedTuple):
                 return cls(plus, times)
         raise AssertionError("there is an irreducible polynomial of every degree")
 
-    def squares(self) -> NDArray[np.int64]:
+    def squares(self) -> Ints:
         """Return the squares other than 0."""
         return np.unique(np.diag(self.times)[1:])
 
@@ -430,7 +430,7 @@ def prime_power(q: int) -> tuple[int, int] | None:
     return (p, m) if p > 1 and p**m == q else None
 
 
-def parallel(ends: Ends, kept: NDArray[np.int64]) -> dict[Pair, NDArray[np.int64]]:
+def parallel(ends: Ends, kept: Ints) -> dict[Pair, Ints]:
     """Group the messages `kept` by their ends, the lower end first."""
     if not kept.size:
         return {}
@@ -447,7 +447,7 @@ def parallel(ends: Ends, kept: NDArray[np.int64]) -> dict[Pair, NDArray[np.int64
 class Network:
     """Points joined by edges: `strands` maps two points, the lower first, to those between them."""
 
-    def __init__(self, strands: Mapping[Pair, Sequence[int] | NDArray[np.int64]]) -> None:
+    def __init__(self, strands: Mapping[Pair, Sequence[int] | Ints]) -> None:
         self._strands = strands
         self._near: dict[int, list[int]] = {}
         self._room: dict[Pair, int] = {}  # each way

@@ -19,12 +19,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal, localcontext
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import kernels
+from .._arrays import Array, Complexes, Floats, Ints
 from ..kernels.rows import DOUBLE
 from .cache import VectorFunction, remembering
 from .clusters import Cluster, log_tau, tau
@@ -78,7 +77,7 @@ def affordable(clusters: Sequence[Cluster], exact_will_do: bool) -> bool:
     return steps <= (WORTHWHILE if exact_will_do else AFFORDABLE)
 
 
-def square(vector: NDArray[np.complex128]) -> float:
+def square(vector: Complexes) -> float:
     """Squared norm of a vector; Inf or NaN beyond float64."""
     parts = vector.ravel().view(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -117,21 +116,19 @@ def least_rounding(cluster: Cluster, unit: float) -> float:
     return 2 * unit * math.sqrt(square) if square < math.inf else math.inf
 
 
-def row_squares(clusters: Sequence[Cluster], k: int) -> NDArray[np.float64]:
+def row_squares(clusters: Sequence[Cluster], k: int) -> Floats:
     """`row_square` of each cluster."""
     return np.array([row_square(c, k) for c in clusters])
 
 
-def unnamed(m: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+def unnamed(m: int, numbers: Ints) -> Ints:
     """Return those of 0 .. m-1 that are not in `numbers`."""
     left = np.ones(m, dtype=np.bool_)
     left[numbers] = False
     return np.flatnonzero(left)
 
 
-def split(
-    clusters: Sequence[Cluster], survivors: NDArray[np.int64]
-) -> Iterator[tuple[Cluster, NDArray[np.int64], NDArray[np.int64]]]:
+def split(clusters: Sequence[Cluster], survivors: Ints) -> Iterator[tuple[Cluster, Ints, Ints]]:
     """Yield each cluster with the positions of its survivors, and their places on its circle."""
     if len(clusters) == 1:
         yield clusters[0], np.arange(survivors.size), clusters[0].q * survivors % clusters[0].m
@@ -146,12 +143,12 @@ def split(
 
 def nearer_vector(
     clusters: Sequence[Cluster],
-    survivors: NDArray[np.int64],
+    survivors: Ints,
     unit: float,
-    exact: NDArray[np.complex128] | None = None,
+    exact: Complexes | None = None,
     kept: float = 0.0,
     precision: float = 0.0,
-) -> NDArray[np.complex128]:
+) -> Complexes:
     """Return the near-exact vector of survivors that suffice, found cluster by cluster.
 
     With `exact`, whose entries may be beyond float64, a cluster keeps the exact vector if its
@@ -213,9 +210,7 @@ def nearer_vector(
     return vector
 
 
-def _hardly_improved(
-    alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.complex128], unit: float
-) -> bool:
+def _hardly_improved(alone: Cluster, survivors: Ints, vector: Complexes, unit: float) -> bool:
     """Whether no polynomial can halve a vector's error, or leave anything of the gradient."""
     least, length = least_rounding(alone, unit), square(vector)
     if not length < math.inf:
@@ -227,9 +222,7 @@ def _hardly_improved(
     return _error(alone, survivors, vector, unit) <= 2 * least
 
 
-def _error(
-    alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.complex128], unit: float
-) -> float:
+def _error(alone: Cluster, survivors: Ints, vector: Complexes, unit: float) -> float:
     """Expected error of a vector in a code of one cluster: what is left out, and rounding.
 
     Exact vectors leave something out, too: a product of many factors is rounded as often, and sums
@@ -281,7 +274,7 @@ def _projector(alone: Cluster) -> kernels.Projector | None:
 
 
 @lru_cache(maxsize=16)
-def _weights(alone: Cluster, unit: float) -> NDArray[np.float64] | None:
+def _weights(alone: Cluster, unit: float) -> Floats | None:
     """Weights of a vector's frequencies, whose weighted squares add up to the square of `_error`.
 
     None if they are beyond float64.
@@ -302,39 +295,39 @@ def _weights(alone: Cluster, unit: float) -> NDArray[np.float64] | None:
             squares += counts[d] / alone.k * spectrum
     if not np.isfinite(squares).all():
         return None
-    found: NDArray[np.float64] = np.sqrt(squares + (2 * unit) ** 2 * row_square(alone, alone.k) * m)
+    found: Floats = np.sqrt(squares + (2 * unit) ** 2 * row_square(alone, alone.k) * m)
     found.flags.writeable = False
     return found
 
 
 @lru_cache(maxsize=64)
-def _spectrum(m: int, d: int, q: int) -> NDArray[np.complex128]:
+def _spectrum(m: int, d: int, q: int) -> Complexes:
     """Factor of a vector's transform that gives its products with all shifts of tau."""
     padded = np.zeros(m, dtype=np.complex128)
     padded[:d] = tau(m, d, q)
-    found: NDArray[np.complex128] = np.conj(np.fft.fft(np.conj(padded)))
+    found: Complexes = np.conj(np.fft.fft(np.conj(padded)))
     found.flags.writeable = False
     return found
 
 
 @lru_cache(maxsize=16)
-def _of_weight(alone: Cluster) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+def _of_weight(alone: Cluster) -> list[tuple[int, Ints, Ints]]:
     """Weights of columns, with the columns of each, and the workers at which they begin."""
     first, weight = alone.columns()
     return [(d, np.flatnonzero(weight == d), first[weight == d]) for d in alone.weights]
 
 
 @lru_cache(maxsize=16)
-def _begin(alone: Cluster) -> list[tuple[int, NDArray[np.int64]]]:
+def _begin(alone: Cluster) -> list[tuple[int, Ints]]:
     """Weights of columns, and for each how many columns begin at each worker."""
     return [(d, np.bincount(first, minlength=alone.m)) for d, _, first in _of_weight(alone)]
 
 
-def _left(alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.complex128]) -> float:
+def _left(alone: Cluster, survivors: Ints, vector: Complexes) -> float:
     """Squared norm of `lacking` for one cluster."""
     of_all = np.zeros(alone.m, dtype=np.complex128)
     of_all[survivors] = vector
-    transformed: NDArray[Any] = np.fft.fft(of_all)
+    transformed: Array = np.fft.fft(of_all)
     total = 0.0
     for d, counts in _begin(alone):
         missing = np.fft.ifft(transformed * _spectrum(alone.m, d, alone.q)) - 1
@@ -342,9 +335,7 @@ def _left(alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.compl
     return total
 
 
-def lacking(
-    clusters: Sequence[Cluster], survivors: NDArray[np.int64], vector: NDArray[np.complex128]
-) -> NDArray[np.complex128]:
+def lacking(clusters: Sequence[Cluster], survivors: Ints, vector: Complexes) -> Complexes:
     """``a_F B_F - 1`` of every partition, by transforms: O(n log n + k).
 
     Its rounding errors are as large as those of messages in float64.
@@ -359,7 +350,7 @@ def lacking(
     for kind, members in alike.items():
         workers = np.array([c.first_worker for c in members])[:, None] + np.arange(kind.m)
         partitions = np.array([c.first_partition for c in members])[:, None] + np.arange(kind.k)
-        transformed: NDArray[Any] = np.fft.fft(of_all[workers])
+        transformed: Array = np.fft.fft(of_all[workers])
         for d, columns, first in _of_weight(kind):
             products = np.fft.ifft(transformed * _spectrum(kind.m, d, kind.q))
             found[partitions[:, columns]] = products[:, first]
@@ -450,7 +441,7 @@ def _half_turns(n: int) -> list[tuple[Decimal, Decimal]]:
         return found + [(-c, -s) for c, s in found]
 
 
-def _pairs(numbers: Iterable[Decimal]) -> NDArray[np.float64]:
+def _pairs(numbers: Iterable[Decimal]) -> Floats:
     """The nearest float64 of each number, and the remainder. (..., 2)."""
     found = []
     with localcontext(prec=COMPUTED):
@@ -461,7 +452,7 @@ def _pairs(numbers: Iterable[Decimal]) -> NDArray[np.float64]:
 
 
 @lru_cache(maxsize=16)
-def circle(n: int) -> NDArray[np.float64]:
+def circle(n: int) -> Floats:
     """Cosine and sine of ``pi j / n`` in pairs, j = 0 .. 2n-1. (2n, 2, 2)."""
     found = _pairs(part for each in _half_turns(n) for part in each).reshape(2 * n, 2, 2)
     found.flags.writeable = False
@@ -469,7 +460,7 @@ def circle(n: int) -> NDArray[np.float64]:
 
 
 @lru_cache(maxsize=256)
-def pair_tau(m: int, d: int, q: int) -> NDArray[np.complex128]:
+def pair_tau(m: int, d: int, q: int) -> Complexes:
     """`tau` in pairs. (d, 2)."""
     turns = _half_turns(m)
     residues = [q * u % m for u in range(d)]
@@ -487,13 +478,13 @@ def pair_tau(m: int, d: int, q: int) -> NDArray[np.complex128]:
                 cosine, sine = -sine, cosine
             numbers += [size * cosine, size * sine]
     parts = _pairs(numbers).reshape(d, 2, 2)
-    found: NDArray[np.complex128] = parts[:, 0] + 1j * parts[:, 1]
+    found: Complexes = parts[:, 0] + 1j * parts[:, 1]
     found.flags.writeable = False
     return found
 
 
 @lru_cache(maxsize=1024)
-def pair_row(cluster: Cluster, worker: int) -> NDArray[np.complex128]:
+def pair_row(cluster: Cluster, worker: int) -> Complexes:
     """A worker's coefficients in pairs. (w, 2)."""
     _, place, weight = cluster.row(worker)
     found = np.empty((place.size, 2), dtype=np.complex128)
@@ -505,7 +496,7 @@ def pair_row(cluster: Cluster, worker: int) -> NDArray[np.complex128]:
 
 
 @lru_cache(maxsize=4)
-def _all_rows(alone: Cluster) -> NDArray[np.float64]:
+def _all_rows(alone: Cluster) -> Floats:
     """Rows of B as messages of float64x2: (m, 4 k)."""
     found = np.zeros((alone.m, alone.k, 2, 2))
     for worker in range(alone.m):
@@ -518,9 +509,7 @@ def _all_rows(alone: Cluster) -> NDArray[np.float64]:
 # ---------------------------------------------------------------------------------- decoding
 
 
-def pair_deviation(
-    clusters: Sequence[Cluster], survivors: NDArray[np.int64], vector: NDArray[np.complex128]
-) -> NDArray[np.complex128]:
+def pair_deviation(clusters: Sequence[Cluster], survivors: Ints, vector: Complexes) -> Complexes:
     """``a_F B_F - 1`` of every partition, computed in pairs."""
     found = np.empty(clusters[-1].first_partition + clusters[-1].k, dtype=np.complex128)
     for c, at, _ in split(clusters, survivors):
@@ -529,9 +518,7 @@ def pair_deviation(
     return found
 
 
-def _lacking(
-    alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
-) -> NDArray[np.complex128]:
+def _lacking(alone: Cluster, survivors: Ints, vector: Complexes) -> Complexes:
     rows = _all_rows(alone)
     sums = np.zeros(rows.shape[1])
     used = np.flatnonzero(vector.any(axis=1))
@@ -540,15 +527,12 @@ def _lacking(
         kernels.unchecked.combine_pairs(chosen, vector[used], sums, paired=True)
     parts = sums.reshape(alone.k, 2, 2)
     parts[:, 0, 0] -= 1  # exact wherever the sum is close to 1
-    found: NDArray[np.complex128] = parts.sum(axis=2).view(np.complex128).ravel()
+    found: Complexes = parts.sum(axis=2).view(np.complex128).ravel()
     return found
 
 
 def bind_pairs(
-    scheme: Scheme,
-    clusters: Sequence[Cluster],
-    survivors: NDArray[np.int64],
-    vector: NDArray[np.complex128],
+    scheme: Scheme, clusters: Sequence[Cluster], survivors: Ints, vector: Complexes
 ) -> VectorFunction:
     """As `Scheme.bind_vector`, for vectors in pairs."""
 
@@ -567,9 +551,7 @@ def bind_pairs(
     return remembering(fill, scheme.n, survivors, vector, scheme.cache, b"pairs")
 
 
-def pair_vector(
-    clusters: Sequence[Cluster], survivors: NDArray[np.int64], method: str
-) -> NDArray[np.complex128]:
+def pair_vector(clusters: Sequence[Cluster], survivors: Ints, method: str) -> Complexes:
     """Return an exact or near-exact vector of survivors that suffice, in pairs. (f, 2).
 
     With "auto" a cluster's vector is near-exact if it is expected to lose fewer digits than the

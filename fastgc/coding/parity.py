@@ -31,14 +31,12 @@ import math
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import combinations, islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array, Bools, Floats, Ints
 from .graphs import Ends, Network, Pair, parallel
-
-Numbers = NDArray[np.int64]
 
 # Checks asked of messages that have more to spare, at least: they notice any 8 corrupt messages.
 CHECKS = 8
@@ -64,22 +62,17 @@ MOMENTS = 1e-9
 class Parity(NamedTuple):
     """Checks ``sum_i h_i c_i = 0`` of some messages, by the coefficients h_i that are not 0."""
 
-    first: Numbers  # index of each check's first entry in the next two
-    position: Numbers  # position of each entry's message among those that came
-    coefficient: NDArray[Any]  # float64 or complex128
-    error: NDArray[np.float64]  # for each check the norm of h B_F, not quite 0 because h is rounded
+    first: Ints  # index of each check's first entry in the next two
+    position: Ints  # position of each entry's message among those that came
+    coefficient: Array  # float64 or complex128
+    error: Floats  # for each check the norm of h B_F, not quite 0 because h is rounded
     # (f, 2): the two points, where each message is the difference between what they stand for:
     # where it begins and ends. -1 for other messages. The checks of messages with points are
     # circles, and all of their circles are here.
     ends: Ends | None = None
 
     @classmethod
-    def of(
-        cls,
-        H: NDArray[Any],
-        position: Numbers | None = None,
-        error: NDArray[np.float64] | None = None,
-    ) -> Parity:
+    def of(cls, H: Array, position: Ints | None = None, error: Floats | None = None) -> Parity:
         """Checks from the rows of a dense matrix, whose columns stand for messages `position`."""
         rows, columns = np.nonzero(H)
         count = np.bincount(rows, minlength=len(H))
@@ -98,7 +91,7 @@ class Parity(NamedTuple):
         return cls.of(np.empty((0, 0)))
 
     @classmethod
-    def beside(cls, parts: Iterable[tuple[Parity, Numbers]]) -> Parity:
+    def beside(cls, parts: Iterable[tuple[Parity, Ints]]) -> Parity:
         """Join the checks of several groups of messages; each comes with its positions."""
         listed = [(part, at) for part, at in parts if part.first.size]
         if not listed:
@@ -126,21 +119,21 @@ class Parity(NamedTuple):
         )
 
     @property
-    def row(self) -> Numbers:
+    def row(self) -> Ints:
         """The check of each entry."""
         sizes = np.diff(np.append(self.first, self.position.size))
         return np.repeat(np.arange(self.first.size), sizes)
 
-    def apply(self, values: NDArray[Any]) -> NDArray[Any]:
+    def apply(self, values: Array) -> Array:
         """Return ``sum_i h_i values_i`` for each check."""
         return self._sums(self.coefficient * values[self.position])
 
-    def spread(self, squares: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+    def spread(self, squares: Floats, scale: float) -> Floats:
         """Return the root of ``sum_i |h_i|^2 squares_i + (error scale)^2``, for each check."""
         sums = self._sums(np.abs(self.coefficient) ** 2 * squares[self.position])
         return np.sqrt(sums + (self.error * scale) ** 2)
 
-    def _sums(self, entries: NDArray[Any]) -> NDArray[Any]:
+    def _sums(self, entries: Array) -> Array:
         if not self.first.size:
             return entries[:0]
         return np.add.reduceat(entries, self.first)
@@ -154,15 +147,15 @@ class Failure(NamedTuple):
     """A set of m checks of f messages, some of which failed."""
 
     parity: Parity
-    senders: Numbers  # the worker of each message
-    values: NDArray[Any]  # the projections of the messages
-    squares: NDArray[np.float64]  # of the typical rounding errors of `values`
-    sums: NDArray[Any]  # results of the checks, which should be 0
-    bound: NDArray[np.float64]  # rounding bounds of `sums`
-    failed: NDArray[np.bool_]
+    senders: Ints  # the worker of each message
+    values: Array  # the projections of the messages
+    squares: Floats  # of the typical rounding errors of `values`
+    sums: Array  # results of the checks, which should be 0
+    bound: Floats  # rounding bounds of `sums`
+    failed: Bools
     # Messages to spare in the block of each message, if any others than these determine all of the
     # block; 0: unknown.
-    spare: Numbers
+    spare: Ints
 
 
 class Blame(NamedTuple):
@@ -202,9 +195,7 @@ def blame(failure: Failure, most: int) -> Blame:
     return found
 
 
-def _together(
-    parity: Parity, senders: Numbers, failed: NDArray[np.bool_]
-) -> Iterator[NDArray[np.bool_]]:
+def _together(parity: Parity, senders: Ints, failed: Bools) -> Iterator[Bools]:
     """Yield the groups of checks that share workers, directly or not, and of which one failed."""
     row, worker = parity.row, senders[parity.position]
     left = failed.copy()
@@ -221,7 +212,7 @@ def _together(
         yield checks
 
 
-def _blame_by(failure: Failure, checks: NDArray[np.bool_], most: int) -> _Verdict:
+def _blame_by(failure: Failure, checks: Bools, most: int) -> _Verdict:
     """Return who is corrupt, and who may be, by the checks of one group."""
     parity = failure.parity
     used = np.unique(parity.position[checks[parity.row]])
@@ -249,7 +240,7 @@ def _blame_by(failure: Failure, checks: NDArray[np.bool_], most: int) -> _Verdic
 # -------------------------------------------------------------------------- edges of a graph
 
 
-def _outvoted(failure: Failure, used: Numbers, most: int) -> tuple[set[int], int]:
+def _outvoted(failure: Failure, used: Ints, most: int) -> tuple[set[int], int]:
     """Return workers whose messages disagree with more than `most` copies, or disjoint paths.
 
     Also return the least number of further messages with which one could: each that comes adds one
@@ -274,7 +265,7 @@ def _outvoted(failure: Failure, used: Numbers, most: int) -> tuple[set[int], int
 
 
 def _outvoted_by_paths(
-    values: NDArray[Any], failure: Failure, votes: Votes, most: int
+    values: Array, failure: Failure, votes: Votes, most: int
 ) -> tuple[set[int], int]:
     """Return messages that disagree with more than `most` disjoint paths between their ends.
 
@@ -323,7 +314,7 @@ def _outvoted_by_paths(
 class _Problem:
     """Checks of one group, of some `workers`, as a matrix in units of their rounding bounds."""
 
-    def __init__(self, failure: Failure, checks: NDArray[np.bool_]) -> None:
+    def __init__(self, failure: Failure, checks: Bools) -> None:
         parity = failure.parity
         row = parity.row
         entries = np.flatnonzero(checks[row])
@@ -351,7 +342,7 @@ class _Problem:
         self._whole = self._single and bool((spare == len(H)).all())
 
     @cached_property
-    def _columns(self) -> list[Numbers]:
+    def _columns(self) -> list[Ints]:
         """The columns of each worker."""
         order = np.argsort(self._senders, kind="stable")
         return np.split(order, np.flatnonzero(np.diff(self._senders[order])) + 1)
@@ -366,12 +357,12 @@ class _Problem:
         change = np.linalg.lstsq(mine, self._wrong)[0]
         return bool(np.linalg.norm(self._wrong - mine @ change) <= math.sqrt(self._wrong.size))
 
-    def _left_by_each(self) -> NDArray[np.float64]:
+    def _left_by_each(self) -> Floats:
         """What each column leaves of the checks if it alone explains what it can."""
         H, wrong = self._H, self._wrong
         squares = (np.abs(H) ** 2).sum(axis=0)
         change = (H.conj().T @ wrong) / np.where(squares > 0, squares, 1)
-        left: NDArray[np.float64] = np.linalg.norm(wrong[:, None] - H * change, axis=0)
+        left: Floats = np.linalg.norm(wrong[:, None] - H * change, axis=0)
         return left
 
     # All sets, one by one
@@ -395,7 +386,7 @@ class _Problem:
 
     def _left_by(
         self, sets: list[tuple[int, ...]]
-    ) -> Iterator[tuple[list[tuple[int, ...]], NDArray[np.float64]]]:
+    ) -> Iterator[tuple[list[tuple[int, ...]], Floats]]:
         """Yield sets with equally many messages together, and what each leaves of the checks."""
         columns = [np.concatenate([self._columns[i] for i in each]) for each in sets]
         sizes = np.array([each.size for each in columns])
@@ -558,7 +549,7 @@ class _Problem:
         return None
 
 
-def _nodes(H: NDArray[Any]) -> NDArray[Any] | None:
+def _nodes(H: Array) -> Array | None:
     """Return x of each column, if every column is ``c (1, x, x^2, ...)`` for some c; else None."""
     if len(H) < 2 or H.dtype.kind != "c" or not H.all():
         return None

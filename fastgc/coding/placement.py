@@ -16,9 +16,8 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._arrays import check_index
+from .._arrays import Array, Bools, Complexes, Ints, check_index
 from .._shown import listed, plural
 from ..errors import warn_caller
 from ..kernels.jitted import PlacedRule, VectorRule
@@ -30,7 +29,7 @@ from .scheme import Row, Scheme
 # Domains as users give them: a label for each worker, or the workers of each label.
 Domains = Sequence[Hashable] | Mapping[Any, Iterable[int]]
 
-Workers = NDArray[np.int64]
+Workers = Ints
 
 ALL_TRIED = 12  # largest number of workers for which all orders are tried
 
@@ -485,7 +484,7 @@ class PlacedScheme(Scheme):
     def row(self, worker: int) -> Row:
         return self.inner._whole_row(self._worker(worker))
 
-    def pair_row(self, worker: int) -> NDArray[np.complex128]:
+    def pair_row(self, worker: int) -> Complexes:
         return self.inner.pair_row(self._worker(worker))
 
     @cached_property
@@ -493,11 +492,11 @@ class PlacedScheme(Scheme):
         return [self.inner.message_counts[worker] for worker in self.order.tolist()]
 
     @property
-    def loads(self) -> NDArray[np.int64]:
+    def loads(self) -> Ints:
         return self.inner.loads[self.order]
 
     @property
-    def sends_together(self) -> NDArray[np.bool_]:
+    def sends_together(self) -> Bools:
         return self.inner.sends_together[self.order]
 
     @cached_property
@@ -505,7 +504,7 @@ class PlacedScheme(Scheme):
         return renumbered(self.inner.rule, self._number)
 
     def bind_vector(
-        self, survivors: Workers, vector: NDArray[Any], unit: float = DOUBLE
+        self, survivors: Workers, vector: Array, unit: float = DOUBLE
     ) -> VectorFunction:
         number, theirs = self._number, np.zeros_like(survivors)
         mask = SurvivorMask(self.message_count, survivors)
@@ -526,14 +525,12 @@ class PlacedScheme(Scheme):
         inner = self.inner.jit_rule()
         return None if inner is None else PlacedRule(self._number, inner)
 
-    def follower(
-        self, survivors: Workers, vector: NDArray[Any], unit: float = DOUBLE
-    ) -> Follower | None:
+    def follower(self, survivors: Workers, vector: Array, unit: float = DOUBLE) -> Follower | None:
         theirs = np.zeros_like(survivors)
         inner = self.inner.follower(theirs, vector, unit)
         return None if inner is None else _Follower(inner, self._number, survivors, theirs)
 
-    def touched(self, number: int) -> NDArray[np.int64]:
+    def touched(self, number: int) -> Ints:
         return self.inner.touched(int(self._number[number]))
 
     @property
@@ -566,7 +563,7 @@ _OF_SURVIVORS = (
 )
 
 
-def _of_messages(name: str) -> cached_property[NDArray[Any]]:
+def _of_messages(name: str) -> cached_property[Array]:
     found = cached_property(lambda placed: getattr(placed.inner, name)[placed._number])
     found.__set_name__(PlacedScheme, name)
     return found
@@ -603,6 +600,6 @@ class _Follower:
     def straggles(self, worker: int) -> None:
         self._inner.straggles(int(self._number[worker]))
 
-    def vector(self, f: int) -> NDArray[Any] | None:
+    def vector(self, f: int) -> Array | None:
         self._number.take(self._survivors[:f], out=self._theirs[:f], mode="clip")
         return self._inner.vector(f)

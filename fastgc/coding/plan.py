@@ -21,11 +21,13 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
 from .. import kernels
 from .._arrays import (
     GRADIENT_DTYPES,
+    Array,
+    Ints,
     Output,
     as_array,
     as_rows,
@@ -116,9 +118,7 @@ class Plan:
 
     __slots__ = ("at_once", "check", "form", "run", "scheme", "shape")
 
-    def __init__(
-        self, scheme: Scheme, form: Format, vector: NDArray[Any], check_finite: bool
-    ) -> None:
+    def __init__(self, scheme: Scheme, form: Format, vector: Array, check_finite: bool) -> None:
         self.scheme, self.form, self.check = scheme, form, check_finite
         self.at_once: Any = None
         self.shape = (form.gradient_size,)
@@ -132,7 +132,7 @@ class Plan:
     def of_thread(
         cls,
         scheme: Scheme,
-        survivors: NDArray[np.int64],
+        survivors: Ints,
         messages: Any,
         out: Output | None,
         p: int | None,
@@ -173,7 +173,7 @@ class Plan:
 
     def decode(
         self,
-        survivors: NDArray[np.int64],
+        survivors: Ints,
         messages: Any,
         out: Output | None,
         method: str,
@@ -198,7 +198,7 @@ class Plan:
         gradient = self.combine(vector, survivors, messages, out)
         return gradient if partial is None else Approximation(gradient, residual, mean)
 
-    def checked_vector(self, vector: ArrayLike, size: int) -> NDArray[Any]:
+    def checked_vector(self, vector: ArrayLike, size: int) -> Array:
         """Return a copy of a user's vector for `size` messages; ValueError if it does not fit."""
         wanted = self.scheme._empty_vector(size, self.form.unit)
         given = as_array("vector", vector)
@@ -210,9 +210,7 @@ class Plan:
         wanted[:] = given
         return wanted
 
-    def combine(
-        self, vector: NDArray[Any], survivors: NDArray[np.int64], messages: Any, out: Output | None
-    ) -> Any:
+    def combine(self, vector: Array, survivors: Ints, messages: Any, out: Output | None) -> Any:
         """Combine messages by a vector, as `Code.combine` does. Returns `out`, or a new array."""
         form = self.form
         target = None if out is None else form.output(out)
@@ -239,7 +237,7 @@ def decode(
     tracker: Any,
 ) -> Any:
     """Decode as `Code.decode` does: by `at_once` of the thread's plan, or else step by step."""
-    came: NDArray[np.int64]
+    came: Ints
     if type(survivors) is np.ndarray and survivors.dtype is _INT64 and survivors.ndim == 1:
         came = survivors
     else:
@@ -280,7 +278,7 @@ def decode(
     return plan.decode(came, given, out, method, partial, tracker)
 
 
-def fitting(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any] | None:
+def fitting(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array | None:
     """Return `out` if a kernel can write to it as it is, a new array for None, otherwise None."""
     if out is None:
         return np.empty(shape, dtype)
@@ -316,7 +314,7 @@ class Decoder:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.scheme!r}>"
 
-    def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
+    def __call__(self, survivors: ArrayLike, method: str = "auto") -> Array:
         """Return the decoding vector of `survivors`: a view of `vector`, valid until the next call.
 
         Survivors and errors are as in `Code.decoding_vector`.
@@ -325,7 +323,7 @@ class Decoder:
 
     def _compute(self, survivors: ArrayLike, method: str) -> int:
         """Write `vector`. Returns the number of survivors."""
-        checked: NDArray[np.int64]
+        checked: Ints
         if type(survivors) is np.ndarray and survivors.dtype is _INT64 and survivors.ndim == 1:
             checked = survivors
         else:
@@ -340,7 +338,7 @@ class Decoder:
         self.fill_vector(f, method)
         return f
 
-    def fill(self, f: int, method: str = "auto") -> NDArray[Any]:
+    def fill(self, f: int, method: str = "auto") -> Array:
         """Return the decoding vector of ``self.survivors[:f]``; ValueError if there are fewer."""
         if not 0 <= f <= self.survivors.size:
             raise ValueError(f"f must be in 0 .. {self.survivors.size}, not {f}")
@@ -437,7 +435,7 @@ class BoundDecoder:
         size = self.form.gradient_size
         return f"<{type(self).__name__} of {self.scheme!r}: {size} elements a gradient>"
 
-    def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
+    def __call__(self, survivors: ArrayLike, method: str = "auto") -> Array:
         """Return the gradient from the rows of `survivors`.
 
         Arguments and errors are those of `Code.decode`. `gradient` is unchanged after any error but
@@ -493,7 +491,7 @@ def _size_of(out: Output | None, p: int | None) -> int | None:
     return size
 
 
-def _format_of(scheme: Scheme, message: NDArray[Any], p: int | None) -> Format:
+def _format_of(scheme: Scheme, message: Array, p: int | None) -> Format:
     """Return the format of messages like this one, for a gradient of p elements."""
     dtype, sent = message.dtype, None
     if is_pairs(dtype):
@@ -512,11 +510,7 @@ def _format_of(scheme: Scheme, message: NDArray[Any], p: int | None) -> Format:
 
 
 def blame(
-    scheme: Scheme,
-    form: Format,
-    survivors: NDArray[np.int64],
-    rows: Iterable[Any],
-    vector: NDArray[Any],
+    scheme: Scheme, form: Format, survivors: Ints, rows: Iterable[Any], vector: Array
 ) -> None:
     """Raise NonFiniteMessageError if a message that was read holds NaN or Inf."""
     used: list[bool] = np.atleast_1d(vector.reshape(len(vector), -1).any(axis=1)).tolist()
@@ -525,16 +519,14 @@ def blame(
             form.require_finite(worker, row)
 
 
-def _senders(scheme: Scheme, survivors: NDArray[np.int64]) -> Iterator[int]:
+def _senders(scheme: Scheme, survivors: Ints) -> Iterator[int]:
     """Yield the worker that sends each message. If workers send one each, none is checked."""
     one = scheme.messages_per_worker == 1
     for number in survivors.tolist():
         yield number if one else scheme.sender(number)[0]
 
 
-def warn_of_doubt(
-    scheme: Scheme, survivors: NDArray[np.int64], vector: NDArray[Any], form: Format
-) -> None:
+def warn_of_doubt(scheme: Scheme, survivors: Ints, vector: Array, form: Format) -> None:
     """Warn if the gradient decoded from these messages is imprecise by `Scheme.doubt`."""
     if scheme.gated and (error := scheme.doubt(survivors, vector, form)):
         warn_caller(
@@ -643,7 +635,7 @@ class EncodingPlan:
 
     __slots__ = ("coef", "form", "pairs", "run", "shape")
 
-    def __init__(self, scheme: Scheme, worker: int, coef: NDArray[Any], form: Format) -> None:
+    def __init__(self, scheme: Scheme, worker: int, coef: Array, form: Format) -> None:
         self.coef, self.form = np.ascontiguousarray(coef), form
         self.pairs = scheme.pair_row(worker) if form.paired else None
         self.shape = (form.message_size,)
@@ -737,7 +729,7 @@ def encode(
     return EncodingPlan.of(scheme, worker, index, given, message_dtype).encode(given, out)
 
 
-def _partial_format(scheme: Scheme, first: NDArray[Any], message_dtype: DTypeLike | None) -> Format:
+def _partial_format(scheme: Scheme, first: Array, message_dtype: DTypeLike | None) -> Format:
     """Return the format of messages that are made from partial gradients like this one."""
     dtype = check_dtype(first.dtype, halves=True, integers=True)
     if scheme.layout == "complex data" and not (is_half(dtype) or is_integer(dtype)):
@@ -748,7 +740,7 @@ def _partial_format(scheme: Scheme, first: NDArray[Any], message_dtype: DTypeLik
 def _bind(
     form: Format,
     mode: int,
-    coef: NDArray[Any],
+    coef: Array,
     row: tuple[np.dtype[Any], int],
     out: tuple[np.dtype[Any], int],
     check: bool = False,
@@ -804,7 +796,7 @@ class BoundEncoder:
     def __repr__(self) -> str:
         return f"<BoundEncoder of worker {self.worker}: {len(self.message)} elements a message>"
 
-    def __call__(self) -> NDArray[Any]:
+    def __call__(self) -> Array:
         """Write the message of the present partial gradients to `message`, and return it."""
         found = self._run()  # a message from a plan, or a status from a kernel
         if isinstance(found, int) and found == kernels.Status.NO_MEMORY:
@@ -886,12 +878,12 @@ class Encoder:
         return f"<Encoder of worker {self.worker}: {added}>"
 
     @property
-    def out(self) -> NDArray[Any]:
+    def out(self) -> Array:
         """The array that the message is written to."""
         return self._message
 
     @property
-    def sums(self) -> NDArray[Any]:
+    def sums(self) -> Array:
         """The sum so far: the message itself, or what is rounded to the message at the end."""
         return self._sums
 
@@ -922,7 +914,7 @@ class Encoder:
             self._energy[0] += float(np.sum(self._squares[at])) * cancelled
         self._added.add(partition)
 
-    def _add_pieces(self, partial: NDArray[Any], at: int, accumulate: bool) -> int:
+    def _add_pieces(self, partial: Array, at: int, accumulate: bool) -> int:
         """Add a gradient in pieces, as what ``kernels.unchecked.bind_add`` returns does."""
         form, rows = self._form, self._rows
         rows.clear()
@@ -932,7 +924,7 @@ class Encoder:
         self._energy[0] += (self._continue if accumulate else self._begin)()
         return kernels.Status.OK
 
-    def _add_pairs(self, partial: NDArray[Any], at: int, accumulate: bool) -> int:
+    def _add_pairs(self, partial: Array, at: int, accumulate: bool) -> int:
         """Add a gradient to a message of float64x2, likewise."""
         rows, sums = self._rows, self._form.reals(self._sums, self._form.encode_mode)
         rows.clear()
@@ -942,7 +934,7 @@ class Encoder:
         self._energy[0] += self._squares[at] * kernels.unchecked.square_sum(partial)
         return kernels.Status.OK
 
-    def message(self) -> NDArray[Any]:
+    def message(self) -> Array:
         """Return the finished message, in `out` if given; ValueError if a partition is missing."""
         if len(self._added) < len(self._at):
             missing = sorted(self._at.keys() - self._added)

@@ -13,10 +13,10 @@ from statistics import median
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
 from .. import kernels
-from .._arrays import check_index, check_real
+from .._arrays import Array, Floats, Ints, check_index, check_real
 from ..errors import NotDecodableError
 from .graphs import owners
 from .round import NOBODY, Costs, Host, Round
@@ -382,7 +382,7 @@ class ReactiveRound(Round):
         self._dues.came(int(worker), self._clock())
         return self.ready
 
-    def intake(self, when: NDArray[np.float64]) -> kernels.unchecked.Arrivals | None:
+    def intake(self, when: Floats) -> kernels.unchecked.Arrivals | None:
         """As in `Round`, but None once a worker is dead or late, or one has sent another's share.
 
         From then on each message is looked at as it comes: its worker may be free to be asked, or
@@ -415,8 +415,8 @@ class ReactiveRound(Round):
         return new
 
     def hear(
-        self, worker: int, what: Any, answer: NDArray[Any] | None, *, energy: float = math.nan
-    ) -> NDArray[np.int64]:
+        self, worker: int, what: Any, answer: Array | None, *, energy: float = math.nan
+    ) -> Ints:
         """Take a worker's `answer` to the question `what`; None if it cannot compute the share.
 
         Return the share's number in an array, which is empty if the answer comes too late or does
@@ -438,7 +438,7 @@ class ReactiveRound(Round):
         self._came_from[share] = int(worker)
         return np.array([share])
 
-    def require(self, messages: NDArray[np.int64]) -> None:
+    def require(self, messages: Ints) -> None:
         """Raise NotDecodableError unless workers of these messages hold all missing shares."""
         checked = self.scheme.check_survivors(messages)
         if lost := self._dues.lost(set(checked.tolist())):

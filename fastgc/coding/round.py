@@ -45,10 +45,10 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
 from .. import kernels
-from .._arrays import Output, check_index, check_vector, check_workers
+from .._arrays import Array, Bools, Floats, Ints, Output, check_index, check_vector, check_workers
 from .._shown import facts, listed, plural
 from ..errors import CorruptMessageError, NotDecodableError, UnverifiedError
 from ..kernels import Status
@@ -105,7 +105,7 @@ class Host(NamedTuple):
     """
 
     clock: Callable[[], float]
-    compute: Callable[[int], NDArray[Any]] | None = None
+    compute: Callable[[int], Array] | None = None
     asks: bool = True
     answer_timeout: float = math.inf
     least_wait: float = math.inf
@@ -173,12 +173,12 @@ class Gathering:
         return self.ready
 
     @property
-    def survivors(self) -> NDArray[np.int64]:
+    def survivors(self) -> Ints:
         """Numbers of the messages used, in order of arrival."""
         raise NotImplementedError
 
     @property
-    def taken(self) -> NDArray[np.int64]:
+    def taken(self) -> Ints:
         """Numbers of the messages that came, used or not. Default: the survivors."""
         return self.survivors
 
@@ -201,12 +201,7 @@ class Gathering:
         """Begin, with what the `Host` offers. Default: do nothing."""
 
     def receive(
-        self,
-        worker: int,
-        message: NDArray[Any],
-        index: int | None = None,
-        *,
-        energy: float = math.nan,
+        self, worker: int, message: Array, index: int | None = None, *, energy: float = math.nan
     ) -> bool:
         """Take a message, as `Round.receive`; return whether the round is ready."""
         raise NotImplementedError
@@ -224,8 +219,8 @@ class Gathering:
         return ()
 
     def hear(
-        self, worker: int, what: Any, answer: NDArray[Any] | None, *, energy: float = math.nan
-    ) -> NDArray[np.int64]:
+        self, worker: int, what: Any, answer: Array | None, *, energy: float = math.nan
+    ) -> Ints:
         """Take a worker's answer to a question, None if it has none.
 
         Return the numbers of the messages that come with it: those in the sum. Default: none.
@@ -238,7 +233,7 @@ class Gathering:
     def elapse(self) -> None:
         """Stop waiting for what was `due`. Default: nothing is."""
 
-    def require(self, messages: NDArray[np.int64]) -> None:
+    def require(self, messages: Ints) -> None:
         """Raise NotDecodableError unless these messages alone would suffice."""
         raise NotImplementedError
 
@@ -249,7 +244,7 @@ class Gathering:
     def lapse(self, why: str) -> None:
         """Note that the messages have been overwritten. Default: nobody reads them."""
 
-    def intake(self, when: NDArray[np.float64]) -> Any:
+    def intake(self, when: Floats) -> Any:
         """Return an object that takes messages where they lie, as `Round.intake`, or None.
 
         It is asked for again while it is in use; once the answer is None, each message is received.
@@ -450,7 +445,7 @@ class Round(Gathering):
         return f"<div>{facts(f'round of {scheme!r}', told)}{picture}</div>"
 
     @property
-    def survivors(self) -> NDArray[np.int64]:
+    def survivors(self) -> Ints:
         """Numbers of the messages so far, in order of arrival."""
         return self._decoder.survivors[: self._rows.count].copy()
 
@@ -511,7 +506,7 @@ class Round(Gathering):
         """Whether messages of this worker are still of use: it is not known to be corrupt."""
         return worker not in self._corrupt
 
-    def require(self, messages: NDArray[np.int64]) -> None:
+    def require(self, messages: Ints) -> None:
         """Raise NotDecodableError unless these messages alone would suffice.
 
         Messages of corrupt workers do not count.
@@ -653,7 +648,7 @@ class Round(Gathering):
             self._ready = self._enough()
         return self._ready
 
-    def intake(self, when: NDArray[np.float64]) -> kernels.unchecked.Arrivals | None:
+    def intake(self, when: Floats) -> kernels.unchecked.Arrivals | None:
         """The object that takes messages where they lie, in place of `receive`.
 
         It writes the time of each message to `when`. Call `follow` after it took any. None: there
@@ -716,7 +711,7 @@ class Round(Gathering):
         finding = self._inspect()
         return self._decodable and finding.holds and self._covers(self._used())
 
-    def _covers(self, used: NDArray[np.bool_]) -> bool:
+    def _covers(self, used: Bools) -> bool:
         """Whether the checks would have seen lies in these messages."""
         return bool(used.any() and self._inspect().covered[used].all())
 
@@ -730,7 +725,7 @@ class Round(Gathering):
         if self._lapsed:
             raise RuntimeError(f"the messages of this round are gone: {self._lapsed}")
 
-    def _vector(self, method: str = "auto") -> NDArray[Any]:
+    def _vector(self, method: str = "auto") -> Array:
         """The decoding vector of the messages so far: a prepared one, or computed now."""
         f = len(self._rows.arrays)
         if self._filled == method:
@@ -744,7 +739,7 @@ class Round(Gathering):
         vector = self._decoder.vector[:f]
         return vector if self._inspector is None else self._inspector.heed(self.survivors, vector)
 
-    def _used(self) -> NDArray[np.bool_]:
+    def _used(self) -> Bools:
         """For each message so far, whether the gradient depends on it by more than rounding."""
         assert self._inspector is not None
         try:
@@ -780,11 +775,11 @@ class Round(Gathering):
         if self._inspector is not None and not self.verified:
             raise self._unverified(self._inspector, self._used())
 
-    def _unverified(self, inspector: Inspector, used: NDArray[np.bool_]) -> UnverifiedError:
+    def _unverified(self, inspector: Inspector, used: Bools) -> UnverifiedError:
         unseen = self.survivors[used & ~self._inspect().covered]
         return inspector.unverified(self.survivors, unseen, self._first_worker)
 
-    def gradient(self, out: Output | None = None, method: str = "auto") -> NDArray[Any]:
+    def gradient(self, out: Output | None = None, method: str = "auto") -> Array:
         """Decode from every message received.
 
         Parameters
@@ -825,7 +820,7 @@ class Round(Gathering):
             predicted = self._trust(gradient, vector).relative_error
             self._watch.record(self.scheme, self.survivors, vector, self.form, predicted)
             target[:] = gradient
-        decoded: NDArray[Any] = target if out is None else out
+        decoded: Array = target if out is None else out
         return decoded
 
     def residual(self) -> float:
@@ -866,7 +861,7 @@ class Round(Gathering):
         self._combine(vector, target)
         return Approximation(target if out is None else out, found.residual, found.mean)
 
-    def _norm(self, gradient: NDArray[Any]) -> float:
+    def _norm(self, gradient: Array) -> float:
         return square_norm(gradient)
 
     def _output(self, out: Output | None) -> Any:
@@ -877,7 +872,7 @@ class Round(Gathering):
             raise ValueError("out shares memory with a message that was received")
         return target
 
-    def _combine(self, vector: NDArray[Any], out: Any) -> Any:
+    def _combine(self, vector: Array, out: Any) -> Any:
         scales = self._scales if self.form.scaled else None
         self.form.combine(self._received, vector, out, scales=scales)
         return out
@@ -892,7 +887,7 @@ class Round(Gathering):
         vector = self._vector()
         return self._trust(self._combine(vector, self._output(None)), vector)
 
-    def _trust(self, gradient: NDArray[Any], vector: NDArray[Any]) -> Trust:
+    def _trust(self, gradient: Array, vector: Array) -> Trust:
         f, size = len(vector), self._norm(gradient)
         norms, energies = self._arrivals.squares[:f], self._arrivals.energies[:f]
         if not self._check:
@@ -991,7 +986,7 @@ class Chosen(Gathering):
             rnd.require(chosen)
         self._round, self._chosen = rnd, chosen
         self._missing = set(chosen.tolist())
-        self._held: dict[int, tuple[NDArray[Any], float]] = {}
+        self._held: dict[int, tuple[Array, float]] = {}
 
     @property
     def ready(self) -> bool:
@@ -1009,12 +1004,7 @@ class Chosen(Gathering):
         self._round.straggles(worker)
 
     def receive(
-        self,
-        worker: int,
-        message: NDArray[Any],
-        index: int | None = None,
-        *,
-        energy: float = math.nan,
+        self, worker: int, message: Array, index: int | None = None, *, energy: float = math.nan
     ) -> bool:
         """Take a message, or ignore one that was not chosen; return whether the round is ready."""
         number = self.code.scheme.message_number(worker, index or 0)
@@ -1038,7 +1028,7 @@ class Chosen(Gathering):
                     tuple(self._round.corrupt),
                 )
 
-    def require(self, messages: NDArray[np.int64]) -> None:
+    def require(self, messages: Ints) -> None:
         """Raise NotDecodableError unless `messages` include all chosen ones that are missing."""
         missing = sorted(self._missing.difference(messages.tolist()))
         if missing:

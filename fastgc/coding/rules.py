@@ -10,17 +10,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from math import comb
-from typing import Any, NamedTuple, Protocol, overload
+from typing import NamedTuple, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
+from .._arrays import Array, Bools, Floats, Ints
 from .arguments import check_between
 from .graphs import Network, components, parallel
 from .solve import SOLVED, Equations
-
-Numbers = NDArray[np.int64]
 
 
 class Tally(Protocol):
@@ -36,7 +35,7 @@ class Tally(Protocol):
 class Rule(Protocol):
     """Says which sets of messages suffice."""
 
-    def missing(self, survivors: Numbers) -> int:
+    def missing(self, survivors: Ints) -> int:
         """Least number of further messages after which decoding can succeed; 0: it does now."""
 
     def tally(self) -> Tally:
@@ -55,7 +54,7 @@ class Follower(Protocol):
     def straggles(self, worker: int) -> None:
         """Note that no message of this worker will come."""
 
-    def vector(self, f: int) -> NDArray[Any] | None:
+    def vector(self, f: int) -> Array | None:
         """Return the decoding vector of the f messages that came, or None if not prepared."""
 
 
@@ -65,22 +64,22 @@ _MANY = 500  # messages from which on NumPy finds out sooner than Python whether
 class Blocks(NamedTuple):
     """Any ``need[b]`` messages of every block b suffice."""
 
-    block: Numbers  # the block of each message
-    need: Numbers  # for each block
+    block: Ints  # the block of each message
+    need: Ints  # for each block
 
     @classmethod
     def one(cls, messages: int, need: int) -> Blocks:
         """A single block."""
         return cls(np.zeros(messages, dtype=np.int64), np.array([need], dtype=np.int64))
 
-    def missing(self, survivors: Numbers) -> int:
+    def missing(self, survivors: Ints) -> int:
         heard = np.bincount(self.block[survivors], minlength=self.need.size)
         return int(np.maximum(self.need - heard, 0).sum())
 
     def tally(self) -> Tally:
         return _CountingTally(self.enough())
 
-    def renumbered(self, number: Numbers) -> Blocks:
+    def renumbered(self, number: Ints) -> Blocks:
         return self._replace(block=self.block[number])
 
     def enough(self) -> kernels.unchecked.Enough:
@@ -109,24 +108,24 @@ class _CountingTally:
 class Cells(NamedTuple):
     """Every message is the sum over one cell of partitions; distinct cells must weigh `need`."""
 
-    cell: Numbers  # the cell of each message
-    weight: Numbers  # the weight of each cell
+    cell: Ints  # the cell of each message
+    weight: Ints  # the weight of each cell
     need: int
 
-    def first(self, survivors: Numbers) -> Numbers:
+    def first(self, survivors: Ints) -> Ints:
         """Return the position of each cell's first message, -1 for a cell without any."""
         position = np.full(self.weight.size, -1, dtype=np.int64)
         # The last assignment to an entry stays; going backwards, that is the first position.
         position[self.cell[survivors[::-1]]] = np.arange(survivors.size - 1, -1, -1)
         return position
 
-    def came(self, survivors: Numbers) -> NDArray[np.bool_]:
+    def came(self, survivors: Ints) -> Bools:
         """Return for each cell whether any of its messages came."""
         came = np.zeros(self.weight.size, dtype=np.bool_)
         came[self.cell[survivors]] = True
         return came
 
-    def missing(self, survivors: Numbers) -> int:
+    def missing(self, survivors: Ints) -> int:
         came = self.came(survivors)
         lacking = self.need - int(self.weight[came].sum())
         if lacking <= 0:
@@ -137,7 +136,7 @@ class Cells(NamedTuple):
     def tally(self) -> Tally:
         return _CountingTally(self.enough())
 
-    def renumbered(self, number: Numbers) -> Cells:
+    def renumbered(self, number: Ints) -> Cells:
         return self._replace(cell=self.cell[number])
 
     def enough(self) -> kernels.unchecked.Enough:
@@ -156,11 +155,11 @@ class Tiling(NamedTuple):
     differences between points of a component.)
     """
 
-    start: Numbers  # the start of each message's interval
-    stop: Numbers
+    start: Ints  # the start of each message's interval
+    stop: Ints
     k: int
 
-    def cycles(self, survivors: Numbers) -> list[tuple[Numbers, list[int]]]:
+    def cycles(self, survivors: Ints) -> list[tuple[Ints, list[int]]]:
         """Return a basis of the combinations of messages with coefficients 1 and -1 that are zero.
 
         Each further copy of an edge forms a cycle with the first copy. Each edge outside a spanning
@@ -209,7 +208,7 @@ class Tiling(NamedTuple):
             found.append((np.array([cycle]), signs))
         return found
 
-    def missing(self, survivors: Numbers) -> int:
+    def missing(self, survivors: Ints) -> int:
         if survivors.size > _MANY:
             came = np.stack([self.start[survivors], self.stop[survivors]], axis=1)
             if not components(came, self.k + 1, self.k)[self.k]:
@@ -238,7 +237,7 @@ class Tiling(NamedTuple):
                         ahead.appendleft((there, so_far))
         return done[self.k]
 
-    def renumbered(self, number: Numbers) -> Tiling:
+    def renumbered(self, number: Ints) -> Tiling:
         return self._replace(start=self.start[number], stop=self.stop[number])
 
     def tally(self) -> Tally:
@@ -279,8 +278,8 @@ class Groups(NamedTuple):
     """
 
     rules: tuple[Rule, ...]
-    group: Numbers
-    number: Numbers
+    group: Ints
+    number: Ints
 
     @classmethod
     def joined(cls, rules: Sequence[Rule], first: Sequence[int]) -> Groups:
@@ -288,19 +287,19 @@ class Groups(NamedTuple):
         group = np.repeat(np.arange(len(rules)), np.diff(first))
         return cls(tuple(rules), group, np.arange(group.size) - np.array(first)[group])
 
-    def parts(self, survivors: Numbers) -> Iterator[tuple[Rule, Numbers]]:
+    def parts(self, survivors: Ints) -> Iterator[tuple[Rule, Ints]]:
         """Yield each group's rule and survivors."""
         of = self.group[survivors]
         for g, rule in enumerate(self.rules):
             yield rule, self.number[survivors[of == g]]
 
-    def missing(self, survivors: Numbers) -> int:
+    def missing(self, survivors: Ints) -> int:
         return sum(rule.missing(came) for rule, came in self.parts(survivors))
 
     def tally(self) -> Tally:
         return _GroupsTally(self)
 
-    def renumbered(self, number: Numbers) -> Groups:
+    def renumbered(self, number: Ints) -> Groups:
         return self._replace(group=self.group[number], number=self.number[number])
 
 
@@ -339,10 +338,10 @@ class Waiting(NamedTuple):
     """Met if `rule` is, or if all messages of any `wait` workers came."""
 
     rule: Rule
-    sender: Numbers  # the worker of each message
+    sender: Ints  # the worker of each message
     wait: int
 
-    def missing(self, survivors: Numbers) -> int:
+    def missing(self, survivors: Ints) -> int:
         due = np.bincount(self.sender)
         due -= np.bincount(self.sender[survivors], minlength=due.size)
         whole = int((due == 0).sum())
@@ -351,7 +350,7 @@ class Waiting(NamedTuple):
         rest = int(np.sort(due)[whole : self.wait].sum())
         return min(self.rule.missing(survivors), rest)
 
-    def renumbered(self, number: Numbers) -> Waiting:
+    def renumbered(self, number: Ints) -> Waiting:
         return Waiting(renumbered(self.rule, number), self.sender[number], self.wait)
 
     def tally(self) -> Tally:
@@ -359,7 +358,7 @@ class Waiting(NamedTuple):
 
 
 class _WaitingTally:
-    def __init__(self, tally: Tally, sender: Numbers, wait: int) -> None:
+    def __init__(self, tally: Tally, sender: Ints, wait: int) -> None:
         self._tally, self._sender, self._wait = tally, sender.tolist(), wait
         self._sent = np.bincount(sender).tolist()
         self.reset()
@@ -379,7 +378,7 @@ class _WaitingTally:
         return self._ready
 
 
-def renumbered(rule: Rule, number: Numbers) -> Rule:
+def renumbered(rule: Rule, number: Ints) -> Rule:
     """Return `rule` for messages m that it knows as ``number[m]``; of its own kind if possible."""
     own = getattr(rule, "renumbered", None)
     found: Rule = Groups((rule,), np.zeros_like(number), number) if own is None else own(number)
@@ -418,7 +417,7 @@ def side_by_side(rules: Sequence[Rule], first: Sequence[int]) -> Rule:
     return Groups.joined(rules, first)
 
 
-def _stacked(numbers: Sequence[Numbers], sizes: Sequence[int]) -> Numbers:
+def _stacked(numbers: Sequence[Ints], sizes: Sequence[int]) -> Ints:
     """Join the groups' numbers, each group's counted on from those before."""
     starts = np.cumsum([0, *sizes[:-1]])
     return np.concatenate([each + start for each, start in zip(numbers, starts, strict=True)])
@@ -442,12 +441,12 @@ class Span(NamedTuple):
     possible, and `touched` the columns in which a message's row is not 0.
     """
 
-    equations: Callable[[Numbers], Equations]
-    residual: Callable[[Numbers], float]
+    equations: Callable[[Ints], Equations]
+    residual: Callable[[Ints], float]
     messages: int  # of the code
-    touched: Callable[[int], Numbers]
+    touched: Callable[[int], Ints]
 
-    def missing(self, survivors: Numbers) -> int:
+    def missing(self, survivors: Ints) -> int:
         if survivors.size and self.residual(survivors) <= SOLVED:
             return 0
         # At least as many as cover all empty columns, if each had the largest support.
@@ -458,7 +457,7 @@ class Span(NamedTuple):
         largest = (self.equations(rest).rows != 0).sum(axis=1).max()
         return max(1, -(-int(lacking.sum()) // max(int(largest), 1)))
 
-    def renumbered(self, number: Numbers) -> Span:
+    def renumbered(self, number: Ints) -> Span:
         return Span(
             lambda came: self.equations(number[came]),
             lambda came: self.residual(number[came]),
@@ -466,7 +465,7 @@ class Span(NamedTuple):
             lambda message: self.touched(int(number[message])),
         )
 
-    def spare(self) -> NDArray[np.float64] | None:
+    def spare(self) -> Floats | None:
         """Return numbers that tell quickly, from missing messages S, whether the others suffice.
 
         Let a be the shortest vector of all messages, and N a basis of what can be added to it. The
@@ -510,7 +509,7 @@ class _SpanTally:
         target = rule.equations(np.arange(0)).target
         self._target = target.reshape(len(target), -1).T  # one row a piece
         self._whole = float(np.linalg.norm(target))
-        self._wanted: NDArray[np.bool_] = np.asarray(self._target.any(axis=0))
+        self._wanted: Bools = np.asarray(self._target.any(axis=0))
         self.reset()
 
     def reset(self) -> None:
@@ -592,7 +591,7 @@ def tolerated(n: int, suffice: Callable[[list[int]], bool]) -> int | None:
 SETS_TAKEN_AWAY = 500
 
 
-def withstands(rule: Rule, survivors: Numbers, sender: Numbers, most: int) -> int:
+def withstands(rule: Rule, survivors: Ints, sender: Ints, most: int) -> int:
     """Return how many workers can be taken away, whichever they are, so that the others suffice.
 
     Return `most` at most, and -1 if even all survivors do not suffice. It is a lower bound if the

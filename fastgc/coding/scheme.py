@@ -19,10 +19,22 @@ from itertools import accumulate
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
 from .. import data, kernels
-from .._arrays import as_array, check_dtype, check_index, check_workers, is_pairs, unit_roundoff
+from .._arrays import (
+    Array,
+    Bools,
+    Complexes,
+    Floats,
+    Ints,
+    as_array,
+    check_dtype,
+    check_index,
+    check_workers,
+    is_pairs,
+    unit_roundoff,
+)
 from ..errors import NotDecodableError
 from ..kernels.jitted import VectorRule
 from ..kernels.rows import DOUBLE, sums_of
@@ -47,7 +59,7 @@ _ROWS_KEPT, _NUMBERS_KEPT = 256, 1 << 17
 
 DIGESTED = 1 << 16  # entries of B that a fingerprint digests at a time
 
-Row = tuple[NDArray[np.int64], NDArray[Any]]
+Row = tuple[Ints, Array]
 
 
 class Residuals(NamedTuple):
@@ -179,9 +191,7 @@ class Scheme(Recorded, ABC):
 
     # What a scheme remembers: see also `fastgc.coding.plan` and `fastgc.coding.trust`.
     _checked_rows = cached_property(lambda scheme: dict[int, Row]())
-    _known_solutions = cached_property(
-        lambda scheme: SurvivorCache[tuple[NDArray[Any], float]](SETS_KEPT)
-    )
+    _known_solutions = cached_property(lambda scheme: SurvivorCache[tuple[Array, float]](SETS_KEPT))
     _made_formats = cached_property(lambda scheme: dict[Any, Format]())
     _made_encodings = cached_property(lambda scheme: dict[Any, Any]())
     _known_precisions = cached_property(lambda scheme: dict[Any, float]())
@@ -221,7 +231,7 @@ class Scheme(Recorded, ABC):
             order.
         """
 
-    def pair_row(self, worker: int) -> NDArray[np.complex128]:
+    def pair_row(self, worker: int) -> Complexes:
         """Coefficients of `row` in twice the precision, for messages of float64x2.
 
         Returns
@@ -276,7 +286,7 @@ class Scheme(Recorded, ABC):
         return [1] * self.n
 
     @property
-    def sends_together(self) -> NDArray[np.bool_]:
+    def sends_together(self) -> Bools:
         """Whether each worker sends all its messages together when it has computed all, (n,) array.
 
         Default: no worker does; each message is sent as soon as it is computed.
@@ -293,13 +303,11 @@ class Scheme(Recorded, ABC):
         """Length of what `encode_data` returns: `partitions` gives numbers below it."""
         return self.k
 
-    def encode_data(
-        self, X: NDArray[Any], y: NDArray[Any]
-    ) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    def encode_data(self, X: Array, y: Array) -> list[tuple[Array, Array]]:
         """See `fastgc.Code.encode_data`: `shard_count` pairs."""
         return data.partition(X, y, self.k)
 
-    def cancelling(self, shard: Any) -> Callable[[NDArray[Any]], float] | None:
+    def cancelling(self, shard: Any) -> Callable[[Array], float] | None:
         """How much cancels while a worker computes on a coded block, as a function of theta.
 
         This is for codes of the data, whose coded residuals stay large while those of the data
@@ -353,7 +361,7 @@ class Scheme(Recorded, ABC):
             return rule
         return Waiting(rule, self._sender_of, self.awaited)
 
-    def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
+    def vector(self, survivors: Ints) -> Array:
         """Decoding vector of checked survivors; NotDecodableError if they are too few.
 
         If a scheme sets `wait`, the best approximation of such a vector, however few they are.
@@ -372,16 +380,14 @@ class Scheme(Recorded, ABC):
         """
         return self._vector_by_rows(survivors, DOUBLE)
 
-    def _vector_by_rows(self, survivors: NDArray[np.int64], unit: float) -> NDArray[Any]:
+    def _vector_by_rows(self, survivors: Ints, unit: float) -> Array:
         """The default of `vector`, for messages of this unit roundoff."""
         vector, residual = self._shortest_solution(survivors, unit)
         if self.wait is None and residual > SOLVED and self.rule.missing(survivors):
             self.raise_too_few(survivors)
         return vector
 
-    def bind_vector(
-        self, survivors: NDArray[np.int64], vector: NDArray[Any], unit: float = DOUBLE
-    ) -> VectorFunction:
+    def bind_vector(self, survivors: Ints, vector: Array, unit: float = DOUBLE) -> VectorFunction:
         """Return ``fill(f, method)``: check ``survivors[:f]`` and write ``vector[:f]``.
 
         For schemes that prepare something for hot loops, or have several methods. Default: `vector`
@@ -400,7 +406,7 @@ class Scheme(Recorded, ABC):
 
         return self._filling(run, survivors)
 
-    def _filling(self, run: Callable[[int], int], survivors: NDArray[np.int64]) -> VectorFunction:
+    def _filling(self, run: Callable[[int], int], survivors: Ints) -> VectorFunction:
         """Make the function of `bind_vector` of ``run(f)``: 0 if it wrote the vector."""
 
         def fill(f: int, method: str) -> None:
@@ -412,7 +418,7 @@ class Scheme(Recorded, ABC):
 
         return fill
 
-    def vector_for(self, survivors: NDArray[np.int64], unit: float) -> NDArray[Any]:
+    def vector_for(self, survivors: Ints, unit: float) -> Array:
         """`vector`, for messages of this unit roundoff. Default: `vector`, if a scheme has one."""
         if type(self).vector is not Scheme.vector:
             return self.vector(survivors)
@@ -425,9 +431,7 @@ class Scheme(Recorded, ABC):
         """
         return None
 
-    def fill_vectors(
-        self, masks: NDArray[np.bool_], method: str, out: NDArray[Any], unit: float = DOUBLE
-    ) -> NDArray[np.bool_]:
+    def fill_vectors(self, masks: Bools, method: str, out: Array, unit: float = DOUBLE) -> Bools:
         """Write vectors of many sets to `out`, which is 0; return whether each could be decoded.
 
         For schemes that can compute many at once. Default: one after the other. `unit` is as in
@@ -447,9 +451,7 @@ class Scheme(Recorded, ABC):
                 good[r] = False
         return good
 
-    def follower(
-        self, survivors: NDArray[np.int64], vector: NDArray[Any], unit: float = DOUBLE
-    ) -> Follower | None:
+    def follower(self, survivors: Ints, vector: Array, unit: float = DOUBLE) -> Follower | None:
         """An object that prepares ``vector[:f]`` while ``survivors[:f]`` come in, if that pays.
 
         For schemes whose workers send one message each. Default: none. `unit` is as in
@@ -457,7 +459,7 @@ class Scheme(Recorded, ABC):
         """
         return None
 
-    def parity(self, survivors: NDArray[np.int64], most: int = CHECKS) -> Parity:
+    def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """Parity checks of these messages: all, or enough to notice any `most` corrupt messages.
 
         Default: by a singular value decomposition, O(f k min(f, k)).
@@ -470,7 +472,7 @@ class Scheme(Recorded, ABC):
 
     # --------------------------------------------------- hooks: precision, and search for the worst
 
-    def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
+    def deviation(self, survivors: Ints, vector: Array) -> Array:
         """``a_F B_F - 1``, in extended precision if the platform has it.
 
         Default: computed from the rows, for any vector.
@@ -504,9 +506,7 @@ class Scheme(Recorded, ABC):
             total = total.real
         return total.reshape(self.shard_count) if m == 1 else total
 
-    def vector_errors(
-        self, survivors: NDArray[np.int64], vector: NDArray[Any]
-    ) -> NDArray[np.float64] | None:
+    def vector_errors(self, survivors: Ints, vector: Array) -> Floats | None:
         """Expected squared error of each coefficient, as it was computed.
 
         Default: None. Coefficients are precise to a rounding or two, or the residual contains
@@ -515,7 +515,7 @@ class Scheme(Recorded, ABC):
         return None
 
     @property
-    def copies(self) -> NDArray[np.int64] | None:
+    def copies(self) -> Ints | None:
         """A number for each message; copies, whose errors are the same, have the same number.
 
         Default: None. No two messages are copies, or vectors use only one of them.
@@ -542,26 +542,26 @@ class Scheme(Recorded, ABC):
         return 0
 
     @cached_property
-    def row_norms(self) -> NDArray[np.float64]:
+    def row_norms(self) -> Floats:
         """Squared 2-norm of each message, if that of the gradient is 1."""
         with np.errstate(over="ignore"):
             norms = [float(np.sum(np.abs(values) ** 2)) for _, values in self.message_rows()]
         return np.array(norms) / self.wanted
 
     @cached_property
-    def row_sums(self) -> NDArray[np.float64]:
+    def row_sums(self) -> Floats:
         """Sum of ``|B_ij|`` over each message; Inf beyond float64."""
         return np.array([float(np.abs(values).sum()) for _, values in self.message_rows()])
 
     @cached_property
-    def log_row_sums(self) -> NDArray[np.float64]:
+    def log_row_sums(self) -> Floats:
         """Logarithms of `row_sums`, also of those beyond float64."""
         return np.log(self.row_sums)
 
-    def log_vector(self, survivors: NDArray[np.int64]) -> NDArray[np.complex128]:
+    def log_vector(self, survivors: Ints) -> Complexes:
         """``log a_i``; -Inf for zeros. For schemes whose coefficients may exceed float64."""
         with np.errstate(divide="ignore"):
-            logs: NDArray[np.complex128] = np.log(self._vector_by(survivors).astype(complex))
+            logs: Complexes = np.log(self._vector_by(survivors).astype(complex))
         return logs
 
     def typical_error(self) -> float | None:
@@ -583,7 +583,7 @@ class Scheme(Recorded, ABC):
         """
         return not self.exact and isinstance(self.rule, Waiting)
 
-    def rings(self) -> list[NDArray[np.int64]]:
+    def rings(self) -> list[Ints]:
         """Circles of workers along which neighbouring stragglers may do the most harm."""
         return [np.arange(self.n)]
 
@@ -597,7 +597,7 @@ class Scheme(Recorded, ABC):
         """Whether rounds may wait for more messages than suffice. Default: if `gated`."""
         return self.gated
 
-    def doubt(self, survivors: NDArray[np.int64], vector: NDArray[Any], form: Format) -> float:
+    def doubt(self, survivors: Ints, vector: Array, form: Format) -> float:
         """Expected relative error of the gradient with this vector if it is too large, otherwise 0.
 
         If it is above 0, rounds wait for more messages, but for at most n - s workers.
@@ -605,10 +605,7 @@ class Scheme(Recorded, ABC):
         return 0.0
 
     def awaits_more(
-        self,
-        survivors: NDArray[np.int64],
-        vector: Callable[[], NDArray[Any]] | None = None,
-        form: Format | None = None,
+        self, survivors: Ints, vector: Callable[[], Array] | None = None, form: Format | None = None
     ) -> bool:
         """Whether a round waits for a better set of messages although these suffice.
 
@@ -632,7 +629,7 @@ class Scheme(Recorded, ABC):
             pass
         return self.expects_more(survivors)
 
-    def expects_more(self, survivors: NDArray[np.int64]) -> bool:
+    def expects_more(self, survivors: Ints) -> bool:
         """Whether fewer workers than `awaited` have sent all their messages."""
         sent = np.bincount(self._sender_of[survivors], minlength=self.n)
         whole = sent == self.message_counts
@@ -647,23 +644,21 @@ class Scheme(Recorded, ABC):
             return "integer"
         return "real" if not self.is_complex else "packed" if self.packed else "complex"
 
-    def equations(self, survivors: NDArray[np.int64]) -> Equations:
+    def equations(self, survivors: Ints) -> Equations:
         """The equations that a decoding vector of these messages must satisfy."""
         rows = self._dense_rows(survivors).reshape(len(survivors), self.shard_count * self.pieces)
-        target: NDArray[np.float64] = np.ones(self.k)
+        target: Floats = np.ones(self.k)
         if self.pieces > 1:
             target = np.tile(np.eye(self.pieces), (self.k, 1))
         return Equations(rows, target, real_part=self.layout == "complex")
 
-    def touched(self, number: int) -> NDArray[np.int64]:
+    def touched(self, number: int) -> Ints:
         """Columns of `equations` in which a message's row is not 0. Default: from `equations`."""
         return np.flatnonzero(self.equations(np.array([number])).rows[0])
 
     # --------------------------------------------------------------- what follows: decoding
 
-    def _shortest_solution(
-        self, survivors: NDArray[np.int64], unit: float = DOUBLE
-    ) -> tuple[NDArray[Any], float]:
+    def _shortest_solution(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
         """The vector for messages of this unit, and its residual; recent sets are remembered."""
         key = key_of(self.message_count, survivors) + struct.pack("d", unit)
         found = self._known_solutions.get(key)
@@ -676,16 +671,14 @@ class Scheme(Recorded, ABC):
             self._known_solutions.keep(key, found, vector.nbytes)
         return found[0][survivors], found[1]
 
-    def _shortest_residual(self, survivors: NDArray[np.int64]) -> float:
+    def _shortest_residual(self, survivors: Ints) -> float:
         return self._shortest_solution(survivors)[1]
 
-    def solution(
-        self, survivors: NDArray[np.int64], unit: float = DOUBLE
-    ) -> tuple[NDArray[Any], float]:
+    def solution(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
         """The shortest vector of these messages, or a near-exact one, and its residual."""
         return near_exact_solution(*self.equations(survivors)[:2], unit)
 
-    def residual(self, survivors: ArrayLike, vector: NDArray[Any] | None = None) -> float:
+    def residual(self, survivors: ArrayLike, vector: Array | None = None) -> float:
         """See `fastgc.Code.residual`."""
         checked = self.check_survivors(survivors)
         if vector is None:
@@ -697,19 +690,17 @@ class Scheme(Recorded, ABC):
                 vector = self._vector_by(checked)
         return self._residual_of(self.deviation(checked, np.asarray(vector)))
 
-    def _residual_of(self, lacking: NDArray[Any]) -> float:
+    def _residual_of(self, lacking: Array) -> float:
         kind = np.complex128 if lacking.dtype.kind == "c" else np.float64
         with np.errstate(over="ignore", invalid="ignore"):
             size = float(np.linalg.norm(lacking.astype(kind)))
         return size / math.sqrt(self.wanted)
 
-    def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
+    def left_out(self, survivors: Ints, vector: Array) -> float:
         """What this vector leaves out besides rounding: 0 for exact codes, otherwise computed."""
         return 0.0 if self.exact else self.residual(survivors, vector)
 
-    def _vector_by(
-        self, survivors: NDArray[np.int64], method: str = "auto", unit: float = DOUBLE
-    ) -> NDArray[Any]:
+    def _vector_by(self, survivors: Ints, method: str = "auto", unit: float = DOUBLE) -> Array:
         """Decoding vector of these survivors; errors as in `bind_vector`."""
         f = survivors.size
         if f > self.message_count:
@@ -728,12 +719,12 @@ class Scheme(Recorded, ABC):
         except ValueError:  # a memoryview takes no array that is not aligned
             buffer[:f] = survivors.copy()
         fill(f, method)
-        vector: NDArray[Any] = whole[:f].copy(order="A")
+        vector: Array = whole[:f].copy(order="A")
         return vector
 
     def _bind_own(
         self, own: threading.local, unit: float
-    ) -> tuple[kernels.dispatch.Backend, memoryview, NDArray[Any], VectorFunction]:
+    ) -> tuple[kernels.dispatch.Backend, memoryview, Array, VectorFunction]:
         """Bind to a thread's own buffers, by the backend in use: an entry of `own.bound`."""
         active = kernels.choice.active or kernels.choice.load()
         if getattr(own, "backend", None) is not active:
@@ -745,7 +736,7 @@ class Scheme(Recorded, ABC):
         own.bound[unit] = bound = active, own.survivors.data, vector, fill
         return bound
 
-    def _empty_vector(self, size: int, unit: float = DOUBLE) -> NDArray[Any]:
+    def _empty_vector(self, size: int, unit: float = DOUBLE) -> Array:
         """Room for decoding vectors of `size` messages, contiguous for each of the `pieces`."""
         if unit < DOUBLE:
             return np.empty((size, 2), dtype=np.complex128)
@@ -825,7 +816,7 @@ class Scheme(Recorded, ABC):
                     break
             yield heard
 
-    def raise_too_few(self, survivors: NDArray[np.int64]) -> NoReturn:
+    def raise_too_few(self, survivors: Ints) -> NoReturn:
         """Raise NotDecodableError; it says how many more messages are needed."""
         missing = self.rule.missing(survivors)
         more = "1 more message is" if missing == 1 else f"{missing} more messages are"
@@ -852,12 +843,12 @@ class Scheme(Recorded, ABC):
         return sum(self.message_counts)
 
     @property
-    def loads(self) -> NDArray[np.int64]:
+    def loads(self) -> Ints:
         """Partitions of each worker, (n,) int64 array."""
         return self._known_loads.copy()
 
     @cached_property
-    def _known_loads(self) -> NDArray[np.int64]:
+    def _known_loads(self) -> Ints:
         return np.array([self._whole_row(i)[0].size for i in range(self.n)], dtype=np.int64)
 
     @cached_property
@@ -866,14 +857,14 @@ class Scheme(Recorded, ABC):
         return [0, *accumulate(self.message_counts)]
 
     @cached_property
-    def message_shares(self) -> NDArray[np.float64]:
+    def message_shares(self) -> Floats:
         """For each message, the fraction of its worker's computation after which it is sent.
 
         Messages are sent after equal parts, or after the whole if the worker `sends_together`.
         """
         counts = np.array(self.message_counts, dtype=np.int64)
         sent = np.arange(1, counts.sum() + 1) - np.repeat(np.cumsum(counts) - counts, counts)
-        shares: NDArray[np.float64] = sent / np.repeat(counts, counts)
+        shares: Floats = sent / np.repeat(counts, counts)
         shares[np.repeat(self.sends_together, counts)] = 1.0
         return shares
 
@@ -892,18 +883,18 @@ class Scheme(Recorded, ABC):
         worker = bisect_right(self.first_messages, number) - 1
         return worker, number - self.first_messages[worker]
 
-    def senders(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
+    def senders(self, messages: Ints) -> Ints:
         """Workers that send these messages: in ascending order, each once."""
         sent = np.zeros(self.n, dtype=bool)
         sent[self._sender_of[messages]] = True
         return np.flatnonzero(sent)
 
     @cached_property
-    def _sender_of(self) -> NDArray[np.int64]:
+    def _sender_of(self) -> Ints:
         """The worker of each message."""
         return np.repeat(np.arange(self.n), self.message_counts)
 
-    def messages_of(self, workers: Iterable[int]) -> NDArray[np.int64]:
+    def messages_of(self, workers: Iterable[int]) -> Ints:
         """Numbers of all messages of these workers, ascending."""
         heard = np.zeros(self.n, dtype=bool)
         if isinstance(workers, np.ndarray) and workers.dtype == np.int64:
@@ -974,11 +965,11 @@ class Scheme(Recorded, ABC):
         row[0].flags.writeable = row[1].flags.writeable = False
         return row
 
-    def partitions(self, worker: int, index: int | None = None) -> NDArray[np.int64]:
+    def partitions(self, worker: int, index: int | None = None) -> Ints:
         """See `fastgc.Code.partitions`."""
         return self._whole_row(worker)[0][self._part_of(worker, index)]
 
-    def coefficients(self, worker: int, index: int | None = None) -> NDArray[Any]:
+    def coefficients(self, worker: int, index: int | None = None) -> Array:
         """See `fastgc.Code.coefficients`."""
         return self._whole_row(worker)[1][self._part_of(worker, index)]
 
@@ -1008,11 +999,11 @@ class Scheme(Recorded, ABC):
         part = self._part_of(worker, index)
         return held[part], values[part]
 
-    def matrix(self) -> NDArray[Any]:
+    def matrix(self) -> Array:
         """See `fastgc.Code.matrix`."""
         return self._dense_rows(np.arange(self.message_count))
 
-    def _dense_rows(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+    def _dense_rows(self, numbers: Ints) -> Array:
         rows = [self._message_row(int(number)) for number in numbers]
         dtype = np.complex128 if self.is_complex else np.float64
         pieces = () if self.pieces == 1 else (self.pieces,)
@@ -1022,7 +1013,7 @@ class Scheme(Recorded, ABC):
         return dense
 
     @cached_property
-    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+    def entries(self) -> tuple[Ints, Ints, Array]:
         """Where each message's entries begin, and all messages' partitions and coefficients.
 
         For schemes that know the entries of all workers at once. Default: from the rows.
@@ -1063,7 +1054,7 @@ class Scheme(Recorded, ABC):
 
     # ----------------------------------------------------------------------------- checks
 
-    def check_survivors(self, survivors: ArrayLike, called: str = "survivors") -> NDArray[np.int64]:
+    def check_survivors(self, survivors: ArrayLike, called: str = "survivors") -> Ints:
         """`survivors`, numbers or booleans, as distinct numbers of messages.
 
         Otherwise raise a ValueError that names the first wrong one; `called` is their name there.
@@ -1084,9 +1075,7 @@ class Scheme(Recorded, ABC):
             self._raise_duplicate(checked, at, called)
         return checked
 
-    def _raise_outside(
-        self, survivors: NDArray[np.int64], at: int, called: str = "survivors"
-    ) -> NoReturn:
+    def _raise_outside(self, survivors: Ints, at: int, called: str = "survivors") -> NoReturn:
         """Raise ValueError: ``survivors[at]`` does not exist."""
         what = "workers" if self.messages_per_worker == 1 else "messages"
         raise ValueError(
@@ -1094,9 +1083,7 @@ class Scheme(Recorded, ABC):
             f"{self.message_count - 1}"
         )
 
-    def _raise_duplicate(
-        self, survivors: NDArray[np.int64], at: int, called: str = "survivors"
-    ) -> NoReturn:
+    def _raise_duplicate(self, survivors: Ints, at: int, called: str = "survivors") -> NoReturn:
         """Raise ValueError: ``survivors[at]`` was named before."""
         what = "worker" if self.messages_per_worker == 1 else "message"
         raise ValueError(f"{called}[{at}] names {what} {survivors[at]} a second time")
@@ -1134,7 +1121,7 @@ def _digested(rows: Sequence[Row]) -> bytes:
     return b"".join(parts)
 
 
-def _rounded(values: NDArray[Any], first: Sequence[int]) -> NDArray[Any]:
+def _rounded(values: Array, first: Sequence[int]) -> Array:
     """`values` to six digits of the largest one in their part; parts begin and end at `first`."""
     sizes = np.abs(values).reshape(len(values), -1).max(axis=1, initial=0)
     counts = np.diff(first)
@@ -1145,5 +1132,5 @@ def _rounded(values: NDArray[Any], first: Sequence[int]) -> NDArray[Any]:
     largest, coarse = (np.repeat(x, counts[counts > 0]).reshape(shape) for x in (largest, coarse))
     with np.errstate(invalid="ignore"):  # values may be beyond float64
         relative = np.round(values / largest, 6) + 0.0  # + 0.0 turns -0.0 into 0.0
-        rounded: NDArray[Any] = relative * coarse
+        rounded: Array = relative * coarse
     return rounded

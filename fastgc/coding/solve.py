@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats, Ints
 from ..kernels.rows import DOUBLE
 
 # Relative residual up to which a_F B_F = 1 counts as solved. If rounding alone exceeds it, the
@@ -45,7 +46,7 @@ class Equations(NamedTuple):
     """
 
     rows: NDArray[np.number]
-    target: NDArray[np.float64]
+    target: Floats
     real_part: bool = False
 
 
@@ -65,20 +66,20 @@ def least_squares(given: Equations) -> tuple[NDArray[np.number], float]:
     return vector, float(left)
 
 
-def row_sizes(rows: NDArray[np.number]) -> NDArray[np.float64]:
+def row_sizes(rows: NDArray[np.number]) -> Floats:
     """Return the 2-norm of each row, whatever its scale; 1 for rows that are zero."""
     largest = np.abs(rows).max(axis=1)
     largest[largest == 0] = 1
     with np.errstate(over="ignore"):
         norms = largest * np.linalg.norm(rows / largest[:, None], axis=1)
-    sizes: NDArray[np.float64] = np.clip(norms, largest, np.finfo(np.float64).max)
+    sizes: Floats = np.clip(norms, largest, np.finfo(np.float64).max)
     return sizes
 
 
 def near_exact_vector(
     solve: Callable[[NDArray[np.number]], NDArray[np.number]],
     rows: NDArray[np.number],
-    sizes: NDArray[np.float64],
+    sizes: Floats,
     target: NDArray[np.number],
     unit: float = DOUBLE,
 ) -> tuple[NDArray[np.number], float]:
@@ -120,7 +121,7 @@ def near_exact_of(
     solve: Callable[[NDArray[np.number]], NDArray[np.number]],
     combine: Callable[[NDArray[np.number]], NDArray[np.number]],
     regress: Callable[[], NDArray[np.number]],
-    sizes: NDArray[np.float64],
+    sizes: Floats,
     target: NDArray[np.number],
     unit: float = DOUBLE,
 ) -> tuple[NDArray[np.number], float]:
@@ -174,8 +175,8 @@ def near_exact_solution(
 
 def sparse_solution(
     shape: tuple[int, ...],
-    line: NDArray[np.int64],
-    column: NDArray[np.int64],
+    line: Ints,
+    column: Ints,
     entries: NDArray[np.number],
     target: NDArray[np.number],
     unit: float = DOUBLE,
@@ -190,7 +191,7 @@ def sparse_solution(
     f, unknowns = shape
     if f * unknowns < _LARGE or line.size > f * unknowns * _DENSE:
         return None
-    value: NDArray[np.float64] = entries.astype(np.float64)
+    value: Floats = entries.astype(np.float64)
     squares = np.bincount(line, value**2, minlength=f)
     if not ((squares > 0) & (squares < np.inf)).all():
         return None
@@ -198,13 +199,13 @@ def sparse_solution(
     value /= sizes[line]
     wanted = np.asarray(target, dtype=np.float64)
 
-    def combined(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    def combined(vector: Floats) -> Floats:
         return np.asarray(np.bincount(column, value * vector[line], unknowns), np.float64)
 
-    def products(left: NDArray[np.float64]) -> NDArray[np.float64]:
+    def products(left: Floats) -> Floats:
         return np.asarray(np.bincount(line, value * left[column], f), np.float64)
 
-    def descend(left: NDArray[np.float64]) -> NDArray[np.float64]:
+    def descend(left: Floats) -> Floats:
         vector = np.zeros(f)
         step = slope = products(left)
         square = first = float(slope @ slope)
@@ -235,7 +236,7 @@ def sparse_solution(
 
 
 def _ridge(
-    rows: NDArray[np.number], sizes: NDArray[np.float64], target: NDArray[np.number], unit: float
+    rows: NDArray[np.number], sizes: Floats, target: NDArray[np.number], unit: float
 ) -> NDArray[np.number]:
     """Return the vector of least ``||rows.T @ vector - target||^2 + ||2 unit sizes * vector||^2``.
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
 from .. import kernels
-from .._arrays import Output, check_index, check_vector
+from .._arrays import Array, Ints, Output, check_index, check_vector
 from ..errors import NonFiniteMessageError, NotDecodableError
 from .cells import CellScheme
 from .code import Code
@@ -29,12 +29,12 @@ class Request(NamedTuple):
         Their coefficients, none of them 0.
     """
 
-    indices: NDArray[np.int64]
-    coefficients: NDArray[Any]
+    indices: Ints
+    coefficients: Array
 
     def sum_of(
-        self, kept: Sequence[tuple[NDArray[Any], float]], out: NDArray[Any] | None = None
-    ) -> tuple[NDArray[Any], float]:
+        self, kept: Sequence[tuple[Array, float]], out: Array | None = None
+    ) -> tuple[Array, float]:
         """Return the worker's answer and its energy.
 
         Parameters
@@ -147,17 +147,17 @@ class SumRound(Gathering):
         return set(self._owed)
 
     @property
-    def survivors(self) -> NDArray[np.int64]:
+    def survivors(self) -> Ints:
         """Numbers of the messages in the gradient, in the order of their reports."""
         return self._used.copy()
 
     @property
-    def taken(self) -> NDArray[np.int64]:
+    def taken(self) -> Ints:
         """Numbers of the messages that are asked for; before that, of those reported."""
         return self.survivors if self._requests else self.reported
 
     @property
-    def reported(self) -> NDArray[np.int64]:
+    def reported(self) -> Ints:
         """Numbers of the messages that were reported and not lost, in the order of the reports."""
         return np.array(self._reported, dtype=np.int64)
 
@@ -215,8 +215,8 @@ class SumRound(Gathering):
         return new
 
     def hear(
-        self, worker: int, what: Any, answer: NDArray[Any] | None, *, energy: float = math.nan
-    ) -> NDArray[np.int64]:
+        self, worker: int, what: Any, answer: Array | None, *, energy: float = math.nan
+    ) -> Ints:
         """Take the answer to the last question to a worker; None: it no longer has the messages.
 
         Returns the numbers of the messages in the sum, none if the answer is late or does not fit.
@@ -233,7 +233,7 @@ class SumRound(Gathering):
             self._pass_over(worker)
             return self._used[:0]
         self.receive(worker, answer, energy=energy)
-        numbers: NDArray[np.int64] = self.scheme.first_messages[worker] + asked.indices
+        numbers: Ints = self.scheme.first_messages[worker] + asked.indices
         return numbers
 
     def elapse(self) -> None:
@@ -259,7 +259,7 @@ class SumRound(Gathering):
                 self._note(*self.scheme.sender(number))
             self._ask()
 
-    def require(self, messages: NDArray[np.int64]) -> None:
+    def require(self, messages: Ints) -> None:
         """Raise NotDecodableError unless these messages would suffice if all were computed."""
         if self.scheme.rule.missing(messages):
             self.scheme.raise_too_few(messages)
@@ -300,13 +300,13 @@ class SumRound(Gathering):
     def _forget_requests(self) -> None:
         self._tally.reset()
         self._used = np.empty(0, dtype=np.int64)
-        self._vector: NDArray[Any] = np.empty(0)
+        self._vector: Array = np.empty(0)
         self._requests: dict[int, Request] = {}
-        self._answers: dict[int, tuple[NDArray[Any], float]] = {}
+        self._answers: dict[int, tuple[Array, float]] = {}
         self._sums: Round | None = None
 
     def _take_over(
-        self, before: dict[int, Request], answers: dict[int, tuple[NDArray[Any], float]]
+        self, before: dict[int, Request], answers: dict[int, tuple[Array, float]]
     ) -> None:
         """Keep requests that have not changed, and the answers to them."""
         for worker, request in self._requests.items():
@@ -390,7 +390,7 @@ class SumRound(Gathering):
             )
         return self._sums
 
-    def gradient(self, out: Output | None = None) -> NDArray[Any]:
+    def gradient(self, out: Output | None = None) -> Array:
         """Return the gradient: the sum of all answers.
 
         Raises

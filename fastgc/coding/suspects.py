@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
-from .._arrays import check_index, check_integer, unit_roundoff
+from .._arrays import Array, Bools, Ints, check_index, check_integer, unit_roundoff
 from ..errors import CorruptMessageError
 from .format import Format
 from .parity import SAFETY
@@ -134,8 +134,8 @@ class AskingRound(Round):
 
     def reset(self) -> None:
         """Forget all messages, and all who lied."""
-        self._claims: dict[int, NDArray[Any]] = {}  # workers' answers
-        self._truth: dict[int, NDArray[Any]] = {}  # partitions' answers that the master computed
+        self._claims: dict[int, Array] = {}  # workers' answers
+        self._truth: dict[int, Array] = {}  # partitions' answers that the master computed
         self._before: set[int] = set()  # workers whose messages had come when it was drawn
         self.costs, self.silent = Costs(), list[int]()
         self._host = NOBODY  # if it computes, contradictions are settled as they come
@@ -155,7 +155,7 @@ class AskingRound(Round):
         *,
         dtype: DTypeLike | None = None,
         message_dtype: DTypeLike | None = None,
-    ) -> NDArray[Any]:
+    ) -> Array:
         """Return the answer of an honest worker: a few numbers about each partial gradient.
 
         Parameters
@@ -206,7 +206,7 @@ class AskingRound(Round):
         """Whether messages contradict each other, so that `settle` would ask."""
         return not self._inspect().holds
 
-    def _covers(self, used: NDArray[np.bool_]) -> bool:
+    def _covers(self, used: Bools) -> bool:
         """As in `Round`, or true once as many liars are named as there may be."""
         return not self._left() or super()._covers(used)
 
@@ -309,8 +309,8 @@ class AskingRound(Round):
         return new
 
     def hear(
-        self, worker: int, what: Any, answer: NDArray[Any] | None, *, energy: float = math.nan
-    ) -> NDArray[np.int64]:
+        self, worker: int, what: Any, answer: Array | None, *, energy: float = math.nan
+    ) -> Ints:
         """Take a suspect's answer; None means that none will come."""
         if worker in self._open and what == self._open[worker]:
             self._said[worker] = None if answer is None else answer.copy()
@@ -398,7 +398,7 @@ class AskingRound(Round):
             held = self.scheme.partitions(worker).tolist()
             self._claims[worker] = np.array([self._true(j, compute) for j in held])
 
-    def _answered(self, said: ArrayLike | None, held: int) -> NDArray[Any] | None:
+    def _answered(self, said: ArrayLike | None, held: int) -> Array | None:
         """Return an answer as an array; None if missing, all NaN (always wrong) if malformed."""
         reals = 2 if self.scheme.is_complex else 1
         shape = held, self.scheme.pieces + 1
@@ -412,7 +412,7 @@ class AskingRound(Round):
             found[:] = told
         return found
 
-    def _true(self, partition: int, compute: Compute) -> NDArray[Any]:
+    def _true(self, partition: int, compute: Compute) -> Array:
         if partition not in self._truth:
             self._truth[partition] = self._sampling.of_partial(np.asarray(compute(partition)))
             self._count(computed=1)
@@ -432,9 +432,9 @@ class AskingRound(Round):
             # Python's own abs raises an error beyond float64.
             return not float(np.abs(sent - said)) <= within < math.inf
 
-    def _claimed(self, suspects: list[int]) -> dict[int, list[tuple[int, NDArray[Any]]]]:
+    def _claimed(self, suspects: list[int]) -> dict[int, list[tuple[int, Array]]]:
         """Return the claims about each partition, with the workers that made them."""
-        claimed: dict[int, list[tuple[int, NDArray[Any]]]] = {}
+        claimed: dict[int, list[tuple[int, Array]]] = {}
         for i in suspects:
             if i in self._claims:
                 held = self.scheme.partitions(i).tolist()
@@ -463,7 +463,7 @@ class AskingRound(Round):
         return []
 
     def _untrue(
-        self, partition: int, claims: list[tuple[int, NDArray[Any]]], compute: Compute
+        self, partition: int, claims: list[tuple[int, Array]], compute: Compute
     ) -> list[int]:
         """Compute a partition's gradient, and return the workers whose claims differ from it."""
         truth = self._true(partition, compute)
@@ -495,17 +495,17 @@ class _Sampling:
         self.unit = unit_roundoff(form.message_dtype) + 2.0**-53 * math.sqrt(size)
         self._kind = np.dtype(np.complex128 if scheme.is_complex else np.float64)
 
-    def _numbers(self, array: NDArray[Any]) -> NDArray[Any]:
+    def _numbers(self, array: Array) -> Array:
         wide = array.astype(np.result_type(array, np.float64))
         return wide.view(np.complex128) if self._paired else wide
 
-    def of_message(self, message: NDArray[Any]) -> tuple[complex, float]:
+    def of_message(self, message: Array) -> tuple[complex, float]:
         """Return the message's inner product, and its norm."""
         numbers = self._numbers(message.view(self._form.message_dtype))
         with np.errstate(over="ignore", invalid="ignore"):
             return complex(numbers @ self._vector), _norm(numbers)
 
-    def of_partial(self, partial: NDArray[Any]) -> NDArray[Any]:
+    def of_partial(self, partial: Array) -> Array:
         """Return the inner products of the partial gradient's pieces, and its norm."""
         p, size = self._form.gradient_size, self._form.message_size
         if partial.shape != (p,):
@@ -519,7 +519,7 @@ class _Sampling:
             found[-1] = _norm(padded.astype(np.result_type(padded, np.float64)))
         return found
 
-    def apart(self, one: NDArray[Any], other: NDArray[Any]) -> float:
+    def apart(self, one: Array, other: Array) -> float:
         """Return how far claims differ, in units of SAFETY roundings of the smaller norm."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             far = float(np.abs(one - other).max())
@@ -530,7 +530,7 @@ class _Sampling:
         return math.inf if math.isnan(found) else found
 
 
-def _norm(numbers: NDArray[Any]) -> float:
+def _norm(numbers: Array) -> float:
     """Return the norm, even if squares overflow: an infinite bound would allow anything."""
     largest = float(np.abs(numbers).max(initial=0.0))
     if not 0 < largest < math.inf:

@@ -23,9 +23,9 @@ from itertools import combinations
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
-from .._arrays import is_half, is_integer, least_number, unit_roundoff
+from .._arrays import Array, Bools, Floats, Ints, is_half, is_integer, least_number, unit_roundoff
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
 from ..kernels.choice import folds_floats
 from ..kernels.rows import DOUBLE, ROUNDING, of_groups, sums_of
@@ -80,7 +80,7 @@ class Approximation(NamedTuple):
         gradient it is 1 - residual^2: on average, the gradient is too short by this factor.
     """
 
-    gradient: NDArray[Any]
+    gradient: Array
     residual: float
     mean: float
 
@@ -93,16 +93,14 @@ class Approximation(NamedTuple):
 
 
 def expected_trust(
-    scheme: Scheme, survivors: NDArray[np.int64], dtype: DTypeLike, message_dtype: DTypeLike | None
+    scheme: Scheme, survivors: Ints, dtype: DTypeLike, message_dtype: DTypeLike | None
 ) -> Trust:
     """Return how far to trust what checked survivors decode to, before any message has come."""
     form = scheme.format(1, dtype, message_dtype)
     return trust_by_rows(scheme, survivors, scheme._vector_by(survivors, unit=form.unit), form)
 
 
-def trust_by_rows(
-    scheme: Scheme, survivors: NDArray[np.int64], vector: NDArray[Any], form: Format
-) -> Trust:
+def trust_by_rows(scheme: Scheme, survivors: Ints, vector: Array, form: Format) -> Trust:
     """As `expected_trust`, with this vector."""
     with np.errstate(over="ignore", invalid="ignore"):
         squares = (np.abs(vector) ** 2).reshape(survivors.size, -1).sum(axis=1)
@@ -112,7 +110,7 @@ def trust_by_rows(
     return trust_of(scheme, growth, vector, survivors, scheme.row_norms[survivors], form)
 
 
-def _total(scheme: Scheme, survivors: NDArray[np.int64], squares: NDArray[np.float64]) -> float:
+def _total(scheme: Scheme, survivors: Ints, squares: Floats) -> float:
     """Expected square of a sum of errors, given the expected square of each message's error.
 
     Errors are independent, except that all copies of a message have the same error.
@@ -126,12 +124,12 @@ def _total(scheme: Scheme, survivors: NDArray[np.int64], squares: NDArray[np.flo
 def trust_of(
     scheme: Scheme,
     growth_squared: float,
-    vector: NDArray[Any],
-    survivors: NDArray[np.int64],
-    squares: NDArray[np.float64],
+    vector: Array,
+    survivors: Ints,
+    squares: Floats,
     form: Format,
     inside: float = math.nan,
-    energies: NDArray[np.float64] | None = None,
+    energies: Floats | None = None,
     lost: float = 0.0,
 ) -> Trust:
     """Return how far to trust what this vector decodes to, given by how much it amplifies errors.
@@ -206,7 +204,7 @@ def _rounding(
     return squared
 
 
-def _copied(scheme: Scheme, survivors: NDArray[np.int64], form: Format) -> bool:
+def _copied(scheme: Scheme, survivors: Ints, form: Format) -> bool:
     """Whether each message is a partial gradient as it was computed, in no lower precision."""
     if (
         scheme.load * scheme.pieces != scheme.messages_per_worker
@@ -219,7 +217,7 @@ def _copied(scheme: Scheme, survivors: NDArray[np.int64], form: Format) -> bool:
     return bool((np.abs(scheme.row_norms[survivors] * scheme.wanted - 1) < 4 * DOUBLE).all())
 
 
-def _scatter(scheme: Scheme, survivors: NDArray[np.int64], energies: NDArray[np.float64]) -> float:
+def _scatter(scheme: Scheme, survivors: Ints, energies: Floats) -> float:
     """Estimate the sum of the partial gradients' squared norms from the messages' energies."""
     sizes = scheme.row_norms[survivors]
     told = (sizes > 0) & (sizes < np.inf)
@@ -264,12 +262,12 @@ def _underflow(scheme: Scheme, form: Format, amplified: float, terms: int) -> fl
 
 def trust_of_sums(
     scheme: Scheme,
-    gradient: NDArray[Any],
+    gradient: Array,
     size: float,
-    vector: NDArray[Any],
-    survivors: NDArray[np.int64],
-    norms: NDArray[np.float64],
-    energies: NDArray[np.float64],
+    vector: Array,
+    survivors: Ints,
+    norms: Floats,
+    energies: Floats,
     form: Format,
 ) -> Trust:
     """Estimate trust from the squared norms of a gradient and its messages, and their energies."""
@@ -309,12 +307,7 @@ class Watch(Protocol):
         """
 
     def record(
-        self,
-        scheme: Scheme,
-        survivors: NDArray[np.int64],
-        vector: NDArray[Any],
-        form: Format,
-        predicted: float,
+        self, scheme: Scheme, survivors: Ints, vector: Array, form: Format, predicted: float
     ) -> None:
         """Record a round that was decoded with this vector, or raise."""
 
@@ -410,7 +403,7 @@ _NOTHING = 1e-12
 class Nearest(NamedTuple):
     """The vector nearest to a decoding vector, and how near it comes: see `Approximation`."""
 
-    vector: NDArray[Any]
+    vector: Array
     residual: float
     mean: float
 
@@ -424,9 +417,7 @@ def check_partial(partial: str | None, *others: str | None) -> None:
         raise ValueError(f"partial must be {what}, not {partial!r}")
 
 
-def nearest_vector(
-    scheme: Scheme, survivors: NDArray[np.int64], unit: float, partial: Partial
-) -> Nearest:
+def nearest_vector(scheme: Scheme, survivors: Ints, unit: float, partial: Partial) -> Nearest:
     """Return the vector nearest to a decoding vector, for checked survivors.
 
     Raise NotDecodableError if it is to be unbiased and the messages hold nothing of the gradient.
@@ -454,9 +445,7 @@ def nearest_vector(
     return Nearest(vector, residual, float(means.mean()))
 
 
-def _assess(
-    scheme: Scheme, survivors: NDArray[np.int64], vector: NDArray[Any]
-) -> tuple[float, NDArray[np.float64]]:
+def _assess(scheme: Scheme, survivors: Ints, vector: Array) -> tuple[float, Floats]:
     """Return a vector's residual, and the mean coefficient that it gives each piece."""
     lacking = scheme.deviation(survivors, vector)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -473,7 +462,7 @@ _DENSE, _TOGETHER = 1 << 20, 1 << 20
 _SMALL = 1 << 13  # most entries of a set's rows for which many sets are solved together
 
 
-def residual_of_each(scheme: Scheme, masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def residual_of_each(scheme: Scheme, masks: Bools) -> Floats:
     """`Scheme.residual` of many sets of messages, for a code whose `wait` is set.
 
     `masks`, of shape (sets, messages), are True for messages that came.
@@ -488,12 +477,12 @@ def residual_of_each(scheme: Scheme, masks: NDArray[np.bool_]) -> NDArray[np.flo
         enough = np.ones(len(masks), dtype=np.bool_)
         _fill_shortest(scheme, masks, vectors)
     lacking = np.linalg.norm(vectors @ scheme.matrix() - 1, axis=1)
-    left: NDArray[np.float64] = lacking / math.sqrt(scheme.wanted)
+    left: Floats = lacking / math.sqrt(scheme.wanted)
     left[~enough] = [scheme.residual(mask) for mask in masks[~enough]]
     return left
 
 
-def _fill_shortest(scheme: Scheme, masks: NDArray[np.bool_], out: NDArray[np.float64]) -> None:
+def _fill_shortest(scheme: Scheme, masks: Bools, out: Floats) -> None:
     """Fill in the shortest vectors of least residual, all sets of one size together."""
     rows, target, _ = scheme.equations(np.arange(scheme.message_count))
     sizes = masks.sum(axis=1)

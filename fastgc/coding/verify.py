@@ -76,13 +76,12 @@ from itertools import combinations, islice
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import kernels
-from .._arrays import is_integer, least_number, unit_roundoff
+from .._arrays import Array, Bools, Floats, Ints, is_integer, least_number, unit_roundoff
 from ..errors import CorruptMessageError, UnverifiedError
 from .format import Format
-from .parity import CHECKS, SAFETY, Failure, Numbers, Parity, blame
+from .parity import CHECKS, SAFETY, Failure, Parity, blame
 from .rules import Blocks, withstands
 from .scheme import Scheme
 
@@ -157,7 +156,7 @@ class Projection:
         self._factors, self._within = factors, within.astype(self._kind)
         self._rest = rest.astype(self._kind)
 
-    def __call__(self, message: NDArray[Any]) -> complex:
+    def __call__(self, message: Array) -> complex:
         """Return the projection of a message; it is real for codes with real coefficients."""
         reals = message.view(self._real)
         total: complex = 0.0
@@ -170,7 +169,7 @@ class Projection:
             total = total + self._rest @ self._numbers(reals[cut:])
         return total
 
-    def norm(self, message: NDArray[Any], square: float) -> float:
+    def norm(self, message: Array, square: float) -> float:
         """Return a message's norm, from its sum of squares unless that over- or underflows."""
         if SMALL**2 < square < math.inf:
             return math.sqrt(square) * self.unit
@@ -181,13 +180,13 @@ class Projection:
         exponent = math.frexp(largest)[1]
         return math.ldexp(float(np.linalg.norm(np.ldexp(wide, -exponent))) * self.unit, exponent)
 
-    def _numbers(self, reals: NDArray[Any]) -> NDArray[Any]:
+    def _numbers(self, reals: Array) -> Any:
         wide = reals.astype(np.float64, copy=False)
         return wide.view(np.complex128) if self._paired else wide
 
 
-def _random(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = rng.uniform(-1, 1, size)
+def _random(rng: np.random.Generator, size: int) -> Floats:
+    found: Floats = rng.uniform(-1, 1, size)
     return (found + np.copysign(1.0, found)) / math.sqrt(7 / 3)
 
 
@@ -227,7 +226,7 @@ class Finding(NamedTuple):
     other workers lie with it; none is if messages contradict each other.
     """
 
-    covered: NDArray[np.bool_]
+    covered: Bools
     holds: bool  # whether all checks hold
     corrupt: list[int]
     suspects: list[tuple[int, ...] | None]
@@ -283,7 +282,7 @@ class Inspector:
         self._inside: list[float] = []  # roots of energies; NaN: unknown
 
     def add(
-        self, message: NDArray[Any], square: float, scale: float = 1.0, energy: float = math.nan
+        self, message: Array, square: float, scale: float = 1.0, energy: float = math.nan
     ) -> None:
         """Take a message with its sum of squares, and the scale it is to be multiplied by.
 
@@ -306,7 +305,7 @@ class Inspector:
             each[:] = [each[at] for at in kept]
         self._awaited = 0
 
-    def matter(self, survivors: Numbers, vector: NDArray[Any]) -> NDArray[np.bool_]:
+    def matter(self, survivors: Ints, vector: Array) -> Bools:
         """Mark messages that would change the gradient noticeably if others of their size."""
         everything = Parity.of(vector.reshape(survivors.size, -1).T)  # a row for each piece
         found = np.zeros(survivors.size, dtype=np.bool_)
@@ -314,7 +313,7 @@ class Inspector:
             found, _ = self._visible(survivors, everything)
         return found
 
-    def heed(self, survivors: Numbers, vector: NDArray[Any]) -> NDArray[Any]:
+    def heed(self, survivors: Ints, vector: Array) -> Array:
         """Set to 0, in place, coefficients of messages that count only because they are too large.
 
         Had they the expected size, the gradient would not depend on them, so checks need not see
@@ -328,7 +327,7 @@ class Inspector:
             vector[~used & (brought > rounding)] = 0
         return vector
 
-    def withstands(self, survivors: Numbers, most: int | None = None) -> int:
+    def withstands(self, survivors: Ints, most: int | None = None) -> int:
         """Lower bound, at most `most` (e), of how many workers can be taken away, whichever.
 
         The other messages still determine the gradient; -1: even all are too few.
@@ -360,7 +359,7 @@ class Inspector:
             + (f"; or verify={spare}" if spare > 0 else "")
         )
 
-    def covered(self, survivors: Numbers, parity: Parity | None = None) -> NDArray[np.bool_]:
+    def covered(self, survivors: Ints, parity: Parity | None = None) -> Bools:
         """Mark messages for which checks would notice another of their size, whoever else lies.
 
         If the gradient can be decoded without any e messages, changes of any e messages show: what
@@ -383,9 +382,7 @@ class Inspector:
             covered &= _seen_together(parity, senders, norms, weight, self.liars)
         return covered
 
-    def _visible(
-        self, survivors: Numbers, parity: Parity
-    ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    def _visible(self, survivors: Ints, parity: Parity) -> tuple[Bools, Floats]:
         """Mark messages for which a check would notice another of their size; return the bounds."""
         norms, at = self._norms[survivors], parity.position
         with np.errstate(over="ignore", invalid="ignore"):
@@ -423,7 +420,7 @@ class Inspector:
             tuple(sorted(worker for group in groups for worker in group or ())),
         )
 
-    def unverified(self, survivors: Numbers, unseen: Numbers, first_worker: int) -> UnverifiedError:
+    def unverified(self, survivors: Ints, unseen: Ints, first_worker: int) -> UnverifiedError:
         """Return the error for messages that fit each other, but from which nothing is decoded."""
         e, spare = self.liars, max(self.withstands(survivors), 0)
         if spare < e:
@@ -441,7 +438,7 @@ class Inspector:
             why = "the gradient is 0, or its square is beyond float64, so nothing can be verified"
         return UnverifiedError(f"the messages agree, but {why}", 1)
 
-    def resolves(self, vector: NDArray[Any], norms: NDArray[np.float64]) -> bool:
+    def resolves(self, vector: Array, norms: Floats) -> bool:
         """Say whether the gradient's norm, by its projection, surely has a square in float64.
 
         `norms` are the messages' sums of squares.
@@ -454,7 +451,7 @@ class Inspector:
             spread = math.sqrt((np.abs(a[used]) ** 2).sum(axis=1) @ norms[used])
         return max(SMALL, CANCELLED * spread) < total and spread < LARGE
 
-    def inspect(self, survivors: Numbers) -> Finding:
+    def inspect(self, survivors: Ints) -> Finding:
         """Apply the checks to the messages taken, whose numbers are `survivors`."""
         parity = self._scheme.parity(survivors, self._most)
         sizes = np.array(self._sizes)
@@ -502,7 +499,7 @@ class Inspector:
         found = blame(failure, self.liars)
         return Finding(np.zeros(survivors.size, dtype=np.bool_), False, *found)
 
-    def _believed(self, survivors: Numbers, inside: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _believed(self, survivors: Ints, inside: Floats) -> Floats:
         """Return roots of energies of codes of the data, none larger than e + 1 workers report.
 
         Each worker computes on data of its own, so nobody else can confirm its energy. But of e + 1
@@ -510,10 +507,10 @@ class Inspector:
         """
         each = inside / self._norms[survivors]
         rank = np.sort(np.where(each >= 0, each, 0))[::-1]
-        found: NDArray[np.float64] = np.minimum(each, rank[min(self.liars, rank.size - 1)])
+        found: Floats = np.minimum(each, rank[min(self.liars, rank.size - 1)])
         return found * self._norms[survivors]
 
-    def _overstated(self, survivors: Numbers, inside: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def _overstated(self, survivors: Ints, inside: Floats) -> Bools:
         """Mark messages with more energy than their partial gradients can have, by what others say.
 
         If e + 1 honest workers hold the largest partial gradient, it is in all their energies,
@@ -522,7 +519,7 @@ class Inspector:
         each = inside / self._norms[survivors]
         rank = np.sort(each)[::-1]
         likely = rank[min(self.liars, rank.size - 1)]
-        found: NDArray[np.bool_] = each > likely
+        found: Bools = each > likely
         if found.any():
             found = ~(each <= self._spread * likely)
         return found
@@ -539,23 +536,19 @@ class Inspector:
                 least = min(least, float(values[values > 0].min()) / norm)
         return (1 + 1e-6) / least
 
-    def _spare(self, survivors: Numbers) -> Numbers:
+    def _spare(self, survivors: Ints) -> Ints:
         """Return how many messages each message's block has to spare; 0: unknown."""
         rule = self._scheme.rule
         if not isinstance(rule, Blocks) or self._scheme.message_count != self._scheme.n:
             return np.zeros_like(survivors)
         came = np.bincount(rule.block[survivors], minlength=rule.need.size)
-        spare: Numbers = (came - rule.need)[rule.block[survivors]]
+        spare: Ints = (came - rule.need)[rule.block[survivors]]
         return spare
 
 
 def _seen_together(
-    parity: Parity,
-    senders: Numbers,
-    norms: NDArray[np.float64],
-    weight: NDArray[np.float64],
-    liars: int,
-) -> NDArray[np.bool_]:
+    parity: Parity, senders: Ints, norms: Floats, weight: Floats, liars: int
+) -> Bools:
     """Mark messages in no set that can hide a change; `weight` is 1 over each check's bound."""
     seen = np.ones(senders.size, dtype=np.bool_)
     H = np.zeros((parity.first.size, senders.size), dtype=parity.coefficient.dtype)
@@ -578,7 +571,7 @@ def _seen_together(
     return seen
 
 
-def _of_one_length(arrays: list[Numbers]) -> Iterator[Numbers]:
+def _of_one_length(arrays: list[Ints]) -> Iterator[Ints]:
     """Yield the arrays stacked, one stack for each length."""
     lengths = np.array([array.size for array in arrays])
     for length in np.unique(lengths).tolist():

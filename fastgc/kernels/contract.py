@@ -19,9 +19,8 @@ from functools import wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._arrays import check_integer, is_half, is_integer, refuse_masks
+from .._arrays import Array, Ints, check_integer, is_half, is_integer, refuse_masks
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -222,7 +221,7 @@ class _Contract:
 
     def _array(
         self, name: str, each: _Array, given: dict[str, Any], sizes: dict[str, int]
-    ) -> NDArray[Any] | None:
+    ) -> Array | None:
         array = given[name]
         if array is None and each.optional:
             return None
@@ -298,7 +297,7 @@ def _number(name: str, wanted: Any, value: Any) -> Any:
 
 
 def _check_apart(
-    name: str, one: NDArray[Any] | None, other_name: str, other: NDArray[Any] | None, same: bool
+    name: str, one: Array | None, other_name: str, other: Array | None, same: bool
 ) -> None:
     if one is None or other is None or not np.may_share_memory(one, other):
         return
@@ -315,7 +314,7 @@ def check_power_of_two(name: str, value: float, most: int) -> None:
         raise ValueError(f"{name} must be a power of two, 2^-{most} to 2^{most}, not {value}")
 
 
-def check_numbers_below(name: str, array: NDArray[np.int64], count: int) -> None:
+def check_numbers_below(name: str, array: Ints, count: int) -> None:
     """Raise ValueError unless all numbers are distinct and in 0 .. count - 1."""
     if array.size and (array.min() < 0 or array.max() >= count):
         raise ValueError(f"{name} must be numbers 0 to {count - 1}: one is not")

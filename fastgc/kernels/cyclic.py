@@ -17,7 +17,8 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+
+from .._arrays import Bools, Complexes, Floats, Ints
 
 # The numbers are those of fgc_method in csrc/fastgc.h.
 LOCATOR = 0  # product over the stragglers, O(f s)
@@ -58,14 +59,14 @@ class CyclicTables(NamedTuple):
     describes the fields.
     """
 
-    start: NDArray[np.int64]
-    need: NDArray[np.int64]
-    q: NDArray[np.int64]
-    offset: NDArray[np.int64]
-    phase_offset: NDArray[np.int64]
-    sine: NDArray[np.float64]
-    cosecant: NDArray[np.float64]
-    phase: NDArray[np.float64]
+    start: Ints
+    need: Ints
+    q: Ints
+    offset: Ints
+    phase_offset: Ints
+    sine: Floats
+    cosecant: Floats
+    phase: Floats
 
 
 class CyclicPlan:
@@ -90,7 +91,7 @@ class CyclicPlan:
         self.c: Any = None
 
 
-def sines(m: int, q: int) -> NDArray[np.float64]:
+def sines(m: int, q: int) -> Floats:
     """``2 sin(pi q t / m)`` for t = -m .. m-1; the angle is reduced in integers."""
     half = 2 * _sine(m, 2 * q * np.arange(m))
     # sin(theta - pi q) = (-1)^q sin(theta)
@@ -98,18 +99,18 @@ def sines(m: int, q: int) -> NDArray[np.float64]:
 
 
 @lru_cache(maxsize=2)
-def _quadrant(m: int) -> NDArray[np.float64]:
+def _quadrant(m: int) -> Floats:
     """``sin(pi k / (2 m))``, k = 0 .. m, rounded once.
 
     Computed in extended precision where there is one. Otherwise the rounding of pi would bias every
     factor alike, and a product's error would grow like the number of factors, not like its root.
     """
-    found: NDArray[np.float64] = np.sin(PI * np.arange(m + 1) / (2 * m)).astype(np.float64)
+    found: Floats = np.sin(PI * np.arange(m + 1) / (2 * m)).astype(np.float64)
     found.flags.writeable = False
     return found
 
 
-def _sine(m: int, k: NDArray[np.int64]) -> NDArray[np.float64]:
+def _sine(m: int, k: Ints) -> Floats:
     """``sin(pi k / (2 m))`` for any integers k."""
     k = k % (4 * m)
     half = k % (2 * m)
@@ -118,11 +119,11 @@ def _sine(m: int, k: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 @lru_cache(maxsize=4)
-def circle(m: int) -> NDArray[np.complex128]:
+def circle(m: int) -> Complexes:
     """``exp(pi i u / m)``, u = 0 .. 2m-1, each part rounded once."""
     angle = 2 * np.arange(2 * m)
     parts = np.stack([_sine(m, angle + m), _sine(m, angle)], axis=1)
-    found: NDArray[np.complex128] = parts.view(np.complex128).ravel()
+    found: Complexes = parts.view(np.complex128).ravel()
     found.flags.writeable = False
     return found
 
@@ -160,13 +161,13 @@ class CyclicStream(NamedTuple):
     fields.
     """
 
-    product: NDArray[np.float64]
-    exponent: NDArray[np.int64]
-    lost: NDArray[np.int64]
-    lost_sum: NDArray[np.int64]
-    pending: NDArray[np.int64]
-    away: NDArray[np.bool_]
-    factor: NDArray[np.float64]
+    product: Floats
+    exponent: Ints
+    lost: Ints
+    lost_sum: Ints
+    pending: Ints
+    away: Bools
+    factor: Floats
 
 
 class StreamCalls(NamedTuple):
@@ -190,7 +191,7 @@ class StreamCalls(NamedTuple):
     rebuild: Callable[[], None]
     leave: Callable[[int], None]
     join: Callable[[int], None]
-    vector: Callable[[NDArray[np.int64], NDArray[np.complex128]], int]
+    vector: Callable[[Ints, Complexes], int]
     where: Where
 
 

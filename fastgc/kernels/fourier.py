@@ -18,8 +18,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Bools, Complexes, Floats, Ints
 from . import numpy as plain
 from .choice import backend
 from .cyclic import CyclicPlan, CyclicStream, Polar, Status, sines
@@ -38,7 +38,7 @@ class Transform(NamedTuple):
     """
 
     length: int
-    kernel: NDArray[np.float64]
+    kernel: Floats
 
     @classmethod
     def of(cls, m: int, q: int) -> Transform:
@@ -56,7 +56,7 @@ class Transform(NamedTuple):
             table = np.concatenate([table, between, table[1:]])
         return cls(length, np.fft.rfft(table).real.astype(np.float64))
 
-    def convolve(self, x: NDArray[np.float64], spectrum: NDArray[np.complex128]) -> None:
+    def convolve(self, x: Floats, spectrum: Complexes) -> None:
         """Overwrite x, of shape (length,) and 0 from m on, with its convolution."""
         np.fft.rfft(x, out=spectrum)
         spectrum *= self.kernel
@@ -96,7 +96,7 @@ class Logarithms:
         self._x = np.empty(longest)
         self._spectrum = np.empty(longest // 2 + 1, dtype=np.complex128)
 
-    def write(self, present: NDArray[np.bool_], size: NDArray[np.float64]) -> None:
+    def write(self, present: Bools, size: Floats) -> None:
         """Write to `size` for the survivors marked in `present`; both have shape (n,)."""
         for part, transform in self._blocks:
             m = part.stop - part.start
@@ -147,13 +147,7 @@ class Fourier:
     polar : Polar
     """
 
-    def __init__(
-        self,
-        plan: CyclicPlan,
-        present: NDArray[np.bool_],
-        size: NDArray[np.float64],
-        polar: Polar,
-    ) -> None:
+    def __init__(self, plan: CyclicPlan, present: Bools, size: Floats, polar: Polar) -> None:
         self._present, self.size, self._polar = present, size, polar
         self.where = polar.where
         self._logarithms = Logarithms(plan)
@@ -181,9 +175,7 @@ class Fourier:
         return status
 
 
-def bind_fourier(
-    plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
-) -> Fourier:
+def bind_fourier(plan: CyclicPlan, survivors: Ints, out: Complexes) -> Fourier:
     """Prepare decoding vectors by transforms on two fixed buffers."""
     present, size = np.empty(plan.workers, dtype=np.bool_), np.empty(plan.workers)
     polar = own(plain.bind_polar)(plan, survivors, present, size, out)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array, Floats, Ints
 from .cyclic import CyclicTables
 from .dispatch import kernel
 from .numpy.cover import CellsPlan, EdgesPlan, TilingPlan
@@ -30,7 +30,7 @@ class CyclicRule(NamedTuple):
 
     tables: CyclicTables
     method: int
-    longest: NDArray[np.float64]
+    longest: Floats
     factors: int
 
 
@@ -44,7 +44,7 @@ class PlacedRule(NamedTuple):
     inner : CyclicRule, CellsPlan, TilingPlan or EdgesPlan
     """
 
-    number: NDArray[np.int64]
+    number: Ints
     inner: Any
 
 
@@ -72,22 +72,17 @@ class JittedCode(NamedTuple):
     """
 
     rule: VectorRule
-    first: NDArray[np.int64]
-    partitions: NDArray[np.int64]
-    coefficients: NDArray[Any]
+    first: Ints
+    partitions: Ints
+    coefficients: Array
     k: int
-    c: NDArray[np.int64] | None
+    c: Ints | None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return jitted_code, self[:-2]  # addresses differ in another process
 
 
-def jitted_code(
-    rule: VectorRule,
-    first: NDArray[np.int64],
-    partitions: NDArray[np.int64],
-    coefficients: NDArray[Any],
-) -> JittedCode:
+def jitted_code(rule: VectorRule, first: Ints, partitions: Ints, coefficients: Array) -> JittedCode:
     """Make a `JittedCode`. Compiled functions then call the backend that is in use now."""
     k = int(partitions.max()) + 1
     return JittedCode(rule, first, partitions, coefficients, k, addresses_in_c(rule))
@@ -105,7 +100,7 @@ def release() -> int:
 
 
 @kernel
-def addresses_in_c(rule: VectorRule) -> NDArray[np.int64] | None:
+def addresses_in_c(rule: VectorRule) -> Ints | None:
     """`JittedCode.c`; None in backends other than C."""
     return None
 
@@ -185,7 +180,7 @@ def bind_decode(rule: VectorRule, dtypes: tuple[Dtypes, ...]) -> DecodeObjects |
 
 
 @kernel
-def bind_encode_objects(coef: NDArray[Any], dtypes: tuple[Dtypes, ...]) -> EncodeObjects | None:
+def bind_encode_objects(coef: Array, dtypes: tuple[Dtypes, ...]) -> EncodeObjects | None:
     """Prepare to encode partial gradients of these dtypes; None if C reads no array objects.
 
     `coef` must be contiguous.

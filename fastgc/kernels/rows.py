@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Array, Floats, Ints
+
 try:
     from ._cffi import ffi
 except ImportError:  # a build without the extension
@@ -56,10 +58,10 @@ class Combinations(NamedTuple):
         ``MISPLACED`` unless all are contiguous vectors of its dtype and length.
     """
 
-    stacked: Callable[[Any, NDArray[Any], int], int]
-    separate: Callable[[Sequence[NDArray[Any]], NDArray[Any], int], int]
-    listed: Callable[[Rows, NDArray[Any], int], int]
-    objects: Callable[[list[Any], NDArray[Any], int], int]
+    stacked: Callable[[Any, Array, int], int]
+    separate: Callable[[Sequence[Array], Array, int], int]
+    listed: Callable[[Rows, Array, int], int]
+    objects: Callable[[list[Any], Array, int], int]
 
 
 _dtype_of, _shape_of = attrgetter("dtype"), attrgetter("shape")
@@ -99,7 +101,7 @@ def extent_of(mode: int, length: int, size: int) -> int:
     return extent + (extent & 1)
 
 
-def extent_of_pairs(rows: Rows, out: NDArray[np.float64], paired: bool, rounded: bool) -> int:
+def extent_of_pairs(rows: Rows, out: Floats, paired: bool, rounded: bool) -> int:
     """Numbers that `combine_pairs` goes over: whole pairs of numbers."""
     extent = max(rows.length // (2 if paired else 1), out.size // (1 if rounded else 2))
     return extent + (extent & 1)
@@ -135,7 +137,7 @@ class Rows:
         self.nbytes = length * dtype.itemsize
 
     @classmethod
-    def of(cls, arrays: Iterable[NDArray[Any]], length: int, dtype: np.dtype[Any]) -> Rows:
+    def of(cls, arrays: Iterable[Array], length: int, dtype: np.dtype[Any]) -> Rows:
         """Rows of a 2-D array with contiguous rows, or separate vectors."""
         rows = cls.__new__(cls)  # without room for more rows: half the time
         if isinstance(arrays, np.ndarray):
@@ -153,16 +155,16 @@ class Rows:
         """Number of rows listed."""
         return len(self.arrays)
 
-    def append(self, array: NDArray[Any]) -> None:
+    def append(self, array: Array) -> None:
         """List one more row."""
         self.addresses[len(self.arrays)] = address(array)
         self.arrays.append(array)
 
-    def point(self, at: int, array: NDArray[Any]) -> None:
+    def point(self, at: int, array: Array) -> None:
         """Record the address of the row at position `at`, which is listed next."""
         self.addresses[at] = address(array)
 
-    def select(self, which: NDArray[np.int64]) -> Rows:
+    def select(self, which: Ints) -> Rows:
         """Return these rows only, in this order."""
         rows = Rows.__new__(Rows)  # `copy.copy` takes four times as long
         rows.addresses = self.addresses[which]
@@ -182,14 +184,14 @@ class Rows:
         rows.length, rows.nbytes = length, length * self.dtype.itemsize
         return rows
 
-    def last(self) -> NDArray[Any]:
+    def last(self) -> Array:
         """Return the last element of each row."""
         if isinstance(self.arrays, np.ndarray):
-            ends: NDArray[Any] = self.arrays[:, -1]
+            ends: Array = self.arrays[:, -1]
             return ends
         return np.array([array[-1] for array in self.arrays])
 
-    def overlap(self, array: NDArray[Any]) -> bool:
+    def overlap(self, array: Array) -> bool:
         """Whether a contiguous array shares memory with a row."""
         stacked = isinstance(self.arrays, np.ndarray)
         if stacked and not np.may_share_memory(self.arrays, array):  # not even the gaps of rows
@@ -264,13 +266,13 @@ class _Chosen:
 
     __slots__ = ("arrays", "which")
 
-    def __init__(self, arrays: Sequence[NDArray[Any]], which: NDArray[np.int64]) -> None:
+    def __init__(self, arrays: Sequence[Array], which: Ints) -> None:
         self.arrays, self.which = arrays, which
 
     def __len__(self) -> int:
         return self.which.size
 
-    def __iter__(self) -> Iterator[NDArray[Any]]:
+    def __iter__(self) -> Iterator[Array]:
         return map(self.arrays.__getitem__, self.which.tolist())
 
 
@@ -288,14 +290,14 @@ def stacked(first: int, stride: int, count: int) -> NDArray[np.uintp]:
     return addresses
 
 
-def _addresses(arrays: list[NDArray[Any]]) -> NDArray[np.uintp]:
+def _addresses(arrays: list[Array]) -> NDArray[np.uintp]:
     if ffi is None or not arrays:
         return np.fromiter(map(address, arrays), np.uintp, len(arrays))
     pointers = ffi.new("char *[]", list(map(ffi.from_buffer, arrays)))  # in half the time
     return np.frombuffer(ffi.buffer(pointers), np.uintp)
 
 
-def address(array: NDArray[Any]) -> int:
+def address(array: Array) -> int:
     """Address of an array's first element."""
     # 0.25 microseconds; array.ctypes.data and __array_interface__ take 0.75.
     if ffi is None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._arrays import Array, Floats, Ints
 from ..cyclic import Status
 from ..dispatch import own
 from ..rows import Rows
@@ -30,13 +31,13 @@ class Enough(NamedTuple):
     total : int
     """
 
-    block: NDArray[np.int64]
-    need: NDArray[np.int64]
-    weight: NDArray[np.int64]
+    block: Ints
+    need: Ints
+    weight: Ints
     total: int
 
     @classmethod
-    def of_blocks(cls, block: NDArray[np.int64], need: NDArray[np.int64]) -> Enough:
+    def of_blocks(cls, block: Ints, need: Ints) -> Enough:
         """Messages suffice once every block has as many as it needs."""
         weight = (need > 0).astype(np.int64)
         return cls(block, need, weight, int(weight.sum()))
@@ -91,13 +92,7 @@ class Arrivals:
         Read messages, for their norms and to find NaN and Inf.
     """
 
-    def __init__(
-        self,
-        rows: Rows,
-        numbers: NDArray[np.int64],
-        enough: Enough | None,
-        check: bool,
-    ) -> None:
+    def __init__(self, rows: Rows, numbers: Ints, enough: Enough | None, check: bool) -> None:
         self.rows, self.numbers = rows, numbers
         self.squares, self.energies = np.empty(numbers.size), np.empty(numbers.size)
         self.heard = np.zeros(numbers.size, dtype=np.uint8)
@@ -121,7 +116,7 @@ class Arrivals:
         )
         self.arrive, self.c = own(bind_arrivals)(rows, arrays, check)
         self.least, self.once, self.start, self.pending = 1, False, 0.0, False
-        self.when, self.slots = np.empty(0), cast("Sequence[NDArray[Any]]", ())
+        self.when, self.slots = np.empty(0), cast("Sequence[Array]", ())
         self._counts = self._state.data  # a memoryview: read in half the time
 
     @property
@@ -171,14 +166,14 @@ class Arrivals:
 class ArrivalArrays(NamedTuple):
     """The state of messages as they come: fgc_arrivals of csrc/fastgc.h, with the same names."""
 
-    block: NDArray[np.int64]
-    weight: NDArray[np.int64]
-    lacking: NDArray[np.int64]
-    state: NDArray[np.int64]
+    block: Ints
+    weight: Ints
+    lacking: Ints
+    state: Ints
     heard: NDArray[np.uint8]
-    numbers: NDArray[np.int64]
-    squares: NDArray[np.float64]
-    energies: NDArray[np.float64]
+    numbers: Ints
+    squares: Floats
+    energies: Floats
 
 
 def bind_arrivals(
@@ -197,7 +192,7 @@ def bind_arrivals(
     square_of = own(square_sum)
     block, weight, lacking, state, heard, numbers, squares, energies = arrays
 
-    def arrive(number: int, row: NDArray[Any], energy: float) -> int:
+    def arrive(number: int, row: Array, energy: float) -> int:
         if not 0 <= number < numbers.size:
             return Status.OUT_OF_RANGE
         if heard[number]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._arrays import Array, Complexes, Floats, Ints
 from ..contract import REALS, check_power_of_two, reads, takes, writes
 from ..cyclic import Status
 from ..dispatch import own
@@ -55,7 +56,7 @@ _TAKEN = {  # kinds of rows
 }
 
 
-def _check_combination(mode: int, rows: Rows, coef: NDArray[Any], out: NDArray[Any]) -> None:
+def _check_combination(mode: int, rows: Rows, coef: Array, out: Array) -> None:
     """Raise TypeError or ValueError unless `combine` can do this."""
     if mode not in _TAKEN:
         raise ValueError(f"mode must be REAL, PACKED, REAL_PART or EXPAND, not {mode}")
@@ -86,14 +87,14 @@ def _check_combination(mode: int, rows: Rows, coef: NDArray[Any], out: NDArray[A
     _check_apart(rows, out)
 
 
-def _check_length(out: NDArray[Any], length: int, size: int, packed: bool) -> None:
+def _check_length(out: Array, length: int, size: int, packed: bool) -> None:
     """Raise ValueError unless `out`, of `size` numbers, fits rows of `length` numbers."""
     if (size + 1) // 2 != (length + 1) // 2 if packed else size != length:
         more = ", or its last pair cut" if packed else ""
         raise ValueError(f"out must be as long as rows of {length}{more}: its shape is {out.shape}")
 
 
-def _check_apart(rows: Rows, out: NDArray[Any]) -> None:
+def _check_apart(rows: Rows, out: Array) -> None:
     if rows.nbytes and out.size and rows.overlap(out):
         raise ValueError("out and rows overlap: they must share no memory")
 
@@ -105,12 +106,7 @@ def _check_apart(rows: Rows, out: NDArray[Any]) -> None:
     out=writes("float32 float64 complex64 complex128 integer", "p"),
 )
 def combine(
-    mode: int,
-    rows: Rows,
-    coef: NDArray[Any],
-    out: NDArray[Any],
-    accumulate: bool = False,
-    check: bool = False,
+    mode: int, rows: Rows, coef: Array, out: Array, accumulate: bool = False, check: bool = False
 ) -> bool:
     """Compute ``out = sum_r coef[r] * rows[r]``, or ``out +=`` that.
 
@@ -147,7 +143,7 @@ def combine(
         return _combine_integers(rows, coef, out, accumulate)
     extent = extent_of(mode, rows.length, out.size)
     size = extent // 2 if mode == PACKED else extent
-    total: NDArray[Any] = np.zeros(size, dtype=np.float64 if mode == REAL else np.complex128)
+    total: Array = np.zeros(size, dtype=np.float64 if mode == REAL else np.complex128)
     scaled, group = np.empty_like(total), np.zeros_like(total)
     with np.errstate(over="ignore", invalid="ignore"):
         for r, (a, row) in enumerate(zip(coef, rows.arrays, strict=False), 1):
@@ -162,7 +158,7 @@ def combine(
             if r % LARGEST_GROUP == 0 or r == coef.size:
                 total += group
                 group[:] = 0
-        result: NDArray[Any]
+        result: Array
         if mode == PACKED:
             result = total.view(np.float64)[: out.size]
         else:
@@ -171,7 +167,7 @@ def combine(
     return not check or bool(np.isfinite(out).all())
 
 
-def _combine_integers(rows: Rows, coef: NDArray[Any], out: NDArray[Any], accumulate: bool) -> bool:
+def _combine_integers(rows: Rows, coef: Array, out: Array, accumulate: bool) -> bool:
     """Combine rows in their dtype, modulo the power of two that it holds."""
     if not accumulate:
         out[:] = 0
@@ -186,7 +182,7 @@ def _combine_integers(rows: Rows, coef: NDArray[Any], out: NDArray[Any], accumul
 
 
 @takes(x=reads("float32 float64 float16 bfloat16 integer", "p"))
-def square_sum(x: NDArray[Any]) -> float:
+def square_sum(x: Array) -> float:
     """Sum of squares of a real vector, in double precision; not finite if `x` is not.
 
     `x` is of float32, float64, float16, bfloat16 or integers.
@@ -200,7 +196,7 @@ def _check_factor(factor: float) -> None:
 
 
 @takes(_check_factor, x=reads(REALS, "p"), out=writes("float16", "p"))
-def to_halves(x: NDArray[Any], factor: float, out: NDArray[np.float16]) -> None:
+def to_halves(x: Array, factor: float, out: NDArray[np.float16]) -> None:
     """Compute ``out = x * factor``, rounded once to float16; an overflow becomes Inf.
 
     Parameters
@@ -267,11 +263,7 @@ def hash_words(
     out=writes("uint64", "m"),
 )
 def hash_and_scale(
-    x: NDArray[Any],
-    factor: float,
-    keys: NDArray[np.uint64],
-    product: NDArray[Any],
-    out: NDArray[np.uint64],
+    x: Array, factor: float, keys: NDArray[np.uint64], product: Array, out: NDArray[np.uint64]
 ) -> None:
     """Hash the bits of a vector as `hash_words` does, and compute ``product = x * factor``.
 
@@ -299,13 +291,7 @@ def hash_and_scale(
         product.fill(0)
 
 
-def _check_pairs(
-    rows: Rows,
-    coef: NDArray[np.complex128],
-    out: NDArray[np.float64],
-    paired: bool,
-    rounded: bool,
-) -> None:
+def _check_pairs(rows: Rows, coef: Complexes, out: Floats, paired: bool, rounded: bool) -> None:
     """Raise TypeError or ValueError unless `combine_pairs` can do this."""
     rows.check("rows")
     if rows.dtype != np.float64:
@@ -326,8 +312,8 @@ def _check_pairs(
 @takes(_check_pairs, rows=Rows, coef=reads("complex128", "f 2"), out=writes("float64", "p"))
 def combine_pairs(
     rows: Rows,
-    coef: NDArray[np.complex128],
-    out: NDArray[np.float64],
+    coef: Complexes,
+    out: Floats,
     *,
     paired: bool,
     rounded: bool = False,
@@ -381,7 +367,7 @@ def combine_pairs(
     return not check or bool(np.isfinite(out).all())
 
 
-def _parts(row: NDArray[np.float64], size: int, paired: bool) -> tuple[Pair, Pair]:
+def _parts(row: Floats, size: int, paired: bool) -> tuple[Pair, Pair]:
     """Real and imaginary parts of a row, completed by zeros to `size` reals."""
     parts = np.zeros((size // 2, 2, 2))  # real or imaginary, high or low
     if paired:
@@ -398,9 +384,9 @@ def _parts(row: NDArray[np.float64], size: int, paired: bool) -> tuple[Pair, Pai
 def bind_combine(
     mode: int,
     rows: Rows,
-    numbers: NDArray[np.int64],
-    coef: NDArray[Any],
-    out: NDArray[Any],
+    numbers: Ints,
+    coef: Array,
+    out: Array,
     accumulate: bool = False,
     check: bool = False,
 ) -> CombineRows:
@@ -430,12 +416,7 @@ def bind_combine(
 
 
 def bind_encode(
-    mode: int,
-    rows: Rows,
-    coef: NDArray[Any],
-    weights: NDArray[np.float64],
-    out: NDArray[Any],
-    accumulate: bool = False,
+    mode: int, rows: Rows, coef: Array, weights: Floats, out: Array, accumulate: bool = False
 ) -> EncodeRows:
     """Prepare ``out = sum_r coef[r] * rows[r]``, or ``out +=``, and the rows' norms, in one pass.
 
@@ -461,18 +442,13 @@ def bind_encode(
     return encode
 
 
-def bind_square_sum(x: NDArray[Any]) -> Callable[[], float]:
+def bind_square_sum(x: Array) -> Callable[[], float]:
     """Prepare `square_sum` of a contiguous vector of float32 or float64, read at each call."""
     return partial(own(square_sum), x)
 
 
 def bind_apart(
-    mode: int,
-    coef: NDArray[Any],
-    length: int,
-    dtype: np.dtype[Any],
-    size: int,
-    check: bool = False,
+    mode: int, coef: Array, length: int, dtype: np.dtype[Any], size: int, check: bool = False
 ) -> Combinations:
     """Prepare ``out = sum_r coef[r] * rows[r]`` for rows and an `out` that each call is given.
 
@@ -500,7 +476,7 @@ def bind_apart(
     """
     add_up = own(combine)
 
-    def listed(rows: Rows, out: NDArray[Any], count: int) -> int:
+    def listed(rows: Rows, out: Array, count: int) -> int:
         first = rows.select(np.arange(count))
         if first.overlap(out) or (first.addresses % dtype.alignment).any():
             return Status.MISPLACED
@@ -510,16 +486,16 @@ def bind_apart(
         finite = add_up(mode, chosen, coef[used], _reals(out, mode), False, check)
         return Status.OK if finite else Status.NOT_FINITE
 
-    def separate(rows: Sequence[NDArray[Any]], out: NDArray[Any], count: int) -> int:
+    def separate(rows: Sequence[Array], out: Array, count: int) -> int:
         if not all(row.flags.c_contiguous for row in rows):
             return Status.MISPLACED
         return listed(Rows.of(rows, length, dtype), out, count)
 
-    def stacked(rows: Any, out: NDArray[Any], count: int) -> int:
+    def stacked(rows: Any, out: Array, count: int) -> int:
         flat = np.frombuffer(rows, np.uint8)[: count * length * dtype.itemsize]
         return separate([*flat.reshape(count, -1)], out, count)
 
-    def objects(arrays: list[Any], out: NDArray[Any], count: int) -> int:
+    def objects(arrays: list[Any], out: Array, count: int) -> int:
         return separate(arrays, out, count) if alike(arrays) else Status.MISPLACED
 
     return Combinations(stacked, separate, listed, objects)
@@ -527,12 +503,12 @@ def bind_apart(
 
 def bind_add(
     mode: int,
-    coef: NDArray[Any],
-    weights: NDArray[np.float64],
+    coef: Array,
+    weights: Floats,
     length: int,
     dtype: np.dtype[Any],
-    out: NDArray[Any],
-    energy: NDArray[np.float64],
+    out: Array,
+    energy: Floats,
 ) -> AddRow:
     """Prepare ``out += coef[at] * row`` and ``energy[0] += weights[at] * ||row||^2``, in one pass.
 
@@ -554,7 +530,7 @@ def bind_add(
     bind = own(bind_encode)
     begin, go_on = (bind(mode, rows, factor, weight, out, add_to) for add_to in (False, True))
 
-    def add(row: NDArray[Any], at: int, accumulate: bool) -> int:
+    def add(row: Array, at: int, accumulate: bool) -> int:
         rows.clear()
         rows.append(_reals(row, mode))
         if rows.overlap(out) or not row.flags.aligned:
@@ -566,7 +542,7 @@ def bind_add(
     return add
 
 
-def _reals(array: NDArray[Any], mode: int) -> NDArray[Any]:
+def _reals(array: Array, mode: int) -> Array:
     """View complex numbers that stand for two reals each as reals."""
     paired = mode in (REAL, PACKED) and array.dtype.kind == "c"
     return array.view(array.real.dtype) if paired else array

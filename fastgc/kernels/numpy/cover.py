@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..._arrays import Bools, Floats, Ints
 from ..cyclic import Status
 
 __all__ = ["bind_cells", "bind_edges", "bind_tiling"]
@@ -30,8 +30,8 @@ class CellsPlan(NamedTuple):
         The sum of the cells that came is multiplied by `whole` over their weight; 0: it is not.
     """
 
-    cell: NDArray[np.int64]
-    weight: NDArray[np.int64]
+    cell: Ints
+    weight: Ints
     need: int
     whole: float
 
@@ -52,13 +52,13 @@ class TilingPlan(NamedTuple):
     """
 
     messages: int
-    first: NDArray[np.int64]
-    point: NDArray[np.int64]
-    other: NDArray[np.int64]
-    message: NDArray[np.int64]
+    first: Ints
+    point: Ints
+    other: Ints
+    message: Ints
 
 
-def tiling_plan(start: NDArray[np.int64], stop: NDArray[np.int64], k: int) -> TilingPlan:
+def tiling_plan(start: Ints, stop: Ints, k: int) -> TilingPlan:
     """Plan for messages i that are the sums over ``start[i]:stop[i]``; the whole is [0, k)."""
     messages = np.arange(start.size)
     ends, place = np.unique(np.concatenate([start, stop, [0, k]]), return_inverse=True)
@@ -69,15 +69,13 @@ def tiling_plan(start: NDArray[np.int64], stop: NDArray[np.int64], k: int) -> Ti
     return TilingPlan(start.size, first, at[order], other[order], message[order])
 
 
-def _fault(survivors: NDArray[np.int64], messages: int) -> Status:
+def _fault(survivors: Ints, messages: int) -> Status:
     if ((survivors < 0) | (survivors >= messages)).any():
         return Status.OUT_OF_RANGE
     return Status.OK if np.unique(survivors).size == survivors.size else Status.DUPLICATE
 
 
-def bind_cells(
-    plan: CellsPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
-) -> Callable[[int], int]:
+def bind_cells(plan: CellsPlan, survivors: Ints, out: Floats) -> Callable[[int], int]:
     """Prepare the decoding vector of messages that are sums over cells, on two fixed buffers.
 
     Returns a function ``fill(f) -> status`` that reads ``survivors[:f]`` and writes ``out[:f]``: 1,
@@ -106,7 +104,7 @@ def bind_cells(
     return fill
 
 
-def _path(plan: TilingPlan, came: NDArray[np.bool_], back: bool) -> list[int] | None:
+def _path(plan: TilingPlan, came: Bools, back: bool) -> list[int] | None:
     """Edges of the fewest messages that lead from the first point to the last, from the end on."""
     last = plan.first.size - 2
     via, ahead = {0: -1}, deque([0])
@@ -126,9 +124,7 @@ def _path(plan: TilingPlan, came: NDArray[np.bool_], back: bool) -> list[int] | 
     return edges
 
 
-def bind_tiling(
-    plan: TilingPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
-) -> Callable[[int], int]:
+def bind_tiling(plan: TilingPlan, survivors: Ints, out: Floats) -> Callable[[int], int]:
     """Prepare the decoding vector of messages that are sums over intervals, on two fixed buffers.
 
     Takes the same buffers as `bind_cells`, and returns the same kind of function ``fill(f) ->
@@ -175,8 +171,8 @@ class EdgesPlan(NamedTuple):
         So many messages are combined in any case, as well as possible.
     """
 
-    ends: NDArray[np.int64]
-    weight: NDArray[np.float64]
+    ends: Ints
+    weight: Floats
     need: int
 
 
@@ -188,7 +184,7 @@ class _Part(NamedTuple):
     odd: int  # -1: there is none
 
 
-def _parts(ends: NDArray[np.int64], vertices: int) -> tuple[list[_Part], NDArray[np.int64]]:
+def _parts(ends: Ints, vertices: int) -> tuple[list[_Part], Ints]:
     """All components, and the side of each vertex, 1 or -1."""
     meets: list[list[tuple[int, int]]] = [[] for _ in range(vertices)]
     for j, (u, v) in enumerate(ends.tolist()):
@@ -212,22 +208,18 @@ def _parts(ends: NDArray[np.int64], vertices: int) -> tuple[list[_Part], NDArray
     return parts, np.array(side)
 
 
-def _sums(
-    ends: NDArray[np.int64], values: NDArray[np.float64], vertices: int
-) -> NDArray[np.float64]:
+def _sums(ends: Ints, values: Floats, vertices: int) -> Floats:
     """Sum of the values of edges at each vertex."""
     # without edges, bincount returns integers
     return np.bincount(ends.ravel(), np.repeat(values, 2), minlength=vertices).astype(np.float64)
 
 
-def _shortest(
-    ends: NDArray[np.int64], weight: NDArray[np.float64], wanted: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _shortest(ends: Ints, weight: Floats, wanted: Floats) -> Floats:
     """Short values of edges with nearly the wanted sums, by conjugate gradients: csrc/cover.c."""
     u, v = ends.T
     share = 1 / (weight[u] + weight[v])
 
-    def sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def sums(values: Floats) -> Floats:
         return _sums(ends, values, weight.size)
 
     total = sums(share)
@@ -250,9 +242,7 @@ def _shortest(
     return share * (y[u] + y[v])  # type: ignore[no-any-return]
 
 
-def bind_edges(
-    plan: EdgesPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
-) -> Callable[[int], int]:
+def bind_edges(plan: EdgesPlan, survivors: Ints, out: Floats) -> Callable[[int], int]:
     """Prepare the decoding vector of messages that are sums of two blocks, on two fixed buffers.
 
     Takes the same buffers as `bind_cells`, and returns the same kind of function ``fill(f) ->

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._arrays import Bools, Complexes, Floats, Ints
 from ..cyclic import (
     LOCATOR,
     LOOKUP,
@@ -34,9 +35,7 @@ __all__ = [
 _RUN = 32  # factors between two normalisations; see csrc/levels.h
 
 
-def cyclic_product(
-    table: NDArray[np.float64], m: int, index: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def cyclic_product(table: Floats, m: int, index: Ints) -> tuple[Floats, Ints]:
     """Mantissa and binary exponent of ``prod_j table[m + i - index[j]]``, i = 0 .. m-1."""
     product, exponent = np.ones(m), np.zeros(m, dtype=np.int64)
     slices = np.lib.stride_tricks.sliding_window_view(table, m)  # row m - j starts at t = -j
@@ -53,9 +52,9 @@ def _turn_block(
     lookup: bool,
     count: int,
     total: int,
-    product: NDArray[np.float64],
-    exponent: NDArray[np.int64],
-) -> NDArray[np.complex128]:
+    product: Floats,
+    exponent: Ints,
+) -> Complexes:
     """Entries from the products over `count` workers whose indices add up to `total`."""
     m, q = product.size, int(tables.q[b])
     # locator: factors 2 sin * exp(i (theta - pi/2)) over the stragglers, times 1/m;
@@ -70,9 +69,7 @@ def _turn_block(
         return np.asarray(magnitude * (phase * quarter))
 
 
-def _decode_block(
-    tables: CyclicTables, b: int, method: int, present: NDArray[np.bool_]
-) -> NDArray[np.complex128]:
+def _decode_block(tables: CyclicTables, b: int, method: int, present: Bools) -> Complexes:
     m, lookup = present.size, method == LOOKUP
     index = np.flatnonzero(present if lookup else ~present)
     at = tables.offset[b]
@@ -81,9 +78,7 @@ def _decode_block(
     return _turn_block(tables, b, lookup, index.size, int(index.sum()), product, exponent)
 
 
-def _keep_spread(
-    sine: NDArray[np.float64], need: int, present: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
+def _keep_spread(sine: Floats, need: int, present: Bools) -> Bools:
     """Find the `need` survivors that are spread best, in Leja order: see csrc/cyclic.c."""
     m = present.size
     kept = np.zeros(m, dtype=np.bool_)
@@ -97,9 +92,7 @@ def _keep_spread(
     return kept
 
 
-def _spread_block(
-    tables: CyclicTables, b: int, present: NDArray[np.bool_]
-) -> NDArray[np.complex128]:
+def _spread_block(tables: CyclicTables, b: int, present: Bools) -> Complexes:
     need, m, count = int(tables.need[b]), present.size, np.count_nonzero(present)
     value = _decode_block(tables, b, LOOKUP if 2 * count < m else LOCATOR, present)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -112,9 +105,7 @@ def _spread_block(
     return np.where(kept, value, 0)
 
 
-def _mark(
-    plan: CyclicPlan, survivors: NDArray[np.int64], present: NDArray[np.bool_]
-) -> tuple[Status, int]:
+def _mark(plan: CyclicPlan, survivors: Ints, present: Bools) -> tuple[Status, int]:
     """Check survivors and mark them in `present`. Returns the status, and where it applies."""
     inside = (survivors >= 0) & (survivors < plan.workers)
     present[:] = False
@@ -128,14 +119,12 @@ def _mark(
     return (Status.TOO_FEW if missing else Status.OK), missing
 
 
-def _missing(tables: CyclicTables, present: NDArray[np.bool_]) -> int:
+def _missing(tables: CyclicTables, present: Bools) -> int:
     missing = tables.need - np.add.reduceat(present, tables.start[:-1], dtype=np.int64)
     return int(missing[missing > 0].sum())
 
 
-def _decode_marked(
-    tables: CyclicTables, method: int, present: NDArray[np.bool_]
-) -> NDArray[np.complex128]:
+def _decode_marked(tables: CyclicTables, method: int, present: Bools) -> Complexes:
     """Entries for all workers."""
     blocks = [present[lo:hi] for lo, hi in pairwise(tables.start)]
     if method == SPREAD:
@@ -145,21 +134,18 @@ def _decode_marked(
     )
 
 
-def _finite(out: NDArray[np.complex128]) -> tuple[Status, int]:
+def _finite(out: Complexes) -> tuple[Status, int]:
     beyond = np.flatnonzero(~np.isfinite(out))
     return (Status.OVERFLOW, int(beyond[-1])) if beyond.size else (Status.OK, 0)
 
 
-def _square_sum(out: NDArray[np.complex128]) -> float:
+def _square_sum(out: Complexes) -> float:
     with np.errstate(over="ignore"):
         return float(np.sum(out.real**2 + out.imag**2))
 
 
 def bind_decoding_vector(
-    plan: CyclicPlan,
-    survivors: NDArray[np.int64],
-    out: NDArray[np.complex128],
-    longest: float = math.inf,
+    plan: CyclicPlan, survivors: Ints, out: Complexes, longest: float = math.inf
 ) -> tuple[Decode, Where]:
     """Prepare the computation of decoding vectors on two fixed buffers.
 
@@ -183,11 +169,7 @@ def bind_decoding_vector(
 
 
 def bind_polar(
-    plan: CyclicPlan,
-    survivors: NDArray[np.int64],
-    present: NDArray[np.bool_],
-    size: NDArray[np.float64],
-    out: NDArray[np.complex128],
+    plan: CyclicPlan, survivors: Ints, present: Bools, size: Floats, out: Complexes
 ) -> Polar:
     """Prepare a vector whose magnitudes are known, by worker: `size`, read when it is written.
 
@@ -258,7 +240,7 @@ def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
         stream.lost_sum[b] += j if away else -j
         stream.away[worker] = away
 
-    def vector(survivors: NDArray[np.int64], out: NDArray[np.complex128]) -> int:
+    def vector(survivors: Ints, out: Complexes) -> int:
         missing = tables.need - (np.diff(tables.start) - stream.lost)
         if (missing > 0).any():
             where[0] = int(missing[missing > 0].sum())
@@ -277,10 +259,10 @@ def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
 
 def decoding_vectors(
     plan: CyclicPlan,
-    masks: NDArray[np.bool_],
+    masks: Bools,
     method: int,
-    out: NDArray[np.complex128],
-    where: NDArray[np.int64],
+    out: Complexes,
+    where: Ints,
     longest: float = math.inf,
 ) -> None:
     """Compute the decoding vectors of many rounds.
@@ -310,9 +292,7 @@ def decoding_vectors(
                 where[r] = -2
 
 
-def bind_survivor_mask(
-    n: int, survivors: NDArray[np.int64], bits: NDArray[np.uint8]
-) -> Callable[[int], int]:
+def bind_survivor_mask(n: int, survivors: Ints, bits: NDArray[np.uint8]) -> Callable[[int], int]:
     """Prepare the bit mask of a set of survivors on two fixed buffers.
 
     Returns a function ``mask(f)`` that reads ``survivors[:f]``, in any order, and writes `bits`:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..._arrays import Array, Ints
 from ..contract import NODES, check_power_of_two, reads, takes, writes
 from ..cyclic import Status
 
@@ -29,11 +28,7 @@ __all__ = [
     hit=writes("int64", "p"),
 )
 def lagrange_products(
-    nodes: NDArray[Any],
-    points: NDArray[Any],
-    mantissa: NDArray[Any],
-    exponent: NDArray[np.int64],
-    hit: NDArray[np.int64],
+    nodes: Array, points: Array, mantissa: Array, exponent: Ints, hit: Ints
 ) -> None:
     """Compute ``mantissa[i] 2^exponent[i] = prod_j (points[i] - nodes[j])``.
 
@@ -67,19 +62,19 @@ def lagrange_products(
         exponent += shift
 
 
-def _exponent(x: NDArray[Any]) -> NDArray[np.int64]:
-    exponent: NDArray[np.int64] = np.frexp(_larger_part(x))[1].astype(np.int64) - 1
+def _exponent(x: Array) -> Ints:
+    exponent: Ints = np.frexp(_larger_part(x))[1].astype(np.int64) - 1
     return exponent
 
 
-def _larger_part(x: NDArray[Any]) -> NDArray[Any]:
-    size: NDArray[Any] = np.maximum(np.abs(x.real), np.abs(x.imag))
+def _larger_part(x: Array) -> Array:
+    size: Array = np.maximum(np.abs(x.real), np.abs(x.imag))
     return size
 
 
-def _ldexp(x: NDArray[Any], exponent: NDArray[Any]) -> NDArray[Any]:
+def _ldexp(x: Array, exponent: Array) -> Array:
     exponent = np.clip(exponent, -9000, 9000).astype(np.intc)  # the type that ldexp takes
-    scaled: NDArray[Any] = np.empty_like(x)
+    scaled: Array = np.empty_like(x)
     with np.errstate(over="ignore", under="ignore"):
         scaled.real = np.ldexp(x.real, exponent)
         if np.iscomplexobj(x):
@@ -87,18 +82,13 @@ def _ldexp(x: NDArray[Any], exponent: NDArray[Any]) -> NDArray[Any]:
     return scaled
 
 
-def _check_exponents(weight_exponent: NDArray[np.int64]) -> None:
+def _check_exponents(weight_exponent: Ints) -> None:
     most = 2**40  # sums of such exponents stay far within 64 bits
     if not -most <= weight_exponent.min() <= weight_exponent.max() <= most:
         raise ValueError("exponents in weight_exponent must be between -2^40 and 2^40")
 
 
-def _check_basis(
-    nodes: NDArray[Any],
-    weight_exponent: NDArray[np.int64],
-    points: NDArray[Any],
-    out: NDArray[Any],
-) -> None:
+def _check_basis(nodes: Array, weight_exponent: Ints, points: Array, out: Array) -> None:
     _check_exponents(weight_exponent)
     m, p = nodes.size, points.size
     if out.shape not in ((p, m), (m,)):
@@ -114,11 +104,7 @@ def _check_basis(
     out=writes("nodes", "..."),
 )
 def lagrange_basis(
-    nodes: NDArray[Any],
-    weights: NDArray[Any],
-    weight_exponent: NDArray[np.int64],
-    points: NDArray[Any],
-    out: NDArray[Any],
+    nodes: Array, weights: Array, weight_exponent: Ints, points: Array, out: Array
 ) -> None:
     """Compute ``out[i, j] = l_j(points[i])``, the Lagrange basis on distinct nodes, or column sums.
 
@@ -152,10 +138,7 @@ def lagrange_basis(
     exponent=writes("int64", "m", optional=True),
 )
 def lagrange_weights(
-    nodes: NDArray[Any],
-    scaled: NDArray[Any],
-    weights: NDArray[Any],
-    exponent: NDArray[np.int64] | None,
+    nodes: Array, scaled: Array, weights: Array, exponent: Ints | None
 ) -> int | None:
     """Compute barycentric weights ``1 / prod_(i != j) (x_j - x_i)`` of scaled nodes x.
 
@@ -194,7 +177,7 @@ def lagrange_weights(
     return shift
 
 
-def _check_evaluate(weight_exponent: NDArray[np.int64], scale: float) -> None:
+def _check_evaluate(weight_exponent: Ints, scale: float) -> None:
     _check_exponents(weight_exponent)
     check_power_of_two("scale", scale, 1023)
 
@@ -209,13 +192,13 @@ def _check_evaluate(weight_exponent: NDArray[np.int64], scale: float) -> None:
     out=writes("nodes", "p"),
 )
 def lagrange_evaluate(
-    nodes: NDArray[Any],
-    weights: NDArray[Any],
-    weight_exponent: NDArray[np.int64],
-    values: NDArray[Any],
-    points: NDArray[Any],
+    nodes: Array,
+    weights: Array,
+    weight_exponent: Ints,
+    values: Array,
+    points: Array,
     scale: float,
-    out: NDArray[Any],
+    out: Array,
 ) -> bool:
     """Compute ``out[i] = sum_j values[j] l_j(scale * points[i])``, exactly if a point is a node.
 
@@ -247,9 +230,7 @@ def lagrange_evaluate(
     return True
 
 
-def bind_functional(
-    nodes: NDArray[Any], points: NDArray[Any], chosen: NDArray[np.int64], out: NDArray[Any]
-) -> Callable[[int], int]:
+def bind_functional(nodes: Array, points: Array, chosen: Ints, out: Array) -> Callable[[int], int]:
     """Prepare the column sums of Lagrange bases of some of the nodes, on two fixed buffers.
 
     Returns a function ``functional(f) -> status``, f >= 1, that reads ``chosen[:f]``, numbers of

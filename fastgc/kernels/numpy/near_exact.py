@@ -22,8 +22,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..._arrays import Array, Complexes, Floats, Ints
 from ..contract import check_numbers_below, reads, takes
 from ..cyclic import circle
 from ..dispatch import own
@@ -49,25 +49,25 @@ _FROM, _FROM_PRODUCTS = 80, 1024
 _SHORT = 1e4
 
 
-def _check_degree(turns: NDArray[np.int64], n: int, c: int) -> None:
+def _check_degree(turns: Ints, n: int, c: int) -> None:
     if not 0 <= c < n:
         raise ValueError(f"c must be a degree in 0 .. n - 1, with n = {n}, not {c}")
     check_numbers_below("turns", turns, n)
 
 
-def _check_nearly(turns: NDArray[np.int64], n: int, c: int, unit: float) -> None:
+def _check_nearly(turns: Ints, n: int, c: int, unit: float) -> None:
     _check_degree(turns, n, c)
     if not 0 < unit < 1:
         raise ValueError(f"unit must be a unit roundoff, over 0 and below 1, not {unit}")
 
 
-def _check_circle(circle: NDArray[np.float64], n: int) -> None:
+def _check_circle(circle: Floats, n: int) -> None:
     if len(circle) != 2 * n:
         raise ValueError(f"circle must have shape ({2 * n}, 2, 2), not {circle.shape}")
 
 
 @takes(_check_nearly, turns=reads("int64", "s"))
-def near_exact(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArray[np.complex128]:
+def near_exact(turns: Ints, n: int, c: int, unit: float) -> Complexes:
     """Values at all n-th roots of unity of the polynomial that nearly vanishes at some of them.
 
     For few roots or a low degree, the objective is the least possible, in O(s c^2). Otherwise it is
@@ -98,17 +98,13 @@ def near_exact(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArray
     return np.fft.ifft(x, norm="forward")
 
 
-def _check_nearly_pairs(
-    turns: NDArray[np.int64], n: int, c: int, circle: NDArray[np.float64]
-) -> None:
+def _check_nearly_pairs(turns: Ints, n: int, c: int, circle: Floats) -> None:
     _check_degree(turns, n, c)
     _check_circle(circle, n)
 
 
 @takes(_check_nearly_pairs, turns=reads("int64", "s"), circle=reads("float64", "u 2 2"))
-def near_exact_pairs(
-    turns: NDArray[np.int64], n: int, c: int, circle: NDArray[np.float64]
-) -> NDArray[np.complex128]:
+def near_exact_pairs(turns: Ints, n: int, c: int, circle: Floats) -> Complexes:
     """The values of `near_exact` as pairs, for messages of pairs, whose unit is u = 2^-106.
 
     Always takes O(s c^2 + n c): 1 ms for n = 256 and s = c = 128, 50 ms for 1024 and 512.
@@ -138,15 +134,13 @@ def near_exact_pairs(
     return out
 
 
-def _check_located(turns: NDArray[np.int64], n: int, circle: NDArray[np.float64]) -> None:
+def _check_located(turns: Ints, n: int, circle: Floats) -> None:
     _check_degree(turns, n, 0)
     _check_circle(circle, n)
 
 
 @takes(_check_located, turns=reads("int64", "s"), circle=reads("float64", "u 2 2"))
-def locator_pairs(
-    turns: NDArray[np.int64], n: int, circle: NDArray[np.float64]
-) -> NDArray[np.complex128]:
+def locator_pairs(turns: Ints, n: int, circle: Floats) -> Complexes:
     """The exact vector ``(1/n) prod_j (1 - exp(2 pi i (t - turns[j]) / n))`` in pairs, O(n s).
 
     Parameters
@@ -181,12 +175,12 @@ class _Cauchy(NamedTuple):
         Factors of the transform, which give the coefficients of z^1 .. z^c.
     """
 
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
-    g: NDArray[np.float64]
-    h: NDArray[np.float64]
-    turned: NDArray[np.complex128]
-    back: NDArray[np.complex128]
+    x: Floats
+    y: Floats
+    g: Floats
+    h: Floats
+    turned: Complexes
+    back: Complexes
 
 
 @lru_cache(maxsize=4)
@@ -219,7 +213,7 @@ _PI = 3.141592653589793, 1.2246467991473532e-16
 _TERMS = 46  # terms of Taylor's series: after them, pi^p / p! is below 1e-33
 
 
-def _sines(turns: NDArray[np.int64], of: int) -> tuple[Pair, Pair]:
+def _sines(turns: Ints, of: int) -> tuple[Pair, Pair]:
     """Sine and cosine of ``pi turns / of``, in -pi .. pi, by Taylor's series in pairs."""
     zero = np.zeros(turns.size)
     angle = divide(multiply((turns.astype(np.float64), zero), _PI), (float(of), 0.0))
@@ -232,9 +226,7 @@ def _sines(turns: NDArray[np.int64], of: int) -> tuple[Pair, Pair]:
     return sums[1], sums[0]
 
 
-def _tangents(
-    first: int, step: int, count: int, of: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _tangents(first: int, step: int, count: int, of: int) -> tuple[Floats, Floats]:
     """Tangents of ``pi (first + j step) / of``, j = 0 .. count-1, as sums of two; and the cosines.
 
     Each angle is the sum of two, each of which is one of about sqrt(count) angles.
@@ -257,7 +249,7 @@ def _tangents(
     return np.stack(divide(sine, cosine)), cosine[0]
 
 
-def _eliminated(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArray[np.complex128]:
+def _eliminated(turns: Ints, n: int, c: int, unit: float) -> Complexes:
     """Values of nearly the polynomial of `near_exact`, by elimination in a Cauchy matrix.
 
     If the polynomial is as short as exact ones of spread roots are, the residual is solved for once
@@ -276,7 +268,7 @@ def _eliminated(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArra
         spectrum = np.fft.fft(z * tables.turned)
         coefficients[1:c] += spectrum[1:] * tables.back[:-1]
         coefficients[c] += spectrum[0] * tables.back[-1]
-        values: NDArray[np.complex128] = np.fft.ifft(coefficients, norm="forward")
+        values: Complexes = np.fft.ifft(coefficients, norm="forward")
         left = values[turns]
         size = n * float(np.linalg.norm(coefficients[: c + 1])) ** 2
         if np.linalg.norm(left) <= 4 * unit * math.sqrt(size) or size * n > _SHORT:
@@ -284,16 +276,14 @@ def _eliminated(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArra
     return values
 
 
-def _check_weights(turns: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
+def _check_weights(turns: Ints, weights: Floats) -> None:
     check_numbers_below("turns", turns, weights.size)
     if not ((weights > 0) & (weights < math.inf)).all():
         raise ValueError("weights must be positive and finite: one is not")
 
 
 @takes(_check_weights, turns=reads("int64", "s", least=1), weights=reads("float64", "n", least=1))
-def weighted_minimum_norm(
-    turns: NDArray[np.int64], weights: NDArray[np.float64]
-) -> NDArray[np.complex128]:
+def weighted_minimum_norm(turns: Ints, weights: Floats) -> Complexes:
     """Values ``a(z) = sum over m of h_m z^m`` at all n-th roots of unity, 0 at some of them.
 
     Of all such vectors, the one that minimises
@@ -325,7 +315,7 @@ def weighted_minimum_norm(
     rows = roots.conj()[np.multiply.outer(rising, turns[order]) % n] / weights[rising, None]
     q, r = np.linalg.qr(rows)
     target = np.full(turns.size, -1 / n, dtype=np.complex128)
-    y: NDArray[Any] = q @ np.linalg.solve(r.conj().T, target)
+    y: Array = q @ np.linalg.solve(r.conj().T, target)
     h = np.empty(n, dtype=np.complex128)
     h[rising] = y / weights[rising]
     h[0] += 1 / n
@@ -349,11 +339,11 @@ class Projector:
     projector : (m, m) complex128 array
     """
 
-    whole: NDArray[np.complex128]
-    projector: NDArray[np.complex128]
+    whole: Complexes
+    projector: Complexes
 
     @classmethod
-    def of(cls, columns: NDArray[np.complex128]) -> Projector:
+    def of(cls, columns: Complexes) -> Projector:
         """The projector for these columns, which may be dependent. O(m^2 columns), once for a code.
 
         Singular values up to 1e-12 of the largest count as 0.
@@ -385,14 +375,14 @@ class Projector:
                     f"not {part.shape}"
                 )
 
-    def among(self, lost: NDArray[np.int64]) -> NDArray[np.complex128]:
+    def among(self, lost: Ints) -> Complexes:
         """Return the projector's rows and columns `lost`: (s, s)."""
-        found: NDArray[np.complex128] = self.projector[lost[:, None], lost]
+        found: Complexes = self.projector[lost[:, None], lost]
         return found
 
-    def less(self, lost: NDArray[np.int64], z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    def less(self, lost: Ints, z: Complexes) -> Complexes:
         """Return `whole` less the projector's columns `lost` times `z`."""
-        found: NDArray[np.complex128] = self.whole - self.projector[:, lost] @ z
+        found: Complexes = self.whole - self.projector[:, lost] @ z
         return found
 
 
@@ -415,11 +405,11 @@ class Circulant(Projector):
         The eigenvalues of the Gram matrix of all shifts.
     """
 
-    spectrum: NDArray[np.complex128]
-    energy: NDArray[np.float64]
+    spectrum: Complexes
+    energy: Floats
 
     @classmethod
-    def by_shifts(cls, column: NDArray[np.complex128], step: int) -> Circulant:
+    def by_shifts(cls, column: Complexes, step: int) -> Circulant:
         """The projector for a column of m entries. `step` divides m; the shifts are independent."""
         m = column.size
         spectrum = np.fft.fft(column)
@@ -439,32 +429,32 @@ class Circulant(Projector):
         wanted = {"whole": "m", "projector": "g g t", "spectrum": "m", "energy": "t"}
         self._check(wanted, {"m": m, "g": step, "t": m // step})
 
-    def among(self, lost: NDArray[np.int64]) -> NDArray[np.complex128]:
+    def among(self, lost: Ints) -> Complexes:
         """Return the projector's rows and columns `lost`: (s, s)."""
         block, phase = np.divmod(lost, len(self.projector))
         # negative differences of blocks count from the end
         at = phase[:, None], phase, block[:, None] - block
-        found: NDArray[np.complex128] = self.projector[at]
+        found: Complexes = self.projector[at]
         return found
 
-    def less(self, lost: NDArray[np.int64], z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    def less(self, lost: Ints, z: Complexes) -> Complexes:
         """Return `whole` less the projector's columns `lost` times `z`, by transforms."""
         step = len(self.projector)
         at = np.zeros(self.whole.size, dtype=np.complex128)
         at[lost] = z
         mapped = (self.spectrum.conj() * np.fft.fft(at.conj())).reshape(step, -1).sum(axis=0) / step
         kept = np.fft.ifft(self.spectrum * np.tile(mapped / self.energy, step)).conj()
-        found: NDArray[np.complex128] = self.whole - at + kept
+        found: Complexes = self.whole - at + kept
         return found
 
 
-def _check_projector(projector: Projector, lost: NDArray[np.int64]) -> None:
+def _check_projector(projector: Projector, lost: Ints) -> None:
     projector.check()
     check_numbers_below("lost", lost, projector.whole.size)
 
 
 @takes(_check_projector, projector=Projector, lost=reads("int64", "s"))
-def minimum_norm(projector: Projector, lost: NDArray[np.int64]) -> NDArray[np.complex128]:
+def minimum_norm(projector: Projector, lost: Ints) -> Complexes:
     """The shortest vector that is 0 at some entries and has product 1 with all columns of a matrix.
 
     Takes O(s^3 + m s), or O(s^3 + m log m) with a `Circulant`. NaN if there is none.
@@ -501,13 +491,7 @@ def minimum_norm(projector: Projector, lost: NDArray[np.int64]) -> NDArray[np.co
 BLOCK = 64  # unknowns of a triangular system that are solved for at a time
 
 
-def ridge(
-    circle: NDArray[np.complex128],
-    turns: NDArray[np.int64],
-    c: int,
-    unit: float,
-    out: NDArray[np.complex128],
-) -> None:
+def ridge(circle: Complexes, turns: Ints, c: int, unit: float, out: Complexes) -> None:
     """Write the coefficients of the polynomial of `fastgc.kernels.near_exact` to `out`.
 
     By a QR factorisation of the whole problem, O(s c^2).
@@ -539,14 +523,14 @@ def ridge(
     target = circle[-turns * (c + 1) % (2 * n)] / -n
     system[:s, c], system[:s, c + 1] = target.real, target.imag
     r: Any = np.linalg.qr(system, mode="r")
-    y: NDArray[Any] = r[:c, c] + 1j * r[:c, c + 1]
+    y: Array = r[:c, c] + 1j * r[:c, c + 1]
     y = _back(r[:c, :c], y)
     cosine, sine = y[:half] / math.sqrt(2), y[half : 2 * half] / math.sqrt(2)
     out[:half], out[half : c - half] = cosine + 1j * sine, y[2 * half :]
     out[c - half :] = (cosine - 1j * sine)[::-1]
 
 
-def _back(triangle: NDArray[np.float64], y: NDArray[Any]) -> NDArray[Any]:
+def _back(triangle: Floats, y: Array) -> Array:
     """Solve a system with an upper triangular matrix."""
     y = y.copy()
     for end in range(len(y), 0, -BLOCK):
@@ -563,14 +547,14 @@ MARGIN, LARGER, NOTHING = 64.0, 4.0, 1e-18
 
 
 def cauchy_ridge(
-    x: NDArray[np.float64],
-    y: NDArray[np.float64],
-    g: NDArray[np.float64],
-    h: NDArray[np.float64],
-    b: NDArray[np.complex128],
+    x: Floats,
+    y: Floats,
+    g: Floats,
+    h: Floats,
+    b: Complexes,
     unit: float,
     size: float,
-    out: NDArray[np.complex128],
+    out: Complexes,
 ) -> None:
     """Write to `out` a short z that nearly solves ``C z = b``, C[i, k] = g_i h_k / (x_i - y_k).
 
@@ -607,7 +591,7 @@ def cauchy_ridge(
     left, g, h = b.copy(), g.copy(), h.copy()
     rows: list[int] = []
     columns: list[int] = []
-    upper: list[NDArray[np.float64]] = []
+    upper: list[Floats] = []
     parts: list[complex] = []
     rank, least, first = 0, math.inf, 0.0
     while True:
@@ -648,11 +632,8 @@ def cauchy_ridge(
 
 
 def _pivot(
-    x: NDArray[np.float64],
-    g: NDArray[Any],
-    y: NDArray[np.float64],
-    h: NDArray[Any],
-) -> tuple[int, int, NDArray[Any], NDArray[np.float64], NDArray[Any], NDArray[np.float64]]:
+    x: Floats, g: Array, y: Floats, h: Array
+) -> tuple[int, int, Array, Floats, Array, Floats]:
     """Find an entry that is the largest of its row and column.
 
     Returns
@@ -674,8 +655,8 @@ def _pivot(
         p = better
 
 
-def _apart(nodes: NDArray[np.float64], node: NDArray[np.float64]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = (nodes[0] - node[0]) + (nodes[1] - node[1])
+def _apart(nodes: Floats, node: Floats) -> Floats:
+    found: Floats = (nodes[0] - node[0]) + (nodes[1] - node[1])
     return found
 
 
@@ -685,12 +666,7 @@ _CHUNK = 1 << 16  # terms of sums that are computed at a time
 _RUN = 32  # factors that are multiplied between two normalisations
 
 
-def ridge_pairs(
-    circle: NDArray[np.float64],
-    turns: NDArray[np.int64],
-    c: int,
-    out: NDArray[np.complex128],
-) -> None:
+def ridge_pairs(circle: Floats, turns: Ints, c: int, out: Complexes) -> None:
     """Write the values of `fastgc.kernels.near_exact_pairs` to `out`; s and c are not 0.
 
     Parameters
@@ -728,7 +704,7 @@ def ridge_pairs(
         out.view(np.float64)[:, at], out.view(np.float64)[:, 2 + at] = high, low
 
 
-def _waves(circle: NDArray[np.float64], turns: NDArray[np.int64], c: int) -> NDArray[np.float64]:
+def _waves(circle: Floats, turns: Ints, c: int) -> Floats:
     """Cosines and sines, alternating, and last a constant if c is odd: (2, len(turns), c)."""
     waves = np.empty((2, turns.size, c))
     twice = np.arange(c - 1, 0, -2)  # twice the exponents
@@ -739,7 +715,7 @@ def _waves(circle: NDArray[np.float64], turns: NDArray[np.int64], c: int) -> NDA
     return waves
 
 
-def _reflect(a: NDArray[np.float64]) -> None:
+def _reflect(a: Floats) -> None:
     """Reflect the first column of a matrix of pairs to the first axis, and the others with it."""
     x = a[0, :, 0].copy(), a[1, :, 0].copy()
     norm = square_root(total(multiply(x, x)))
@@ -755,7 +731,7 @@ def _reflect(a: NDArray[np.float64]) -> None:
     a[0, 0, 0], a[1, 0, 0] = norm
 
 
-def _solved(a: NDArray[np.float64]) -> NDArray[np.float64]:
+def _solved(a: Floats) -> Floats:
     """Solve a triangular system of pairs for two right-hand sides: (2, c, 2)."""
     c = a.shape[1]
     y = a[:, :, c:].copy()
@@ -768,7 +744,7 @@ def _solved(a: NDArray[np.float64]) -> NDArray[np.float64]:
     return y
 
 
-def _products(circle: NDArray[np.float64], c: int, y: NDArray[np.float64]) -> tuple[Pair, Pair]:
+def _products(circle: Floats, c: int, y: Floats) -> tuple[Pair, Pair]:
     """Multiply the basis at all n-th roots by y: the real and the imaginary parts."""
     n = len(circle) // 2
     found = np.empty((2, n, 2))
@@ -782,11 +758,7 @@ def _products(circle: NDArray[np.float64], c: int, y: NDArray[np.float64]) -> tu
     return (found[0, :, 0], found[1, :, 0]), (found[0, :, 1], found[1, :, 1])
 
 
-def locator_values(
-    circle: NDArray[np.float64],
-    turns: NDArray[np.int64],
-    out: NDArray[np.complex128],
-) -> None:
+def locator_values(circle: Floats, turns: Ints, out: Complexes) -> None:
     """Write the values of `fastgc.kernels.locator_pairs` to `out`; s may be 0.
 
     They are products of 2 sin(pi t / n), with phases in integers. Arguments as in `ridge_pairs`.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from ..._arrays import Array
 from ..contract import REALS, reads, takes, writes
 from .combine import square_sum
 
@@ -18,13 +16,7 @@ __all__ = ["amsgrad", "nesterov", "replace", "sgd", "square_distance"]
     velocity=writes("theta", "p", optional=True),
     gradient=reads("theta", "p", same="theta velocity"),
 )
-def sgd(
-    theta: NDArray[Any],
-    velocity: NDArray[Any] | None,
-    gradient: NDArray[Any],
-    lr: float,
-    momentum: float,
-) -> float:
+def sgd(theta: Array, velocity: Array | None, gradient: Array, lr: float, momentum: float) -> float:
     """One step of gradient descent with momentum, in one pass.
 
     ``velocity = momentum * velocity - lr * gradient; theta += velocity``.
@@ -62,13 +54,7 @@ def sgd(
     point=writes("theta", "p"),
     gradient=reads("theta", "p", same="theta point"),
 )
-def nesterov(
-    theta: NDArray[Any],
-    point: NDArray[Any],
-    gradient: NDArray[Any],
-    lr: float,
-    momentum: float,
-) -> float:
+def nesterov(theta: Array, point: Array, gradient: Array, lr: float, momentum: float) -> float:
     """One step of Nesterov's accelerated gradient; see `sgd`.
 
     ``next = point - lr * gradient; point = next + momentum * (next - theta); theta = next``.
@@ -98,10 +84,10 @@ def nesterov(
     gradient=reads("theta", "p", same="theta h v"),
 )
 def amsgrad(
-    theta: NDArray[Any],
-    h: NDArray[Any],
-    v: NDArray[Any],
-    gradient: NDArray[Any],
+    theta: Array,
+    h: Array,
+    v: Array,
+    gradient: Array,
     lr: float,
     beta1: float,
     beta2: float,
@@ -137,7 +123,7 @@ def amsgrad(
     new=reads("old", "p", same="old"),
     total=writes("old", "p", optional=True),
 )
-def replace(old: NDArray[Any], new: NDArray[Any], total: NDArray[Any] | None = None) -> float:
+def replace(old: Array, new: Array, total: Array | None = None) -> float:
     """Replace a vector: ``total += new - old; old = new``, in one pass; see `sgd`.
 
     If `total` is the sum of several vectors, one of them `old`, it stays their sum.
@@ -161,7 +147,7 @@ def replace(old: NDArray[Any], new: NDArray[Any], total: NDArray[Any] | None = N
 
 
 @takes(x=reads(REALS, "p"), y=reads("x", "p"))
-def square_distance(x: NDArray[Any], y: NDArray[Any]) -> float:
+def square_distance(x: Array, y: Array) -> float:
     """Sum of the squares of ``x - y``, in float64; not finite if a difference is not.
 
     Parameters

@@ -14,32 +14,34 @@ import math
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from ..._arrays import Array
 
 Pair: TypeAlias = tuple[Any, Any]  # the high and the low parts
 
 
-def two_sum(a: NDArray[Any], b: NDArray[Any]) -> Pair:
+def two_sum(a: Array, b: Array) -> Pair:
     """Sum and its rounding error (Knuth)."""
     total = a + b
     rest = total - a
     return total, (a - (total - rest)) + (b - rest)
 
 
-def two_product(a: NDArray[Any], b: NDArray[Any]) -> Pair:
+def two_product(a: Array, b: Array) -> Pair:
     """Product and its rounding error (Dekker)."""
     product = a * b
     (ah, al), (bh, bl) = _halves(a), _halves(b)
     return product, ((ah * bh - product) + ah * bl + al * bh) + al * bl
 
 
-def _halves(a: NDArray[Any]) -> Pair:
+def _halves(a: Array) -> Pair:
     large = a * 134217729.0  # 2^27 + 1
     high = large - (large - a)
     return high, a - high
 
 
-def exact_sum(terms: NDArray[Any]) -> Pair:
+def exact_sum(terms: Array) -> Pair:
     """Sum over the first axis and its rounding error: twice as precise as float64.
 
     Raises
@@ -61,7 +63,7 @@ def exact_sum(terms: NDArray[Any]) -> Pair:
     return np.array(total), np.array(rest)
 
 
-def quick_two_sum(a: NDArray[Any], b: NDArray[Any]) -> Pair:
+def quick_two_sum(a: Array, b: Array) -> Pair:
     """Sum and its rounding error, if a is 0 or no smaller than b in size (Dekker)."""
     high = a + b
     return high, b - (high - a)
@@ -125,6 +127,6 @@ def _wide(x: ArrayLike) -> Pair:
     return high, np.zeros_like(high)
 
 
-def _less(x: Pair, a: NDArray[Any], y: Pair) -> Pair:
+def _less(x: Pair, a: Array, y: Pair) -> Pair:
     """Difference x - a y."""
     return add(x, negate(multiply(_wide(a), y)))

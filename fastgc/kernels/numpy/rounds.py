@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._arrays import Floats, Ints
 from ..dispatch import own
 
 __all__ = ["completion", "draw"]
@@ -58,21 +59,21 @@ class CompletionPlan(NamedTuple):
     """
 
     kind: int
-    first: NDArray[np.int64]
-    share: NDArray[np.float64]
-    loads: NDArray[np.int64]
-    group: NDArray[np.int64]
-    other: NDArray[np.int64]
-    need: NDArray[np.int64]
+    first: Ints
+    share: Floats
+    loads: Ints
+    group: Ints
+    other: Ints
+    need: Ints
     total: int
     wait: int = 0
-    spare: NDArray[np.float64] = np.empty((0, 0))
+    spare: Floats = np.empty((0, 0))
 
     def complete(
         self,
-        delay: NDArray[np.float64],
-        work: NDArray[np.float64],
-        late: NDArray[np.float64],
+        delay: Floats,
+        work: Floats,
+        late: Floats,
         receive: float = 0.0,
         overhead: float = 0.0,
         interrupted: bool = True,
@@ -95,10 +96,10 @@ class Completion(NamedTuple):
         any, and the computations that all workers have finished.
     """
 
-    time: NDArray[np.float64]
-    messages: NDArray[np.int64]
-    workers: NDArray[np.int64]
-    computations: NDArray[np.int64]
+    time: Floats
+    messages: Ints
+    workers: Ints
+    computations: Ints
 
     @classmethod
     def empty(cls, rounds: int) -> Completion:
@@ -116,9 +117,9 @@ _ARRIVALS = 1 << 22  # arrivals that are computed at a time: 32 MB
 
 def completion(
     plan: CompletionPlan,
-    delay: NDArray[np.float64],
-    work: NDArray[np.float64],
-    late: NDArray[np.float64],
+    delay: Floats,
+    work: Floats,
+    late: Floats,
     receive: float,
     overhead: float,
     interrupted: bool,
@@ -166,9 +167,9 @@ def completion(
 
 def _complete(
     plan: CompletionPlan,
-    arrival: NDArray[np.float64],
-    begin: NDArray[np.float64],
-    whole: NDArray[np.float64],
+    arrival: Floats,
+    begin: Floats,
+    whole: Floats,
     receive: float,
     out: Completion,
 ) -> None:
@@ -207,7 +208,7 @@ def _complete(
         np.maximum(ready, taken.max(axis=1, initial=0.0, where=left > 0), out=out.time)
 
 
-def _blocks_ready(plan: CompletionPlan, arrival: NDArray[np.float64]) -> NDArray[np.float64]:
+def _blocks_ready(plan: CompletionPlan, arrival: Floats) -> Floats:
     ready = np.zeros(len(arrival))
     for b, need in enumerate(plan.need):
         mine = arrival[:, plan.group == b]
@@ -219,7 +220,7 @@ def _blocks_ready(plan: CompletionPlan, arrival: NDArray[np.float64]) -> NDArray
     return ready
 
 
-def _cells_ready(plan: CompletionPlan, arrival: NDArray[np.float64]) -> NDArray[np.float64]:
+def _cells_ready(plan: CompletionPlan, arrival: Floats) -> Floats:
     order = np.argsort(plan.group, kind="stable")
     cells, starts = np.unique(plan.group[order], return_index=True)
     earliest = np.minimum.reduceat(arrival[:, order], starts, axis=1)
@@ -228,11 +229,11 @@ def _cells_ready(plan: CompletionPlan, arrival: NDArray[np.float64]) -> NDArray[
     weight = np.cumsum(np.pad(plan.need[cells][by_time], ((0, 0), (1, 0))), axis=1)
     times = np.take_along_axis(earliest, by_time, axis=1)
     times = np.pad(times, ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, np.inf)))
-    enough: NDArray[np.float64] = times[np.arange(len(times)), (weight < plan.total).sum(axis=1)]
+    enough: Floats = times[np.arange(len(times)), (weight < plan.total).sum(axis=1)]
     return enough
 
 
-def _tiling_ready(plan: CompletionPlan, arrival: NDArray[np.float64]) -> NDArray[np.float64]:
+def _tiling_ready(plan: CompletionPlan, arrival: Floats) -> Floats:
     ready = np.zeros(len(arrival))
     starts, ends, k = plan.group.tolist(), plan.other.tolist(), plan.total
     for r, row in enumerate(arrival):
@@ -254,7 +255,7 @@ def _tiling_ready(plan: CompletionPlan, arrival: NDArray[np.float64]) -> NDArray
     return ready
 
 
-def _edges_ready(plan: CompletionPlan, arrival: NDArray[np.float64], latest: float) -> float:
+def _edges_ready(plan: CompletionPlan, arrival: Floats, latest: float) -> float:
     """When each component has an odd cycle, or two sides of one size, by two copies of vertices.
 
     An edge joins the first copy of either end to the second copy of the other. If a component has
@@ -274,7 +275,7 @@ def _edges_ready(plan: CompletionPlan, arrival: NDArray[np.float64], latest: flo
     return np.inf
 
 
-def _span_ready(plan: CompletionPlan, arrival: NDArray[np.float64], latest: float) -> float:
+def _span_ready(plan: CompletionPlan, arrival: Floats, latest: float) -> float:
     """When rows span, by least squares: the latest messages that can be spared together."""
     in_order = np.argsort(arrival, kind="stable")
     first, others = plan.spare[:, 0], plan.spare[:, 1:]
@@ -316,24 +317,24 @@ class DelayPlan(NamedTuple):
 
     key: np.uint64
     onset: float
-    shift: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    power: NDArray[np.float64]
-    load: NDArray[np.float64]
-    work: NDArray[np.float64]
+    shift: Floats
+    scale: Floats
+    power: Floats
+    load: Floats
+    work: Floats
     repeats: int
-    given: NDArray[np.float64]
+    given: Floats
 
     @classmethod
     def of(
         cls,
         key: np.uint64,
         onset: float,
-        shift: NDArray[np.float64],
-        scale: NDArray[np.float64],
-        power: NDArray[np.float64],
-        load: NDArray[np.float64],
-        work: NDArray[np.float64],
+        shift: Floats,
+        scale: Floats,
+        power: Floats,
+        load: Floats,
+        work: Floats,
     ) -> DelayPlan:
         """Return the plan of n workers with random delays; each array has shape (n,)."""
         n = shift.size
@@ -346,7 +347,7 @@ class DelayPlan(NamedTuple):
         """Return a view of the plan for the given rounds lo .. hi-1."""
         return self._replace(given=self.given[lo:hi])
 
-    def draw(self, first: int, rounds: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def draw(self, first: int, rounds: int) -> tuple[Floats, Floats]:
         """Return what ``kernels.unchecked.draw`` writes for rounds, by the backend in use."""
         wait, whole = np.empty((2, rounds, self.given.shape[1]))
         own(draw)(self, first, wait, whole)
@@ -354,7 +355,6 @@ class DelayPlan(NamedTuple):
 
 
 Bits = NDArray[np.uint64]
-Array = NDArray[np.float64]
 
 # csrc/rounds.c explains these, and the polynomials. Every backend rounds alike.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -388,7 +388,7 @@ _EXP = (
 )
 
 
-def draw(delays: DelayPlan, first: int, wait: Array, whole: Array) -> None:
+def draw(delays: DelayPlan, first: int, wait: Floats, whole: Floats) -> None:
     """Draw the delays and works of rounds ``first``, ``first + 1``, ...
 
     They depend only on the plan, the round and the number of workers.
@@ -425,7 +425,7 @@ def _random(key: np.uint64, first: int, count: int) -> Bits:
     return mixed
 
 
-def _exponential(random: Bits) -> Array:
+def _exponential(random: Bits) -> Floats:
     u = 2 - (random >> 12 | _ONE).view(np.float64) - 2.0**-53
     bits = u.view(np.uint64)
     e = bits + (_ONE - _ROOT) >> 52
@@ -436,11 +436,11 @@ def _exponential(random: Bits) -> Array:
     p = np.full_like(z, _LOG[0])
     for each in _LOG[1:]:
         p = p * z + each
-    hazard: Array = -(exponent * _LN2_HIGH + (2 * s + (s * z * p + exponent * _LN2_LOW)))
+    hazard: Floats = -(exponent * _LN2_HIGH + (2 * s + (s * z * p + exponent * _LN2_LOW)))
     return hazard
 
 
-def _power_of_e(x: Array) -> Array:
+def _power_of_e(x: Floats) -> Floats:
     shifted = x * 1.4426950408889634 + 1.5 * 2.0**52
     k = shifted - 1.5 * 2.0**52
     r = x - k * _LN2_HIGH - k * _LN2_LOW
@@ -448,5 +448,5 @@ def _power_of_e(x: Array) -> Array:
     for each in _EXP[1:]:
         q = q * r + each
     p = 1 + (r + r * r * q)
-    power: Array = (p.view(np.uint64) + (shifted.view(np.uint64) << 52)).view(np.float64)
+    power: Floats = (p.view(np.uint64) + (shifted.view(np.uint64) << 52)).view(np.float64)
     return power

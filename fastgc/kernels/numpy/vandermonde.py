@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ..._arrays import Array, Bools, Floats, Ints
 from ..contract import NODES, check_numbers_below, reads, takes, writes
 from .lagrange import _larger_part
 
@@ -14,7 +13,7 @@ __all__ = ["leja_order", "solve_vandermonde"]
 
 
 @takes(nodes=reads(NODES, "m", least=1), order=writes("int64", "m"))
-def leja_order(nodes: NDArray[Any], order: NDArray[np.int64]) -> None:
+def leja_order(nodes: Array, order: Ints) -> None:
     """Write to `order` a permutation that puts the nodes in Leja order.
 
     Parameters
@@ -26,7 +25,7 @@ def leja_order(nodes: NDArray[Any], order: NDArray[np.int64]) -> None:
     _fill_leja(nodes, order)
 
 
-def _fill_leja(nodes: NDArray[Any], order: NDArray[np.int64]) -> float:
+def _fill_leja(nodes: Array, order: Ints) -> float:
     """Write Leja's order. Returns the least mean log2 distance of a node from those before it."""
     m, complex_ = nodes.size, nodes.dtype.kind == "c"
     parts = np.array([nodes.real, nodes.imag] if complex_ else [nodes])
@@ -59,8 +58,8 @@ def _fill_leja(nodes: NDArray[Any], order: NDArray[np.int64]) -> float:
     return least
 
 
-def _squares(parts: NDArray[np.float64]) -> NDArray[np.float64]:
-    squares: NDArray[np.float64] = (parts**2).sum(axis=0)
+def _squares(parts: Floats) -> Floats:
+    squares: Floats = (parts**2).sum(axis=0)
     return squares
 
 
@@ -75,7 +74,7 @@ _CLUSTERED, _SPREAD, _FILLED, _FEW = -3.5, -0.5, -1.1, 3
 _TINY = 2.0**-1074
 
 
-def _check_order(nodes: NDArray[Any], order: NDArray[np.int64] | None) -> None:
+def _check_order(nodes: Array, order: Ints | None) -> None:
     if order is not None:
         check_numbers_below("order", order, nodes.size)
 
@@ -89,12 +88,12 @@ def _check_order(nodes: NDArray[Any], order: NDArray[np.int64] | None) -> None:
     bound=writes("float64", "b", optional=True),
 )
 def solve_vandermonde(
-    nodes: NDArray[Any],
-    b: NDArray[Any],
-    order: NDArray[np.int64] | None,
+    nodes: Array,
+    b: Array,
+    order: Ints | None,
     transpose: bool,
-    out: NDArray[Any],
-    bound: NDArray[np.float64] | None = None,
+    out: Array,
+    bound: Floats | None = None,
     choose: bool = False,
 ) -> bool:
     """Solve ``V x = b`` or ``V^T x = b``, V = np.vander(nodes, increasing=True).
@@ -168,13 +167,13 @@ def solve_vandermonde(
     return True
 
 
-def _exponent_near(nodes: NDArray[Any]) -> int:
+def _exponent_near(nodes: Array) -> int:
     """Exponent of the power of two nearest to the largest part of a node."""
     part, exponent = np.frexp(_larger_part(nodes).max())
     return int(exponent) - int(part < np.sqrt(0.5)) if 0 < part < 1 else 0
 
 
-def _times_power(x: NDArray[Any], exponent: ArrayLike) -> NDArray[Any]:
+def _times_power(x: Array, exponent: ArrayLike) -> Array:
     """Multiply numbers by 2^exponent, rounded once."""
     product = np.empty_like(x)
     product.real = np.ldexp(x.real, exponent)
@@ -184,14 +183,14 @@ def _times_power(x: NDArray[Any], exponent: ArrayLike) -> NDArray[Any]:
 
 
 def _solve_scaled(
-    nodes: NDArray[Any],
-    b: NDArray[Any],
-    errors: NDArray[np.float64],
-    order: NDArray[np.int64] | None,
+    nodes: Array,
+    b: Array,
+    errors: Floats,
+    order: Ints | None,
     transpose: bool,
     bounded: bool,
     choose: bool,
-) -> tuple[NDArray[Any], NDArray[np.float64]] | None:
+) -> tuple[Array, Floats] | None:
     """The solution and, if wanted, bounds of its errors; None if no order is shown to be good."""
     leja = np.empty(nodes.size, dtype=np.int64)
     if order is not None:
@@ -224,15 +223,15 @@ def _solve_scaled(
 
 
 def _choose(
-    nodes: NDArray[Any],
-    b: NDArray[Any],
-    errors: NDArray[np.float64],
-    rising: NDArray[np.int64],
-    leja: NDArray[np.int64],
+    nodes: Array,
+    b: Array,
+    errors: Floats,
+    rising: Ints,
+    leja: Ints,
     transpose: bool,
     bounded: bool,
     doubtful: bool,
-) -> tuple[NDArray[Any], NDArray[np.float64]] | None:
+) -> tuple[Array, Floats] | None:
     """The solution in rising order where it is accurate, else the better one; None if in doubt."""
     found, limits = _solve_in_order(nodes, b, errors, rising, transpose, True)
     if not np.isfinite(found).all():
@@ -251,7 +250,7 @@ def _choose(
     return found, limits
 
 
-def _are_on_ray(nodes: NDArray[Any]) -> bool:
+def _are_on_ray(nodes: Array) -> bool:
     """Whether all nodes are on one ray from 0, or nearly so."""
     far = nodes[np.argmax(_larger_part(nodes))]
     with np.errstate(all="ignore"):
@@ -263,13 +262,8 @@ def _are_on_ray(nodes: NDArray[Any]) -> bool:
 
 
 def _solve_in_order(
-    nodes: NDArray[Any],
-    b: NDArray[Any],
-    errors: NDArray[np.float64],
-    order: NDArray[np.int64],
-    transpose: bool,
-    bounded: bool,
-) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    nodes: Array, b: Array, errors: Floats, order: Ints, transpose: bool, bounded: bool
+) -> tuple[Array, Floats]:
     """The solution and, if `bounded`, bounds of its errors, from those of b."""
     m, complex_ = nodes.size, nodes.dtype.kind == "c"
     in_product, in_quotient = (3, 12) if complex_ else (1, 6)
@@ -315,17 +309,15 @@ def _solve_in_order(
     return found, limits
 
 
-def _are_accurate(x: NDArray[Any], e: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _are_accurate(x: Array, e: Floats) -> Bools:
     """Whether all numbers of each column are good to about their last digits."""
-    good: NDArray[np.bool_] = np.all(e <= _ACCURATE * len(x) * _larger_part(x), axis=0)
+    good: Bools = np.all(e <= _ACCURATE * len(x) * _larger_part(x), axis=0)
     return good
 
 
 def _better(
-    first: tuple[NDArray[Any], NDArray[np.float64]],
-    second: tuple[NDArray[Any], NDArray[np.float64]],
-    doubtful: bool,
-) -> tuple[NDArray[Any], NDArray[np.float64]] | None:
+    first: tuple[Array, Floats], second: tuple[Array, Floats], doubtful: bool
+) -> tuple[Array, Floats] | None:
     """For each column, take the second solution, unless the bounds prove that the first is better.
 
     None if for some column they only prove that the first's largest error is smaller, and that the
