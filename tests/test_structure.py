@@ -4,6 +4,7 @@ Tests read the source, so that imports for type checkers alone count, too.
 """
 
 import ast
+import functools
 import importlib.util
 import re
 import sys
@@ -73,6 +74,7 @@ def home(name):
     return ROOMS.get(parts[1], parts[1]) if len(parts) > 1 else name
 
 
+@functools.cache  # modules that tests put there define nothing private
 def definitions():
     """Map each private name of a class to the packages that define or set it."""
     found = {}
