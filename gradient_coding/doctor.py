@@ -163,15 +163,22 @@ def _record(distribution: Distribution) -> dict[Path, str]:
 
     `Distribution.files` will not do: it leaves out what is missing.
     """
-    root = _root(distribution)
+    root, conda = _root(distribution), _installer(distribution) == "conda"
     found = {}
     for name, hashed, _ in csv.reader((distribution.read_text("RECORD") or "").splitlines()):
         path = Path(os.path.normpath(root / name))
+        # Conda writes commands and paths, and changes compiled files, after RECORD was made.
+        if conda and hashed and path.suffix != ".py":
+            hashed = "changed by conda"
         # What `pip install --target` says of commands is of the folder that it built them in.
         if name.startswith("..") and not path.exists() and (root / "bin" / path.name).exists():
             path = root / "bin" / path.name
         found[path] = hashed
     return found
+
+
+def _installer(distribution: Distribution) -> str:
+    return (distribution.read_text("INSTALLER") or "").strip()
 
 
 def _collides(other: Distribution, root: Path, record: dict[Path, str]) -> bool:
@@ -285,7 +292,7 @@ class _Origin(NamedTuple):
 
 def _origin(distribution: Distribution) -> _Origin | None:
     said: dict[str, Any] = json.loads(distribution.read_text("direct_url.json") or "{}")
-    if not said:
+    if not said or _installer(distribution) == "conda":  # of conda, where the package was built
         return None
     if version := said.get("vcs_info"):
         return _Origin(f"{version['vcs']}+{said['url']}@{version['commit_id']}", None, False)
@@ -308,12 +315,15 @@ def _commands(
 ) -> list[str]:
     """Return commands for this very Python: others are uninstalled, ours is installed."""
     names = [each.metadata["Name"] for each in others]
-    if ours is not None and (ours.read_text("INSTALLER") or "").strip() == "uv":
+    installer = "" if ours is None else _installer(ours)
+    if installer == "uv":
         uninstall = ["uv", "pip", "uninstall", "--python", sys.executable]
         install = ["uv", "pip", "install", "--python", sys.executable]
     else:
         uninstall = [sys.executable, "-m", "pip", "uninstall", "--yes"]
         install = [sys.executable, "-m", "pip", "install"]
+    if installer == "conda":
+        install = ["conda", "install", "--prefix", sys.prefix]
     if ours is not None:
         install += ["--force-reinstall", "--no-deps"]
     commands = [[*uninstall, *names]] if names else []

@@ -292,6 +292,29 @@ def test_it_is_repaired_from_where_it_came(env, tmp_path):
     assert Path(command[4]).parent == env.root / "bin"
 
 
+def test_what_conda_installed(env, tmp_path):
+    """It writes commands anew, and changes compiled files, after RECORD was made."""
+    env.install("gradient-coding")
+    (info,) = env.site.glob("gradient_coding-*.dist-info")
+    built = {"url": (tmp_path / "work").as_uri(), "dir_info": {}}
+    (info / "direct_url.json").write_text(json.dumps(built))
+    (tmp_path / "work").mkdir()
+    command = env.root / "bin" / "fastgc"
+    command.write_text(command.read_text() + "\n")
+    assert f"1 file is not as installed: {command}" in env.run("gradient-coding doctor", status=1)
+    (info / "INSTALLER").write_text("conda\n")
+    assert "Nothing is wrong." in env.run("gradient-coding doctor")
+    command.unlink()
+    with open(env.site / "fastgc" / "errors.py", "a") as file:
+        file.write("\n")
+    told = env.run("gradient-coding doctor", status=1)
+    assert f"1 file is missing: {command}." in told
+    assert f"1 file is not as installed: {env.site / 'fastgc' / 'errors.py'}." in told
+    again = ["--prefix", str(env.root), "--force-reinstall", "--no-deps"]
+    told = shlex.split(told.splitlines()[-1])
+    assert told == ["conda", "install", *again, f"gradient-coding=={VERSION}"]
+
+
 def test_folders_of_packages(env, tmp_path):
     """`pip install --target` lists its commands in another folder than it installs them to."""
     env.run(f"python -m pip install --quiet --no-deps --target {tmp_path / 'to'} gradient-coding")
