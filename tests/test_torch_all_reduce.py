@@ -752,6 +752,27 @@ def test_parameters_that_ranks_do_not_use(tmp_path):
         assert each == [[6.0] * 3, [5.0] * 3, None, None, rows]
 
 
+def test_a_module_that_the_loss_does_not_use_is_told_of(tmp_path):
+    """Only in the first step: later ones may have a batch without any loss."""
+
+    def train(rank, store, life):
+        module, said = net(), []
+        with CodedAllReduce(module, Uncoded(2), store=store, rank=rank) as all_reduce:
+            for used in (False, True, False):
+                module.zero_grad()
+                losses(module if used else net(), *samples()[:4]).sum().backward()
+                try:
+                    all_reduce()
+                except RuntimeError as error:
+                    said.append(str(error))
+        return said, all_reduce.step
+
+    for each in launch(tmp_path, train, count=2).values():
+        (said,), steps = each
+        assert "no parameter of the module has a gradient on any rank" in said
+        assert steps == 2
+
+
 def test_parameters_that_ranks_do_not_know_are_told_of(tmp_path):
     """Their gradients would be those of each rank's own samples, and parameters drift apart."""
     changes = {
@@ -1604,7 +1625,9 @@ def test_ranks_that_take_other_batches_are_told(tmp_path):
         code, odd = BinaryCode(N, stragglers=1), rank == 2
         seed = SEED + (odd and way == "seed")
         sampler = CodedSampler(samples(), code, 6, rank, seed=seed)
-        with CodedAllReduce(net(), code, store=store, rank=rank, sampler=sampler) as all_reduce:
+        module = net()
+        module[0].bias.grad = torch.zeros(32)
+        with CodedAllReduce(module, code, store=store, rank=rank, sampler=sampler) as all_reduce:
             batches = iter(sampler)
             for step in range(3):
                 next(batches)

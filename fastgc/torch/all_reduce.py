@@ -489,9 +489,9 @@ class CodedAllReduce:
         RuntimeError
             If the store is gone; if no group forms within twice the deadline; if ``.grad`` holds
             the last step's gradient; if a parameter requires a gradient that did not at the start,
-            or was replaced; if the number of batches differs from `accumulate`, or they are not the
-            batches of the other ranks; in steps that check it, if gradients of the same samples or
-            buffers differ.
+            or was replaced; if there is no gradient at all in the first step; if the number of
+            batches differs from `accumulate`, or they are not the batches of the other ranks; in
+            steps that check it, if gradients of the same samples or buffers differ.
         CorruptMessageError
             If an audit has shown that this rank errs; on all ranks, if one of the `suspects` errs
             and no majority tells which. With proactive redundancy the gradients are then as they
@@ -534,6 +534,11 @@ class CodedAllReduce:
     def _step(self, sums: Sequence[float]) -> tuple[float, ...]:
         """Do the step with the gradients in ``.grad``."""
         done = self._in_some_view(lambda view: self._all_reduce(view, sums))
+        if not (self._tried or bool(self._next.used.any())):
+            raise RuntimeError(
+                "no parameter of the module has a gradient on any rank: call this after "
+                "backward(), and give the module whose parameters the loss uses"
+            )
         self._kept, self._next = self._next, self._kept
         self.step += 1
         if self._pace is not None:
